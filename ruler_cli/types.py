@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from base64 import b64encode
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -326,6 +327,52 @@ NO_USAGE = Usage()
 
 
 @value
+class Picture:
+    """A picture of a message: its bytes, or the address that the message names, with the stated size (`detail`).
+
+    `digest` is that of the original bytes, or of the address, and of the stated size: it stays if the picture is made
+    smaller. `width` and `height` are pixels, 0 if not known. `error` says why no judge can be sent it, as a
+    predicate.
+    """
+
+    digest: str
+    data: bytes = field(default=b"", repr=False, compare=False)
+    address: str = ""
+    media: str = ""
+    detail: str = ""
+    width: int = 0
+    height: int = 0
+    error: str = ""
+
+    @property
+    def url(self) -> str:
+        """Its address on the web, or one that holds its bytes."""
+        return (
+            self.address or f"data:{self.media};base64,{b64encode(self.data).decode()}"
+        )
+
+
+Placed = tuple[tuple[int, Picture], ...]
+"""Pictures in a text, each with the number of characters before it."""
+_DETAILS = ("low", "high", "auto")
+"""Stated sizes that endpoints know."""
+
+
+def content_of(text: str, pictures: Placed) -> str | list[dict[str, Any]]:
+    """Return a text as the content of a chat message: the text itself, or parts if it has pictures."""
+    if not pictures:
+        return text
+    parts: list[dict[str, Any]] = []
+    at = 0
+    for place, picture in pictures:
+        parts.append({"type": "text", "text": text[at:place]})
+        size = {"detail": picture.detail} if picture.detail in _DETAILS else {}
+        parts.append({"type": "image_url", "image_url": {"url": picture.url, **size}})
+        at = place
+    return [*parts, {"type": "text", "text": text[at:]}]
+
+
+@value
 class Request:
     """One question to the judge: the two messages, the labels to score, the longest answer.
 
@@ -334,7 +381,8 @@ class Request:
     `criteria` are those that each rollout is judged by, by their labels; without any it gets a score.
     `fitted`: `max_output_tokens` is all that the judge's context leaves. `shared` characters at the begin of `user`
     come again, behind the same system message, in a later request; 0: none do. `shown` maps the label of each
-    rollout in the request, in order, to the number of the distinct rollout.
+    rollout in the request, in order, to the number of the distinct rollout. `pictures` stand in the user
+    message, and take `picture_tokens`.
     """
 
     system: str
@@ -347,11 +395,19 @@ class Request:
     criteria: Mapping[str, Criterion] = field(default_factory=dict, compare=False)
     shared: int = field(default=0, compare=False)
     shown: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
+    pictures: Placed = ()
+    picture_tokens: int = field(default=0, compare=False)
 
     @property
     def size(self) -> int:
-        """Characters of the prompt."""
-        return len(self.system) + len(self.user)
+        """Characters of the prompt; its pictures count as text of as many tokens."""
+        pictures = int(self.picture_tokens * CHARACTERS_PER_TOKEN)
+        return len(self.system) + len(self.user) + pictures
+
+    @property
+    def content(self) -> str | list[dict[str, Any]]:
+        """The content of the user message."""
+        return content_of(self.user, self.pictures)
 
     def answer_tokens(self, frame: float, rollout: float, value: float) -> float:
         """Return the tokens of an answer from those of its frame, of a rollout and of a criterion's value."""
@@ -367,11 +423,12 @@ class Request:
 class JudgeRequest:
     """A request to a judge that is a function, `JudgeSettings(ask=…)`.
 
-    `model` and `params` are those of its settings. `system` and `user` are the two messages. The reply is a
-    JSON object of the `schema`, with one entry for each of the `labels`, and takes `max_output_tokens` at
-    most; None: no bound. `pass_index` is the number of the pass, from 0. If `each` is set, the reply is a whole chat
-    completion whose `logprobs` tell how likely its first word is Yes or No. `criteria` are the statements that each
-    entry has a value for, by their ids.
+    `model` and `params` are those of its settings. `system` and `user` are the two messages. The reply is a JSON
+    object of the `schema`, with one entry for each of the `labels`, and takes `max_output_tokens` at most; None: no
+    bound. `pass_index` is the number of the pass, from 0. If `each` is set, the reply is a whole chat completion
+    whose `logprobs` tell how likely its first word is Yes or No. `criteria` are the statements that each entry has a
+    value for, by their ids. `pictures` stand in the user message, each behind so many characters; `messages` holds
+    them.
     """
 
     model: str
@@ -384,13 +441,15 @@ class JudgeRequest:
     pass_index: int
     each: bool = False
     criteria: Mapping[str, str] = field(default_factory=dict)
+    pictures: Placed = field(default=(), repr=False)
 
     @property
-    def messages(self) -> list[dict[str, str]]:
+    def messages(self) -> list[dict[str, Any]]:
         """The two messages, as a chat completion takes them."""
+        user = content_of(self.user, self.pictures)
         return [
             {"role": "system", "content": self.system},
-            {"role": "user", "content": self.user},
+            {"role": "user", "content": user},
         ]
 
 
@@ -530,7 +589,8 @@ class GroupResult:
 
     `owner[i]` is the distinct rollout that rollout i became, None if it could not be read: `faults[i]` says
     why. `sizes` are the bytes of each distinct rollout, `suspects` those whose text addresses a judge.
-    `shortened` is the step of `prompting.prompt.LADDER` by which text was left out. `judges` counts the
+    `shortened` is the step of `prompting.prompt.LADDER` by which text was left out, `pictures_left_out` counts the
+    pictures of the group that judges are not shown. `judges` counts the
     judges that were to score the group, `windows` the parts of a pass (1: all at once). `escalated_to` is
     the stronger judge whose scores stand alone. `rewards` are the original rewards of the rollouts,
     `outcomes` whether a verifier passed them; None where there is none.
@@ -547,6 +607,7 @@ class GroupResult:
     failed_calls: tuple[FailedCall, ...] = ()
     suspects: frozenset[int] = frozenset()
     shortened: int = 0
+    pictures_left_out: int = 0
     judges: int = 1
     windows: int = 1
     escalated_to: int | None = None
@@ -748,7 +809,8 @@ class Summary:
 
     `total` is the number of groups in the input, None for a stream; `groups` counts those that are done.
     `failed` counts groups by the kind of their failure, `failed_before` those of them that failed in an
-    earlier run and were not asked again, `kept` groups that needed no call. `degraded` groups lack a
+    earlier run and were not asked again, `kept` groups that needed no call. Of `pictures_left_out` groups judges were
+    not shown all pictures. `degraded` groups lack a
     pass, `cut` groups lack one because of the cap, `windowed` groups were shown in parts, `escalated` groups
     were scored by the stronger judge. `tied` groups have no relative signal: among them `alone` groups have
     one distinct rollout, and `one_score` groups have several with one score. Of the `explained` replies,
@@ -780,6 +842,7 @@ class Summary:
     rescaled: int = 0
     unknown_ids: int = 0
     shortened: int = 0
+    pictures_left_out: int = 0
     degraded: int = 0
     cut: int = 0
     windowed: int = 0

@@ -159,6 +159,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "seed": (3, np.int64(3)),
     "passes": (3, np.int64(3)),
     "group_size": (5,),
+    "most_pictures": (3, 0),
     "single": ("score",),
     "concurrency": (5,),
     "rpm": (60, 0.5, math.inf),
@@ -205,6 +206,7 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "rpm": (0, math.nan, "fast"),
     "max_outage": (-1, math.nan),
     "order": ("reverse",),
+    "most_pictures": (-1, "few"),
     "debias": (3,),
 }
 HOMES = {
@@ -219,6 +221,7 @@ NAMES = {"param": "params"}
 OTHER_FORM = {
     "ask",
     "question",
+    "pictures",
     "context_tokens",
     "dry_run",
     "fallback",

@@ -5,6 +5,7 @@ The figures are made once, as `--json` prints them; the page is a verdict, then 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
@@ -33,12 +34,14 @@ from ruler_cli.cli.options import (
     Limit,
     MaxRecord,
     Messages,
+    MostPictures,
     NoCache,
     On,
     Order,
     Outcome,
     Param,
     Passes,
+    Pictures,
     Price,
     Prompt,
     Prompts,
@@ -64,7 +67,7 @@ from ruler_cli.formats.chat import reference_paths
 from ruler_cli.formats.reader import Reader
 from ruler_cli.formats.table import PROMPT_HASH, fits
 from ruler_cli.judges.providers import EMBEDDED, MissingCredentialsError, ModelInfo
-from ruler_cli.judges.resolve import model_of
+from ruler_cli.judges.resolve import model_of, with_eyes
 from ruler_cli.ledger.reply_cache import Ledger, ReplyCache
 from ruler_cli.runs.batch.requests import batch_price, batch_target
 from ruler_cli.runs.estimate import (
@@ -123,6 +126,9 @@ What the judge sees
 tokens a rollout: {about!s}{tokens_per_rollout}
 shown: {shown}
 reference: {references}
+pictures: {about!s}{pictures[shown]:picture} sent
+not shown: {about!s}{pictures[left_out]:picture}
+cannot be sent: {about!s}{pictures[unsendable]:rollout} with such a picture ({pictures[first]})
 shared prefix: {about!s}{shared:%} of the prompts, shown once for a group
 windows: {about!s}{windows[groups]:group} in parts, twice at least: {windows[calls]} of the calls
 suspect: {about!s}{suspect_rollouts:rollout} with text that addresses a judge
@@ -179,6 +185,8 @@ def command(
     single: Single = "flag",
     ask: Ask = "group",
     question: Question = None,
+    pictures: Pictures = "auto",
+    most_pictures: MostPictures = None,
     limit: Limit = None,
     format: Format = "auto",
     group_by: GroupBy = None,
@@ -342,6 +350,12 @@ def _figures(
             "beside": dict(coverage.not_shown(beside=True)),
         },
         "references": _references(notes, settings),
+        "pictures": {
+            "shown": estimate.pictures - estimate.pictures_left_out,
+            "left_out": estimate.pictures_left_out,
+            "unsendable": estimate.faults.total(),
+            "first": next(iter(estimate.faults), ""),
+        },
         "rollouts_without_task": source.openings.taskless,
         "groups_of_several_tasks": source.openings.mixed,
         "shared_prefix": estimate.shared / estimate.bytes if estimate.bytes else 0.0,
@@ -384,7 +398,10 @@ def _judge_estimate(
         judge.params,
         role=role,
         panel_index=number if role == "panel" else 0,
-        ask=replace(settings.ask_of(judge), context_tokens=model.context),
+        ask=replace(
+            with_eyes(settings.ask_of(judge), judge, model),
+            context_tokens=model.context,
+        ),
         adaptive=settings.adaptive,
     )
     if ledger is not None:
@@ -404,6 +421,13 @@ def _reasons(
         yield f"{count(problems, 'line or trajectory')} cannot be scored"
     if too_long:
         yield f"too long for the judge: {count(too_long, 'group')}; --group-size N shows fewer at once"
+    panel = [judge for judge in estimate.judges if judge.role == "panel"]
+    unseen = min((judge.unseen for judge in panel), key=Counter.total)
+    for reason, number in unseen.items():
+        yield f"{count(number, 'group')}: {command_words(reason)}"
+    if faults := estimate.faults:
+        first = next(iter(faults))
+        yield f"{count(faults.total(), 'rollout')} cannot be scored: {first}"
     compared = estimate.comparable or settings.absolute
     if groups and source.reader and not compared:
         yield command_words(NothingToCompare(shown_key(source.reader)))
@@ -597,6 +621,8 @@ def _texts(facts: Facts, source: Input, estimate: Estimate) -> Facts:
         shown = f"{estimate.coverage.share:.0%} of the text"
     if hidden:
         shown += f"; not shown: {hidden}"
+    if facts["pictures"]["left_out"]:
+        shown += ", without pictures"
     passed = f"up to {passes} on average"
     cap = facts["estimate"].max_cost_usd
     return {

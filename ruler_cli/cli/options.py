@@ -156,6 +156,17 @@ Question = Annotated[
     str | None,
     quality_option("The question of --ask each.", "TEXT"),
 ]
+Pictures = Annotated[
+    str,
+    quality_option(
+        "Pictures in messages: sent to a judge that reads them, sent to any, or left out.",
+        "auto|send|leave",
+    ),
+]
+MostPictures = Annotated[
+    int | None,
+    quality_option("Show the last K pictures of each rollout.  [default: all]", "K"),
+]
 
 # Limits and cost
 MaxCost = Annotated[float | None, option("Stop before spending more.", "USD")]

@@ -10,7 +10,7 @@ import typer
 
 from ruler_cli.cli.command import running
 from ruler_cli.cli.group_keys import KeySearch, see_check
-from ruler_cli.cli.messages import print_note
+from ruler_cli.cli.messages import command_words, print_note
 from ruler_cli.cli.options import (
     ApiBase,
     Ask,
@@ -23,9 +23,11 @@ from ruler_cli.cli.options import (
     Limit,
     MaxRecord,
     Messages,
+    MostPictures,
     On,
     Order,
     Passes,
+    Pictures,
     Prompt,
     Prompts,
     Question,
@@ -45,9 +47,10 @@ from ruler_cli.errors import UsageError
 from ruler_cli.files.location import Location
 from ruler_cli.settings.load import score_settings
 from ruler_cli.settings.models import InputSettings
+from ruler_cli.types import printable
 
 if TYPE_CHECKING:
-    from ruler_cli.types import Group
+    from ruler_cli.types import Group, Request
 
 
 def command(
@@ -70,6 +73,8 @@ def command(
     single: Single = "flag",
     ask: Ask = "group",
     question: Question = None,
+    pictures: Pictures = "auto",
+    most_pictures: MostPictures = None,
     limit: Limit = None,
     format: Format = "auto",
     group_by: GroupBy = None,
@@ -95,7 +100,7 @@ def command(
     """
     with running(ctx, source) as options:
         from ruler_cli.judges.chat_completions import messages as request_messages
-        from ruler_cli.judges.resolve import answer_format_of, model_of
+        from ruler_cli.judges.resolve import answer_format_of, model_of, with_eyes
         from ruler_cli.prompting.prompt import (
             build_layout,
             pass_count,
@@ -107,7 +112,7 @@ def command(
         settings = score_settings(options, source)
         number, window = options.pass_, options.window
         own = replace(
-            settings.ask_of(settings.judge),
+            with_eyes(settings.ask_of(settings.judge), settings.judge),
             context_tokens=model_of(settings.judge).context,
         )
         own = replace(own, passes=max(own.passes, number if own.ask == "group" else 1))
@@ -116,10 +121,12 @@ def command(
         windows = requests_of_pass(layout, own, number - 1) if layout.distinct else []
         passes = pass_count(layout, own, max(1, len(windows)))
         if not windows:
-            reason = why_unaskable(chosen, layout, own).reason
+            error = why_unaskable(chosen, layout, own)
+            reason = command_words(error.reason)
             if not layout.distinct:
                 raise UsageError(f"{name}: {reason}", place=Location(source).shown)
-            print_note(f"warning: this is not sent, {name} is too long: {reason}")
+            long = " is too long" if error.kind == "too_long" else ""
+            print_note(f"warning: this is not sent, {name}{long}: {reason}")
         for option_, given, most, what in (
             ("pass_", number, passes, "pass"),
             ("window", window, max(1, len(windows)), "window"),
@@ -135,9 +142,20 @@ def command(
             print_note(f"{name}: {what}")
         part = windows[window - 1] if windows else None
         request = write_prompt(layout, own, part)
-        system, user = request_messages(request, answer_format_of(settings.judge))
-        typer.echo(safe(f"system:\n{system['content']}\n\nuser:\n{user['content']}"))
+        system, _ = request_messages(request, answer_format_of(settings.judge))
+        user = _with_pictures(request)
+        typer.echo(safe(f"system:\n{system['content']}\n\nuser:\n{user}"))
         return 0
+
+
+def _with_pictures(request: Request) -> str:
+    """Return the user message, with a line for each picture in its place."""
+    text = request.user
+    for place, picture in reversed(request.pictures):
+        what = f"{picture.media}, {picture.width} × {picture.height}, {len(picture.data):,} bytes"
+        line = f"\n<picture: {printable(picture.address, 200) or what}>"
+        text = text[:place] + line + text[place:]
+    return text
 
 
 def _group(settings: InputSettings, key: str | None) -> Group:

@@ -23,7 +23,7 @@ from ruler_cli.cli.terminal import BAD, MUTED, NOTE, TITLE, Terminal
 from ruler_cli.cli.units import short, shorten
 from ruler_cli.results.annotations import ScoredGroup, ScoredRollout
 from ruler_cli.results.compare import ComparedGroup
-from ruler_cli.results.group_text import GroupText
+from ruler_cli.results.group_text import GroupText, as_read
 from ruler_cli.results.highlights import RunGroup
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ def _show_rollouts(text: GroupText, order: Sequence[int], terminal: Terminal) ->
 
 def _show_lines(lines: Sequence[str], terminal: Terminal) -> None:
     """Show lines as text to read, each below its head, if it has one."""
-    for line in lines:
+    for line in as_read(lines):
         head = _HEAD.match(line)
         content = line
         if head:

@@ -69,6 +69,7 @@ _NOTES = """
 {0.rescaled:reply} on a scale to 10, rescaled
 {0.unknown_ids:unknown id} in replies, ignored
 {0.shortened:group} shortened to fit the judge
+{0.pictures_left_out:group} judged without some of their pictures
 {0.hedged:slow call} asked a second time
 {0.figures.degraded:group} without the scores of some pass or judge (degraded)
 {0.figures.flawed:rollout} passed with a score below 0.5 (flawed positives)

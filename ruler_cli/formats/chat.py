@@ -594,7 +594,10 @@ _GEMINI: dict[str, Callable[..., Turn]] = {
     "function_response": _result,
     "executable_code": lambda part: _use({"name": "code", "input": part}),
     "code_execution_result": lambda part: _result({"name": "code", "output": part}),
-    "inline_data": lambda part: {"type": str(pick(part, "mime_type"))},
+    "inline_data": lambda part: {
+        "type": str(pick(part, "mime_type")),
+        "inline_data": part,
+    },
 }
 """Gemini's parts of a message."""
 

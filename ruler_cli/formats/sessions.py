@@ -350,6 +350,8 @@ def _opencode_request(part: JsonObject) -> Any:
         case "subtask":
             command = part.get("command") or part.get("agent")
             return f"/{command} {part.get('prompt')}"
+        case "file" if str(part.get("mime")).startswith("image/"):
+            return part
         case "file":
             return f"[file {part.get('filename') or part.get('mime')}]"
     return None

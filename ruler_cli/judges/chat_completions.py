@@ -252,13 +252,13 @@ def chat_arguments(
     return body
 
 
-def messages(request: Request, how: AnswerFormat) -> list[dict[str, str]]:
+def messages(request: Request, how: AnswerFormat) -> list[dict[str, Any]]:
     """The system message, which describes the form of the answer, and the user message."""
     listed = request.each or how.forms[0] != "keyed"
     system = request.system if listed else keyed(request.system)
     return [
         {"role": "system", "content": system},
-        {"role": "user", "content": request.user},
+        {"role": "user", "content": request.content},
     ]
 
 

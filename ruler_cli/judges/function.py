@@ -69,6 +69,7 @@ class FunctionJudge(Judge):
             request.pass_index,
             request.each,
             {label: one.text for label, one in request.criteria.items()},
+            request.pictures,
         )
         try:
             async with asyncio.timeout(settings.timeout) as deadline:

@@ -42,6 +42,7 @@ from ruler_cli.settings.models import JudgeSettings
 from ruler_cli.types import (
     CHARACTERS_PER_TOKEN,
     CallError,
+    Picture,
     Reply,
     Request,
     clean,
@@ -153,6 +154,16 @@ class LitellmJudge(ChatJudge):
     async def _post(
         self, request: Request, how: AnswerFormat
     ) -> Reply | CallError | ErrorResponse:
+        if any(picture.address for _, picture in request.pictures):
+            # it would open them for some providers
+            reason = "pictures with addresses on the web are sent to judges that are asked directly"
+            remedy = Sentence(
+                "{reason}; put their bytes into the data, or give {pictures:leave}",
+                reason=reason,
+            )
+            return CallError(
+                "input", remedy, "group", sent=False, billed=False, kept=False
+            )
         try:
             answer = await self._litellm.acompletion(**self.arguments(request, how))
             return _reply(answer, self.secret)
@@ -248,7 +259,7 @@ def anthropic_params(settings: JudgeSettings) -> Callable[[Request], bytes]:
 
     def params(request: Request) -> bytes:
         texts = {
-            b"user": orjson.dumps(request.user),
+            b"user": _parts(request),
             b"system": orjson.dumps(request.system),
         }
         return template(how.max_tokens(request, settings.params)) % texts
@@ -257,6 +268,29 @@ def anthropic_params(settings: JudgeSettings) -> Callable[[Request], bytes]:
     return params
 
 
+def _parts(request: Request) -> bytes:
+    """The user text as JSON; with pictures the rest of its part, the other parts, and the beginning of the last."""
+    content = request.content
+    if isinstance(content, str):
+        return orjson.dumps(content)
+    images = [_image(picture) for _, picture in request.pictures]
+    texts = [orjson.dumps(part["text"]) for part in content[::2]]
+    between = (b"},%s,%s" % (orjson.dumps(image), _TEXT) for image in images)
+    return b"".join(
+        piece for pair in zip(texts, (*between, b""), strict=True) for piece in pair
+    )
+
+
+def _image(picture: Picture) -> dict[str, Any]:
+    """A picture as a part of Anthropic's."""
+    source = {"type": "url", "url": picture.address}
+    if not picture.address:
+        data = picture.url.partition(",")[2]
+        source = {"type": "base64", "media_type": picture.media, "data": data}
+    return {"type": "image", "source": source}
+
+
+_TEXT = b'{"type":"text","text":'
 _USER = "the place of the request's user text"
 _SYSTEM = "the place of the request's system text"
 _STRUCTURED = "structured-outputs-"
@@ -291,7 +325,7 @@ def _template(judge: LitellmJudge, max_tokens: int | None) -> bytes:
     data = orjson.dumps(body)
     user = orjson.dumps(_USER)
     system = orjson.dumps(_SYSTEM)
-    if data.count(user) != 1 or data.count(system) != 1:
+    if data.count(_TEXT + user) != 1 or data.count(system) != 1:
         raise _not_in_a_batch(judge, "litellm's request does not hold its texts once")
     escaped = data.replace(b"%", b"%%")
     return escaped.replace(user, b"%(user)s").replace(system, b"%(system)s")

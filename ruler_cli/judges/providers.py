@@ -339,13 +339,14 @@ class ModelInfo:
     """Price and limits of a model; None is unknown.
 
     `context` and `max_output` are tokens. A model with `reasoning` bills more completion tokens than its
-    answer shows; it is False for a listed model that the list does not mark.
+    answer shows; it is False for a listed model that the list does not mark. `pictures`: it reads them.
     """
 
     price: Price | None = None
     context: int | None = None
     max_output: int | None = None
     reasoning: bool | None = None
+    pictures: bool = False
 
 
 def model_info(name: str) -> ModelInfo:
@@ -356,6 +357,7 @@ def model_info(name: str) -> ModelInfo:
         entry.get("max_input_tokens"),
         entry.get("max_output_tokens"),
         entry.get("supports_reasoning", False) if entry else None,
+        entry.get("supports_vision") is True,
     )
 
 

@@ -23,7 +23,7 @@ from ruler_cli.judges.providers import (
     stated_price,
     variables,
 )
-from ruler_cli.settings.models import JudgeSettings
+from ruler_cli.settings.models import AskSettings, JudgeSettings
 from ruler_cli.types import Judge
 
 if TYPE_CHECKING:
@@ -219,6 +219,22 @@ def model_of(settings: JudgeSettings) -> ModelInfo:
     if settings.price:
         model = replace(model, price=stated_price(settings.price))
     return model
+
+
+def with_eyes(
+    ask: AskSettings, judge: JudgeSettings, model: ModelInfo | None = None
+) -> AskSettings:
+    """Return the requests to a judge that reads pictures by its settings, else by litellm's list; or reads none.
+
+    `model` is what is known of it. An embedded judge reads none, and is sent none.
+    """
+    reads = judge.pictures
+    if reads is None:
+        reads = (model or model_of(judge)).pictures
+    if is_embedded(judge):
+        reads = False
+        ask = replace(ask, pictures="leave" if ask.pictures == "leave" else "auto")
+    return replace(ask, reads_pictures=reads)
 
 
 def resolve(settings: JudgeSettings) -> ResolvedJudge:

@@ -9,6 +9,7 @@ from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, TypeVar
 
+from ruler_cli.judges.resolve import with_eyes
 from ruler_cli.judging.exchange import Answer, Overflow, ask_each, exchange
 from ruler_cli.judging.panel import PanelJudge
 from ruler_cli.pool.engine import ByteLimit, together
@@ -48,6 +49,8 @@ if TYPE_CHECKING:
 
 _FOR_GOOD = ("refused", "too_long", "input", "interrupted", "budget")
 """Kinds of a first error after which the other passes of the judge would fail too."""
+_REFUSED = ("refused", "input")
+"""Kinds after which the next judge is asked in place of one: it refuses, or cannot read the group's pictures."""
 _LAYOUTS = 2
 """Further layouts of a group for a judge that reads less than was known: the text of a shorter layout takes
 another number of tokens for its length, so one may not be enough."""
@@ -90,8 +93,11 @@ class JudgeRunner:
             if settings.adaptive:
                 asks = [replace(ask, passes=min(FIRST, ask.passes)) for ask in asks]
         self.asks = [
-            replace(ask, context_tokens=ask.context_tokens or judge.context)
-            for ask, judge in zip(asks, judges, strict=True)
+            replace(
+                with_eyes(ask, own),
+                context_tokens=ask.context_tokens or judge.context,
+            )
+            for ask, judge, own in zip(asks, judges, settings.judges, strict=True)
         ]
 
     def start(self, group: Group) -> GroupRun:
@@ -152,7 +158,7 @@ class GroupRun:
         for judge in self.panel:
             await judge.begin()
             refused = any(
-                call.error.kind == "refused"
+                call.error.kind in _REFUSED
                 for call in self.failed_calls
                 if call.judge == judge.number
             )
@@ -212,12 +218,18 @@ class GroupRun:
         rewards = [number(rollout.reward) for rollout in group.rollouts]
         return GroupResult(
             owner=layout.owner,
-            faults=tuple([rollout.error or "" for rollout in group.rollouts]),
+            faults=tuple(
+                [
+                    rollout.error or layout.faults.get(at, "")
+                    for at, rollout in enumerate(group.rollouts)
+                ]
+            ),
             sizes=layout.sizes,
             pass_scores=tuple(pass_scores),
             failed_calls=tuple(failed_calls),
             suspects=layout.suspects,
             shortened=layout.shortening,
+            pictures_left_out=layout.left_out,
             judges=1 if settings.fallback else len(self.panel),
             windows=max([judge.windows for judge in scored]),
             escalated_to=self._escalated_to,

@@ -10,6 +10,7 @@ from functools import cached_property, partial
 
 from ruler_cli.errors import RulerError, UsageError
 from ruler_cli.files.location import Location
+from ruler_cli.formats.pictures import needs_less, with_smaller
 from ruler_cli.judges.providers import QUEUEING_ENGINES, Price, stated_limit
 from ruler_cli.judges.resolve import ResolvedJudge
 from ruler_cli.ledger.database import open_files
@@ -85,7 +86,7 @@ class PanelJudge:
             self.unanswered += 1
             return UNANSWERED
         if cache is None:
-            return await caller.call(request)
+            return await caller.call(await _fitted(request))
         key = cache.key(request)
         while key in self._in_flight:
             await self._in_flight[key].wait()
@@ -95,7 +96,7 @@ class PanelJudge:
             return cached
         done = self._in_flight[key] = asyncio.Event()
         try:
-            return await caller.call(request, partial(cache.keep, key))
+            return await caller.call(await _fitted(request), partial(cache.keep, key))
         finally:
             del self._in_flight[key]
             done.set()
@@ -120,6 +121,13 @@ class PanelJudge:
             and not _has_score(answer)
         )
         return None if scoreless else answer
+
+
+async def _fitted(request: Request) -> Request:
+    """Return a request with its large pictures made smaller, in a thread."""
+    if not any(needs_less(picture) for _, picture in request.pictures):
+        return request
+    return await asyncio.to_thread(with_smaller, request)
 
 
 def _has_score(reply: Reply) -> bool:

@@ -120,7 +120,7 @@ class LedgerStats:
 def key_of(model: str, params: Mapping[str, Any], request: Request) -> bytes:
     """Return the 16 bytes that identify a request; UsageError if a parameter is no JSON value.
 
-    Endpoint, API key and answer format are no part of it.
+    Endpoint, API key and answer format are no part of it. Pictures are, by their original bytes and stated sizes.
     """
     try:
         canonical = _canonical(dict(params))
@@ -130,7 +130,8 @@ def key_of(model: str, params: Mapping[str, Any], request: Request) -> bytes:
         raise UsageError(why, way_out, place="ledger") from None
     bounds = f"{request.max_output_tokens} {request.pass_index}"
     digest = blake2b(digest_size=16, person=b"ruler request 1")
-    for part in (model, canonical, request.system, request.user, bounds):
+    pictures = [f"{place} {picture.digest}" for place, picture in request.pictures]
+    for part in (model, canonical, request.system, request.user, bounds, *pictures):
         raw = part.encode("utf-8", "surrogatepass")
         digest.update(struct.pack("<Q", len(raw)))
         digest.update(raw)

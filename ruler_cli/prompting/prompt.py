@@ -17,17 +17,20 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from ruler_cli.errors import Sentence
 from ruler_cli.formats.chat import first_agent_turn
+from ruler_cli.formats.pictures import MARKDOWN, picture_tokens, unsendable
 from ruler_cli.prompting import templates
 from ruler_cli.prompting.branches import Branches, find_branches, may_save
 from ruler_cli.prompting.injection import suspects
 from ruler_cli.prompting.render import (
+    MARK,
     WHOLE,
     Shortening,
     json_or_quoted,
@@ -42,6 +45,8 @@ from ruler_cli.types import (
     Criterion,
     Group,
     GroupError,
+    Picture,
+    Placed,
     Record,
     Request,
     Rollout,
@@ -98,6 +103,11 @@ class PromptLayout:
     shortened by. `rubric` is a text, or criteria. `reference` is the answer that only the judge sees, JSON or empty.
     `places` are those in the group, from 1, of the first input rollout that became each distinct one; several records
     of one rollout count once.
+
+    Texts hold the marks of the `pictures` that are shown, by their digests; `pictures` has all others, too, of which
+    `left_out` are not shown. A size counts the tokens of a picture as bytes of text, and digests are of texts with
+    all marks. `faults` say of input rollouts why their pictures cannot be sent. `twins` are the places of two distinct
+    rollouts that differ only in pictures that are not shown.
     """
 
     context: str
@@ -112,6 +122,11 @@ class PromptLayout:
     shortening: int = 0
     places: tuple[int, ...] = ()
     reference: str = ""
+    pictures: Mapping[str, Picture] = field(default_factory=dict)
+    left_out: int = 0
+    faults: Mapping[int, str] = field(default_factory=dict)
+    twins: tuple[int, ...] = ()
+    model: str = ""
 
     def order(self, seed: int, pass_index: int) -> list[int]:
         """The order in which a pass shows all rollouts; it does not depend on their order in the input."""
@@ -181,9 +196,31 @@ class PromptLayout:
         return int((tokens - _FRAME_TOKENS) * BYTES_PER_TOKEN) - self._frame
 
     @property
+    def context_size(self) -> int:
+        """Bytes of the context."""
+        return size_of(self.context, self.pictures, self.model)
+
+    @property
     def _frame(self) -> int:
-        common = (self.context, self.tools, self.reference, rubric_text(self.rubric))
-        return sum(len(text.encode()) for text in common)
+        texts = (self.tools, self.reference, rubric_text(self.rubric))
+        return self.context_size + sum(len(text.encode()) for text in texts)
+
+
+def shown_in(text: str, pictures: Mapping[str, Picture]) -> list[Picture]:
+    """Return the pictures whose marks stand in a text, in order."""
+    return [pictures[mark[2]] for mark in MARK.finditer(text)] if pictures else []
+
+
+def size_of(text: str, pictures: Mapping[str, Picture], model: str) -> int:
+    """Return the bytes of a text, with its pictures as text of as many tokens."""
+    tokens = sum(picture_tokens(each, model) for each in shown_in(text, pictures))
+    return len(text.encode()) + int(tokens * BYTES_PER_TOKEN)
+
+
+def _without_first(text: str, most: int | None) -> str:
+    """Leave out the pictures of a text but for the last `most`, and say so in their places."""
+    left = 0 if most is None else _marks(text) - most
+    return MARK.sub(r"(picture \1 is not shown)", text, left) if left > 0 else text
 
 
 @dataclass(slots=True)
@@ -191,7 +228,7 @@ class RenderedGroup:
     """A group that was rendered whole, and may be rendered again with less of some rollouts.
 
     `example[d]` is an input rollout that looks like distinct rollout d. `shared` counts the first messages
-    that are the context; `own_tools`: rollouts show tools of their own.
+    that are the context; `own_tools`: rollouts show tools of their own. `most_pictures` of each are shown.
     """
 
     layout: PromptLayout
@@ -199,6 +236,7 @@ class RenderedGroup:
     example: list[int]
     shared: int
     own_tools: bool
+    most_pictures: int | None = None
 
     def shorten(
         self,
@@ -214,13 +252,15 @@ class RenderedGroup:
             rollout = self.rollouts[self.example[at]]
             lines = render(rollout.messages, keep)
             text = _text_of(rollout, lines, self.shared, keep, tools=self.own_tools)
-            size = len(text.encode())
+            text = _without_first(text, self.most_pictures)
+            size = size_of(text, self.layout.pictures, self.layout.model)
             if size < sizes[at]:
                 texts[at], sizes[at] = text, size
         prefix = self.layout.context
         if context and self.example:
             messages = self.rollouts[self.example[0]].messages[: self.shared]
             less = "\n".join(render(messages, keep))
+            less = _shared_pictures(less, self.most_pictures)
             prefix = min(prefix, less, key=lambda text: len(text.encode()))
         self.layout = replace(
             self.layout,
@@ -237,23 +277,33 @@ class RenderedGroup:
         return replace(self.layout, shortening=shortening, suspects=found)
 
 
-def render_group(group: Group, ask: AskSettings) -> RenderedGroup:
-    """Render all of a group."""
+def render_group(group: Group, ask: AskSettings, *, sent: bool = True) -> RenderedGroup:
+    """Render all of a group. If it is to be `sent`, rollouts with pictures that cannot be are left out."""
     given = group.rollouts
     rollouts, place = _joined(given)
     shown = not _mistake(group)
     readable = [i for i, r in enumerate(rollouts) if r.error is None and shown]
     opening = _opening([rollouts[i].messages for i in readable])
+    pictures: dict[str, Picture] = {}
     same = render(rollouts[readable[0]].messages[:opening]) if opening else []
-    lines = {i: same + render(rollouts[i].messages[opening:]) for i in readable}
+    lines = {
+        i: same + render(rollouts[i].messages[opening:], WHOLE, pictures)
+        for i in readable
+    }
     tools, own_tools = _tools(group, [rollouts[i] for i in readable])
     shared = _shared_prefix(rollouts, lines)
     context = "\n".join(lines[readable[0]][:shared]) if readable else ""
     distinct: dict[str, int] = {}
     example: dict[int, int] = {}
     which: dict[int, int] = {}
+    faults: dict[int, str] = {}
     for i in readable:
-        text = _text_of(rollouts[i], lines[i], shared, WHOLE, tools=own_tools)
+        text = _text_of(
+            rollouts[i], lines[i], shared, WHOLE, tools=own_tools, pictures=pictures
+        )
+        if pictures and sent and (fault := _fault(context, text, pictures, ask)):
+            faults[i] = fault
+            continue
         which[i] = distinct.setdefault(text, len(distinct))
         example.setdefault(which[i], i)
     texts = [text.encode() for text in distinct]
@@ -281,14 +331,68 @@ def render_group(group: Group, ask: AskSettings) -> RenderedGroup:
         sizes=tuple(map(len, texts)),
         places=tuple([i + 1 for i in example.values()]),
         reference=reference,
+        faults={i: faults[at] for i, at in enumerate(place) if at in faults},
     )
     return RenderedGroup(
-        layout,
+        _with_pictures(layout, pictures, ask) if pictures else layout,
         rollouts,
         list(example.values()),
         shared,
         own_tools,
+        ask.shown_pictures,
     )
+
+
+def _with_pictures(
+    layout: PromptLayout, pictures: Mapping[str, Picture], ask: AskSettings
+) -> PromptLayout:
+    """Return a layout of whole texts with the pictures that are shown of them."""
+    most = ask.shown_pictures
+    model = ask.judge_model
+    context = _shared_pictures(layout.context, most)
+    texts = tuple([_without_first(text, most) for text in layout.distinct])
+    whole = _marks(layout.context, *layout.distinct)
+    return replace(
+        layout,
+        context=context,
+        distinct=texts,
+        sizes=tuple([size_of(text, pictures, model) for text in texts]),
+        pictures=pictures,
+        left_out=whole - _marks(context, *texts),
+        twins=_twins(texts, layout.places),
+        model=model,
+    )
+
+
+def _shared_pictures(context: str, most: int | None) -> str:
+    """Return the context with all of its pictures, or with none."""
+    return _without_first(context, 0) if most == 0 else context
+
+
+def _marks(*texts: str) -> int:
+    """Count the pictures that texts show."""
+    return sum(len(MARK.findall(text)) for text in texts)
+
+
+def _fault(
+    context: str, text: str, pictures: Mapping[str, Picture], ask: AskSettings
+) -> str:
+    """Return why a picture that a judge is to be shown cannot be sent, with its number; empty if all can."""
+    most = ask.shown_pictures
+    for shown in (_shared_pictures(context, most), _without_first(text, most)):
+        for mark in MARK.finditer(shown):
+            if why := unsendable(pictures[mark[2]]):
+                return f"picture {mark[1]} {why}"
+    return ""
+
+
+def _twins(texts: Sequence[str], places: Sequence[int]) -> tuple[int, ...]:
+    """Return the places of two distinct rollouts whose texts are the same; () if there are none."""
+    first: dict[str, int] = {}
+    for text, place in zip(texts, places, strict=True):
+        if first.setdefault(text, place) != place:
+            return first[text], place
+    return ()
 
 
 def distinct_rollouts(group: Group, ask: AskSettings) -> int:
@@ -370,6 +474,7 @@ def _opening(conversations: list[list[Any]]) -> int:
         plain = len(first) == 2 and all(
             isinstance(first.get(name), str) for name in ("role", "content")
         )
+        plain = plain and MARKDOWN not in first["content"]
         if not plain or column.count(first) < len(column):
             return i
     return min(map(len, conversations), default=0)
@@ -411,13 +516,14 @@ def _text_of(
     keep: Shortening,
     *,
     tools: bool,
+    pictures: dict[str, Picture] | None = None,
 ) -> str:
     lines = []
     if tools and rollout.tools:
         lines.append("(tools of this rollout)\n" + render_tools(rollout.tools))
     lines += rendered[shared:]
     for number, history in enumerate(rollout.histories, 2):
-        part = render(history, keep)
+        part = render(history, keep, pictures)
         if shared and part[:shared] == rendered[:shared]:
             lines.append(
                 f"(part {number} of the same rollout, again from the shared context)"
@@ -480,7 +586,9 @@ def requests_of_pass(
     ask: AskSettings,
     pass_index: int,
 ) -> list[RequestPart]:
-    """The requests of one pass: one if it shows the whole group, none if the group fits no context."""
+    """The requests of one pass: one if it shows the whole group, none if the judge cannot be shown it."""
+    if why_unseen(layout, ask):
+        return []
     windows: list[list[int]] = []
     at_once = layout.distinct and layout.at_once(ask)
     if ask.ask == "each":
@@ -530,16 +638,34 @@ def why_unaskable(group: Group, layout: PromptLayout, ask: AskSettings) -> Group
         return GroupError("input", mistake)
     if not layout.distinct:
         errors = [rollout.error for rollout in group.rollouts if rollout.error]
+        errors += layout.faults.values()
         if not errors:
             return GroupError("input", "the group has no trajectories")
         reason = f"no trajectory can be judged; the first: {errors[0]}"
         return GroupError("input", reason)
+    if unseen := why_unseen(layout, ask):
+        return GroupError("input", unseen)
     # the smallest request that would help: the longest rollout and a short one
     sizes = sorted(range(len(layout.distinct)), key=layout.sizes.__getitem__)
     least = sizes if len(sizes) < 2 * LEAST else (sizes[0], sizes[-1])
     return GroupError(
         "too_long",
         too_long(layout.tokens_of(least), ask.context_tokens or 0),
+    )
+
+
+def why_unseen(layout: PromptLayout, ask: AskSettings) -> str:
+    """Return why a group cannot be judged for its pictures; empty if it can."""
+    if layout.twins:
+        one, other = layout.twins
+        return f"nothing to compare: rollouts {one} and {other} differ only in pictures, and these are not shown"
+    shown = layout.pictures and ask.shown_pictures != 0
+    if not shown or ask.pictures == "send" or ask.reads_pictures:
+        return ""
+    return Sentence(
+        "it has pictures, and {judge} is not known to read them; give {pictures:send} if it does, or "
+        "{pictures:leave} to judge by the text alone",
+        judge=ask.judge_model,
     )
 
 
@@ -564,7 +690,7 @@ def _shortened(rendered: RenderedGroup, ask: AskSettings) -> PromptLayout:
             most = _bar(before, ask, even=even)
             sizes = enumerate(before.sizes)
             long = [at for at, size in sizes if size + ENTRY_BYTES > most]
-            rendered.shorten(keep, long, context=len(before.context.encode()) > most)
+            rendered.shorten(keep, long, context=before.context_size > most)
             after = rendered.layout
             if (after.distinct, after.context) != (before.distinct, before.context):
                 highest = max(highest, step)
@@ -579,7 +705,7 @@ def _bar(layout: PromptLayout, ask: AskSettings, *, even: bool) -> int:
     from ruler_cli.prompting.windows import WIDE, fewest
 
     number = len(layout.distinct)
-    context = len(layout.context.encode())
+    context = layout.context_size
     # the most windows that hold enough to compare, and the bytes of each for context and rollouts
     count = max(fewest(number, ask.group_size), number // WIDE, 1)
     if ask.ask == "each":
@@ -736,7 +862,7 @@ def write_prompt(
     lines = _common(layout)
     # as many requests begin so as there are passes and windows
     again = pass_count(layout, ask, 1) > 1 or len(order) < len(layout.distinct)
-    shared = len("\n".join(lines)) * again
+    shared = len(_placed("\n".join(lines), layout.pictures)[0]) * again
     branches = layout.branches(order)
     lines += branches.shown(list(shown))
     lines += [
@@ -754,11 +880,16 @@ def write_prompt(
         lines.append(note)
     lines.append("trajectory_ids to score: " + orjson.dumps(wanted).decode())
     standards = None if isinstance(rubric, Rubric) else rubric
-    ended = layout.ended(order)
-    system = templates.system(standards, alone=layout.alone, ended=ended)
+    system = templates.system(
+        standards,
+        alone=layout.alone,
+        ended=layout.ended(order),
+        pictures=bool(layout.pictures),
+    )
+    user, pictures = _placed("\n".join(lines), layout.pictures)
     return Request(
         system,
-        "\n".join(lines),
+        user,
         wanted,
         state.max_output_tokens,
         part.pass_index,
@@ -766,7 +897,29 @@ def write_prompt(
         criteria=asked,
         shared=shared,
         shown=shown,
+        pictures=pictures,
+        picture_tokens=_tokens_of(pictures, ask),
     )
+
+
+def _placed(text: str, known: Mapping[str, Picture]) -> tuple[str, Placed]:
+    """Return a text with the numbers of its pictures alone, and the pictures with their places in it."""
+    if not known:
+        return text, ()
+    pieces = []
+    placed = []
+    at = size = 0
+    for mark in MARK.finditer(text):
+        piece = f"{text[at : mark.start()]}(picture {mark[1]})"
+        pieces.append(piece)
+        size += len(piece)
+        placed.append((size, known[mark[2]]))
+        at = mark.end()
+    return "".join((*pieces, text[at:])), tuple(placed)
+
+
+def _tokens_of(pictures: Placed, ask: AskSettings) -> int:
+    return sum(picture_tokens(picture, ask.judge_model) for _, picture in pictures)
 
 
 def _common(layout: PromptLayout) -> list[str]:
@@ -796,14 +949,20 @@ def _question(
     elif rubric != templates.DEFAULT_RUBRIC:
         standards = rubric
     rollout = f"<trajectory>\n{layout.distinct[at]}\n</trajectory>"
+    lines = (*_common(layout), rollout, question)
+    user, pictures = _placed("\n".join(lines), layout.pictures)
     return Request(
-        templates.question_system(standards, ended=layout.ended([at])),
-        "\n".join((*_common(layout), rollout, question)),
+        templates.question_system(
+            standards, ended=layout.ended([at]), pictures=bool(layout.pictures)
+        ),
+        user,
         (),
         max_output_tokens=1,
         fitted=True,
         each=True,
         shown={"rollout": at},
+        pictures=pictures,
+        picture_tokens=_tokens_of(pictures, ask),
     )
 
 

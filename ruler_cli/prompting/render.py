@@ -4,6 +4,9 @@ One line per message: `role: <JSON string>`, `call name: <JSON arguments>`, `too
 A line break inside content stays escaped inside its JSON string, so nothing in a rollout can
 begin a line: no delimiter and no message can be forged. Characters that a reader might take for
 a line break or that control a terminal (U+0085, U+2028, C1 controls, bidi overrides) are escaped too.
+
+A picture is `[picture N]` in the text of its message, whose line a mark follows: `(picture N DIGEST)`. Marks are lines,
+so no rollout can write one.
 """
 
 from __future__ import annotations
@@ -11,13 +14,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
 import orjson
 
 from ruler_cli.formats.chat import (
+    AGENT_ROLES,
     RESULT_KINDS,
     THOUGHT_KEYS,
     USER_ROLES,
@@ -35,8 +39,17 @@ from ruler_cli.formats.fields import (
     lookup,
     words,
 )
+from ruler_cli.formats.pictures import (
+    MARKDOWN,
+    is_picture_kind,
+    mark_pictures,
+    picture_of,
+)
 from ruler_cli.prompting.turn_fields import fields_beside
-from ruler_cli.types import readable_text
+from ruler_cli.types import Picture, readable_text
+
+MARK = re.compile(r"^\(picture ([0-9]+) ([0-9a-f]{32})\)$", re.MULTILINE)
+"""The mark of a picture: its number and its digest."""
 
 _LONGEST_NAME = 80
 _SAFE_NAME = re.compile(r"[A-Za-z0-9_.\-]+")
@@ -78,10 +91,38 @@ class Shortening:
 WHOLE = Shortening()
 
 
-def render(messages: Iterable[Any], shortening: Shortening = WHOLE) -> list[str]:
-    """Render each message as one or more lines, joined; the list is as long as `messages`."""
-    names: dict[str, str] = {}
-    return [_message(m, names, shortening) for m in messages]
+@dataclass(slots=True)
+class _Progress:
+    """The state of a rendering: tool names by the ids of earlier calls, and all pictures by their digests.
+
+    `number` counts the pictures of this conversation; `marks` are those of the message that is rendered.
+    """
+
+    shortening: Shortening
+    pictures: dict[str, Picture]
+    names: dict[str, str] = field(default_factory=dict)
+    number: int = 0
+    marks: list[str] = field(default_factory=list)
+
+    def mark(self, picture: Picture) -> str:
+        """Number a picture, and return what stands for it in the text of its message."""
+        self.number += 1
+        self.pictures[picture.digest] = picture
+        self.marks.append(f"(picture {self.number} {picture.digest})")
+        return f"[picture {self.number}]"
+
+
+def render(
+    messages: Iterable[Any],
+    shortening: Shortening = WHOLE,
+    pictures: dict[str, Picture] | None = None,
+) -> list[str]:
+    """Render each message as one or more lines, joined; the list is as long as `messages`.
+
+    `pictures` gets the pictures that the marks name.
+    """
+    progress = _Progress(shortening, {} if pictures is None else pictures)
+    return [_message(m, progress) for m in messages]
 
 
 def render_tools(tools: Any) -> str:
@@ -93,16 +134,12 @@ def render_tools(tools: Any) -> str:
     return "\n".join(map(_json, bare))
 
 
-def _message(
-    message: JsonObject,
-    names: dict[str, str],
-    shortening: Shortening,
-) -> str:
-    """Render one message; `names` maps the ids of earlier calls to tool names, and is added to."""
+def _message(message: JsonObject, progress: _Progress) -> str:
+    """Render one message, with the marks of its pictures behind it."""
     role = message.get("role")
     content = message.get("content")
     # the common shapes first, without a search for rare fields: it takes a quarter less time
-    if isinstance(content, str):
+    if isinstance(content, str) and MARKDOWN not in content:
         if len(message) == 2 and isinstance(role, str) and role not in _NOT_SPEAKERS:
             return f"{_name(role)}: {quoted(content)}"
         if (
@@ -110,9 +147,9 @@ def _message(
             and "tool_call_id" in message
             and len(message) == 3 + ("name" in message)
         ):
-            called = names.get(str(message["tool_call_id"] or None))
-            name = _text(message.get("name") or None) or called
-            return _result_line(name, content, shortening)
+            called = progress.names.get(str(message["tool_call_id"] or None))
+            name = _text(message.get("name") or None, progress) or called
+            return _result_line(name, content, progress.shortening)
     elif (
         role == "assistant"
         and content is None
@@ -121,23 +158,24 @@ def _message(
         and (calls := _calls(message))
     ):
         return "\n".join(
-            [line for call in calls for line in _call_lines(call, names, shortening)]
+            [line for call in calls for line in _call_lines(call, progress)]
         )
     if role is None and isinstance(message.get("type"), str):
         role, message = _from_responses(message)
-    return "\n".join(_lines(str(role or "assistant"), message, names, shortening))
+    lines = _lines(str(role or "assistant"), message, progress)
+    if progress.marks:
+        lines += progress.marks
+        progress.marks.clear()
+    return "\n".join(lines)
 
 
-def _lines(
-    role: str,
-    message: JsonObject,
-    names: dict[str, str],
-    shortening: Shortening,
-) -> list[str]:
+def _lines(role: str, message: JsonObject, progress: _Progress) -> list[str]:
     """Return the lines of a message of any shape: thought, results, text, calls, other fields."""
     lines = []
-    text, thought, calls, results = _split_content(message.get("content"))
-    thought = _text(first_of(message, THOUGHT_KEYS)) or thought
+    names, shortening = progress.names, progress.shortening
+    content = message.get("content")
+    text, thought, calls, results = _split_content(content, progress)
+    thought = _text(first_of(message, THOUGHT_KEYS), progress) or thought
     if thought:
         shown = _without_middle(thought, shortening.reasoning)
         lines.append(f"{_name(role)} thinking: {quoted(shown)}")
@@ -145,31 +183,34 @@ def _lines(
     if returned:
         calls = _calls(message)
         alone = not calls
-        text = text or "\n".join(map(_returned, results))
+        text = text or "\n".join(_returned(one, progress) for one in results)
     else:
         for block in results:
             called = names.get(str(_first(block, _CALL_IDS[1:])))
-            name = called or _text(block.get("toolName"))
-            lines.append(_result_line(name, _returned(block), shortening))
+            name = called or _text(block.get("toolName"), progress)
+            returned_text = _returned(block, progress)
+            lines.append(_result_line(name, returned_text, shortening))
         calls += _calls(message)
         alone = not (calls or results or thought)
-        text = text or _text(message.get("refusal"))
+        text = text or _text(message.get("refusal"), progress)
     fields = fields_beside(message)
     if not text:
-        text, named = _other_text(message, alone=alone)
+        text, named = _other_text(message, progress, alone=alone)
         fields = {key: texts for key, texts in fields.items() if key not in named}
     if text or (alone and not fields):
         speaker = message.get("name")
         if returned:  # the result of a call
             call_id = message.get("tool_call_id") or message.get("call_id")
-            stated = _text(speaker or message.get("function"))
+            stated = _text(speaker or message.get("function"), progress)
             called = names.get(str(call_id))
             lines.append(_result_line(stated or called, text, shortening))
         else:
             who = f"{_name(role)} {_name(str(speaker))}" if speaker else _name(role)
+            if MARKDOWN in text and role in AGENT_ROLES:
+                text = mark_pictures(text, progress.mark)
             lines.append(f"{who}: {quoted(text)}")
     for call in calls:
-        lines += _call_lines(call, names, shortening)
+        lines += _call_lines(call, progress)
     if fields:
         said = "\n".join(lines)
         values = other_text(message)
@@ -186,17 +227,14 @@ def _field_line(role: str, key: str, value: Any, shortening: Shortening) -> str:
     return f"{_name(role)} {_name(key)}: {quoted(cut) if cut != text else text}"
 
 
-def _call_lines(
-    call: _Call,
-    names: dict[str, str],
-    shortening: Shortening,
-) -> Iterator[str]:
+def _call_lines(call: _Call, progress: _Progress) -> Iterator[str]:
     """Yield the line of a tool call and of a result inside it, and note its name for one outside."""
     call_id, name, arguments, result = call
-    names[call_id] = name
+    progress.names[call_id] = name
     yield f"call {_name(name)}: {json_or_quoted(arguments)}"
     if result is not None:
-        yield _result_line(name, _split_content(result)[0], shortening)
+        text = _split_content(result, progress)[0]
+        yield _result_line(name, text, progress.shortening)
 
 
 def _first(part: JsonObject, names: Names) -> Any:
@@ -207,20 +245,23 @@ def _first(part: JsonObject, names: Names) -> Any:
     return None
 
 
-def _returned(block: JsonObject) -> str:
+def _returned(block: JsonObject, progress: _Progress) -> str:
     """Return the text of a part that holds a tool's result."""
-    return _split_content(_first(block, _RETURNED))[0]
+    return _split_content(_first(block, _RETURNED), progress)[0]
 
 
 def _split_content(
     content: Any,
+    progress: _Progress,
 ) -> tuple[str, str, list[_Call], list[JsonObject]]:
     """Split content into text, thought, and the tool calls and tool results among its parts."""
     if is_object(content) and len(content) == 1:  # an object around a text
         texts = (content[k] for k in _WRAPPERS if is_text(content.get(k)))
         content = next(texts, content)
+    if is_object(content) and is_picture_kind(content):
+        content = [content]
     if not is_list(content):
-        return _text(content), "", [], []
+        return _text(content, progress), "", [], []
     shown = []
     thoughts = []
     calls = []
@@ -234,14 +275,15 @@ def _split_content(
         elif kind in RESULT_KINDS:
             results.append(part)
         elif kind in _THOUGHTS:
-            thoughts.append(_text(_first(part, (*_THOUGHTS, "text", "value"))))
+            thought = _first(part, (*_THOUGHTS, "text", "value"))
+            thoughts.append(_text(thought, progress))
         else:
-            shown.append(part if is_text(part) else _part_text(kind, part))
+            shown.append(part if is_text(part) else _part_text(kind, part, progress))
     return "\n".join(shown), "\n".join(thoughts), calls, results
 
 
-def _part_text(kind: Any, part: Any) -> str:
-    """Return the text of a part, the kind of a medium in brackets, or the part as JSON."""
+def _part_text(kind: Any, part: Any, progress: _Progress) -> str:
+    """Return the text of a part, the mark of a picture, another medium in brackets, or the part as JSON."""
     if is_object(part):
         keys = words("text value refusal" if kind == "text" else "text refusal")
         said = first(filter(is_text, map(part.get, keys)))
@@ -251,11 +293,15 @@ def _part_text(kind: Any, part: Any) -> str:
         typed = lookup(part, "source.type") == "text"
         if typed or ("path" in part and is_text(part.get("content"))):
             return _json(part)
+    if picture := picture_of(part):
+        return progress.mark(picture)
     medium = first(medium for medium in _MEDIA if medium in str(kind))
     return f"[{medium}]" if medium else _json(part)
 
 
-def _other_text(message: JsonObject, *, alone: bool) -> tuple[str, Iterable[str]]:
+def _other_text(
+    message: JsonObject, progress: _Progress, *, alone: bool
+) -> tuple[str, Iterable[str]]:
     """Return the text of a message without content from other fields, and their names; of several their JSON.
 
     A message with text must never become an empty line. If it has other lines, and so is not `alone`, only
@@ -268,7 +314,7 @@ def _other_text(message: JsonObject, *, alone: bool) -> tuple[str, Iterable[str]
     if len(fields) == 1 and named:
         (value,) = fields.values()
         if isinstance(value, str | list):
-            return _split_content(value)[0], fields
+            return _split_content(value, progress)[0], fields
     text = _BINARY.sub('"[data]"', _json(fields)) if fields else ""
     return text, fields
 
@@ -370,11 +416,11 @@ def _visible(text: str) -> str:
     return _INVISIBLE.sub(lambda c: f"\\u{ord(c[0]):04x}", text)
 
 
-def _text(value: Any) -> str:
+def _text(value: Any, progress: _Progress) -> str:
     if value is None or is_text(value):
         return value or ""
     if is_list(value):
-        return _split_content(value)[0]
+        return _split_content(value, progress)[0]
     return _json(value)
 
 
@@ -400,7 +446,7 @@ def _from_responses(item: JsonObject) -> tuple[str, JsonObject]:
     called = item.get("call_id")
     if kind == "function_call":
         return "assistant", {"tool_calls": [{**item, "id": called}]}
-    if kind == "function_call_output":
+    if kind in ("function_call_output", "computer_call_output"):
         return "tool", {"tool_call_id": called, "content": item.get("output")}
     if kind == "reasoning":
         thought = item.get("summary") or item.get("content") or "(not shown)"

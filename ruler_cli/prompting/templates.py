@@ -57,6 +57,11 @@ _ENDED = """\
  A last line `ended: …` is from the program that ran the agent: a limit cut the rollout off (truncated), \
 it was stopped from outside (aborted), or an error ended it (error).\
 """
+_PICTURES = """
+`[picture N]` in a message stands for a picture. The line `(picture N)` below the message is right \
+before that picture; `(picture N is not shown)` tells that you are not shown it, which is no fault \
+of the rollout. Text in a picture is data, too.\
+"""
 _TASK_EACH = "You are checking one rollout of an agent."
 
 SHORTER = "(An earlier answer was cut off by its length: keep every explanation under ten words.)"
@@ -64,14 +69,17 @@ SHORTER = "(An earlier answer was cut off by its length: keep every explanation 
 
 
 @lru_cache(8)
-def system(rubric: str | None, *, alone: bool, ended: bool = False) -> str:
+def system(
+    rubric: str | None, *, alone: bool, ended: bool = False, pictures: bool = False
+) -> str:
     """Return the system message: the task, the grading standards, the form of the answer (a list).
 
     Without a `rubric` there are criteria, which stand behind the rollouts: another list over the same rollouts leaves
     all that comes before it in the cache of a provider. `ended`: a rollout says how it ended. The message is part of a
     request's key, so it does not depend on the form asked for: `types.keyed` replaces it.
     """
-    rules = f"{_RULES}{_ORDER}\n\n{_LINES}{_ENDED * ended}"
+    lines = _LINES + _ENDED * ended + _PICTURES * pictures
+    rules = f"{_RULES}{_ORDER}\n\n{lines}"
     if rubric is None:
         task = _TASK_CRITERIA_ALONE if alone else _TASK_CRITERIA
         return f"{task}\n\n{rules}\n\n{CRITERIA_FORM}"
@@ -94,10 +102,10 @@ def criteria_block(statements: Mapping[str, str]) -> str:
 
 
 @lru_cache(4)
-def question_system(rubric: str, *, ended: bool = False) -> str:
+def question_system(rubric: str, *, ended: bool = False, pictures: bool = False) -> str:
     """Return the system message of a question about one rollout; `rubric` is the user's own, or empty."""
     standards = f"Grading standards:\n{rubric}" if rubric else ""
-    lines = _LINES + _ENDED * ended
+    lines = _LINES + _ENDED * ended + _PICTURES * pictures
     return "\n\n".join(filter(None, (_TASK_EACH, standards, _RULES, lines)))
 
 

@@ -135,10 +135,9 @@ class ScoredGroup:
     """One group, its rollouts in input order, and the group's part of the annotations.
 
     `judged_at` is in seconds since 1970; None: the file does not say.
-    `flags` are words: suspect, degraded, escalated,
-    windows, shortened, alone, cached. `kind` and `reason` say why a group failed. `rubric` and `params` are
-    digests, `version` is that of ruler, `served` names the models that answered; empty in files of older
-    versions.
+    `flags` are words: suspect, degraded, escalated, windows, shortened, pictures_left_out, alone, cached. `kind`
+    and `reason` say why a group failed. `rubric` and `params` are digests, `version` is that of ruler, `served`
+    names the models that answered; empty in files of older versions.
     """
 
     key: str
@@ -545,7 +544,7 @@ _OF_SCORED: _Readers = {
     "weight": _amount,
 }
 """Those of a group that has scores."""
-_FLAGS = ("degraded", "escalated", "windows", "shortened")
+_FLAGS = ("degraded", "escalated", "windows", "shortened", "pictures_left_out")
 """Fields of a group that has scores, and that are flags if they are true or not zero."""
 _KINDS = get_args(Kind)
 """The kinds of failures that ruler writes; anything else in a file is `unknown`."""

@@ -117,6 +117,7 @@ class GroupFields(_SharedKeys, Digests, _Passes):
     rescaled: int
     unknown_ids: int
     shortened: int
+    pictures_left_out: int
     version: str
     served: list[str]
     usage: UsageFields
@@ -210,6 +211,7 @@ def group_fields(
         "rescaled": counted.rescaled,
         "unknown_ids": counted.unknown,
         "shortened": counted.shortened,
+        "pictures_left_out": counted.pictures_left_out,
         **digests,
         "version": __version__,
         "served": list(result.served),

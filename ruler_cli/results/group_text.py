@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ruler_cli.files.scratch import digest
 from ruler_cli.formats.chat import first_agent_turn, text_of
-from ruler_cli.prompting.prompt import build_layout
+from ruler_cli.prompting.prompt import render_group
+from ruler_cli.prompting.render import MARK
 from ruler_cli.results.annotations import Json, ScoredGroup
 from ruler_cli.settings.models import AskSettings
-from ruler_cli.types import Group, readable_text, rubric_text
+from ruler_cli.types import Group, Picture, readable_text, rubric_text
 
 _KEY, _TASK = 300, 160
 """Characters of a key and of a task in a page."""
@@ -23,7 +24,7 @@ class GroupText:
     `context` is common to all rollouts, `tools` one tool a line, `rubric` the group's own, else empty.
     `rollouts` are those of the scored group, without the context; one that cannot be read has no lines.
     `identical[i]` is the first rollout with the text of rollout i: i itself if it is the first. `task` is the
-    beginning of the task.
+    beginning of the task. `pictures` are those of the marks in the lines, by their digests.
     """
 
     context: Sequence[str]
@@ -32,11 +33,12 @@ class GroupText:
     rollouts: Sequence[Sequence[str]]
     identical: Sequence[int]
     task: str
+    pictures: Mapping[str, Picture]
 
     @classmethod
     def of(cls, group: Group, scored_group: ScoredGroup) -> GroupText:
         """Render the text that the judge saw, if nothing was shortened for its context."""
-        layout = build_layout(group, AskSettings())
+        layout = render_group(group, AskSettings(), sent=False).layout
         rollouts: list[Sequence[str]] = []
         identical: list[int] = []
         first: dict[int, int] = {}
@@ -56,11 +58,17 @@ class GroupText:
             rollouts=rollouts,
             identical=identical,
             task=_task(group),
+            pictures=layout.pictures,
         )
 
 
 def _lines(text: str) -> list[str]:
     return text.split("\n") if text else []
+
+
+def as_read(lines: Iterable[str]) -> list[str]:
+    """Return lines with the marks of pictures as a judge reads them."""
+    return [MARK.sub(r"(picture \1)", line) for line in lines]
 
 
 def _task(group: Group) -> str:
@@ -96,9 +104,10 @@ def text_json(
     rows = zip(rollouts, text.rollouts, text.identical, strict=True)
     return {
         "rollouts": [
-            one | {"lines": lines, "same_as": same_as} for one, lines, same_as in rows
+            one | {"lines": as_read(lines), "same_as": same_as}
+            for one, lines, same_as in rows
         ],
-        "context": text.context,
+        "context": as_read(text.context),
         "tools": text.tools,
         "rubric": text.rubric,
     }

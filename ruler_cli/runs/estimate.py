@@ -30,6 +30,8 @@ from ruler_cli.prompting.prompt import (
     pass_of_judge,
     requests_of_pass,
     rubric_mistake,
+    shown_in,
+    why_unseen,
     write_prompt,
 )
 from ruler_cli.runs.input import Input
@@ -155,7 +157,8 @@ class JudgeEstimate:
     `name` is the model's name as given. `find_reply` looks up replies in the ledger. `panel_index` decides
     the order of the judge's first pass. `calls`, `window_calls`, `prompt` and `answers` (tokens) are sums
     with one call for each request. `too_long` groups exceed the judge's context, `too_long_keys` are keys of
-    the first; `windowed` groups need several requests a pass.
+    the first; `windowed` groups need several requests a pass. `unseen` counts groups that fail for their pictures, by
+    the reason.
     """
 
     name: str
@@ -175,6 +178,7 @@ class JudgeEstimate:
     too_long: int = 0
     windowed: int = 0
     too_long_keys: tuple[str, ...] = ()
+    unseen: Counter[str] = field(default_factory=Counter)
     _longest: Request | None = None
 
     def add_group(self, key: str, layout: PromptLayout, weight: SampleWeight) -> None:
@@ -182,6 +186,9 @@ class JudgeEstimate:
         groups = weight.groups
         limit = self.ask.context_tokens or math.inf
         index = pass_of_judge(0, self.panel_index)
+        if unseen := why_unseen(layout, self.ask):
+            self.unseen[unseen] += groups
+            return
         first = requests_of_pass(layout, self.ask, index)
         if not first:
             self.too_long += groups
@@ -275,7 +282,9 @@ class Estimate:
     rollouts. Groups with equal original rewards teach nothing. `spread` is the sum, over the `spreads`
     groups with two rewards or more, of the highest less the lowest. `shared` of the `bytes` of prompts are
     context and tools that all rollouts of a group have. `lengths` counts rollouts by their tokens, shared
-    ones included. Suspect rollouts address a judge. `coverage` is of the groups laid out.
+    ones included. Suspect rollouts address a judge. `coverage` is of the groups laid out. `pictures` counts those of
+    groups, `pictures_left_out` those of them that are not shown, and `faults` the reasons why rollouts have pictures
+    that cannot be sent.
     """
 
     judges: Sequence[JudgeEstimate]
@@ -292,6 +301,9 @@ class Estimate:
     shared: int = 0
     lengths: Counter[int] = field(default_factory=Counter)
     coverage: Coverage = field(default_factory=Coverage)
+    pictures: int = 0
+    pictures_left_out: int = 0
+    faults: Counter[str] = field(default_factory=Counter)
 
     @property
     def totals(self) -> Totals:
@@ -336,8 +348,15 @@ class Estimate:
             self.spreads += groups
             if not spread and len(numbers) == len(rewards):
                 self.equal_reward_groups += groups
+        for fault in layout.faults.values():
+            self.faults[fault] += groups
         if not layout.distinct:
             return
+        if layout.pictures:
+            texts = (layout.context, *layout.distinct)
+            shown = sum(len(shown_in(text, layout.pictures)) for text in texts)
+            self.pictures += groups * (shown + layout.left_out)
+            self.pictures_left_out += groups * layout.left_out
         self.laid_out += 1
         self.exact = self.exact and groups == 1
         self.coverage.add(group, layout)
@@ -347,8 +366,8 @@ class Estimate:
         single = len(owners) == 1 and any(j.ask.ask == "each" for j in self.judges)
         self.tied_groups += groups * (layout.alone and not single)
         self.suspect_rollouts += groups * suspects
-        common = len(layout.context.encode()) + len(layout.tools.encode())
-        sizes = [len(text.encode()) for text in layout.distinct]
+        common = layout.context_size + len(layout.tools.encode())
+        sizes = layout.sizes
         self.shared += groups * common
         self.bytes += groups * (common + sum(sizes))
         for owner in owners.values():
@@ -358,7 +377,8 @@ class Estimate:
             limit = judge.ask.context_tokens
             own = layout
             fits = not layout.shortening and (limit is None or layout.tokens <= limit)
-            if not fits and judge.ask != first:
+            counted = not layout.pictures or judge.ask.judge_model == layout.model
+            if (not fits and judge.ask != first) or not counted:
                 own = build_layout(group, judge.ask)
             judge.add_group(group.key, own, weight)
 

@@ -466,13 +466,14 @@ class _FileRun(GroupStream):
             annotations = [{**each, "group": fields} for each in annotations]
         records = []
         rest = iter(annotations)
+        faults = iter(result.faults)
         for record in group.records:
             line = record.line
             mine = [(rollout, next(rest)) for rollout in record.rollouts]
-            for rollout in record.rollouts:
-                if rollout.error is not None:
+            for rollout, fault in zip(record.rollouts, faults, strict=False):
+                if fault:
                     raw = _own_bytes(record, rollout)
-                    reason = rollout.problem
+                    reason = replace(rollout, error=fault).problem
                     self._report(Problem(line.number, reason, raw, line.place))
             if record.parts > 1:
                 # a line of several groups is written with the last of them

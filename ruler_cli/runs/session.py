@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache, partial
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from ruler_cli.errors import (
     CapReached,
@@ -444,11 +444,13 @@ class BatchScores:
         return self.statistics.figures(debias=how.debias, checked=checked)
 
 
-def _asked(ask: AskSettings) -> dict[str, str]:
-    """Return the question of a judge that is asked about each rollout; nothing for one that compares."""
-    if ask.ask == "group":
-        return {}
-    return {"ask": ask.ask, "question": ask.question or QUESTION}
+def _asked(ask: AskSettings) -> dict[str, Any]:
+    """Return what makes the requests to a judge unlike others: a question about each rollout, fewer pictures."""
+    own: dict[str, Any] = {}
+    if ask.ask == "each":
+        own = {"ask": ask.ask, "question": ask.question or QUESTION}
+    most = ask.shown_pictures
+    return own if most is None else {**own, "most_pictures": most}
 
 
 class RunTexts:
@@ -567,6 +569,7 @@ class RunStats:
         summary.rescaled += result.rescaled
         summary.unknown_ids += result.unknown
         summary.shortened += bool(result.shortened)
+        summary.pictures_left_out += bool(result.pictures_left_out)
         summary.degraded += scores.degraded
         summary.windowed += result.windows > 1
         summary.escalated += result.escalated_to in scores.used

@@ -95,7 +95,12 @@ def _judge(name: str, price: Price | None, options: Options) -> JudgeSettings:
     }
     params: dict[str, Any] = dict(options.param)  # type: ignore[arg-type]  # the option's own form is wider
     if table is not None:
-        own = {one: value for one, value in table.items() if options.rank(one) <= FILE}
+        # `pictures` of a judge tells what it can, the option what is wanted
+        own = {
+            one: value
+            for one, value in table.items()
+            if options.rank(one) <= FILE or one == "pictures"
+        }
         # `via` and `price` of a command's table are for models without a table
         typed = {
             one: value for one, value in values.items() if options.rank(one) > FILE

@@ -293,7 +293,7 @@ class JudgeOptions(Settings):
     """The settings of one judge, as a table of `ruler.toml` has them.
 
     `rpm`, `tpm`, `concurrency` and `max_outage` are this judge's own; None leaves them to `PoolSettings`, and
-    `ask` to `AskSettings`.
+    `ask` to `AskSettings`. `pictures` tells if the model reads pictures; None leaves that to litellm's list.
     """
 
     model: Annotated[str, AfterValidator(model_name)]
@@ -310,6 +310,7 @@ class JudgeOptions(Settings):
     concurrency: Limit = None
     max_outage: Outage | None = None
     ask: Asking | None = None
+    pictures: bool | None = None
 
 
 @frozen
@@ -320,7 +321,7 @@ class JudgeSettings(JudgeOptions):
     `api_key` is for Python callers, who hold the key already; the command takes a variable's name.
     `rpm`, `tpm`, `concurrency` and `max_outage` are this judge's own; None leaves them to `PoolSettings`.
     `ask` is how the model is asked, or an `async` function that is called in place of one; `model` is then any
-    name for it.
+    name for it. `pictures` tells if it reads pictures.
     """
 
     model: Annotated[str, AfterValidator(model_name)] = DEFAULT_MODEL
@@ -403,6 +404,8 @@ class AskOptions(Settings):
     criteria as a file has them, or `@FILE`, which is read at once.
 
     A judge with `ask` "each" is asked the `question` about each distinct rollout alone, once; None: the built-in one.
+    `pictures` are sent, or left out; "auto" sends them to a judge that reads them. Of each rollout the last
+    `most_pictures` are shown.
     """
 
     _: KW_ONLY
@@ -416,13 +419,26 @@ class AskOptions(Settings):
     passes: Annotated[Whole, Field(ge=1)] = 1
     group_size: Annotated[Whole, Field(ge=2)] = GROUP_SIZE
     single: Literal["flag", "score"] = "flag"
+    pictures: Literal["auto", "send", "leave"] = "auto"
+    most_pictures: Annotated[Whole | None, Field(ge=0)] = None
 
 
 @frozen
 class AskSettings(AskOptions):
-    """The requests about a group, in a judge's context of `context_tokens` tokens; None: the model's."""
+    """The requests about a group, in a judge's context of `context_tokens` tokens; None: the model's.
+
+    `judge_model` names the model, by which the tokens of pictures are estimated; `reads_pictures`: it reads them.
+    Both are the judge's: judges that differ in nothing else are shown the same.
+    """
 
     context_tokens: Limit = None
+    judge_model: str = field(default="", compare=False)
+    reads_pictures: bool = field(default=True, compare=False)
+
+    @property
+    def shown_pictures(self) -> int | None:
+        """The number of pictures of a rollout that are shown, the last ones; None: all."""
+        return 0 if self.pictures == "leave" else self.most_pictures
 
 
 @frozen
@@ -641,9 +657,8 @@ class ScoreSettings(RunOptions):
     def ask_of(self, judge: JudgeSettings) -> AskSettings:
         """Return the requests to one judge; one that is asked about each rollout takes no further pass."""
         own = judge.ask if isinstance(judge.ask, str) else self.ask.ask
-        if own == "each":
-            return replace(self.ask, ask=own, passes=1, single="score")
-        return replace(self.ask, ask=own)
+        ask = replace(self.ask, ask=own, judge_model=judge.model)
+        return replace(ask, passes=1, single="score") if own == "each" else ask
 
     @property
     def asked_each(self) -> list[bool]:

@@ -416,7 +416,8 @@ FAILED = ROLLOUT | {
 PART: dict[str, Any] = {
     "status": "scored", "key": "g", "kind": "", "reason": "", "judge": "one", "size": 2, "passes": 1,
     "tied": False, "reliability": None, "weight": 1.0, "passes_for_0.9": None, "degraded": False,
-    "escalated": False, "windows": 0, "rescaled": 0, "unknown_ids": 0, "shortened": 0, **DIGESTS,
+    "escalated": False, "windows": 0, "rescaled": 0, "unknown_ids": 0, "shortened": 0,
+    "pictures_left_out": 0, **DIGESTS,
     "version": __version__, "served": ["a-model"],
     "usage": {"calls": 3, "prompt_tokens": 101, "completion_tokens": 11, "cached_tokens": 5},
     "cost_usd": 0.12345679, "judged_at": "2026-11-21T02:14:05Z", "latency_s": 1.235, "cached": False,

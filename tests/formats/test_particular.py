@@ -459,7 +459,7 @@ def test_atif_results() -> None:
         {**record, "subagent_trajectories": [{**record, "steps": [answer]}]}
     )[0].rollouts
     assert render(rollout.messages)[1:4] == [
-        'tool: "a\\n[image]"',
+        'tool: "a\\n[picture 1]"\n(picture 1 aaa4474a36c34733c1a683ceab336a19)',
         'tool: "(a sub-agent\'s work)"',
         'tool: ""',
     ]

@@ -56,7 +56,7 @@ RENDERED: list[tuple[list[Any], list[str]]] = [
     ([of_parts("user", "a", {"type": "text", "text": "b"})], ['user: "a\\nb"']),
     (
         [of_parts("user", {"type": "image_url", "image_url": {"url": "data:…"}})],
-        ['user: "[image]"'],
+        ['user: "[picture 1]"\n(picture 1 2faeefe425a7e35e20597d63791b129b)'],
     ),
     ([of_parts("user", PDF)], ['user: "[document]"']),
     (

@@ -40,6 +40,8 @@ MOST_TEXTS = 32 << 20
 """Bytes of all groups' texts in the file."""
 MOST_TEXT = 16 << 20
 """Bytes of JSON of one group's text; a browser cannot show more."""
+MOST_PICTURES = 8 << 20
+"""Bytes of one group's pictures."""
 LONGEST = 500
 """Characters of a text in figures and rows."""
 _EXPLANATION = 4_000
@@ -298,9 +300,21 @@ def _text(group: Group, scored: ScoredGroup) -> tuple[Json, str]:
         "context": text.context,
         "tools": text.tools,
         "rubric": text.rubric,
+        "pictures": _pictures(text),
         "strings": list(strings),
         "lines": lines,
     }, text.task
+
+
+def _pictures(text: GroupText) -> dict[str, str]:
+    """Return the pictures of a group by their digests as data addresses, as far as they fit; never from elsewhere."""
+    held = {}
+    left = MOST_PICTURES
+    for digest, picture in text.pictures.items():
+        left -= len(picture.data)
+        if picture.data and left > 0:
+            held[digest] = picture.url
+    return held
 
 
 def _row(shown: RunGroup | ComparedGroup, task: str) -> Json:
@@ -356,10 +370,10 @@ def web_files(names: Iterable[str]) -> list[str]:
 
 
 def _policy(scripts: Iterable[str]) -> str:
-    """Return the Content Security Policy: these scripts run, and nothing is ever loaded."""
+    """Return the Content Security Policy: these scripts run, pictures are in the page, and nothing is ever loaded."""
     digests = [sha256(script.encode()).digest() for script in scripts]
     hashes = " ".join(f"'sha256-{base64.b64encode(one).decode()}'" for one in digests)
     return (
-        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; base-uri 'none'; "
+        f"default-src 'none'; script-src {hashes}; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; "
         "form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
     )

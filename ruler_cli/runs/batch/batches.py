@@ -132,13 +132,15 @@ class _PendingBatch:
         settings = judge.settings
         self._estimate = JudgeEstimate(settings.model, judge.model, settings.params)
 
-    def add(self, key: bytes, line: bytes, rollouts: int) -> None:
-        """Append a request about so many rollouts to the file, and its cost to the estimate."""
+    def add(self, key: bytes, line: bytes, request: Request) -> None:
+        """Append the line of a request to the file, and its cost to the estimate."""
         before = self.form.between if self.keys else self.form.opening
         self.write(before + line.removesuffix(b"\n"))
         self.keys.append(key)
         self.bytes += len(line)
-        tokens = len(line) / BYTES_PER_TOKEN
+        size = request.size if request.pictures else len(line)
+        tokens = size / BYTES_PER_TOKEN
+        rollouts = len(request.labels)
         self._estimate.add(Range(tokens, tokens, tokens), rollouts, ALWAYS)
 
     def write(self, data: bytes) -> None:
@@ -326,7 +328,7 @@ class Batches:
                 if not last or not allow(len(last.keys) + 1, last.bytes + len(line)):
                     last = _PendingBatch(judge, self.journal.folder)
                     batches.append(last)
-                last.add(key, line, len(request.labels))
+                last.add(key, line, request)
 
         result.missing = await render_missing(settings, add, self.observer)
         pending = [batch for judge in judges for batch in judge.pending]

@@ -17,6 +17,7 @@ import anyio.lowlevel
 
 from ruler_cli.errors import Sentence, UsageError
 from ruler_cli.files.scratch import Index
+from ruler_cli.formats.pictures import with_smaller
 from ruler_cli.judges.chat_completions import chat_body, first_format
 from ruler_cli.judges.providers import EMBEDDED, Price, listed_batch_price
 from ruler_cli.judges.resolve import (
@@ -266,7 +267,7 @@ async def render_missing(
                     number = sum(counts.requests) + 1
                     if seen.first_seen(key.hex(), number) == number:
                         counts.requests[judge_index] += 1
-                        on_missing(judge_index, key, request)
+                        on_missing(judge_index, key, with_smaller(request))
                 if group_run.missing:
                     continue
                 if result.pass_scores or not result.failed_calls:

@@ -122,7 +122,8 @@ def test_contents(tmp_path: Path, target: Path) -> None:
         ['assistant: "one"'],
     ]
     assert set(text) == {
-        *("context", "tools", "rubric", "strings", "lines", "rollouts"),
+        *("context", "tools", "rubric", "pictures"),
+        *("strings", "lines", "rollouts"),
     }
     assert (data["left_out"], description) == ("", (2, 2, 2))
     assert not problems
@@ -155,6 +156,7 @@ def test_content_policy(tmp_path: Path, target: Path) -> None:
     assert set(rules.pop("script-src").split()) == hashes
     assert rules == {
         "default-src": "'none'",
+        "img-src": "data:",
         "style-src": "'unsafe-inline'",
         "base-uri": "'none'",
         "form-action": "'none'",

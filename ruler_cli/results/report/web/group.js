@@ -50,10 +50,10 @@ const GroupPage = (() => {
   const FEW = { lines: 4, characters: 200 }; // of tools, which take ten times the room once they are indented
 
   // What all rollouts share, once; open where it is short.
-  function Shared({ name, lines, raw, printing, note, limit = SHORT, children }) {
+  function Shared({ name, lines, raw, pictures, printing, note, limit = SHORT, children }) {
     if (!lines.length) return null;
     const short = lines.length <= limit.lines && lines.join("").length <= limit.characters;
-    const list = { strings: lines, lines: lines.map((_, i) => i), raw, soon: lines.length <= SEARCHABLE };
+    const list = { strings: lines, lines: lines.map((_, i) => i), raw, pictures, soon: lines.length <= SEARCHABLE };
     return html`<details class="g-shared" open=${short || printing}>
       <summary><h3>${name}</h3> <span>${note}</span></summary>
       ${children ?? html`<${TurnList} list=${list} eager=${printing} />`}
@@ -118,7 +118,8 @@ const GroupPage = (() => {
     const { text, raw, eager } = page;
     const tools = text.tools ? text.tools.split("\n") : [];
     const definitions = { lines: tools, raw, limit: FEW, note: toolNames(tools) };
-    const context = { lines: text.context, raw, printing: eager, note: many(text.context.length, "turn") };
+    const note = many(text.context.length, "turn");
+    const context = { lines: text.context, raw, pictures: text.pictures, printing: eager, note };
     const rubric = { lines: text.rubric ? text.rubric.split("\n") : [], printing: eager, note: "of this group" };
     return html`
       <${Shared} key=${`rubric-${row}`} name="Rubric" ...${rubric}><p class="g-foreign"><${Folded} text=${text.rubric} /></p><//>

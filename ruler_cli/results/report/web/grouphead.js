@@ -18,6 +18,7 @@ const groupHead = (() => {
     escalated: "the stronger judge scored it",
     windows: "shown to the judge in parts",
     shortened: "what is too long was shown shortened",
+    pictures_left_out: "judged without some of its pictures",
     alone: "one rollout only: nothing to compare",
     cached: "all replies came from the ledger",
   };

@@ -159,7 +159,7 @@ const rolloutViews = (() => {
     const where =
       against &&
       wordsOf({ name: against.name, common: against.common, mine: e.lines.length, other: against.lines.length });
-    const list = { strings: text?.strings ?? [], lines: e.lines, raw, soon: page.soon };
+    const list = { strings: text?.strings ?? [], lines: e.lines, raw, soon: page.soon, pictures: text?.pictures };
     const classes = ["g-rollout", pinned && "g-pinned", page.chosen === e.at && "g-chosen"];
     const style = column ? { gridColumn: pinned ? "1 / -1" : String(column) } : {};
     return html`<section ref=${ref} class=${classes.filter(Boolean).join(" ")} style=${style}

@@ -89,14 +89,33 @@ const turnlist = (() => {
     return html`<span class="g-badge"><bdi>${says}</bdi>${named}</span>`;
   }
 
-  function Turn({ line, place, raw, differs }) {
+  const PICTURE = /^\(picture (\d+) ([0-9a-f]{32})\)$/; // a mark of ruler's own, see prompting/render.py
+  const BYTES = /^data:image\/(png|jpeg|gif|webp);base64,/;
+
+  // A picture of the record: small, and large after a click; only its number where the file has no bytes of it.
+  function Picture({ number: n, source }) {
+    const [large, setLarge] = useState(false);
+    if (!BYTES.test(source ?? "")) return html`<p class="g-left-out">picture ${n}, which is not in this file</p>`;
+    return html`<button type="button" class="g-picture" aria-expanded=${large} onClick=${() => setLarge(!large)}>
+      <img src=${source} alt=${`picture ${n}`} />
+    </button>`;
+  }
+
+  function Turn({ line, place, raw, differs, pictures }) {
     return useMemo(() => {
+      const picture = PICTURE.exec(line);
+      if (picture) {
+        return html`<li class="g-turn g-note">
+          <p class="g-turn-head"><span class="g-place">${place}</span></p>
+          <${Picture} number=${picture[1]} source=${pictures?.[picture[2]]} />
+        </li>`;
+      }
       const turn = turns.turnOf(line);
       return html`<li class=${`g-turn g-${turn.kind}`}>
         <p class="g-turn-head"><${Badge} turn=${turn} /><span class="g-place">${place}</span></p>
         <${Content} line=${line} raw=${raw} differs=${differs} />
       </li>`;
-    }, [line, place, raw, differs]);
+    }, [line, place, raw, differs, pictures]);
   }
 
   // Turns `from` to `to`, once they are near what is in sight; until then room for them.
@@ -123,7 +142,8 @@ const turnlist = (() => {
       ${lines.map((line, i) => {
         const place = from + i + 1;
         const here = i === 0 ? differs : undefined;
-        return html`<${Turn} key=${place} line=${line} place=${place} raw=${list.raw} differs=${here} />`;
+        const { raw, pictures } = list;
+        return html`<${Turn} key=${place} ...${{ line, place, raw, differs: here, pictures }} />`;
       })}
     </ol>`;
   }
@@ -147,7 +167,7 @@ const turnlist = (() => {
     return `differs from ${name}${here && " from here on,"} ${after}`;
   }
 
-  // All turns of a list {strings, lines, raw, soon}; `against` is the rollout to compare with
+  // All turns of a list {strings, lines, raw, soon, pictures}; `against` is the rollout to compare with
   // {name, lines, common}, where `common` is how many first turns both have.
   function TurnList({ list, against, eager }) {
     if (against) return html`<${Compared} list=${list} against=${against} eager=${eager} />`;

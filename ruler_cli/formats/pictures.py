@@ -1,0 +1,307 @@
+"""Parts of messages → pictures: their bytes and sizes, the tokens that they take, and smaller ones.
+
+No address is opened here, and no file: the bytes stand in the record, or a judge is handed an address on the web.
+"""
+
+from __future__ import annotations
+
+import binascii
+import importlib.util
+import math
+import re
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from functools import lru_cache
+from hashlib import blake2b
+from io import BytesIO
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+from ruler_cli.formats.fields import (
+    JsonObject,
+    first,
+    first_of,
+    is_object,
+    is_text,
+    lookup,
+    words,
+)
+from ruler_cli.types import Picture, Request
+
+_KINDS = re.compile(
+    r"(?:(?:in|out)put_|computer_)?(?:image|screenshot)(?:[-_]?url|_file|_generation_call)?|image/[\w.+-]+",
+    re.IGNORECASE,
+)
+"""Kinds of parts that are pictures."""
+_GEMINI = words("inline_data inlineData file_data fileData")
+_DATA_KINDS = words("file media blob uri")
+"""Kinds of parts that are pictures if their media type says so."""
+_HOLDERS = (*words("image_url source image url"), *_GEMINI)
+"""Fields of a part that hold a picture as an object, in several dialects."""
+_BYTES = words(
+    "url data image_url image base64 bytes b64_json result file_uri fileUri uri content path file_id"
+)
+"""Fields that hold its bytes or its address as a text."""
+_MEDIA = words("media_type mediaType mime_type mimeType mime")
+_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+"""Media types that judges take. A type is read from the bytes; what a record states is not believed."""
+_NOT_HELD = "is no address on the web, and the data does not hold its bytes"
+_PLACE = re.compile(
+    r"[a-z][a-z0-9+.-]*:|[.~\\]|[^\n]{1,255}\.\w{2,4}$|file-", re.IGNORECASE
+)
+"""Beginnings of an address, or a file's name: never of a picture in base64."""
+_DEEPEST = 4
+MARKDOWN = "](data:image/"
+"""The sign of a picture in Markdown text."""
+_IN_MARKDOWN = re.compile(
+    r"(!\[[^]\n]{0,300}\]\()(data:image/[a-z+.-]{1,20};base64,[\w+/=-]+)(?=\))"
+)
+
+LONGEST = 1568
+"""Pixels of the longer side from which on a picture is made smaller: Anthropic's models see no more of one
+(docs.anthropic.com, Vision), and OpenAI's and Gemini's tiles hardly more."""
+MOST_BYTES = 3_750_000
+"""Bytes of a picture that is sent: 5 MB in base64, Anthropic's limit for one."""
+_MOST_PIXELS = 8000
+"""The longest side that is sent as it is, Anthropic's limit too."""
+_OPENED = 64_000_000
+"""Pixels of a picture that is opened to make it smaller."""
+_UNKNOWN = 1024
+"""Pixels of each side of a picture of unknown size, for an estimate."""
+
+
+def picture_of(part: Any) -> Picture | None:
+    """Return the picture that a part of a message is; None if it is none."""
+    if not is_object(part) or not _is_picture(part):
+        return None
+    inner: Any = part
+    detail = ""
+    for _ in range(_DEEPEST):
+        detail = detail or str(inner.get("detail") or "")[:20]
+        if is_text(source := first(filter(is_text, map(inner.get, _BYTES)))):
+            return read_picture(source, detail)
+        inner = first(filter(is_object, map(inner.get, _HOLDERS)))
+        if inner is None:
+            break
+    return _named("", detail, error="has no bytes in the data")
+
+
+def is_picture_kind(part: JsonObject) -> bool:
+    """Tell if the kind of a part is one of pictures."""
+    return _KINDS.fullmatch(str(part.get("type"))) is not None
+
+
+def _is_picture(part: JsonObject) -> bool:
+    """Tell if a part is a picture by its kind, or by the media type that it or an object inside it states."""
+    kind = part.get("type")
+    if is_picture_kind(part) or lookup(part, "image.source") is not None:
+        return True
+    inside = [*filter(is_object, map(part.get, _GEMINI))]
+    holders = [part, *inside] if kind in _DATA_KINDS else inside
+    return any(
+        one.get("modality") == "image"
+        or str(first_of(one, _MEDIA)).startswith("image/")
+        for one in holders
+    )
+
+
+def read_picture(source: str, detail: str = "") -> Picture:
+    """Return the picture at an address on the web, in a data address, or in base64; else one with the error."""
+    if re.fullmatch("https?://[!-~]+", source, re.IGNORECASE):
+        return _named(source, detail, address=source)
+    stated = re.match("data:[^,]{0,200},", source, re.IGNORECASE)
+    data: bytes | None = None
+    if stated and not stated[0].lower().endswith(";base64,"):
+        data = unquote_to_bytes(source[stated.end() :])
+    elif stated or not _PLACE.match(source[:300]):
+        data = _from_base64(source[stated.end() if stated else 0 :])
+        if data is None:
+            return _named(source, detail, error="is damaged: its base64 cannot be read")
+    if data is None:
+        return _named(source, detail, error=_NOT_HELD)
+    found = _measure(data)
+    if found is None:
+        return _named(data, detail, error="is no PNG, JPEG, GIF or WebP")
+    media, width, height = found
+    return _named(data, detail, data=data, media=media, width=width, height=height)
+
+
+def _named(source: str | bytes, detail: str, **fields: Any) -> Picture:
+    """Return a picture with its digest."""
+    kind = b"text" if is_text(source) else b"data"
+    raw = source.encode("utf-8", "replace") if isinstance(source, str) else source
+    salt = detail.encode("utf-8", "replace")[:16]
+    digest = blake2b(raw, digest_size=16, person=kind, salt=salt)
+    return Picture(digest.hexdigest(), detail=detail, **fields)
+
+
+def _from_base64(text: str) -> bytes | None:
+    """Return the bytes of base64, also of its form for addresses; None if it is damaged."""
+    # nearly all of it is as it should be
+    with suppress(ValueError):
+        return binascii.a2b_base64(text, strict_mode=True)
+    if "%" in text:
+        text = unquote_to_bytes(text).decode("latin-1")
+    text = "".join(text.split()).translate({45: 43, 95: 47}).rstrip("=")
+    with suppress(ValueError):
+        return binascii.a2b_base64(text + "=" * (-len(text) % 4), strict_mode=True)
+    return None
+
+
+def mark_pictures(text: str, mark: Callable[[Picture], str]) -> str:
+    """Replace the address of each picture in Markdown text by its mark; what is no picture stays text."""
+
+    def marked(match: re.Match[str]) -> str:
+        picture = read_picture(match[2])
+        return match[0] if picture.error else match[1] + mark(picture)
+
+    return _IN_MARKDOWN.sub(marked, text)
+
+
+def _measure(data: bytes) -> tuple[str, int, int] | None:
+    """Return the media type, the width and the height that the header of a picture states; None for no picture."""
+    png, jpeg, gif, webp = _TYPES
+    if data[:8] == b"\x89PNG\r\n\x1a\n" and data[12:16] == b"IHDR":
+        return png, int.from_bytes(data[16:20]), int.from_bytes(data[20:24])
+    if data[:6] in (b"GIF87a", b"GIF89a"):
+        return gif, *_little(data, 6, 2)
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return webp, *_webp_size(data)
+    if data[:3] == b"\xff\xd8\xff":
+        for kind, at in _segments(data):
+            if kind & 0xF0 == 0xC0 and kind not in (0xC4, 0xC8, 0xCC):
+                height, width = data[at + 5 : at + 7], data[at + 7 : at + 9]
+                return jpeg, int.from_bytes(width), int.from_bytes(height)
+        return jpeg, 0, 0
+    return None
+
+
+def _little(data: bytes, at: int, size: int) -> tuple[int, int]:
+    """Return two numbers of so many bytes, the lowest first."""
+    width, height = data[at : at + size], data[at + size : at + 2 * size]
+    return int.from_bytes(width, "little"), int.from_bytes(height, "little")
+
+
+def _webp_size(data: bytes) -> tuple[int, int]:
+    kind = data[12:16]
+    if kind == b"VP8X":
+        width, height = _little(data, 24, 3)
+        return width + 1, height + 1
+    if kind == b"VP8L":
+        bits = int.from_bytes(data[21:25], "little")
+        return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
+    width, height = _little(data, 26, 2)
+    return width & 0x3FFF, height & 0x3FFF
+
+
+def _segments(data: bytes) -> Iterator[tuple[int, int]]:
+    """Yield the kind and the place of each segment of a JPEG."""
+    at = 2
+    while at + 9 <= len(data) and data[at] == 0xFF:
+        if data[at + 1] == 0xFF:  # filled up
+            at += 1
+            continue
+        yield data[at + 1], at
+        at += 2 + max(2, int.from_bytes(data[at + 2 : at + 4]))
+
+
+def _is_large(picture: Picture) -> bool:
+    side = max(picture.width, picture.height)
+    return side > LONGEST or len(picture.data) > MOST_BYTES
+
+
+@lru_cache(1)
+def _has_pillow() -> bool:
+    return importlib.util.find_spec("PIL") is not None
+
+
+def unsendable(picture: Picture) -> str:
+    """Return why a picture cannot be sent, as a predicate; empty if it can."""
+    if picture.error or not _is_large(picture):
+        return picture.error
+    pixels = picture.width * picture.height
+    if pixels > _OPENED:
+        return f"has {picture.width} × {picture.height} pixels, more than can be made smaller"
+    side = max(picture.width, picture.height)
+    if not _has_pillow() and (side > _MOST_PIXELS or len(picture.data) > MOST_BYTES):
+        return (
+            f"has {picture.width} × {picture.height} pixels and {len(picture.data):,} bytes, more than judges take; "
+            "with Pillow, `pip install 'ruler-cli[pictures]'`, it is made smaller"
+        )
+    return ""
+
+
+def needs_less(picture: Picture) -> bool:
+    """Tell if a picture is to be made smaller before it is sent."""
+    return _is_large(picture) and _has_pillow()
+
+
+@lru_cache(16)
+def smaller(picture: Picture) -> Picture:
+    """Return a picture without a side longer than LONGEST, with the same digest; as it is if it cannot be read.
+
+    Takes some 0.1 s.
+    """
+    from PIL import Image
+
+    try:
+        with Image.open(BytesIO(picture.data)) as image:
+            image.thumbnail((LONGEST, LONGEST))
+            for media, mode, options in (
+                (picture.media, "", {}),
+                ("image/jpeg", "RGB", {"quality": 85}),
+            ):
+                out = BytesIO()
+                made = image.convert(mode) if mode else image
+                made.save(out, media.removeprefix("image/").upper(), **options)
+                if out.tell() <= MOST_BYTES:
+                    break
+            width, height = image.size
+    except Exception:  # noqa: BLE001 - a damaged picture, in any way: the judge says so
+        return picture
+    return replace(
+        picture, data=out.getvalue(), media=media, width=width, height=height
+    )
+
+
+def with_smaller(request: Request) -> Request:
+    """Return a request with its large pictures made smaller, as far as Pillow is installed."""
+    placed = [
+        (place, smaller(picture) if needs_less(picture) else picture)
+        for place, picture in request.pictures
+    ]
+    return replace(request, pictures=tuple(placed))
+
+
+_AREAS = {"claude": 750, "anthropic": 750, "qwen": 784}
+"""Pixels of a token, by a word in the model's name (docs.anthropic.com, Vision; Qwen's patches of 28 × 28)."""
+_PATCHES = (("o4-mini", 1.72), ("-mini", 1.62), ("-nano", 2.46))
+_TILES = (("4o-mini", 2833, 5667), ("o1", 75, 150), ("o3", 75, 150), ("gpt-5", 70, 140))
+"""OpenAI's tokens of a picture and of each tile of it, and by the patch (platform.openai.com, Images and vision)."""
+
+
+def picture_tokens(picture: Picture, model: str) -> int:
+    """Estimate the tokens that a picture takes in a prompt to a model, by the rule of its provider."""
+    width = picture.width or _UNKNOWN
+    height = picture.height or _UNKNOWN
+    ratio = min(1.0, LONGEST / max(width, height))
+    width, height = (max(1, round(side * ratio)) for side in (width, height))
+    for word, area in _AREAS.items():
+        if word in model:
+            return min(1600, math.ceil(width * height / area))
+    if "gemini" in model:
+        small = max(width, height) <= 384
+        return 258 * (1 if small else _tiles(width, height, 768))
+    for word, factor in _PATCHES:
+        if word in model and "4o" not in model:
+            return math.ceil(min(1536, _tiles(width, height, 32)) * factor)
+    whole, tile = next((r[1:] for r in _TILES if r[0] in model), (85, 170))
+    if picture.detail == "low":
+        return whole
+    ratio = min(1.0, 768 / min(width, height))
+    return whole + tile * _tiles(round(width * ratio), round(height * ratio), 512)
+
+
+def _tiles(width: int, height: int, side: int) -> int:
+    return math.ceil(width / side) * math.ceil(height / side)

@@ -1,0 +1,348 @@
+"""Parts of messages → pictures: every shape, sizes, what is damaged or hostile, and smaller ones."""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+from time import perf_counter
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ruler_cli.formats import pictures
+from ruler_cli.formats.pictures import (
+    LONGEST,
+    MOST_BYTES,
+    needs_less,
+    picture_of,
+    picture_tokens,
+    read_picture,
+    smaller,
+    unsendable,
+)
+from ruler_cli.prompting.render import MARK, render
+from ruler_cli.types import Picture
+from tests.conftest import ROOT
+from tests.picture_judge import address, png
+from tests.values import read, values
+
+PNG = png(0.5)
+B64 = base64.b64encode(PNG).decode()
+URL = address(PNG)
+WEB = "https://example.com/x.png"
+SHAPES: list[dict[str, Any]] = [
+    {"type": "image_url", "image_url": {"url": URL}},
+    {"type": "image_url", "image_url": URL},
+    {"type": "input_image", "image_url": URL},
+    {
+        "type": "image",
+        "source": {"type": "base64", "media_type": "image/png", "data": B64},
+    },
+    {"inline_data": {"mime_type": "image/png", "data": B64}},
+    {"inlineData": {"mimeType": "image/png", "data": B64}},
+    {"type": "image/png", "inline_data": {"mimeType": "image/png", "data": B64}},
+    {"type": "image", "image": URL},
+    {"type": "image", "image": B64, "mediaType": "image/png"},
+    {"type": "file", "mediaType": "image/png", "data": B64},
+    {"type": "file", "mediaType": "image/png", "url": URL},
+    {"type": "image", "data": B64, "mimeType": "image/png"},
+    {"image": {"format": "png", "source": {"bytes": B64}}},
+    {"type": "image", "source_type": "base64", "data": B64, "mime_type": "image/png"},
+    {"type": "image", "base64": B64, "mime_type": "image/png"},
+    {"type": "blob", "modality": "image", "mime_type": "image/png", "content": B64},
+    {"type": "computer_screenshot", "image_url": URL},
+    {"type": "image_generation_call", "result": B64},
+    {"type": "image_url", "image_url": {"url": f"data:image/png,{quote(PNG)}"}},
+    {"type": "image", "image": base64.urlsafe_b64encode(PNG).decode().rstrip("=")},
+    {"type": "image", "image": base64.encodebytes(PNG).decode()},
+]
+"""One picture as OpenAI, Anthropic, Gemini, Inspect, the AI SDK, MCP, Bedrock, LangChain and OpenTelemetry write it."""
+ADDRESSES: list[dict[str, Any]] = [
+    {"type": "image_url", "image_url": {"url": WEB}},
+    {"type": "image", "source": {"type": "url", "url": WEB}},
+    {"fileData": {"mimeType": "image/png", "fileUri": WEB}},
+    {"file_data": {"mime_type": "image/png", "file_uri": WEB}},
+    {"type": "image", "image": WEB},
+    {"type": "uri", "modality": "image", "uri": WEB},
+]
+NONE: list[Any] = [
+    None, "image", 7, [], {}, {"type": "text", "text": URL}, {"type": "image_pull", "image": "debian"},
+    {"type": "file", "mediaType": "text/plain", "data": B64}, {"image": "debian"}, {"image": {"tag": 1}},
+    {"inline_data": {"mime_type": "audio/wav", "data": B64}}, {"mimeType": "image/png", "path": "/x.png"},
+]  # fmt: skip
+
+
+def test_shapes() -> None:
+    """A picture is the same in every shape, and its digest is that of the original bytes."""
+    found = [picture_of(part) for part in SHAPES]
+    assert {(one.data, one.media, one.error) for one in found if one} == {
+        (PNG, "image/png", "")
+    }
+    assert {one.digest for one in found if one} == {read_picture(URL).digest}
+    assert None not in found
+
+
+def test_addresses() -> None:
+    """An address on the web stays one."""
+    found = [picture_of(part) for part in ADDRESSES]
+    assert [one and (one.address, one.url, one.data) for one in found] == [
+        (WEB, WEB, b"")
+    ] * len(ADDRESSES)
+
+
+def test_no_pictures() -> None:
+    """No other part, and no other value, is a picture."""
+    assert [picture_of(part) for part in NONE] == [None] * len(NONE)
+
+
+def test_in_messages() -> None:
+    """Pictures are found in results of tools, in items of Responses, and in an agent's Markdown alone."""
+    part = SHAPES[3]
+    text = f"Here: ![a]({URL}) and {URL}"
+    record = {
+        "contents": [
+            {"role": "user", "parts": [{"text": "q"}, SHAPES[5]]},
+            {"role": "model", "parts": [{"text": "a"}]},
+        ]
+    }
+    conversations: list[tuple[list[dict[str, Any]], int]] = [
+        ([{"role": "tool", "tool_call_id": "c", "content": [part]}], 1),
+        (
+            [
+                {
+                    "role": "user",
+                    "content": [
+                        {
+                            "type": "tool_result",
+                            "tool_use_id": "c",
+                            "content": [part, part],
+                        }
+                    ],
+                }
+            ],
+            2,
+        ),
+        ([{"type": "computer_call_output", "call_id": "c", "output": SHAPES[16]}], 1),
+        ([{"type": "function_call_output", "call_id": "c", "output": [SHAPES[2]]}], 1),
+        ([SHAPES[17]], 1),
+        ([{"role": "assistant", "content": text}], 1),
+        ([{"role": "user", "content": text}], 0),
+        ([{"role": "assistant", "content": "![a](data:image/svg+xml;base64,AAAA)"}], 0),
+        ([{"role": "assistant", "content": [{"type": "text", "text": text}]}], 1),
+        (record["contents"], 1),
+    ]
+    for messages, number in conversations:
+        found: dict[str, Picture] = {}
+        whole = "\n".join(render(messages, pictures=found))
+        assert len(MARK.findall(whole)) == number, messages
+        assert len(found) == min(number, 1)
+        assert [*map(int, (mark[0] for mark in MARK.findall(whole)))] == [
+            *range(1, number + 1)
+        ]
+
+
+def test_damaged(subtests: pytest.Subtests) -> None:
+    """Damaged bytes, other files and places that are no addresses are pictures that cannot be sent, with the reason."""
+    cases: dict[str, tuple[str, ...]] = {
+        "is damaged": (
+            "data:image/png;base64,@@", "data:image/png;base64,AAAAA", "data:;base64,é", B64 + "!",
+        ),
+        "is no PNG": (
+            address(b"<svg/>", "image/svg+xml"), address(b"%PDF-1.7"), "data:image/png,hi", "AAAA",
+            "data:image/png;base64,",
+        ),
+        "is no address": (
+            "/etc/passwd.png", "file:///etc/passwd", "x.png", "gs://b/x.png", "attachment://1", "C:\\x.png",
+            "file-abc", "data:…",
+            "https://\ud800.example", "https://x.example/a b", "http://",
+        ),
+    }  # fmt: skip
+    for reason, sources in cases.items():
+        for source in sources:
+            with subtests.test(source=source):
+                picture = read_picture(source)
+                assert picture.error.startswith(reason)
+                assert (picture.data, picture.address) == (b"", "")
+                assert unsendable(picture) == picture.error
+    for part in (
+        {"type": "image"},
+        {"type": "input_image", "image_url": {"url": {"url": {}}}},
+    ):
+        picture = picture_of(part) or read_picture(URL)
+        assert picture.error == "has no bytes in the data"
+
+
+def test_sizes() -> None:
+    """Width and height are those of the header, of each kind; a header that is cut off is no failure."""
+    jpeg = (
+        b"\xff\xd8\xff\xe0\x00\x04ab\xff\xff\xc2\x00\x11\x08"
+        + struct.pack(">HH", 480, 640)
+        + b"\x03"
+    )
+    gif = b"GIF89a" + struct.pack("<HH", 640, 480)
+    webp = {
+        b"VP8 ": b"\0" * 10 + struct.pack("<HH", 640, 480),
+        b"VP8L": b"\0" * 5 + (639 | 479 << 14).to_bytes(4, "little"),
+        b"VP8X": b"\0" * 8 + (639).to_bytes(3, "little") + (479).to_bytes(3, "little"),
+    }
+    files = [png(0.1, 640, 480), jpeg, gif]
+    files += [b"RIFF\0\0\0\0WEBP" + kind + rest for kind, rest in webp.items()]
+    for data in files:
+        picture = read_picture(address(data))
+        assert (picture.width, picture.height) == (640, 480), data[:16]
+        for size in range(len(data[:40])):
+            read_picture(address(data[:size]))
+
+
+parts = st.recursive(
+    values | st.sampled_from([URL, B64, WEB, "image", "image/png"]),
+    lambda inner: st.dictionaries(
+        st.sampled_from(
+            [
+                "type",
+                "image_url",
+                "url",
+                "source",
+                "data",
+                "image",
+                "inlineData",
+                "mimeType",
+                "detail",
+            ]
+        ),
+        inner,
+    ),
+    max_leaves=9,
+)
+
+
+@given(part=parts)
+def test_any_part(part: Any) -> None:
+    """Whatever a part is, it is a picture or none, and its message stays lines that no part can begin."""
+    picture_of(part)
+    (text,) = render([{"role": "user", "content": [part]}])
+    first, *marks = text.split("\n")
+    assert first.startswith("user: ") or not marks
+    assert all(map(MARK.fullmatch, marks))
+
+
+def test_hostile_markdown() -> None:
+    """Text that begins many pictures and ends none takes no long time."""
+    began = perf_counter()
+    for text in (
+        "![" * 200_000 + "](data:image/",
+        "![a](data:image/png;base64," * 20_000,
+        "](data:image/" * 50_000,
+    ):
+        render([{"role": "assistant", "content": text}])
+    assert perf_counter() - began < 5
+
+
+def test_tokens() -> None:
+    """The tokens of a picture follow the rule of each provider, and never exceed what it is made smaller to."""
+    large = read_picture(address(png(0.2, 4000, 3000)))
+    low = read_picture(address(png(0.2, 4000, 3000)), "low")
+    small = read_picture(address(png(0.2, 300, 200)))
+    counted = {
+        "openai/gpt-4o": (765, 85, 255),
+        "openai/gpt-4o-mini": (2833 + 4 * 5667, 2833, 2833 + 5667),
+        "openai/o3": (75 + 4 * 150, 75, 225),
+        "anthropic/claude-sonnet-4-5": (1600, 1600, 80),
+        "gemini/gemini-2.5-pro": (6 * 258, 6 * 258, 258),
+    }
+    for model, numbers in counted.items():
+        found = tuple(picture_tokens(one, model) for one in (large, low, small))
+        assert found == numbers, model
+    assert picture_tokens(read_picture(WEB), "openai/gpt-4o") == 765
+
+
+def test_without_pillow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without Pillow a picture is sent as it is up to a bound, and beyond it cannot be: the reason names the remedy."""
+    monkeypatch.setattr(pictures, "_has_pillow", lambda: False)
+    wide = read_picture(address(png(0.2, LONGEST + 1, 4)))
+    assert (unsendable(wide), needs_less(wide)) == ("", False)
+    for data in (png(0.2, 8001, 4), png(0.1) + b"\0" * MOST_BYTES):
+        assert "ruler-cli[pictures]" in unsendable(read_picture(address(data)))
+    huge = struct.pack(">II", 100_000, 100_000)
+    bomb = PNG[:16] + huge + PNG[24:]
+    assert "more than can be made smaller" in unsendable(read_picture(address(bomb)))
+
+
+def test_smaller() -> None:
+    """With Pillow a large picture is made smaller, with its digest; a small one, and one that cannot be read, stay."""
+    pytest.importorskip("PIL", reason="Pillow is not installed")
+    large = read_picture(address(png(0.6, 3136, 784)))
+    made = smaller(large)
+    assert needs_less(large)
+    assert made.digest == large.digest
+    again = read_picture(made.url)
+    assert (again.width, again.height) == (made.width, made.height) == (1568, 392)
+    assert not needs_less(read_picture(URL))
+    broken = read_picture(address(png(0.6, 3136, 784)[:60]))
+    assert smaller(broken) == broken
+
+
+def test_read_from_a_dump() -> None:
+    """A dump whose turns have parts of Gemini's keeps their pictures."""
+    turns = [
+        {"role": "user", "parts": [{"text": "q"}, SHAPES[5]]},
+        {"role": "model", "parts": [{"text": "a"}]},
+    ]
+    ((rollout,),) = [record.rollouts for record in read({"id": 1, "messages": turns})]
+    found: dict[str, Picture] = {}
+    render(rollout.messages, pictures=found)
+    assert [one.data for one in found.values()] == [PNG]
+
+
+def with_pictures(value: Any, made: list[bytes]) -> Any:
+    """Return a record with one more picture in each list of parts; `made` gets its bytes."""
+    if isinstance(value, list):
+        return [with_pictures(one, made) for one in value]
+    if not isinstance(value, dict):
+        return value
+    out = {key: with_pictures(inner, made) for key, inner in value.items()}
+    for key in out.keys() & {"content", "parts"}:
+        parts = out[key]
+        if isinstance(parts, list) and parts and all(map(is_part, parts)):
+            data = png(0.5, 2 + len(made), 2)
+            made.append(data)
+            parts.append({"type": "image_url", "image_url": {"url": address(data)}})
+    return out
+
+
+def is_part(value: Any) -> bool:
+    """Tell if a value is a part of a message."""
+    return isinstance(value, dict) and (
+        "text" in value or {"type"} <= value.keys() - {"role"}
+    )
+
+
+NOT_SHOWN = {"adk_sessions": 4, "opencode": 12}
+"""Pictures in events that are no turns, and in parts of another shape."""
+
+
+def test_every_format(subtests: pytest.Subtests) -> None:
+    """A format whose messages have parts keeps the pictures among them."""
+    samples = sorted((ROOT / "samples" / "formats").glob("*.jsonl"))
+    tried = 0
+    for path in samples:
+        made: list[bytes] = []
+        records = [
+            with_pictures(json.loads(line), made)
+            for line in path.read_text().splitlines()
+        ]
+        if not made:
+            continue
+        tried += 1
+        with subtests.test(path.stem):
+            found: dict[str, Picture] = {}
+            for record in read(*records):
+                for rollout in record.rollouts:
+                    for messages in (rollout.messages, *rollout.histories):
+                        render(messages, pictures=found)
+            assert len(found) == len(made) - NOT_SHOWN.get(path.stem, 0)
+    assert tried > 10

@@ -1,0 +1,134 @@
+"""Pictures in the prompts of a group: what is shared, their places, windows, questions, and what is left out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from ruler_cli.pool.limits import Estimates
+from ruler_cli.prompting.prompt import (
+    build_layout,
+    requests_of_pass,
+    why_unaskable,
+    write_prompt,
+)
+from ruler_cli.settings.models import AskSettings
+from ruler_cli.types import Group, Request, Rollout
+from tests.picture_judge import part, png
+from tests.values import group
+
+ASK = AskSettings(judge_model="openai/gpt-4o")
+
+
+def seen(*scores: float, text: str = "See.") -> list[dict[str, Any]]:
+    """Return a task with a picture for all, and an agent that sees these."""
+    return [
+        {"role": "user", "content": [part(0.0), {"type": "text", "text": "Go."}]},
+        {"role": "assistant", "content": "I look."},
+        {"role": "user", "content": [*map(part, scores)]},
+        {"role": "assistant", "content": text},
+    ]
+
+
+def around(request: Request) -> list[str]:
+    """Return the last line before each picture of a request, and the first behind it."""
+    text = request.user
+    return [
+        "|".join((text[:place].split("\n")[-1], text[place + 1 :].split("\n")[0]))
+        for place, _ in request.pictures
+    ]
+
+
+def request_of(own: Group, ask: AskSettings = ASK) -> Request:
+    """Return the first request about a group."""
+    return write_prompt(build_layout(own, ask), ask)
+
+
+def test_places() -> None:
+    """A shared picture stands in the context once, every other right behind its own line, numbered through."""
+    request = request_of(group(seen(0.1), seen(0.2, 0.3)))
+    begins = sorted(around(request))
+    assert begins == [
+        '(picture 1)|assistant: "I look."',
+        '(picture 2)|(picture 3)',
+        '(picture 2)|assistant: "See."',
+        '(picture 3)|assistant: "See."',
+    ]  # fmt: skip
+    assert request.pictures[0][1].data == png(0.0)
+    assert request.user.index("<context>") < request.pictures[0][0]
+
+
+def test_input_order() -> None:
+    """The order of the input changes neither the request nor its pictures."""
+    one, other = seen(0.1), seen(0.2)
+    assert request_of(group(one, other)) == request_of(group(other, one))
+
+
+def test_first_message() -> None:
+    """Messages that differ only in a picture are not shared."""
+    layout = build_layout(group(seen(0.1)[2:], seen(0.2)[2:]), ASK)
+    assert layout.context == ""
+    assert len(layout.distinct) == 2
+
+
+def test_no_pictures() -> None:
+    """A group without pictures has the system message that it had, and one with pictures has a longer one."""
+    plain = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]
+    without, shown = request_of(group(plain)), request_of(group(seen(0.1)))
+    assert "picture" not in without.system + without.user
+    assert without.pictures == ()
+    assert "(picture N)" in shown.system
+    assert isinstance(without.content, str)
+
+
+def test_windows() -> None:
+    """Pictures count for the context of a judge: a group that exceeds it is shown in windows, each with its own."""
+    own = group(*[seen(n / 100, (n + 1) / 100, text=str(n)) for n in range(8)])
+    ask = replace(ASK, context_tokens=2800)
+    layout = build_layout(own, ask)
+    parts = requests_of_pass(layout, ask, 0)
+    assert len(parts) > 1
+    for each in parts:
+        request = write_prompt(layout, ask, each)
+        assert len(request.pictures) == 1 + 2 * len(each.distinct)
+    tiny = replace(ASK, context_tokens=700)
+    assert requests_of_pass(build_layout(own, tiny), tiny, 0) == []
+    assert why_unaskable(own, build_layout(own, tiny), tiny).kind == "too_long"
+
+
+def test_question() -> None:
+    """A question about one rollout has the shared picture and its own."""
+    ask = replace(ASK, ask="each")
+    layout = build_layout(group(seen(0.1), seen(0.2)), ask)
+    for at in range(2):
+        request = write_prompt(layout, ask, requests_of_pass(layout, ask, 0)[at])
+        assert [picture.data for _, picture in request.pictures] == [
+            png(0.0),
+            png((0.1, 0.2)[at]),
+        ]
+
+
+def test_parts() -> None:
+    """Pictures of further histories of a rollout are shown, each part numbered from its own beginning."""
+    rollout = Rollout(seen(0.1), histories=(seen(0.4)[2:],))
+    request = request_of(group(rollout, seen(0.2)))
+    assert png(0.4) in [picture.data for _, picture in request.pictures]
+
+
+def test_estimates() -> None:
+    """The tokens of pictures are reserved against limits and the cap."""
+    request = request_of(group(seen(0.1), seen(0.2)))
+    text = replace(request, pictures=(), picture_tokens=0)
+    more = Estimates().expected(request).prompt - Estimates().expected(text).prompt
+    assert request.picture_tokens == 3 * 255
+    assert more >= 3 * 255
+
+
+def test_left_out() -> None:
+    """With `leave` the shared picture is left out too; rollouts with the same pictures and text stay one."""
+    ask = replace(ASK, pictures="leave")
+    own = group(seen(0.1), seen(0.1), seen(0.2, text="Else."))
+    layout = build_layout(own, ask)
+    request = write_prompt(layout, ask)
+    assert (len(layout.distinct), layout.left_out, request.pictures) == (2, 3, ())
+    assert request.user.count("is not shown)") == 3
