@@ -25,7 +25,12 @@ import orjson
 
 from ruler_cli.errors import Sentence
 from ruler_cli.formats.chat import first_agent_turn
-from ruler_cli.formats.pictures import MARKDOWN, picture_tokens, unsendable
+from ruler_cli.formats.pictures import (
+    MARKDOWN,
+    picture_of,
+    picture_tokens,
+    unsendable,
+)
 from ruler_cli.prompting import templates
 from ruler_cli.prompting.branches import Branches, find_branches, may_save
 from ruler_cli.prompting.injection import suspects
@@ -202,8 +207,9 @@ class PromptLayout:
 
     @property
     def _frame(self) -> int:
-        texts = (self.tools, self.reference, rubric_text(self.rubric))
-        return self.context_size + sum(len(text.encode()) for text in texts)
+        texts = (self.tools, rubric_text(self.rubric))
+        reference = size_of(self.reference, self.pictures, self.model)
+        return self.context_size + reference + sum(len(text.encode()) for text in texts)
 
 
 def shown_in(text: str, pictures: Mapping[str, Picture]) -> list[Picture]:
@@ -311,7 +317,7 @@ def render_group(group: Group, ask: AskSettings, *, sent: bool = True) -> Render
     rubric = shown_rubric(group, ask.rubric)
     # other criteria over the same rollouts leave order and ids as they are, and so the beginning of the prompt
     text = rubric if isinstance(rubric, str) else ""
-    reference = _reference([rollouts[i] for i in readable])
+    reference = _reference([rollouts[i] for i in readable], pictures)
     common = [text.encode(), tools.encode(), context.encode()]
     if reference:
         common.append(reference.encode())
@@ -417,10 +423,18 @@ def _mistake(group: Group) -> str:
     return group.mistake or (scale and f"its rubric {scale}")
 
 
-def _reference(rollouts: Sequence[Rollout]) -> str:
-    """Return the reference answer of a group as a JSON value; empty if there is none."""
+def _reference(rollouts: Sequence[Rollout], pictures: dict[str, Picture]) -> str:
+    """Return the reference answer of a group as a JSON value, or as parts with pictures; empty if there is none."""
     stated = rollouts[0].reference if rollouts else None
-    return "" if stated is None else json_or_quoted(stated)
+    if stated is None:
+        return ""
+    parts = stated if isinstance(stated, list) else [stated]
+    if isinstance(stated, str) and stated.startswith("data:image/"):
+        parts = [{"type": "image_url", "image_url": stated}]
+    if any(map(picture_of, parts)):
+        (line,) = render([{"role": "answer", "content": parts}], WHOLE, pictures)
+        return line.removeprefix("answer: ")
+    return json_or_quoted(stated)
 
 
 def _joined(rollouts: list[Rollout]) -> tuple[list[Rollout], list[int]]:
@@ -656,6 +670,12 @@ def why_unaskable(group: Group, layout: PromptLayout, ask: AskSettings) -> Group
 
 def why_unseen(layout: PromptLayout, ask: AskSettings) -> str:
     """Return why a group cannot be judged for its pictures; empty if it can."""
+    for mark in MARK.finditer(layout.reference):
+        why = unsendable(layout.pictures[mark[2]])
+        if ask.shown_pictures == 0:
+            why = "is not shown"
+        if why:
+            return f"picture {mark[1]} of its reference answer {why}"
     if layout.twins:
         one, other = layout.twins
         return f"nothing to compare: rollouts {one} and {other} differ only in pictures, and these are not shown"
@@ -862,7 +882,7 @@ def write_prompt(
     lines = _common(layout)
     # as many requests begin so as there are passes and windows
     again = pass_count(layout, ask, 1) > 1 or len(order) < len(layout.distinct)
-    shared = len(_placed("\n".join(lines), layout.pictures)[0]) * again
+    shared = len(_placed("\n".join(lines), layout.pictures)[0]) if again else 0
     branches = layout.branches(order)
     lines += branches.shown(list(shown))
     lines += [

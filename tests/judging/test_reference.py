@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ruler_cli import (
+    AskSettings,
     InputSettings,
     JudgeRequest,
     JudgeSettings,
@@ -18,6 +19,7 @@ from ruler_cli import (
 )
 from ruler_cli import ScoreSettings as Settings
 from tests.conftest import Ruler, read
+from tests.picture_judge import address, png
 
 TASKS = 20
 
@@ -229,3 +231,35 @@ async def test_python(place: str) -> None:
         scored = await scorer.score(group)
     assert [one["reward"] for one in scored.group["trajectories"]] == [1, 0, 0, 1]
     assert seen[0].user.count("<reference>") == 1
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("shape", ["part", "parts", "address"])
+async def test_picture(shape: str) -> None:
+    """A reference may be a picture, which the judge is sent in its block; with `leave` the group fails."""
+    url = address(png(0.5))
+    part = {"type": "image_url", "image_url": {"url": url}}
+    gold = {"part": part, "parts": ["So:", part], "address": url}[shape]
+    seen: list[JudgeRequest] = []
+
+    async def ask(request: JudgeRequest) -> str:
+        seen.append(request)
+        return await knows(request)
+
+    for pictures in ("send", "leave"):
+        settings = Settings(
+            input=InputSettings(reference="gold"),
+            judge=JudgeSettings("mine", ask=ask),
+            ask=AskSettings(pictures=pictures),
+            ledger=None,
+        )
+        async with Scorer(settings) as scorer:
+            scored = await scorer.score([record(1, word, gold=gold) for word in "ab"])
+        if pictures == "leave":
+            assert scored.failed
+            assert scored.reason == "picture 1 of its reference answer is not shown"
+    (request,) = seen
+    ((place, picture),) = request.pictures
+    assert request.user[:place].endswith('[picture 1]"\n(picture 1)')
+    assert request.user[place:].startswith("\n</reference>\n<trajectory")
+    assert picture.data == png(0.5)
