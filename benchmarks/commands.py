@@ -28,8 +28,10 @@ LIMIT = 600.0
 """Seconds after which a command is killed."""
 SERVER_LIFETIME = 3600.0
 """The lifetime of a benchmark's judge server, in seconds."""
-_TIME = re.compile(rb'"(?:judged_at|latency_s|cached)":(?:"[^"]*"|[a-z0-9.e-]+)')
-"""Fields that differ between two runs."""
+_TIME = re.compile(
+    rb'"(?:judged_at|latency_s|cached|served)":(?:"[^"]*"|\[[^\]]*\]|[a-z0-9.e-]+)'
+)
+"""Fields that differ between two runs; a file of texts names no model."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
+from tests.picture_judge import address, png
+
 Order = Literal["adjacent", "scattered"]
 Layout = Literal["line"] | Order
 """A group per line; a trajectory per line, the group's lines adjacent; or trial after trial."""
@@ -59,7 +61,7 @@ def write_trios(path: Path, groups: int) -> Path:
 
 
 def write_criteria(path: Path, groups: int) -> Path:
-    """Write groups of 3 rollouts, with criteria of their own and a reference answer at `gold`.
+    """Write groups of 3 rollouts, each with a picture, with criteria of their own and a reference answer at `gold`.
 
     A rollout holds how far each criterion holds of it, as the tests' server reads it.
     """
@@ -76,6 +78,10 @@ def write_criteria(path: Path, groups: int) -> Path:
             {"criterion": f"It holds {name}", "weight": weight, "name": name}
             for name, weight in zip(names, (3, -1, 1, 2, -2), strict=False)
         ]
+        for at, rollout in enumerate(rollouts):
+            picture = {"url": address(png(at / 2, note=number))}
+            part = {"type": "image_url", "image_url": picture}
+            rollout["messages"].append({"role": "tool", "content": [part]})
         beside = {"rubric": rubric, "gold": f"The answer is {number}."}
         return _group(number, rollouts) | beside
 

@@ -2,11 +2,12 @@
 
     python -m benchmarks.ways [--quick]
 
-The tau-bench file, 20,000 groups of 8 rollouts (400 MB), and 200 with criteria and a reference answer are scored live
-by one process, then by files that an engine answers (four forms), by the batch APIs of OpenAI and Anthropic, by
-shards with a ledger each, and by Ray. The judge is the tests' server on loopback, or the same judge behind a batch.
-Outputs are compared byte for byte, without times (`judged_at`, `latency_s`) and without `cached`, which says that the
-reply came from the ledger and not from the judge.
+The tau-bench file, 20,000 groups of 8 rollouts (400 MB), and 200 with criteria, a reference answer and pictures are
+scored live by one process, then by files that an engine answers (four forms), by the batch APIs of OpenAI and
+Anthropic, by shards with a ledger each, and by Ray. The judge is the tests' server on loopback, or the same judge
+behind a batch. Outputs are compared byte for byte, without times (`judged_at`, `latency_s`), without `served`, since
+a file of texts names no model, and without `cached`, which says that the reply came from the ledger and not from the
+judge.
 """
 
 from __future__ import annotations
@@ -146,7 +147,9 @@ def measure(folder: Path, quick: bool) -> Iterator[Result]:
     rich = write_rich(folder / "rich.jsonl", 500 if quick else 20_000)
     seen = write_criteria(folder / "criteria.jsonl", 200)
     for source in (TAU_BENCH, rich, seen):
-        options = ("--reference", "gold") if source == seen else ()
+        options = (
+            ("--reference", "gold", "--pictures", "send") if source == seen else ()
+        )
         if source.exists():
             with JudgeServer(lifetime=SERVER_LIFETIME) as server:
                 where = folder / source.stem
@@ -162,7 +165,7 @@ def _rows(scene: _Scene, quick: bool) -> Iterator[Result]:
     if scene.source == TAU_BENCH:
         groups = "tau-bench"
     elif scene.options:
-        groups = "criteria, references"
+        groups = "criteria, references, pictures"
     for name, model, route in _routes(scene):
         seconds, written = _timed(route)
         first, wanted = live[model]

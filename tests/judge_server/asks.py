@@ -69,7 +69,8 @@ def read_ask(request: Any) -> Ask:
         )
         model = str(request["model"])
         texts = [
-            c if isinstance(c, str) else "".join(p["text"] for p in c) for c in contents
+            c if isinstance(c, str) else "".join(p.get("text", "") for p in c)
+            for c in contents
         ]
         last = texts[-1].rstrip().rpartition("\n")[2]
         likely = request["top_logprobs"] if request.get("logprobs") else 0
