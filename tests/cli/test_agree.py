@@ -69,7 +69,7 @@ def test_json(ruler: Ruler, tmp_path: Path) -> None:
     result = json.loads(done.stdout)
     assert list(result) == [
         "version", "inputs", "labels", "groups", "mixed_groups", "rollouts", "paired", "bootstrap",
-        "scorers", "baselines", "differences", "correlations", "problems", "first_problems",
+        "scorers", "baselines", "criteria", "differences", "correlations", "problems", "first_problems",
     ]  # fmt: skip
     (scorer,) = result["scorers"]
     assert list(scorer) == [
