@@ -93,6 +93,11 @@ class Criterion:
     name: str = ""
     veto: bool = False
 
+    @property
+    def mistake(self) -> bool:
+        """Tell if the statement is a mistake; -0.0 is the weight of one that only has a veto."""
+        return math.copysign(1.0, self.weight) < 0
+
 
 _NAME = 80
 """Characters of the name of a criterion."""
@@ -108,10 +113,15 @@ class Rubric:
         """Take any sequence; ValueError if no score can be made of it."""
         object.__setattr__(self, "criteria", tuple(self.criteria))
         for number, one in enumerate(self.criteria, 1):
-            if not isinstance(one, Criterion) or not one.text.strip():
-                raise ValueError(f"criterion {number} has no text")
-            if not math.isfinite(one.weight):
-                raise ValueError(f"criterion {number} has no finite weight")
+            if not isinstance(one, Criterion):
+                raise ValueError(f"criterion {number}: is no Criterion")
+            if not isinstance(one.text, str) or not one.text.strip():
+                raise ValueError(f"criterion {number}: has no statement")
+            numeric = isinstance(one.weight, int | float)
+            if not numeric or not math.isfinite(one.weight):
+                raise ValueError(f"criterion {number}: has no finite weight")
+            if not isinstance(one.veto, bool):
+                raise ValueError(f"criterion {number}: veto is true or false")
         if len(self.criteria) > MOST_CRITERIA:
             raise ValueError(
                 f"has {len(self.criteria)} criteria, more than {MOST_CRITERIA}"
@@ -140,19 +150,25 @@ class Rubric:
         return _text(self)
 
     def score(self, values: Sequence[float]) -> float:
+        """Return the score of a rollout with these values, in the order of the criteria; 0 if a veto is broken."""
+        if len(values) != len(self.criteria):
+            raise ValueError(f"has {len(self.criteria)} criteria, got {len(values)}")
+        return 0.0 if self.vetoes(values) else self.weighted(values)
+
+    def weighted(self, values: Sequence[float]) -> float:
         """Return the weighted mean of values, as a share of the way from the least to the greatest possible sum."""
         pairs = [*zip(self.criteria, values, strict=True)]
         least = math.fsum(one.weight for one in self.criteria if one.weight < 0)
         most = math.fsum(one.weight for one in self.criteria if one.weight > 0)
         reached = math.fsum(one.weight * value for one, value in pairs)
-        return (reached - least) / (most - least)
+        return round((reached - least) / (most - least), 12)
 
     def vetoes(self, values: Sequence[float]) -> list[str]:
         """Return the names of the vetoes that values break."""
         return [
             name
             for name, one, value in zip(self.names, self.criteria, values, strict=True)
-            if one.veto and (1 - value if one.weight < 0 else value) < 0.5
+            if one.veto and (1 - value if one.mistake else value) < 0.5
         ]
 
 
@@ -278,7 +294,9 @@ class Group:
         references = [one.reference for one in self.rollouts if one.error is None]
         if references.count(references[0]) < len(references) if references else False:
             return "its reference answer is not the same in all its rollouts"
-        return self.rubric_error and f"its rubric {self.rubric_error}"
+        error = self.rubric_error
+        between = ", " if error.startswith("criterion") else " "
+        return error and f"its rubric{between}{error}"
 
     @property
     def tools(self) -> Any:

@@ -627,7 +627,7 @@ async def _scored(given: Any, **paths: Any) -> Any:
         ([TASK], r"`\[0\]` is of type str"),
         (
             {"trajectories": PAIRS, "rubric": ["Be kind.", 5]},
-            "`rubric` criterion 2 is neither a text nor an object",
+            "`rubric` criterion 2: is neither a text nor an object",
         ),
         (
             {"trajectories": [talk("a")], "rubric": 5},

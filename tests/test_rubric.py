@@ -173,7 +173,7 @@ SHAPES: dict[str, tuple[Any, list[tuple[str, float, str]]]] = {
         {
             "criteria": [
                 {"criterion_id": "a", "criterion": "Is right.", "weight": 0},
-                {"criterion": "b"},
+                {"criterion": "b", "weight": 1},
             ]
         },
         [("Is right.", 0, "a"), ("b", 1, "")],
@@ -287,6 +287,11 @@ REFUSED: dict[str, Any] = {
     "a name alone, of something": [
         {"title": "Diagnose", "objective": "Find out.", "horizon": 8}
     ],
+    "a misspelt weight": [{"criterion": "a", "wieght": 5}],
+    "a misspelt veto": [{"criterion": "a", "vetoed": True}],
+    "a veto in words": [{"criterion": "a", "veto": "yes"}],
+    "a weight for some": [{"criterion": "a", "weight": 5}, {"criterion": "b"}],
+    "a scale of all": {"scale": "1-5", "criteria": [{"criterion": "a"}]},
     "broken JSON": '[{"criterion": "cut off", "weig',
     "JSON that is none": '{"prompt": "Grade."}',
     "deep": json.loads("[" * 500 + "]" * 500),
@@ -336,8 +341,12 @@ def test_score_of_values() -> None:
     rubric = Rubric(
         [Criterion("a", 3), Criterion("b", -1), Criterion("c", 0, veto=True)]
     )
-    assert rubric.score([1, 0, 0]) == 1.0
+    assert rubric.weighted([1, 0, 0]) == 1.0
+    assert rubric.score([1, 0, 0]) == 0.0
+    assert rubric.score([1, 0, 1]) == 1.0
     assert rubric.score([0, 1, 1]) == 0.0
+    with pytest.raises(ValueError, match="has 3 criteria, got 2"):
+        rubric.score([1, 1])
     assert rubric.score([0.5, 0.5, 1]) == 0.5
     assert rubric.vetoes([1, 1, 0.49]) == ["c"]
     assert rubric.vetoes([0, 0, 0.5]) == []
@@ -345,3 +354,12 @@ def test_score_of_values() -> None:
     assert mistake.score([0.25]) == 0.75
     assert mistake.vetoes([0.51]) == ["a"]
     assert mistake.vetoes([0.5]) == []
+    alone = rubric_of(
+        [
+            {"criterion": "Pitfall: leaks.", "weight": 0, "veto": True},
+            {"criterion": "x", "weight": 1},
+        ]
+    )
+    assert isinstance(alone, Rubric)
+    assert alone.vetoes([1, 1]) == [alone.names[0]]
+    assert alone.vetoes([0, 1]) == []

@@ -59,6 +59,7 @@ from ruler_cli.cli.options import (
 )
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.safe_text import print_json
+from ruler_cli.cli.sentences import rubric_in_words
 from ruler_cli.cli.units import Row, count, number_of, rounded, rows, shorten
 from ruler_cli.errors import NothingToCompare, UnreadableError, UsageError
 from ruler_cli.files.location import Location
@@ -125,6 +126,7 @@ tied groups: {about!s}{tied_groups:group} (one rollout, or all identical): nothi
 What the judge sees
 tokens a rollout: {about!s}{tokens_per_rollout}
 shown: {shown}
+rubric: {rubric}
 reference: {references}
 pictures: {about!s}{pictures[shown]:picture} sent
 not shown: {about!s}{pictures[left_out]:picture}
@@ -349,6 +351,7 @@ def _figures(
             "not_shown": dict(coverage.not_shown()),
             "beside": dict(coverage.not_shown(beside=True)),
         },
+        "rubric": rubric_in_words(settings.ask.rubric, notes.own_rubrics),
         "references": _references(notes, settings),
         "pictures": {
             "shown": estimate.pictures - estimate.pictures_left_out,
@@ -419,6 +422,8 @@ def _reasons(
         yield "there is no group that can be scored"
     if problems:
         yield f"{count(problems, 'line or trajectory')} cannot be scored"
+    for mistake, number in estimate.mistakes.items():
+        yield f"{count(number, 'group')} cannot be scored: {mistake}"
     if too_long:
         yield f"too long for the judge: {count(too_long, 'group')}; --group-size N shows fewer at once"
     panel = [judge for judge in estimate.judges if judge.role == "panel"]
@@ -519,7 +524,7 @@ def _references(notes: InputCounts, settings: ScoreSettings) -> str:
     if not found:
         return ""
     named = ", ".join(f"`{printable(path)}`" for path in islice(found, _FEW))
-    return f"{named} may hold it; --reference PATH shows it to the judge"
+    return f"not shown; {named} may hold one: --reference PATH shows it to the judge"
 
 
 def _together(given: Any) -> str:

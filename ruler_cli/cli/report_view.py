@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 
 _REASONS = 3
+_CRITERIA = 12
+"""Criteria that are listed."""
 _LONGEST, _IN_CELL, _TEXT = 120, 1000, 20_000
 """Characters of a reason or a rubric on a terminal, of one beside that of another file, and in a page."""
 _DISTRIBUTIONS = {
@@ -269,15 +271,25 @@ def view_of(reading: Any, sources: Sequence[str], figures: Any) -> View:
 def _criteria(criteria: Sequence[dict[str, Any]], terminal: Terminal) -> RenderableType:
     """Make the table of criteria, the one that goes with the score the most first."""
     names = ("mean", "with_score", "reliability", "first_less_last")
-    heads = ("criterion", "mean", "with the score", "reliability", "first - last")
+    heads = (
+        "criterion",
+        "rollouts",
+        "mean",
+        "with the score",
+        "reliability",
+        "first - last",
+    )
     right = [Column(head, justify="right") for head in heads[1:]]
     rows = [
         (
             shorten(one["name"], _LONGEST),
+            str(one["rollouts"]),
             *(given(one[name], "{:.2f}") for name in names),
         )
-        for one in criteria
+        for one in criteria[:_CRITERIA]
     ]
+    if more := len(criteria) - _CRITERIA:
+        rows += [(f"{more} more", *[""] * 5)] * (more > 0)
     return terminal.table((Column(heads[0], overflow="fold"), *right), rows)
 
 

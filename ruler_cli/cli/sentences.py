@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ruler_cli.cli.units import count, lines, seconds, short, shorten, usd
-from ruler_cli.types import BatchFigures, Summary
+from ruler_cli.types import BatchFigures, Rubric, Standards, Summary
 
 if TYPE_CHECKING:
     from ruler_cli.results.figures import ReportFigures
@@ -84,7 +84,7 @@ _REASONS = {
     "transport": "no answer came (transport)",
     "refused": "the judge refused (refused)",
     "too_long": "longer than the judge's context (too_long); --group-size N shows fewer at once",
-    "input": "nothing in the group can be judged (input)",
+    "input": "the group cannot be judged as it is (input)",
     "budget": "--max-cost is reached (budget)",
     "interrupted": "the run was stopped before (interrupted)",
 }
@@ -492,3 +492,19 @@ def figure_lines(figures: BatchFigures, *, weak: bool = False) -> Iterator[str]:
             yield f"position bias: {bias}"
     if figures.length is not None and (bias := length_bias(asdict(figures.length))):
         yield f"length: {bias}"
+
+
+def rubric_in_words(usual: Standards | None, own: int) -> str:
+    """Return what the usual rubric is, and the number of records that have one of their own."""
+    words = "built-in" if usual is None else "a text"
+    if isinstance(usual, Rubric):
+        weights = " ".join(f"{one.weight:g}" for one in usual.criteria[:_WEIGHTS])
+        vetoes = sum(one.veto for one in usual.criteria)
+        more = " …" * (len(usual.criteria) > _WEIGHTS)
+        words = f"{len(usual.criteria)} criteria of weight {weights}{more}"
+        words += f", {count(vetoes, 'veto')}" * (vetoes > 0)
+    return words + f"; {count(own, 'record')} with one of their own" * (own > 0)
+
+
+_WEIGHTS = 12
+"""Weights of criteria that are listed."""

@@ -212,7 +212,9 @@ def words_of(key: str) -> frozenset[str]:
 
 
 _REFERENCES = frozenset(
-    words("answer reference truth gt gold golden expected solution ideal canonical")
+    words(
+        "answer reference truth gt gold golden expected solution target ideal canonical"
+    )
 )
 """Words of keys with a reference answer."""
 

@@ -125,7 +125,7 @@ def exchange(
         read = _pass_scores(layout, part, answer)
         whole = read if whole is None else _joined(whole, read)
     assert whole is not None  # noqa: S101 - a rubric has criteria
-    return replace(whole, scores=tuple(map(rubric.score, whole.criteria)))
+    return replace(whole, scores=tuple(map(rubric.weighted, whole.criteria)))
 
 
 def _answered(
@@ -210,7 +210,7 @@ def ask_each(
     if not isinstance(rubric, Rubric):
         return scores
     values = tuple([share.score for share in shares])
-    return replace(scores, criteria=(values,), scores=(rubric.score(values),))
+    return replace(scores, criteria=(values,), scores=(rubric.weighted(values),))
 
 
 def _asked_alone(shares: list[YesShare], rubric: Standards) -> str:

@@ -407,7 +407,12 @@ def distinct_rollouts(group: Group, ask: AskSettings) -> int:
 
 
 def shown_rubric(group: Group, usual: Standards | None) -> Standards:
-    """Return the rubric that a judge is shown: the group's own, else the usual one, else the built-in one."""
+    """Return the rubric that a judge is shown: the group's own, else the usual one, else the built-in one.
+
+    A group whose own cannot be used is shown to no judge.
+    """
+    if group.rubric_error:
+        return ""
     rubric = group.rubric or usual or templates.DEFAULT_RUBRIC
     return readable_text(rubric) if isinstance(rubric, str) else rubric
 

@@ -91,9 +91,13 @@ class CriteriaFigures:
                 self._sums.setdefault(name, _Sums()).add(rows)
 
     def as_json(self) -> list[Json]:
-        """Return the figures of each criterion, the one that decides the most first."""
+        """Return the figures of each criterion, the most frequent first, of these the one that decides the most."""
         figures = [sums.as_json(name) for name, sums in self._sums.items()]
-        return sorted(figures, key=lambda one: -abs(one["with_score"] or 0.0))
+        # of rubrics of single records the common criteria come first
+        return sorted(
+            figures,
+            key=lambda one: (-one["rollouts"], -abs(one["with_score"] or 0.0)),
+        )
 
 
 def by_criterion(

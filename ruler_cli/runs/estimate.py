@@ -304,6 +304,7 @@ class Estimate:
     pictures: int = 0
     pictures_left_out: int = 0
     faults: Counter[str] = field(default_factory=Counter)
+    mistakes: Counter[str] = field(default_factory=Counter)
 
     @property
     def totals(self) -> Totals:
@@ -321,6 +322,13 @@ class Estimate:
     def comparable(self) -> int:
         """Return the number of groups with two distinct rollouts or more."""
         return self.sizes.total() - self.tied_groups
+
+    def _add_faults(self, group: Group, layout: PromptLayout, groups: int) -> None:
+        """Count what keeps a group from being judged, but for the mistakes of single records."""
+        for fault in layout.faults.values():
+            self.faults[fault] += groups
+        if group.mistake and not any(record.rubric_error for record in group.records):
+            self.mistakes[group.mistake] += groups
 
     def add(self, group: Group, weight: SampleWeight) -> None:
         """Add a group and those that it stands for; judges share its layout if it needs no shortening."""
@@ -348,8 +356,7 @@ class Estimate:
             self.spreads += groups
             if not spread and len(numbers) == len(rewards):
                 self.equal_reward_groups += groups
-        for fault in layout.faults.values():
-            self.faults[fault] += groups
+        self._add_faults(group, layout, groups)
         if not layout.distinct:
             return
         if layout.pictures:
@@ -445,6 +452,7 @@ class InputCounts:
     outcomes: ValueCounts = field(default_factory=ValueCounts)
     ended: Counter[str] = field(default_factory=Counter)
     first: list[Record] = field(default_factory=list)
+    own_rubrics: int = 0
 
     def again(self) -> None:
         """Start over, because the grouping changed; problems are reported already."""
@@ -460,8 +468,10 @@ class InputCounts:
         problem = partial(Problem, line.number, raw=b"", place=line.place)
         if not record.rollouts:
             self.on_problem(problem("is a group without trajectories"))
+        self.own_rubrics += record.rubric is not None
         if mistake := rubric_mistake(record):
-            self.on_problem(problem(f"has a rubric that {mistake}"))
+            begin = "with a mistake in" if mistake[:9] == "criterion" else "that"
+            self.on_problem(problem(f"has a rubric {begin} {mistake}"))
         for rollout in record.rollouts:
             if rollout.error is not None:
                 self.on_problem(problem(rollout.problem))

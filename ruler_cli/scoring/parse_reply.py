@@ -156,9 +156,9 @@ def _values(entry: dict[str, Any], criteria: Collection[str]) -> list[Any]:
     if values.keys() != {*criteria}:
         absent = len({*criteria} - values.keys())
         more = len(values.keys() - {*criteria})
-        raise DefectError(
-            f"`criteria` lacked {absent} of {len(criteria)} ids and had {more} others"
-        )
+        wrong = [f"lacked {absent} of {len(criteria)} ids"] if absent else []
+        wrong += [f"had {more} unknown ids"] if more else []
+        raise DefectError(f"`criteria` {' and '.join(wrong)}")
     return [values[name] for name in criteria]
 
 

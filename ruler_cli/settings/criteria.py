@@ -14,9 +14,10 @@ from itertools import chain
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
+from ruler_cli.settings.suggestions import nearest, question
 from ruler_cli.types import Criterion, Rubric, Standards, printable
 
-_LISTS = ("criteria", "rubrics", "rubric", "items", "sections")
+_LISTS = ("criteria", "criterion", "rubrics", "rubric", "items", "sections")
 """Members of an object that hold its criteria."""
 _STATEMENTS = (
     "criterion", "criteria", "requirement", "requirements", "statement", "text", "rubric", "question", "outcome",
@@ -61,7 +62,9 @@ def criteria_in(text: str) -> Rubric | None:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
-        raise UnreadableError("begins as JSON and cannot be read as such") from None
+        raise UnreadableError(
+            "begins as JSON and cannot be read as such; give TOML as a file"
+        ) from None
     return read_criteria(value)
 
 
@@ -78,10 +81,21 @@ def read_criteria(value: Any) -> Rubric:
     if not listed:
         raise UnreadableError("has no criteria")
     criteria = [_criterion(one, f"criterion {n}") for n, one in enumerate(listed, 1)]
+    if any(map(_has_weight, listed)) and not all(map(_has_weight, listed)):
+        number = [*map(_has_weight, listed)].index(False) + 1
+        raise UnreadableError(f"criterion {number}: has no weight, and others have one")
     try:
         return Rubric(criteria)
     except ValueError as error:
         raise UnreadableError(str(error)) from None
+
+
+def _has_weight(value: Any) -> bool:
+    """Tell if a criterion states its weight."""
+    if isinstance(value, dict):
+        keys = {str(key).lower() for key, own in value.items() if own is not None}
+        return not keys.isdisjoint((*_WEIGHTS, "annotations"))
+    return isinstance(value, Criterion)
 
 
 def _listed(value: Any) -> list[Any]:
@@ -100,7 +114,12 @@ def _listed(value: Any) -> list[Any]:
         nested = [own for own in lists if any(isinstance(one, dict) for one in own)]
         found = found if nested in ([], found) else []
     if len(found) != 1:
-        raise UnreadableError("is neither a text nor a list of criteria")
+        raise UnreadableError(
+            "is neither a text nor a list of criteria (in a file: [[criteria]])"
+        )
+    for key, own in value.items():
+        if own is not found[0] and own not in (None, "", []) and _OTHER.search(key):
+            raise UnreadableError(f"has `{printable(key)}`, which is not understood")
     return _listed(found[0])
 
 
@@ -112,10 +131,12 @@ def _section(value: dict[str, Any]) -> list[Any] | None:
 
 def _criterion(value: Any, place: str) -> Criterion:
     """Read one criterion; `place` names it in a sentence."""
+    if isinstance(value, Criterion):
+        return value
     if isinstance(value, str):
         value = {"criterion": value}
     if not isinstance(value, dict):
-        raise UnreadableError(f"{place} is neither a text nor an object")
+        raise UnreadableError(f"{place}: is neither a text nor an object")
     stated = {str(key).lower(): own for key, own in value.items() if own is not None}
     _read_annotations(stated)
     text = _first(stated, _STATEMENTS)
@@ -124,18 +145,22 @@ def _criterion(value: Any, place: str) -> Criterion:
     for key, own in stated.items():
         nested = bool(own) and isinstance(own, list | dict) and key not in _BESIDE
         nested |= key == "type" and _SCALES.search(str(own)) is not None
-        # without a statement of that name it may be anything that has a title
-        other = not text or _OTHER.search(key)
+        # without a statement of that name it may be anything that has a title; a number may be a misspelt weight
+        other = not text or isinstance(own, int | float) or _OTHER.search(key)
         unread = key not in _READ and key not in _BESIDE and own not in ("", [])
         if nested or (unread and other):
+            near = question(nearest(key, ("veto", *_WEIGHTS, *_STATEMENTS)))
+            advice = near or "; state each criterion as a sentence with a weight"
             raise UnreadableError(
-                f"{place} has a member `{printable(key)}`, which is not understood; state each criterion as a sentence "
-                "with a weight"
+                f"{place}: `{printable(key)}` is not understood{advice}"
             )
     if text and details and details != text:
         text = f"{text}: {details}"
     text = text or details or name
     name = "" if name == text else name
+    veto = stated.get("veto", False)
+    if not isinstance(veto, bool):
+        raise UnreadableError(f"{place}: `veto` is true or false")
     weight = _weight(stated, place)
     words = (text.lower(), *(str(stated.get(word)).lower() for word in _WORDS))
     if _SIGNS.keys().isdisjoint(stated) and any(
@@ -144,7 +169,7 @@ def _criterion(value: Any, place: str) -> Criterion:
         # public data state some pitfalls as the mistake, and some as what avoids it
         weight = -abs(weight)
         text = f"Falls into this pitfall, however it is worded: {text}"
-    return Criterion(text, weight, name, stated.get("veto") is True)
+    return Criterion(text, weight, name, veto)
 
 
 def _read_annotations(stated: dict[str, Any]) -> None:
@@ -175,11 +200,18 @@ def _weight(stated: dict[str, Any], place: str) -> float:
         numbers = {by_word[0] if by_word else 1.0}
     (weight, *more) = numbers
     if weight is None or more:
-        raise UnreadableError(f"{place} has a weight that is no number, or several")
+        given = [
+            f"`{name}` {printable(str(stated[name]))}"
+            for name in _WEIGHTS
+            if name in stated
+        ]
+        raise UnreadableError(
+            f"{place}: its weight is no number, or several: {', '.join(given)}"
+        )
     given = [name for name in _SIGNS if name in stated]
     signs = {_SIGNS[name].get(str(stated[name]).lower(), 0) for name in given}
     if 0 in signs or len(signs) > 1:
-        raise UnreadableError(f"{place} has a `{given[0]}` that is not understood")
+        raise UnreadableError(f"{place}: `{given[0]}` is not understood")
     return abs(weight) * signs.pop() if signs else weight
 
 

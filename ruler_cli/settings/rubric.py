@@ -61,7 +61,7 @@ def read_rubric(value: Any) -> Any:
     UsageError if it is empty, names a file only, or holds criteria that cannot be read.
     """
     if isinstance(value, list | dict):
-        return _criteria(value, "its value")
+        return _criteria(value, "a list")
     if not isinstance(value, str):
         return value
     wrong = partial(UsageError, option="rubric", value=value)
@@ -75,8 +75,9 @@ def read_rubric(value: Any) -> Any:
             text = path.read_text(encoding="utf-8").strip()
         if path.suffix in (".toml", ".json"):
             return _criteria(_parsed(text, path.suffix[1:], value), value)
-        if path.suffix in (".yaml", ".yml"):
-            raise wrong("is YAML, which is not read", "write TOML or JSON")
+        if path.suffix in _OTHERS:
+            problem = f"is {path.suffix[1:].upper()}, which is not read"
+            raise wrong(problem, "write TOML or JSON, or a text as .txt or .md")
     elif _FILE_NAME.fullmatch(value.strip()):
         remedy = other_file(value, f"write @{value}", before="@")
         raise wrong("looks like a file name", remedy)
@@ -87,6 +88,10 @@ def read_rubric(value: Any) -> Any:
         return criteria_in(text) or text
     except UnreadableError as error:
         raise wrong(error.reason) from None
+
+
+_OTHERS = (".yaml", ".yml", ".csv", ".tsv", ".jsonl", ".ndjson", ".xml", ".xlsx")
+"""Ends of files that hold a list, and no text for a judge."""
 
 
 def _parsed(text: str, kind: str, given: str) -> Any:

@@ -56,7 +56,7 @@ def test_report(ruler: Ruler, scored: Path) -> None:
     gamma = next(one for one in figures if one["name"].startswith("ga"))
     assert gamma["with_score"] < 0
     shown = ruler("report", scored).stdout
-    assert re.search(r"^alpha +0\.\d\d +0\.9\d +1\.00 ", shown, re.MULTILINE)
+    assert re.search(r"^alpha +48 +0\.\d\d +0\.9\d +1\.00 ", shown, re.MULTILINE)
     group = ruler("report", scored, "--group", "g3").stdout
     assert "criteria: alpha" in group
 

@@ -303,7 +303,7 @@ def test_output_named(ruler: Ruler, tmp_path: Path) -> None:
         in done.stderr.splitlines()
     )
     assert (
-        "ruler: 1 group not scored: nothing in the group can be judged (input)"
+        "ruler: 1 group not scored: the group cannot be judged as it is (input)"
         in done.stderr.splitlines()
     )
     write(tmp_path / "in.jsonl", [group("g", 0.1, 0.9)])

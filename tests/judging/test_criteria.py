@@ -241,6 +241,9 @@ def test_of_trajectories(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> N
     assert run.returncode == 1
     reasons = {one["ruler"]["reason"] for one in read(tmp_path / "differ.jsonl")}
     assert reasons == {"its rubric is not the same in all its records"}
+    check = ruler("check", source, *judge(server))
+    assert check.returncode == 1
+    assert "is not the same in all its records" in " ".join(check.stdout.split())
 
 
 BAD: dict[str, Any] = {
@@ -269,7 +272,7 @@ def test_refused(ruler: Ruler, server: JudgeServer, tmp_path: Path, name: str) -
     assert run.returncode == 1, run.stderr
     bad, good = (record["ruler"] for record in read(tmp_path / "out.jsonl"))
     assert (bad["status"], bad["kind"]) == ("failed", "input")
-    assert bad["reason"].startswith("its rubric ")
+    assert bad["reason"].startswith("its rubric")
     assert good["status"] == "scored"
     check = ruler("check", source, *judge(server))
     assert check.returncode == 1

@@ -155,8 +155,9 @@ def test_never_guessed(ruler: Ruler, tmp_path: Path) -> None:
     source = written(tmp_path / "in.jsonl", rollouts())
     run = ruler("check", source, "-m", "offline")
     assert "reference" in run.stdout
-    assert "`gold` may hold it; --reference PATH shows it to the judge" in " ".join(
-        run.stdout.split()
+    assert (
+        "not shown; `gold` may hold one: --reference PATH shows it to the judge"
+        in " ".join(run.stdout.split())
     )
     run = ruler("check", source, "-m", "offline", "--reference", "gold", "--json")
     assert json.loads(run.stdout)["references"] == "`gold`, shown to the judge only"

@@ -141,7 +141,7 @@ def test_bare_disagreement(tmp_path: Path) -> None:
 
 WAYS = {
     "relability": "is not a condition; the conditions are live",
-    "kettle": "the conditions are live, tied, failed, scored, disagreement, mean, reliability, score, criteria.NAME, truncated",
+    "kettle": "disagreement, mean, reliability, score, criteria.NAME, truncated",
     "": "where: is not a condition; the conditions are",
     "score > 0.8": "is not a condition; the conditions are live",
     "live=1..": "is not a range; write e.g. live",

@@ -86,7 +86,7 @@ _NAMES: dict[str, Any] = {
         "correlation": 0,
         "groups": 0,
     },
-    "criteria": [],
+    "criteria": 0,
     "reliability": {"bins": [_BAR], "median": 0, "groups": 0},
     "over_time": {
         "unit": 0,

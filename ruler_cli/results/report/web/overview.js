@@ -192,6 +192,7 @@ function Findings({ facts }) {
 /** The criteria of the rubric: the one that goes with the score the most first. */
 function Criteria({ criteria }) {
   if (!criteria.length) return null;
+  const shown = criteria.slice(0, 24);
   const columns = [
     ["Mean", "mean", "The mean value over all rollouts, from 0 to 1"],
     ["With the score", "with_score", "The correlation of its values with the scores within groups: 1 or −1 decides them, 0 does not matter"],
@@ -203,9 +204,10 @@ function Criteria({ criteria }) {
     <h3 id="criteria-head">Criteria</h3>
     <div class="scroll" role="region" aria-label="Table of the criteria" tabindex="0"><table>
       <thead><tr><th scope="col">Criterion</th>${columns.map(([name, , says]) => html`<th scope="col" title=${says}>${name}</th>`)}</tr></thead>
-      <tbody>${criteria.map((one) => html`<tr><th scope="row">${visible(one.name)}</th>
+      <tbody>${shown.map((one) => html`<tr><th scope="row">${visible(one.name)}</th>
         ${columns.map(([, key]) => html`<td>${cell(one[key])}</td>`)}</tr>`)}</tbody>
     </table></div>
+    ${shown.length < criteria.length && html`<p class="muted">${criteria.length - shown.length} more, each in fewer rollouts, are in the JSON.</p>`}
   </section>`;
 }
 
