@@ -479,7 +479,8 @@ def _terms(value: Any) -> Any:
 ENDED = (
     "ended|is_truncated|truncated|is_aborted|aborted|stop_condition|stop_reason|finish_reason|termination_reason|"
     "exit_status|info.exit_status|messages.-1.finish_reason|choices.-1.finish_reason|"
-    "response.choices.-1.finish_reason"
+    "response.choices.-1.finish_reason|metadata.ended|metadata.truncated|metadata.is_truncated|metadata.aborted|"
+    "metadata.finish_reason|metadata.stop_reason|metadata.stop_condition|metadata.termination_reason"
 )
 """Paths at which dumps of any kind say how a rollout ended."""
 
