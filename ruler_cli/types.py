@@ -93,14 +93,11 @@ class Criterion:
     name: str = ""
     veto: bool = False
 
-    @property
-    def mistake(self) -> bool:
-        """Tell if the statement is a mistake; -0.0 is the weight of one that only has a veto."""
-        return math.copysign(1.0, self.weight) < 0
-
 
 _NAME = 80
 """Characters of the name of a criterion."""
+_HEAVIEST = 1e9
+"""The greatest weight of a criterion, of either sign."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +115,12 @@ class Rubric:
             if not isinstance(one.text, str) or not one.text.strip():
                 raise ValueError(f"criterion {number}: has no statement")
             numeric = isinstance(one.weight, int | float)
-            if not numeric or not math.isfinite(one.weight):
-                raise ValueError(f"criterion {number}: has no finite weight")
+            if not numeric or not abs(one.weight) <= _HEAVIEST:
+                raise ValueError(
+                    f"criterion {number}: has no weight up to {_HEAVIEST:g}"
+                )
+            if not isinstance(one.name, str):
+                raise ValueError(f"criterion {number}: has a name that is no text")
             if not isinstance(one.veto, bool):
                 raise ValueError(f"criterion {number}: veto is true or false")
         if len(self.criteria) > MOST_CRITERIA:
@@ -138,7 +139,7 @@ class Rubric:
     def stated(self) -> list[dict[str, Any]]:
         """The criteria as a file states them."""
         return [
-            {"criterion": readable_text(one.text), "weight": one.weight}
+            {"criterion": readable_text(one.text), "weight": float(one.weight)}
             | ({"name": readable_text(one.name)} if one.name else {})
             | ({"veto": True} if one.veto else {})
             for one in self.criteria
@@ -148,6 +149,11 @@ class Rubric:
     def text(self) -> str:
         """The criteria as JSON, one a line."""
         return _text(self)
+
+    @property
+    def statements(self) -> str:
+        """All that a judge sees of the criteria."""
+        return "\n".join(one.text for one in self.criteria)
 
     def score(self, values: Sequence[float]) -> float:
         """Return the score of a rollout with these values, in the order of the criteria; 0 if a veto is broken."""
@@ -168,7 +174,7 @@ class Rubric:
         return [
             name
             for name, one, value in zip(self.names, self.criteria, values, strict=True)
-            if one.veto and (1 - value if one.mistake else value) < 0.5
+            if one.veto and (1 - value if one.weight < 0 else value) < 0.5
         ]
 
 

@@ -291,6 +291,25 @@ REFUSED: dict[str, Any] = {
     "a misspelt veto": [{"criterion": "a", "vetoed": True}],
     "a veto in words": [{"criterion": "a", "veto": "yes"}],
     "a weight for some": [{"criterion": "a", "weight": 5}, {"criterion": "b"}],
+    "a veto on a mistake without a weight": [
+        {"criterion": "Pitfall: leaks.", "weight": 0, "veto": True},
+        {"criterion": "b", "weight": 1},
+    ],
+    "two statements": [
+        {"criterion": "Accuracy", "requirement": "Names the dose.", "weight": 5}
+    ],
+    "two spellings": [{"criterion": "a", "weight": 3, "Weight": 5}],
+    "a word beside a number": [{"criterion": "a", "weight": "essential", "points": 5}],
+    "a sign that is not read": [
+        {"criterion": "a", "weight": 1, "category": "negative"}
+    ],
+    "sections with points": {
+        "sections": [{"points": 90, "criteria": [{"criterion": "a"}]}]
+    },
+    "an endless weight": [{"criterion": "a", "weight": 10**400}],
+    "a huge weight": [{"criterion": "a", "weight": 1e308}],
+    "an empty list in text": "[]",
+    "a list of numbers in text": "[5]",
     "a scale of all": {"scale": "1-5", "criteria": [{"criterion": "a"}]},
     "broken JSON": '[{"criterion": "cut off", "weig',
     "JSON that is none": '{"prompt": "Grade."}',
@@ -354,12 +373,3 @@ def test_score_of_values() -> None:
     assert mistake.score([0.25]) == 0.75
     assert mistake.vetoes([0.51]) == ["a"]
     assert mistake.vetoes([0.5]) == []
-    alone = rubric_of(
-        [
-            {"criterion": "Pitfall: leaks.", "weight": 0, "veto": True},
-            {"criterion": "x", "weight": 1},
-        ]
-    )
-    assert isinstance(alone, Rubric)
-    assert alone.vetoes([1, 1]) == [alone.names[0]]
-    assert alone.vetoes([0, 1]) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable
 from functools import lru_cache
@@ -10,7 +11,10 @@ from typing import Any
 from ruler_cli.formats.fields import first, is_object, is_text
 
 _MEANINGS = {
-    "": "false|none|null|no|ok|noerror|(verifier|reward)[a-z]*",
+    "": """
+        0|f|n|na|nan|false|none|null|no|ok|pass(ed)?|success|completed? | (verifier|reward)[a-z]*
+        | .*(no|without)(any)?(error|exception)s?
+    """,
     "truncated": """
         (is)?truncated | incomplete | length | limit | prompttoolong | agenttimeout(error)? | timeout(reached|error)?
         | (limits?|time|deadline|budget)exceeded | code4
@@ -36,6 +40,10 @@ SkyRL, rLLM, verifiers, Inspect, tau2-bench, eval-protocol, SWE-agent, mini-swe-
 coding agents, and of the APIs of models. An error of the grader is none of the rollout.
 """
 _KNOWN = {ended: re.compile(text, re.VERBOSE) for ended, text in _MEANINGS.items()}
+_SET = ("", "1", "true", "yes", "y", "t")
+"""Values of a flag that is set, and of an object without a type."""
+_TOLD = re.compile("error|exception|limit")
+"""Names of fields that say how a rollout ended, whatever stands there."""
 _MARKS = re.compile(r"[\W_]+")
 _LONGEST = 200
 """Characters of a text that are read."""
@@ -51,7 +59,7 @@ def ending(path: str, value: Any) -> str:
 
     It is empty for a normal end, and for words that are not known.
     """
-    if not value:
+    if not value or (isinstance(value, float) and math.isnan(value)):
         return ""
     # a limit of Inspect, a reason of SGLang, an error of verifiers
     stated = value.get("type") if is_object(value) else value
@@ -62,7 +70,11 @@ def ending(path: str, value: Any) -> str:
 @lru_cache(1024)
 def _meaning(name: str, stated: str) -> str:
     said, name = map(_plain, (stated, name))
-    for word in (said, name + said, name):
+    words = [said, name + said]
+    # a flag says no more than its name, nor does what stands at an error or a limit
+    if said in _SET or _TOLD.search(name):
+        words.append(name)
+    for word in words:
         for ended, pattern in _KNOWN.items():
             if pattern.fullmatch(word):
                 return ended

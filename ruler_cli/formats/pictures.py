@@ -15,6 +15,7 @@ from dataclasses import replace
 from functools import lru_cache
 from hashlib import blake2b
 from io import BytesIO
+from threading import Lock
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
@@ -237,16 +238,21 @@ def needs_less(picture: Picture) -> bool:
     return _is_large(picture) and _has_pillow()
 
 
+_ONE = Lock()
+"""Held while a picture is made smaller: one takes up to some hundred megabytes."""
+
+
 @lru_cache(16)
 def smaller(picture: Picture) -> Picture:
     """Return a picture without a side longer than LONGEST, with the same digest; as it is if it cannot be read.
 
     Takes some 0.1 s.
     """
-    from PIL import Image
+    from PIL import Image, ImageOps
 
     try:
-        with Image.open(BytesIO(picture.data)) as image:
+        with _ONE, Image.open(BytesIO(picture.data)) as image:
+            ImageOps.exif_transpose(image, in_place=True)
             image.thumbnail((LONGEST, LONGEST))
             for media, mode, options in (
                 (picture.media, "", {}),

@@ -153,12 +153,13 @@ class Reader:
         holders = [value]
         if not form.listed:
             holders += [rollout_object(value, rollout) for rollout in rollouts]
+        names = form.rubric.split("|")
         stated = [
-            lookup(own, present(own, form.rubric)) for own in holders if is_object(own)
+            lookup(own, name) for own in holders if is_object(own) for name in names
         ]
         if form.shape == "columns" and is_list(stated[0]):
-            stated = [self._own_value(value, one, form.rubric) for one in rollouts]
-        stated = [one for one in stated if one not in EMPTY]
+            stated = [self._own_value(value, one, names[0]) for one in rollouts]
+        stated = [one for one in stated if not _is_blank(one)]
         if not stated:
             return None, ""
         if stated.count(stated[0]) < len(stated):
@@ -352,6 +353,11 @@ class Reader:
 def _keyed(names: str) -> list[tuple[str, str]]:
     """Return each of several paths behind its first key."""
     return [(str(parts(path)[0]), path) for path in names.split("|")]
+
+
+def _is_blank(value: Any) -> bool:
+    """Tell if a value is empty, or a text of white space."""
+    return value in EMPTY or (is_text(value) and not value.strip())
 
 
 def _places(rollout: Rollout) -> Places:

@@ -221,7 +221,7 @@ def reply_with(ratings: Mapping[str, tuple[float, str]], request: Request) -> Re
     entries = []
     for label, (score, explanation) in ratings.items():
         values = {
-            criterion: 1 - score if one.mistake else score
+            criterion: 1 - score if one.weight < 0 else score
             for criterion, one in request.criteria.items()
         }
         answer = {"criteria": values} if values else {"score": score}

@@ -897,7 +897,10 @@ def write_prompt(
     wanted = tuple([label for label in shown if label not in given])
     asked: dict[str, Criterion] = {}
     if isinstance(rubric, Rubric):
-        asked = _criteria_labels(rubric, criteria or range(0), layout, shown)
+        criteria = criteria or range(0)
+        if len(criteria) < len(rubric.criteria):  # all before them comes again
+            shared = len(_placed("\n".join(lines), layout.pictures)[0])
+        asked = _criteria_labels(rubric, criteria, layout, shown)
         statements = {label: quoted(one.text) for label, one in asked.items()}
         lines.append(templates.criteria_block(statements))
     note = templates.missing(given) if given else state.note
@@ -1011,7 +1014,8 @@ def _criteria_labels(
     It depends on the rubric alone if it can: a provider compiles the form of an answer once for all groups.
     """
     text = _text_shown(layout, shown.values())
-    key = keyed(rubric.text.encode())
+    # weights and names are not shown: with others the request is the same
+    key = keyed(readable_text(rubric.statements).encode())
     labels: dict[str, Criterion] = {}
     for number in numbers:
         name = b"%d" % number
@@ -1024,7 +1028,9 @@ def _criteria_labels(
 def _text_shown(layout: PromptLayout, rollouts: Iterable[int]) -> str:
     """All texts of a request about these rollouts."""
     own = [layout.distinct[i] for i in rollouts]
-    common = (rubric_text(layout.rubric), layout.context, layout.tools)
+    rubric = layout.rubric
+    shown = rubric if isinstance(rubric, str) else readable_text(rubric.statements)
+    common = (shown, layout.context, layout.tools)
     return "\n".join((*common, layout.reference, *own))
 
 
@@ -1034,7 +1040,7 @@ def _label(draws: tuple[bytes, bytes, bytes], text: str, taken: Container[str]) 
     for draw in itertools.count():
         number = int.from_bytes(keyed(key, b"%b %d" % (kind, draw), item))
         # a text that holds every short label is answered with longer ones
-        size = 4 + draw // 50
+        size = 4 + draw // 8
         label = ""
         for _ in range(size):
             number, letter = divmod(number, len(LETTERS))

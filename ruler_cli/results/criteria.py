@@ -29,8 +29,13 @@ class _Sums:
     variance: Anova = field(default_factory=lambda: Anova(0.0, 0, 0.0, 0, 0.0))
     positions: PositionBias = field(default_factory=PositionBias)
 
-    def add(self, rows: list[tuple[CriterionScore, ScoredRollout]]) -> None:
-        """Add the rollouts of one group; identical ones share their positions and count once for the passes."""
+    def add(
+        self, rows: list[tuple[CriterionScore, ScoredRollout]], *, windows: bool
+    ) -> None:
+        """Add the rollouts of one group; identical ones share their positions and count once for the passes.
+
+        In `windows` others share them too, so the passes tell nothing.
+        """
         self.values.add(one.value for one, _ in rows)
         pairs = [
             (one.value, rollout.judge_score, None)
@@ -38,6 +43,8 @@ class _Sums:
             if rollout.judge_score is not None
         ]
         self.products.update(pair_products(pairs)["scores"])
+        if windows:
+            return
         distinct = {rollout.positions: one.passes for one, rollout in rows}
         passes = {len(own) for own in (*distinct, *distinct.values())}
         if len(distinct) < 2 or len(passes) != 1 or passes == {0}:
@@ -88,7 +95,8 @@ class CriteriaFigures:
         """Add a scored group."""
         for name, rows in by_criterion(group).items():
             if name in self._sums or len(self._sums) < _MOST:
-                self._sums.setdefault(name, _Sums()).add(rows)
+                sums = self._sums.setdefault(name, _Sums())
+                sums.add(rows, windows="windows" in group.flags)
 
     def as_json(self) -> list[Json]:
         """Return the figures of each criterion, the most frequent first, of these the one that decides the most."""

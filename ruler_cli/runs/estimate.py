@@ -25,7 +25,9 @@ from ruler_cli.prompting.coverage import Coverage
 from ruler_cli.prompting.prompt import (
     BYTES_PER_TOKEN,
     PromptLayout,
+    RequestPart,
     build_layout,
+    criteria_parts,
     pass_count,
     pass_of_judge,
     requests_of_pass,
@@ -37,7 +39,16 @@ from ruler_cli.prompting.prompt import (
 from ruler_cli.runs.input import Input
 from ruler_cli.scoring.rewards import number
 from ruler_cli.settings.models import AskSettings
-from ruler_cli.types import CallError, Group, Problem, Record, Reply, Request, Usage
+from ruler_cli.types import (
+    CallError,
+    Group,
+    Problem,
+    Record,
+    Reply,
+    Request,
+    Rubric,
+    Usage,
+)
 
 JudgeRole = Literal["panel", "fallback", "escalation"]
 """Use of a judge: for every group, after a refusal of the judge before, or for groups left unresolved."""
@@ -150,6 +161,22 @@ class Totals:
         return Totals(**sums)
 
 
+def _requests(
+    layout: PromptLayout, ask: AskSettings, pass_index: int
+) -> Iterator[tuple[RequestPart, range | None]]:
+    """Yield the requests of a pass, each with the numbers of the criteria that it is about; None: of a text."""
+    rubric = layout.rubric
+    for part in requests_of_pass(layout, ask, pass_index):
+        if not isinstance(rubric, Rubric):
+            yield part, None
+        elif ask.ask == "each":
+            for number in range(len(rubric.criteria)):
+                yield part, range(number, number + 1)
+        else:
+            for criteria in criteria_parts(rubric, len(part.distinct)):
+                yield part, criteria
+
+
 @dataclass(slots=True)
 class JudgeEstimate:
     """Estimate of the requests to one judge of a run.
@@ -205,9 +232,9 @@ class JudgeEstimate:
             certain = not self.adaptive or pass_index < _MIN_ADAPTIVE
             times = _REQUESTS[self.role] * (ALWAYS if certain else _POSSIBLE)
             index = pass_of_judge(pass_index, self.panel_index)
-            for part in requests_of_pass(layout, self.ask, index):
+            for part, criteria in _requests(layout, self.ask, index):
                 size = layout.tokens_of(part.distinct)
-                request = write_prompt(layout, self.ask, part)
+                request = write_prompt(layout, self.ask, part, criteria=criteria)
                 reply = self.find_reply(request) if self.find_reply else None
                 # the groups that this one stands for are not looked up: the same is expected of them, and the
                 # high values count them as not answered

@@ -145,9 +145,11 @@ def anova(result: GroupResult, used: Sequence[ScoreTable]) -> Anova | None:
         return whole.anova if whole and whole.anova.k > 1 else None
     # a judge that was asked about each rollout may lack some
     whole_tables = [table for table in used if table.passes]
-    columns = [
-        column for table in whole_tables for column in zip(*table.cells, strict=True)
-    ]
+    columns: list[tuple[float, ...]] = []
+    for table in whole_tables:
+        # one that was shown in windows, and lacks one, has more scores of some rollouts
+        rows = [own[: table.passes] for own in table.cells]
+        columns += zip(*rows, strict=True)
     return Anova.of(columns) if len(columns) > 1 else None
 
 
@@ -546,7 +548,9 @@ def _rollouts(
         explanation = nearest.explanation
         if broken := vetoes[distinct]:
             named = ", ".join(f"“{name}”" for name in broken)
-            explanation = f"{explanation} Scored 0 by the veto of {named}.".strip()
+            explanation = (
+                f"{explanation} The judge's score is 0 by the veto of {named}.".strip()
+            )
         made_score = RolloutScore(
             score,
             explanation,

@@ -45,8 +45,10 @@ _BESIDE = {"tags", "source", "rationale", "axis", "reasoning"}
 """Members that are known not to matter."""
 _JSON = re.compile(r'\s*(?:\[\s*(?:[\[{"]|$)|\{\s*")')
 """The beginning of a text that is JSON, and no text for a judge."""
-_SCALES = re.compile("likert|numeric|ordinal|nominal|scale", re.IGNORECASE)
-"""Types of criteria that are no statements."""
+_SCALES = re.compile(
+    "likert|numeric|ordinal|nominal|scale|negative|penalty|detriment", re.IGNORECASE
+)
+"""Types of criteria that are no statements, or whose sign is not read."""
 _OTHER = re.compile(
     "level|scal|scoring|scores|anchor|option|metric|rule|check|sub|task|child|deduct|threshold|credit|marker|polarity"
     "|must|min|max|operator|detrimental|coefficient|part|gate|pass|fail|class|required|negat",
@@ -57,11 +59,14 @@ _OTHER = re.compile(
 
 def criteria_in(text: str) -> Rubric | None:
     """Return the criteria that a text holds as JSON; None if it is a text for the judge."""
-    if not _JSON.match(text):
+    text = text.removeprefix("\ufeff").lstrip()
+    if text[:1] not in ("[", "{"):
         return None
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
+        if not _JSON.match(text):
+            return None
         raise UnreadableError(
             "begins as JSON and cannot be read as such; give TOML as a file"
         ) from None
@@ -126,7 +131,8 @@ def _listed(value: Any) -> list[Any]:
 def _section(value: dict[str, Any]) -> list[Any] | None:
     """Return the criteria of a section; None if it is a criterion, or has a weight."""
     listed = value.get("criteria")
-    return listed if isinstance(listed, list) and "weight" not in value else None
+    plain = value.keys() <= {"criteria", *_NAMES}
+    return listed if isinstance(listed, list) and plain else None
 
 
 def _criterion(value: Any, place: str) -> Criterion:
@@ -138,13 +144,15 @@ def _criterion(value: Any, place: str) -> Criterion:
     if not isinstance(value, dict):
         raise UnreadableError(f"{place}: is neither a text nor an object")
     stated = {str(key).lower(): own for key, own in value.items() if own is not None}
+    if len(stated) < len([own for own in value.values() if own is not None]):
+        raise UnreadableError(f"{place}: has a member twice")
     _read_annotations(stated)
-    text = _first(stated, _STATEMENTS)
-    details = _first(stated, _DETAILS)
+    text = _only(stated, _STATEMENTS, place)
+    details = _only(stated, _DETAILS, place)
     name = _first(stated, _NAMES)
     for key, own in stated.items():
         nested = bool(own) and isinstance(own, list | dict) and key not in _BESIDE
-        nested |= key == "type" and _SCALES.search(str(own)) is not None
+        nested |= key in _WORDS and _SCALES.search(str(own)) is not None
         # without a statement of that name it may be anything that has a title; a number may be a misspelt weight
         other = not text or isinstance(own, int | float) or _OTHER.search(key)
         unread = key not in _READ and key not in _BESIDE and own not in ("", [])
@@ -162,13 +170,21 @@ def _criterion(value: Any, place: str) -> Criterion:
     if not isinstance(veto, bool):
         raise UnreadableError(f"{place}: `veto` is true or false")
     weight = _weight(stated, place)
+    mistake = any(
+        _SIGNS[key].get(str(own).lower()) == -1
+        for key, own in stated.items()
+        if key in _SIGNS
+    )
     words = (text.lower(), *(str(stated.get(word)).lower() for word in _WORDS))
     if _SIGNS.keys().isdisjoint(stated) and any(
         word.startswith(_PITFALL) for word in words
     ):
         # public data state some pitfalls as the mistake, and some as what avoids it
         weight = -abs(weight)
+        mistake = True
         text = f"Falls into this pitfall, however it is worded: {text}"
+    if veto and mistake and not weight:
+        raise UnreadableError(f"{place}: a veto on a mistake needs a weight below 0")
     return Criterion(text, weight, name, veto)
 
 
@@ -183,6 +199,14 @@ def _read_annotations(stated: dict[str, Any]) -> None:
         stated["criterion"] = stated.pop("title", "")
 
 
+def _only(stated: dict[str, Any], names: Iterable[str], place: str) -> str:
+    """Return the only text among members; empty if there is none, UnreadableError if there are several."""
+    texts = {_first(stated, [name]) for name in names} - {""}
+    if len(texts) > 1:
+        raise UnreadableError(f"{place}: has several statements")
+    return next(iter(texts), "")
+
+
 def _first(stated: dict[str, Any], names: Iterable[str]) -> str:
     """Return the first text among members; empty if there is none."""
     texts = (stated.get(name) for name in names)
@@ -194,8 +218,8 @@ def _weight(stated: dict[str, Any], place: str) -> float:
     numbers = {_number(stated[name]) for name in _WEIGHTS if name in stated}
     words = [str(stated.get(name)).lower() for name in _WORDS]
     by_word = [_WORD_WEIGHTS[word] for word in words if word in _WORD_WEIGHTS]
-    if None in numbers and by_word:
-        numbers = {None, by_word[0]} - {None}
+    if numbers == {None} and by_word:
+        numbers = {by_word[0]}
     if not numbers:
         numbers = {by_word[0] if by_word else 1.0}
     (weight, *more) = numbers
@@ -219,5 +243,5 @@ def _number(value: Any) -> float | None:
     """Return a number, also one in a text; None for anything else."""
     try:
         return None if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None

@@ -132,7 +132,7 @@ def test_planted(
     assert run.returncode == 0, run.stderr
     check_marks(tmp_path / "out.jsonl")
     vetoed = annotated(tmp_path / "out.jsonl")[2]
-    assert vetoed["explanation"].endswith("Scored 0 by the veto of “delta”.")
+    assert vetoed["explanation"].endswith("score is 0 by the veto of “delta”.")
     asked = len(server.requests())
     again = ruler(
         "score",
@@ -512,3 +512,71 @@ def test_sequence_of_errors() -> None:
     for criteria in ([], [Criterion("x", weight=0)], [Criterion("")], ["text"]):
         with pytest.raises(ValueError, match="criteri"):
             Rubric(criteria)  # type: ignore[arg-type]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("passes", [1, 2, 4])
+async def test_failed_window(passes: int) -> None:
+    """A window without a usable reply leaves the values and scores of the others as they are."""
+
+    async def ask(request: JudgeRequest) -> str:
+        if request.pass_index == 1 and '"0: ' in request.user:
+            return "{}"
+        criteria = {label: Criterion(text) for label, text in request.criteria.items()}
+        own = Request(request.system, request.user, request.labels, criteria=criteria)
+        return json.dumps(planted(own))
+
+    rubric = Rubric([Criterion(**_own(one)) for one in RUBRIC])
+    settings = ScoreSettings(
+        judge=JudgeSettings("mine", ask=ask),
+        ask=AskSettings(rubric=rubric, passes=passes, group_size=4),
+        ledger=None,
+    )
+    marks = [
+        {name: (i + at) % 5 / 4 for at, name in enumerate(NAMES)} for i in range(8)
+    ]
+    async with Scorer(settings) as scorer:
+        scored = await scorer.score(marked("g", *marks))
+    assert not scored.failed, scored.reason
+    assert scored.fields["degraded"]
+    for one, own in zip(scored.group["trajectories"], marks, strict=True):
+        values = {c["name"]: c["value"] for c in one["ruler"]["criteria"]}
+        assert values == own
+
+
+def test_weights_are_not_asked(
+    ruler: Ruler, source: Path, server: JudgeServer, tmp_path: Path
+) -> None:
+    """Other weights, names and vetoes score the kept replies anew; another statement is another request."""
+    asked = []
+    for change in ({}, {"weight": 5}, {"name": "x"}, {"criterion": "It has alpha."}):
+        rubric = [{**RUBRIC[0], **change}, *RUBRIC[1:]]
+        run = ruler(
+            *("score", source, "out.jsonl", *judge(server)),
+            *("--rubric", json.dumps(rubric)),
+        )
+        assert run.returncode == 0, run.stderr
+        asked.append(len(server.requests()))
+    assert asked == [1, 1, 1, 2]
+    scores = [one["score"] for one in annotated(tmp_path / "out.jsonl")]
+    assert scores == pytest.approx(SCORES)
+
+
+@pytest.mark.parametrize(("options", "calls"), [((), 3), (("--ask", "each"), 600)])
+def test_check_counts(
+    ruler: Ruler, source: Path, options: tuple[str, ...], calls: int
+) -> None:
+    """`check` counts a request for each part of the criteria, and a question for each of them."""
+    rubric = json.dumps([f"Fine {i}" for i in range(150)])
+    run = ruler(
+        *(
+            "check",
+            source,
+            "-m",
+            "hosted_vllm/x",
+            "--api-base",
+            "http://localhost:1/v1",
+        ),
+        *("--rubric", rubric, "--json", *options),
+    )
+    assert json.loads(run.stdout)["estimate"]["calls"]["low"] == calls
