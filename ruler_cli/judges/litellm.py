@@ -13,7 +13,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -46,6 +46,7 @@ from ruler_cli.types import (
     Reply,
     Request,
     clean,
+    content_of,
     reply_of,
 )
 
@@ -230,10 +231,22 @@ _LEAST_CACHED = 1024
 
 
 def _marked(request: Request) -> list[dict[str, Any]]:
-    """The user message in two parts, of which Anthropic caches the first, and the system message before it."""
-    texts = request.user[: request.shared], request.user[request.shared :]
-    shared, own = ({"type": "text", "text": text} for text in texts)
-    return [{**shared, "cache_control": {"type": "ephemeral"}}, own]
+    """The user message in parts; Anthropic caches those that are shared, and the system message before them."""
+    at = request.shared
+    shared = [pair for pair in request.pictures if pair[0] <= at]
+    own = [(place - at, picture) for place, picture in request.pictures[len(shared) :]]
+    first = _in_parts(request.user[:at], shared)
+    first[-1] = {**first[-1], "cache_control": {"type": "ephemeral"}}
+    return first + _in_parts(request.user[at:], own)
+
+
+def _in_parts(
+    text: str, pictures: Sequence[tuple[int, Picture]]
+) -> list[dict[str, Any]]:
+    """A text with its pictures as a list of parts, none of them empty."""
+    content = content_of(text, tuple(pictures))
+    parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    return [part for part in parts if part.get("text") != ""]
 
 
 def anthropic_params(settings: JudgeSettings) -> Callable[[Request], bytes]:
