@@ -173,7 +173,7 @@ SHAPES: dict[str, tuple[Any, list[tuple[str, float, str]]]] = {
         {
             "criteria": [
                 {"criterion_id": "a", "criterion": "Is right.", "weight": 0},
-                {"criterion": "b", "weight": 1},
+                {"criterion": "b"},
             ]
         },
         [("Is right.", 0, "a"), ("b", 1, "")],
@@ -290,7 +290,7 @@ REFUSED: dict[str, Any] = {
     "a misspelt weight": [{"criterion": "a", "wieght": 5}],
     "a misspelt veto": [{"criterion": "a", "vetoed": True}],
     "a veto in words": [{"criterion": "a", "veto": "yes"}],
-    "a weight for some": [{"criterion": "a", "weight": 5}, {"criterion": "b"}],
+    "a misspelt weight as text": [{"criterion": "a", "wieght": "5"}],
     "a veto on a mistake without a weight": [
         {"criterion": "Pitfall: leaks.", "weight": 0, "veto": True},
         {"criterion": "b", "weight": 1},

@@ -45,6 +45,8 @@ _BESIDE = {"tags", "source", "rationale", "axis", "reasoning"}
 """Members that are known not to matter."""
 _JSON = re.compile(r'\s*(?:\[\s*(?:[\[{"]|$)|\{\s*")')
 """The beginning of a text that is JSON, and no text for a judge."""
+_MISSPELT = 0.8
+"""Likeness to a name from which on a member is a misspelt one."""
 _SCALES = re.compile(
     "likert|numeric|ordinal|nominal|scale|negative|penalty|detriment", re.IGNORECASE
 )
@@ -86,21 +88,10 @@ def read_criteria(value: Any) -> Rubric:
     if not listed:
         raise UnreadableError("has no criteria")
     criteria = [_criterion(one, f"criterion {n}") for n, one in enumerate(listed, 1)]
-    if any(map(_has_weight, listed)) and not all(map(_has_weight, listed)):
-        number = [*map(_has_weight, listed)].index(False) + 1
-        raise UnreadableError(f"criterion {number}: has no weight, and others have one")
     try:
         return Rubric(criteria)
     except ValueError as error:
         raise UnreadableError(str(error)) from None
-
-
-def _has_weight(value: Any) -> bool:
-    """Tell if a criterion states its weight."""
-    if isinstance(value, dict):
-        keys = {str(key).lower() for key, own in value.items() if own is not None}
-        return not keys.isdisjoint((*_WEIGHTS, "annotations"))
-    return isinstance(value, Criterion)
 
 
 def _listed(value: Any) -> list[Any]:
@@ -154,7 +145,9 @@ def _criterion(value: Any, place: str) -> Criterion:
         nested = bool(own) and isinstance(own, list | dict) and key not in _BESIDE
         nested |= key in _WORDS and _SCALES.search(str(own)) is not None
         # without a statement of that name it may be anything that has a title; a number may be a misspelt weight
-        other = not text or isinstance(own, int | float) or _OTHER.search(key)
+        other = not text or isinstance(own, int | float)
+        other |= _OTHER.search(key) is not None
+        other |= nearest(key, ("veto", *_WEIGHTS), _MISSPELT) is not None
         unread = key not in _READ and key not in _BESIDE and own not in ("", [])
         if nested or (unread and other):
             near = question(nearest(key, ("veto", *_WEIGHTS, *_STATEMENTS)))
