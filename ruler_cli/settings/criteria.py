@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from itertools import chain
 from typing import Any
 
@@ -142,14 +143,7 @@ def _criterion(value: Any, place: str) -> Criterion:
     details = _only(stated, _DETAILS, place)
     name = _first(stated, _NAMES)
     for key, own in stated.items():
-        nested = bool(own) and isinstance(own, list | dict) and key not in _BESIDE
-        nested |= key in _WORDS and _SCALES.search(str(own)) is not None
-        # without a statement of that name it may be anything that has a title; a number may be a misspelt weight
-        other = not text or isinstance(own, int | float)
-        other |= _OTHER.search(key) is not None
-        other |= nearest(key, ("veto", *_WEIGHTS), _MISSPELT) is not None
-        unread = key not in _READ and key not in _BESIDE and own not in ("", [])
-        if nested or (unread and other):
+        if not _is_understood(key, own, alone=not text):
             near = question(nearest(key, ("veto", *_WEIGHTS, *_STATEMENTS)))
             advice = near or "; state each criterion as a sentence with a weight"
             raise UnreadableError(
@@ -179,6 +173,28 @@ def _criterion(value: Any, place: str) -> Criterion:
     if veto and mistake and not weight:
         raise UnreadableError(f"{place}: a veto on a mistake needs a weight below 0")
     return Criterion(text, weight, name, veto)
+
+
+def _is_understood(key: str, value: Any, *, alone: bool) -> bool:
+    """Tell if a member of a criterion is read, or known not to matter.
+
+    If the criterion is `alone`, without a statement of that name, it may be anything that has a title.
+    """
+    if key in _BESIDE or value in ("", [], {}):
+        return True
+    if isinstance(value, list | dict):
+        return False
+    if key in _READ:
+        return key not in _WORDS or _SCALES.search(str(value)) is None
+    # a number may be a misspelt weight
+    return not (alone or isinstance(value, int | float) or _is_odd(key))
+
+
+@lru_cache(256)
+def _is_odd(key: str) -> bool:
+    """Tell if the name of a member says that it changes how a criterion is scored, or is a misspelt one."""
+    misspelt = nearest(key, ("veto", *_WEIGHTS), _MISSPELT)
+    return misspelt is not None or _OTHER.search(key) is not None
 
 
 def _read_annotations(stated: dict[str, Any]) -> None:
