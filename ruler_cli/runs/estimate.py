@@ -94,6 +94,8 @@ Expected is measured: on the rollouts of tau-bench the rate gives 500,918 tokens
 """
 ENTRY = Range(25, 60, 150)
 """Completion tokens for one rollout: its id, its score and one or two sentences. An assumption."""
+VALUE = Range(6, 9, 16)
+"""Completion tokens for the value of a criterion, with its id. An assumption."""
 THINKING = Range(300, 1500, 8000)
 """Reasoning tokens for each request to a reasoning model, billed as completion tokens.
 
@@ -246,26 +248,23 @@ class JudgeEstimate:
                     calls = Range(0, 0, times.high * (groups - 1))
                     self.cached += groups
                     self.cached_failed += groups * isinstance(reply, CallError)
-                rollouts = len(part.distinct)
-                if request.each:
-                    rollouts = 0
-                elif rollouts < len(layout.distinct):
+                if not request.each and len(part.distinct) < len(layout.distinct):
                     self.window_calls += calls
                 most = max(size, limit)
                 mean = min(size * weight.mean, most)
                 longest = min(size * weight.longest_ratio, most)
-                self.add(Range(mean, mean, longest), rollouts, calls)
+                self.add(Range(mean, mean, longest), request, calls)
 
-    def add(self, tokens: Range, rollouts: int, times: Range) -> None:
-        """Add a request that is made `times` times, given its prompt tokens and the rollouts that are written about."""
+    def add(self, tokens: Range, request: Request, times: Range) -> None:
+        """Add a request that is made `times` times, given its prompt tokens."""
         self.calls += times
         self.prompt += tokens * times
         longest = min(
             stated_limit(self.params) or math.inf,
             self.model.max_output or math.inf,
         )
-        answer = Range(rollouts, rollouts, rollouts) * ENTRY
-        if rollouts:
+        answer = map_ranges(partial(request.answer_tokens, 0), ENTRY, VALUE)
+        if request.labels:
             answer += _THINKING[self.model.reasoning]
         else:  # the first word of an answer
             answer = ALWAYS

@@ -579,4 +579,8 @@ def test_check_counts(
         ),
         *("--rubric", rubric, "--json", *options),
     )
-    assert json.loads(run.stdout)["estimate"]["calls"]["low"] == calls
+    estimate = json.loads(run.stdout)["estimate"]
+    assert estimate["calls"]["low"] == calls
+    # nine tokens for each value, or the first word of an answer
+    values = 4 * 150 * (1 if options else 9)
+    assert estimate["completion_tokens"]["expected"] >= values

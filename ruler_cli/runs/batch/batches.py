@@ -140,8 +140,7 @@ class _PendingBatch:
         self.bytes += len(line)
         size = request.size if request.pictures else len(line)
         tokens = size / BYTES_PER_TOKEN
-        rollouts = len(request.labels)
-        self._estimate.add(Range(tokens, tokens, tokens), rollouts, ALWAYS)
+        self._estimate.add(Range(tokens, tokens, tokens), request, ALWAYS)
 
     def write(self, data: bytes) -> None:
         """Append to the file; OutputError if that is not possible."""
