@@ -219,13 +219,14 @@ _REFERENCES = frozenset(
 """Words of keys with a reference answer."""
 
 
-def reference_paths(record: JsonObject) -> Iterator[str]:
+def reference_paths(record: JsonObject, deepest: int = 3) -> Iterator[str]:
     """Yield the paths of fields whose names say that they hold a reference answer, also inside objects."""
     for key, value in record.items():
         if _REFERENCES & words_of(key) and value not in EMPTY:
             yield key
-        elif is_object(value):
-            yield from (f"{key}.{inner}" for inner in reference_paths(value))
+        elif is_object(value) and deepest:
+            inside = reference_paths(value, deepest - 1)
+            yield from (f"{key}.{inner}" for inner in inside)
 
 
 _SINGLE = frozenset(SINGLE_CALLS)

@@ -163,6 +163,18 @@ def test_never_guessed(ruler: Ruler, tmp_path: Path) -> None:
     assert json.loads(run.stdout)["references"] == "`gold`, shown to the judge only"
 
 
+def test_deep(ruler: Ruler, tmp_path: Path) -> None:
+    """`check` looks for a reference no deeper than a person would."""
+    records = rollouts()[:4]
+    for one in records:
+        one["info"] = json.loads('{"a":' * 400 + '{"gold": 1}' + "}" * 400)
+        one["meta"] = {"task": {"answer": "x"}}
+    source = written(tmp_path / "in.jsonl", records)
+    run = ruler("check", source, "-m", "offline", "--json")
+    assert "Traceback" not in run.stderr
+    assert "`meta.task.answer`" in json.loads(run.stdout)["references"]
+
+
 def test_told_once(ruler: Ruler, tmp_path: Path) -> None:
     """A reference inside the shared context is told once; one that equals a rollout's answer is no leak."""
     records = rollouts()
