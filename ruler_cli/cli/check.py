@@ -64,7 +64,7 @@ from ruler_cli.cli.units import Row, count, number_of, rounded, rows, shorten
 from ruler_cli.errors import NothingToCompare, UnreadableError, UsageError
 from ruler_cli.files.location import Location
 from ruler_cli.files.parse import dump, parse
-from ruler_cli.formats.chat import reference_paths
+from ruler_cli.formats.chat import REFERENCES, RUBRICS, paths_named
 from ruler_cli.formats.reader import Reader
 from ruler_cli.formats.table import PROMPT_HASH, fits
 from ruler_cli.judges.providers import EMBEDDED, MissingCredentialsError, ModelInfo
@@ -351,7 +351,7 @@ def _figures(
             "not_shown": dict(coverage.not_shown()),
             "beside": dict(coverage.not_shown(beside=True)),
         },
-        "rubric": rubric_in_words(settings.ask.rubric, notes.own_rubrics),
+        "rubric": _rubric(notes, settings),
         "references": _references(notes, settings),
         "pictures": {
             "shown": estimate.pictures - estimate.pictures_left_out,
@@ -516,15 +516,27 @@ def _references(notes: InputCounts, settings: ScoreSettings) -> str:
     given = settings.input.reference
     if given:
         return f"`{given}`, shown to the judge only"
+    named = _named(notes, REFERENCES)
+    advice = "may hold one: --reference PATH shows it to the judge"
+    return f"not shown; {named} {advice}" if named else ""
+
+
+def _rubric(notes: InputCounts, settings: ScoreSettings) -> str:
+    """Return the rubrics in words, with the fields that may hold another one, if no record states its own."""
+    words = rubric_in_words(settings.ask.rubric, notes.own_rubrics)
+    named = "" if notes.own_rubrics else _named(notes, RUBRICS)
+    advice = "may hold one of the record: name it as `rubric` of a format"
+    return f"{words}; {named} {advice}" if named else words
+
+
+def _named(notes: InputCounts, words: frozenset[str]) -> str:
+    """Return the first paths of fields with one of these words in their names."""
     found = dict.fromkeys(
         path
         for record in notes.first[:_FEW]
-        for path in reference_paths(parse(record.line.raw, exact=False))
+        for path in paths_named(parse(record.line.raw, exact=False), words)
     )
-    if not found:
-        return ""
-    named = ", ".join(f"`{printable(path)}`" for path in islice(found, _FEW))
-    return f"not shown; {named} may hold one: --reference PATH shows it to the judge"
+    return ", ".join(f"`{printable(path)}`" for path in islice(found, _FEW))
 
 
 def _together(given: Any) -> str:

@@ -211,7 +211,7 @@ def words_of(key: str) -> frozenset[str]:
     return frozenset(named | {word.removesuffix("s") for word in named})
 
 
-_REFERENCES = frozenset(
+REFERENCES = frozenset(
     words(
         "answer reference truth gt gold golden expected solution target ideal canonical"
     )
@@ -219,13 +219,19 @@ _REFERENCES = frozenset(
 """Words of keys with a reference answer."""
 
 
-def reference_paths(record: JsonObject, deepest: int = 3) -> Iterator[str]:
-    """Yield the paths of fields whose names say that they hold a reference answer, also inside objects."""
+RUBRICS = frozenset(words("rubric criteria criterion checklist"))
+"""Words of keys with a rubric."""
+
+
+def paths_named(
+    record: JsonObject, named: frozenset[str], deepest: int = 3
+) -> Iterator[str]:
+    """Yield the paths of fields with one of these words in their names, also inside objects."""
     for key, value in record.items():
-        if _REFERENCES & words_of(key) and value not in EMPTY:
+        if named & words_of(key) and value not in EMPTY:
             yield key
-        elif is_object(value) and deepest:
-            inside = reference_paths(value, deepest - 1)
+        elif is_object(value) and deepest and key != "ruler":
+            inside = paths_named(value, named, deepest - 1)
             yield from (f"{key}.{inner}" for inner in inside)
 
 

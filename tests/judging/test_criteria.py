@@ -284,6 +284,25 @@ def test_refused(ruler: Ruler, server: JudgeServer, tmp_path: Path, name: str) -
     assert len(server.requests()) == 1
 
 
+def test_another_name(ruler: Ruler, tmp_path: Path) -> None:
+    """`check` says what judges grade by, and names fields that may hold a rubric of the record."""
+    group = marked("g", *MARKS)
+    source = written(tmp_path / "in.jsonl", group)
+    rubric = ("--rubric", json.dumps(RUBRIC))
+    shown = json.loads(
+        ruler("check", source, "-m", "offline", *rubric, "--json").stdout
+    )
+    assert shown["rubric"] == "4 criteria of weight 3 1 -2 0, 1 veto"
+    written(source, {**group, "metadata": {"grading_rubric": RUBRIC}})
+    shown = json.loads(ruler("check", source, "-m", "offline", "--json").stdout)
+    assert shown["rubric"].startswith(
+        "built-in; `metadata.grading_rubric` may hold one"
+    )
+    written(source, {**group, "rubric": RUBRIC})
+    shown = json.loads(ruler("check", source, "-m", "offline", "--json").stdout)
+    assert shown["rubric"] == "built-in; 1 record with one of their own"
+
+
 def planted(request: Request) -> dict[str, Any]:
     """Return the right answer of a request about criteria."""
     rollouts = {
