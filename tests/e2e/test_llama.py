@@ -74,7 +74,7 @@ def test_asked_about_each(score: Score, judge: Recorder, tmp_path: Path) -> None
 
 def test_criteria(score: Score, judge: Recorder, tmp_path: Path) -> None:
     """A real model gives every rollout a value for each criterion, in form at the first try in 95 % of its replies."""
-    source = runs.orders(tmp_path, 4)
+    source = runs.orders(tmp_path, 2)
     rubric = f"@{SAMPLES / 'rubric.toml'}"
     run = score("by criteria", source, *COLD, *ONE, "--rubric", rubric)
     holds(run, source)
