@@ -192,6 +192,8 @@ SHAPES: dict[str, tuple[Any, list[tuple[str, float, str]]]] = {
         ],
         [("Errs.", -2, "x")],
     ),
+    "a flag that is not set": ([{"criterion": "a", "required": False}], [("a", 1, "")]),
+    "a title": ([{"title": "Is short.", "weight": 2}], [("Is short.", 2, "")]),
     "ResearchRubrics": (
         [{"criterion": "Cites.", "weight": 4.5, "axis": "Explicit Criteria"}],
         [("Cites.", 4.5, "")],
@@ -298,6 +300,8 @@ REFUSED: dict[str, Any] = {
     "two statements": [
         {"criterion": "Accuracy", "requirement": "Names the dose.", "weight": 5}
     ],
+    "an id alone": [{"id": "C1", "weight": 3}],
+    "a name alone": [{"name": "Value", "weight": 3}],
     "two spellings": [{"criterion": "a", "weight": 3, "Weight": 5}],
     "a word beside a number": [{"criterion": "a", "weight": "essential", "points": 5}],
     "a sign that is not read": [
@@ -322,6 +326,14 @@ def test_refused_shapes(name: str) -> None:
     """A rubric of another kind is refused with the reason, and never read in part."""
     with pytest.raises(UnreadableError):
         rubric_of(REFUSED[name])
+
+
+def test_remedy() -> None:
+    """A misspelt member is told its name, and one that is spelt right is never asked for by the same name."""
+    with pytest.raises(UnreadableError, match="did you mean weight"):
+        rubric_of([{"criterion": "a", "weigth": 3}])
+    with pytest.raises(UnreadableError, match="state each criterion as a sentence"):
+        rubric_of([{"criterion": "a", "weight": [3]}])
 
 
 def test_text_stays() -> None:

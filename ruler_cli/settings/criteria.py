@@ -144,14 +144,16 @@ def _criterion(value: Any, place: str) -> Criterion:
     name = _first(stated, _NAMES)
     for key, own in stated.items():
         if not _is_understood(key, own, alone=not text):
-            near = question(nearest(key, ("veto", *_WEIGHTS, *_STATEMENTS)))
-            advice = near or "; state each criterion as a sentence with a weight"
+            near = nearest(key, ("veto", *_WEIGHTS, *_STATEMENTS))
+            advice = question(near if near != key else None)
+            advice = advice or "; state each criterion as a sentence with a weight"
             raise UnreadableError(
                 f"{place}: `{printable(key)}` is not understood{advice}"
             )
     if text and details and details != text:
         text = f"{text}: {details}"
-    text = text or details or name
+    # an id or a short name is no statement
+    text = text or details or _first(stated, ["title"])
     name = "" if name == text else name
     veto = stated.get("veto", False)
     if not isinstance(veto, bool):
@@ -186,6 +188,8 @@ def _is_understood(key: str, value: Any, *, alone: bool) -> bool:
         return False
     if key in _READ:
         return key not in _WORDS or _SCALES.search(str(value)) is None
+    if value is False:
+        return not alone
     # a number may be a misspelt weight
     return not (alone or isinstance(value, int | float) or _is_odd(key))
 
