@@ -192,6 +192,11 @@ class Reader:
             found["reference"] = reference
             if reference in EMPTY and rollout.error is None:
                 found["error"] = f"has no reference answer at `{self.reference}`"
+            elif _is_deep(reference):
+                # what cannot be shown whole is not shown, and neither compared with those of others
+                found["reference"] = None
+                reason = "has a reference answer that is nested too deeply"
+                found["error"] = rollout.error or reason
         annotation = self.previous_annotation(value, rollout) if again else None
         if annotation:
             noted = annotation.get("independent_reward")
@@ -358,6 +363,12 @@ def _keyed(names: str) -> list[tuple[str, str]]:
 def _is_blank(value: Any) -> bool:
     """Tell if a value is empty, or a text of white space."""
     return value in EMPTY or (is_text(value) and not value.strip())
+
+
+def _is_deep(value: Any, levels: int = 200) -> bool:
+    """Tell if lists and objects stand in a value on more than so many levels; orjson writes no more than 254."""
+    inner = value.values() if is_object(value) else value if is_list(value) else ()
+    return not levels or any(_is_deep(one, levels - 1) for one in inner)
 
 
 def _places(rollout: Rollout) -> Places:

@@ -18,6 +18,7 @@ import itertools
 import math
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
@@ -38,10 +39,10 @@ from ruler_cli.prompting.render import (
     MARK,
     WHOLE,
     Shortening,
-    json_or_quoted,
     quoted,
     render,
     render_tools,
+    sorted_json,
 )
 from ruler_cli.settings.models import AskSettings
 from ruler_cli.settings.rubric import scale_mistake
@@ -58,7 +59,6 @@ from ruler_cli.types import (
     Rubric,
     Standards,
     readable_text,
-    rubric_text,
 )
 
 if TYPE_CHECKING:  # few groups are shown in windows
@@ -207,9 +207,9 @@ class PromptLayout:
 
     @property
     def _frame(self) -> int:
-        texts = (self.tools, rubric_text(self.rubric))
         reference = size_of(self.reference, self.pictures, self.model)
-        return self.context_size + reference + sum(len(text.encode()) for text in texts)
+        tools = len(self.tools.encode())
+        return self.context_size + tools + reference + _rubric_bytes(self.rubric)
 
 
 def shown_in(text: str, pictures: Mapping[str, Picture]) -> list[Picture]:
@@ -428,6 +428,15 @@ def _mistake(group: Group) -> str:
     return group.mistake or (scale and f"its rubric {scale}")
 
 
+@lru_cache(64)
+def _rubric_bytes(rubric: Standards) -> int:
+    """The bytes of a rubric in a request: of criteria those of the longest that one request may be about."""
+    if isinstance(rubric, str):
+        return len(rubric.encode())
+    sizes = sorted([len(quoted(one.text)) for one in rubric.criteria], reverse=True)
+    return sum(sizes[:_CRITERIA]) + ENTRY_BYTES * len(sizes[:_CRITERIA]) // 4
+
+
 def _reference(rollouts: Sequence[Rollout], pictures: dict[str, Picture]) -> str:
     """Return the reference answer of a group as a JSON value, or as parts with pictures; empty if there is none."""
     stated = rollouts[0].reference if rollouts else None
@@ -439,7 +448,8 @@ def _reference(rollouts: Sequence[Rollout], pictures: dict[str, Picture]) -> str
     if any(map(picture_of, parts)):
         (line,) = render([{"role": "answer", "content": parts}], WHOLE, pictures)
         return line.removeprefix("answer: ")
-    return json_or_quoted(stated)
+    # one order of keys, whichever rollout comes first
+    return sorted_json(stated)
 
 
 def _joined(rollouts: list[Rollout]) -> tuple[list[Rollout], list[int]]:

@@ -352,6 +352,13 @@ def _result_line(name: str | None, text: str, shortening: Shortening) -> str:
     return f"{head}: {quoted(cut) if cut != text else json_or_quoted(text)}"
 
 
+def sorted_json(value: Any) -> str:
+    """Return a value as JSON, its keys sorted; text is quoted."""
+    if is_text(value):
+        return json_or_quoted(value)
+    return _json(value, orjson.OPT_SORT_KEYS)
+
+
 def json_or_quoted(value: Any) -> str:
     """Return JSON text as compact JSON; other text, or JSON with numbers beyond a double, as a string.
 
@@ -395,15 +402,17 @@ def quoted(text: str) -> str:
         return _visible(orjson.dumps(readable_text(text)).decode())
 
 
-def _json(value: Any) -> str:
+def _json(value: Any, option: int = 0) -> str:
     try:
-        text = orjson.dumps(value).decode()
+        text = orjson.dumps(value, option=option).decode()
         if "null" not in text:  # which orjson also writes for NaN and Infinity
             return _visible(text)
     except TypeError:  # huge integers, lone surrogates, deep nesting
         pass
     try:
-        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        text = json.dumps(
+            value, ensure_ascii=False, separators=(",", ":"), sort_keys=option > 0
+        )
     except RecursionError:
         return '"(nested too deeply to be shown)"'
     return _visible(readable_text(text))

@@ -603,3 +603,4 @@ def test_check_counts(
     # nine tokens for each value, or the first word of an answer
     values = 4 * 150 * (1 if options else 9)
     assert estimate["completion_tokens"]["expected"] >= values
+    assert estimate["prompt_tokens"]["expected"] < 1500 * calls

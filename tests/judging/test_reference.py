@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from ruler_cli import (
@@ -120,6 +121,38 @@ def test_key(ruler: Ruler, tmp_path: Path, server: Any) -> None:
     written(source, [{**one, "gold": "another"} for one in rollouts()[:4]])
     assert ruler("score", source, "out.jsonl", *judge).returncode == 0
     assert len(server.requests()) == 2
+
+
+def test_order_of_keys(ruler: Ruler, tmp_path: Path) -> None:
+    """References that differ in the order of their keys are one, and the request is the same either way."""
+    one, other = rollouts()[:2]
+    one["gold"], other["gold"] = {"a": 1, "b": [2]}, {"b": [2], "a": 1}
+    shown = {
+        prompt(ruler, written(tmp_path / "in.jsonl", given), "--reference", "gold")
+        for given in ([one, other], [other, one])
+    }
+    assert len(shown) == 1
+    assert '{"a":1,"b":[2]}' in shown.pop()
+
+
+@pytest.mark.parametrize("levels", [300, 960, 1000, 1020])
+def test_nested_too_deeply(ruler: Ruler, tmp_path: Path, levels: int) -> None:
+    """A rollout whose reference cannot be shown fails alone, with the reason, and the run goes on."""
+    records = rollouts()[:6]
+    lines = [json.dumps(one) for one in records]
+    deep = "[" * levels + "1" + "]" * levels
+    for at in (0, 1):
+        records[at]["gold"] = "@"
+        lines[at] = json.dumps(records[at]).replace('"@"', deep)
+    source = tmp_path / "in.jsonl"
+    source.write_text("\n".join(lines) + "\n")
+    run = ruler("score", source, "out.jsonl", "-m", "offline", "--reference", "gold")
+    assert run.returncode == 1
+    lines_out = (tmp_path / "out.jsonl").read_bytes().splitlines()
+    found = [*map(orjson.loads, lines_out)]
+    reason = "has a reference answer that is nested too deeply"
+    assert [one["ruler"].get("reason") for one in found[:2]] == [reason, reason]
+    assert {one["ruler"]["status"] for one in found[2:]} == {"scored"}
 
 
 def test_must_agree(ruler: Ruler, tmp_path: Path) -> None:
