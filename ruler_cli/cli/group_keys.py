@@ -73,9 +73,9 @@ class KeySearch:
 
 
 def _page_key(key: str) -> str:
-    from ruler_cli.results.group_text import page_key
+    from ruler_cli.results.identity import group_name
 
-    return page_key(key)
+    return group_name(key)
 
 
 def see_check(name: str) -> str:

@@ -62,6 +62,13 @@ Scored = Annotated[
         metavar="SCORED", help="A file that `ruler score` wrote; `-` is stdin."
     ),
 ]
+SeveralScored = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="SCORED...",
+        help="A file that `ruler score` wrote, or two of the same input; `-` is stdin.",
+    ),
+]
 Second = Annotated[
     str | None,
     typer.Argument(

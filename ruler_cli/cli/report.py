@@ -33,8 +33,7 @@ from ruler_cli.cli.options import (
     OneLedger,
     Prompt,
     Prompts,
-    Scored,
-    Second,
+    SeveralScored,
     Tools,
     option,
 )
@@ -50,8 +49,7 @@ if TYPE_CHECKING:
 
 def command(
     ctx: typer.Context,
-    source: Scored,
-    second: Second = None,
+    sources: SeveralScored,
     page: Annotated[
         str | None,
         option(
@@ -105,11 +103,13 @@ def command(
     Exit codes: 0 done; 1 some lines could not be read, or some groups are in one file only; 2 bad usage,
     unreadable input, no annotations of ruler, or nothing in common.
     """
-    with running(ctx, source, second) as options:
-        return _report(options, [one for one in (source, second) if one is not None])
+    with running(ctx, *sources) as options:
+        return _report(options, sources)
 
 
 def _report(options: Options, sources: list[str]) -> int:
+    if len(sources) > 2:
+        raise UsageError("a report takes one scored file, or two of the same input")
     page = options.page is not None or options.open_page
     _refuse(options, page=page)
     show = _show_figures if options.group is None else _show_groups

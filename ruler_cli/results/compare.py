@@ -6,18 +6,14 @@ object, which `ruler report A B` prints as JSON and the page embeds: docs/json.m
 
 from __future__ import annotations
 
-import json
 from array import array
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from hashlib import blake2b
 from itertools import chain, zip_longest
 from statistics import fmean
 from typing import Any, NamedTuple
-
-import orjson
 
 from ruler_cli.errors import UsageError
 from ruler_cli.results.agreement import Agreement, AgreementBuilder
@@ -31,8 +27,8 @@ from ruler_cli.results.highlights import (
     Keep,
     Rank,
 )
+from ruler_cli.results.identity import digests_of
 from ruler_cli.scoring.statistics import Concordance, Moments, concordance, quantile
-from ruler_cli.types import Group
 
 ComparisonFigures = Json
 """The figures of two files: a list of two holds the value of the first and that of the second."""
@@ -148,37 +144,6 @@ _LEFT_OUT = {None: "unlike", 0: "only in A", 1: "only in B"}
 OnLeftOut = Callable[[LeftOutGroup], object]
 _Waiting = dict[str, dict[tuple[bytes, ...], deque[DigestedGroup]]]
 """Groups of a file that have not found their like, by key and digests."""
-
-
-def digests_of(group: Group, scored_group: ScoredGroup) -> list[bytes]:
-    """Return a digest of the messages of each rollout."""
-    parts = group.rollouts
-    digests = []
-    for rollout in scored_group.rollouts:
-        digest = blake2b(digest_size=8)
-        for i in rollout.indices:
-            try:
-                for messages in (parts[i].messages, *parts[i].histories):
-                    digest.update(_canonical(messages))
-            # so deep that it can be read but not written: the same one has the same place
-            except RecursionError:
-                digest.update(b"%d" % i)
-        digests.append(digest.digest())
-    return digests
-
-
-def _canonical(messages: list[Any]) -> bytes:
-    """Encode messages alike, in any order of keys; a null member of a message is as good as none."""
-    shown = [
-        {k: v for k, v in one.items() if v is not None}
-        if isinstance(one, dict)
-        else one
-        for one in messages
-    ]
-    try:
-        return orjson.dumps(shown, option=orjson.OPT_SORT_KEYS)
-    except TypeError:  # a lone surrogate, a huge integer
-        return json.dumps(shown, sort_keys=True).encode()
 
 
 def pair_groups(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ruler_cli.files.scratch import digest
 from ruler_cli.formats.chat import first_agent_turn, text_of
 from ruler_cli.prompting.prompt import render_group
 from ruler_cli.prompting.render import MARK
@@ -13,8 +12,8 @@ from ruler_cli.results.annotations import Json, ScoredGroup
 from ruler_cli.settings.models import AskSettings
 from ruler_cli.types import Group, Picture, readable_text, rubric_text
 
-_KEY, _TASK = 300, 160
-"""Characters of a key and of a task in a page."""
+_TASK = 160
+"""Characters of a task in a page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +78,6 @@ def _task(group: Group) -> str:
             if message.get("role") == "user":
                 return " ".join(text_of(message)[: 8 * _TASK].split())[:_TASK]
     return ""
-
-
-def page_key(key: str) -> str:
-    """Shorten a very long key to its beginning and a digest, for the page and its links."""
-    if len(key) <= _KEY:
-        return key
-    return f"{key[:_KEY]}… {digest(key).hex()[:12]}"
 
 
 def text_json(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ruler_cli.cli.safe_text import printable_key
-from ruler_cli.results.group_text import page_key
+from ruler_cli.results.identity import group_name
 from tests.cli.scored import HOSTILE, hostile, scored
 from tests.conftest import Ruler, rollout, write
 from tests.on_terminal import RAW, on_terminal, widest
@@ -215,7 +215,7 @@ def test_shortened_key(ruler: Ruler, tmp_path: Path) -> None:
         tmp_path / "s.jsonl", [scored(key, 0.1 + n / 2) for n, key in enumerate(keys)]
     )
     for n, key in enumerate(keys):
-        done = ruler("report", "s.jsonl", "--json", "--group", page_key(key))
+        done = ruler("report", "s.jsonl", "--json", "--group", group_name(key))
         assert (done.returncode, json.loads(done.stdout)["ordinal"]) == (0, n + 1)
 
 

@@ -16,9 +16,9 @@ from ruler_cli.results.compare import (
     ComparedGroup,
     DigestedGroup,
     LeftOutGroup,
-    digests_of,
     pair_groups,
 )
+from ruler_cli.results.identity import digests_of
 from ruler_cli.types import Group
 from tests.results.agree_values import scored
 from tests.values import read, reader, talk

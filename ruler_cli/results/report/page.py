@@ -30,8 +30,9 @@ from ruler_cli.files.scratch import Scratch
 from ruler_cli.results.annotations import Json, ScoredGroup
 from ruler_cli.results.compare import ComparedGroup
 from ruler_cli.results.figures import scores_by_position
-from ruler_cli.results.group_text import GroupText, page_key
+from ruler_cli.results.group_text import GroupText
 from ruler_cli.results.highlights import Best, RunGroup, reasons
+from ruler_cli.results.identity import group_name
 from ruler_cli.types import Group, iso, printable, readable
 
 MOST_GROUPS = 10_000
@@ -330,7 +331,7 @@ def _row(shown: RunGroup | ComparedGroup, task: str) -> Json:
 
 def _columns(g: ScoredGroup) -> Json:
     return g.as_json() | {
-        "key": page_key(g.key),
+        "key": group_name(g.key),
         "bytes": [r.size for r in g.rollouts],
         "slots": [r.positions for r in g.rollouts],
         "shown": len(next(iter(scores_by_position(g)), ())),

@@ -1,0 +1,66 @@
+"""Groups and rollouts → names that stay the same in another scored file, in a page and in a file of labels.
+
+A group is named by its key, a rollout by what it holds: scored again, in another order or by another judge,
+it has the same name.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import Any
+
+import orjson
+
+from ruler_cli.files.scratch import digest as digest_of_text
+from ruler_cli.results.annotations import ScoredGroup
+from ruler_cli.types import Group, readable_text
+
+_LONGEST_KEY = 300
+"""Characters of a key in a page and in a file of labels."""
+_ID = 12
+"""Hexadecimal digits of a rollout's id: it tells rollouts of one group apart."""
+
+
+def group_name(key: str) -> str:
+    """Name a group: its key as text that every reader takes, a very long one by its beginning and a digest."""
+    if len(key) <= _LONGEST_KEY:
+        return readable_text(key)
+    return readable_text(f"{key[:_LONGEST_KEY]}… {digest_of_text(key).hex()[:_ID]}")
+
+
+def rollout_ids(group: Group, scored: ScoredGroup) -> tuple[str, ...]:
+    """Return the id of each rollout, 12 hexadecimal digits of what it holds; identical ones share it."""
+    return tuple([one.hex()[:_ID] for one in digests_of(group, scored)])
+
+
+def digests_of(group: Group, scored_group: ScoredGroup) -> Sequence[bytes]:
+    """Return a digest of the messages of each rollout."""
+    parts = group.rollouts
+    digests = []
+    for rollout in scored_group.rollouts:
+        digest = blake2b(digest_size=8)
+        for i in rollout.indices:
+            try:
+                for messages in (parts[i].messages, *parts[i].histories):
+                    digest.update(_canonical(messages))
+            # so deep that it can be read but not written: the same one has the same place
+            except RecursionError:
+                digest.update(b"%d" % i)
+        digests.append(digest.digest())
+    return digests
+
+
+def _canonical(messages: list[Any]) -> bytes:
+    """Encode messages alike, in any order of keys; a null member of a message is as good as none."""
+    shown = [
+        {k: v for k, v in one.items() if v is not None}
+        if isinstance(one, dict)
+        else one
+        for one in messages
+    ]
+    try:
+        return orjson.dumps(shown, option=orjson.OPT_SORT_KEYS)
+    except TypeError:  # a lone surrogate, a huge integer
+        return json.dumps(shown, sort_keys=True).encode()

@@ -1,0 +1,88 @@
+"""Files of labels and marks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from ruler_cli.errors import UnreadableError, UsageError
+from ruler_cli.results.identity import group_name
+from ruler_cli.results.labels import Labels, parse_line
+
+COMPARISON = {"group": "g", "left": "a", "right": "b", "choice": "left", "by": "ana"}
+MARK = {"group": "g", "rollout": "a", "mark": "good", "by": "ana"}
+
+
+def written(folder: Path, *lines: Any) -> Path:
+    """A file of labels."""
+    path = folder / "labels.jsonl"
+    path.write_bytes(b"\n".join(orjson.dumps(line) for line in lines))
+    return path
+
+
+def test_last_line_counts(tmp_path: Path) -> None:
+    """Of a person's lines about the same thing the last one counts, whichever rollout stood left."""
+    turned = COMPARISON | {"left": "b", "right": "a", "choice": "equal"}
+    path = written(
+        tmp_path,
+        COMPARISON,
+        turned,
+        COMPARISON | {"by": "bo"},
+        MARK,
+        MARK | {"mark": "bad"},
+        {"group": "g", "mark": "reviewed"},
+    )
+    labels = Labels.read([path], option="labels_file")
+    assert [one.value for one in labels.comparisons["g"]] == [0.5, 1.0]
+    assert [(one.rollout, one.label) for one in labels.marks["g"]] == [
+        ("a", 0.0),
+        ("", None),
+    ]
+
+
+def test_values_of_choices() -> None:
+    """A choice is 1, 0 or one half for the left rollout; of an unsure person there is no value."""
+    values = [
+        getattr(parse_line(orjson.dumps(COMPARISON | {"choice": choice})), "value", 9)
+        for choice in ("left", "right", "equal", "unsure")
+    ]
+    assert values == [1.0, 0.0, 0.5, None]
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ({"mark": "good"}, "no `group`"),
+        (COMPARISON | {"choice": "both"}, "`choice`"),
+        (COMPARISON | {"right": "a"}, "two rollouts"),
+        (COMPARISON | {"chance": 0}, "`chance`"),
+        (COMPARISON | {"chance": True}, "`chance`"),
+        (MARK | {"label": "very"}, "`label`"),
+        (MARK | {"note": 3}, "`note`"),
+    ],
+)
+def test_wrong_lines(tmp_path: Path, line: dict[str, Any], reason: str) -> None:
+    """A line that is neither a comparison nor a mark is refused with its number and the reason."""
+    with pytest.raises(UnreadableError, match=reason):
+        parse_line(orjson.dumps(line))
+    path = written(tmp_path, MARK, line)
+    with pytest.raises(UsageError, match="line 2") as caught:
+        Labels.read([path], option="labels_file")
+    assert reason in str(caught.value)
+
+
+def test_no_such_file(tmp_path: Path) -> None:
+    """A file that cannot be read is named with the reason."""
+    with pytest.raises(UsageError, match="no such file"):
+        Labels.read([tmp_path / "none.jsonl"], option="labels_file")
+
+
+def test_group_names() -> None:
+    """A group's name can be written as UTF-8, is short, and tells long keys apart."""
+    assert group_name("task\ud800") == "task\ufffd"
+    one, other = (group_name("k" * 4_000 + end) for end in "ab")
+    assert one != other
+    assert len(one) < 400
