@@ -11,7 +11,8 @@ A mark of one rollout, or of a group if `rollout` is absent or empty, as the rep
 lines may be `drawn` with a `chance`, too. The words good and bad are the labels 1 and 0.
 
 `drawn` tells how the line was chosen: `random` with the `chance` that it had, or another word if what is known
-of the scores chose it. Of lines that one person wrote about the same thing the last one counts.
+of the scores chose it. Of lines that one person wrote about the same thing the latest one counts: by `at`, or else
+the last. A mark whose members are all empty takes an earlier one back.
 """
 
 from __future__ import annotations
@@ -84,6 +85,7 @@ class RolloutMark:
     drawn: str = ""
     chance: float | None = None
     at: str = ""
+    taken_back: bool = False
 
     @property
     def about(self) -> tuple[str, ...]:
@@ -103,14 +105,18 @@ class Labels:
 
     @classmethod
     def of(cls, lines: Iterable[LabelLine]) -> Labels:
-        """Sort lines by group; of lines of one person about the same thing the last one counts."""
-        last = {(type(one), one.by, one.about): one for one in lines}
+        """Sort lines by group; of lines of one person about the same thing the latest one counts."""
+        latest: dict[object, LabelLine] = {}
+        for one in lines:
+            before = latest.setdefault((type(one), one.by, one.about), one)
+            if not one.at or one.at >= before.at:
+                latest[type(one), one.by, one.about] = one
         comparisons: dict[str, list[PairLabel]] = {}
         marks: dict[str, list[RolloutMark]] = {}
-        for one in last.values():
+        for one in latest.values():
             if isinstance(one, PairLabel):
                 comparisons.setdefault(one.group, []).append(one)
-            else:
+            elif not one.taken_back:
                 marks.setdefault(one.group, []).append(one)
         return cls(comparisons, marks)
 
@@ -167,7 +173,10 @@ def parse_line(line: bytes) -> LabelLine:
         raise UnreadableError("has a `label` that is no number and no word for one")
     if label is None:
         label = _MARK_LABELS.get(mark)
-    return RolloutMark(group, _text(value, "rollout"), mark, label, **own)
+    # a line of a script may name a rollout and say nothing of it
+    taken_back = value.get("mark") == "" and not own["note"] and label is None
+    rollout = _text(value, "rollout")
+    return RolloutMark(group, rollout, mark, label, **own, taken_back=taken_back)
 
 
 _TEXTS = ("note", "by", "drawn", "at")

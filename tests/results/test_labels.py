@@ -43,6 +43,17 @@ def test_last_line_counts(tmp_path: Path) -> None:
     ]
 
 
+def test_latest_line_counts(tmp_path: Path) -> None:
+    """A later time counts, whatever the order of the files; an empty mark takes an earlier one back."""
+    late = MARK | {"mark": "bad", "at": "2026-11-27T12:00:01Z"}
+    path = written(tmp_path, late, MARK | {"at": "2026-11-27T12:00:00Z"})
+    assert Labels.read([path], option="labels_file").marks["g"][0].mark == "bad"
+    named = {"group": "g", "rollout": "b", "by": "ana"}
+    path = written(tmp_path, late, MARK | {"mark": "", "note": ""}, named)
+    (left,) = Labels.read([path], option="labels_file").marks["g"]
+    assert (left.rollout, left.mark) == ("b", "")
+
+
 def test_values_of_choices() -> None:
     """A choice is 1, 0 or one half for the left rollout; of an unsure person there is no value."""
     values = [
