@@ -132,8 +132,8 @@ def _report(options: Options, sources: list[str]) -> int:
     if len(sources) > 2:
         raise UsageError("a report takes one scored file, or two of the same input")
     page = options.page is not None or options.open_page
-    _refuse(options, page=page)
     _refuse_with_label(options, sources, page=page)
+    _refuse(options, page=page)
     show = _show_figures if options.group is None else _show_groups
     if page:
         show = _write_page if options.label is None else _write_label_page
