@@ -72,7 +72,7 @@ def sizes(*numbers: int) -> list[dict[str, Any]]:
 def test_chances(tmp_path: Path, numbers: tuple[int, ...], most: int) -> None:
     """Over many seeds each pair is drawn at random as often as its chance says, and weights estimate all pairs."""
     groups = read(tmp_path / "s.jsonl", *sizes(*numbers))
-    seeds = 1_500
+    seeds = 800
     drawn = Counter[tuple[str, ...]]()
     chances: dict[tuple[str, ...], float] = {}
     totals = []
@@ -222,7 +222,7 @@ def test_large_group(tmp_path: Path) -> None:
 
 def test_few_are_kept(tmp_path: Path) -> None:
     """Texts are kept of the groups that may be drawn from: hardly more for many groups than for few."""
-    groups = read(tmp_path / "s.jsonl", *sizes(*[3] * 1_500))
+    groups = read(tmp_path / "s.jsonl", *sizes(*[3] * 600))
     kept = 0
 
     def keep(_: Group, scored: ScoredGroup) -> str:

@@ -177,14 +177,16 @@
   function partsOf(text) {
     const kinds = text.context.map((line) => turns.turnOf(line).kind);
     const agent = kinds.findIndex((kind) => ["assistant", "call", "thinking"].includes(kind));
-    const task = kinds.slice(0, agent < 0 ? undefined : agent).lastIndexOf("user");
+    const own = agent < 0 ? kinds.length : agent;
+    const task = kinds.slice(0, own).lastIndexOf("user");
+    const end = task < 0 ? own : task;
     const [left, right] = text.lines;
     const common = turns.parting(left, right);
     const shared = left.slice(0, common).map((index) => text.strings[index]);
     return {
-      before: text.context.slice(0, Math.max(task, 0)),
+      before: text.context.slice(0, end),
       task: task < 0 ? [] : [text.context[task]],
-      same: [...text.context.slice(task + 1), ...shared],
+      same: [...text.context.slice(task < 0 ? end : end + 1), ...shared],
       sides: [left.slice(common), right.slice(common)],
     };
   }
@@ -246,7 +248,7 @@
       <${Shared} name="Rubric" note="by which to judge" lines=${text.rubric ? [text.rubric] : []}>
         <p class="g-foreign"><${Folded} text=${text.rubric} /></p><//>
       <${Shared} name="Tools" note=${whole(tools.length)} lines=${tools}><${TurnList} list=${listOf(tools)} /><//>
-      <${Shared} name="Before the task" note=${many(before.length, "turn")} lines=${before} pictures=${pictures} />
+      <${Shared} name=${task.length ? "Before the task" : "Instructions"} note=${many(before.length, "turn")} lines=${before} pictures=${pictures} />
       ${task.length > 0 && html`<section aria-label="Task"><h3>Task</h3><${TurnList} list=${listOf(task, pictures)} /></section>`}
       <${Shared} name="Both begin alike" note=${many(same.length, "turn")} lines=${same} pictures=${pictures} />
       <${Sides} text=${text} sides=${sides} />`;
