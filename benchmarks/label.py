@@ -43,7 +43,9 @@ def measure(folder: Path, quick: bool) -> Iterator[Result]:
     report.write(folder / "in.jsonl", groups)
     ended(command(folder / "in.jsonl", scored, None, m="simulated", passes=2))
     cost = run("ruler_cli", "report", scored, "--label", _PAIRS, "-o", page)
-    sizes = f"{page.stat().st_size / 1e6:.2f} MB from {scored.stat().st_size / 1e6:.0f} MB"
+    sizes = (
+        f"{page.stat().st_size / 1e6:.2f} MB from {scored.stat().st_size / 1e6:.0f} MB"
+    )
     name = f"page of {_PAIRS} pairs out of {groups:,} groups, seconds to make"
     detail = f"{sizes}, {cost.peak / 2**20:.0f} MiB"
     yield Result(None, name, cost.wall, detail)
@@ -72,7 +74,9 @@ def _walk(browser: Browser, page: Path, pause: float) -> Result:
     seconds = time.perf_counter() - begin
     own = seconds - screens * pause
     name = f"{_WALK} labels from open to download, {pause:g} s a screen, seconds"
-    detail = f"{len(lines)} lines, {screens} screens of text, {own:.1f} s without pauses"
+    detail = (
+        f"{len(lines)} lines, {screens} screens of text, {own:.1f} s without pauses"
+    )
     return Result(None, name, seconds, detail)
 
 

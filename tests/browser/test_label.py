@@ -285,6 +285,25 @@ def test_other_people(show: Show, page: Path) -> None:
     assert [line["choice"] for line in downloaded(view)] == ["left"] * PAIRS
 
 
+def test_rename(show: Show, page: Path) -> None:
+    """Another name is that of all own lines; lines that were opened under it become own ones."""
+    view = begin(show(page), "Anna")
+    first, second, *_ = comparisons(page)
+    press(view, "1", "s")
+    given(
+        view,
+        *(one | {"choice": "right", "by": "Ana", "at": ""} for one in (first, second)),
+    )
+    view.find("input[name=name]").fill("Ana")
+    view.by("button", "Change").click()
+    lines = downloaded(view)
+    assert [(line["by"], line["choice"]) for line in lines] == [
+        ("Ana", "left"),
+        ("Ana", "right"),
+    ]
+    assert "another person" not in view.text
+
+
 def test_blind(show: Show, page: Path) -> None:
     """The page never shows how a pair was drawn, its chance, its ids, a score or an explanation."""
     view = begin(show(page))

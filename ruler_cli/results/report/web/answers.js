@@ -65,6 +65,13 @@ const answers = (() => {
     put(others.get(name), place, answer);
   }
 
+  /** Change the name; answers that were opened as somebody's of this name are own ones. */
+  function rename(labelling, name) {
+    labelling.name = name;
+    for (const [place, answer] of labelling.others.get(name) ?? []) put(labelling.own, place, answer);
+    labelling.others.delete(name);
+  }
+
   /** A comparison by its group and its rollouts, whichever stands left. */
   const pairKey = ({ group, left, right }) => JSON.stringify([group, ...[left, right].sort()]);
 
@@ -148,5 +155,5 @@ const answers = (() => {
     return -1;
   }
 
-  return { CHOICES, LONGEST, empty, plain, read, written, packed, unpackInto, unanswered };
+  return { CHOICES, LONGEST, empty, plain, rename, read, written, packed, unpackInto, unanswered };
 })();

@@ -167,7 +167,7 @@
       const tell = (text) => wanted && setFound({ place, text });
       textAt(place).then(tell, tell);
       for (const seen of [...page.texts.keys()]) if (Math.abs(seen - place) > 2) page.texts.delete(seen);
-      if (place + 1 < count()) textAt(place + 1);
+      if (place + 1 < count()) textAt(place + 1).catch(() => {}); // told when it is in sight
       return () => (wanted = false);
     }, [place]);
     return found.place === place ? found.text : undefined;
@@ -309,7 +309,7 @@
 
   function Start() {
     const begin = (name) => {
-      page.labelling.name = name;
+      answers.rename(page.labelling, name);
       show("pair", Math.max(0, answers.unanswered(page.labelling, count())));
     };
     return html`<section class="l-text">
@@ -365,7 +365,7 @@
     const { labelling } = page;
     const left = page.data.comparisons.map((_, place) => place).filter((place) => !labelling.own.has(place));
     const rename = (name) => {
-      labelling.name = name;
+      answers.rename(labelling, name);
       page.said = "the name is changed";
       keep();
       draw();
