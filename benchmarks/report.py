@@ -109,6 +109,7 @@ def _scroll(browser: Browser, report: Path, pixels: int) -> tuple[float, float]:
 
 
 def write(path: Path, groups: int) -> None:
+    """Write so many groups of 8 rollouts."""
     dice = random.Random(groups)
     with path.open("wb") as file:
         for number in range(groups):

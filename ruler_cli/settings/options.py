@@ -196,7 +196,7 @@ class Options(ScoreOptions):
     page: str | None = None
     open_page: bool = False
     max_groups: Limit = None
-    label: Limit = None
+    label: Annotated[Whole | None, Field(ge=1, le=10_000)] = None
     between: str | None = None
     where: tuple[str, ...] = ()
     keep: Limit = None

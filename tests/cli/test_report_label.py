@@ -84,10 +84,13 @@ def test_mistakes(
 
 
 def test_other_mistakes(ruler: Ruler, tmp_path: Path) -> None:
-    """--between without --label, no pair at all, and a number below 1 are refused with the way out."""
+    """--between without --label, no pair at all, and a number that no page has are refused with the way out."""
     done = ruler("report", "s.jsonl", "-o", "l.html", "--between", "model")
     assert "--between is for --label; add --label N" in done.stderr
-    assert ruler("report", "s.jsonl", "-o", "l.html", "--label", "0").returncode == 2
+    for number in ("0", "10001"):
+        done = ruler("report", "s.jsonl", "-o", "l.html", "--label", number)
+        assert done.returncode == 2
+        assert done.stderr.startswith(f"ruler: --label: {number!r} is not a whole")
     write(tmp_path / "s.jsonl", [scored("a", 0.5), scored("b", None, None)])
     done = ruler("report", "s.jsonl", "--label", "5", "-o", "l.html")
     assert done.returncode == 2
