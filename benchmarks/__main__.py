@@ -32,6 +32,7 @@ _MODULES = (
         "large",
         "prefix",
         "report",
+        "label",
         "ways",
         "ray_scale",
         "hundred_million",

@@ -68,7 +68,7 @@ def measure(folder: Path, quick: bool) -> Iterator[Result]:
 
 def _one(folder: Path, groups: int, browser: Browser) -> Result:
     scored, report = folder / f"scored-{groups}.jsonl", folder / f"report-{groups}.html"
-    _write(folder / "in.jsonl", groups)
+    write(folder / "in.jsonl", groups)
     ended(command(folder / "in.jsonl", scored, None, m="simulated", passes=2))
     cost = run("ruler_cli", "report", scored, "-o", report)
     opened = max(_open(browser, report) for _ in range(_OPENINGS))
@@ -108,7 +108,8 @@ def _scroll(browser: Browser, report: Path, pixels: int) -> tuple[float, float]:
         return float(late), float(longest)
 
 
-def _write(path: Path, groups: int) -> None:
+def write(path: Path, groups: int) -> None:
+    """Write so many groups of 8 rollouts."""
     dice = random.Random(groups)
     with path.open("wb") as file:
         for number in range(groups):

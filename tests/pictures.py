@@ -145,6 +145,7 @@ def take(folder: Path, browser: Browser) -> None:
             below="[aria-label='About the group']",
         )
     _two_judges(folder, run, browser)
+    _labels(conversations, browser)
     _terminal(folder, run, browser)
 
 
@@ -156,6 +157,23 @@ def _two_judges(folder: Path, scored: Path, browser: Browser) -> None:
     _ruler("report", scored, other, "-o", page)
     with shown(browser, page, width=1280) as view:
         _picture(view, "compare", "", below="footer")
+
+
+def _labels(scored: Path, browser: Browser) -> None:
+    """A comparison on the page for labels, on a screen and on a phone."""
+    page = scored.with_name("label.html")
+    _ruler("report", scored, "--label", "6", "-o", page)
+    for name, width, height in (("label", 1280, 800), ("label-phone", 390, 844)):
+        with shown(browser, page, width=width, height=height) as view:
+            view.open()
+            view.find("input[name=name]").fill("Ana")
+            view.page.keyboard.press("Enter")
+            view.find(".l-side .g-turn").first.wait_for()
+            view.page.keyboard.press("1")
+            view.find("h2").filter(has_text="Comparison 2").wait_for()
+            view.find(".l-side .g-turn").first.wait_for()
+            view.page.screenshot(path=PICTURES / f"{name}.png")
+            view.clean()
 
 
 def _score(sample: str, scored: Path, *judge: str) -> None:

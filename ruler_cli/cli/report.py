@@ -1,6 +1,7 @@
 """`ruler report SCORED`: the figures of a run, the groups worth a look, and one group in full.
 
-With `-o` they are one page for a browser, which `--open` opens.
+With `-o` they are one page for a browser, which `--open` opens; with `--label` the page is one on which people
+compare rollouts.
 """
 
 from __future__ import annotations
@@ -44,7 +45,10 @@ from ruler_cli.errors import UsageError
 from ruler_cli.settings.options import Options
 
 if TYPE_CHECKING:
+    from ruler_cli.results.annotations import ScoredGroup
+    from ruler_cli.results.report.label import LabelCounts
     from ruler_cli.results.report.page import LeftOut
+    from ruler_cli.types import Group
 
 
 def command(
@@ -73,6 +77,21 @@ def command(
         int | None,
         option("Groups in FILE.html, the worst first.  [default: 10000]", "N"),
     ] = None,
+    label: Annotated[
+        int | None,
+        option(
+            "Draw N pairs of rollouts, for a page on which people compare them without knowing their scores.",
+            "N",
+        ),
+    ] = None,
+    between: Annotated[
+        str | None,
+        option(
+            "Draw only pairs with different values at this dotted path, e.g. metadata.model.",
+            "PATH",
+        ),
+    ] = None,
+    seed: Annotated[int, option("Seed of the draw.", "N")] = 0,
     ledger: OneLedger = None,
     labels: Labels = None,
     format: Format = "auto",
@@ -90,7 +109,8 @@ def command(
 
     One file: the figures of the run, with its worst and its most disputed groups. Two files of the same
     input: both judges side by side, and the groups that they disagree on most. With --group: one group in
-    full, in $PAGER. NO_COLOR turns colours off.
+    full, in $PAGER. With --label: a page that hands out what people say as labels.jsonl, for
+    `ruler agree SCORED --labels-file labels.jsonl`. NO_COLOR turns colours off.
 
     \b
     Example:
@@ -98,6 +118,7 @@ def command(
       ruler report scored.jsonl --group task-17
       ruler report scored.jsonl -o report.html
       ruler report scored.jsonl other.jsonl -o compare.html
+      ruler report scored.jsonl --label 50 -o label.html
       ruler report scored.jsonl --json | jq .figures.groups
 
     Exit codes: 0 done; 1 some lines could not be read, or some groups are in one file only; 2 bad usage,
@@ -111,10 +132,13 @@ def _report(options: Options, sources: list[str]) -> int:
     if len(sources) > 2:
         raise UsageError("a report takes one scored file, or two of the same input")
     page = options.page is not None or options.open_page
+    _refuse_with_label(options, sources, page=page)
     _refuse(options, page=page)
     show = _show_figures if options.group is None else _show_groups
+    if page:
+        show = _write_page if options.label is None else _write_label_page
     with unwind_on_signal(), ExitStack() as stack:
-        scored = (_write_page if page else show)(options, sources, stack)
+        scored = show(options, sources, stack)
         return 1 if scored.problems.number else 0
 
 
@@ -130,6 +154,26 @@ def _refuse(options: Options, *, page: bool) -> None:
         and page
         and not opened,
         "--max-groups is for a page; add -o FILE.html": limited and not page,
+    }
+    for problem, holds in wrong.items():
+        if holds:
+            raise UsageError(problem)
+
+
+def _refuse_with_label(options: Options, sources: list[str], *, page: bool) -> None:
+    """Raise UsageError for options that --label does not go with, or that need it."""
+    given = options.label is not None
+    wrong = {
+        "--label makes a page; leave --json out": given and options.as_json,
+        "--label draws from all groups; leave --group out": given
+        and options.group is not None,
+        "--label takes one scored file; for another judge's file make a page of its own": given
+        and len(sources) > 1,
+        "--label and --max-groups: --label N says how much is in the page": given
+        and options.max_groups is not None,
+        "--label makes a page; add -o label.html": given and not page,
+        "--between is for --label; add --label N": options.between is not None
+        and not given,
     }
     for problem, holds in wrong.items():
         if holds:
@@ -162,12 +206,7 @@ def _write_page(options: Options, sources: list[str], stack: ExitStack) -> Score
     from ruler_cli.cli.report_view import view_of
     from ruler_cli.results.report.page import MOST_GROUPS, ReportPage
 
-    target = options.page
-    if target is None:
-        # the user alone can read it; it stays, unless there is an error
-        folder = Path(tempfile.mkdtemp(prefix="ruler-report-"))
-        target = str(folder / "report.html")
-        stack.push(partial(_remove_after_error, folder))
+    target = _target(options, stack)
     most = MOST_GROUPS if options.max_groups is None else options.max_groups
     page = ReportPage(stack, target, sources, most)
     scored = ScoredFiles(sources, options, stack)
@@ -181,14 +220,90 @@ def _write_page(options: Options, sources: list[str], stack: ExitStack) -> Score
     sentences = left_out_sentences(left_out, view.rule)
     size = page.write(view.data(), sentences)
     part = f"{left_out.rows} of " if left_out.rows < left_out.groups else ""
-    to = "stdout" if target == "-" else target
-    groups = count(left_out.groups, "group")
-    print_note(f"{part}{groups}, {size / 1e6:.1f} MB written to {to}")
+    _report_written(f"{part}{count(left_out.groups, 'group')}", size, target)
     if sentences:
         print_note(sentences)
     if options.open_page:
         _open(target, search.fragment)
     return scored
+
+
+def _write_label_page(
+    options: Options, sources: list[str], stack: ExitStack
+) -> ScoredFiles:
+    """Write the page on which people compare rollouts, and open it if asked."""
+    from ruler_cli.results.draw import PairDraw
+    from ruler_cli.results.report.label import LabelPage
+
+    target = _target(options, stack)
+    asked = options.label or 0
+    draw = PairDraw(asked, options.seed)
+    page = LabelPage(stack, target, sources[0], draw)
+    scored = ScoredFiles(sources, options, stack)
+    path = options.between
+
+    def add(group: Group, one: ScoredGroup) -> None:
+        values = path and scored.files[0].annotations.values(group, one, path)
+        page.add(group, one, values or None)
+
+    for _ in scored.groups(add):
+        pass
+    scored.report_problems()
+    if not draw.pairs and path is not None:
+        problem = "no two rollouts of a group have different values there, and a score"
+        raise UsageError(problem, option="between", value=path)
+    if not draw.pairs:
+        raise UsageError(
+            f"{scored.names}: no group has two rollouts that differ and have a score; see `ruler report {scored.names}`"
+        )
+    counts = page.write()
+    pairs = sum(counts.drawn.values())
+    part = f"{pairs} of {count(draw.pairs, 'pair')} to compare"
+    _report_written(part, counts.size, target)
+    print_note(*label_sentences(counts, asked, draw.pairs))
+    if options.open_page:
+        _open(target, "")
+    return scored
+
+
+_DRAWN = {
+    "random": "drawn at random",
+    "disputed": "since passes, judges or rewards order them differently",
+    "close": "since their scores are near",
+}
+
+
+def label_sentences(counts: LabelCounts, asked: int, pairs: int) -> list[str]:
+    """Say how the pairs of a page were drawn, what it lacks, and what comes next."""
+    ways = [
+        f"{counts.drawn[way]} {words}"
+        for way, words in _DRAWN.items()
+        if counts.drawn[way]
+    ]
+    sentences = [", ".join(ways)]
+    if asked > pairs:
+        sentences.append(f"there are no more pairs than {pairs}: all are in the page")
+    if counts.left_out:
+        left = count(counts.left_out, "drawn pair")
+        sentences.append(f"{left} left out: the texts do not fit into a page")
+    next_command = "ruler agree SCORED --labels-file labels.jsonl"
+    sentences.append(f"its readers download labels.jsonl; then `{next_command}`")
+    return sentences
+
+
+def _target(options: Options, stack: ExitStack) -> str:
+    """Return the name of the page; without one it is a temporary file."""
+    if options.page is not None:
+        return options.page
+    # the user alone can read it; it stays, unless there is an error
+    folder = Path(tempfile.mkdtemp(prefix="ruler-report-"))
+    stack.push(partial(_remove_after_error, folder))
+    return str(folder / ("report.html" if options.label is None else "label.html"))
+
+
+def _report_written(what: str, size: int, target: str) -> None:
+    to = "stdout" if target == "-" else target
+    print_note(f"{what}, {size / 1e6:.1f} MB written to {to}")
 
 
 def _remove_after_error(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -325,6 +326,16 @@ class AnnotationReader:
             **fields,
         )
 
+    def values(self, group: Group, scored: ScoredGroup, path: str) -> list[str | None]:
+        """Return the value at a path of each rollout as text to compare; None if there is none."""
+        found = [
+            self.reader.value_at(self.value(record), rollout, path)
+            for record in group.records
+            for rollout in record.rollouts
+        ]
+        own = [found[rollout.indices[0]] for rollout in scored.rollouts]
+        return [None if one is None else _comparable(one) for one in own]
+
     def _rollout(self, parts: list[_Part]) -> ScoredRollout:
         annotation = parts[0][2]
         fields = _read(annotation, _OF_ROLLOUT)
@@ -438,6 +449,14 @@ def label_of(value: Any) -> float | None:
         good = passed(value)
         return None if good is None else float(good)
     return label if abs(label) <= LARGEST else None
+
+
+def _comparable(value: Any) -> str | None:
+    """Write a JSON value as text, equal ones alike; None if it is nested too deeply."""
+    try:
+        return json.dumps(value, sort_keys=True)
+    except RecursionError:
+        return None
 
 
 def _read(part: Json, fields: _Readers) -> Json:

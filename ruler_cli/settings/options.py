@@ -63,8 +63,8 @@ ALIASES = {"judge_model": "model", **{name: own for own, name in NAMES.items()}}
 SHORT_FORMS = {"quiet": "progress", "no_cache": "ledger"}
 """Flags that set another option to `none`."""
 _PER_RUN = (
-    "dry_run no_cache limit failed summary group pass_ window page open_page where keep by all_batches forget "
-    "older_than yes"
+    "dry_run no_cache limit failed summary group pass_ window page open_page label between where keep by all_batches "
+    "forget older_than yes"
 )
 PER_RUN = frozenset(_PER_RUN.split())
 """Options without a variable: they are for one run."""
@@ -196,6 +196,8 @@ class Options(ScoreOptions):
     page: str | None = None
     open_page: bool = False
     max_groups: Limit = None
+    label: Annotated[Whole | None, Field(ge=1, le=10_000)] = None
+    between: str | None = None
     where: tuple[str, ...] = ()
     keep: Limit = None
     by: Literal["variance", "score", "majority"] | None = None

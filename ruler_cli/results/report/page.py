@@ -25,7 +25,7 @@ from ruler_cli import __version__
 from ruler_cli.errors import UsageError
 from ruler_cli.files.error_map import writing
 from ruler_cli.files.location import Location
-from ruler_cli.files.output import create_file
+from ruler_cli.files.output import PassThrough, create_file
 from ruler_cli.files.scratch import Scratch
 from ruler_cli.results.annotations import Json, ScoredGroup
 from ruler_cli.results.compare import ComparedGroup
@@ -157,18 +157,10 @@ class ReportPage:
 
         UsageError if it cannot have this name, or is one of the sources.
         """
-        for source in sources:
-            _refuse(target, source)
         self.target = target
         self.names = [*map(source_name, sources)]
         self.two = len(sources) > 1
-        self._file = file = create_file(Location(target))
-
-        def undo(kind: type[BaseException] | None, *_: object) -> None:
-            if kind is not None:
-                file.discard()
-
-        stack.push(undo)
+        self._file = page_file(stack, target, sources)
         self._spool = stack.enter_context(Scratch())
         self._most = most
         self._best = Best[int](most)
@@ -186,7 +178,7 @@ class ReportPage:
         """
         if not self.two:
             return group, scored
-        text, task = _text(group, scored)
+        text, task = text_of(group, scored)
         return self._store(as_json(text)), task
 
     def _store(self, data: bytes) -> _Span:
@@ -204,7 +196,7 @@ class ReportPage:
             span, task = shown.kept
             text = orjson.loads(self._spool.read(*span))
         else:
-            text, task = _text(*shown.kept)
+            text, task = text_of(*shown.kept)
         text["rollouts"] = rollouts = [r.as_json() for r in shown.one.rollouts]
         said = [one["explanation"] for one in rollouts]
         if shown.other:
@@ -238,13 +230,10 @@ class ReportPage:
         """
         # a text that is not in the page is empty
         texts = [self._texts.get(number, (0, 0)) for number in sorted(self._chosen)]
-        # the same input can give the same page
-        epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
-        fixed = epoch.isdecimal() and len(epoch) < 12
         head = data | {
             "version": 1,
             "source": " and ".join(self.names),
-            "made": iso(float(epoch) if fixed else time.time()),
+            "made": made(),
             "ruler": __version__,
             "left_out": left_out,
             "ranked": self._chosen,
@@ -256,7 +245,7 @@ class ReportPage:
         rows = (as_json(head)[:-1], b',"rows":', *self._listed(0), b"}")
         # text of the input is escaped here, or packed
         values = {
-            "policy": _policy(scripts),
+            "policy": policy_of(scripts),
             "style": "\n".join(web_files(COMPARE_STYLES if self.two else STYLES)),
             "scripts": "\n".join(f"<script>{script}</script>" for script in scripts),
             "licences": licences,
@@ -289,7 +278,9 @@ class ReportPage:
         yield b"]"
 
 
-def _text(group: Group, scored: ScoredGroup) -> tuple[Json, str]:
+def text_of(
+    group: Group, scored: ScoredGroup, most_pictures: int = MOST_PICTURES
+) -> tuple[Json, str]:
     """Return the text of a group, in which each line stands once in `strings`, and its task."""
     text = GroupText.of(group, scored)
     strings: dict[str, int] = {}
@@ -301,16 +292,16 @@ def _text(group: Group, scored: ScoredGroup) -> tuple[Json, str]:
         "context": text.context,
         "tools": text.tools,
         "rubric": text.rubric,
-        "pictures": _pictures(text),
+        "pictures": _pictures(text, most_pictures),
         "strings": list(strings),
         "lines": lines,
     }, text.task
 
 
-def _pictures(text: GroupText) -> dict[str, str]:
+def _pictures(text: GroupText, most: int) -> dict[str, str]:
     """Return the pictures of a group by their digests as data addresses, as far as they fit; never from elsewhere."""
     held = {}
-    left = MOST_PICTURES
+    left = most
     for digest, picture in text.pictures.items():
         left -= len(picture.data)
         if picture.data and left > 0:
@@ -338,6 +329,30 @@ def _columns(g: ScoredGroup) -> Json:
         "spreads": [r.spread for r in g.rollouts],
         "reasons": reasons(g),
     }
+
+
+def page_file(stack: ExitStack, target: str, sources: Iterable[str]) -> PassThrough:
+    """Create the file of a page; an error in `stack` removes it.
+
+    UsageError if it cannot have this name, or is one of the sources.
+    """
+    for source in sources:
+        _refuse(target, source)
+    file = create_file(Location(target))
+
+    def undo(kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            file.discard()
+
+    stack.push(undo)
+    return file
+
+
+def made() -> str | None:
+    """Return the time at which a page is made; the same input can give the same page."""
+    epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
+    fixed = epoch.isdecimal() and len(epoch) < 12
+    return iso(float(epoch) if fixed else time.time())
 
 
 def _refuse(target: str, source: str) -> None:
@@ -370,7 +385,7 @@ def web_files(names: Iterable[str]) -> list[str]:
     return [(folder / name).read_text(encoding="utf-8") for name in names]
 
 
-def _policy(scripts: Iterable[str]) -> str:
+def policy_of(scripts: Iterable[str]) -> str:
     """Return the Content Security Policy: these scripts run, pictures are in the page, and nothing is ever loaded."""
     digests = [sha256(script.encode()).digest() for script in scripts]
     hashes = " ".join(f"'sha256-{base64.b64encode(one).decode()}'" for one in digests)

@@ -16,6 +16,7 @@ from typing import Any, get_args
 import pytest
 
 from ruler_cli.results.report import page as page_module
+from ruler_cli.results.report.label import LABEL_SCRIPTS, LABEL_STYLES
 from ruler_cli.results.report.page import (
     COMPARE_SCRIPTS,
     COMPARE_STYLES,
@@ -486,14 +487,15 @@ def test_memory(tmp_path: Path, target: Path) -> None:
 
 
 def test_scripts_and_styles() -> None:
-    """Each of the page's own files is in it, and no script can end its element."""
+    """Each of the folder's own files is in a page, and no script can end its element."""
     folder = files("ruler_cli.results.report") / "web"
     names = {
         path.name for path in folder.iterdir() if path.name.endswith((".js", ".css"))
     }
-    assert names == {*COMPARE_SCRIPTS, *COMPARE_STYLES} - {"vendor/lib.js"}
+    scripts = {*COMPARE_SCRIPTS, *LABEL_SCRIPTS}
+    assert names == {*scripts, *COMPARE_STYLES, *LABEL_STYLES} - {"vendor/lib.js"}
     assert not [
         s
-        for s in web_files(COMPARE_SCRIPTS)
+        for s in web_files(scripts)
         if re.search(r"</script|<!--|\r", s, re.IGNORECASE)
     ]

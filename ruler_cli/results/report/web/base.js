@@ -62,16 +62,20 @@ function middles(slots, shown) {
   return slots.map((each) => (shown > 1 && each.length ? each.map((at) => middle(Math.round(at * (shown - 1)))) : null));
 }
 
-/** The rows of the data as columns by name, which is how all views read them. */
-function columnsOfRows({ rows, ranked, texts }) {
-  const ranks = new Map(ranked.map((ordinal, rank) => [ordinal, rank]));
-  let end = 0; // of the texts so far, which are a line each
-  const spans = texts.map((size) => {
+/** Where each text stands in their block, and its size, from the sizes; they are a line each, and one of size 0 is none. */
+function spansOf(sizes) {
+  let end = 0;
+  return sizes.map((size) => {
     const at = end;
     end += size + 1;
     return size ? [at, size] : null;
   });
-  const columns = { telling: rows.map((row) => ranks.get(row.ordinal)), text: spans };
+}
+
+/** The rows of the data as columns by name, which is how all views read them. */
+function columnsOfRows({ rows, ranked, texts }) {
+  const ranks = new Map(ranked.map((ordinal, rank) => [ordinal, rank]));
+  const columns = { telling: rows.map((row) => ranks.get(row.ordinal)), text: spansOf(texts) };
   for (const name of Object.keys(rows[0])) columns[name] = rows.map((row) => row[name]);
   const mean = (of) => (of.length ? of.reduce((sum, one) => sum + one, 0) / of.length : null);
   columns.places = columns.slots.map((slots) => slots.map(mean));
@@ -128,6 +132,9 @@ function number(x, digits) {
   }
   return formats.get(digits).format(x);
 }
+
+const whole = (n) => number(n, 0);
+const many = (n, what) => `${whole(n)} ${what}${n === 1 ? "" : "s"}`;
 
 /** Bytes in the unit that fits: "812 B", "3.4 KiB". */
 function bytes(x) {

@@ -19,9 +19,6 @@ function stretch(from, to, shown) {
   return low === high ? low : `${low} to ${high}`;
 }
 
-const whole = (n) => number(n, 0);
-const many = (n, what) => `${whole(n)} ${what}${n === 1 ? "" : "s"}`;
-
 /** A share in percent, without digits that say nothing: "88%", "0.4%". */
 const percent = (x) => `${number(100 * x, x > 0 && x < 0.01 ? 1 : 0)}%`;
 

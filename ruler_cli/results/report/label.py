@@ -1,0 +1,176 @@
+"""Scored groups → one HTML file on which people compare pairs of rollouts without knowing their scores.
+
+The file holds the texts of the drawn pairs, the names of their groups and rollouts, and how each was drawn. It holds
+nothing that a judge, a verifier or the record says of them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import chain
+from string import Template
+
+import orjson
+
+from ruler_cli import __version__
+from ruler_cli.files.error_map import writing
+from ruler_cli.files.scratch import Scratch
+from ruler_cli.prompting.render import MARK
+from ruler_cli.results.annotations import Json, ScoredGroup
+from ruler_cli.results.draw import DrawnPair, PairDraw
+from ruler_cli.results.report.page import (
+    MOST_PICTURES,
+    MOST_TEXT,
+    MOST_TEXTS,
+    as_json,
+    made,
+    packed,
+    page_file,
+    policy_of,
+    text_of,
+    web_files,
+)
+from ruler_cli.types import Group
+
+LABEL_SCRIPTS = (
+    "vendor/lib.js",
+    "base.js",
+    "turns.js",
+    "turnlist.js",
+    "answers.js",
+    "label.js",
+)
+LABEL_STYLES = ("report.css", "group.css", "label.css")
+_KEPT_PICTURES = 8 * MOST_PICTURES
+"""Bytes of a group's pictures on disk; of these the page has those of the pair."""
+
+
+@dataclass(frozen=True)
+class LabelCounts:
+    """Numbers of a page: its pairs by the way they were `drawn`, and its `size` in bytes.
+
+    `left_out` counts drawn pairs whose text cannot be read or does not fit.
+    """
+
+    drawn: Mapping[str, int]
+    left_out: int
+    size: int
+
+
+class LabelPage:
+    """The page on which people compare pairs of one scored file; texts are on disk until pairs are drawn."""
+
+    def __init__(
+        self, stack: ExitStack, target: str, source: str, draw: PairDraw
+    ) -> None:
+        """Create the file `target`, which ends in .html or is `-` for stdout; an error in `stack` removes it.
+
+        UsageError if it cannot have this name, or is the source.
+        """
+        self._file = page_file(stack, target, [source])
+        self._target = target
+        self._spool = stack.enter_context(Scratch())
+        self._draw = draw
+
+    def add(
+        self,
+        group: Group,
+        scored: ScoredGroup,
+        values: Sequence[str | None] | None = None,
+    ) -> None:
+        """Add the next group; with `values`, one of each rollout, those of equal values are not compared."""
+        self._draw.add(group, scored, self._keep, values)
+
+    def _keep(self, group: Group, scored: ScoredGroup) -> tuple[int, int]:
+        text, _ = text_of(group, scored, _KEPT_PICTURES)
+        data = as_json(text)
+        return len(data), self._spool.write(data)
+
+    def write(self) -> LabelCounts:
+        """Draw the pairs, write the page and let it appear."""
+        drawn = self._draw.drawn()
+        shown: list[DrawnPair] = []
+        texts: list[bytes] = []
+        for pair, text in self._texts(drawn):
+            shown.append(pair)
+            texts.append(text)
+        comparisons = [_comparison(pair) for pair in shown]
+        draw = blake2b(as_json(comparisons), digest_size=8)
+        head = {
+            "version": 1,
+            "draw": draw.hexdigest(),
+            "comparisons": comparisons,
+            "texts": [*map(len, texts)],
+        }
+        scripts = web_files(LABEL_SCRIPTS)
+        template, licences = web_files(["label.html", "vendor/LICENSES.txt"])
+        values = {
+            "policy": policy_of(scripts),
+            "style": "\n".join(web_files(LABEL_STYLES)),
+            "scripts": "\n".join(f"<script>{script}</script>" for script in scripts),
+            "licences": licences,
+            "made": made(),
+            "ruler": __version__,
+            "data": packed([as_json(head)]).decode(),
+            "texts": b"\n".join(texts).decode(),
+        }
+        page = Template(template).substitute(values).encode()
+        with writing(self._target):
+            self._file.stream.write(page)
+            self._file.commit()
+        ways = Counter[str](pair.drawn for pair in shown)
+        return LabelCounts(ways, len(drawn) - len(shown), len(page))
+
+    def _texts(self, drawn: Sequence[DrawnPair]) -> Iterator[tuple[DrawnPair, bytes]]:
+        """Yield each pair with its text as a block, until the next does not fit into the page."""
+        left = MOST_TEXTS
+        for pair in drawn:
+            text = _text_of_pair(orjson.loads(self._spool.read(*pair.kept)), pair)
+            data = as_json(text)
+            if not any(text["lines"]) or len(data) > MOST_TEXT:
+                continue
+            block = packed([data])
+            left -= len(block)
+            if left < 0:
+                return
+            yield pair, block
+
+
+def _comparison(pair: DrawnPair) -> Json:
+    """Return what a line of labels says of a pair before it is answered."""
+    left, right = pair.ids
+    return {
+        "group": pair.group,
+        "left": left,
+        "right": right,
+        "drawn": pair.drawn,
+        "chance": pair.chance,
+    }
+
+
+def _text_of_pair(text: Json, pair: DrawnPair) -> Json:
+    """Return what is shown of a group's text: that of both rollouts, with their strings and pictures."""
+    lines = [text["lines"][index] for index in pair.indices]
+    used = {number: place for place, number in enumerate(dict.fromkeys(chain(*lines)))}
+    strings = [text["strings"][number] for number in used]
+    pictures = {}
+    left = MOST_PICTURES
+    for mark in filter(None, map(MARK.match, (*text["context"], *strings))):
+        url = text["pictures"].get(mark[2], "")
+        if mark[2] not in pictures and 0 < len(url) <= left:
+            left -= len(url)
+            pictures[mark[2]] = url
+    return {
+        "context": text["context"],
+        "tools": text["tools"],
+        "rubric": text["rubric"],
+        "pictures": pictures,
+        "strings": strings,
+        "lines": [[used[number] for number in one] for one in lines],
+        # what the page puts lines into
+        "rollouts": [{}, {}],
+    }

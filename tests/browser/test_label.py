@@ -1,0 +1,460 @@
+"""The page on which a person compares rollouts: answers by key and by finger, kept, downloaded and opened again."""
+
+from __future__ import annotations
+
+import json
+import re
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser
+
+from ruler_cli.results.labels import PairLabel, parse_line
+from tests.browser.attacks import RESTING, RUNNING
+from tests.browser.conftest import Show
+from tests.browser.reports import plain, report_of, ruler, write
+from tests.browser.test_looks import COLOURS
+from tests.browser.view import View, shown
+
+PAIRS = 8
+
+
+@pytest.fixture(scope="session")
+def page(scored: Path) -> Path:
+    """A page of eight comparisons of rollouts with several turns."""
+    made = scored.with_name("label.html")
+    args = ("report", scored, "--label", str(PAIRS), "-o", made)
+    ruler(*args, folder=scored.parent)
+    return made
+
+
+def begin(view: View, name: str = "Ana") -> View:
+    """Give a name, and wait for the first comparison."""
+    view.find("input[name=name]").fill(name)
+    view.by("button", "Start").click()
+    return settled(view)
+
+
+def settled(view: View) -> View:
+    """Wait until both texts are in the document."""
+    view.find(".l-side .g-turn").first.wait_for()
+    return view
+
+
+def place(view: View) -> int:
+    """The number of the comparison in sight."""
+    found = re.search(r"Comparison (\d+)", view.find("#view-head").inner_text())
+    assert found
+    return int(found[1])
+
+
+def press(view: View, *keys: str) -> None:
+    """Press keys, one after another."""
+    for key in keys:
+        view.page.keyboard.press(key)
+
+
+def downloaded(view: View) -> list[dict[str, Any]]:
+    """The lines of the downloaded file."""
+    if view.find(".l-bar").count():
+        press(view, "s")
+    with view.page.expect_download() as found:
+        view.by("button", "Download labels.jsonl").click()
+    assert found.value.suggested_filename == "labels.jsonl"
+    lines = Path(found.value.path()).read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def given(view: View, *lines: Any) -> str:
+    """Open a file with these lines, and return what the page says of it."""
+    content = "\n".join(
+        line if isinstance(line, str) else json.dumps(line) for line in lines
+    ).encode("utf-8", "replace")
+    file = {"name": "labels.jsonl", "mimeType": "", "buffer": content}
+    view.find("input[type=file]").set_input_files(file)  # type: ignore[arg-type]
+    view.until("document.querySelector('.l-said').textContent.includes('of yours')")
+    return view.find(".l-said").inner_text()
+
+
+def comparisons(path: Path) -> list[dict[str, Any]]:
+    """What the page holds of its comparisons."""
+    from tests.results.report.written import Page, unpacked
+
+    data = unpacked(Page(path.read_text()).blocks["data"])
+    return list(data["comparisons"])
+
+
+@pytest.mark.smoke
+def test_by_key(show: Show, page: Path) -> None:
+    """Keys answer, walk and note; what is downloaded is what `ruler_cli.results.labels` reads, line by line."""
+    view = begin(show(page))
+    assert place(view) == 1
+    press(view, "1")
+    assert place(view) == 2
+    press(view, "n")
+    view.page.keyboard.type("2 is 1 too long")
+    press(view, "Escape", "ArrowRight", "j", "0", "k", "k", "?", "s", "s")
+    assert place(view) == 4 + 1
+    lines = downloaded(view)
+    held = comparisons(page)
+    assert [line["choice"] for line in lines] == ["left", "right", "unsure", "equal"]
+    for line, one in zip(lines, held, strict=False):
+        read = parse_line(json.dumps(line).encode())
+        assert isinstance(read, PairLabel)
+        assert {name: line[name] for name in one} == one
+        assert (read.by, read.drawn, read.chance) == (
+            "Ana",
+            one["drawn"],
+            one["chance"],
+        )
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", read.at)
+        assert line["seconds"] >= 0
+    assert [line["note"] for line in lines] == ["", "2 is 1 too long", "", ""]
+
+
+def test_all_answers(show: Show, page: Path) -> None:
+    """After the last answer the summary comes; an answer given again replaces the first."""
+    view = begin(show(page))
+    press(view, *"120?u=12")
+    view.find("h2").filter(has_text=f"{PAIRS} of {PAIRS} comparisons").wait_for()
+    press(view, "s")
+    assert place(view) == PAIRS
+    assert view.find(".l-choice[aria-pressed=true]").inner_text().startswith("Right")
+    press(view, "1")
+    choices = [line["choice"] for line in downloaded(view)]
+    assert choices == [
+        *("left", "right", "equal", "unsure", "unsure", "equal", "left", "left")
+    ]
+    assert "labels-file labels.jsonl" in view.text
+
+
+def test_held_key(show: Show, page: Path) -> None:
+    """A key that is held down is one answer, and keys with a modifier or in the note are none."""
+    view = begin(show(page))
+    view.page.keyboard.down("1")
+    view.page.keyboard.down("1")
+    view.page.keyboard.up("1")
+    press(view, "Control+2", "Alt+ArrowRight")
+    view.find("#note").fill("12?")
+    assert place(view) == 2
+    assert view.find("progress").get_attribute("value") == "1"
+
+
+@pytest.mark.smoke
+def test_by_finger(browser: Browser, page: Path) -> None:
+    """On a phone one rollout is in sight at a time, a tap shows the other, and a tap answers."""
+    context = browser.new_context(
+        viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True
+    )
+    view = View(context.new_page(), page.as_uri()).open()
+    view.find("input[name=name]").fill("Ana")
+    view.by("button", "Start").tap()
+    settled(view)
+    for name, other in (("left", "right"), ("right", "left")):
+        view.find(".l-tabs button").filter(has_text=name.title()).tap()
+        assert view.find(f"#side-{name}").is_visible()
+        assert not view.find(f"#side-{other}").is_visible()
+    wide = "document.documentElement.scrollWidth - innerWidth"
+    assert view.page.evaluate(wide) <= 0
+    for button in view.find(".l-bar button").all():
+        box = button.bounding_box()
+        assert box
+        assert box["height"] >= 44
+        assert box["y"] + box["height"] <= 844
+    view.find("[data-choice=left]").tap()
+    assert place(view) == 2
+    assert view.find("#side-left").is_visible()
+    view.find("[data-choice=equal]").tap()
+    assert [line["choice"] for line in downloaded(view)] == ["left", "equal"]
+    assert view.page.evaluate(wide) <= 0
+    view.clean()
+    context.close()
+
+
+def test_reload(show: Show, page: Path) -> None:
+    """Answers, notes, the name and the comparison in sight survive a reload; another draw begins anew."""
+    view = begin(show(page))
+    press(view, "1", "2", "n")
+    view.page.keyboard.type("half a tho")
+    view.page.reload()
+    settled(view.ready())
+    assert place(view) == 3
+    assert view.find("#note").input_value() == "half a tho"
+    assert [line["choice"] for line in downloaded(view)] == ["left", "right"]
+    key = view.page.evaluate("Object.keys(localStorage)[0]")
+    assert re.fullmatch("ruler-label-[0-9a-f]{16}", key)
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        "{",
+        "[]",
+        '{"own": [[0, {"choice": "both"}], [99, {"choice": "left"}], 5, null], "at": -1, "name": 7}',
+        '{"own": {"0": 1}, "others": [["__proto__", [[0, {"choice": "left"}]]], 3], "more": 7, "notes": [[0]]}',
+    ],
+)
+def test_damaged_storage(show: Show, page: Path, kept: str) -> None:
+    """Whatever stands in the browser's storage, the page opens and takes answers."""
+    view = show(page)
+    view.page.evaluate(
+        "async kept => localStorage.setItem(`ruler-label-${(await decode('data')).draw}`, kept)",
+        kept,
+    )
+    view.page.reload()
+    begin(view.ready())
+    press(view, "1")
+    assert [line["choice"] for line in downloaded(view)] == ["left"]
+
+
+def test_no_storage(show: Show, page: Path) -> None:
+    """Where the browser keeps nothing the page says so, and answers can be downloaded."""
+    view = show(page)
+    view.page.add_init_script(
+        "Object.defineProperty(window, 'localStorage', { get() { throw new Error('refused') } })"
+    )
+    view.page.reload()
+    begin(view.ready())
+    assert "This browser keeps nothing" in view.text
+    press(view, "2")
+    assert [line["choice"] for line in downloaded(view)] == ["right"]
+
+
+def test_merge(show: Show, page: Path) -> None:
+    """Of own lines the later counts, whichever rollout stood left; own lines about something else stay."""
+    first, second, third, *_ = comparisons(page)
+    view = begin(show(page))
+    press(view, "1", "1", "s")
+    old = first | {"choice": "right", "by": "Ana", "at": "2020-01-01T00:00:00Z"}
+    new = {
+        "group": second["group"],
+        "left": second["right"],
+        "right": second["left"],
+        "choice": "left",
+        "by": "Ana",
+        "at": "2999-01-01T00:00:00Z",
+        "note": "turned",
+    }
+    more = third | {"choice": "equal", "by": "Ana", "at": ""}
+    mark = {"group": "x", "rollout": "y", "mark": "good", "by": "Ana"}
+    said = given(view, old, new, more, mark, mark, "no JSON", "[1]", "")
+    assert said == (
+        "3 answers of yours, 0 of other people, 2 lines about something else, 2 lines not readable"
+    )
+    *lines, last = downloaded(view)
+    assert [line["choice"] for line in lines] == ["left", "right", "equal"]
+    assert [line["left"] for line in lines] == [
+        one["left"] for one in (first, second, third)
+    ]
+    assert lines[1]["note"] == "turned"
+    assert last == mark
+    view.page.reload()
+    view.ready()
+    assert [*lines, last] == downloaded(view)
+
+
+def test_other_people(show: Show, page: Path) -> None:
+    """Answers of others are shown after all own ones, which then stay, and are never in the download."""
+    held = comparisons(page)
+    view = begin(show(page))
+    press(view, "1", "s")
+    theirs = [
+        one | {"choice": choice, "by": name, "note": "secret", "at": ""}
+        for name, choice in (("Boris", "right"), ("__proto__", "left"))
+        for one in held
+    ]
+    assert "0 answers of yours, 16 of other people" in given(view, *theirs)
+    assert "Answers of 2 other people are here" in view.text
+    assert "Boris" not in view.text
+    assert view.by("button", "Show them").count() == 0
+    press(view, "s", *"111111")
+    assert "Boris" not in view.text
+    press(view, "1")
+    view.by("button", "Show them").click()
+    assert "Boris: 0 of 8 answers as yours" in view.text
+    assert "__proto__: 8 of 8 answers as yours" in view.text
+    assert view.find("tbody tr").count() == PAIRS
+    lines = downloaded(view)
+    assert {line["by"] for line in lines} == {"Ana"}
+    assert len(lines) == PAIRS
+    view.by("button", "comparison 1").click()
+    press(view, "2")
+    assert view.find(".l-choice:disabled").count() == 4
+    assert [line["choice"] for line in downloaded(view)] == ["left"] * PAIRS
+
+
+def test_rename(show: Show, page: Path) -> None:
+    """Another name is that of all own lines; lines that were opened under it become own ones."""
+    view = begin(show(page), "Anna")
+    first, second, *_ = comparisons(page)
+    press(view, "1", "s")
+    given(
+        view,
+        *(one | {"choice": "right", "by": "Ana", "at": ""} for one in (first, second)),
+    )
+    view.find("input[name=name]").fill("Ana")
+    view.by("button", "Change").click()
+    lines = downloaded(view)
+    assert [(line["by"], line["choice"]) for line in lines] == [
+        ("Ana", "left"),
+        ("Ana", "right"),
+    ]
+    assert "another person" not in view.text
+
+
+def test_blind(show: Show, page: Path) -> None:
+    """The page never shows how a pair was drawn, its chance, its ids, a score or an explanation."""
+    view = begin(show(page))
+    for one in comparisons(page):
+        settled(view)
+        text = view.page.evaluate("document.getElementById('app').outerHTML")
+        for word in ("disputed", one["left"], one["right"], "Of 1", "chance"):
+            assert word not in text
+        assert not re.search("drawn|random", view.find("main").inner_text())
+        press(view, "j")
+
+
+def test_shared_turns(show: Show, tmp_path: Path) -> None:
+    """What both rollouts share stands once: the task in sight, long instructions and first turns folded."""
+    record = plain("g", 0.2, 0.8)
+    for rollout in record["trajectories"]:
+        user, agent = rollout["messages"]
+        rollout["messages"] = [
+            {"role": "system", "content": "Be kind. " * 400},
+            user,
+            {"role": "assistant", "content": "Let me look. " * 200},
+            agent,
+        ]
+        rollout["tools"] = [{"type": "function", "function": {"name": "look"}}]
+    scored = write(tmp_path / "s.jsonl", [record])
+    view = begin(show(report_of(scored, tmp_path, "--label", "3")))
+    assert view.find("section[aria-label=Task]").inner_text().count("Book a seat.") == 1
+    folds = {
+        fold.locator("h3").inner_text(): fold.get_attribute("open")
+        for fold in view.find("details").all()
+    }
+    assert folds == {"Tools": None, "Before the task": None, "Both begin alike": None}
+    sides = [side.inner_text() for side in view.find(".l-side").all()]
+    assert sorted(re.findall(r"answer \d", " ".join(sides))) == ["answer 0", "answer 1"]
+    assert "Let me look" not in " ".join(sides)
+
+
+def test_hostile(show: Show, tmp_path: Path) -> None:
+    """No text of a rollout, a key, a name, a note or a file of labels runs or becomes an element."""
+    attacks = [*RUNNING, *RESTING[:-1]]
+    records = [plain(text, 0.2, 0.8) for text in attacks]
+    for record, text in zip(records, attacks, strict=True):
+        for i, rollout in enumerate(record["trajectories"]):
+            rollout["messages"][0]["content"] = text
+            rollout["messages"].append(
+                {"role": text or "user", "content": f"{text}{i}"}
+            )
+    path = tmp_path / "s.jsonl"
+    path.write_text("".join(json.dumps(one) + "\n" for one in records))
+    report = report_of(path, tmp_path, "--label", "500")
+    view = begin(show(report), RUNNING[0][:100])
+    seen = 0
+    while view.find(".l-bar").count():
+        settled(view)
+        view.find("#note").fill(RUNNING[seen % len(RUNNING)])
+        page_is_harmless(view)
+        seen += 1
+        view.find("[data-choice=left]").click()
+    assert seen == len(attacks)
+    held = comparisons(report)
+    lines = [
+        one | {"choice": "right", "by": text, "at": text}
+        for one, text in zip(held, attacks, strict=True)
+    ]
+    given(view, *lines, *attacks)
+    view.by("button", "Show them").click()
+    page_is_harmless(view)
+    assert len(downloaded(view)) == len(attacks)
+
+
+_FOREIGN = """() => ({
+  hit: window.__hit ?? null,
+  polluted: ({}).__hit ?? null,
+  inside: document.querySelectorAll("#app :is(script, style, meta, iframe, object, embed, link, base, img, a)").length,
+  handlers: [...document.querySelectorAll("*")].flatMap(e => [...e.attributes]).filter(a => /^on/.test(a.name)).length,
+})"""
+
+
+def page_is_harmless(view: View) -> None:
+    """No text became an element or an attribute, and none ran."""
+    result = view.page.evaluate(_FOREIGN)
+    assert result == {"hit": None, "polluted": None, "inside": 0, "handlers": 0}
+
+
+@pytest.mark.parametrize("width", [390, 1280, 1920])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_looks(show: Show, page: Path, width: int, theme: Any) -> None:
+    """At each width and in both themes texts have contrast, headings an order, controls a name; nothing is cut."""
+    view = show(page, width=width, theme=theme)
+    for step in ("start", "pair", "summary"):
+        if step == "pair":
+            begin(view)
+        if step == "summary":
+            press(view, "1", "s")
+        colours: list[tuple[str, float]] = view.page.evaluate(COLOURS)
+        assert [pair for pair in colours if pair[1] < 4.5] == [], step
+        assert view.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        ranks = view.find("h1:visible, h2:visible, h3:visible").evaluate_all(
+            "all => all.map(heading => Number(heading.localName[1]))"
+        )
+        assert ranks.count(1) == 1
+        assert all(later <= earlier + 1 for earlier, later in pairwise(ranks))
+        tree = view.find("body").aria_snapshot()
+        controls = r"^\s*- '?(button|textbox|region|progressbar|group)\b"
+        lines = [one.strip() for one in tree.splitlines() if re.match(controls, one)]
+        assert [one for one in lines if '"' not in one and "group" not in one] == []
+        assert [view.page.get_by_role(role).count() for role in ("banner", "main")] == [
+            1,
+            1,
+        ]
+
+
+def test_by_keyboard_alone(show: Show, page: Path) -> None:
+    """The name, an answer by its button, and the download need no pointer."""
+    view = show(page)
+    press(view, "Tab")
+    assert "name" in view.focus
+    view.page.keyboard.type("Ana")
+    press(view, "Enter")
+    settled(view)
+    assert "view-head" in view.focus
+    for _ in range(30):
+        press(view, "Tab")
+        if 'data-choice="equal"' in view.focus:
+            break
+    press(view, "Enter")
+    assert place(view) == 2
+    press(view, "s")
+    for _ in range(30):
+        press(view, "Tab")
+        if "l-first" in view.focus:
+            break
+    with view.page.expect_download():
+        press(view, "Enter")
+
+
+def test_damaged_file(browser: Browser, page: Path, tmp_path: Path) -> None:
+    """A damaged file shows a sentence in place of the page, a damaged text one in its own place."""
+    before, mark, data = page.read_text().partition('id="data">')
+    (tmp_path / "cut.html").write_text(f"{before}{mark}{data[:200]}{data[400:]}")
+    with shown(browser, tmp_path / "cut.html") as view:
+        view.page.goto(view.address)
+        view.find("#app").filter(has_text="This page cannot be opened").wait_for()
+        view.clean()
+    before, mark, texts = page.read_text().partition('id="texts">')
+    (tmp_path / "text.html").write_text(f"{before}{mark}{'A' * 200}{texts[200:]}")
+    with shown(browser, tmp_path / "text.html") as view:
+        view.open()
+        view.find("input[name=name]").fill("Ana")
+        view.by("button", "Start").click()
+        view.find("[role=alert]").filter(has_text="This text cannot be read").wait_for()
+        press(view, "?")
+        settled(view)
+        view.clean()

@@ -1,0 +1,106 @@
+"""`ruler report --label`: the page on which people compare rollouts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.scored import hostile, scored
+from tests.conftest import Ruler, write
+from tests.on_terminal import RAW
+
+
+def groups(number: int = 8) -> list[dict[str, Any]]:
+    """Groups of three rollouts by two models."""
+    found = [scored(f"g{i}", 0.1, 0.4, 0.9) for i in range(number)]
+    for one in found:
+        for rollout, model in zip(one["trajectories"], "aab", strict=True):
+            rollout["metadata"] = {"model": model}
+    return found
+
+
+def test_page(ruler: Ruler, tmp_path: Path) -> None:
+    """The command says how many pairs of how many are in the page, how they were drawn, and what comes next."""
+    write(tmp_path / "s.jsonl", groups())
+    done = ruler("report", "s.jsonl", "--label", "9", "-o", "label.html")
+    assert (done.returncode, done.stdout) == (0, "")
+    written, ways, after = done.stderr.splitlines()
+    assert written.startswith("ruler: 9 of 24 pairs to compare, 0.")
+    assert written.endswith(" MB written to label.html")
+    assert ways == "ruler: 6 drawn at random, 3 since their scores are near"
+    assert after.endswith("`ruler agree SCORED --labels-file labels.jsonl`")
+    assert (tmp_path / "label.html").read_text().startswith("<!doctype html>")
+
+
+def test_all(ruler: Ruler, tmp_path: Path) -> None:
+    """If more pairs are asked for than there are, all are in the page, and it says so."""
+    write(tmp_path / "s.jsonl", groups(2))
+    done = ruler("report", "s.jsonl", "--label", "50", "-o", "label.html")
+    assert done.returncode == 0
+    assert "6 of 6 pairs to compare" in done.stderr
+    assert "there are no more pairs than 6: all are in the page" in done.stderr
+
+
+def test_streams(ruler: Ruler, tmp_path: Path) -> None:
+    """The scored file may come from stdin, and the page go to stdout."""
+    path = write(tmp_path / "s.jsonl", groups())
+    done = ruler("report", "-", "--label", "9", "-o", "-", stdin=path.read_text())
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("<!doctype html>")
+    assert "written to stdout" in done.stderr
+
+
+def test_between(ruler: Ruler, tmp_path: Path) -> None:
+    """Only pairs of different values are drawn; a path at which nothing differs is refused."""
+    write(tmp_path / "s.jsonl", groups())
+    args = ("report", "s.jsonl", "--label", "50", "-o", "label.html", "--between")
+    done = ruler(*args, "metadata.model")
+    assert "16 of 16 pairs to compare" in done.stderr
+    done = ruler(*args, "group_id")
+    assert done.returncode == 2
+    assert done.stderr.startswith("ruler: --between group_id: no two rollouts of a")
+
+
+@pytest.mark.parametrize(
+    ("args", "sentence"),
+    [
+        ((), "--label makes a page; add -o label.html"),
+        (("--json",), "--label makes a page; leave --json out"),
+        (("-o", "l.html", "--group", "g"), "--label draws from all groups; leave"),
+        (("t.jsonl", "-o", "l.html"), "--label takes one scored file"),
+        (("-o", "l.html", "--max-groups", "3"), "--label and --max-groups"),
+        (("-o", "-", "--open"), "-o - and --open"),
+    ],
+)
+def test_mistakes(
+    args: tuple[str, ...], sentence: str, ruler: Ruler, tmp_path: Path
+) -> None:
+    """Options that do not go with --label are refused before anything is read."""
+    done = ruler("report", "nowhere.jsonl", *args, "--label", "5")
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"ruler: {sentence}"), done.stderr
+
+
+def test_other_mistakes(ruler: Ruler, tmp_path: Path) -> None:
+    """--between without --label, no pair at all, and a number that no page has are refused with the way out."""
+    done = ruler("report", "s.jsonl", "-o", "l.html", "--between", "model")
+    assert "--between is for --label; add --label N" in done.stderr
+    for number in ("0", "10001"):
+        done = ruler("report", "s.jsonl", "-o", "l.html", "--label", number)
+        assert done.returncode == 2
+        assert done.stderr.startswith(f"ruler: --label: {number!r} is not a whole")
+    write(tmp_path / "s.jsonl", [scored("a", 0.5), scored("b", None, None)])
+    done = ruler("report", "s.jsonl", "--label", "5", "-o", "l.html")
+    assert done.returncode == 2
+    assert "no group has two rollouts that differ and have a score" in done.stderr
+    assert not (tmp_path / "l.html").exists()
+
+
+def test_hostile(ruler: Ruler, tmp_path: Path) -> None:
+    """Any text may stand in any place of the scored file: a page is made, and nothing raw reaches the terminal."""
+    write(tmp_path / "s.jsonl", hostile())
+    done = ruler("report", "s.jsonl", "--label", "500", "-o", "l.html")
+    assert done.returncode == 0, done.stderr
+    assert RAW.findall(done.stderr) == []
