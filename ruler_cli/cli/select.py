@@ -68,12 +68,12 @@ _KEPT = """
 {kept groups!s} of {groups:group}, {kept rollouts!s} of {rollouts:rollout} kept
 """
 _PAIRS = """
-{0.pairs!s} pairs written, of {0.groups!s} of {groups:group}
+pairs written: {0.pairs!s}, from {0.groups!s} of {groups:group}
 groups without a pair: {0.no_pair}
 rollouts that cannot be written: {0.left_out}
 """
 _REPLIES = """
-{examples!s} replies about {groups!s} groups written
+replies written: {examples!s}, about {groups:group}
 {missing:request} without a reply in the ledger
 {unusable:reply} that could not be used left out
 {pictures:reply} about pictures left out

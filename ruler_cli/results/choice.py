@@ -11,8 +11,8 @@ from statistics import fmean
 from typing import Any, Literal
 
 from ruler_cli.errors import Sentence, UnreadableError, UsageError
-from ruler_cli.formats.fields import LISTS, JsonObject, is_list, lookup
-from ruler_cli.formats.reader import Reader
+from ruler_cli.formats.fields import LISTS, is_list, lookup
+from ruler_cli.formats.reader import Reader, rollout_object
 from ruler_cli.results.annotations import (
     AnnotationReader,
     ScoredGroup,
@@ -25,7 +25,7 @@ from ruler_cli.results.identity import group_name, rollout_ids
 from ruler_cli.results.labels import Labels, RolloutMark
 from ruler_cli.settings.models import InputSettings
 from ruler_cli.settings.suggestions import suggest_path
-from ruler_cli.types import Group, printable
+from ruler_cli.types import Group, Record, printable
 
 By = Literal["variance", "score", "majority"]
 _NOISE = 1e-12
@@ -129,7 +129,7 @@ class Selector:
         self._fields = [one for one in choice.conditions if one.path]
         self._found = set[str]()
         """Paths of conditions at which there was a value."""
-        self._sample: list[JsonObject] = []
+        self._sample: list[Any] = []
         self._marked = None
         if choice.marks is not None:
             self._marked = MarkedRollouts(choice.marks, choice.words)
@@ -192,11 +192,16 @@ class Selector:
             if any(value is not None for value in values):
                 self._found.add(one.path)
             elif len(self._sample) < _SAMPLE:
-                self._sample += map(self.annotations.value, group.records[:1])
+                self._sample += self._objects(group.records[0])
             own = [_last(values, rollout) for rollout in rollouts]
             pairs = zip(rollouts, own, strict=True)
             rollouts = [r for r, value in pairs if one.holds_for_value(value)]
         return rollouts
+
+    def _objects(self, record: Record) -> list[Any]:
+        """Return a record and its first rollout, in which a path may lie."""
+        value = self.annotations.value(record)
+        return [value, *(rollout_object(value, one) for one in record.rollouts[:1])]
 
     def _values(self, group: Group, path: str) -> list[Any]:
         """Return the value at a path of each part of a rollout; None if it is absent."""

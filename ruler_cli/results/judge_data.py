@@ -42,6 +42,7 @@ from ruler_cli.scoring.statistics import concordance
 from ruler_cli.settings.models import ScoreSettings
 from ruler_cli.types import (
     CallError,
+    Group,
     GroupResult,
     Problem,
     Reply,
@@ -116,28 +117,33 @@ class JudgeData:
         on_group: Callable[[], object],
     ) -> None:
         """Judge the groups by the ledger alone, and write the replies about each."""
-        pending: dict[GroupRun, tuple[Selected, Replies]] = {}
+        pending: dict[GroupRun, tuple[Selected | None, Replies]] = {}
+        settings = self.settings
+        # further passes depend on the groups beside
+        every = settings.adaptive or settings.escalate is not None
 
         def on_reply(
             run: GroupRun, judge: int, request: Request, reply: Reply | CallError
         ) -> None:
             pending[run][1].append((judge, request, reply))
 
-        runner = JudgeRunner(self.settings, panel.judges, on_reply)
+        runner = JudgeRunner(settings, panel.judges, on_reply)
 
-        def chosen() -> Iterator[Selected]:
+        def chosen() -> Iterator[tuple[Group, Selected | None]]:
             for group in opened.groups:
                 on_group()
-                if selected := self.selector.select(group):
-                    yield selected
+                selected = self.selector.select(group)
+                if selected or every:
+                    yield group, selected
 
         pull = (threaded if opened.waits else inline)(chosen())
 
         async def next_run() -> GroupRun | None:
-            selected = await pull()
-            if selected is None:
+            pulled = await pull()
+            if pulled is None:
                 return None
-            run = runner.start(selected.group)
+            group, selected = pulled
+            run = runner.start(group)
             pending[run] = (selected, [])
             return run
 
@@ -152,6 +158,8 @@ class JudgeData:
         async with engine:
             async for run, result in engine:
                 selected, replies = pending.pop(run)
+                if selected is None:
+                    continue
                 examples = self._examples(selected, result, replies)
                 if run.missing:
                     self.counts["missing"] += len(run.missing)
@@ -222,7 +230,7 @@ class JudgeData:
 
 def _made_by(scored: ScoredGroup) -> str:
     """Return what the annotation of a group says of the run that made its scores."""
-    passes = f"{scored.passes} passes" if scored.passes else ""
+    passes = f"passes {scored.passes}" if scored.passes else ""
     return ", ".join(filter(None, (scored.judge, passes)))
 
 

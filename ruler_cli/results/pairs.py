@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from operator import itemgetter
@@ -60,6 +60,8 @@ class WrittenRollout:
 
 Pair = tuple[float, WrittenRollout, WrittenRollout]
 """The difference of two scores, the chosen rollout and the rejected one."""
+ByPrompt = dict[tuple[str, str], dict[str, WrittenRollout]]
+"""Rollouts by their answer, by prompt and tools."""
 
 
 class PairMaker:
@@ -70,9 +72,9 @@ class PairMaker:
     """
 
     def __init__(self, gap: float, most: int, shape: Shape, *, table: bool) -> None:
-        """Make at most so many pairs of a group. In a `table` arguments of calls are JSON text: members of its
+        """Make at most so many pairs of a group.
 
-        objects are those of all.
+        In a `table` all objects of a column have the same members, so arguments of calls are JSON text there.
         """
         self._gap = gap
         self._most = most
@@ -85,9 +87,15 @@ class PairMaker:
     def lines(self, selected: Selected) -> list[tuple[int, bytes]]:
         """Return the number and the bytes of each pair of a group, the largest difference first."""
         reason = self._reason(selected)
-        pairs = [] if reason else self._pairs(selected)
+        pairs = list[Pair]()
+        if not reason:
+            by_prompt = self._by_prompt(selected)
+            pairs = [pair for alike in by_prompt.values() for pair in self._of(alike)]
+            pairs = sorted(pairs, key=itemgetter(0), reverse=True)[: self._most]
+            several = len(by_prompt) > 1
+            reason = "prompts differ" if several else "no two that can be written"
         if not pairs:
-            self.no_pair[reason or "no two that can be written"] += 1
+            self.no_pair[reason] += 1
             return []
         name = group_name(selected.group.key)
         lines = [self._line(pair, name) for pair in pairs]
@@ -108,17 +116,12 @@ class PairMaker:
         wide = best_and_worst(scores, self._gap, 1)
         return "" if wide else "gap too small"
 
-    def _pairs(self, selected: Selected) -> list[Pair]:
-        """Return the pairs of rollouts with one prompt; of those that read the same only the first counts."""
+    def _by_prompt(self, selected: Selected) -> ByPrompt:
+        """Write rollouts; of those that read the same only the first counts."""
         scored = selected.scored
-        ids = dict(
-            zip(
-                [rollout.indices for rollout in scored.rollouts],
-                rollout_ids(selected.group, scored),
-                strict=True,
-            )
-        )
-        by_prompt: dict[tuple[str, str], dict[str, WrittenRollout]] = {}
+        names = rollout_ids(selected.group, scored)
+        ids = {r.indices: name for r, name in zip(scored.rollouts, names, strict=True)}
+        by_prompt: ByPrompt = {}
         for rollout in selected.rollouts:
             try:
                 written = self._written(selected, rollout, ids[rollout.indices])
@@ -128,14 +131,15 @@ class PairMaker:
                 continue
             same = by_prompt.setdefault((written.prompt, written.tools), {})
             same.setdefault(written.answer, written)
-        pairs = []
-        for alike in by_prompt.values():
-            own = [*alike.values()]
-            scores = [one.score for one in own]
-            for best, worst in best_and_worst(scores, self._gap, self._most):
-                gap = round(scores[best] - scores[worst], _DIGITS)
-                pairs.append((gap, own[best], own[worst]))
-        return sorted(pairs, key=itemgetter(0), reverse=True)[: self._most]
+        return by_prompt
+
+    def _of(self, alike: Mapping[str, WrittenRollout]) -> Iterator[Pair]:
+        """Yield the pairs of rollouts with one prompt."""
+        own = [*alike.values()]
+        scores = [one.score for one in own]
+        for best, worst in best_and_worst(scores, self._gap, self._most):
+            gap = round(scores[best] - scores[worst], _DIGITS)
+            yield gap, own[best], own[worst]
 
     def _written(
         self, selected: Selected, scored: ScoredRollout, name: str
