@@ -40,7 +40,6 @@ from ruler_cli.cli.options import (
     Seed,
     Single,
     Tools,
-    judge_option,
     option,
     output_option,
 )
@@ -149,9 +148,9 @@ def command(
     labels: Labels = None,
     model: Annotated[
         list[str] | None,
-        judge_option(
-            "The judge of the run whose replies are written. The options below are for --as judge, too: give those "
-            "of that run.",
+        option(
+            "For --as judge: the judge of the run. This and the other options on judges and quality are those that "
+            "the run had.",
             "NAME",
             "--judge-model",
             "--model",
@@ -248,7 +247,7 @@ class _Watch(NamedTuple):
 
 
 _Written = tuple["Selector", list[str], bool]
-"""What chose, sentences on what was written, and if that is all there is."""
+"""The selector, sentences on what was written, and if nothing is missing."""
 
 
 def _write_selection(

@@ -70,7 +70,7 @@ class JudgeData:
         self.selector = Selector(choice)
         self.counts = Counter[str]()
         self._unlike = ""
-        """What SCORED says of the first group without a reply."""
+        """The words of SCORED on the run that made the first group without a reply."""
 
     async def write(
         self,
@@ -229,7 +229,7 @@ class JudgeData:
 
 
 def _made_by(scored: ScoredGroup) -> str:
-    """Return what the annotation of a group says of the run that made its scores."""
+    """Return the words of a group's annotation on the run that made its scores."""
     passes = f"passes {scored.passes}" if scored.passes else ""
     return ", ".join(filter(None, (scored.judge, passes)))
 

@@ -109,10 +109,10 @@ class PairMaker:
         scores = [r.score for r in selected.rollouts if r.score is not None]
         if not scores:
             return "without scores"
-        if selected.scored.tied:
-            return "tied"
         if selected.scored.alone or len(scores) < 2:
             return "nothing to compare"
+        if selected.scored.tied:
+            return "tied"
         wide = best_and_worst(scores, self._gap, 1)
         return "" if wide else "gap too small"
 

@@ -49,7 +49,7 @@ def select(
     `on_problem` with each line of it that cannot be read, `on_group` after each group. Groups are read one
     at a time. After an error OUTPUT is as it was, and nothing else is left.
 
-    Returned is what chose, with its counts.
+    The selector is returned, with its counts.
     """
     selector = Selector(choice)
     counts = selector.counts
