@@ -220,7 +220,7 @@ def test_messages(tmp_path: Path) -> None:
     calling = {"role": "assistant", "content": None, "tool_calls": [CALL]}
     thought = {"timestamp": 3, "reasoning_content": "hm"}
     last = {"role": "assistant", "content": [{"type": "text", "text": "Done."}]}
-    nothing = {"tool_calls": [], "refusal": None}
+    nothing: dict[str, Any] = {"tool_calls": [], "refusal": None}
     turns = [system, ASKED, calling | thought, RESULT, last | nothing]
     better = {**trajectory(0.9), "messages": turns}
     worse = {**trajectory(0.1), "messages": [system, ASKED, {"role": "assistant", "content": "No."}]}  # fmt: skip
