@@ -347,6 +347,10 @@ class Output:
         self._ended = False
         self._in_turn: Callable[[_Records], _Records] = iter
 
+    def write_new(self) -> None:
+        """Take records that are not those of INPUT."""
+        self._kind = _kind_of(self._location)
+
     def write_as(self, container: Container, *, scored: bool = True) -> None:
         """Take the container of INPUT; UsageError if OUTPUT cannot be written from it.
 

@@ -68,7 +68,11 @@ def dump(value: Any) -> bytes:
 
 def dump_escaped(value: Any) -> bytes:
     """Encode a value that holds a judge's text, with the characters escaped that disturb a terminal."""
-    raw = dump(value)
+    return escaped(dump(value))
+
+
+def escaped(raw: bytes) -> bytes:
+    """Return JSON with the characters escaped that disturb a terminal."""
     if raw.isascii() and b"\x7f" not in raw:
         return raw
     return _CONTROLS.sub(lambda match: b"\\u%04x" % ord(match[0].decode()), raw)

@@ -143,7 +143,7 @@ def _answered(
         defect = ""
         if isinstance(reply, Reply):
             try:
-                reading = _read(reply, request, again=bool(given))
+                reading = read_reply(reply, request)
             except DefectError as problem:
                 defect = str(problem)
             else:
@@ -250,13 +250,15 @@ def _least(layout: PromptLayout, part: RequestPart) -> int:
     return _BRIEF + (_BRIEF_PER_ROLLOUT + _BRIEF_PER_VALUE * values) * rollouts
 
 
-def _read(reply: Reply, request: Request, *, again: bool) -> ParsedReply:
+def read_reply(reply: Reply, request: Request) -> ParsedReply:
+    """Read the entries of a reply; DefectError if it cannot be used."""
     if reply.refusal is not None:
         raise DefectError(reply.refusal)
     if reply.truncated and not reply.text.rstrip().endswith(("}", "]", "```")):
         # scores before its end may be a draft
         raise DefectError("the answer was cut off")
     reading = parse(reply.text, request.labels, request.criteria)
+    again = len(request.labels) < len(request.shown)
     if again and reading.rescaled:
         raise DefectError("the scores stood on another scale than those given before")
     return reading

@@ -65,8 +65,8 @@ _ESCALATED = 2
 """Passes of the stronger judge: an order and its reverse."""
 
 T = TypeVar("T")
-OnReply = Callable[[str, str], None]
-"""Gets a group's key, and the text of a reply or the reason why there is none."""
+OnReply = Callable[["GroupRun", int, Request, Reply | CallError], None]
+"""Gets a group run, the number of a judge, a request to it, and its reply or the reason why there is none."""
 
 
 class JudgeRunner:
@@ -392,6 +392,8 @@ class _JudgePasses:
                         run.missing.append((self.number, request))
                     cached = cached and reply.cached
                     self._count(reply)
+                    if run.runner.on_reply is not None:
+                        run.runner.on_reply(run, self.number, request, reply)
                     request = steps.send(reply)
             except StopIteration as end:
                 answer: Answer = end.value
@@ -405,17 +407,12 @@ class _JudgePasses:
         run.asked = True
         run.asked_now |= not reply.cached
         if isinstance(reply, Reply):
-            text = reply.text
             run.seconds += reply.seconds
             self.used += reply.usage
             if not reply.cached:
                 self.paid += reply.usage
             if reply.model:
                 run.served.add(reply.model)
-        else:
-            text = reply.reason
-        if run.runner.on_reply is not None:
-            run.runner.on_reply(run.group.key, text)
 
 
 def _by_member(

@@ -1,13 +1,16 @@
-"""`NAME` and `NAME=LOW..HIGH` → conditions on groups and rollouts."""
+"""`NAME`, `NAME=LOW..HIGH` and `PATH=VALUE` → conditions on groups and rollouts."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ruler_cli.errors import UsageError
+from ruler_cli.formats.fields import items
+from ruler_cli.settings.suggestions import nearest
 from ruler_cli.types import ENDINGS, printable
 
 if TYPE_CHECKING:
@@ -32,27 +35,44 @@ _SHARES = ("reliability", "disagreement")
 """Figures that lie from 0 to 1."""
 CRITERIA = "criteria."
 """The beginning of a condition about a criterion; its name follows."""
-NAMES = (*_STATES, "mean", "reliability", "score", f"{CRITERIA}NAME", *_ENDS)
+MARK = "mark"
+"""The name of a condition about the lines of files of marks."""
+NAMES = (
+    *_STATES,
+    "mean",
+    "reliability",
+    "score",
+    f"{CRITERIA}NAME",
+    *_ENDS,
+)
 _RANGE = (
     "write e.g. live, score=0.7.., mean=..0.3 or score=0.3..0.7; "
-    "reliability and disagreement are from 0 to 1"
+    'reliability and disagreement are from 0 to 1; a field of this name stands in quotes, "score"=VALUE'
 )
+_QUOTED = re.compile('"([^"]+)"')
+"""A field whose name may be a known one."""
+_NEAR = 0.8
+"""The likeness from which on a field without a dot is a known name, mistyped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A state of a group or a rollout.
+    """A state of a group or a rollout, or the value of a field.
 
-    With `ends` it is a closed range of a figure of a group, or of a rollout's score or criterion.
+    With `ends` it is a closed range of a figure of a group, of a rollout's score or criterion, or of the number at
+    `path`. Without them a `path` has a `value`, as text. The value of the name `mark` is a word of lines of marks.
     """
 
     name: str
     ends: tuple[float, float] | None = None
+    path: str = ""
+    value: str = ""
 
     @property
     def about_rollouts(self) -> bool:
         """Tell if it selects rollouts of a group, and not groups."""
-        return self.name == "score" or self.name in _ENDS or self.criterion != ""
+        named = self.name == "score" or self.name in _ENDS or self.criterion != ""
+        return named or self.path != ""
 
     @property
     def criterion(self) -> str:
@@ -62,24 +82,49 @@ class Condition:
 
     def holds(self, group: ScoredGroup) -> bool:
         """Tell if it holds for a group; a group without the figure is in no range."""
-        if self.about_rollouts:
+        if self.about_rollouts or self.name == MARK:
             return True
         if self.ends is None:
             return _STATES[self.name](group)
         return self._contains(FIGURES[self.name](group))
 
     def holds_for_rollout(self, rollout: ScoredRollout) -> bool:
-        """Tell if it holds for a rollout; a condition on groups holds for all of theirs."""
+        """Tell if it holds for a rollout; one on groups holds for all of theirs, and so does one on a field."""
         if self.criterion:
             values = {one.name: one.value for one in rollout.criteria}
             return self._contains(values.get(self.criterion))
         if self.name in _ENDS:
             return rollout.ended == _ENDS[self.name]
-        return not self.about_rollouts or self._contains(rollout.score)
+        return self.name != "score" or self._contains(rollout.score)
+
+    def holds_for_value(self, value: Any) -> bool:
+        """Tell if it holds for the value of a field; None is null, or absent. A list holds each of its items."""
+        if self.ends is not None:
+            return type(value) in (int, float) and self._contains(value)
+        return any(_is(one, self.value) for one in items(value) or [value])
 
     def _contains(self, value: float | None) -> bool:
         low, high = self.ends or (math.inf, -math.inf)
         return value is not None and low <= value <= high
+
+
+_WORDS = {True: "true", False: "false", None: "null"}
+
+
+def _is(value: Any, text: str) -> bool:
+    """Tell if a value is the one that a text stands for: a text itself, a number or another scalar as JSON."""
+    if isinstance(value, str):
+        return value == text
+    if value is None or isinstance(value, bool):
+        return _WORDS[value] == text
+    if not isinstance(value, int | float):
+        return False
+    for kind in (int, float):
+        try:
+            return bool(kind(text) == value)
+        except ValueError:
+            continue
+    return False
 
 
 def parse_condition(text: str) -> Condition:
@@ -88,22 +133,48 @@ def parse_condition(text: str) -> Condition:
     name, equals, ends = text.rpartition("=") if "=" in text else (text, "", "")
     if name in (*_STATES, *_ENDS) and not equals:
         return Condition(name)
-    problem = "is not a range"
-    remedy = _RANGE
     ranged = name in FIGURES or name == "score"
     ranged |= name.startswith(CRITERIA) and name != CRITERIA
-    if name not in NAMES and not ranged:
-        problem = "is not a condition"
-        remedy = f"the conditions are {', '.join(NAMES)}"
-    elif ranged:
-        first, dots, last = ends.partition("..")
-        try:
-            low = float(first.strip() or "-inf")
-            high = float(last.strip() or "inf")
-        except ValueError:
-            low = high = math.nan
-        within = name not in _SHARES or (low <= 1 and high >= 0)
-        bounded = not math.isnan(low + high)
-        if dots and bounded and low <= high and within:
-            return Condition(name, (low, high))
-    raise UsageError(problem, remedy, option="where", value=printable(text))
+    if ranged:
+        limits = _limits(ends)
+        if limits and (name not in _SHARES or (limits[0] <= 1 and limits[1] >= 0)):
+            return Condition(name, limits)
+    elif name not in NAMES:
+        return _field(text)
+    raise UsageError("is not a range", _RANGE, option="where", value=printable(text))
+
+
+def _limits(text: str) -> tuple[float, float] | None:
+    """Read a range; None if a text is none."""
+    first, dots, last = text.partition("..")
+    try:
+        low = float(first.strip() or "-inf")
+        high = float(last.strip() or "inf")
+    except ValueError:
+        return None
+    bounded = dots and not math.isnan(low + high)
+    return (low, high) if bounded and low <= high else None
+
+
+def _field(text: str) -> Condition:
+    """Read a condition on a field, or on marks; UsageError if it is none, or a known name that is mistyped."""
+    path, equals, value = text.partition("=")
+    quoted = _QUOTED.fullmatch(path)
+    near = None
+    if "." not in path and not quoted and path != MARK:
+        near = nearest(path, (*NAMES, MARK), _NEAR)
+    if path == MARK and value:
+        return Condition(MARK, value=value)
+    if path and equals and near is None and path != MARK:
+        own = quoted[1] if quoted else path
+        return Condition(path, _limits(value), own, value)
+    remedy = f"the conditions are {', '.join(NAMES)}, {MARK}=WORD and PATH=VALUE"
+    if near is not None:
+        own = f' (or "{path}" of the records)' if equals else ""
+        remedy = f"did you mean {near}{own}? {remedy}"
+    raise UsageError(
+        "is not a condition",
+        printable(remedy, 400),
+        option="where",
+        value=printable(text),
+    )

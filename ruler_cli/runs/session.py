@@ -42,11 +42,14 @@ from ruler_cli.types import (
     SHORTEST_KEY,
     UNANSWERED,
     BatchFigures,
+    CallError,
     Group,
     GroupError,
     GroupResult,
     GroupScores,
     Observer,
+    Reply,
+    Request,
     Status,
     Summary,
     WaitReports,
@@ -125,8 +128,19 @@ class ScoringSession:
 
     def runner(self) -> JudgeRunner:
         """Make a runner for groups that may share passes with one another."""
-        on_reply = self.observer.replied if self.settings.debug else None
+        on_reply = self._show if self.settings.debug else None
         return JudgeRunner(self.settings, self.panel.judges, on_reply, self.coverage)
+
+    def _show(
+        self,
+        group_run: GroupRun,
+        _judge: int,
+        _request: Request,
+        reply: Reply | CallError,
+    ) -> None:
+        """Show a reply to the observer."""
+        text = reply.text if isinstance(reply, Reply) else reply.reason
+        self.observer.replied(group_run.group.key, text)
 
     async def judge(self, group_run: GroupRun) -> GroupResult | None:
         """Ask the judges about a group, in a task of its own; None if the run ended before."""

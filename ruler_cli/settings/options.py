@@ -56,6 +56,7 @@ NAMES = {
     "pass_": "pass",
     "open_page": "open",
     "all_batches": "all",
+    "as_": "as",
 }
 """Fields whose option has another name."""
 ALIASES = {"judge_model": "model", **{name: own for own, name in NAMES.items()}}
@@ -63,8 +64,8 @@ ALIASES = {"judge_model": "model", **{name: own for own, name in NAMES.items()}}
 SHORT_FORMS = {"quiet": "progress", "no_cache": "ledger"}
 """Flags that set another option to `none`."""
 _PER_RUN = (
-    "dry_run no_cache limit failed summary group pass_ window page open_page label between where keep by all_batches "
-    "forget older_than yes"
+    "dry_run no_cache limit failed summary group pass_ window page open_page label between where marks keep by as_ gap "
+    "per_group shape all_batches forget older_than yes"
 )
 PER_RUN = frozenset(_PER_RUN.split())
 """Options without a variable: they are for one run."""
@@ -202,6 +203,11 @@ class Options(ScoreOptions):
     keep: Limit = None
     by: Literal["variance", "score", "majority"] | None = None
     answer: str | None = None
+    marks: Annotated[Sequence[str], BeforeValidator(paths)] = ()
+    as_: Literal["pairs", "judge"] | None = None
+    gap: Annotated[Number, Field(gt=0, allow_inf_nan=False)] = 0.2
+    per_group: Annotated[Whole, Field(ge=1)] = 1
+    shape: Literal["conversational", "standard"] = "conversational"
     target: Literal["auto", "openai", "anthropic", "vllm"] = "auto"
     wait: bool = False
     wait_timeout: Seconds = 26 * 3600.0

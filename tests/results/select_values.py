@@ -13,9 +13,10 @@ import anyio
 import pytest
 
 from ruler_cli.results.annotations import ScoredGroup
+from ruler_cli.results.choice import Choice, Keep
 from ruler_cli.results.conditions import parse_condition
 from ruler_cli.results.figures import ScoredFile
-from ruler_cli.results.select import Keep, select
+from ruler_cli.results.select import select
 from ruler_cli.runs.file import score
 from ruler_cli.settings.models import InputSettings, JudgeSettings, ScoreSettings
 from ruler_cli.types import Group, Problem
@@ -100,16 +101,15 @@ def selected(
 ) -> Counter[str]:
     """Run a selection in which every line can be read."""
     problems: list[Problem] = []
-    tally = select(
+    chosen = select(
         InputSettings(str(source), **more),
         str(output),
-        list(map(parse_condition, where)),
-        keep,
+        Choice([*map(parse_condition, where)], keep),
         on_open=lambda _: None,
         on_problem=problems.append,
     )
     assert not problems
-    return tally
+    return chosen.counts
 
 
 def scored_by(judge: str, source: Path, output: Path) -> Path:

@@ -15,8 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.errors import UsageError
+from ruler_cli.results.choice import Choice, Keep, comparable, widest
 from ruler_cli.results.conditions import NAMES, parse_condition
-from ruler_cli.results.select import Keep, comparable, select, widest
+from ruler_cli.results.select import select
 from ruler_cli.settings.models import InputSettings
 from tests.conftest import ROOT, read
 from tests.results.select_values import (
@@ -140,7 +141,12 @@ def test_bare_disagreement(tmp_path: Path) -> None:
 
 
 WAYS = {
-    "relability": "is not a condition; the conditions are live",
+    "relability": "is not a condition; did you mean reliability? the conditions are live",
+    "relability=0.7..": 'did you mean reliability (or "relability" of the records)?',
+    "marks=good": "did you mean mark ",
+    "mark=": "is not a condition; the conditions are live",
+    "=x": "is not a condition; the conditions are live",
+    "error=timeout": 'a field of this name stands in quotes, "score"=VALUE',
     "kettle": "disagreement, mean, reliability, score, criteria.NAME, truncated",
     "": "where: is not a condition; the conditions are",
     "score > 0.8": "is not a condition; the conditions are live",
@@ -169,12 +175,12 @@ def test_suggestion() -> None:
     | st.builds("{}={}".format, st.sampled_from(NAMES), st.text("0.9-e:n ", max_size=9))
 )
 def test_any_text(text: str) -> None:
-    """Any text is a condition with a valid range, or a UsageError."""
+    """Any text is a condition with a valid range, one on a field, or a UsageError."""
     try:
         result = parse_condition(text)
     except UsageError:
         return
-    assert result.name in NAMES
+    assert result.name in NAMES or result.path or result.value
     assert result.ends is None or result.ends[0] <= result.ends[1]
 
 
@@ -377,7 +383,7 @@ def test_interrupted(name: str, tmp_path: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         select(
-            InputSettings(str(source)), str(tmp_path / name), [parse_condition("scored")], None,
+            InputSettings(str(source)), str(tmp_path / name), Choice([parse_condition("scored")]),
             on_open=lambda _: None, on_problem=lambda _: None, on_group=stop,
         )  # fmt: skip
     assert (tmp_path / name).read_text() == "old"

@@ -10,7 +10,7 @@ import pytest
 from ruler_cli.errors import UsageError
 from ruler_cli.files.parse import dump, parse
 from ruler_cli.results.annotations import ScoredGroup, ScoredRollout
-from ruler_cli.results.select import Keep
+from ruler_cli.results.choice import Keep
 from ruler_cli.types import Group
 from tests.formats.changes import raws
 from tests.formats.frameworks import READERS

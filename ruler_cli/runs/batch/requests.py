@@ -6,7 +6,7 @@ Nothing is sent. A panel has a file of requests for each judge, named after it: 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
@@ -46,7 +46,7 @@ from ruler_cli.runs.file import (
 )
 from ruler_cli.runs.input import open_input
 from ruler_cli.settings.models import JudgeSettings, ScoreSettings
-from ruler_cli.types import Observer, Problem, Request
+from ruler_cli.types import Group, GroupResult, Observer, Problem, Request
 
 _NOT_PLAIN = re.compile(r"[^A-Za-z0-9._]+")
 _MAX_JUDGE_NAME = 80
@@ -214,6 +214,27 @@ class MissingRequests:
     unreadable: int = 0
 
 
+def ledger_engine(
+    runner: JudgeRunner, groups: Iterator[Group], *, waits: bool
+) -> Engine[GroupRun, GroupResult]:
+    """Return an engine that judges groups by the ledger alone; `waits`: they come from a pipe or a network."""
+    pull = (threaded if waits else inline)(groups)
+
+    async def next_run() -> GroupRun | None:
+        group = await pull()
+        return None if group is None else runner.start(group)
+
+    return Engine(
+        next_run,
+        GroupRun.judge,
+        lambda group_run: group_run.group.size,
+        anyio.lowlevel.checkpoint,
+        # at most one block of groups that are decided together is in memory
+        Bounds(size=BLOCK_BYTES),
+        runner.end,
+    )
+
+
 async def render_missing(
     settings: ScoreSettings, on_missing: OnMissing, observer: Observer
 ) -> MissingRequests:
@@ -244,21 +265,7 @@ async def render_missing(
             raise error
         source.report(observer, [judge.model for judge in settings.judges])
         groups = held_groups(settings, source, observer)
-        pull = (threaded if source.waits else inline)(groups)
-
-        async def next_group() -> GroupRun | None:
-            group = await pull()
-            return None if group is None else runner.start(group)
-
-        engine = Engine(
-            next_group,
-            GroupRun.judge,
-            lambda group_run: group_run.group.size,
-            anyio.lowlevel.checkpoint,
-            # at most one block of groups that are decided together is in memory
-            Bounds(size=BLOCK_BYTES),
-            runner.end,
-        )
+        engine = ledger_engine(runner, groups, waits=source.waits)
         async with engine:
             async for group_run, result in engine:
                 for judge_index, request in group_run.missing:

@@ -1,0 +1,385 @@
+"""Conditions, marks and a rule → the rollouts of each group that are taken."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from statistics import fmean
+from typing import Any, Literal
+
+from ruler_cli.errors import Sentence, UnreadableError, UsageError
+from ruler_cli.formats.fields import LISTS, is_list, lookup
+from ruler_cli.formats.reader import Reader, rollout_object
+from ruler_cli.results.annotations import (
+    AnnotationReader,
+    ScoredGroup,
+    ScoredRollout,
+    refuse_unannotated,
+)
+from ruler_cli.results.conditions import FIGURES, MARK, Condition
+from ruler_cli.results.criteria import by_criterion
+from ruler_cli.results.identity import group_name, rollout_ids
+from ruler_cli.results.labels import Labels, RolloutMark
+from ruler_cli.settings.models import InputSettings
+from ruler_cli.settings.suggestions import suggest_path
+from ruler_cli.types import Group, Record, printable
+
+By = Literal["variance", "score", "majority"]
+_NOISE = 1e-12
+"""Rounding of a variance, as a share of the greatest square: a smaller gain is none."""
+_NEEDS = {
+    "reliability": Sentence("score with {passes:2} or more"),
+    "disagreement": Sentence(
+        "it needs two scored rollouts with different labels: name labels with {labels:PATH}"
+    ),
+}
+"""Ways out if no group has a figure."""
+_PLACE = "name a path below a rollout or its record"
+_SAMPLE = 5
+"""Records in which a path is looked for that is near to one that no record has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """Keep at most so many rollouts of each group; `answer` is a dotted path, for `by` majority."""
+
+    most: int
+    by: By
+    answer: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The groups and rollouts to take: of those that `marks` name those that fulfil all `conditions`, then `keep`."""
+
+    conditions: Sequence[Condition] = ()
+    keep: Keep | None = None
+    marks: Labels | None = None
+
+    def __post_init__(self) -> None:
+        """UsageError for files without marks, and for a word of marks that none of them has."""
+        words = self.words
+        if self.marks is None:
+            if words:
+                raise UsageError(
+                    "is about the lines of a file of marks",
+                    Sentence("name the file with {marks:FILE}"),
+                    option="where",
+                    value=printable(f"{MARK}={words[0]}"),
+                )
+            return
+        if not self.marks.marks:
+            raise UsageError(
+                "no line marks a group or a rollout",
+                "lines that compare two rollouts are passed over",
+                option="marks",
+            )
+        known = Counter(
+            one.mark for marks in self.marks.marks.values() for one in marks
+        )
+        for word in words:
+            if word not in known:
+                listed = ", ".join(printable(one) for one, _ in known.most_common(12))
+                remedy = f"the marks there are {listed}" if listed else ""
+                problem = "no line of the files has that mark"
+                value = printable(f"{MARK}={word}")
+                raise UsageError(problem, remedy, option="where", value=value)
+
+    @property
+    def words(self) -> Sequence[str]:
+        """The words that a line of marks must have."""
+        return [one.value for one in self.conditions if one.name == MARK]
+
+    @property
+    def paths(self) -> Sequence[str]:
+        """The paths of the values that decide."""
+        answer = self.keep.answer if self.keep else None
+        return [*filter(None, (answer, *(one.path for one in self.conditions)))]
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """A group with its annotations, and the rollouts of it that are taken."""
+
+    group: Group
+    scored: ScoredGroup
+    rollouts: Sequence[ScoredRollout]
+
+    @property
+    def indices(self) -> set[int]:
+        """The indices of the parts of its rollouts among all rollouts of the group."""
+        return {index for rollout in self.rollouts for index in rollout.indices}
+
+
+class Selector:
+    """Chooses the rollouts of each group, and counts them.
+
+    `counts` are those of all `groups` and `rollouts`, of those `kept groups` and `kept rollouts`, and of
+    `unreadable` lines. `unscored` and `unanswered` groups fulfil every condition on groups but are left out,
+    since none of their rollouts has a score, or an answer that votes. `annotation`, `score`, and the names
+    of figures count groups that have it, `answers` those with rollouts whose answers were compared.
+    """
+
+    def __init__(self, choice: Choice) -> None:
+        self.counts = Counter[str]()
+        self._choice = choice
+        self._fields = [one for one in choice.conditions if one.path]
+        self._found = set[str]()
+        """Paths of conditions at which there was a value."""
+        self._sample: list[Any] = []
+        self._marked = None
+        if choice.marks is not None:
+            self._marked = MarkedRollouts(choice.marks, choice.words)
+
+    def open(self, reader: Reader, source: InputSettings) -> None:
+        """Take the reader of INPUT."""
+        self.annotations = AnnotationReader(
+            reader, given=source.outcome is not None, sized=False
+        )
+
+    @property
+    def unmatched(self) -> Sequence[RolloutMark]:
+        """The lines of files of marks that named nothing in INPUT."""
+        return () if self._marked is None else self._marked.left
+
+    def select(self, group: Group) -> Selected | None:
+        """Return what is taken of a group; None: it is left out."""
+        scored = self.annotations.group(group)
+        counts = self.counts
+        keep = self._choice.keep
+        conditions = self._choice.conditions
+        counts.update(
+            groups=1,
+            rollouts=len(scored.rollouts),
+            annotation=scored.status != "unmarked",
+            score=bool(scored.scores),
+        )
+        for name, figure_of in FIGURES.items():
+            counts[name] += figure_of(scored) is not None
+        for one in conditions:
+            if one.criterion:
+                counts[one.name] += one.criterion in by_criterion(scored)
+        rollouts: Sequence[ScoredRollout] = scored.rollouts
+        if self._marked is not None:
+            rollouts = self._marked.of(group, scored)
+        rollouts = self._with_fields(group, rollouts)
+        if not all(one.holds(scored) for one in conditions):
+            return None
+        rollouts = [
+            r for r in rollouts if all(one.holds_for_rollout(r) for one in conditions)
+        ]
+        if keep or any(one.name == "score" for one in conditions):
+            counts["unscored"] += not scored.scores
+            rollouts = [r for r in rollouts if r.score is not None]
+        if keep and rollouts:
+            rollouts = [rollouts[i] for i in self._best(group, keep, rollouts)]
+        some = keep or self._marked or any(one.about_rollouts for one in conditions)
+        if some and not rollouts:
+            return None
+        counts["kept groups"] += 1
+        counts["kept rollouts"] += len(rollouts)
+        return Selected(group, scored, rollouts)
+
+    def _with_fields(
+        self, group: Group, rollouts: Sequence[ScoredRollout]
+    ) -> Sequence[ScoredRollout]:
+        """Return the rollouts for which all conditions on fields hold."""
+        for one in self._fields:
+            values = self._values(group, one.path)
+            if any(value is not None for value in values):
+                self._found.add(one.path)
+            elif len(self._sample) < _SAMPLE:
+                self._sample += self._objects(group.records[0])
+            own = [_last(values, rollout) for rollout in rollouts]
+            pairs = zip(rollouts, own, strict=True)
+            rollouts = [r for r, value in pairs if one.holds_for_value(value)]
+        return rollouts
+
+    def _objects(self, record: Record) -> list[Any]:
+        """Return a record and its first rollout, in which a path may lie."""
+        value = self.annotations.value(record)
+        return [value, *(rollout_object(value, one) for one in record.rollouts[:1])]
+
+    def _values(self, group: Group, path: str) -> list[Any]:
+        """Return the value at a path of each part of a rollout; None if it is absent."""
+        reader = self.annotations.reader
+        found = []
+        for record in group.records:
+            whole = self.annotations.value(record)
+            shared = reader.format.listed and not LISTS.search(path)
+            value = lookup(whole, path) if shared else None
+            if is_list(value):
+                # else it is of all rollouts
+                several = record.parts > 1
+                shared = not several and len(value) != len(record.rollouts)
+            try:
+                for one in record.rollouts:
+                    own = value if shared else reader.value_at(whole, one, path)
+                    found.append(own)
+            except UnreadableError as error:
+                raise UsageError(f"{record.line.where} {error}") from None
+        return found
+
+    def _best(
+        self, group: Group, keep: Keep, rollouts: Sequence[ScoredRollout]
+    ) -> list[int]:
+        """Return the indices of the rollouts to keep; an answer is that of the last part with one."""
+        scores = [r.score for r in rollouts if r.score is not None]
+        if keep.answer is None:
+            choose = widest if keep.by == "variance" else highest
+            return choose(scores, keep.most)
+        found = [comparable(value) for value in self._values(group, keep.answer)]
+        answers = [_last(found, rollout) for rollout in rollouts]
+        best = majority(answers, scores, keep.most)
+        self.counts.update(answers=1, unanswered=not best)
+        return best
+
+    def refuse_missing(self, name: str) -> None:
+        """Raise UsageError for a figure that no group of INPUT has; a range that holds none is no error."""
+        counts = self.counts
+        keep = self._choice.keep
+        if counts["groups"]:
+            unmarked = counts["groups"] - counts["annotation"]
+            refuse_unannotated(name, counts["groups"], unmarked)
+        for one in self._choice.conditions:
+            named = one.name in FIGURES or one.criterion
+            if counts["score"] and named and not counts[one.name]:
+                problem = f"no group of {name} has one"
+                need = _NEEDS.get(one.name, "`ruler report` names the criteria")
+                raise UsageError(problem, need, option="where", value=one.name)
+            absent = one.path not in self._found and one.value != "null"
+            if counts["rollouts"] and one.path and absent:
+                near = suggest_path(one.path, self._sample)
+                raise UsageError(
+                    f"no rollout of {name} has a value there",
+                    f"did you mean {printable(near)}?" if near else _PLACE,
+                    option="where",
+                    value=printable(one.name),
+                )
+        if keep and keep.answer and 0 < counts["answers"] == counts["unanswered"]:
+            raise UsageError(
+                f"no rollout of {name} has an answer there",
+                _PLACE,
+                option="answer",
+                value=printable(keep.answer),
+            )
+
+
+def _last(values: Sequence[Any], rollout: ScoredRollout) -> Any:
+    """Return the value of the last part of a rollout that has one; None if none has."""
+    return next(filter(_is_known, (values[i] for i in reversed(rollout.indices))), None)
+
+
+def _is_known(value: Any) -> bool:
+    return value is not None
+
+
+class MarkedRollouts:
+    """The groups and rollouts that files of marks name, in lines with all of some words."""
+
+    def __init__(self, marks: Labels, words: Sequence[str]) -> None:
+        self._wanted: dict[str, set[str]] = {}
+        self._left: dict[tuple[str, ...], RolloutMark] = {}
+        for one in (one for listed in marks.marks.values() for one in listed):
+            if all(word == one.mark for word in words):
+                self._wanted.setdefault(one.group, set()).add(one.rollout)
+                self._left[one.about] = one
+
+    @property
+    def left(self) -> Sequence[RolloutMark]:
+        """The lines that named no group or rollout so far."""
+        return tuple(self._left.values())
+
+    def of(self, group: Group, scored: ScoredGroup) -> Sequence[ScoredRollout]:
+        """Return the rollouts of a group that lines name; all, if one names the group."""
+        name = group_name(group.key)
+        wanted = self._wanted.get(name)
+        if not wanted:
+            return ()
+        ids = rollout_ids(group, scored)
+        for one in ("", *ids):
+            self._left.pop((name, one), None)
+        if "" in wanted:
+            return scored.rollouts
+        pairs = zip(scored.rollouts, ids, strict=True)
+        return [rollout for rollout, own in pairs if own in wanted]
+
+
+def highest(scores: Sequence[float], most: int) -> list[int]:
+    """Return the indices of the highest scores; of equal ones the first."""
+    return sorted(range(len(scores)), key=lambda i: -scores[i])[:most]
+
+
+def widest(scores: Sequence[float], most: int) -> list[int]:
+    """Return the indices of so many scores whose variance is the greatest.
+
+    That is max-variance down-sampling (PODS, Xu et al. 2025, arXiv 2504.13818): the best choice is some of
+    the lowest and the rest of the highest, so there are only `most` + 1 to compare. Of equal choices the
+    one with more high scores wins, of equal scores the first.
+    """
+    size = len(scores)
+    if most >= size:
+        return list(range(size))
+    middle = fmean(scores)
+    deviations = sorted(score - middle for score in scores)
+    sums = [0.0, *accumulate(deviations)]
+    squares = [0.0, *accumulate(x * x for x in deviations)]
+
+    def variance(low: int) -> float:
+        high = size - (most - low)
+        total = sums[low] + sums[-1] - sums[high]
+        square = squares[low] + squares[-1] - squares[high]
+        return square / most - (total / most) ** 2
+
+    variances = [variance(low) for low in range(most + 1)]
+    enough = max(variances) - _NOISE * max(x * x for x in deviations)
+    lows = next(low for low, one in enumerate(variances) if one >= enough)
+    by_score = sorted(range(size), key=scores.__getitem__)
+    # none twice: else there were fewer low ones
+    return sorted([*by_score[:lows], *highest(scores, most - lows)])
+
+
+def majority(
+    answers: Sequence[Hashable | None], scores: Sequence[float], most: int
+) -> list[int]:
+    """Return the indices of the highest scores among rollouts with the commonest answer.
+
+    None is no answer. Of equally common answers the one with the higher mean score counts, then the first.
+    """
+    by_answer: dict[Hashable, list[int]] = {}
+    for i, answer in enumerate(answers):
+        if answer is not None:
+            by_answer.setdefault(answer, []).append(i)
+
+    def weight(voters: list[int]) -> tuple[int, float]:
+        return len(voters), round(fmean(scores[i] for i in voters), 9)
+
+    voters = max(by_answer.values(), key=weight, default=[])
+    return sorted(voters, key=lambda i: -scores[i])[:most]
+
+
+def comparable(value: Any) -> str | None:
+    """Return a text that is equal for equal JSON values; white space around a text does not count.
+
+    None if it is no answer: null, empty text, NaN, and JSON nested too deeply to be compared.
+    """
+    try:
+        text = json.dumps(_plain(value), sort_keys=True)
+    except RecursionError:
+        return None
+    return None if text in ("null", '""', "NaN") else text
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.strip()
+    if isinstance(value, float) and value.is_integer():
+        return int(value)  # 1 is 1.0
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [*map(_plain, value)]
+    return value

@@ -1,0 +1,276 @@
+"""Scored groups → pairs of a chosen and a rejected rollout, as trainers of preferences read them.
+
+A pair is never made across groups, of a tied group, of rollouts whose scores are closer than the gap, or of two
+that read the same. A rollout that cannot be written as it is makes no pair, and is counted with the reason.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+from operator import itemgetter
+from typing import Any, Literal
+
+from ruler_cli.errors import UnreadableError
+from ruler_cli.files.parse import escaped
+from ruler_cli.formats.chat import (
+    THOUGHT_KEYS,
+    Turn,
+    calls_of,
+    first_agent_turn,
+    other_text,
+)
+from ruler_cli.formats.fields import (
+    EMPTY,
+    JsonObject,
+    is_list,
+    is_object,
+    is_text,
+    json_value,
+    lookup,
+)
+from ruler_cli.results.annotations import ScoredRollout
+from ruler_cli.results.choice import Selected
+from ruler_cli.results.identity import group_name, rollout_ids
+from ruler_cli.types import Rollout
+
+Shape = Literal["conversational", "standard"]
+"""Lists of messages, or two texts."""
+_ROLES = ("system", "developer", "user", "assistant", "tool")
+"""Roles that chat templates know."""
+_TEXTS = ("name", "tool_call_id", *THOUGHT_KEYS)
+"""Members of a message, beside its content and calls, that chat templates read."""
+_DIGITS = 9
+"""Decimals of a difference of scores that count."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenRollout:
+    """A scored rollout with its id; its prompt, its tools and its answer are JSON."""
+
+    id: str
+    score: float
+    prompt: str
+    tools: str
+    answer: str
+
+
+Pair = tuple[float, WrittenRollout, WrittenRollout]
+"""The difference of two scores, the chosen rollout and the rejected one."""
+ByPrompt = dict[tuple[str, str], dict[str, WrittenRollout]]
+"""Rollouts by their answer, by prompt and tools."""
+
+
+class PairMaker:
+    """Makes pairs of groups.
+
+    `no_pair` counts groups by the reason, `left_out` rollouts that cannot be written; `pairs` and `groups` count what
+    was made.
+    """
+
+    def __init__(self, gap: float, most: int, shape: Shape, *, table: bool) -> None:
+        """Make at most so many pairs of a group.
+
+        In a `table` all objects of a column have the same members, so arguments of calls are JSON text there.
+        """
+        self._gap = gap
+        self._most = most
+        self._shape = shape
+        self._table = table
+        self.pairs = self.groups = 0
+        self.no_pair = Counter[str]()
+        self.left_out = Counter[str]()
+
+    def lines(self, selected: Selected) -> list[tuple[int, bytes]]:
+        """Return the number and the bytes of each pair of a group, the largest difference first."""
+        reason = self._reason(selected)
+        pairs = list[Pair]()
+        if not reason:
+            by_prompt = self._by_prompt(selected)
+            pairs = [pair for alike in by_prompt.values() for pair in self._of(alike)]
+            pairs = sorted(pairs, key=itemgetter(0), reverse=True)[: self._most]
+            several = len(by_prompt) > 1
+            reason = "prompts differ" if several else "no two that can be written"
+        if not pairs:
+            self.no_pair[reason] += 1
+            return []
+        name = group_name(selected.group.key)
+        lines = [self._line(pair, name) for pair in pairs]
+        numbers = count(self.pairs + 1)
+        self.groups += 1
+        self.pairs += len(lines)
+        return [*zip(numbers, lines, strict=False)]
+
+    def _reason(self, selected: Selected) -> str:
+        """Return why a group makes no pair; empty if scores do not say so."""
+        scores = [r.score for r in selected.rollouts if r.score is not None]
+        if not scores:
+            return "without scores"
+        if selected.scored.alone or len(scores) < 2:
+            return "nothing to compare"
+        if selected.scored.tied:
+            return "tied"
+        wide = best_and_worst(scores, self._gap, 1)
+        return "" if wide else "gap too small"
+
+    def _by_prompt(self, selected: Selected) -> ByPrompt:
+        """Write rollouts; of those that read the same only the first counts."""
+        scored = selected.scored
+        names = rollout_ids(selected.group, scored)
+        ids = {r.indices: name for r, name in zip(scored.rollouts, names, strict=True)}
+        by_prompt: ByPrompt = {}
+        for rollout in selected.rollouts:
+            try:
+                written = self._written(selected, rollout, ids[rollout.indices])
+            except (UnreadableError, RecursionError) as error:
+                deep = isinstance(error, RecursionError)
+                self.left_out["nested too deeply" if deep else str(error)] += 1
+                continue
+            same = by_prompt.setdefault((written.prompt, written.tools), {})
+            same.setdefault(written.answer, written)
+        return by_prompt
+
+    def _of(self, alike: Mapping[str, WrittenRollout]) -> Iterator[Pair]:
+        """Yield the pairs of rollouts with one prompt."""
+        own = [*alike.values()]
+        scores = [one.score for one in own]
+        for best, worst in best_and_worst(scores, self._gap, self._most):
+            gap = round(scores[best] - scores[worst], _DIGITS)
+            yield gap, own[best], own[worst]
+
+    def _written(
+        self, selected: Selected, scored: ScoredRollout, name: str
+    ) -> WrittenRollout:
+        """Write a rollout; UnreadableError with the reason if it would not be whole."""
+        rollouts = selected.group.rollouts
+        first = rollouts[scored.indices[0]]
+        if scored.score is None:
+            raise UnreadableError("without a score")
+        if len(scored.indices) > 1 or first.histories:
+            raise UnreadableError("several conversations in one rollout")
+        prompt, answer = self._conversation(first)
+        tools = json_value(first.tools or selected.group.tools, text=True)
+        if tools in EMPTY or self._shape == "standard":
+            tools = None
+        elif not is_list(tools):
+            raise UnreadableError("tools that are no list")
+        texts = (prompt, tools and _json(tools), answer)
+        return WrittenRollout(name, scored.score, *map(_json, texts))
+
+    def _conversation(self, rollout: Rollout) -> tuple[Any, Any]:
+        """Return the prompt and the answer of a rollout: lists of messages, or texts."""
+        begin = rollout.prompt_length
+        if begin is None:
+            begin = first_agent_turn(rollout.messages)
+        turns = [_message(turn, table=self._table) for turn in rollout.messages]
+        prompt = turns[:begin]
+        answer = turns[begin:]
+        if not prompt or prompt[-1]["role"] not in ("user", "tool"):
+            raise UnreadableError("the agent speaks before the user")
+        if self._shape == "conversational":
+            return prompt, answer
+        texts = [turn["content"] for turn in turns if turn.keys() == _PLAIN]
+        roles = [turn["role"] for turn in turns]
+        if roles != ["user", "assistant"] or len(texts) < 2 or not all(texts):
+            raise UnreadableError("more than one question and one answer")
+        return texts[0], texts[1]
+
+    def _line(self, pair: Pair, group: str) -> bytes:
+        gap, chosen, rejected = pair
+        members = {
+            "prompt": chosen.prompt,
+            "chosen": chosen.answer,
+            "rejected": rejected.answer,
+        }
+        if self._shape == "conversational":
+            members["tools"] = chosen.tools
+        about = {
+            "score_chosen": chosen.score,
+            "score_rejected": rejected.score,
+            "gap": gap,
+            "group": group,
+            "chosen_id": chosen.id,
+            "rejected_id": rejected.id,
+        }
+        members |= {name: _json(value) for name, value in about.items()}
+        body = ", ".join(f'"{name}": {value}' for name, value in members.items())
+        return escaped(f"{{{body}}}".encode())
+
+
+def best_and_worst(
+    scores: Sequence[float], gap: float, most: int
+) -> list[tuple[int, int]]:
+    """Return indices of the best score and the worst, the second best and the second worst, and so on.
+
+    They differ by the gap or more, so none comes twice; of equal scores the first counts.
+    """
+    indices = range(len(scores))
+    best = sorted(indices, key=lambda i: -scores[i])
+    worst = sorted(indices, key=lambda i: scores[i])
+    pairs = []
+    for high, low in zip(best[:most], worst[:most], strict=True):
+        if round(scores[high] - scores[low], _DIGITS) < gap:
+            break
+        pairs.append((high, low))
+    return pairs
+
+
+_PLAIN = {"role", "content"}
+
+
+def _message(message: JsonObject, *, table: bool) -> Turn:
+    """Return what a chat template reads of a message; UnreadableError if that is not all that the agent said."""
+    role = message.get("role")
+    if role not in _ROLES:
+        raise UnreadableError("a role that chat templates do not know")
+    calls = message.get("tool_calls") or []
+    if calls != calls_of(message):
+        raise UnreadableError("calls in another form than `tool_calls`")
+    if message.get("refusal") or other_text(message):
+        raise UnreadableError("text beside the content of a message")
+    content = message.get("content")
+    if is_list(content) and len(content) == 1:
+        part = content[0]
+        is_plain = lookup(part, "type") in ("text", None)
+        content = lookup(part, "text") if is_plain else content
+    if not is_text(content) and not (content is None and calls):
+        raise UnreadableError("content that is no text")
+    turn: Turn = {"role": role, "content": content}
+    for name in _TEXTS:
+        value = message.get(name)
+        if value in EMPTY:
+            continue
+        if not is_text(value):
+            raise UnreadableError(f"`{name}` that is no text")
+        turn[name] = value
+    if calls:
+        turn["tool_calls"] = [_call(call, table=table) for call in calls]
+    return turn
+
+
+def _call(call: Any, *, table: bool) -> JsonObject:
+    """Return a call in OpenAI's form, with an object for its arguments if they are one."""
+    function = lookup(call, "function")
+    if not is_object(function) or not is_text(function.get("name")):
+        raise UnreadableError("calls in another form than `tool_calls`")
+    arguments = function.get("arguments")
+    if table:
+        arguments = arguments if is_text(arguments) else _json(arguments)
+    elif is_object(value := json_value(arguments)):
+        arguments = value
+    own = {"id": call["id"]} if is_text(call.get("id")) else {}
+    named = {"name": function["name"], "arguments": arguments}
+    return {**own, "type": "function", "function": named}
+
+
+def _json(value: Any) -> str:
+    """Write JSON; UnreadableError for what not every reader takes: NaN, or a lone surrogate."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        text.encode()
+    except ValueError:
+        raise UnreadableError("NaN, or text that is no Unicode") from None
+    return text
