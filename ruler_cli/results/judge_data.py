@@ -221,7 +221,9 @@ class _LabelledRollouts:
             if self._known.get(distinct, ("", None))[1] is None:
                 self._known[distinct] = (name, rollout.label)
 
-    def of(self, request: Request, scores: Mapping[str, float | None]) -> list[Example]:
+    def entries(
+        self, request: Request, scores: Mapping[str, float | None]
+    ) -> list[Example]:
         """Return the scores of a reply, each with its rollout."""
         entries = []
         for label, score in scores.items():
@@ -235,4 +237,4 @@ def _agreement(entries: list[Example]) -> float | None:
     """Return the share of pairs with different labels that scores order as these do; a tie counts half."""
     rows = [(one["score"], one["label"]) for one in entries]
     found = concordance([row for row in rows if None not in row])
-    return 1 - found.against / found.pairs if found.pairs else None
+    return round(1 - found.against / found.pairs, 6) if found.pairs else None
