@@ -32,7 +32,7 @@ from ruler_cli.results.compare import ComparedGroup
 from ruler_cli.results.figures import scores_by_position
 from ruler_cli.results.group_text import GroupText
 from ruler_cli.results.highlights import Best, RunGroup, reasons
-from ruler_cli.results.identity import group_name
+from ruler_cli.results.identity import group_name, rollout_ids
 from ruler_cli.types import Group, iso, printable, readable
 
 MOST_GROUPS = 10_000
@@ -66,6 +66,7 @@ SCRIPTS = (
     "table.js",
     "turns.js",
     "turnlist.js",
+    "marks.js",
     "rollouts.js",
     "grouphead.js",
     "group.js",
@@ -73,7 +74,7 @@ SCRIPTS = (
 )
 """The page's scripts in the order in which they run: each may use those before it."""
 _FACT = '<tr><th scope="row">{}</th><td>{}</td></tr>'
-STYLES = ("report.css", "overview.css", "group.css")
+STYLES = ("report.css", "overview.css", "group.css", "marks.css")
 COMPARE_SCRIPTS = (*SCRIPTS[:-1], "compare.js", SCRIPTS[-1])
 """The last script shows the page."""
 COMPARE_STYLES = (*STYLES, "compare.css")
@@ -205,6 +206,7 @@ class ReportPage:
             text = orjson.loads(self._spool.read(*span))
         else:
             text, task = _text(*shown.kept)
+        ids = text.pop("ids")
         text["rollouts"] = rollouts = [r.as_json() for r in shown.one.rollouts]
         said = [one["explanation"] for one in rollouts]
         if shown.other:
@@ -212,7 +214,7 @@ class ReportPage:
                 one["second"] = other.as_json()
                 said.append(other.explanation)
         explanations = [shorter(one, _EXPLANATION) or None for one in said]
-        row = compact(_row(shown, task))
+        row = compact(_row(shown, task) | {"ids": ids})
         blocks = map(as_json, (row, explanations, text))
         self._stored[shown.number] = list(map(self._store, blocks))
 
@@ -290,7 +292,7 @@ class ReportPage:
 
 
 def _text(group: Group, scored: ScoredGroup) -> tuple[Json, str]:
-    """Return the text of a group, in which each line stands once in `strings`, and its task."""
+    """Return the text of a group, in which each line stands once in `strings`, with the ids of its rollouts; and its task."""
     text = GroupText.of(group, scored)
     strings: dict[str, int] = {}
     lines = [
@@ -298,6 +300,7 @@ def _text(group: Group, scored: ScoredGroup) -> tuple[Json, str]:
         for rollout in text.rollouts
     ]
     return {
+        "ids": rollout_ids(group, scored),
         "context": text.context,
         "tools": text.tools,
         "rubric": text.rubric,

@@ -100,7 +100,7 @@ def test_contents(tmp_path: Path, target: Path) -> None:
     rows = data["rows"]
     assert set(rows) == {
         *("key", "task", "status", "kind", "reason", "judge", "passes"),
-        *("scores", "labels", "bytes", "slots", "spreads", "pairs"),
+        *("ids", "scores", "labels", "bytes", "slots", "spreads", "pairs"),
         *("mean", "sd", "reliability", "weight", "tied", "live", "disagreement"),
         *("cost_usd", "usage", "latency_s", "judged_at", "ordinal", "flags"),
         "shown",

@@ -22,13 +22,16 @@ const MARKS = {
 };
 
 /** What to know of a group before its scores count: `[words, sentence, class]`, the worst first. */
-function marksOf(rows, i) {
+function flagsOf(rows, i) {
   const scored = (rows.b_status ?? rows.status)[i] === "scored" || rows.status[i] === "scored";
   if (!scored && rows.status[i] === "failed") return [[`failed: ${visible(rows.kind[i] || "unknown")}`, visible(rows.reason[i]), "bad"]];
   if (!scored) return [["not judged", "not judged", "plain"]];
   const words = new Set([...rows.reasons[i], ...rows.flags[i]]); // suspect is a reason and a flag
   return [...words].map((word) => MARKS[word] ?? [word, "", "plain"]);
 }
+
+/** The same, behind what people say of it. */
+const marksOf = (rows, i) => [...marks.flagsOf(rows, i), ...flagsOf(rows, i)];
 
 const marksInWords = (rows, i) => marksOf(rows, i).map(([words]) => words).join(", ");
 
@@ -92,7 +95,7 @@ function Row({ data, i, position, active }) {
       return html`<div role="gridcell" class=${`cell ${name}`} aria-colindex=${at + 1}
         title=${clipped ? said || undefined : undefined}>${cell ? html`<${cell} ...${{ data, rows, i }} />` : said}</div>`;
     })}
-  </div>`, [rows, i, position, active]);
+  </div>`, [rows, i, position, active, marks.version]);
 }
 
 /** The hash of the table sorted by a column; once more: the other way. */
@@ -231,7 +234,8 @@ function Groups({ data, route: asked, printing = false }) {
   const { conditions } = asked;
   const query = link(conditions);
   const [said, note] = useExplanations(Boolean(conditions.search));
-  const order = lib.useMemo(() => arrange(rows, conditions, conditions.search ? said : null), [rows, query, said]);
+  const marked = marks.useMarks();
+  const order = lib.useMemo(() => arrange(rows, conditions, conditions.search ? said : null), [rows, query, said, marked]);
   return html`<section class="groups" aria-label="Table of groups">
     <${Filters} rows=${rows} conditions=${conditions} unread=${asked.unread} found=${order.length} note=${note} />
     ${printing && order.length > PRINTED && html`<p class="printed">
