@@ -292,7 +292,7 @@ class ReportPage:
 
 
 def _text(group: Group, scored: ScoredGroup) -> tuple[Json, str]:
-    """Return the text of a group, in which each line stands once in `strings`, with the ids of its rollouts; and its task."""
+    """Return the text of a group with the ids of its rollouts, and its task; `strings` has each line once."""
     text = GroupText.of(group, scored)
     strings: dict[str, int] = {}
     lines = [

@@ -168,13 +168,16 @@ function Group({ data, route: asked, printing }) {
   return html`<${GroupPage} key=${row} data=${data} route=${asked} row=${row} printing=${printing} />`;
 }
 
+/** The table, made anew when a mark has changed. */
+const Table = (props) => html`<${Groups} key=${marks.useMarks()} ...${props} />`;
+
 /**
  * The views by the page of a route (base.js): how each is shown, and its entry in the navigation, if it has
  * one. Each gets `{data, route, printing}`.
  */
 const VIEWS = {
   overview: { show: Overview, entry: () => "Overview" },
-  groups: { show: Groups, entry: ({ rows }) => html`Groups <span class="n">${number(rows.key.length, 0)}</span>` },
+  groups: { show: Table, entry: ({ rows }) => html`Groups <span class="n">${number(rows.key.length, 0)}</span>` },
   group: { show: Group },
   ...instead.views,
 };

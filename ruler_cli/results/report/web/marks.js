@@ -36,25 +36,29 @@ const marks = (() => {
   const state = { name: null, kept: true, saved: true, writing: "", message: "", about: null, version: 0 };
   const listeners = new Set();
 
+  /** Draw what shows marks or messages anew. */
+  const tell = () => listeners.forEach((listener) => listener({}));
+
   function changed() {
     state.version += 1;
-    for (const listener of listeners) listener(state.version);
+    shownColumns.delete(opened.rows);
+    tell();
   }
 
-  /** Draw a component anew whenever a mark changes. */
+  /** Draw a component anew with each change; the number of changes of marks. */
   function useMarks() {
-    const [version, set] = useState(state.version);
+    const [, set] = useState({});
     useLayoutEffect(() => {
       listeners.add(set);
       return () => listeners.delete(set);
     }, []);
-    return version;
+    return state.version;
   }
 
   /** Show a message on the page of a group, or with none in the dialog. */
   function say(message, about = null) {
     Object.assign(state, { message, about });
-    changed();
+    tell();
   }
 
   // ---- What is held --------------------------------------------------------------------------------
@@ -87,8 +91,6 @@ const marks = (() => {
     return rollout ? ids.has(rollout) : ids.size > 0 && (!of || of.some((id) => ids.has(id)));
   }
 
-  const time = (line) => Date.parse(line.at) || 0;
-
   function put(group, rollout, person, line) {
     const of = thing(group, rollout);
     if (!held.has(of)) held.set(of, new Map());
@@ -98,7 +100,7 @@ const marks = (() => {
   /** Take a line, unless the same person has one that is as late; false if so. */
   function merge(group, rollout, person, line) {
     const now = held.get(thing(group, rollout))?.get(person);
-    if (now && time(now) >= time(line)) return false;
+    if (now?.at && now.at >= line.at) return false;
     put(group, rollout, person, line);
     return true;
   }
@@ -170,6 +172,7 @@ const marks = (() => {
       forget(group, rollout, state.name);
       if (merge(group, rollout, ME, line)) keep(group, rollout, ME);
     }
+    changed();
     return say(`Your marks are saved with the name ${visible(state.name)}.`);
   }
 
@@ -180,6 +183,7 @@ const marks = (() => {
 
   function forgetPerson(person) {
     for (const [of, people] of held) if (people.has(person)) forget(...parts(of), person);
+    changed();
     say(`The marks of ${nameOf(person)} are taken out.`);
   }
 
@@ -210,36 +214,30 @@ const marks = (() => {
     return { group: value.group, rollout: text("rollout"), by: text("by"), line };
   }
 
-  function parseLine(text) {
-    let value;
+  function parseLine(text, place) {
     try {
-      value = JSON.parse(text);
-    } catch {
-      throw new Error("is no JSON");
+      return lineOf(JSON.parse(text));
+    } catch (error) {
+      throw new Error(`${place} ${error instanceof SyntaxError || error instanceof RangeError ? "is no JSON" : error.message}`);
     }
-    return lineOf(value);
   }
 
-  /** The lines of files, of a person's lines on one thing the last; an Error names the file and the line that is wrong. */
+  /** The lines of files, of a person's lines on one thing the latest; an Error names the file and the line that is wrong. */
   async function readFiles(files) {
-    const last = new Map();
+    const latest = new Map();
     let comparisons = 0;
     for (const file of files) {
       if (file.size > MOST_BYTES) throw new Error(`${file.name} has ${bytes(file.size)}, more than ${bytes(MOST_BYTES)}`);
       const lines = (await file.text()).split("\n");
       for (let i = 0; i < lines.length; i++) {
         if (!lines[i].trim()) continue;
-        let one;
-        try {
-          one = parseLine(lines[i]);
-        } catch (error) {
-          throw new Error(`${file.name}, line ${number(i + 1)} ${error.message}`);
-        }
-        if (one) last.set(JSON.stringify([one.group, one.rollout, one.by]), one);
-        else comparisons += 1;
+        const one = parseLine(lines[i], `${file.name}, line ${number(i + 1)}`);
+        const key = one && keyOf(one.group, one.rollout, one.by);
+        if (!one) comparisons += 1;
+        else if (!one.line.at || !(latest.get(key)?.line.at > one.line.at)) latest.set(key, one);
       }
     }
-    return { found: [...last.values()], comparisons };
+    return { found: [...latest.values()], comparisons };
   }
 
   /** Merge files into what is held, and say in a sentence what came of it. */
@@ -260,6 +258,7 @@ const marks = (() => {
         keep(group, rollout, person);
       }
     }
+    changed();
     const parts = [
       `${many(count.taken, "mark")} taken`,
       count.older && `${number(count.older)} as new here, or newer`,
@@ -388,7 +387,7 @@ const marks = (() => {
     const field = useRef(null);
     const write = (on) => {
       state.writing = on ? of : "";
-      changed();
+      tell();
     };
     useLayoutEffect(() => {
       if (writing) field.current.focus();
@@ -610,6 +609,5 @@ const marks = (() => {
     addEventListener("beforeunload", (event) => { if (!state.kept && !state.saved) event.preventDefault(); });
   }
 
-  return { isWhere, isMarked, isOurs, parted, flagsOf, Filters, OfGroup, OfRollout, InTable, Sign, isSaid, press, Button, Dialog, showDialog, useMarks, start,
-           get version() { return state.version; } };
+  return { isWhere, isMarked, isOurs, parted, flagsOf, Filters, OfGroup, OfRollout, InTable, Sign, isSaid, press, Button, Dialog, showDialog, useMarks, start };
 })();

@@ -95,7 +95,7 @@ function Row({ data, i, position, active }) {
       return html`<div role="gridcell" class=${`cell ${name}`} aria-colindex=${at + 1}
         title=${clipped ? said || undefined : undefined}>${cell ? html`<${cell} ...${{ data, rows, i }} />` : said}</div>`;
     })}
-  </div>`, [rows, i, position, active, marks.version]);
+  </div>`, [rows, i, position, active]);
 }
 
 /** The hash of the table sorted by a column; once more: the other way. */
@@ -234,8 +234,7 @@ function Groups({ data, route: asked, printing = false }) {
   const { conditions } = asked;
   const query = link(conditions);
   const [said, note] = useExplanations(Boolean(conditions.search));
-  const marked = marks.useMarks();
-  const order = lib.useMemo(() => arrange(rows, conditions, conditions.search ? said : null), [rows, query, said, marked]);
+  const order = lib.useMemo(() => arrange(rows, conditions, conditions.search ? said : null), [rows, query, said]);
   return html`<section class="groups" aria-label="Table of groups">
     <${Filters} rows=${rows} conditions=${conditions} unread=${asked.unread} found=${order.length} note=${note} />
     ${printing && order.length > PRINTED && html`<p class="printed">
