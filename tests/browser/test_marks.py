@@ -313,6 +313,26 @@ def test_storage(
         assert view.messages == []
 
 
+def test_fast_keys(show: Show, run: Path) -> None:
+    """Keys pressed within one frame mark the group and the rollout to which the keys before them led."""
+    view = show(run, "#group=task-2")
+    view.settled()
+    view.page.evaluate(
+        "for (const key of ['j', 'r', 'ArrowRight', 'ArrowRight', 'b'])"
+        " document.body.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true }))"
+    )
+    assert "task-2" not in view.hash
+    assert view.find(".m-group [aria-pressed=true]").inner_text() == "reviewed"
+    view.settled()
+    signs = view.find(".g-columns .g-rollout .m-sign")
+    assert signs.all_inner_texts() == ["bad"]
+    assert view.find(".g-columns .g-chosen .m-sign").count() == 1
+    view.go("#group=task-2").settled()
+    assert view.find(".group-page [aria-pressed=true]").all_inner_texts() == [
+        "side by side"
+    ]
+
+
 def test_other_window(browser: Browser, run: Path) -> None:
     """A mark that is set in another window of the browser appears in this one."""
     with shown(browser, run) as view:

@@ -165,11 +165,11 @@ const GroupPage = (() => {
       soon: all.reduce((n, e) => n + e.lines.length, 0) <= SEARCHABLE,
       chosen: all[named < 0 ? asked.rollout - 1 : named]?.at,
       reference: referenceOf(all, asked.against),
-      go: (changes) => location.replace(href(changes)), // no step back for each rollout looked at
+      go: (changes) => go(href(changes), { replace: true }), // no step back for each rollout looked at
     };
     const toGroup = (by) => {
       const to = neighbours(rows, row)[by > 0 ? "next" : "previous"];
-      if (to !== undefined) location.hash = groupHash(rows, to);
+      if (to !== undefined) go(groupHash(rows, to));
     };
     const toRollout = (by) => {
       const among = page.view === "side" ? entries.filter((e) => e.alike === e.at) : entries;
@@ -177,7 +177,8 @@ const GroupPage = (() => {
       const next = among[at < 0 ? (page.view === "side" ? 0 : Math.max(by, 0)) : at + by];
       if (next) page.go({ rollout: next.at + 1 });
     };
-    useKeys(toGroup, toRollout, (key) => marks.press(key, row, all[page.chosen]?.alike));
+    const current = all[page.chosen] ?? (page.view === "one" || all.length === 1 ? entries[0] : undefined);
+    useKeys(toGroup, toRollout, (key) => marks.press(key, row, current));
     const link = (id) => groupHash(rows, row, { view: asked.view, id });
     return html`<article class="group-page">
       <${Head} data=${data} row=${row} />

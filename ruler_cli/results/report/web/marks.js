@@ -10,7 +10,7 @@ const marks = (() => {
   const WORDS_OF_GROUP = {
     reviewed: "somebody has looked at it",
     misjudged: "the judge's scores are wrong",
-    flawed: "the task or its reward is at fault",
+    broken: "the task or its reward is at fault",
     hacked: "a rollout gets its reward without doing the task",
   };
   const WORDS_OF_ROLLOUT = { good: ["g", "it does the task: the label 1"], bad: ["b", "it does not: the label 0"] };
@@ -284,7 +284,7 @@ const marks = (() => {
     }
   }
 
-  function download(name, text) {
+  function download(text, name) {
     const link = document.createElement("a");
     link.href = URL.createObjectURL(new Blob([text], { type: "application/jsonl" }));
     link.download = name;
@@ -293,7 +293,7 @@ const marks = (() => {
   }
 
   function save() {
-    download("marks.jsonl", [...linesOf(opened.rows)].map((line) => `${line}\n`).join(""));
+    download([...linesOf(opened.rows)].map((line) => `${line}\n`).join(""), "marks.jsonl");
     state.saved = true;
     say("Written to marks.jsonl.");
   }
@@ -412,7 +412,13 @@ const marks = (() => {
 
   function Word({ word, title, shortcut, label, pressed, onClick }) {
     return html`<button type="button" class=${`m-word m-${wordClass(word)}`} title=${title} aria-label=${label} aria-pressed=${pressed ? "true" : "false"}
-      aria-keyshortcuts=${shortcut} data-key=${shortcut} onClick=${onClick}>${visible(word)}</button>`;
+      aria-keyshortcuts=${shortcut} onClick=${onClick}>${visible(word)}</button>`;
+  }
+
+  function toggleGroup(group, word) {
+    const now = mine(group, "")?.mark === word;
+    set(group, "", { mark: now ? "" : word });
+    say(now ? "Mark taken back." : `Marked ${visible(word)}.`, group);
   }
 
   /** The marks of a group, with all that is to be told of marks on its page. */
@@ -420,10 +426,7 @@ const marks = (() => {
     useMarks();
     const [button, text] = useNote(group, "", "the group");
     const now = mine(group, "")?.mark ?? "";
-    const toggle = (word) => {
-      set(group, "", { mark: now === word ? "" : word });
-      say(now === word ? "Mark taken back." : `Marked ${visible(word)}.`, group);
-    };
+    const toggle = (word) => toggleGroup(group, word);
     const used = [...rowsByWord().mark.keys()].filter((word) => !Object.hasOwn(WORDS_OF_ROLLOUT, word));
     const words = new Set([...Object.keys(WORDS_OF_GROUP), ...used.slice(0, 8), ...(now ? [now] : [])]);
     return html`<section class="m-group" aria-label="Marks of the group">
@@ -456,7 +459,7 @@ const marks = (() => {
       document.querySelector("main").focus({ preventScroll: true });
     };
     return html`<input class="m-own" type="text" maxlength=${LONGEST_WORD} size="9" placeholder="own word" aria-label="Another word for the group; Enter sets it"
-      aria-keyshortcuts="w" data-key="w" autocomplete="off" onKeyDown=${onKeyDown} />`;
+      aria-keyshortcuts="w" autocomplete="off" onKeyDown=${onKeyDown} />`;
   }
 
   /** The question for a name after the first mark, and what to know if the browser keeps nothing. */
@@ -498,7 +501,7 @@ const marks = (() => {
   function OfRollout({ e, children }) {
     useMarks();
     const [button, text] = useNote(e.group, e.id, `rollout ${e.at + 1}`);
-    return html`<div class="m-rollout">
+    return html`<div class="m-rollout" data-id=${e.id}>
       <p class="m-line"><${Words} e=${e} keys=${true} /> ${button} ${children}</p>
       ${text}
       <${Others} group=${e.group} rollout=${e.id} />
@@ -525,21 +528,20 @@ const marks = (() => {
   const isSaid = (e) => saidOf(e.group, e.id).length > 0;
 
   /**
-   * Do what a key stands for on the page of a row: press the button of that key, of the chosen rollout or of the
-   * group. True if the key is one of these.
+   * Do what a key stands for on the page of a row, to the group or to the rollout `e`, if one is chosen. True if it is a
+   * key of marks. What writes or copies is a button on the page, which is pressed.
    */
-  function press(key, row, chosen) {
-    const asked = key.toLowerCase();
-    if (!["r", "w", "g", "b", "n", "c"].includes(asked) || (key !== asked && key !== "N")) return false;
-    const page = document.querySelector(".group-page");
-    const all = page.querySelectorAll("[data-rollout]");
-    const rollout = all.length === 1 ? all[0] : chosen === undefined ? null : page.querySelector(`[data-rollout="${chosen + 1}"]`);
-    const ofGroup = key === "N" || "rw".includes(key);
-    const place = ofGroup || (!rollout && "nc".includes(key)) ? page.querySelector(".m-group") : rollout;
-    const button = place?.querySelector(`[data-key="${asked}"]`);
-    if (!button) say("Choose a rollout first, with ← or →.", opened.rows.key[row]);
-    else if (button.matches("input")) button.focus();
-    else button.click();
+  function press(key, row, e) {
+    const group = opened.rows.key[row];
+    const word = Object.keys(WORDS_OF_ROLLOUT).find((one) => WORDS_OF_ROLLOUT[one][0] === key);
+    if (key === "r") toggleGroup(group, "reviewed");
+    else if (word && e) toggleOf(e, word);
+    else if (word) say("Choose a rollout first, with ← or →.", group);
+    else if (key === "w") document.querySelector(".m-own").focus();
+    else if (["n", "N", "c"].includes(key)) {
+      const place = e && key !== "N" ? `.m-rollout[data-id="${e.id}"]` : ".m-group";
+      document.querySelector(`${place} [data-key="${key.toLowerCase()}"]`)?.click();
+    } else return false;
     return true;
   }
 
