@@ -18,6 +18,10 @@ const marks = (() => {
   const LONGEST_WORD = 40;
   const LONGEST_NAME = 80;
   const MOST_BYTES = 32 << 20; // of a file
+  const MOST_IDS = 64; // of a group, by which it is known
+  const MOST_PEOPLE = 50; // whose marks are shown at one place
+  const MOST_WORDS = 20; // to filter by
+  const LONGEST_TITLE = 2000;
   const LARGEST = 1e50; // of a label, as annotations.py takes it
   const PREFIX = "ruler-mark "; // of the storage's keys; then [group, rollout, person] as JSON
   const NAME = "ruler-name";
@@ -28,7 +32,7 @@ const marks = (() => {
    * @property {string} mark a word
    * @property {string} note
    * @property {string} at a time as ISO 8601
-   * @property {string[]} [of] of a group: the ids of its rollouts, as another file may have a group of that key
+   * @property {string[]} [of] of a group: ids of its rollouts, as another file may have a group of that key
    * `label`, `drawn` and `chance` are those of a line that was opened.
    */
 
@@ -85,11 +89,14 @@ const marks = (() => {
     return idsByKey.get(group);
   }
 
-  /** Whether this report has what a line is about. */
-  function isHere(group, rollout, of) {
+  /** Whether this report has what a line is about; a group is known by one of its rollouts. */
+  function isHere(group, rollout, of = []) {
     const ids = idsOf(group);
-    return rollout ? ids.has(rollout) : ids.size > 0 && (!of || of.some((id) => ids.has(id)));
+    if (rollout) return ids.has(rollout);
+    return rowsByKey(opened.rows).has(group) && (!of.length || of.some((id) => ids.has(id)));
   }
+
+  const signOf = (group) => [...idsOf(group)].slice(0, MOST_IDS);
 
   function put(group, rollout, person, line) {
     const of = thing(group, rollout);
@@ -154,7 +161,7 @@ const marks = (() => {
   function set(group, rollout, change) {
     const { mark, note } = mine(group, rollout) ?? { mark: "", note: "" };
     const line = { mark, note, ...change, at: `${new Date().toISOString().slice(0, 19)}Z` };
-    if (!rollout) line.of = [...idsOf(group)];
+    if (!rollout) line.of = signOf(group);
     put(group, rollout, ME, line);
     keep(group, rollout, ME);
     changed();
@@ -164,16 +171,15 @@ const marks = (() => {
   function rename(name) {
     state.name = name.trim();
     stored((storage) => storage.setItem(NAME, state.name));
-    if (!state.name) return changed();
     for (const [of, people] of held) {
-      const line = people.get(state.name);
+      const line = state.name && people.get(state.name);
       if (!line) continue;
       const [group, rollout] = parts(of);
       forget(group, rollout, state.name);
       if (merge(group, rollout, ME, line)) keep(group, rollout, ME);
     }
     changed();
-    return say(`Your marks are saved with the name ${visible(state.name)}.`);
+    say(state.name ? `Your marks are saved with the name ${visible(state.name)}.` : "Your marks are saved without a name.");
   }
 
   function forget(group, rollout, person) {
@@ -242,17 +248,17 @@ const marks = (() => {
 
   /** Merge files into what is held, and say in a sentence what came of it. */
   async function open(files) {
-    let read;
+    let lines;
     try {
-      read = await readFiles(files);
+      lines = await readFiles(files);
     } catch (error) {
       return say(`${visible(error.message)}. Nothing was changed.`);
     }
     const count = { taken: 0, older: 0, elsewhere: 0 };
-    for (const { group, rollout, by, line } of read.found) {
+    for (const { group, rollout, by, line } of lines.found) {
       const person = by === (state.name ?? "") ? ME : by;
       if (!isHere(group, rollout)) count.elsewhere += 1;
-      else if (!merge(group, rollout, person, rollout ? line : { ...line, of: [...idsOf(group)] })) count.older += 1;
+      else if (!merge(group, rollout, person, rollout ? line : { ...line, of: signOf(group) })) count.older += 1;
       else {
         count.taken += 1;
         keep(group, rollout, person);
@@ -263,7 +269,7 @@ const marks = (() => {
       `${many(count.taken, "mark")} taken`,
       count.older && `${number(count.older)} as new here, or newer`,
       count.elsewhere && `${number(count.elsewhere)} on groups or rollouts that are not in this report`,
-      read.comparisons && `${many(read.comparisons, "comparison")} left aside`,
+      lines.comparisons && `${many(lines.comparisons, "comparison")} left aside`,
     ];
     return say(`${parts.filter(Boolean).join(", ")}.`);
   }
@@ -336,7 +342,8 @@ const marks = (() => {
     const { where, mark } = rowsByWord();
     const asked = { where: conditions.where ?? [], mark: conditions.mark ?? [] };
     const counts = { reviewed: where.reviewed.size, unreviewed: mark.size && rows.key.length - where.reviewed.size, noted: where.noted.size };
-    const words = [...new Set([...mark.keys(), ...asked.mark])].filter((word) => !isOurs(word) || asked.mark.includes(word)).sort();
+    const common = [...mark.keys()].filter((word) => !isOurs(word)).sort((a, b) => mark.get(b).size - mark.get(a).size);
+    const words = [...new Set([...common.slice(0, MOST_WORDS), ...asked.mark])].sort();
     const chips = [
       ...Object.entries(WHERE).map(([word, [title, why]]) => ["where", word, title, why, counts[word]]),
       ...words.map((word) => ["mark", word, visible(word), "a group or one of its rollouts has this mark", mark.get(word)?.size ?? 0]),
@@ -363,7 +370,7 @@ const marks = (() => {
     const count = (word) => all.slice(own.length).filter(([, line]) => line.mark === word).length;
     const parts = [...words.map((word) => `✓ ${visible(word)}`), times(count("good"), "good"), times(count("bad"), "bad"), all.some(([, line]) => line.note) && "✎"];
     const said = all.map(([person, { mark, note }]) => `${nameOf(person)}: ${[visible(mark), visible(note)].filter(Boolean).join(", ")}`);
-    return [[parts.filter(Boolean).join(" · ") || "marked", said.join("\n"), "own"]];
+    return [[parts.filter(Boolean).join(" · ") || "marked", said.join("\n").slice(0, LONGEST_TITLE), "own"]];
   }
 
   // ---- On a group's page ---------------------------------------------------------------------------
@@ -371,10 +378,12 @@ const marks = (() => {
   /** What others say: with their names, to read only. */
   function Others({ group, rollout }) {
     const others = saidOf(group, rollout).filter(([person]) => person !== ME);
-    return others.map(([person, { mark, note, label }]) => html`<p key=${person} class="m-other">
+    const more = others.splice(MOST_PEOPLE).length;
+    return html`${others.map(([person, { mark, note, label }]) => html`<p key=${person} class="m-other">
       <b>${nameOf(person)}</b>${" "}${mark && html`<span class=${`m-word m-${wordClass(mark)}`}>${visible(mark)}</span>`}
       ${label !== undefined && ` label ${number(label)}`}
-      ${note && html` <span class="g-foreign"><${Text} text=${note} /></span>`}</p>`);
+      ${note && html` <span class="g-foreign"><${Text} text=${note} /></span>`}</p>`)}
+      ${more > 0 && html`<p class="m-other">and ${number(more)} more</p>`}`;
   }
 
   const wordClass = (mark) => (Object.hasOwn(WORDS_OF_ROLLOUT, mark) ? mark : "plain");
@@ -512,9 +521,9 @@ const marks = (() => {
   function InTable({ e }) {
     useMarks();
     const said = saidOf(e.group, e.id);
-    const others = said.filter(([person, line]) => person !== ME && line.mark).map(([person, line]) => `${nameOf(person)}: ${visible(line.mark)}`);
+    const others = said.filter(([person, line]) => person !== ME && line.mark).slice(0, MOST_PEOPLE).map(([person, line]) => `${nameOf(person)}: ${visible(line.mark)}`);
     const noted = said.filter(([, line]) => line.note).map(([person, line]) => `${nameOf(person)}: ${visible(line.note)}`);
-    return html`<${Words} e=${e} />${noted.length > 0 && html` <span role="img" aria-label="has a note" title=${noted.join("\n")}>✎</span>`}
+    return html`<${Words} e=${e} />${noted.length > 0 && html` <span role="img" aria-label="has a note" title=${noted.join("\n").slice(0, LONGEST_TITLE)}>✎</span>`}
       ${others.length > 0 && html`<span class="m-other">${others.join(", ")}</span>`}`;
   }
 
@@ -582,7 +591,7 @@ const marks = (() => {
       event.target.value = "";
       if (files.length) await open(files);
     };
-    const people = [...countPeople()].filter(([, count]) => count > 0);
+    const people = [...countPeople()].filter(([, count]) => count > 0).slice(0, MOST_PEOPLE);
     return html`<dialog id="marks" class="help m-dialog" aria-labelledby="marks-title">
       <h2 id="marks-title">Marks and notes</h2>
       ${people.length ? html`<ul>${people.map(([person, count]) => html`<${Person} key=${person} ...${{ person, count }} />`)}</ul>`
