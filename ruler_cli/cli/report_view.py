@@ -20,7 +20,7 @@ from ruler_cli.cli.sentences import (
 )
 from ruler_cli.cli.terminal import BAD, MUTED, NOTE, TITLE, Terminal, in_short
 from ruler_cli.cli.units import count, shorten
-from ruler_cli.results.compare import Comparison
+from ruler_cli.results.compare import ComparedGroup, Comparison
 from ruler_cli.results.figures import BUILT_IN, ENOUGH
 from ruler_cli.results.highlights import WORST, Highlight, Run
 from ruler_cli.results.report.page import compact
@@ -137,7 +137,7 @@ class ComparisonView:
             "opening": sentences.opening(figures),
             "rows": [*self._of_files(), *scores],
             "findings": findings,
-            "differ": [one.as_json() for one in self.reading.differing],
+            "differ": [*map(_differing, self.reading.differing)],
             "cells": figures["cells"] if figures["groups"] >= ENOUGH else [],
         }
         # for a page whose scripts do not run, without text of the input
@@ -266,6 +266,17 @@ def view_of(reading: Any, sources: Sequence[str], figures: Any) -> View:
     if isinstance(reading, Comparison):
         return ComparisonView(reading, sources, figures)
     return RunView(reading, sources, figures)
+
+
+def _differing(group: ComparedGroup) -> dict[str, Any]:
+    """Return a group as JSON, with what both judges say of the rollout whose scores are the furthest apart."""
+    i = group.furthest
+    said = [
+        {"score": one.rollouts[i].score, "explanation": one.rollouts[i].explanation}
+        for one in (group.one, group.other)
+        if i is not None
+    ]
+    return group.as_json() | {"furthest": i, "said": said}
 
 
 def _criteria(criteria: Sequence[dict[str, Any]], terminal: Terminal) -> RenderableType:

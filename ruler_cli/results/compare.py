@@ -94,6 +94,17 @@ class ComparedGroup:
         return fmean(distances) if distances else None
 
     @property
+    def furthest(self) -> int | None:
+        """The index of the rollout whose scores are the furthest apart; None if no rollout has both."""
+        both = zip(self.one.rollouts, self.other.rollouts, strict=True)
+        apart = {
+            i: abs(a.score - b.score)
+            for i, (a, b) in enumerate(both)
+            if a.score is not None and b.score is not None
+        }
+        return max(apart, key=apart.__getitem__, default=None)
+
+    @property
     def rank(self) -> Rank:
         """Order of groups by difference: pairs in another order, then the distance of scores."""
         return (-1.0,) if self.distance is None else (self.against, self.distance)

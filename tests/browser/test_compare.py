@@ -183,7 +183,8 @@ def test_group(
     rows = view.find(".g-scroll tbody tr")
     for row in rows.all():
         i = int(row.locator("th").inner_text().removeprefix("#")) - 1
-        cells = [text for text in row.locator("td").all_inner_texts() if text]
+        cells = row.locator("td:not(.g-marks)").all_inner_texts()
+        cells = [text for text in cells if text]
         assert cells[:2] == [f"{a[i]:.3f}", f"{b[i]:.3f}"]
         assert cells[-1] == f"The other judge on task-2, {i}"
         assert cells[-2].startswith(f"Of 2.{i}: ")
@@ -197,6 +198,23 @@ def test_group(
     assert [line[:1] for line in meta[:2]] == ["A", "B"]
     assert view.find("[aria-label='What the rollouts did']").count() == 1
     assert "--group task-2" in (view.find(".g-meta code").text_content() or "")
+
+
+def test_both_explanations(show: Show, compared: Path) -> None:
+    """Both explanations of a rollout stand side by side if there is room, and one above the other on a phone."""
+    tops = "all => all.map(one => Math.round(one.getBoundingClientRect().top))"
+    for width, heights in ((1280, 1), (390, 2)):
+        view = show(compared, width=width)
+        said = view.find(".differing .said").first
+        judges = said.locator("p b").all_inner_texts()
+        assert [judge[0] for judge in judges] == ["A", "B"]
+        assert len(set(said.locator("p").evaluate_all(tops))) == heights
+        said.locator("a").click()
+        view.until("location.hash.includes('&id=')")
+        view.go(view.hash + "&view=one").settled()
+        both = view.find("blockquote")
+        assert both.count() == 2
+        assert len(set(both.evaluate_all(tops))) == heights
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

@@ -67,10 +67,10 @@ def test_scores(view: View, truth: Truth) -> None:
     )
     best = sorted(range(4), key=lambda i: -(group.rollouts[i].score or 0))
     assert [row[0] for row in rows] == [f"#{i + 1}" for i in best]
-    assert [int(row[1].rstrip("=")) for row in rows] == [
+    assert [int(row[2].rstrip("=")) for row in rows] == [
         int(named[i].split()[1].rstrip(",")) for i in best
     ]
-    assert [float(row[2]) for row in rows] == [group.rollouts[i].score for i in best]
+    assert [float(row[3]) for row in rows] == [group.rollouts[i].score for i in best]
 
 
 def test_failed_group(view: View, truth: Truth) -> None:

@@ -82,6 +82,7 @@ TAGS = frozenset(
         "tbody",
         "td",
         "text",
+        "textarea",
         "th",
         "thead",
         "title",
@@ -109,7 +110,7 @@ _UNEXPECTED = """() => {
     if (/^(script|style|meta|title|noscript)$/.test(e.localName) && !e.matches("svg title") && !plots)
       bad.push(`${e.localName} inside`);
   }
-  const forms = [...document.querySelectorAll("form")].filter(f => !f.closest(".add, #help"));
+  const forms = [...document.querySelectorAll("form")].filter(f => !f.closest(".add, #help, #marks, .m-group"));
   const ids = all.map(e => e.id).filter(Boolean);
   return {
     bad, forms: forms.length, hit: window.__hit ?? null, tags: [...new Set(all.map(e => e.localName))],

@@ -32,7 +32,7 @@ from ruler_cli.results.compare import ComparedGroup
 from ruler_cli.results.figures import scores_by_position
 from ruler_cli.results.group_text import GroupText
 from ruler_cli.results.highlights import Best, RunGroup, reasons
-from ruler_cli.results.identity import group_name
+from ruler_cli.results.identity import group_name, rollout_ids
 from ruler_cli.types import Group, iso, printable, readable
 
 MOST_GROUPS = 10_000
@@ -66,6 +66,7 @@ SCRIPTS = (
     "table.js",
     "turns.js",
     "turnlist.js",
+    "marks.js",
     "rollouts.js",
     "grouphead.js",
     "group.js",
@@ -73,7 +74,7 @@ SCRIPTS = (
 )
 """The page's scripts in the order in which they run: each may use those before it."""
 _FACT = '<tr><th scope="row">{}</th><td>{}</td></tr>'
-STYLES = ("report.css", "overview.css", "group.css")
+STYLES = ("report.css", "overview.css", "group.css", "marks.css")
 COMPARE_SCRIPTS = (*SCRIPTS[:-1], "compare.js", SCRIPTS[-1])
 """The last script shows the page."""
 COMPARE_STYLES = (*STYLES, "compare.css")
@@ -197,6 +198,7 @@ class ReportPage:
             text = orjson.loads(self._spool.read(*span))
         else:
             text, task = text_of(*shown.kept)
+        ids = text.pop("ids")
         text["rollouts"] = rollouts = [r.as_json() for r in shown.one.rollouts]
         said = [one["explanation"] for one in rollouts]
         if shown.other:
@@ -204,7 +206,7 @@ class ReportPage:
                 one["second"] = other.as_json()
                 said.append(other.explanation)
         explanations = [shorter(one, _EXPLANATION) or None for one in said]
-        row = compact(_row(shown, task))
+        row = compact(_row(shown, task) | {"ids": ids})
         blocks = map(as_json, (row, explanations, text))
         self._stored[shown.number] = list(map(self._store, blocks))
 
@@ -281,7 +283,7 @@ class ReportPage:
 def text_of(
     group: Group, scored: ScoredGroup, most_pictures: int = MOST_PICTURES
 ) -> tuple[Json, str]:
-    """Return the text of a group, in which each line stands once in `strings`, and its task."""
+    """Return the text of a group with the ids of its rollouts, and its task; `strings` has each line once."""
     text = GroupText.of(group, scored)
     strings: dict[str, int] = {}
     lines = [
@@ -289,6 +291,7 @@ def text_of(
         for rollout in text.rollouts
     ]
     return {
+        "ids": rollout_ids(group, scored),
         "context": text.context,
         "tools": text.tools,
         "rubric": text.rubric,

@@ -8,6 +8,7 @@ import itertools
 import json
 import re
 import tracemalloc
+from contextlib import ExitStack
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
@@ -15,6 +16,8 @@ from typing import Any, get_args
 
 import pytest
 
+from ruler_cli.results.figures import ScoredFile
+from ruler_cli.results.identity import rollout_ids
 from ruler_cli.results.report import page as page_module
 from ruler_cli.results.report.label import LABEL_SCRIPTS, LABEL_STYLES
 from ruler_cli.results.report.page import (
@@ -23,12 +26,14 @@ from ruler_cli.results.report.page import (
     SCRIPTS,
     web_files,
 )
+from ruler_cli.settings.models import InputSettings
 from ruler_cli.types import Kind
 from tests.attacks import FAMILIES
 from tests.conftest import Ruler
 from tests.results.report.written import (
     MADE,
     Page,
+    comparison,
     group,
     piped,
     report,
@@ -101,7 +106,7 @@ def test_contents(tmp_path: Path, target: Path) -> None:
     rows = data["rows"]
     assert set(rows) == {
         *("key", "task", "status", "kind", "reason", "judge", "passes"),
-        *("scores", "labels", "bytes", "slots", "spreads", "pairs"),
+        *("ids", "scores", "labels", "bytes", "slots", "spreads", "pairs"),
         *("mean", "sd", "reliability", "weight", "tied", "live", "disagreement"),
         *("cost_usd", "usage", "latency_s", "judged_at", "ordinal", "flags"),
         "shown",
@@ -128,6 +133,28 @@ def test_contents(tmp_path: Path, target: Path) -> None:
     }
     assert (data["left_out"], description) == ("", (2, 2, 2))
     assert not problems
+
+
+def test_ids(tmp_path: Path, target: Path) -> None:
+    """A rollout has the same id in the page of another judge, in another order, and in a page of two files."""
+    ones = [rollout(text, 0.2) for text in ("one", "two", "\ud800", "one")]
+    others = [rollout(text, 0.9) for text in ("two", "one", "one", "\ud800")]
+    files = [
+        written(tmp_path / f"{i}.jsonl", group("a", *rollouts), group("\ud800" * 400))
+        for i, rollouts in enumerate((ones, others))
+    ]
+    first, second = (report(file, target)[0].data["rows"]["ids"] for file in files)
+    assert [len(ids) for ids in first] == [4, 2]
+    assert all(re.fullmatch("[0-9a-f]{12}", one) for ids in first for one in ids)
+    assert first[0][0] == first[0][3]
+    assert len({*first[0], *first[1]}) == 5
+    assert [first[0][i] for i in (1, 0, 3, 2)] == second[0]
+    both, _, _ = comparison(files[0], files[1], tmp_path / "both.html")
+    assert both.data["rows"]["ids"] == first
+    with ExitStack() as stack:
+        source = ScoredFile(InputSettings(str(files[0])), stack, lambda _problem: None)
+        known = [rollout_ids(of, scored) for _, of, scored in source.groups()]
+    assert [*map(list, known)] == first
 
 
 def test_same_lists_as_the_terminal(ruler: Ruler, tmp_path: Path, target: Path) -> None:

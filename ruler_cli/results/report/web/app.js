@@ -101,6 +101,7 @@ function Header({ data, asked, theme }) {
           aria-current=${asked.page === page ? "page" : undefined}>${entry(data)}</a>`)}
       </nav>
       <span class="buttons">
+        <${marks.Button} />
         <button type="button" title=${`change to ${next}`} onClick=${change}>Theme: ${theme}</button>
         <button type="button" aria-keyshortcuts="?" onClick=${showHelp}>Keys</button>
       </span>
@@ -118,6 +119,12 @@ const KEYS = [
   ["Enter", "open the group, or sort by a column's head"],
   ["← →", "the next column's head; on a group's page, the next rollout"],
   ["j, k", "the next group, the one before"],
+  ["r", "mark the group as reviewed, or take that back"],
+  ["w", "mark the group with a word of your own"],
+  ["g, b", "mark the rollout as good, as bad, or take that back"],
+  ["n, N", "a note on the rollout, on the group; Esc leaves it"],
+  ["c", "copy a link to the rollout, or to the group"],
+  ["m", "all marks: save and open files"],
   ["Esc", "from a group back to the table; out of the search; close this"],
   ["?", "this list"],
 ];
@@ -156,10 +163,13 @@ function Unknown({ data, asked }) {
 }
 
 function Group({ data, route: asked, printing }) {
-  const row = rowsByKey(data.rows).get(asked.key)?.[(asked.nth ?? 1) - 1];
+  const row = rowOf(data.rows, asked);
   if (row === undefined) return html`<${Unknown} data=${data} asked=${asked} />`;
   return html`<${GroupPage} key=${row} data=${data} route=${asked} row=${row} printing=${printing} />`;
 }
+
+/** The table, made anew when a mark has changed. */
+const Table = (props) => html`<${Groups} key=${marks.useMarks()} ...${props} />`;
 
 /**
  * The views by the page of a route (base.js): how each is shown, and its entry in the navigation, if it has
@@ -167,7 +177,7 @@ function Group({ data, route: asked, printing }) {
  */
 const VIEWS = {
   overview: { show: Overview, entry: () => "Overview" },
-  groups: { show: Groups, entry: ({ rows }) => html`Groups <span class="n">${number(rows.key.length, 0)}</span>` },
+  groups: { show: Table, entry: ({ rows }) => html`Groups <span class="n">${number(rows.key.length, 0)}</span>` },
   group: { show: Group },
   ...instead.views,
 };
@@ -182,7 +192,8 @@ function App({ data, asked, printing, theme }) {
   return html`<${Header} data=${data} asked=${asked} theme=${theme} />
     <main tabindex="-1">${page}</main>
     <footer>Made by ruler ${visible(data.ruler)}.</footer>
-    <${Help} />`;
+    <${Help} />
+    <${marks.Dialog} />`;
 }
 
 // ---- Keys and opening -----------------------------------------------------------------------------
@@ -192,6 +203,7 @@ function onKey(event) {
   if (event.target.closest?.("input, select, textarea, dialog[open]")) return;
   const asked = route.parse(location.hash);
   if (event.key === "?") showHelp();
+  else if (event.key === "m") marks.showDialog();
   else if (event.key === "/") {
     if (asked.page !== "groups") go("#groups");
     document.getElementById("search").focus();
@@ -239,6 +251,7 @@ async function start() {
   app.root.id = "app";
   stand.replaceWith(app.root);
   setTheme(storedTheme());
+  marks.start();
   listen();
   arrive();
   requestAnimationFrame(() => requestAnimationFrame(() => {

@@ -4,9 +4,10 @@
 /** @typedef {[number|null, number|null]} Range from and to, both in it; null: open */
 /**
  * @typedef {Object} Conditions what the groups of a table fulfil; every member may be missing
- * @property {string[]} [where] one of live, tied, disputed, unreliable, apart, scored, failed, unmarked
+ * @property {string[]} [where] one of live, tied, disputed, unreliable, apart, scored, failed, unmarked, and one of the words of marks.js
  * @property {string[]} [kind] one of these kinds of failure
  * @property {string[]} [flag] one of these flags
+ * @property {string[]} [mark] one of these marks, on the group or a rollout
  * @property {string} [search] words, each somewhere in the group's key, task, reason or explanations
  * @property {string} [sort] a column, with "-" before it: descending
  * Each name of RANGES may hold a {@link Range}.
@@ -169,7 +170,7 @@ function moment(x) {
 
 // ---- Routes ---------------------------------------------------------------------------------------
 
-const WORDS = ["where", "kind", "flag"];
+const WORDS = ["where", "kind", "flag", "mark"];
 const GROUP_RANGES = ["mean", "sd", "reliability", "disagreement", "cost", "tokens", "latency", "at", "ordinal", "passes"];
 /** Ranges over rollouts, and the column that holds a list of them for each group. */
 const ROLLOUT_RANGES = { score: "scores", label: "labels", bytes: "bytes", slot: "slots", spread: "spreads" };
@@ -236,7 +237,7 @@ function writeConditions(conditions) {
 const PLAIN_PAGES = ["overview"];
 
 const route = {
-  /** What a hash asks for. `nth` tells groups of the same key apart, 1 the first. */
+  /** What a hash asks for. `nth` tells groups of the same key apart, 1 the first; `id` is that of a rollout. */
   parse(hash) {
     const text = hash.replace(/^#/, "");
     if (text === "groups" || text.startsWith("groups?")) return { page: "groups", ...readConditions(text.slice(7)) };
@@ -246,7 +247,7 @@ const route = {
     const asked = new Map(pairs(text));
     const whole = (name) => (/^\d{1,9}$/.test(asked.get(name) ?? "") ? Number(asked.get(name)) : undefined);
     const view = ["side", "one"].find((v) => v === asked.get("view"));
-    return { page: "group", key: asked.get("group"), nth: whole("nth"), view,
+    return { page: "group", key: asked.get("group"), nth: whole("nth"), id: asked.get("id") || undefined, view,
              rollout: whole("rollout"), against: whole("against"), conditions: {}, unread: [] };
   },
 
@@ -254,7 +255,7 @@ const route = {
   format(r) {
     if (r.page === "groups") return link(r.conditions ?? {});
     if (r.page !== "group") return `#${r.page}`;
-    const rest = ["nth", "view", "rollout", "against"].filter((name) => r[name] !== undefined && r[name] !== null);
+    const rest = ["nth", "id", "view", "rollout", "against"].filter((name) => r[name] !== undefined && r[name] !== null);
     return `#group=${encode(r.key)}` + rest.map((name) => `&${name}=${encode(r[name])}`).join("");
   },
 };
@@ -285,7 +286,15 @@ function nthOfKey(rows, i) {
   return [same.indexOf(i) + 1, same.length];
 }
 
-/** The hash of row i's page; `rest` may hold view, rollout and against. */
+/** The row of the group that a route asks for: of those with its key the one that has the rollout; undefined without any. */
+function rowOf(rows, { key, nth, id }) {
+  const same = rowsByKey(rows).get(key) ?? [];
+  const named = same[(nth ?? 1) - 1];
+  const has = (i) => i !== undefined && rows.ids[i].includes(id);
+  return id && !has(named) ? (same.find(has) ?? named) : named;
+}
+
+/** The hash of row i's page; `rest` may hold id, view, rollout and against. */
 function groupHash(rows, i, rest = {}) {
   const [nth] = nthOfKey(rows, i);
   return route.format({ ...rest, page: "group", key: rows.key[i], nth: nth > 1 ? nth : undefined });

@@ -7,7 +7,7 @@
   const [PAIR_ROOM, PAIR_NEAR] = [10, 5]; // pixels for them; hundredths, as the strips are narrow
   const MOST_LINES = 64; // rollouts of a group that are drawn; of more, those whose scores are furthest apart
   const { JUDGES, COLUMNS: OF_ROLLOUT, beginning, notesOf } = rolloutViews;
-  const { Copied, figuresInWords } = groupHead;
+  const { figuresInWords } = groupHead;
   const { Text } = turnlist;
 
   // ---- Both scores of a rollout ----------------------------------------------------------------------
@@ -118,6 +118,7 @@
   const column = (name) => OF_ROLLOUT.find(([title]) => title === name);
 
   OF_ROLLOUT.splice(0, OF_ROLLOUT.length,
+    column("Mark"),
     ["A", (e) => number(e.score, 3), () => true, "g-number g-score"],
     ["B", (e) => number(e.second.score, 3), () => true, "g-number g-score"],
     ["A − B", (e) => (apart(e) === null ? NONE : signed(apart(e))), (e) => apart(e) !== null, "g-number"],
@@ -141,7 +142,7 @@
   }
 
   /** What both judges say of the group in figures: a line each, and how far they agree. */
-  function About({ data, row, hash }) {
+  function About({ data, row }) {
     const { rows } = data;
     const [pairs, against] = [rows.pairs[row], rows.against[row]];
     const alike = rows.judge[row] === rows.b_judge[row]; // then the files tell them apart
@@ -152,9 +153,8 @@
     return html`<section class="g-meta" aria-label="About the group">
       <p><b>A</b>${alike && ` (${visible(data.sources[0])})`} ${figuresInWords(rows, row) || "no scores"}</p>
       <p><b>B</b>${alike && ` (${visible(data.sources[1])})`} ${figuresInWords(rows, row, "b_") || "no scores"}</p>
-      <details><summary>${found || "nothing to compare"} <span class="g-more">links</span></summary>
-        <p class="g-ways"><${Copied} hash=${hash} />
-          <span>In a terminal: <code>${turns.command(data.sources, rows.key[row])}</code></span></p>
+      <details><summary>${found || "nothing to compare"} <span class="g-more">command</span></summary>
+        <p class="g-ways"><span>In a terminal: <code>${turns.command(data.sources, rows.key[row])}</code></span></p>
       </details>
     </section>`;
   }
@@ -170,6 +170,18 @@
     </table></div>`;
   }
 
+  /** What both judges say of the rollout whose scores are the furthest apart, side by side. */
+  function Said({ entry, data }) {
+    if (entry.furthest === null) return null;
+    const row = data.rows.ordinal.indexOf(entry.ordinal);
+    const name = `#${entry.furthest + 1}`;
+    return html`<div class="said">
+      <span>${row < 0 ? name : html`<a href=${groupHash(data.rows, row, { id: data.rows.ids[row][entry.furthest] })}>${name}</a>`}</span>
+      ${entry.said.map(({ score, explanation }, i) => html`<p key=${i} title=${visible(explanation)}><b>${"AB"[i]} ${number(score, 2)}</b>
+        ${" "}<${Text} text=${explanation || "no explanation"} /></p>`)}
+    </div>`;
+  }
+
   /** The groups on which the judges differ most. */
   function Differing({ data }) {
     const { differ } = data.comparison;
@@ -182,12 +194,13 @@
     };
     return html`<section class="card shortlist differing" aria-labelledby="differ-head">
       <h3 id="differ-head">Groups on which they differ most</h3>
-      <p class="note">A above B, each line is a rollout: lines that cross are pairs in another order.
+      <p class="note">A above B, each line is a rollout: lines that cross are pairs in another order. Below, what both say of the rollout whose scores are the furthest apart.
         ${more.length > 0 && html`${" "}<a href=${link({ where: more })}>Show in the table</a> those with a quarter or more of the pairs in another order, or scores that differ by 0.2 or more.`}</p>
       <ul>${differ.map((entry) => html`<li key=${entry.ordinal}>
         <span class="group" title=${visible(entry.key)}>${named(entry)}</span>
         <span class="why">${number(entry.against)} of ${many(entry.pairs, "pair")}, differ by ${number(entry.distance, 2)}</span>
         <${Pairs} a=${entry.a.scores} b=${entry.b.scores} labels=${entry.a.labels} scale=${rewardScale(data)} />
+        <${Said} entry=${entry} data=${data} />
       </li>`)}</ul>
     </section>`;
   }
@@ -234,12 +247,12 @@
       ${comparison.opening && html`<p class="judged">${visible(comparison.opening)}</p>`}
       <div class="beside">
         <${Sides} rows=${comparison.rows} />
-        <${Findings} findings=${comparison.findings} />
+        <div>
+          <${Findings} findings=${comparison.findings} />
+          ${comparison.cells.length > 0 && html`<${Chart} chart=${chart} />`}
+        </div>
       </div>
-      <div class="beside">
-        <${Differing} data=${data} />
-        ${comparison.cells.length > 0 && html`<div><${Chart} chart=${chart} /></div>`}
-      </div>
+      <${Differing} data=${data} />
       <${StripLegend} data=${data} />
     </section>`;
   }

@@ -14,6 +14,7 @@ function within(x, range) {
 const REASONS = { disputed: "disagrees", unreliable: "unsure", apart: "spread" };
 
 function isWhere(rows, i, word) {
+  if (marks.isOurs(word)) return marks.isWhere(i, word);
   if (Object.hasOwn(REASONS, word)) return rows.reasons[i].includes(REASONS[word]);
   return word === "live" || word === "tied" ? rows[word][i] : rows.status[i] === word;
 }
@@ -56,8 +57,9 @@ function someRollout(columns, ranges) {
  */
 function matcher(rows, conditions, said) {
   const tests = [];
-  const { where, kind, flag } = conditions;
-  if (where?.length) tests.push((i) => where.some((word) => isWhere(rows, i, word)));
+  const { where, kind, flag, mark } = conditions;
+  for (const words of marks.parted(where ?? [])) tests.push((i) => words.some((word) => isWhere(rows, i, word)));
+  if (mark?.length) tests.push((i) => marks.isMarked(i, mark));
   if (kind?.length) tests.push((i) => kind.includes(rows.kind[i]));
   if (flag?.length) tests.push((i) => rows.flags[i].some((f) => flag.includes(f)));
   for (const name of GROUP_RANGES) {

@@ -39,7 +39,7 @@ function toggled(conditions, name, word) {
 
 /** Buttons for the words of one name; a word that no row has is there only while it is asked for. */
 function Chips({ name, label, counts, conditions, words }) {
-  const asked = conditions[name] ?? [];
+  const asked = (conditions[name] ?? []).filter((word) => !marks.isOurs(word));
   const all = [...new Set([...words.filter((word) => counts.get(word)), ...asked])];
   if (!all.length) return null;
   return html`<div class="chips" role="group" aria-label=${`filter by ${label}`}>
@@ -153,6 +153,7 @@ function Filters({ rows, conditions, unread, found, note }) {
         words=${Object.keys(WHERE_WORDS)} />
       <${Chips} name="kind" label="failed by" counts=${counts.kind} conditions=${conditions} words=${sorted("kind")} />
       <${Chips} name="flag" label="flags" counts=${counts.flag} conditions=${conditions} words=${sorted("flag")} />
+      <${marks.Filters} rows=${rows} conditions=${conditions} />
       <${Ranges} conditions=${conditions} unread=${unread} />
       <${AddRange} conditions=${conditions} />
     </div>

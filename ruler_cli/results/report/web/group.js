@@ -4,7 +4,7 @@
 const GroupPage = (() => {
   const { useState, useEffect, useLayoutEffect, useMemo, useRef } = lib;
   const { TurnList, Text, Folded } = turnlist;
-  const { Head, About, neighbours } = groupHead;
+  const { Head, About, Copied, neighbours } = groupHead;
   const { JUDGES, Rollouts, Side, One, entriesOf, sorted, referenceOf, rankOf } = rolloutViews;
 
   // The group's text: undefined while it is read, null where the file has none; an Error where it cannot be.
@@ -23,16 +23,18 @@ const GroupPage = (() => {
     return found.row === row ? found : {};
   }
 
-  // j, k or Alt with an arrow: another group; left, right: another rollout. Not while something is typed.
-  function useKeys(toGroup, toRollout) {
+  // j, k or Alt with an arrow: another group; left, right: another rollout; letters of marks. Not while something is typed.
+  function useKeys(toGroup, toRollout, press) {
     const latest = useRef(null);
-    latest.current = { toGroup, toRollout };
+    latest.current = { toGroup, toRollout, press };
     // at once: a key that is pressed before the next frame must not get lost
     useLayoutEffect(() => {
       const pressed = (event) => {
         const { key, altKey, target } = event;
-        if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.shiftKey) return;
-        if (target instanceof Element && target.closest("input, select, textarea, dialog, .g-scroll")) return;
+        if (event.defaultPrevented || event.ctrlKey || event.metaKey) return;
+        if (target instanceof Element && target.closest("input, select, textarea, dialog")) return;
+        if (!altKey && latest.current.press(key)) return event.preventDefault();
+        if (event.shiftKey || (key.startsWith("Arrow") && target instanceof Element && target.closest(".g-scroll"))) return;
         const group = (altKey ? { ArrowDown: 1, ArrowUp: -1 } : { j: 1, k: -1 })[key];
         const rollout = altKey ? 0 : { ArrowRight: 1, ArrowLeft: -1 }[key];
         if (!group && !rollout) return;
@@ -105,8 +107,11 @@ const GroupPage = (() => {
 
   // What there is of a group whose text was left out of the file.
   function LeftOutText({ data, row, entries }) {
-    const said = (e) => JUDGES.filter((judge) => judge.said(e)).map((judge) => html`<p class="g-foreign">
-      <b>${e.name}</b>, ${judge.name || rankOf(e)}: <${Text} text=${judge.said(e)} /></p>`);
+    const said = (e) => html`<div key=${e.at} data-rollout=${e.at + 1} tabindex="-1">
+      ${JUDGES.filter((judge) => judge.said(e)).map((judge) => html`<p class="g-foreign">
+        <b>${e.name}</b>, ${judge.name || rankOf(e)}: <${Text} text=${judge.said(e)} /></p>`)}
+      <${marks.OfRollout} e=${e}><${Copied} hash=${groupHash(data.rows, row, { id: e.id })} /><//>
+    </div>`;
     return html`<section aria-label="Explanations">
       <p class="g-notice">Its text was left out of this file.
         ${" "}In a terminal: <code>${turns.command(data.sources ?? data.source, data.rows.key[row])}</code></p>
@@ -151,19 +156,20 @@ const GroupPage = (() => {
     const { text, said } = useText(data, row);
     const all = useMemo(() => entriesOf(rows, row, text, said), [rows, row, text, said]);
     const entries = useMemo(() => sorted(all, order), [all, order]);
-    const rest = { view: asked.view, rollout: asked.rollout, against: asked.against };
-    const href = (changes) => groupHash(rows, row, { ...rest, ...changes });
+    const named = asked.id ? rows.ids[row].indexOf(asked.id) : -1;
+    const rest = { view: asked.view, against: asked.against, ...(named < 0 ? { rollout: asked.rollout } : { id: asked.id }) };
+    const href = (changes) => groupHash(rows, row, { ...rest, ...(changes.rollout && { id: undefined }), ...changes });
     const page = {
       row, text, raw, all, eager, href,
       view: asked.view ?? "side",
       soon: all.reduce((n, e) => n + e.lines.length, 0) <= SEARCHABLE,
-      chosen: all[asked.rollout - 1]?.at,
+      chosen: all[named < 0 ? asked.rollout - 1 : named]?.at,
       reference: referenceOf(all, asked.against),
-      go: (changes) => location.replace(href(changes)), // no step back for each rollout looked at
+      go: (changes) => go(href(changes), { replace: true }), // no step back for each rollout looked at
     };
     const toGroup = (by) => {
       const to = neighbours(rows, row)[by > 0 ? "next" : "previous"];
-      if (to !== undefined) location.hash = groupHash(rows, to);
+      if (to !== undefined) go(groupHash(rows, to));
     };
     const toRollout = (by) => {
       const among = page.view === "side" ? entries.filter((e) => e.alike === e.at) : entries;
@@ -171,14 +177,19 @@ const GroupPage = (() => {
       const next = among[at < 0 ? (page.view === "side" ? 0 : Math.max(by, 0)) : at + by];
       if (next) page.go({ rollout: next.at + 1 });
     };
-    useKeys(toGroup, toRollout);
+    const current = all[page.chosen] ?? (page.view === "one" || all.length === 1 ? entries[0] : undefined);
+    useKeys(toGroup, toRollout, (key) => marks.press(key, row, current));
+    const link = (id) => groupHash(rows, row, { view: asked.view, id });
     return html`<article class="group-page">
       <${Head} data=${data} row=${row} />
+      ${asked.id && named < 0 && html`<p class="g-notice" role="note">The link asks for a rollout (${visible(asked.id)}) that is not in this report:
+        its group has other rollouts here.</p>`}
+      <${marks.OfGroup} group=${rows.key[row]} same=${nthOfKey(rows, row)[1]}><${Copied} hash=${link()} /><//>
       <section aria-label="Rollouts">
         <h3>Rollouts</h3>
         <${Rollouts} entries=${entries} href=${href} chosen=${page.chosen} scale=${rewardScale(data)} />
       </section>
-      <${instead.About ?? About} data=${data} row=${row} hash=${href({})} />
+      <${instead.About ?? About} data=${data} row=${row} />
       <${Body} ...${{ data, row, page, order, choose, entries }} />
     </article>`;
   }

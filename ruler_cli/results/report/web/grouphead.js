@@ -59,7 +59,7 @@ const groupHead = (() => {
         setState("select"); // no clipboard, as in many browsers for a page from a file
       }
     }
-    return html`<button type="button" onClick=${copy}>Copy link</button>
+    return html`<button type="button" aria-keyshortcuts="c" data-key="c" onClick=${copy}>Copy link</button>
       <span role="status">${state === "copied" ? "copied" : state && "copy the marked text:"}</span>
       ${state === "select" && html`<code class="g-address" ref=${shown}>${visible(url)}</code>`}`;
   }
@@ -146,7 +146,7 @@ const groupHead = (() => {
   }
 
   /** What to know of the group beside its rollouts: a line why to look at it, a line of figures, the rest folded. */
-  function About({ data, row, hash }) {
+  function About({ data, row }) {
     const { rows } = data;
     const reasons = rows.reasons[row].filter((reason) => Object.hasOwn(BECAUSE, reason)).map((reason) => BECAUSE[reason]);
     const flags = rows.flags[row].map((name) => [visible(name), Object.hasOwn(FLAGS, name) ? `: ${FLAGS[name]}` : ""]);
@@ -156,8 +156,7 @@ const groupHead = (() => {
       <details><summary>${figuresInWords(rows, row)} <span class="g-more">details</span></summary>
         <${Facts} rows=${rows} row=${row} />
         ${flags.length > 0 && html`<ul class="g-flags">${flags.map(([name, why]) => html`<li key=${name}><b>${name}</b>${why}</li>`)}</ul>`}
-        <p class="g-ways"><${Copied} hash=${hash} />
-          <span>In a terminal: <code>${turns.command(data.source, rows.key[row])}</code></span></p>
+        <p class="g-ways"><span>In a terminal: <code>${turns.command(data.source, rows.key[row])}</code></span></p>
       </details>
     </section>`;
   }

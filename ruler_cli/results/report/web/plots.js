@@ -26,7 +26,10 @@ const colourOf = (kind) => KIND_COLOURS[kind] ?? "var(--muted)";
 
 /** What both axes and marks share: no space wasted, text in the page's own font. */
 function drawn(width, options) {
-  return lib.plot({ width, height: CHART_HEIGHT, marginLeft: 48, marginBottom: 34, ...options });
+  const plot = lib.plot({ width, height: CHART_HEIGHT, marginLeft: 48, marginBottom: 34, ...options });
+  // its marks are named after their kind, which says nothing to a screen reader
+  for (const group of plot.querySelectorAll("g[aria-label]:not([role])")) group.removeAttribute("aria-label");
+  return plot;
 }
 
 /** The channels that make a mark a link with a name. */

@@ -18,7 +18,7 @@ const rolloutViews = (() => {
     return scores.map((score, i) => {
       const one = told[i] ?? {};
       return {
-        at: i, name: `#${i + 1}`, score, rank: ranks[i], alike: alike[i],
+        at: i, name: `#${i + 1}`, id: rows.ids[row][i], group: rows.key[row], score, rank: ranks[i], alike: alike[i],
         tiedRank: ranks.indexOf(ranks[i]) !== ranks.lastIndexOf(ranks[i]),
         label: rows.labels[row][i], bytes: rows.bytes[row][i],
         place: rows.places[row][i], spread: rows.spreads[row][i],
@@ -61,6 +61,7 @@ const rolloutViews = (() => {
 
   // Columns as [heading, what stands in it, whether this rollout has it, class]; one that none has is left out.
   const COLUMNS = [
+    ["Mark", (e) => html`<${marks.InTable} e=${e} />`, (e) => !app.printing || marks.isSaid(e), "g-marks"],
     ["Rank", (e) => (e.rank === null ? "–" : `${e.rank}${e.tiedRank ? "=" : ""}`), (e) => e.rank !== null, "g-number"],
     ["Score", (e) => number(e.score, 3), (e) => e.score !== null, "g-number g-score"],
     [STRIP, (e, scale) => html`<${Strip} scores=${[e.score]} labels=${[e.label]} scale=${scale} />`, (e) => e.score !== null, "g-strip"],
@@ -104,7 +105,7 @@ const rolloutViews = (() => {
   }
 
   function Rollouts({ entries, href, chosen, scale }) {
-    const [before, behind] = [COLUMNS.slice(0, 3), COLUMNS.slice(3)];
+    const [before, behind] = [COLUMNS.slice(0, 4), COLUMNS.slice(4)];
     const shown = [...before, ...criteriaColumns(entries), ...behind].filter(([, , has]) => entries.some(has));
     return html`<div class="g-scroll" role="region" aria-label="Table of the rollouts" tabindex="0">
       <table role="table">
@@ -140,8 +141,10 @@ const rolloutViews = (() => {
       ${e.suspect && html`<p class="g-warning">Has text that addresses the judge.</p>`}
       ${twins.length > 0 && html`<p>Same text: ${twins.map((o) => html`${link(o)} `)}</p>`}
       ${e.why && html`<p class="g-foreign g-warning"><${Folded} text=${e.why} /></p>`}
-      ${JUDGES.filter((judge) => judge.said(e)).map((judge) => html`<blockquote class="g-foreign" data-judge=${judge.name || undefined}>
-        <${Folded} text=${judge.said(e)} /></blockquote>`)}
+      ${JUDGES.some((judge) => judge.said(e)) && html`<div class="g-judges">
+        ${JUDGES.map((judge) => html`<blockquote class="g-foreign" data-judge=${judge.name && `${judge.name} ${number(judge.score(e), 3)}`}>
+          <${Folded} text=${judge.said(e) || "no explanation"} /></blockquote>`)}
+      </div>`}
     </div>`;
   }
 
@@ -166,9 +169,10 @@ const rolloutViews = (() => {
         tabindex="-1" data-rollout=${e.at + 1} aria-label=${spoken(e)}>
       <h4>
         <span>${e.name}</span> <span>${rankOf(e)}</span>${JUDGES.map(({ name, score }) => html` <b>${name && `${name} `}${number(score(e), 3)}</b>`)}
-        ${reference?.at === e.at && html` <em>reference</em>`}
+        ${reference?.at === e.at && html` <em>reference</em>`}<${marks.Sign} e=${e} />
       </h4>
       <div class="g-top">
+        <${marks.OfRollout} e=${e}><${groupHead.Copied} hash=${groupHash(opened.rows, page.row, { id: e.id })} /><//>
         <${About} e=${e} page=${page} />
         ${where &&
         html`<button type="button" class="g-to-parting" onClick=${() => toParting(ref.current)}>${where} ↓</button>`}

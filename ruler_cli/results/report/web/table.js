@@ -22,13 +22,16 @@ const MARKS = {
 };
 
 /** What to know of a group before its scores count: `[words, sentence, class]`, the worst first. */
-function marksOf(rows, i) {
+function flagsOf(rows, i) {
   const scored = (rows.b_status ?? rows.status)[i] === "scored" || rows.status[i] === "scored";
   if (!scored && rows.status[i] === "failed") return [[`failed: ${visible(rows.kind[i] || "unknown")}`, visible(rows.reason[i]), "bad"]];
   if (!scored) return [["not judged", "not judged", "plain"]];
   const words = new Set([...rows.reasons[i], ...rows.flags[i]]); // suspect is a reason and a flag
   return [...words].map((word) => MARKS[word] ?? [word, "", "plain"]);
 }
+
+/** The same, behind what people say of it. */
+const marksOf = (rows, i) => [...marks.flagsOf(rows, i), ...flagsOf(rows, i)];
 
 const marksInWords = (rows, i) => marksOf(rows, i).map(([words]) => words).join(", ");
 
