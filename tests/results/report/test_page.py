@@ -367,7 +367,7 @@ def test_task(tmp_path: Path, target: Path) -> None:
     """The task is the user's last message before the agent's first, in one short line."""
     reported: dict[str, Any] = {
         "Book a seat": "  Book\n a\tseat ",
-        "x" * 160: "x" * 999,
+        "x" * 240: "x" * 999,
         "Book it": [{"type": "text", "text": "Book"}, {"type": "image_url"}, "it"],
         "": None,
     }

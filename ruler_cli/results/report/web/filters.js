@@ -1,7 +1,7 @@
 "use strict";
 // Above the table: the search, what can be filtered by, and the conditions that hold.
 
-const SEARCH_PAUSE_MS = 150;
+const SEARCH_PAUSE_MS = 100;
 
 const WHERE_WORDS = {
   live: ["live", "scored, and a trainer learns from it"],
@@ -131,7 +131,8 @@ function Search({ conditions }) {
     document.querySelector(".grid")?.focus();
   };
   return html`<input id="search" type="search" value=${typed} onInput=${onInput} onKeyDown=${onKeyDown}
-    placeholder="Search keys, tasks, reasons, explanations" aria-label="Search keys, tasks, reasons and explanations"
+    placeholder="Search keys, tasks, explanations, transcripts" aria-label="Search keys, tasks, reasons, explanations and transcripts"
+    onFocus=${transcripts.start}
     aria-keyshortcuts="/" spellcheck="false" autocomplete="off" />`;
 }
 

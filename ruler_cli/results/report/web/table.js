@@ -249,26 +249,32 @@ function Grid({ data, order, conditions, printing }) {
   </div>`;
 }
 
-/** The explanations, once a search asks for them; and a sentence while they are not there. */
-function useExplanations(wanted) {
-  const [said, setSaid] = lib.useState(null);
-  const [note, setNote] = lib.useState("");
-  lib.useEffect(() => {
-    if (!wanted || said) return;
-    setNote("reading explanations…");
-    explanations().then((found) => { setSaid(found); setNote(""); },
-                        () => setNote("explanations cannot be read, they are not searched"));
-  }, [wanted]);
-  return [said, note];
+/** What to know of a search in texts, in words: it is not over, or there are texts that it does not see. */
+function searchNote({ rows: found, unread }, rows) {
+  if (!found) return "searching transcripts…";
+  const absent = rows.text.filter((at) => !at).length;
+  const notes = [];
+  if (absent) notes.push(`the transcripts of ${many(absent, "group")} are not in this page and not searched`);
+  if (unread) notes.push(`those of ${many(unread, "group")} cannot be read`);
+  return notes.join("; ");
+}
+
+/** The order of the rows under these conditions. While an answer of a moment is awaited, the last order stays. */
+function useOrder(rows, conditions) {
+  const query = link(conditions);
+  const words = searchWords(conditions);
+  const search = transcripts.useWords(words);
+  const last = lib.useRef(null);
+  const order = lib.useMemo(() => arrange(rows, conditions, search.rows), [rows, query, search.rows === null]);
+  if (search.rows || search.unread === null) last.current = order;
+  return [last.current ?? order, words.length ? searchNote(search, rows) : ""];
 }
 
 /** The table of groups under the conditions of a route. */
 function Groups({ data, route: asked, printing = false }) {
   const { rows } = data;
   const { conditions } = asked;
-  const query = link(conditions);
-  const [said, note] = useExplanations(Boolean(conditions.search));
-  const order = lib.useMemo(() => arrange(rows, conditions, conditions.search ? said : null), [rows, query, said]);
+  const [order, note] = useOrder(rows, conditions);
   return html`<section class="groups" aria-label="Table of groups">
     <${Filters} rows=${rows} conditions=${conditions} unread=${asked.unread} found=${order.length} note=${note} />
     ${printing && order.length > PRINTED && html`<p class="printed">
