@@ -7,6 +7,7 @@
  * @property {string[]} [where] one of live, tied, disputed, unreliable, apart, scored, failed, unmarked
  * @property {string[]} [kind] one of these kinds of failure
  * @property {string[]} [flag] one of these flags
+ * @property {[string, string][]} [field] fields of the record, each a path and the value that a rollout has there
  * @property {string} [search] words, each somewhere in the group's key, task, reason, explanations or transcripts
  * @property {string} [sort] a column, with "-" before it: descending
  * Each name of RANGES may hold a {@link Range}.
@@ -74,7 +75,8 @@ function middles(slots, shown) {
 }
 
 /** The rows of the data as columns by name, which is how all views read them. */
-function columnsOfRows({ rows, ranked, texts }) {
+function columnsOfRows(data) {
+  const { rows, ranked, texts, fields, values } = data;
   const ranks = new Map(ranked.map((ordinal, rank) => [ordinal, rank]));
   let end = 0; // of the texts so far, which are a line each
   const spans = texts.map((size) => {
@@ -82,7 +84,7 @@ function columnsOfRows({ rows, ranked, texts }) {
     end += size + 1;
     return size ? [at, size] : null;
   });
-  const columns = { telling: rows.map((row) => ranks.get(row.ordinal)), text: spans };
+  const columns = { telling: rows.map((row) => ranks.get(row.ordinal)), text: spans, fields, values };
   for (const name of Object.keys(rows[0])) columns[name] = rows.map((row) => row[name]);
   const mean = (of) => (of.length ? of.reduce((sum, one) => sum + one, 0) / of.length : null);
   columns.places = columns.slots.map((slots) => slots.map(mean));
@@ -97,6 +99,7 @@ function columnsOfRows({ rows, ranked, texts }) {
     columns[`${side}slots`] = columns[`${side}slots`].map((slots, i) => middles(slots, columns[`${side}shown`][i]));
     columns[`${side}tokens`] = columns[`${side}usage`].map((usage) => usage.prompt_tokens + usage.completion_tokens);
   }
+  columns.middle = rewardScale({ ...data, rows: columns });
   return columns;
 }
 
@@ -174,6 +177,7 @@ function moment(x) {
 // ---- Routes ---------------------------------------------------------------------------------------
 
 const WORDS = ["where", "kind", "flag"];
+const FIELD = "field."; // before the path of a field
 const GROUP_RANGES = ["mean", "sd", "reliability", "disagreement", "cost", "tokens", "latency", "at", "ordinal", "passes"];
 /** Ranges over rollouts, and the column that holds a list of them for each group. */
 const ROLLOUT_RANGES = { score: "scores", label: "labels", bytes: "bytes", slot: "slots", spread: "spreads" };
@@ -210,6 +214,11 @@ function pairs(query) {
   });
 }
 
+/** The fields of conditions with another value of one; without a value it is taken out. */
+function withField({ field = [] }, path, value) {
+  return [...field.filter(([other]) => other !== path), ...(value ? [[path, value]] : [])];
+}
+
 /** Conditions of a query, and under `unread` the parts that say nothing we know. */
 function readConditions(query) {
   const conditions = {};
@@ -219,6 +228,7 @@ function readConditions(query) {
     if (range) conditions[name] = range;
     else if (WORDS.includes(name) && value) conditions[name] = [...(conditions[name] ?? []), value];
     else if (name === "search" || name === "sort") conditions[name] = value;
+    else if (name.startsWith(FIELD) && value) conditions.field = withField(conditions, name.slice(FIELD.length), value);
     else unread.push(value ? `${name}=${value}` : name);
   }
   return { conditions, unread };
@@ -232,6 +242,7 @@ function writeConditions(conditions) {
     const range = conditions[name];
     if (range?.some((end) => Number.isFinite(end))) parts.push(`${name}=${range[0] ?? ""}..${range[1] ?? ""}`);
   }
+  for (const [path, value] of conditions.field ?? []) parts.push(`${FIELD}${encode(path)}=${encode(value)}`);
   for (const name of ["search", "sort"]) if (conditions[name]) parts.push(`${name}=${encode(conditions[name])}`);
   return parts.join("&");
 }

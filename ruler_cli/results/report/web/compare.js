@@ -92,6 +92,7 @@
     only_a: ["only A", "A scored it, B did not"],
     only_b: ["only B", "B scored it, A did not"],
   });
+  PRESETS.length = 0;
   replace(REASONS, Object.fromEntries(Object.keys(WHERE_WORDS).map((word) => [word, word])));
   replace(MARKS, { suspect: MARKS.suspect, ...Object.fromEntries(Object.entries(WHERE_WORDS).map(([word, words]) => [word, [...words, word.startsWith("only") ? "bad" : "warn"]])) });
 

@@ -15,6 +15,7 @@ const REASONS = { disputed: "disagrees", unreliable: "unsure", apart: "spread" }
 
 function isWhere(rows, i, word) {
   if (Object.hasOwn(REASONS, word)) return rows.reasons[i].includes(REASONS[word]);
+  if (word === "flawed" || word === "near") return gapsOf(rows)[i][word] !== null;
   return word === "live" || word === "tied" ? rows[word][i] : rows.status[i] === word;
 }
 
@@ -46,6 +47,14 @@ function someRollout(columns, ranges) {
   };
 }
 
+/** A test of a row: whether a rollout of the group has this value of a field. */
+function hasField({ fields, values }, [path, value]) {
+  const at = fields.findIndex((field) => field.path === path);
+  const number = fields[at]?.values.indexOf(value) ?? -1;
+  if (number < 0) return () => false;
+  return (i) => (Array.isArray(values[i][at]) ? values[i][at].includes(number) : values[i][at] === number);
+}
+
 /**
  * A test of a row by these conditions; what is the same for all rows is worked out once. `inTexts` is a Map from each
  * word of the search to the rows whose texts hold it; without it texts are not searched.
@@ -63,6 +72,7 @@ function matcher(rows, conditions, inTexts) {
   if (asked.length) {
     tests.push(someRollout(asked.map((name) => rows[ROLLOUT_RANGES[name]]), asked.map((name) => conditions[name])));
   }
+  for (const field of conditions.field ?? []) tests.push(hasField(rows, field));
   const words = searchWords(conditions);
   if (words.length) {
     const own = haystack(rows);
