@@ -53,13 +53,13 @@ _SCALARS = (str, int, float)
 class _Field:
     """A field and its values so far, by the numbers that groups have for them.
 
-    `exact`: all rollouts of each group have one value, and it stands where `Reader.value_at` reads the path.
+    `exact`: all rollouts of each group have the same, and it stands where `Reader.value_at` reads the path.
     """
 
     path: str
     number: int
+    exact: bool
     values: dict[str, int] = field(default_factory=dict)
-    exact: bool = True
     many: bool = False
     fractions: int = 0
     uses: int = 0
@@ -135,8 +135,7 @@ class RecordFields:
             read = None
             with suppress(UnreadableError):
                 read = self._annotations.reader.value_at(whole, rollout, path)
-            same = read is value and not isinstance(read, list)
-            self._fields[path] = _Field(path, len(self._fields), exact=same)
+            self._fields[path] = _Field(path, len(self._fields), read is value)
 
     def _numbered(
         self, rollouts: Sequence[Mapping[str, _Values]]
