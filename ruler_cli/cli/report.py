@@ -185,14 +185,19 @@ def _show_figures(
 ) -> ScoredFiles:
     """Show one file or two on stdout."""
     from ruler_cli.cli.report_view import view_of
+    from ruler_cli.files.scratch import Scratch
 
     scored = ScoredFiles(sources, options, stack)
-    for _ in scored.groups():
-        pass
+    listed = stack.enter_context(Scratch())
+    one = len(sources) == 1
+    for group in scored.groups():
+        if options.as_json and one:
+            listed.put({"ordinal": group.number, **group.as_json()})
     figures = scored.figures()
     scored.report_problems()
     if options.as_json:
-        scored.print_json(scored.reading.as_json(scored.heads, figures))
+        page = scored.reading.as_json(scored.heads, figures)
+        scored.print_json(page, listed.all() if one else None)
     else:
         names = [head["source"] for head in scored.heads]
         from ruler_cli.cli.terminal import Terminal
@@ -210,6 +215,7 @@ def _write_page(options: Options, sources: list[str], stack: ExitStack) -> Score
     most = MOST_GROUPS if options.max_groups is None else options.max_groups
     page = ReportPage(stack, target, sources, most)
     scored = ScoredFiles(sources, options, stack)
+    page.read_fields(scored.files[0].annotations)
     search = KeySearch(scored.names, options.group)
     for group in scored.groups(page.keep):
         page.add(group, asked=search.matches(group.one.key))

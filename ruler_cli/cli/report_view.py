@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -20,6 +20,7 @@ from ruler_cli.cli.sentences import (
 )
 from ruler_cli.cli.terminal import BAD, MUTED, NOTE, TITLE, Terminal, in_short
 from ruler_cli.cli.units import count, shorten
+from ruler_cli.judges.providers import EMBEDDED
 from ruler_cli.results.compare import ComparedGroup, Comparison
 from ruler_cli.results.figures import BUILT_IN, ENOUGH
 from ruler_cli.results.highlights import WORST, Highlight, Run
@@ -64,6 +65,7 @@ class RunView:
             "facts": sentences.facts(figures),
             "lists": compact(self.reading.lists_as_json()),
             "dispute": self.reading.shortlist.dispute,
+            "embedded": _embedded(figures["judges"]),
         }
 
     def show(self, terminal: Terminal) -> None:
@@ -254,6 +256,12 @@ class ComparisonView:
         }
         words = [f"{count(n, 'group')} {what}" for what, n in left_out.items() if n]
         yield "not compared", ", ".join(words)
+
+
+def _embedded(judges: Iterable[str]) -> bool:
+    """Tell if no judge of a file has a model."""
+    names = {name for panel in judges for name in panel.split(", ")}
+    return bool(names) and names <= {*EMBEDDED}
 
 
 View = RunView | ComparisonView

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import orjson
@@ -81,15 +81,27 @@ def parse_key(text: str) -> str:
     return _ESCAPED.sub(lambda c: chr(int(c[1] or c[2] or c[3], 16)), text[2:-1])
 
 
-def print_json(value: Any) -> None:
+def print_json(value: Any, groups: Iterable[Any] | None = None) -> None:
     """Print a JSON value on stdout, with escapes of JSON for all that a terminal cannot show.
 
-    UsageError if stdout is closed.
+    `groups` are a further member of the object, a line each, printed as they come. UsageError if stdout is closed.
     """
     if sys.stdout is None:
         raise UsageError("stdout is closed")
-    text = orjson.dumps(readable(value), option=orjson.OPT_INDENT_2).decode()
+    text = _json_text(value, orjson.OPT_INDENT_2)
+    if groups is None:
+        typer.echo(text.encode())
+        return
+    typer.echo((text.removesuffix("\n}") + ',\n  "groups": [').encode(), nl=False)
+    for i, group in enumerate(groups):
+        comma = "," if i else ""
+        typer.echo(f"{comma}\n    {_json_text(group)}".encode(), nl=False)
+    typer.echo(b"\n  ]\n}")
+
+
+def _json_text(value: Any, option: int = 0) -> str:
+    text = orjson.dumps(readable(value), option=option).decode()
     # only a string can hold such a character
     for pattern in (UNSAFE, UNSEEN):
         text = pattern.sub(lambda c: json.dumps(c[0])[1:-1], text)
-    typer.echo(text.encode())
+    return text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -90,10 +90,12 @@ class ScoredFiles:
             for file in self.files
         ]
 
-    def print_json(self, page: dict[str, Any]) -> None:
-        """Print one JSON object: a page, and what could not be read."""
+    def print_json(
+        self, page: dict[str, Any], groups: Iterable[Any] | None = None
+    ) -> None:
+        """Print one JSON object: a page, what could not be read, and the `groups` one by one."""
         problems = {
             "problems": self.problems.number,
             "first_problems": self.problems.first,
         }
-        print_json({"version": 2, **page, **problems})
+        print_json({"version": 2, **page, **problems}, groups)

@@ -12,7 +12,7 @@ from ruler_cli.results.annotations import Json, ScoredGroup
 from ruler_cli.settings.models import AskSettings
 from ruler_cli.types import Group, Picture, readable_text, rubric_text
 
-_TASK = 160
+_TASK = 240
 """Characters of a task in a page."""
 
 

@@ -55,7 +55,7 @@ COLUMNS = {
 COLUMNS |= {
     "scores": "scores 0 to 1",
     "telling": "flags",
-    "disagreement": "against rewards",
+    "disagreement": "vs rewards",
 }
 
 
@@ -94,7 +94,7 @@ def test_cells(show: Show, run: Path, truth: Truth) -> None:
     marked = "rows => rows.map(row => [...row.querySelectorAll('.mark')].map(mark => mark.textContent))"
     flags = view.find(".body [role=row]").evaluate_all(marked)
     for i, (row, name, group) in enumerate(zip(rows, names, truth.groups, strict=True)):
-        key, scores, mean, _, sd, reliability, against, _, count, _, tokens = row
+        key, _, _, scores, mean, sd, reliability, against, count, _, tokens = row
         assert (key, int(count)) == (group.key, len(group.rollouts))
         for shown, figure, half in ((mean, group.mean, 0.0051), (sd, group.sd, 0.0051)):
             assert shown == "–" if figure is None else abs(float(shown) - figure) < half

@@ -88,8 +88,12 @@ def test_json(ruler: Ruler, tmp_path: Path) -> None:
     write(tmp_path / "s.jsonl", run_of())
     report = json.loads(ruler("report", "s.jsonl", "--json").stdout)
     assert list(report) == [
-        "version", "source", "found", "figures", "worst", "disputed", "problems", "first_problems",
+        "version", "source", "found", "figures", "worst", "disputed", "problems", "first_problems", "groups",
     ]  # fmt: skip
+    assert [one["ordinal"] for one in report["groups"]] == [*range(1, 33)]
+    for listed in (*report["worst"], *report["disputed"]):
+        group = {"ordinal": listed["ordinal"], **listed["group"]}
+        assert report["groups"][listed["ordinal"] - 1] == group
     assert report["figures"]["groups"] == {
         "all": 32, "scored": 31, "failed": 1, "unmarked": 0, "tied": 1, "live": 30, "alone": 0,
             "one_score": 0, "explained": 31,
@@ -138,6 +142,7 @@ def test_hostile_json(ruler: Ruler, tmp_path: Path) -> None:
     done = ruler("report", "s.jsonl", "--json")
     assert RAW.findall(done.stdout) == []
     assert [t["group"]["key"] for t in json.loads(done.stdout)["disputed"]] == keys
+    assert [one["key"] for one in json.loads(done.stdout)["groups"]] == keys
     write(tmp_path / "h.jsonl", hostile())
     done = ruler("report", "h.jsonl", "--json")
     assert RAW.findall(done.stdout) == []

@@ -27,12 +27,13 @@ from ruler_cli.files.error_map import writing
 from ruler_cli.files.location import Location
 from ruler_cli.files.output import PassThrough, create_file
 from ruler_cli.files.scratch import Scratch
-from ruler_cli.results.annotations import Json, ScoredGroup
+from ruler_cli.results.annotations import AnnotationReader, Json, ScoredGroup
 from ruler_cli.results.compare import ComparedGroup
 from ruler_cli.results.figures import scores_by_position
 from ruler_cli.results.group_text import GroupText
 from ruler_cli.results.highlights import Best, RunGroup, reasons
 from ruler_cli.results.identity import group_name, rollout_ids
+from ruler_cli.results.record_fields import GroupValues, RecordFields
 from ruler_cli.types import Group, iso, printable, readable
 
 MOST_GROUPS = 10_000
@@ -62,7 +63,10 @@ SCRIPTS = (
     "plots.js",
     "charts.js",
     "overview.js",
+    "search.js",
     "filters.js",
+    "presets.js",
+    "takeaway.js",
     "table.js",
     "turns.js",
     "turnlist.js",
@@ -140,6 +144,14 @@ class LeftOut(NamedTuple):
     texts: int
 
 
+class _Kept(NamedTuple):
+    """The fields of a group, with its records and annotations, or with the place of its text and its task."""
+
+    values: GroupValues
+    first: Any
+    second: Any
+
+
 _Span = tuple[int, int]
 """The size and the place of some bytes in the temporary file."""
 
@@ -167,20 +179,26 @@ class ReportPage:
         self._best = Best[int](most)
         self._asked: list[int] = []
         self._groups = 0
-        # by number: the row, the explanations, and the annotations with the text
+        # by number: the row, the explanations, the annotations with the text, and the fields of the record
         self._stored: dict[int, list[_Span]] = {}
         self._chosen: list[int] = []
         self._texts: dict[int, _Span] = {}
+        self._fields: RecordFields | None = None
 
-    def keep(self, group: Group, scored: ScoredGroup) -> Any:
+    def read_fields(self, annotations: AnnotationReader) -> None:
+        """Have the page offer the fields of the records of a file, the first of two, to filter by."""
+        self._fields = RecordFields(annotations)
+
+    def keep(self, group: Group, scored: ScoredGroup) -> _Kept:
         """Keep the text of a group; of one file until it is known if it is in the page.
 
         Of two files it is stored until the group's like in the second is found.
         """
+        values = self._fields.add(group) if self._fields else []
         if not self.two:
-            return group, scored
+            return _Kept(values, group, scored)
         text, task = text_of(group, scored)
-        return self._store(as_json(text)), task
+        return _Kept(values, self._store(as_json(text)), task)
 
     def _store(self, data: bytes) -> _Span:
         return len(data), self._spool.write(data)
@@ -193,11 +211,12 @@ class ReportPage:
             self._asked.append(shown.number)
         if not self._best.add(shown.rank, shown.number) and not first:
             return
+        values, *kept = shown.kept
         if self.two:
-            span, task = shown.kept
+            span, task = kept
             text = orjson.loads(self._spool.read(*span))
         else:
-            text, task = text_of(*shown.kept)
+            text, task = text_of(*kept)
         ids = text.pop("ids")
         text["rollouts"] = rollouts = [r.as_json() for r in shown.one.rollouts]
         said = [one["explanation"] for one in rollouts]
@@ -207,7 +226,7 @@ class ReportPage:
                 said.append(other.explanation)
         explanations = [shorter(one, _EXPLANATION) or None for one in said]
         row = compact(_row(shown, task) | {"ids": ids})
-        blocks = map(as_json, (row, explanations, text))
+        blocks = map(as_json, (row, explanations, text, values))
         self._stored[shown.number] = list(map(self._store, blocks))
 
     def choose(self) -> LeftOut:
@@ -238,15 +257,17 @@ class ReportPage:
             "made": made(),
             "ruler": __version__,
             "left_out": left_out,
+            "fields": self._fields.as_json() if self._fields else [],
             "ranked": self._chosen,
             "texts": [size for size, _ in texts],
         }
         scripts = web_files(COMPARE_SCRIPTS if self.two else SCRIPTS)
         template, licences = web_files(["report.html", "vendor/LICENSES.txt"])
         facts = [[escape(part) for part in fact] for fact in head["facts"] if fact[1]]
-        rows = (as_json(head)[:-1], b',"rows":', *self._listed(0), b"}")
+        rows = (as_json(head)[:-1], b',"rows":', *self._listed(0))
+        values = (b',"values":[', *self._values(), b"]}")
         # text of the input is escaped here, or packed
-        values = {
+        parts = {
             "policy": policy_of(scripts),
             "style": "\n".join(web_files(COMPARE_STYLES if self.two else STYLES)),
             "scripts": "\n".join(f"<script>{script}</script>" for script in scripts),
@@ -256,11 +277,11 @@ class ReportPage:
             "ruler": __version__,
             "facts": "\n".join(_FACT.format(*fact) for fact in facts),
             "left_out": escape(printable(left_out, len(left_out))),
-            "data": packed(rows).decode(),
+            "data": packed((*rows, *values)).decode(),
             "said": packed(self._listed(1)).decode(),
         }
         before, after = (
-            Template(part).substitute(values).encode()
+            Template(part).substitute(parts).encode()
             for part in template.split("$texts")
         )
         stream = self._file.stream
@@ -278,6 +299,18 @@ class ReportPage:
         for i, number in enumerate(sorted(self._chosen)):
             yield b"," * (i > 0) + self._spool.read(*self._stored[number][piece])
         yield b"]"
+
+    def _values(self) -> Iterator[bytes]:
+        """Yield the values of the fields of each chosen group, in input order.
+
+        A field has the number of its value in the group, a list of several, or null.
+        """
+        offered = self._fields.offered() if self._fields else []
+        for i, number in enumerate(sorted(self._chosen)):
+            held = dict(orjson.loads(self._spool.read(*self._stored[number][3])))
+            found = [held.get(one) for one in offered]
+            short = [of[0] if of and len(of) == 1 else of for of in found]
+            yield b"," * (i > 0) + as_json(short)
 
 
 def text_of(
@@ -389,10 +422,14 @@ def web_files(names: Iterable[str]) -> list[str]:
 
 
 def policy_of(scripts: Iterable[str]) -> str:
-    """Return the Content Security Policy: these scripts run, pictures are in the page, and nothing is ever loaded."""
+    """Return the Content Security Policy: these scripts run, pictures are in the page, and nothing is ever loaded.
+
+    A worker has its program from the page. The one policy of trusted types makes the address of that program and of
+    no other, and the scripts of the page take its name before anything else could.
+    """
     digests = [sha256(script.encode()).digest() for script in scripts]
     hashes = " ".join(f"'sha256-{base64.b64encode(one).decode()}'" for one in digests)
     return (
         f"default-src 'none'; script-src {hashes}; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; "
-        "form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+        "form-action 'none'; worker-src blob:; require-trusted-types-for 'script'; trusted-types ruler-search"
     )

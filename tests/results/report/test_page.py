@@ -188,8 +188,9 @@ def test_content_policy(tmp_path: Path, target: Path) -> None:
         "style-src": "'unsafe-inline'",
         "base-uri": "'none'",
         "form-action": "'none'",
+        "worker-src": "blob:",
         "require-trusted-types-for": "'script'",
-        "trusted-types": "'none'",
+        "trusted-types": "ruler-search",
     }
 
 
@@ -395,7 +396,7 @@ def test_task(tmp_path: Path, target: Path) -> None:
     """The task is the user's last message before the agent's first, in one short line."""
     reported: dict[str, Any] = {
         "Book a seat": "  Book\n a\tseat ",
-        "x" * 160: "x" * 999,
+        "x" * 240: "x" * 999,
         "Book it": [{"type": "text", "text": "Book"}, {"type": "image_url"}, "it"],
         "": None,
     }

@@ -113,6 +113,9 @@ function Header({ data, asked, theme }) {
 
 const KEYS = [
   ["/", "search in the table"],
+  ["p", "the next list, worst first: disputed, flawed positives, …"],
+  ["f", "filter the table by a field"],
+  ["t", "take the list of the table away"],
   ["↑ ↓", "the row above, below"],
   ["Page Up, Page Down", "a page of rows up, down"],
   ["Home, End", "the first row, the last row"],
@@ -207,7 +210,8 @@ function onKey(event) {
   else if (event.key === "/") {
     if (asked.page !== "groups") go("#groups");
     document.getElementById("search").focus();
-  } else if (event.key === "Escape" && asked.page === "group") go(listing.hash);
+  } else if (asked.page === "groups" && Object.hasOwn(TABLE_KEYS, event.key)) TABLE_KEYS[event.key](app.data.rows, asked.conditions);
+  else if (event.key === "Escape" && asked.page === "group") go(listing.hash);
   else return;
   event.preventDefault();
 }

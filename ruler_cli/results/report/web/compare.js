@@ -2,6 +2,7 @@
 // A page of two files: judge A beside judge B. It puts its own into the tables of the report's other scripts.
 
 (() => {
+  const TALL = 42; // pixels
   const HEIGHT = { a: 14, b: 28 }; // pixels from the top
   const AWAY = { a: -1, b: 1 }; // the side of the line on which dots of near scores stand
   const [PAIR_ROOM, PAIR_NEAR] = [10, 5]; // pixels for them; hundredths, as the strips are narrow
@@ -37,13 +38,14 @@
     const at = (score) => `${Math.min(1, Math.max(0, score)) * 100}%`;
     const heights = (side, scores) => {
       const known = shown.filter((i) => scores[i] !== null);
-      const { levels, pitch } = stacked(known.map((i) => scores[i]), PAIR_ROOM, PAIR_NEAR);
+      const levels = levelsOf(known.map((i) => scores[i]), PAIR_NEAR);
+      const pitch = pitchOf(Math.max(0, ...levels), PAIR_ROOM);
       return new Map(known.map((i, at) => [i, HEIGHT[side] + AWAY[side] * levels[at] * pitch]));
     };
     const y = { a: heights("a", a), b: heights("b", b) };
     const line = (i) => html`<line key=${i} class="pair" x1=${at(a[i])} y1=${y.a.get(i)} x2=${at(b[i])} y2=${y.b.get(i)} />`;
     const dot = (side, score, i) => score !== null && html`<circle key=${side + i} class=${formOf(labels[i], scale)} cx=${at(score)} cy=${y[side].get(i)} r=${DOT} />`;
-    return html`<svg class="strip pairs" role="img" aria-label=${`scores by A and B: ${said}`}>
+    return html`<svg class="strip pairs" role="img" height=${TALL} aria-label=${`scores by A and B: ${said}`}>
       <title>${said}</title>
       ${["a", "b"].map((side) => html`<line key=${side} x1="0%" x2="100%" y1=${HEIGHT[side]} y2=${HEIGHT[side]} />`)}
       ${shown.map((i) => a[i] !== null && b[i] !== null && line(i))}
@@ -61,18 +63,18 @@
   const own = (name) => COLUMNS.find((column) => column.name === name);
 
   COLUMNS.splice(0, COLUMNS.length,
-    { ...own("key"), width: "minmax(10rem, 1fr)" },
-    { name: "scores", width: "minmax(11rem, 1.8fr)", title: "A above B, 0 to 1", cell: PairsCell, down: true, means: "each line is a rollout, from its score by A to that by B; sorts by the best of A" },
-    { name: "order", width: "6.2rem", title: "other order", text: inPercent("order"), down: true,
+    own("key"),
+    { ...own("task"), least: 12 },
+    { name: "scores", least: 11, share: 1, paper: 2, title: "A above B, 0 to 1", cell: PairsCell, down: true, means: "each line is a rollout, from its score by A to that by B; sorts by the best of A" },
+    { name: "order", least: 6.2, title: "other order", text: inPercent("order"), down: true,
       means: "share of the pairs of rollouts that the judges order differently; equal scores of one count half" },
-    { name: "distance", width: "5.6rem", title: "distance", text: inDigits("distance", 2), down: true, means: "mean distance between the scores of a rollout by A and by B" },
-    { name: "mean", width: "4.4rem", title: "mean A", text: inDigits("mean", 2), down: true, means: "mean score by A" },
-    { name: "b_mean", width: "4.4rem", title: "mean B", text: inDigits("b_mean", 2), down: true, means: "mean score by B" },
-    { ...own("telling"), width: "minmax(14rem, 0.8fr)", orders: ["most different first", "least different first"], means: "how the judges differ; sorts by how much" },
-    { ...own("disagreement"), width: "7.5rem", title: "A vs rewards", means: "share of the pairs with different rewards that A orders against them; equal scores count half" },
-    { name: "b_disagreement", width: "7.5rem", in: known("b_disagreement"), title: "B vs rewards", text: inPercent("b_disagreement"), down: true,
+    { name: "distance", least: 5.2, title: "distance", text: inDigits("distance", 2), down: true, means: "mean distance between the scores of a rollout by A and by B" },
+    { name: "mean", least: 4.4, title: "mean A", text: inDigits("mean", 2), down: true, means: "mean score by A" },
+    { name: "b_mean", least: 4.4, title: "mean B", text: inDigits("b_mean", 2), down: true, means: "mean score by B" },
+    { ...own("telling"), orders: ["most different first", "least different first"], means: "how the judges differ; sorts by how much" },
+    { ...own("disagreement"), least: 7, title: "A vs rewards", means: "share of the pairs with different rewards that A orders against them; equal scores count half" },
+    { name: "b_disagreement", least: 7, in: known("b_disagreement"), title: "B vs rewards", text: inPercent("b_disagreement"), down: true,
       means: "share of the pairs with different rewards that B orders against them; equal scores count half" },
-    own("task"),
   );
   for (const name of ["order", "distance", "b_mean", "b_disagreement"]) SORTS.set(name, (rows) => rows[name]);
 
@@ -90,6 +92,7 @@
     only_a: ["only A", "A scored it, B did not"],
     only_b: ["only B", "B scored it, A did not"],
   });
+  PRESETS.length = 0;
   replace(REASONS, Object.fromEntries(Object.keys(WHERE_WORDS).map((word) => [word, word])));
   replace(MARKS, { suspect: MARKS.suspect, ...Object.fromEntries(Object.entries(WHERE_WORDS).map(([word, words]) => [word, [...words, word.startsWith("only") ? "bad" : "warn"]])) });
 
@@ -198,6 +201,7 @@
         ${more.length > 0 && html`${" "}<a href=${link({ where: more })}>Show in the table</a> those with a quarter or more of the pairs in another order, or scores that differ by 0.2 or more.`}</p>
       <ul>${differ.map((entry) => html`<li key=${entry.ordinal}>
         <span class="group" title=${visible(entry.key)}>${named(entry)}</span>
+        <${Task} rows=${data.rows} ordinal=${entry.ordinal} />
         <span class="why">${number(entry.against)} of ${many(entry.pairs, "pair")}, differ by ${number(entry.distance, 2)}</span>
         <${Pairs} a=${entry.a.scores} b=${entry.b.scores} labels=${entry.a.labels} scale=${rewardScale(data)} />
         <${Said} entry=${entry} data=${data} />
@@ -260,6 +264,6 @@
   instead.views = { overview: { show: Overview, entry: () => "Overview" } };
   instead.About = About;
   instead.Failure = Failure;
-  instead.rows = [42, 66];
+  instead.strip = TALL;
   instead.legend = "Each line is a rollout: its score by A above, by B below.";
 })();

@@ -16,23 +16,20 @@ const REASONS = { disputed: "disagrees", unreliable: "unsure", apart: "spread" }
 function isWhere(rows, i, word) {
   if (marks.isOurs(word)) return marks.isWhere(i, word);
   if (Object.hasOwn(REASONS, word)) return rows.reasons[i].includes(REASONS[word]);
+  if (word === "flawed" || word === "near") return gapsOf(rows)[i][word] !== null;
   return word === "live" || word === "tied" ? rows[word][i] : rows.status[i] === word;
 }
 
 const haystacks = new WeakMap();
 
-/** The text that a search looks in, lower case, by row; made once for all searches. */
-function haystack(rows, said) {
-  const of = said ?? rows;
-  if (!haystacks.has(of)) {
-    const text = (key, i) => {
-      const more = said?.[i]?.filter(Boolean).join("\n") ?? "";
-      return `${key}\n${rows.task[i]}\n${rows.reason[i]}\n${more}`.toLowerCase();
-    };
-    haystacks.set(of, rows.key.map(text));
-  }
-  return haystacks.get(of);
+/** What a row itself says to a search, lower case; made once for all searches. */
+function haystack(rows) {
+  if (!haystacks.has(rows)) haystacks.set(rows, rows.key.map((key, i) => `${key}\n${rows.task[i]}\n${rows.reason[i]}`.toLowerCase()));
+  return haystacks.get(rows);
 }
+
+/** The different words of a search, lower case. */
+const searchWords = ({ search = "" }) => [...new Set(search.toLowerCase().split(/\s+/).filter(Boolean))];
 
 /**
  * A test of a row: whether one and the same rollout is in all the ranges, as a mark of a chart stands
@@ -51,11 +48,19 @@ function someRollout(columns, ranges) {
   };
 }
 
+/** A test of a row: whether a rollout of the group has this value of a field. */
+function hasField({ fields, values }, [path, value]) {
+  const at = fields.findIndex((field) => field.path === path);
+  const number = fields[at]?.values.indexOf(value) ?? -1;
+  if (number < 0) return () => false;
+  return (i) => (Array.isArray(values[i][at]) ? values[i][at].includes(number) : values[i][at] === number);
+}
+
 /**
- * A test of a row by these conditions; what is the same for all rows is worked out once. Explanations are
- * searched where `said` is given.
+ * A test of a row by these conditions; what is the same for all rows is worked out once. `inTexts` is a Map from each
+ * word of the search to the rows whose texts hold it; without it texts are not searched.
  */
-function matcher(rows, conditions, said) {
+function matcher(rows, conditions, inTexts) {
   const tests = [];
   const { where, kind, flag, mark } = conditions;
   for (const words of marks.parted(where ?? [])) tests.push((i) => words.some((word) => isWhere(rows, i, word)));
@@ -69,10 +74,11 @@ function matcher(rows, conditions, said) {
   if (asked.length) {
     tests.push(someRollout(asked.map((name) => rows[ROLLOUT_RANGES[name]]), asked.map((name) => conditions[name])));
   }
-  const words = (conditions.search ?? "").toLowerCase().split(/\s+/).filter(Boolean);
+  for (const field of conditions.field ?? []) tests.push(hasField(rows, field));
+  const words = searchWords(conditions);
   if (words.length) {
-    const texts = haystack(rows, said);
-    tests.push((i) => words.every((word) => texts[i].includes(word)));
+    const own = haystack(rows);
+    tests.push((i) => words.every((word) => own[i].includes(word) || inTexts?.get(word)[i]));
   }
   return (i) => tests.every((test) => test(i));
 }
@@ -122,8 +128,8 @@ function sorting(conditions) {
 }
 
 /** The rows that fulfil the conditions, in their order; rows without a value come last either way. */
-function arrange(rows, conditions, said) {
-  const test = matcher(rows, conditions, said);
+function arrange(rows, conditions, inTexts) {
+  const test = matcher(rows, conditions, inTexts);
   const { column, down } = sorting(conditions);
   const found = [];
   for (let i = 0; i < rows.key.length; i++) if (test(i)) found.push(i);

@@ -13,17 +13,17 @@ function Tile({ name, value, more, means, conditions, bad }) {
 
 const FAST = 0.05; // seconds below which the time of a group is not that of a judge
 
-/** The figures that tell how the run went; one that tells nothing, as the cost of a free judge, is left out. */
-function tiles(f, lists) {
+/** The figures that tell how the run went, of a judge with a model or an `embedded` one; one that tells nothing, as the cost of a free judge, is left out. */
+function tiles(f, lists, embedded) {
   const { groups, rollouts } = f;
   const share = (n) => percent(n / groups.scored);
   const found = [];
   if (groups.failed)
     found.push({ name: "failed", value: whole(groups.failed), more: `${percent(groups.failed / groups.all)} of all`, conditions: { where: "failed" }, bad: true });
   if (groups.scored)
-    found.push({ name: "live", value: whole(groups.live), more: `${share(groups.live)}, usable for GRPO`, means: "live: the scores of the group differ by more than the judge's noise, so a trainer such as GRPO learns from it", conditions: { where: "live" } });
+    found.push({ name: "live", value: whole(groups.live), more: `${share(groups.live)}, ${embedded ? "scores differ" : "usable for GRPO"}`, means: `live: the scores of the group differ by more than the judge's noise${embedded ? "" : ", so a trainer such as GRPO learns from it"}`, conditions: { where: "live" } });
   if (groups.tied)
-    found.push({ name: "tied", value: whole(groups.tied), more: `${share(groups.tied)}, no signal`, means: "tied: the scores of the group are equal, or differ by no more than the judge's noise, so a trainer learns nothing from it", conditions: { where: "tied" } });
+    found.push({ name: "tied", value: whole(groups.tied), more: `${share(groups.tied)}, ${embedded ? "scores alike" : "no signal"}`, means: `tied: the scores of the group are equal, or differ by no more than the judge's noise${embedded ? "" : ", so a trainer learns nothing from it"}`, conditions: { where: "tied" } });
   if (f.scores.mean !== null)
     found.push({ name: "mean score", value: number(f.scores.mean, 2), more: `of ${many(rollouts.scored, "rollout")}` });
   if (f.reliability.median !== null)
@@ -139,6 +139,12 @@ function Reasons({ figures }) {
   </section>`;
 }
 
+/** The task of a group, if the table has it. */
+function Task({ rows, ordinal }) {
+  const task = visible(rows.task[rows.ordinal.indexOf(ordinal)] ?? "");
+  return task && html`<span class="task" title=${task}>${task}</span>`;
+}
+
 /** Groups to look at: each with its reason and its scores, and a link if the table has it. */
 function Shortlist({ id, title, note, entries, data, more = [] }) {
   if (!entries.length) return null;
@@ -153,6 +159,7 @@ function Shortlist({ id, title, note, entries, data, more = [] }) {
     <ul>
       ${entries.map((entry) => html`<li key=${entry.ordinal}>
         <span class="group" title=${visible(entry.group.key)}>${named(entry)}</span>
+        <${Task} rows=${rows} ordinal=${entry.ordinal} />
         <span class=${`why${entry.group.status === "failed" ? " bad" : ""}`} title=${visible(entry.why)}>${visible(entry.why)}</span>
         ${entry.group.status === "failed"
           ? html`<span class="reason" title=${visible(entry.group.reason)}>${visible(entry.group.reason)}</span>`
@@ -218,7 +225,7 @@ function Overview({ data }) {
   return html`<section aria-labelledby="overview-head">
     <h2 id="overview-head">${verdict(figures)}</h2>
     <p class="judged">${judged(figures)}</p>
-    <ul class="tiles">${tiles(figures, data.lists).map((tile) => html`<${Tile} ...${tile} />`)}</ul>
+    <ul class="tiles">${tiles(figures, data.lists, data.embedded).map((tile) => html`<${Tile} ...${tile} />`)}</ul>
     <${Shortlists} data=${data} />
     <div class="beside">
       <${Reasons} figures=${figures} />

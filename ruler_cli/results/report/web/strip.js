@@ -5,15 +5,19 @@ const DOT = 3.5; // pixels
 const SMALL_DOT = 1.3; // of a group with more rollouts than CROWD, in which dots of one score are one
 const MOST_DOT = 7.5;
 const CROWD = 40;
-const LINE = 16; // pixels from the top
+const [LEAST, MOST] = [32, 46]; // pixels: the height of a strip
+const EDGE = 5; // pixels from the middle of a dot to the edge of the strip, at least
 const PITCH = 6; // pixels, at most, between dots of near scores, which stand at different heights
-const ROOM = 9; // pixels for all of them on one side of the line
-const NEAR = 3; // hundredths between two scores below which their dots would cover one another
-/** Pixels below the line of the dot of that level, `pitch` above or below the one before. */
+const CLEAR = 5; // as many where the strip is made higher for them
+const NEAR = 4; // hundredths between two scores below which their dots would cover one another
+/**
+ * The lanes of dots: how far from the line the first is, the steps from there to a level, and the way.
+ * Dots of the middle lane stand above and below the line in turn.
+ */
 const LANES = {
-  high: (level, pitch) => -5 - level * pitch,
-  none: (level, pitch) => (level % 2 ? 1 : -1) * Math.ceil(level / 2) * pitch,
-  low: (level, pitch) => 5 + level * pitch,
+  high: { gap: 5, steps: (level) => level, way: () => -1 },
+  none: { gap: 0, steps: (level) => Math.ceil(level / 2), way: (level) => (level % 2 ? 1 : -1) },
+  low: { gap: 5, steps: (level) => level, way: () => 1 },
 };
 const SAID = 12; // scores that are spelled out; of more, the ends
 
@@ -45,8 +49,8 @@ function formOf(label, scale) {
 /** A score in hundredths from 0 to 100. */
 const hundredths = (score) => Math.round(Math.min(1, Math.max(0, score)) * 100);
 
-/** Levels of dots of these scores, from 0 up, different ones for near scores, and the pixels from one to the next. */
-function stacked(scores, room, near = NEAR) {
+/** Levels of dots of these scores, from 0 up, different ones for near scores. */
+function levelsOf(scores, near = NEAR) {
   const places = scores.map(hundredths);
   const last = []; // the last dot of each level
   const levels = [];
@@ -55,11 +59,17 @@ function stacked(scores, room, near = NEAR) {
     levels[i] = free < 0 ? last.length : free;
     last[levels[i]] = places[i];
   }
-  return { levels, pitch: Math.min(PITCH, room / Math.max(1, ...levels)) };
+  return levels;
 }
 
-/** The dots of a group: `{form, at, y, r}`, a dot a rollout; of a crowd those of one score and lane, to a hundredth, are one. */
-function dotsOf(scores, labels, scale) {
+/** The pixels from one level to the next, if so many steps must fit into so much room. */
+const pitchOf = (steps, room) => Math.min(PITCH, room / Math.max(1, steps));
+
+/**
+ * The dots of a group by lane, `{score, n, form, level}`: a dot a rollout; of a crowd those of one score and lane, to
+ * a hundredth, are one, and all stand on one level.
+ */
+function lanesOf(scores, labels, scale) {
   const crowd = scores.length > CROWD;
   const lanes = { high: [], none: [], low: [] };
   const scored = labels.filter((_, i) => scores[i] !== null).map((label) => laneOf(label, scale));
@@ -71,13 +81,47 @@ function dotsOf(scores, labels, scale) {
     if (same) same.n += 1;
     else lane.push({ score, n: 1, form: formOf(labels[i], scale) });
   });
-  return Object.entries(lanes).flatMap(([lane, dots]) => {
-    const { levels, pitch } = stacked(dots.map((dot) => dot.score), lane === "none" ? 2 * ROOM : ROOM);
-    const radius = (n) => (crowd ? Math.min(MOST_DOT, Math.max(2, SMALL_DOT * Math.sqrt(n))) : DOT);
-    return dots.map(({ score, n, form }, i) => {
-      return { form, at: hundredths(score), y: LINE + LANES[lane](crowd ? 0 : levels[i], pitch), r: radius(n) };
-    });
+  for (const dots of Object.values(lanes)) {
+    const levels = levelsOf(dots.map((dot) => dot.score));
+    dots.forEach((dot, i) => { dot.level = crowd ? 0 : levels[i]; });
+  }
+  return lanes;
+}
+
+/** The steps of each lane, from its first dot to its last. */
+const stepsOf = (lanes) => Object.entries(lanes).map(([lane, dots]) => [lane, Math.max(0, ...dots.map((dot) => LANES[lane].steps(dot.level)))]);
+
+/** The height of a strip in which the dots of these lanes are told apart, if it may be that high. */
+function heightOf(lanes) {
+  const half = stepsOf(lanes).map(([lane, steps]) => LANES[lane].gap + steps * CLEAR + EDGE);
+  return Math.min(MOST, Math.max(LEAST, 2 * Math.max(...half)));
+}
+
+/** The dots in a strip of that height: `{form, at, y, r}`. They are never beyond its edges. */
+function dotsOf(lanes, height, crowd) {
+  const radius = (n) => (crowd ? Math.min(MOST_DOT, Math.max(2, SMALL_DOT * Math.sqrt(n))) : DOT);
+  return stepsOf(lanes).flatMap(([lane, most]) => {
+    const { gap, steps, way } = LANES[lane];
+    const pitch = pitchOf(most, height / 2 - EDGE - gap);
+    const y = (level) => height / 2 + way(level) * (gap + steps(level) * pitch);
+    return lanes[lane].map(({ score, n, form, level }) => ({ form, at: hundredths(score), y: y(level), r: radius(n) }));
   });
+}
+
+const heights = new WeakMap();
+
+/** The height of every strip of a table: that of its tallest stack of dots. */
+function commonHeight(data) {
+  const { rows } = data;
+  if (!heights.has(rows)) {
+    const scale = rewardScale(data);
+    let height = LEAST;
+    for (let i = 0; i < rows.scores.length && height < MOST; i++) {
+      height = Math.max(height, heightOf(lanesOf(rows.scores[i], rows.labels[i], scale)));
+    }
+    heights.set(rows, height);
+  }
+  return heights.get(rows);
 }
 
 const reward = (label) => number(label, Number.isInteger(label) ? 0 : undefined);
@@ -92,14 +136,17 @@ function scoresInWords(scores, labels) {
 }
 
 /** A line from 0 to 1 with a dot for each rollout; its name for a screen reader is the scores. */
-function Strip({ scores, labels, scale }) {
+function Strip({ scores, labels, scale, height }) {
   if (!scores.some((score) => score !== null)) return html`<span class="muted">${NONE}</span>`;
   const said = scoresInWords(scores, labels);
-  const ticks = [0, 50, 100].map((x) => html`<line key=${x} x1=${`${x}%`} x2=${`${x}%`} y1=${LINE - 4} y2=${LINE + 4} />`);
-  return html`<svg class="strip" role="img" aria-label=${`scores, best first: ${said}`}>
+  const lanes = lanesOf(scores, labels, scale);
+  const high = height ?? heightOf(lanes);
+  const line = high / 2;
+  const ticks = [0, 50, 100].map((x) => html`<line key=${x} x1=${`${x}%`} x2=${`${x}%`} y1=${line - 4} y2=${line + 4} />`);
+  return html`<svg class="strip" role="img" height=${high} aria-label=${`scores, best first: ${said}`}>
     <title>${said}</title>
-    <line x1="0%" x2="100%" y1=${LINE} y2=${LINE} />${ticks}
-    ${dotsOf(scores, labels, scale).map(({ form, at, y, r }, i) => html`<circle key=${i} class=${form} cx=${`${at}%`} cy=${y} r=${r} />`)}
+    <line x1="0%" x2="100%" y1=${line} y2=${line} />${ticks}
+    ${dotsOf(lanes, high, scores.length > CROWD).map(({ form, at, y, r }, i) => html`<circle key=${i} class=${form} cx=${`${at}%`} cy=${y} r=${r} />`)}
   </svg>`;
 }
 

@@ -1,13 +1,21 @@
 "use strict";
 // The table of groups: only the rows in sight, and a few around them, are in the document.
 
-/** Pixels; all rows are this high, so that a row's place is a product and none has to be measured. On a phone the
- * flags stand above the scores. */
-const rowHeight = () => (instead.rows ?? [34, 58])[Number(innerWidth <= PHONE && !app.printing)];
 const PHONE = 700; // as in report.css
+const ON_PHONE = { key: 24, task: 20 }; // pixels of the lines above the scores
+/**
+ * Pixels; all rows are this high, so that a row's place is a product and none has to be measured: the tallest stack of
+ * dots fits. On a phone key, flags and task stand above the scores.
+ */
+function rowHeight(data) {
+  const strip = (instead.strip ?? commonHeight(data)) + 2;
+  if (innerWidth > PHONE || app.printing) return strip;
+  return strip + ON_PHONE.key + (some("task")(data.rows) ? ON_PHONE.task : 0);
+}
 /** The rows drawn change by so many at once, and as many are drawn above and below those in sight. */
 const STEP = 10;
 const PRINTED = 200;
+const TWO_LINES = 40; // pixels of a row from which on two lines of a task fit
 
 /** The table as it was last shown: where a group's page goes back to, and what comes next there. */
 const listing = { hash: "#groups", order: null, top: 0, row: -1 };
@@ -42,47 +50,75 @@ function MarksCell({ rows, i }) {
 function StripCell({ data, i }) {
   const why = data.rows.status[i] === "failed" && visible(data.rows.reason[i]);
   if (why) return html`<span class="muted" title=${why}>${why}</span>`;
-  return html`<${Strip} scores=${data.rows.scores[i]} labels=${data.rows.labels[i]} scale=${rewardScale(data)} />`;
+  return html`<${Strip} scores=${data.rows.scores[i]} labels=${data.rows.labels[i]} scale=${rewardScale(data)} height=${commonHeight(data)} />`;
 }
 
 function KeyCell({ rows, i }) {
   const [nth, of] = nthOfKey(rows, i);
-  return html`<a href=${groupHash(rows, i)} tabindex="-1">${visible(rows.key[i])}</a>
+  const key = visible(rows.key[i]);
+  const end = key.length > 2 * TAIL ? key.slice(turns.whole(key, key.length - TAIL)) : "";
+  return html`<a href=${groupHash(rows, i)} tabindex="-1"><span>${key.slice(0, key.length - end.length)}</span>${end && html`<span class="tail">${end}</span>`}</a>
     ${of > 1 && html`<span class="muted"> (${nth} of ${of})</span>`}`;
 }
 
 /** Whether any row has a value of this name that is neither empty nor 0; or any value at all. */
 const some = (name) => (rows) => rows[name].some(Boolean);
 const known = (name) => (rows) => rows[name].some((value) => value !== null);
+const marked = (rows) => rows.key.some((_, i) => marksOf(rows, i).length > 0);
+
+const TAIL = 8; // characters of the end of a long key, which tells it from others
+const between = (least, width, most) => Math.min(most, Math.max(least, width));
+const widest = (rows, widthOf) => rows.key.reduce((most, _, i) => Math.max(most, widthOf(i)), 0);
+/** The width of a column of keys, or of flags, in rem: as much as the longest needs, within bounds. */
+const keyWidth = (rows) => between(4.5, 1.7 + 0.49 * widest(rows, (i) => rows.key[i].length), 11);
+const flagsWidth = (rows) => between(9, 1 + widest(rows, (i) => marksOf(rows, i).reduce((sum, [words]) => sum + 1.35 + 0.45 * words.length, 0)), 14);
 
 /**
- * The columns. `width` is a track of the grid; `in` tells if the file has something to show there; `text` is what a cell says, also in its title where it can be clipped; `orders`: its two orders in words, if they are not those of its text; `down`: a first
- * click sorts from the greatest; `means` is told of the head.
+ * The columns. `least` is the width in rem, a number or computed from the rows; with a `share` a column takes that part
+ * of what is left, and `paper` is its share in print. `in` tells if the file has something to show there; `text` is what
+ * a cell says, also in its title where it can be clipped; `orders`: its two orders in words, if they are not those of
+ * its text; `down`: a first click sorts from the greatest; `means` is told of the head.
  */
 const COLUMNS = [
-  { name: "key", width: "minmax(7.5rem, 1fr)", title: "key", text: (rows, i) => visible(rows.key[i]), cell: KeyCell, clipped: true },
-  { name: "scores", width: "minmax(11rem, 2fr)", title: "scores 0 to 1", cell: StripCell, down: true, means: "each dot is a rollout; sorts by the best" },
-  { name: "mean", width: "3.6rem", title: "mean", text: (rows, i) => number(rows.mean[i], 2), down: true, means: "mean score" },
-  { name: "telling", width: "minmax(15.5rem, 1fr)", title: "flags", orders: ["worst first", "best first"], text: marksInWords, cell: MarksCell, clipped: true,
+  { name: "key", least: keyWidth, share: 0.3, paper: 1.4, title: "key", text: (rows, i) => visible(rows.key[i]), cell: KeyCell, clipped: true },
+  { name: "task", least: 16, share: 4, paper: 3, in: some("task"), title: "task", text: (rows, i) => visible(rows.task[i]), clipped: true },
+  { name: "telling", least: flagsWidth, paper: 1.4, in: marked, title: "flags", orders: ["worst first", "best first"], text: marksInWords, cell: MarksCell, clipped: true,
     means: "why to look at a group; sorts the worst first" },
-  { name: "sd", width: "3.4rem", title: "sd", text: (rows, i) => number(rows.sd[i], 2), down: true,
+  { name: "scores", least: 11, share: 1, paper: 2, title: "scores 0 to 1", cell: StripCell, down: true, means: "each dot is a rollout; sorts by the best" },
+  { name: "mean", least: 3.6, title: "mean", text: (rows, i) => number(rows.mean[i], 2), down: true, means: "mean score" },
+  { name: "sd", least: 3.4, title: "sd", text: (rows, i) => number(rows.sd[i], 2), down: true,
     means: "standard deviation of the scores" },
-  { name: "reliability", width: "5.6rem", in: known("reliability"), title: "reliability", text: (rows, i) => number(rows.reliability[i], 2), down: true,
+  { name: "reliability", least: 5.6, in: known("reliability"), title: "reliability", text: (rows, i) => number(rows.reliability[i], 2), down: true,
     means: "how far more passes would order the rollouts the same: 1 is certain" },
-  { name: "disagreement", width: "9rem", in: known("disagreement"), title: "against rewards", text: (rows, i) => (rows.disagreement[i] === null ? NONE : percent(rows.disagreement[i])), down: true,
+  { name: "disagreement", least: 7.2, in: known("disagreement"), title: "vs rewards", text: (rows, i) => (rows.disagreement[i] === null ? NONE : percent(rows.disagreement[i])), down: true,
     means: "share of the pairs with different rewards that the judge orders against them; equal scores count half" },
-  { name: "task", width: "minmax(6rem, 1fr)", in: some("task"), title: "task", text: (rows, i) => visible(rows.task[i]), clipped: true },
-  { name: "rollouts", width: "4.8rem", in: ({ scores }) => scores.some((of) => of.length !== scores[0].length), title: "rollouts", text: (rows, i) => number(rows.scores[i].length, 0), down: true },
-  { name: "cost", width: "5.2rem", in: some("cost"), title: "cost", text: (rows, i) => usd(rows.cost[i]), down: true },
-  { name: "tokens", width: "4.9rem", in: some("tokens"), title: "tokens", text: (rows, i) => number(rows.tokens[i], 0), down: true },
+  { name: "rollouts", least: 4.8, in: ({ scores }) => scores.some((of) => of.length !== scores[0].length), title: "rollouts", text: (rows, i) => number(rows.scores[i].length, 0), down: true },
+  { name: "cost", least: 5.2, in: some("cost"), title: "cost", text: (rows, i) => usd(rows.cost[i]), down: true },
+  { name: "tokens", least: 4.9, in: some("tokens"), title: "tokens", text: (rows, i) => number(rows.tokens[i], 0), down: true },
 ];
+const FIGURES = ["mean", "sd", "reliability", "disagreement"]; // that a failed group does not have
 
 const shownColumns = new WeakMap();
 
-/** The columns in which the file has something to show. */
+/** The columns in which the file has something to show, with their widths; marks of people can add flags. */
 function columnsOf(rows) {
-  if (!shownColumns.has(rows)) shownColumns.set(rows, COLUMNS.filter((column) => column.in?.(rows) ?? true));
-  return shownColumns.get(rows);
+  const known = shownColumns.get(rows);
+  if (known?.version === marks.version) return known.columns;
+  const shown = COLUMNS.filter((column) => column.in?.(rows) ?? true);
+  const columns = shown.map((column) => ({ ...column, least: typeof column.least === "function" ? column.least(rows) : column.least }));
+  shownColumns.set(rows, { version: marks.version, columns });
+  return columns;
+}
+
+/** The tracks of the grid, on a screen and in print, and the width below which it scrolls. */
+function tracksOf(columns) {
+  const track = ({ least, share }) => (share ? `minmax(${least}rem, ${share}fr)` : `${least}rem`);
+  return {
+    "--tracks": columns.map(track).join(" "),
+    "--paper": columns.map(({ paper }) => `${paper ?? 1}fr`).join(" "),
+    "--least": `${columns.reduce((sum, { least }) => sum + least, 0)}rem`,
+    "--figures": 1 + columns.filter(({ name }) => FIGURES.includes(name)).length,
+  };
 }
 
 /** One row. It is made anew only where what it shows has changed. */
@@ -109,6 +145,7 @@ function sortHash(conditions, { name, down = false }) {
 /** The columns' heads: one stop of the tab key, arrows go from one to the next. */
 function Head({ columns, conditions }) {
   const now = sorting(conditions);
+  const stop = columns.find(({ name }) => name === now.column) ?? columns[0];
   const sort = (column) => go(sortHash(conditions, column), { replace: true });
   const onKeyDown = (event) => {
     const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
@@ -123,7 +160,7 @@ function Head({ columns, conditions }) {
       const here = now.column === column.name;
       const way = here ? (now.down ? "descending" : "ascending") : "none";
       return html`<div role="columnheader" key=${column.name} class=${`cell ${column.name}`} aria-colindex=${at + 1} aria-sort=${way}>
-        <button type="button" tabindex=${here ? 0 : -1} title=${column.means} onClick=${() => sort(column)}>${column.title}<span
+        <button type="button" tabindex=${column === stop ? 0 : -1} title=${column.means} onClick=${() => sort(column)}>${column.title}<span
           aria-hidden="true">${here && !column.orders ? (now.down ? " ▼" : " ▲") : ""}</span>${here && column.orders && html`<span
           class="by" aria-hidden="true">, ${column.orders[Number(now.down)]}</span>`}</button></div>`;
     })}
@@ -138,18 +175,18 @@ function target(key, position, page, count) {
 }
 
 /** The first row to draw when the grid is scrolled that far down. */
-function firstAt(top) {
-  return Math.max(0, (Math.floor(top / rowHeight() / STEP) - 1) * STEP);
+function firstAt(top, height) {
+  return Math.max(0, (Math.floor(top / height / STEP) - 1) * STEP);
 }
 
 /** Scroll position, first row drawn and active row of a grid; they come back with the table. */
-function usePlace(box, order) {
+function usePlace(box, order, height) {
   const [first, setFirst] = lib.useState(0);
   const [active, setActive] = lib.useState(0);
   const look = () => {
     if (!box.current) return; // the browser tells of a scroll after a click has led away
     listing.top = box.current.scrollTop;
-    setFirst(firstAt(listing.top));
+    setFirst(firstAt(listing.top, height));
   };
   lib.useLayoutEffect(() => {
     const same = listing.hash === location.hash;
@@ -160,10 +197,10 @@ function usePlace(box, order) {
     look();
   }, [order]);
   const moveTo = (position) => {
-    const room = box.current.clientHeight - rowHeight();
-    const top = position * rowHeight();
+    const room = box.current.clientHeight - box.current.querySelector(".head").offsetHeight;
+    const top = position * height;
     if (top < box.current.scrollTop) box.current.scrollTop = top;
-    else if (top + rowHeight() > box.current.scrollTop + room) box.current.scrollTop = top + rowHeight() - room;
+    else if (top + height > box.current.scrollTop + room) box.current.scrollTop = top + height - room;
     listing.row = order[position];
     setActive(position);
     look();
@@ -174,12 +211,13 @@ function usePlace(box, order) {
 function Grid({ data, order, conditions, printing }) {
   const { rows } = data;
   const box = lib.useRef(null);
-  const { first, active, look, moveTo } = usePlace(box, order);
-  const most = Math.ceil(innerHeight / rowHeight()) + 3 * STEP;
+  const height = rowHeight(data);
+  const { first, active, look, moveTo } = usePlace(box, order, height);
+  const most = Math.ceil(innerHeight / height) + 3 * STEP;
   const [from, to] = printing ? [0, PRINTED] : [first, first + most];
   const onKeyDown = (event) => {
     if (event.target !== box.current || event.ctrlKey || event.metaKey || event.altKey || !order.length) return;
-    const page = Math.floor(box.current.clientHeight / rowHeight()) - 2;
+    const page = Math.floor(box.current.clientHeight / height) - 2;
     const next = target(event.key, active, page, order.length);
     if (next !== undefined) moveTo(next);
     else if (event.key === "Enter") {
@@ -196,7 +234,7 @@ function Grid({ data, order, conditions, printing }) {
     if (!event.target.closest("a") && getSelection().isCollapsed) go(groupHash(rows, listing.row));
   };
   const columns = columnsOf(rows);
-  const tracks = columns.map((column) => column.width).join(" ");
+  const style = { ...tracksOf(columns), "--row": `${height}px`, "--lines": height < TWO_LINES ? 1 : 2 };
   const drawn = order.slice(from, to);
   // Keyed by place modulo what is drawn: rows that leave lend their elements to those that come.
   const key = (position) => (printing ? position : position % most);
@@ -204,39 +242,45 @@ function Grid({ data, order, conditions, printing }) {
     html`<${Row} key=${key(position)} data=${data} i=${i} position=${position} active=${position === active} />`;
   const inSight = active >= from && active < from + drawn.length;
   return html`<div class="grid" role="grid" tabindex="0" ref=${box} aria-label="Groups" aria-rowcount=${order.length + 1}
-      style=${`--tracks: ${tracks}; --row: ${rowHeight()}px; --columns: ${columns.length}`} aria-colcount=${columns.length} aria-activedescendant=${inSight && !printing ? `row-${active}` : undefined}
+      style=${style} aria-colcount=${columns.length} aria-activedescendant=${inSight && !printing ? `row-${active}` : undefined}
       onScroll=${look} onKeyDown=${onKeyDown} onClick=${onClick}>
     <${Head} columns=${columns} conditions=${conditions} />
-    <div role="rowgroup" class="body" style=${printing ? "" : `height: ${order.length * rowHeight()}px`}>
-      <div role="presentation" style=${printing ? "" : `transform: translateY(${from * rowHeight()}px)`}>
+    <div role="rowgroup" class="body" style=${printing ? "" : `height: ${order.length * height}px`}>
+      <div role="presentation" style=${printing ? "" : `transform: translateY(${from * height}px)`}>
         ${drawn.map((i, at) => row(i, from + at))}
       </div>
     </div>
   </div>`;
 }
 
-/** The explanations, once a search asks for them; and a sentence while they are not there. */
-function useExplanations(wanted) {
-  const [said, setSaid] = lib.useState(null);
-  const [note, setNote] = lib.useState("");
-  lib.useEffect(() => {
-    if (!wanted || said) return;
-    setNote("reading explanations…");
-    explanations().then((found) => { setSaid(found); setNote(""); },
-                        () => setNote("explanations cannot be read, they are not searched"));
-  }, [wanted]);
-  return [said, note];
+/** What to know of a search in texts, in words: it is not over, or there are texts that it does not see. */
+function searchNote({ rows: found, unread }, rows) {
+  if (!found) return "searching transcripts…";
+  const absent = rows.text.filter((at) => !at).length;
+  const notes = [];
+  if (absent) notes.push(`the transcripts of ${many(absent, "group")} are not in this page and not searched`);
+  if (unread) notes.push(`those of ${many(unread, "group")} cannot be read`);
+  return notes.join("; ");
+}
+
+/** The order of the rows under these conditions. While an answer of a moment is awaited, the last order stays. */
+function useOrder(rows, conditions) {
+  const query = link(conditions);
+  const words = searchWords(conditions);
+  const search = transcripts.useWords(words);
+  const last = lib.useRef(null);
+  const order = lib.useMemo(() => arrange(rows, conditions, search.rows), [rows, query, search.rows === null]);
+  if (search.rows || search.unread === null) last.current = order;
+  return [last.current ?? order, words.length ? searchNote(search, rows) : ""];
 }
 
 /** The table of groups under the conditions of a route. */
 function Groups({ data, route: asked, printing = false }) {
   const { rows } = data;
   const { conditions } = asked;
-  const query = link(conditions);
-  const [said, note] = useExplanations(Boolean(conditions.search));
-  const order = lib.useMemo(() => arrange(rows, conditions, conditions.search ? said : null), [rows, query, said]);
+  const [order, note] = useOrder(rows, conditions);
   return html`<section class="groups" aria-label="Table of groups">
-    <${Filters} rows=${rows} conditions=${conditions} unread=${asked.unread} found=${order.length} note=${note} />
+    <${Filters} data=${data} conditions=${conditions} unread=${asked.unread} order=${order} note=${note} />
     ${printing && order.length > PRINTED && html`<p class="printed">
       The first ${PRINTED} of the ${number(order.length, 0)} groups that match are printed.</p>`}
     ${!order.length && html`<p class="none">No group fulfils all of these conditions.${" "}

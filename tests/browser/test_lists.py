@@ -1,0 +1,297 @@
+"""Lists of the table: fields to filter by, the ones worst first, and taking them away."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ruler_cli.results.annotations import ScoredGroup
+from ruler_cli.results.labels import Labels, RolloutMark
+from tests.browser.attacks import RESTING, RUNNING
+from tests.browser.conftest import Show
+from tests.browser.reports import plain, report_of, ruler, write
+from tests.browser.test_hostile import harmless
+from tests.browser.truth import Truth
+from tests.browser.view import View
+
+MODELS = ("wren", "heron", "wren")
+
+
+@pytest.fixture(scope="session")
+def fielded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A scored file whose records and rollouts have fields."""
+    folder = tmp_path_factory.mktemp("fields")
+    records = []
+    for i in range(12):
+        record = plain(f"g{i}", 0.2, 0.8, 0.5)
+        record |= {"metadata": {"step": i // 4, "tags": ["new", "it's"][: i % 3]}}
+        for trajectory, model in zip(record["trajectories"], MODELS, strict=True):
+            trajectory["metadata"] = {"model": model if i % 2 else "wren"}
+        records.append(record)
+    scored = write(folder / "scored.jsonl", records)
+    report_of(scored, folder)
+    return scored
+
+
+def page_of(scored: Path) -> Path:
+    """The page of a scored file."""
+    return scored.with_suffix(".html")
+
+
+def command(view: View) -> list[str]:
+    """The words of the command that the table shows."""
+    if view.find("#take[open]").count() == 0:
+        view.find("#take summary").click()
+    return shlex.split(view.find("#take code").inner_text())
+
+
+def saved(view: View, folder: Path) -> Path:
+    """The list as the browser saves it."""
+    with view.page.expect_download() as waiting:
+        view.find("#take").get_by_role("button", name="Save list.jsonl").click()
+    path = folder / waiting.value.suggested_filename
+    waiting.value.save_as(path)
+    return path
+
+
+@pytest.mark.smoke
+def test_fields(show: Show, fielded: Path) -> None:
+    """A field has its values with the groups of each; those chosen must all hold, and stand in the address."""
+    view = show(page_of(fielded), "#groups")
+    listed = view.find(".fields select")
+    choices = {
+        one.locator("..").locator("span").inner_text(): one.locator(
+            "option"
+        ).all_inner_texts()
+        for one in listed.all()
+    }
+    assert choices == {
+        "metadata.step": ["any", "0 (4)", "1 (4)", "2 (4)"],
+        "metadata.tags": ["any", "it's (4)", "new (8)"],
+        "metadata.model": ["any", "heron (6)", "wren (12)"],
+    }
+    view.page.get_by_label("metadata.model").select_option("heron")
+    view.at("#groups?field.metadata.model=heron")
+    view.page.get_by_label("metadata.step").select_option("1")
+    view.at("#groups?field.metadata.model=heron&field.metadata.step=1")
+    assert set(view.keys) == {"g5", "g7"}
+    again = show(page_of(fielded), view.hash)
+    assert again.keys == view.keys
+    again.page.get_by_label("metadata.model").select_option("any")
+    again.at("#groups?field.metadata.step=1")
+    assert set(again.keys) == {"g4", "g5", "g6", "g7"}
+    again.page.keyboard.press("Escape")
+    again.page.keyboard.press("Tab")
+
+
+def test_unknown_fields(show: Show, fielded: Path) -> None:
+    """A field or a value that the file has not matches no group, and can be taken out."""
+    view = show(
+        page_of(fielded),
+        "#groups?field.nobody=x&field.metadata.step=7&field.__proto__=1",
+    )
+    assert view.count == 0
+    view.by("button", "remove: nobody x").click()
+    view.by("button", "remove: __proto__ 1").click()
+    view.at("#groups?field.metadata.step=7")
+    assert view.page.get_by_label("metadata.step").input_value() == "7"
+
+
+def test_key_of_fields(show: Show, fielded: Path) -> None:
+    """`f` moves to the fields, which a phone folds."""
+    for width in (1200, 390):
+        view = show(page_of(fielded), "#groups", width=width)
+        view.page.keyboard.press("f")
+        assert view.focus.startswith("<select")
+        assert view.find(".fields select").first.is_visible()
+
+
+def test_hostile_fields(show: Show, tmp_path: Path) -> None:
+    """Names and values of fields that are attacks are text, and filter."""
+    texts = [
+        text.encode(errors="replace").decode()[:70] for text in (*RUNNING, *RESTING)
+    ]
+    records = []
+    for i in range(20):
+        record = plain(f"g{i}", 0.2, 0.8)
+        record["metadata"] = {
+            text[:60]: texts[(i // 2 + at) % 20] for at, text in enumerate(texts[:20])
+        }
+        records.append(record)
+    view = show(report_of(write(tmp_path / "s.jsonl", records), tmp_path), "#groups")
+    view.page.keyboard.press("f")
+    harmless(view)
+    count = view.page.evaluate("opened.rows.fields.length")
+    assert count > 10
+    for at in range(count):
+        hash_ = view.page.evaluate(
+            "at => link({ field: [[opened.rows.fields[at].path, opened.rows.fields[at].values[1]]] })",
+            at,
+        )
+        view.go(hash_)
+        assert view.count in (2, 20), hash_
+        harmless(view)
+    command(view)
+    harmless(view)
+
+
+def contradicted(group: ScoredGroup, way: str, middle: float = 0.5) -> float:
+    """The distance between a rollout that passed and a higher one that failed, if either is at the end of its group."""
+    known = [(r.score, r.label) for r in group.rollouts if r.score is not None]
+    passed = [score for score, label in known if (label or 0) > middle]
+    failed = [score for score, label in known if label is not None and label <= middle]
+    if not passed or not failed:
+        return 0.0
+    ends = {"flawed": min(passed) <= min(failed), "near": max(failed) >= max(passed)}
+    return max(0.0, max(failed) - min(passed)) if ends[way] else 0.0
+
+
+@pytest.mark.parametrize("way", ["flawed", "near"])
+def test_contradictions(show: Show, run: Path, truth: Truth, way: str) -> None:
+    """Flawed positives passed with the lowest score, near misses failed with the highest; the widest gap first."""
+    view = show(run, "#groups", height=3_000)
+    title = {"flawed": "flawed positives", "near": "near misses"}[way]
+    gaps = [contradicted(one, way) for one in truth.groups]
+    some = [i for i, gap in enumerate(gaps) if gap > 0]
+    order = sorted(some, key=lambda i: (-gaps[i], truth.telling[i]))
+    button = view.find(".chip").filter(has_text=title)
+    assert button.inner_text() == f"{title} {len(some)}"
+    button.click()
+    view.at(f"#groups?where={way}&sort=-{way}")
+    assert view.keys == [truth.groups[i].key for i in order]
+    assert len(some) > 2
+
+
+def test_presets(view: View, truth: Truth) -> None:
+    """Each list is one click, or `p` after `p`; other conditions stay, and a second click takes it away."""
+    view.open("#groups?mean=0..0.9")
+    lists = {
+        "disputed": "where=disputed&mean=0..0.9&sort=-disagreement",
+        "flawed positives": "where=flawed&mean=0..0.9&sort=-flawed",
+        "near misses": "where=near&mean=0..0.9&sort=-near",
+        "low reliability": "where=unreliable&mean=0..0.9&sort=reliability",
+        "suspects": "flag=suspect&mean=0..0.9",
+    }
+    group = view.page.get_by_role("group", name="lists, worst first")
+    titles = [
+        text.rsplit(" ", 1)[0] for text in group.get_by_role("button").all_inner_texts()
+    ]
+    assert titles == [*lists]
+    for title, query in lists.items():
+        button = group.get_by_role("button", name=title)
+        button.click()
+        view.at(f"#groups?{query}")
+        assert button.get_attribute("aria-pressed") == "true"
+    button.click()
+    view.at("#groups?mean=0..0.9")
+    view.find(".grid").focus()
+    for query in [*lists.values(), next(iter(lists.values()))]:
+        view.page.keyboard.press("p")
+        view.at(f"#groups?{query}")
+
+
+def test_two_files_have_no_presets(show: Show, run: Path) -> None:
+    """A word of a list is no chip beside it, unless other words are asked for too."""
+    view = show(run, "#groups")
+    words = view.page.get_by_role("group", name="filter by groups")
+    assert "disputed" not in words.inner_text()
+    view.go("#groups?where=disputed&where=live")
+    assert "disputed" in words.inner_text()
+
+
+STATES = ("where=live", "where=tied", "where=failed", "where=scored", "where=disputed")
+MORE = ("where=live&mean=0.2987..0.6111", "reliability=0.2515..", "disagreement=..0.4")
+
+
+@pytest.mark.smoke
+def test_command(
+    show: Show, run: Path, scored: Path, truth: Truth, tmp_path: Path
+) -> None:
+    """A filter that `ruler select` has is shown as its conditions, and selects the same groups."""
+    view = show(run, "#groups", height=3_000)
+    for query in (*STATES, *MORE):
+        view.go(f"#groups?{query}")
+        words = command(view)
+        assert words[:4] == ["ruler", "select", "scored.jsonl", "selected.jsonl"]
+        assert set(words[4::2]) == {"--where"}, query
+        ruler("select", scored, tmp_path / "out.jsonl", *words[4:], folder=tmp_path)
+        lines = (tmp_path / "out.jsonl").read_bytes().splitlines()
+        assert {json.loads(line)["group_id"] for line in lines} == set(view.keys), query
+
+
+@pytest.mark.smoke
+def test_list(show: Show, run: Path, tmp_path: Path) -> None:
+    """A filter that `ruler select` has not is shown as a file of marks, which names the groups of the table."""
+    view = show(run, "#groups?sort=-mean", height=3_000)
+    keys = view.keys
+    truths: list[dict[str, Any]] = []
+    for query in (
+        "",
+        "score=0.7..",
+        "flag=suspect",
+        "where=live&where=tied",
+        "where=flawed",
+    ):
+        view.go(f"#groups?{query}" if query else "#groups")
+        assert command(view)[4:] == ["--marks", "list.jsonl"], query
+        path = saved(view, tmp_path)
+        truths = [json.loads(line) for line in path.read_text().splitlines()]
+        assert [one["group"] for one in truths] == view.keys
+        marks = Labels.read([path], option="marks").marks
+        assert {key: [*lines] for key, lines in marks.items()} == {
+            key: [RolloutMark(key, mark="listed")] for key in view.keys
+        }
+    assert 0 < len(truths) < len(keys)
+
+
+def test_command_of_fields(show: Show, fielded: Path) -> None:
+    """A field that is one for all rollouts of each group is a condition of `ruler select`, quoted for a shell."""
+    view = show(page_of(fielded), "#groups?field.metadata.step=1&where=live")
+    assert command(view)[4:] == ["--where", "live", "--where", "metadata.step=1"]
+    view.go("#groups?field.metadata.tags=it's")
+    assert command(view)[4:] == ["--where", "metadata.tags=it's"]
+    view.go("#groups?field.metadata.model=heron")
+    assert command(view)[4:] == ["--marks", "list.jsonl"]
+
+
+def test_part_of_a_file(show: Show, scored: Path, tmp_path: Path) -> None:
+    """If the page lacks groups of the file, the command reads the list."""
+    report = report_of(scored, tmp_path, "--max-groups", "20")
+    view = show(report, "#groups?where=live")
+    assert command(view)[4:] == ["--marks", "list.jsonl"]
+
+
+def test_shared_keys(show: Show, tmp_path: Path) -> None:
+    """If a group of the list shares its key with one that is not in it, the page says that both would be taken."""
+    records = [
+        plain("twin", 0.5, 0.5),
+        plain("twin", 0.2, 0.8),
+        plain("other", 0.5, 0.5),
+    ]
+    view = show(
+        report_of(write(tmp_path / "s.jsonl", records), tmp_path), "#groups?score=0.7.."
+    )
+    assert command(view)[4:] == ["--marks", "list.jsonl"]
+    assert (
+        "1 other group with the key of one in the list"
+        in view.find("#take").inner_text()
+    )
+
+
+def test_key_of_the_list(view: View) -> None:
+    """`t` opens what takes the list away, and its button copies the command or marks it."""
+    view.open("#groups?where=tied")
+    view.page.keyboard.press("t")
+    view.until("document.querySelector('#take[open] code')")
+    assert view.focus.startswith("<summary")
+    view.page.keyboard.press("Tab")
+    view.page.keyboard.press("Tab")
+    view.page.keyboard.press("Enter")
+    view.until("document.querySelector('#take [role=status]').textContent")
+    said = view.find("#take [role=status]").inner_text()
+    marked = view.page.evaluate("getSelection().toString()")
+    assert said == "copied" or marked == view.find("#take code").inner_text()

@@ -1,0 +1,133 @@
+"""The search: it finds words in transcripts, in a worker or without one, and says what it does not see."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser
+
+from ruler_cli.results.report import page as page_module
+from tests.browser.conftest import Show
+from tests.browser.truth import Truth
+from tests.browser.view import View, shown
+from tests.results.report.written import group, report, rollout, written
+
+NO_WORKERS = {
+    "absent": "delete window.Worker",
+    "refused": "window.Worker = class { constructor() { throw new Error('no'); } }",
+    "failing": (
+        "window.Worker = class { postMessage() {} terminate() {}"
+        " constructor() { setTimeout(() => this.onerror(new Event('error'))); } }"
+    ),
+}
+PART = "truth=0.5"
+"""A word of some transcripts."""
+SILENT = "window.Worker = class { postMessage() {} }"
+
+
+def searched(view: View, words: str) -> View:
+    """The table of a search, once the texts were searched."""
+    view.page.evaluate("words => { location.hash = link({ search: words }) }", words)
+    view.until(
+        "words => location.hash === link({ search: words })"
+        " && !document.querySelector('p[role=status]').textContent.includes('searching')",
+        words,
+    )
+    return view
+
+
+def holding(truth: Truth, *words: str) -> set[str]:
+    """The keys of the groups that hold all of these words in something that is searched."""
+    keys = set()
+    for one, task, text in zip(truth.groups, truth.tasks, truth.texts, strict=True):
+        lines = [line for lines in text.rollouts for line in lines]
+        said = [rollout.explanation for rollout in one.rollouts]
+        places = [one.key, task, one.reason, *said, *text.context, *lines, text.tools]
+        everything = "\n".join(places).lower().replace('\\"', '"')
+        if all(word in everything for word in words):
+            keys.add(one.key)
+    return keys
+
+
+@pytest.mark.smoke
+def test_transcripts(show: Show, run: Path, truth: Truth) -> None:
+    """A word of a call, a result, a turn, an explanation or a key is found; all words must be in one group."""
+    view = show(run, "#groups", height=3_000)
+    for words in (
+        "get_order",
+        'get_order "id"',
+        "done: truth=0.5",
+        "KETTLE parcel",
+        "of 7.2",
+        "task-12 get_order",
+        "http 503",
+        "nowhere-to-be-found",
+    ):
+        expected = holding(truth, *words.lower().split())
+        assert set(searched(view, words).keys) == expected, words
+    assert 0 < len(holding(truth, PART)) < len(truth.groups)
+
+
+@pytest.mark.parametrize("way", NO_WORKERS)
+def test_without_workers(browser: Browser, run: Path, truth: Truth, way: str) -> None:
+    """A browser that starts no worker searches on the page, and finds the same."""
+    with shown(browser, run, height=3_000) as view:
+        view.page.add_init_script(NO_WORKERS[way])
+        view.open("#groups")
+        assert set(searched(view, PART).keys) == holding(truth, PART)
+        view.clean()
+
+
+def test_before_the_answer(browser: Browser, run: Path) -> None:
+    """While texts are read the table says that it searches, and has the groups that match without them."""
+    with shown(browser, run) as view:
+        view.page.add_init_script(SILENT)
+        view.open("#groups?search=task-12")
+        status = view.find("p[role=status]").inner_text()
+        assert status == "1 of 60 groups match; searching transcripts…"
+        assert view.keys == ["task-12"]
+
+
+def test_keys_of_the_search(view: View, truth: Truth) -> None:
+    """`/` goes to the search, letters search when the typing pauses, and Escape takes the search out."""
+    view.open("#groups")
+    view.page.keyboard.press("/")
+    view.page.keyboard.type(PART)
+    view.at("#groups?search=truth%3D0.5")
+    view.until("!document.querySelector('p[role=status]').textContent.includes('sea')")
+    assert view.count == len(holding(truth, PART))
+    view.find("#search").press("Escape")
+    view.at("#groups")
+
+
+def test_left_out(show: Show, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page without the texts of some groups says that these are not searched; their explanations are."""
+    monkeypatch.setattr(page_module, "MOST_TEXT", 2_000)
+    large = group("large", rollout("kettle " * 500), rollout("none"))
+    small = group("small", rollout("kettle"), rollout("none", explanation="parcel"))
+    report(written(tmp_path / "in.jsonl", large, small), tmp_path / "report.html")
+    view = show(tmp_path / "report.html", "#groups")
+    assert searched(view, "kettle").keys == ["small"]
+    assert view.find("p[role=status]").inner_text() == (
+        "1 of 2 groups match; the transcripts of 1 group are not in this page and not searched"
+    )
+    assert set(searched(view, "said of 0.5").keys) == {"small", "large"}
+
+
+def test_damaged_text(browser: Browser, tmp_path: Path) -> None:
+    """A text that is damaged is counted as unread, and the others are searched."""
+    lines = [group(f"g{i}", rollout(f"kettle {i}"), rollout("no")) for i in range(3)]
+    page, _, _ = report(written(tmp_path / "in.jsonl", *lines), tmp_path / "r.html")
+    text = (tmp_path / "r.html").read_text()
+    at, size = page.data["rows"]["text"][1]
+    block = page.blocks["texts"][at : at + size]
+    (tmp_path / "r.html").write_text(
+        text.replace(block, block[: size // 2] + "A" * (size - size // 2))
+    )
+    with shown(browser, tmp_path / "r.html") as view:
+        view.open("#groups")
+        assert set(searched(view, "kettle").keys) == {"g0", "g2"}
+        status = view.find("p[role=status]").inner_text()
+        assert status == "2 of 3 groups match; those of 1 group cannot be read"
+        view.clean()
