@@ -29,6 +29,7 @@ from ruler_cli.types import (
     Rollout,
     Usage,
     iso,
+    readable_text,
 )
 
 MOST_JUDGES = 12
@@ -37,6 +38,8 @@ LARGEST = 1e50
 """The largest score or label: products of several must stay finite."""
 _DIGITS = 9
 """Decimals of a score that count: a mean over passes added in another order is the same score."""
+_LONGEST_VALUE = 200
+"""Characters of a value by which rollouts are told apart."""
 _DIGEST = re.compile("[0-9a-f]{16}")
 
 AnnotationStatus = Literal["scored", "failed", "unmarked"]
@@ -325,6 +328,21 @@ class AnnotationReader:
             **fields,
         )
 
+    def texts_at(self, group: Group, scored: ScoredGroup, path: str) -> tuple[str, ...]:
+        """Return the text, number or truth value at a path of each rollout, as text; empty if there is none.
+
+        Of several parts of a rollout the last with one counts.
+        """
+        found = []
+        for record in group.records:
+            whole = self.value(record)
+            for part in record.rollouts:
+                found.append(_short(self.reader.value_at(whole, part, path)))
+        return tuple(
+            next(filter(None, (found[i] for i in reversed(one.indices))), "")
+            for one in scored.rollouts
+        )
+
     def _rollout(self, parts: list[_Part]) -> ScoredRollout:
         annotation = parts[0][2]
         fields = _read(annotation, _OF_ROLLOUT)
@@ -450,6 +468,14 @@ def _object(value: Any) -> Json:
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
+
+
+def _short(value: Any) -> str:
+    """Return a scalar as text; empty for anything else, and for a text that is long."""
+    text = readable_text(_text(value))
+    if isinstance(value, bool | int | float) and abs(value) <= LARGEST:
+        text = dump(value).decode()
+    return text if len(text) <= _LONGEST_VALUE else ""
 
 
 def _ending(value: Any) -> str:

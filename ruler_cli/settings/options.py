@@ -189,6 +189,9 @@ class Options(ScoreOptions):
     ray_workers: Limit = None
     as_json: bool = False
     labels: str | None = None
+    labels_file: Texts = ()
+    at_least: Annotated[Number | None, Field(ge=0, le=1)] = None
+    between: str | None = None
     batch: bool = False
     group: str | None = None
     pass_: Annotated[Whole, Field(ge=1)] = 1
