@@ -246,10 +246,8 @@ def _labelled(cell: AccuracyCell, dice: random.Random) -> BootstrapUnits:
     return units
 
 
-CELLS = [
-    Cell(*parts)
-    for parts in product(("mean", "between"), LABELS, SIZES, JUDGES, SHARES)
-]
+_WHAT: tuple[What, ...] = ("mean", "between")
+CELLS = [Cell(*parts) for parts in product(_WHAT, LABELS, SIZES, JUDGES, SHARES)]
 ACCURACY_CELLS = [
     *[AccuracyCell(*parts) for parts in product(LABELS, (1, 4), ACCURACIES)],
     *[AccuracyCell(*parts) for parts in product(LABELS, (1,), (0.85,), PEOPLE[1:])],
@@ -338,14 +336,11 @@ class Study:
             ]
             judges = [judge for judge, _ in both]
             people = [own for _, own in both if own]
-            cells = (
-                str(labels),
-                who,
-                _range(judges),
-                f"{fmean(one.width for one in judges):.2f}",
-                _range(people) if people else "",
+            width = f"{fmean(one.width for one in judges):.2f}"
+            ceiling = _range(people) if people else ""
+            lines.append(
+                f"| {labels} | {who} | {_range(judges)} | {width} | {ceiling} |"
             )
-            lines.append(f"| {' | '.join(cells)} |")
         return "\n".join(lines) + "\n"
 
 

@@ -175,14 +175,19 @@ def _measured(options: Options, scored: ScoredFiles) -> tuple[Any, Agreement]:
         agreement["apart"] = []
     else:
         agreement = measure.agreement(paired and paired["paired"])
-    _refuse_empty(agreement, scored.files, more)
-    for group_name, *rollouts in measure.left:
-        which = " and ".join(rollouts)
-        scored.problems.add(
-            f"label of {which} in group {group_name!r}: no such rollout in {scored.names}"
-        )
+    left = [_left_out(label, scored.names) for label in measure.left]
+    _refuse_empty(agreement, scored.files, left, more)
+    for sentence in left:
+        scored.problems.add(sentence)
     agreement["labels"] |= {"path": options.labels, "files": [*names]}
     return figures, agreement
+
+
+def _left_out(label: Sequence[str], names: str) -> str:
+    """Say that a label is of no rollout in the files."""
+    group, *rollouts = label
+    which = " and ".join(rollouts)
+    return f"label of {which} in group {group!r}: no such rollout in {names}"
 
 
 def _input(head: _Json, file: ScoredFile) -> dict[str, Any]:
@@ -198,13 +203,19 @@ def _input(head: _Json, file: ScoredFile) -> dict[str, Any]:
     }
 
 
-def _refuse_empty(agreement: Agreement, files: Sequence[ScoredFile], more: str) -> None:
-    """Raise UsageError if there is nothing to compare, with the reason and the way out, and `more` on it."""
+def _refuse_empty(
+    agreement: Agreement, files: Sequence[ScoredFile], left: Sequence[str], more: str
+) -> None:
+    """Raise UsageError if there is nothing to compare, with the reason and the way out, and `more` on it.
+
+    `left` are sentences on labels of no rollout.
+    """
     labelled = any(one["pairs"] or "auc" in one for one in agreement["scorers"])
     both = [pair["scores"]["value"] for pair in agreement["correlations"]]
-    between = (agreement["corrected"] or {}).get("between")
-    compared = between is not None and between["pairs"]
-    if labelled or compared or any(value is not None for value in both):
+    corrected = agreement["corrected"] or {"mean": None, "between": None}
+    between = corrected["between"] or {"pairs": []}
+    known = [*both, corrected["mean"], *between["pairs"]]
+    if labelled or any(value is not None for value in known):
         return
     counts = files[0].figures.rollouts
     people = agreement["label_files"]
@@ -212,7 +223,7 @@ def _refuse_empty(agreement: Agreement, files: Sequence[ScoredFile], more: str) 
     if not counts["scored"]:
         reason = "no rollout has a score"
     elif people:
-        reason = _no_pairs(people)
+        reason = _no_pairs(people, left)
     elif not counts["labelled"]:
         reason = "no rollout has a usable label"
     remedy = Sentence(
@@ -222,10 +233,10 @@ def _refuse_empty(agreement: Agreement, files: Sequence[ScoredFile], more: str) 
     raise UsageError(problem, remedy, place=files[0].name)
 
 
-def _no_pairs(people: _Json) -> str:
+def _no_pairs(people: _Json, left: Sequence[str]) -> str:
     """Say why labels of people give no pair that one of them is better in."""
-    if people["unmatched"] == people["labels"]:
-        return "no label is of a rollout in it"
     if people["unscored"]:
         return "no labelled rollout has a score"
+    if left and not people["equal"] + people["unsure"]:
+        return left[0]
     return "no label says that one rollout is better than another"

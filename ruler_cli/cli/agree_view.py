@@ -30,7 +30,7 @@ _KINDS = {
     "gap": "accuracy by score gap:",
     "slot": "accuracy by position, the better one is",
     "length": "accuracy by length, the better one is",
-    "reliability": "accuracy by reliability of the group:",
+    "reliability": "accuracy by reliability:",
 }
 _CHANCE = {"pairwise_accuracy": 0.5, "kendall_tau_b": 0.0, "auc": 0.5}
 """The value of a figure for random scores."""
@@ -40,11 +40,14 @@ _PEOPLE = {
     "judge": "  the judge and one of them",
     "alpha": "Krippendorff's alpha of people",
 }
+_THINGS = {"comparisons": "pair", "rollouts": "rollout"}
 _NOT_COUNTED = {
     "equal": "equal",
     "unsure": "unsure",
     "unscored": "without a score",
 }
+_KAPPAS = 3
+"""Pairs of people whose kappas are shown; more are in the JSON."""
 _NAME = 24
 """Characters of a judge's name, and of other names in a row."""
 
@@ -129,13 +132,8 @@ def _of_records(file: _Json, labels: _Json) -> str:
 
 def _of_people(people: _Json, names: Sequence[str]) -> Iterator[Fact]:
     """Yield what the labels of files are, and what of them is not counted."""
-    what = "pair" if people["of"] == "comparisons" else "rollout"
-    random = people["drawn"] == "random"
-    how = (
-        "drawn at random" if random else f"drawn as {people['drawn'] or 'nobody says'}"
-    )
-    labels = count(people["measured"], what)
-    yield "labels", f"{', '.join(names)}: {labels} {how}"
+    labels = count(people["measured"], _THINGS[people["of"]])
+    yield "labels", f"{', '.join(names)}: {labels} {_drawn(people['drawn'])}"
     more = [
         f"{people[key]} {words}" for key, words in _NOT_COUNTED.items() if people[key]
     ]
@@ -148,11 +146,17 @@ def _of_people(people: _Json, names: Sequence[str]) -> Iterator[Fact]:
         by.append(count(others, "more person").replace("persons", "people"))
     shared = f"; {people['shared']} by several" if people["shared"] else ""
     yield "labels by", ", ".join(by) + shared
-    if not random:
+    if people["drawn"] != "random":
         yield (
             "note",
             "not drawn at random: the figures are those of these labels, not of the file",
         )
+
+
+def _drawn(drawn: str) -> str:
+    if drawn == "random":
+        return "drawn at random"
+    return f"drawn as {shorten(drawn, _NAME)}" if drawn else "chosen by people"
 
 
 def _counts(pairs: _Json | None) -> list[str]:
@@ -202,13 +206,10 @@ def _values(page: Agreement) -> Iterator[_Row]:
         yield from _value({"d": difference}, "d", f"A - B: pairwise accuracy{apart}")
     yield from _people(page["people"])
     for other in page["apart"]:
-        title = f"{shorten(other['drawn'] or other['of'], _NAME)}, apart"
+        title = f"accuracy, {_THINGS[other['of']]}s {_drawn(other['drawn'])}"
         for judge in other["scorers"]:
-            yield from _value(
-                judge,
-                "pairwise_accuracy",
-                f"{title}: {STATISTICS['pairwise_accuracy']}",
-            )
+            of = f"{judge['name']}: " if difference else ""
+            yield from _value(judge, "pairwise_accuracy", f"{of}{title}")
     for criterion in page["criteria"]:
         title = f"criterion {shorten(criterion['name'], _NAME)}"
         yield from _value(criterion, "pairwise_accuracy", title)
@@ -236,28 +237,28 @@ def _people(people: _Json | None) -> Iterator[_Row]:
         return
     for name, title in _PEOPLE.items():
         yield from _value(people, name, title)
-    for one in people["kappa"]:
+    for one in people["kappa"] if len(people["kappa"]) <= _KAPPAS else ():
         both = " and ".join(shorten(by or "(no name)", _NAME) for by in one["people"])
         yield from _value({"kappa": one}, "kappa", f"Cohen's kappa, {both}")
 
 
 def _corrected(corrected: _Json) -> Iterator[_Row]:
     """Yield means of scores, of labels, and of labels as far as scores tell them."""
-    mean = corrected["mean"]
-    if mean:
-        yield from _means(mean, "mean score", "mean label")
+    if corrected["mean"]:
+        yield from _means(corrected["mean"], "mean")
     between = corrected["between"]
     for pair in between["pairs"] if between else ():
         better, than = (shorten(pair[side], _NAME) for side in ("better", "than"))
-        title = f"{better} better than {than}"
-        yield from _means(pair, f"{title}, by scores", title)
+        yield from _means(pair, f"{better} better than {than}")
 
 
-def _means(means: _Json, scores: str, labels: str) -> Iterator[_Row]:
+def _means(means: _Json, title: str) -> Iterator[_Row]:
+    """Yield the means that are known, the corrected one below the others."""
     titles = {
-        "scores": scores,
-        "labels": f"{labels}, by {count(means['labelled'], 'label')}",
-        "corrected": f"{labels}, corrected",
+        "scores": f"{title}: scores",
+        "labels": f"  {count(means['labelled'], 'label')}",
+        "corrected": "  corrected",
     }
-    for name, title in titles.items():
-        yield from _value(means | {name: means[name] or _NOTHING}, name, title)  # type: ignore[operator]
+    for name, words in titles.items():
+        known: _Json = means[name] or _NOTHING
+        yield from _value({"mean": known}, "mean", words)

@@ -252,7 +252,7 @@ class LabelAgreement:
             for (kind, drawn), other in ranked[1:]
         ]
         corrected = None
-        if not paired:
+        if paired is None:
             corrected = self._corrections.as_json(self._path)
         return {**result, "label_files": files, "apart": apart, "corrected": corrected}
 
@@ -334,13 +334,15 @@ class _LabelSet:
         if mirrored:
             ways.append({by: 1 - value for by, value in people.items()})
         sums = alpha_sums([[*way.values()] for way in ways])
-        amounts: Counter[object] = Counter()
-        amounts.update({("alpha", name): value for name, value in sums.items()})
+        amounts: dict[object, float] = {
+            ("alpha", name): value / len(ways) for name, value in sums.items()
+        }
         known = sorted(by for by in people if by in self._people)
         for one, other in combinations(known, 2):
+            amounts["kappa", one, other] = 1.0
             for way in ways:
-                amounts["kappa", one, other, way[one], way[other]] += 1
-            amounts["kappa", one, other] += 1
+                key = ("kappa", one, other, way[one], way[other])
+                amounts[key] = amounts.get(key, 0.0) + 1
         self._builder.units.add(unit, amounts)
 
     def _add_ceiling(self, unit: int, pair: _Pair, group: ScoredGroup) -> None:
@@ -470,8 +472,8 @@ def gate(agreement: Agreement, bound: float) -> Json:
     high = accuracy["high"]
     if low is None:
         raise UsageError(
-            f"nothing can be measured: labels tell rollouts of {accuracy['groups']} groups apart, and an "
-            f"interval takes {FEWEST}",
+            f"nothing can be measured: an interval takes pairs of {FEWEST} groups, and labels order some in "
+            f"{accuracy['groups']}",
             needs(bound),
             option="at_least",
             value=f"{bound:g}",
