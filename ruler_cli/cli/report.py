@@ -249,8 +249,8 @@ def _write_label_page(
     path = options.between
 
     def add(group: Group, one: ScoredGroup) -> None:
-        values = path and scored.files[0].annotations.values(group, one, path)
-        page.add(group, one, values or None)
+        texts = path and scored.files[0].annotations.texts_at(group, one, path)
+        page.add(group, one, [text or None for text in texts] if texts else None)
 
     for _ in scored.groups(add):
         pass

@@ -1,7 +1,8 @@
 """Scored groups → how well scores agree with labels, and judges with one another: one file, or two.
 
 Of each group every judge adds amounts to sums, and each statistic is a function of these. Its interval is
-that of the percentile bootstrap over groups (Efron 1979), so a group is stored as the amounts that it adds.
+that of the bootstrap over groups (Efron 1979), so a group is stored as the amounts that it adds: the score
+interval of a share with the variance of the resamples, and for all else their percentiles.
 In a large file several random groups share one unit. Groups are independent, so such units are as well, and
 resampling units gives the variance that resampling groups gives. The number of units only sets how exactly
 that variance is known: with 500 of them its root is off by 1 / sqrt(2 · 500), about 3 %. Memory and time
@@ -17,30 +18,35 @@ from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
-from operator import itemgetter
+from itertools import chain, combinations
+from operator import itemgetter, mul
 from statistics import NormalDist, fmean
 from typing import Any
 
 from ruler_cli.results.annotations import Json, ScoredGroup, ScoredRollout
+from ruler_cli.scoring.inference import FEWEST, score_interval, t_quantile
 from ruler_cli.scoring.statistics import (
     CORRELATIONS,
     PRODUCTS,
+    Moments,
     concordance,
     pair_products,
 )
 
 MOST_UNITS = 500
 RESAMPLES = 1_000
+_OF_PEOPLE = 250
+"""Resamples of people, of which only the variance counts."""
 LEVEL = 0.95
-FEWEST = 5
-"""Groups below which there is no interval: resamples of so few groups estimate no error."""
 PAIR_BINS = {
     "gap": ("to 0.05", "to 0.1", "to 0.2", "to 0.4", "above 0.4"),
     "slot": ("earlier", "later", "alike"),
     "length": ("shorter", "longer", "alike"),
 }
 """The kinds by which pairs of rollouts are divided, and the bins of each."""
+_BINS = PAIR_BINS | {"reliability": ("to 0.5", "to 0.9", "above 0.9")}
+"""These, and the bins of whole groups."""
+_RELIABILITIES = (0.5, 0.9)
 _GAPS = (0.05, 0.1, 0.2, 0.4)
 _ALIKE = 0.05
 """Two rollouts are alike in length if the longer one is longer by at most this share."""
@@ -50,6 +56,8 @@ BASELINES = {"longer": 1, "shorter": -1}
 """Judges that know nothing but the length of a rollout: which one wins, and the sign of its bytes as a score."""
 _AT_ONCE = 128
 """Rollouts of a group whose pairs are counted by kind; of more, a sample."""
+_ROUNDING = 1e-24
+"""A variance below this is the rounding of sums."""
 _CORRELATION = (-1.0, 1.0)
 _SHARE = (0.0, 1.0)
 _UNBOUND = (-math.inf, math.inf)
@@ -61,13 +69,14 @@ Agreement = Json
 The first of `scorers` is the file's own score; the judges of a panel follow. `baselines` are judges of length
 alone, on the same rollouts, `criteria` are those of the rubric, each value as it is. `mixed_groups` have rollouts
 with different labels. `two` holds the worse and the better label if there are only two. `differences` are
-those of two files, the first less the second.
+those of two files, the first less the second. `votes` is the number of independent judges that the panel is worth.
 """
 Measured = Json
 """The `value` of a statistic over so many `groups`, and the ends of its 95 % interval, `low` and `high`.
 
 None: it is not defined, or there are too few groups for an interval.
 """
+_NONE: Mapping[str, Statistic] = {}
 _Scores = Sequence[float | None]
 _Rated = tuple[float, float, ScoredRollout]
 """A judge's score of a rollout, its label, and its annotation."""
@@ -119,6 +128,23 @@ def ratio(
     return Statistic(value, bottom, bounds)
 
 
+@dataclass(frozen=True, slots=True)
+class LabelRow:
+    """A label of one person for a part of a group: the unit of the group, and what the label counts.
+
+    `weight` is the inverse of the chance that it had to be drawn. Labels of several people for the same thing
+    share a count of 1. `people` are those who gave it.
+    """
+
+    unit: int
+    weight: float = 1.0
+    share: float = 1.0
+    people: tuple[str, ...] = ()
+
+
+_Unit = dict[Hashable, float]
+
+
 class BootstrapUnits:
     """The sums of groups in at most `most` units; the same groups give the same intervals.
 
@@ -126,13 +152,19 @@ class BootstrapUnits:
     """
 
     def __init__(self, most: int = MOST_UNITS) -> None:
-        self._units: list[dict[Hashable, float]] = []
+        self._units: list[_Unit] = []
+        # sums of labels by who gave them, and by unit and person
+        self._people: dict[tuple[str, ...], _Unit] = {}
+        self._cells: dict[tuple[int, tuple[str, ...]], _Unit] = {}
         self._most = most
         self._random = random.Random(0)
+        self._number = 0
+        self._counted: dict[Hashable, int] = {}
         self.groups: Counter[Hashable] = Counter()
 
     def next(self) -> int:
         """Choose the unit of the next group, by number."""
+        self._number += 1
         if len(self._units) < self._most:
             self._units.append({})
             return len(self._units) - 1
@@ -140,28 +172,31 @@ class BootstrapUnits:
         return self._random.randrange(self._most)
 
     def add(self, number: int, sums: Totals) -> None:
-        """Add the amounts of one group to a unit."""
-        unit = self._units[number]
+        """Add amounts of the last group to its unit."""
+        _add(self._units[number], sums)
         for key, amount in sums.items():
-            unit[key] = unit.get(key, 0.0) + amount
-            self.groups[key] += bool(amount)
+            if amount and self._counted.get(key) != self._number:
+                self._counted[key] = self._number
+                self.groups[key] += 1
+
+    def add_by_people(self, number: int, sums: Totals, *people: str) -> None:
+        """Add amounts that labels of these people gave, so that intervals of shares know of other people."""
+        self.add(number, sums)
+        if people:
+            _add(self._people.setdefault(people, {}), sums)
+            _add(self._cells.setdefault((number, people), {}), sums)
 
     def total(self, key: Hashable) -> float:
         """Return a sum over all groups."""
-        return math.fsum(self._column(key))
-
-    def _column(self, key: Hashable) -> list[float]:
-        """Return the amounts of a sum, by unit."""
-        return [unit.get(key, 0.0) for unit in self._units]
+        return math.fsum(unit.get(key, 0.0) for unit in self._units)
 
     def measure(
         self, statistics: Mapping[Any, Statistic], resamples: int = RESAMPLES
     ) -> dict[Any, Measured]:
         """Measure each statistic with its interval; all intervals come from the same resamples."""
-        columns = {key: self._column(key) for key in self.groups}
-        totals = {key: math.fsum(column) for key, column in columns.items()}
+        totals = {key: self.total(key) for key in self.groups}
         measured: dict[Any, Measured] = {}
-        drawn: dict[Any, list[float | None]] = {}
+        wanted: dict[Any, Statistic] = {}
         for name, statistic in statistics.items():
             value = statistic.of(totals)
             groups = self.groups[statistic.basis]
@@ -172,59 +207,139 @@ class BootstrapUnits:
                 "groups": groups,
             }
             if value is not None and groups >= FEWEST:
-                drawn[name] = []
-        random_ = random.Random(0)
-        numbers = range(len(self._units))
-        for _ in range(resamples if drawn else 0):
-            drawn_units = random_.choices(numbers, k=len(numbers))
-            pick = itemgetter(*drawn_units)
-            sums = {key: sum(pick(column)) for key, column in columns.items()}
-            for name, values in drawn.items():
-                values.append(statistics[name].of(sums))
+                wanted[name] = statistic
+        drawn = self._drawn(self._units, wanted, resamples)
+        more = self._variance_by_people(wanted)
         for name, values in drawn.items():
-            ordered = sorted(value for value in values if value is not None)
             # a statistic that most resamples do not define has no interval
-            if len(ordered) * 2 >= resamples:
+            if len(values) * 2 >= resamples:
                 statistic = statistics[name]
                 whole = totals.get(statistic.basis, 0.0)
                 mute = totals.get(statistic.mute, 0.0) / whole if whole else 0.0
-                measured[name] |= _interval(
-                    measured[name], ordered, statistic.bounds, mute
-                )
+                if statistic.bounds == _SHARE:
+                    ends = _share_interval(
+                        measured[name], values, more.get(name, 0.0), mute
+                    )
+                else:
+                    ends = _interval(measured[name], sorted(values), statistic.bounds)
+                measured[name] |= ends
         return measured
+
+    def _drawn(
+        self, units: Sequence[Totals], wanted: Mapping[Any, Statistic], resamples: int
+    ) -> dict[Any, list[float]]:
+        """Return the defined values of statistics in resamples of units."""
+        drawn: dict[Any, list[float]] = {name: [] for name in wanted}
+        columns = _columns(units)
+        random_ = random.Random(0)
+        numbers = range(len(units))
+        for _ in range(resamples if drawn else 0):
+            pick = itemgetter(*random_.choices(numbers, k=len(numbers)))
+            sums = {key: sum(pick(column)) for key, column in columns.items()}
+            _note(wanted, sums, drawn)
+        return drawn
+
+    def _variance_by_people(self, wanted: Mapping[Any, Statistic]) -> dict[Any, float]:
+        """Return the variance of shares that comes from the choice of people, beside that of groups.
+
+        Labels are clustered by group and by person. Their variance is that between groups, and that between
+        people less that of single cells, which both hold (Cameron, Gelbach & Miller 2011). Resampling both
+        at once, as the pigeonhole bootstrap does (Owen 2007), would count the noise of a single label three
+        times: where each group has one label, those of a second person would widen the interval of the first.
+        """
+        people = sorted({*chain.from_iterable(self._people)})
+        if len(people) < 2:
+            return {}
+        columns = _columns([*self._people.values()])
+        shares = {
+            name: statistic
+            for name, statistic in wanted.items()
+            if statistic.bounds == _SHARE and statistic.basis in columns
+        }
+        drawn: dict[Any, list[float]] = {name: [] for name in shares}
+        random_ = random.Random(0)
+        for _ in range(_OF_PEOPLE):
+            chosen = Counter(random_.choices(people, k=len(people)))
+            weights = [math.prod(chosen[name] for name in who) for who in self._people]
+            sums = {key: sum(map(mul, weights, own)) for key, own in columns.items()}
+            _note(shares, sums, drawn)
+        cells = [*self._cells.values()]
+        by_cell = self._drawn(cells, shares, _OF_PEOPLE)
+        return {
+            name: max(
+                0.0,
+                _variance(values, len(people)) - _variance(by_cell[name], len(cells)),
+            )
+            for name, values in drawn.items()
+        }
+
+
+def _add(unit: _Unit, sums: Totals) -> None:
+    for key, amount in sums.items():
+        unit[key] = unit.get(key, 0.0) + amount
+
+
+def _columns(units: Sequence[Totals]) -> dict[Hashable, list[float]]:
+    """Return the amounts of each sum, by unit."""
+    keys = dict.fromkeys(key for unit in units for key in unit)
+    return {key: [unit.get(key, 0.0) for unit in units] for key in keys}
+
+
+def _note(
+    wanted: Mapping[Any, Statistic], sums: Totals, drawn: Mapping[Any, list[float]]
+) -> None:
+    """Add the values of statistics in one resample to those before, if they are defined."""
+    for name, statistic in wanted.items():
+        value = statistic.of(sums)
+        if value is not None:
+            drawn[name].append(value)
+
+
+def _variance(values: Sequence[float], units: int) -> float:
+    """Return the variance of a statistic from its resamples, which of n units vary by (n - 1) / n too little."""
+    return Moments().add(values).deviation ** 2 * units / (units - 1)
+
+
+def _share_interval(
+    measured: Measured, values: Sequence[float], more: float, mute: float
+) -> dict[str, float]:
+    """Return the ends of the score interval of a share, with the variance of its resamples, and `more`.
+
+    Ties tell nothing of other groups: with 95 % certainty at most 3 in n of all groups differ from n that are
+    alike (Hanley & Lippman-Hand 1983), which here holds for the share `mute`.
+    """
+    value = measured["value"]
+    groups = measured["groups"]
+    spread = _variance(values, groups)
+    if spread < _ROUNDING:
+        spread = 0.0
+    low, high = score_interval(value, spread + more, groups, groups - 1)
+    margin = mute * min(1.0, 3 / groups)
+    return {
+        "low": max(0.0, min(low, value - margin)),
+        "high": min(1.0, max(high, value + margin)),
+    }
 
 
 def _interval(
-    measured: Measured,
-    ordered: Sequence[float],
-    bounds: tuple[float, float],
-    mute: float = 0.0,
+    measured: Measured, ordered: Sequence[float], bounds: tuple[float, float]
 ) -> dict[str, float]:
     """Return the ends of the central 95 % of the drawn values; with few groups a little more than that.
 
     Resamples of n groups vary by sqrt((n - 1) / n) too little and know nothing of Student's t, so the
     percentiles lie further out (Hesterberg 2015, the expanded percentile interval).
-    If all groups have one value the resamples do too, and tell nothing of other groups: with 95 %
-    certainty at most 3 in n of all groups differ from n that are alike (Hanley & Lippman-Hand 1983). Where only
-    the share `mute` says nothing, this holds for that share.
+    If all groups have one value the resamples do too: then at most 3 in n of all groups differ, as above.
     """
     value = measured["value"]
     groups = measured["groups"]
     free = groups - 1
     normal = NormalDist()
-    z = normal.inv_cdf((1 + LEVEL) / 2)
-    # a series in 1 / n
-    second = (z**3 + z) / (4 * free)
-    third = (5 * z**5 + 16 * z**3 + 3 * z) / (96 * free * free)
-    t = z + second + third
-    cut = int(len(ordered) * normal.cdf(-t * math.sqrt(groups / free)))
+    cut = int(len(ordered) * normal.cdf(-t_quantile(free) * math.sqrt(groups / free)))
     low = ordered[cut]
     high = ordered[-1 - cut]
     least, most = bounds
-    rounding = 1e-12 * max(1.0, abs(value))
-    alike = 1.0 if high - low <= rounding else mute
-    if math.isfinite(most - least):
-        margin = alike * min(1.0, 3 / groups) * (most - least)
+    if math.isfinite(most - least) and high - low <= 1e-12 * max(1.0, abs(value)):
+        margin = min(1.0, 3 / groups) * (most - least)
         low = min(low, value - margin)
         high = max(high, value + margin)
     return {
@@ -234,27 +349,37 @@ def _interval(
 
 
 class AgreementBuilder:
-    """The judges of one file or of two; they share the units of one bootstrap, and so their resamples."""
+    """The judges of one file or of two; they share the units of one bootstrap, and so their resamples.
+
+    What else is measured on the same groups adds to `units`.
+    """
 
     def __init__(self, *names: str) -> None:
         """Name the judge of each file."""
-        self._units = BootstrapUnits()
-        self._judges = [_JudgeSums(name, self._units) for name in names]
+        self.units = BootstrapUnits()
+        self._judges = [_JudgeSums(name, self.units) for name in names]
         self._panel: dict[str, _JudgeSums] = {}
         self._criteria: dict[str, _JudgeSums] = {}
         self._baselines = {
-            name: _JudgeSums(name, self._units, details=False) for name in BASELINES
+            name: _JudgeSums(name, self.units, details=False) for name in BASELINES
         }
         self._groups = 0
         self._rollouts = 0
 
-    def add(self, *groups: ScoredGroup) -> None:
-        """Add one group as each file has it; only rollouts that are scored in all files count."""
+    def next(self, rollouts: int) -> int:
+        """Begin a group with so many rollouts, and return its unit."""
+        self._groups += 1
+        self._rollouts += rollouts
+        return self.units.next()
+
+    def add(self, *groups: ScoredGroup, row: LabelRow | None = None) -> int:
+        """Add one group as each file has it, and return its unit; only rollouts that all files score count.
+
+        With a `row` it is two rollouts of the group that was begun last, the better of which has the label 1.
+        """
         first = groups[0]
         rollouts = first.rollouts
-        self._groups += 1
-        self._rollouts += len(rollouts)
-        unit = self._units.next()
+        unit = self.next(len(rollouts)) if row is None else row.unit
         every = [[r.judge_score for r in group.rollouts] for group in groups]
         common = [None not in scores for scores in zip(*every, strict=True)]
         rows: dict[_JudgeSums, _Scores] = {}
@@ -263,30 +388,31 @@ class AgreementBuilder:
                 score if both else None
                 for score, both in zip(scores, common, strict=True)
             ]
-            judge.add(unit, group, rows[judge])
+            judge.add(unit, group, rows[judge], row)
         for name, sign in BASELINES.items():
             sizes = [
                 sign * float(rollout.size) if both else None
                 for rollout, both in zip(rollouts, common, strict=True)
             ]
-            self._baselines[name].add(unit, first, sizes)
+            self._baselines[name].add(unit, first, sizes, row)
         if len(groups) == 1:
             rows = {}
             # in the order of the file
             for name in dict.fromkeys(name for r in rollouts for name in r.judges):
                 judge = self._panel.setdefault(
-                    name, _JudgeSums(name, self._units, details=False)
+                    name, _JudgeSums(name, self.units, details=False)
                 )
                 rows[judge] = [r.judges.get(name) for r in rollouts]
-                judge.add(unit, first, rows[judge])
+                judge.add(unit, first, rows[judge], row)
             for name in dict.fromkeys(c.name for r in rollouts for c in r.criteria):
                 if name in self._criteria or len(self._criteria) < MOST_CRITERIA:
                     criterion = self._criteria.setdefault(
-                        name, _JudgeSums(name, self._units, details=False)
+                        name, _JudgeSums(name, self.units, details=False)
                     )
                     values = [{c.name: c.value for c in r.criteria} for r in rollouts]
-                    criterion.add(unit, first, [own.get(name) for own in values])
+                    criterion.add(unit, first, [own.get(name) for own in values], row)
         labels = [r.label for r in rollouts]
+        weight = 1.0 if row is None else row.weight * row.share
         for one, other in combinations(rows, 2):
             both = [
                 (a, b, label)
@@ -295,11 +421,19 @@ class AgreementBuilder:
             ]
             for kind, products in pair_products(both).items():
                 pair = (one, other, kind)
-                amounts = {(*pair, name): amount for name, amount in products.items()}
-                self._units.add(unit, amounts)
+                amounts = {
+                    (*pair, name): weight * amount for name, amount in products.items()
+                }
+                self.units.add(unit, amounts)
+        return unit
 
-    def agreement(self, paired: Json | None = None) -> Agreement:
-        """Measure all groups so far; `paired` counts the groups of two files."""
+    def agreement(
+        self, paired: Json | None = None, more: Mapping[str, Statistic] = _NONE
+    ) -> Agreement:
+        """Measure all groups so far; `paired` counts the groups of two files.
+
+        `more` are other statistics of the `units`, measured in the same resamples.
+        """
         panel = list(self._panel.values()) if len(self._panel) > 1 else []
         baselines = [*self._baselines.values()]
         criteria = [*self._criteria.values()]
@@ -315,13 +449,16 @@ class AgreementBuilder:
         for pair in pairs:
             for kind in CORRELATIONS:
                 wanted[pair, kind] = _within(*pair, kind)
+        if panel:
+            wanted["votes"] = _votes(panel)
+        wanted |= more
         compared = []
         if paired is not None:
             one, two = (each[judge] for judge in self._judges)
             compared = [name for name in one if name in two and "." not in name]
             for name in compared:
                 wanted[name] = one[name] - two[name]
-        values = self._units.measure(wanted)
+        values = self.units.measure(wanted)
         for name in compared:
             low = values[name]["low"]
             high = values[name]["high"]
@@ -333,7 +470,7 @@ class AgreementBuilder:
                 "two": main.labels and list(main.labels),
             },
             "groups": self._groups,
-            "mixed_groups": self._units.groups[main, "pairs"],
+            "mixed_groups": self.units.groups[main, "pairs"],
             "rollouts": self._rollouts,
             "paired": paired,
             "bootstrap": {
@@ -362,7 +499,27 @@ class AgreementBuilder:
                 }
                 for pair in pairs
             ],
+            "votes": {"judges": len(panel), **values["votes"]} if panel else None,
+            **{name: values[name] for name in more},
         }
+
+
+def _votes(panel: Sequence[_JudgeSums]) -> Statistic:
+    """Make the number of independent judges that n are worth: n / (1 + (n - 1) r), the design effect of Kish 1965.
+
+    r is the mean correlation of their errors; judges whose errors cancel count as independent.
+    """
+    number = len(panel)
+    every = [_within(*pair, "errors") for pair in combinations(panel, 2)]
+
+    def value(totals: Totals) -> float | None:
+        found = [one.value(totals) for one in every]
+        known = [one for one in found if one is not None]
+        if len(known) < len(every):
+            return None
+        return number / (1 + (number - 1) * max(0.0, fmean(known)))
+
+    return Statistic(value, every[0].basis, (1.0, float(number)))
 
 
 def _within(one: _JudgeSums, other: _JudgeSums, kind: str) -> Statistic:
@@ -385,6 +542,7 @@ class _JudgeSums:
         self.name = name
         self._units = units
         self._details = details
+        self._counts: Counter[str] = Counter()
         self._range = (math.inf, -math.inf)
         self._labels: set[float] = set()
         # unit, score and label of each rollout, until there is a third label
@@ -395,11 +553,14 @@ class _JudgeSums:
         """The worse and the better label; None unless there are exactly two."""
         return self._range if len(self._labels) == 2 else None
 
-    def add(self, unit: int, group: ScoredGroup, scores: _Scores) -> None:
+    def add(
+        self, unit: int, group: ScoredGroup, scores: _Scores, row: LabelRow | None
+    ) -> None:
         """Add one group to its unit of the bootstrap.
 
         Accuracy is over pairs, τ_b and regret are over groups. Regret is the best label less that of the
         top-scored rollout, or the mean of several. Chance regret is the best label less the mean of all.
+        With a `row` it is one pair, and has an accuracy alone.
         """
         rated = [
             (score, rollout.label, rollout)
@@ -409,34 +570,43 @@ class _JudgeSums:
         sums: dict[str, float] = {"compared": len(rated)} if rated else {}
         pairs = concordance([(score, label) for score, label, _ in rated])
         if pairs.pairs:
-            given = [label for _, label, _ in rated]
-            best = max(given)
-            top = max(score for score, _, _ in rated)
-            picked = [label for score, label, _ in rated if score == top]
-            sums |= {
+            counted = {
                 "pairs": pairs.pairs,
                 "won": pairs.won + pairs.tied / 2,
                 "tied": pairs.tied,
-                "tops": 1.0,
-                "top1_regret": best - fmean(picked),
-                "chance_regret": best - fmean(given),
             }
-            tau = pairs.tau_b
-            if tau is not None:
-                sums |= {"taus": 1.0, "tau": tau}
+            sums |= counted
+            if row is None:
+                sums |= _of_group(rated, pairs.tau_b)
             if self._details:
                 sums |= by_kind(rated)
-        if self._details and group.cost_usd is not None and group.rollouts:
+                if group.reliability is not None:
+                    bin_ = bisect_left(_RELIABILITIES, group.reliability)
+                    name = f"reliability.{bin_}"
+                    sums[name] = pairs.pairs
+                    sums |= {f"{name}.{own}": counted[own] for own in ("won", "tied")}
+        costed = self._details and row is None and group.rollouts
+        if costed and group.cost_usd is not None:
             sums |= {"cost": group.cost_usd, "costed": len(group.rollouts)}
-        self._units.add(unit, {(self, name): amount for name, amount in sums.items()})
-        for score, label, _ in rated:
+        own = row or LabelRow(unit)
+        weight = own.weight * own.share
+        amounts = {(self, name): weight * amount for name, amount in sums.items()}
+        by_people = {}
+        if own.people:
+            keys = ((self, "pairs"), (self, "won"))
+            by_people = {key: amounts.pop(key) for key in keys if key in amounts}
+        self._units.add(unit, amounts)
+        self._units.add_by_people(unit, by_people, *own.people)
+        for name, amount in sums.items():
+            self._counts[name] += own.share * amount  # type: ignore[assignment]  # halves
+        for score, label, _ in rated if row is None else ():
             least, most = self._range
             self._range = (min(least, label), max(most, label))
             if len(self._labels) < 3:
                 self._labels.add(label)
-                units, own, labels = self._rows
+                units, scored, labels = self._rows
                 units.append(unit)
-                own.append(score)
+                scored.append(score)
                 labels.append(label)
 
     def statistics(self) -> dict[str, Statistic]:
@@ -458,7 +628,7 @@ class _JudgeSums:
             statistics["auc"] = self._auc(*self.labels)
         if self._details:
             statistics["cost_per_1000_usd"] = share("cost", "costed", _UNBOUND, 1000.0)
-            for kind, names in PAIR_BINS.items():
+            for kind, names in _BINS.items():
                 for i in range(len(names)):
                     name = f"{kind}.{i}"
                     if self._units.groups[self, name]:
@@ -474,14 +644,14 @@ class _JudgeSums:
         rows = list(zip(*self._rows, strict=True))
         bad = sorted(score for _, score, label in rows if label == worse)
         good = sorted(score for _, score, label in rows if label == better)
-        below = sum(_below(bad, score) for score in good)
-        auc = below / (len(good) * len(bad))
+        won = sum(count_below(bad, score) for score in good)
+        auc = won / (len(good) * len(bad))
         for unit, score, label in rows:
             if label == better:
-                share = _below(bad, score) / len(bad)
+                share = count_below(bad, score) / len(bad)
                 term = (share - auc) / len(good)
             else:
-                share = 1 - _below(good, score) / len(good)
+                share = 1 - count_below(good, score) / len(good)
                 term = (share - auc) / len(bad)
             self._units.add(unit, {(self, "auc"): term})
 
@@ -493,26 +663,40 @@ class _JudgeSums:
     def as_json(self, values: Mapping[str, Measured]) -> Json:
         """Return the values of `statistics` as JSON; those of one kind's bins become a list."""
 
-        def total(name: str) -> float:
-            return self._units.total((self, name))
+        def counted(*names: str) -> Json:
+            return _counted(*[self._counts[name] for name in names])
 
         scorer: Json = {
             "name": self.name,
-            "compared": round(total("compared")),
-            **_counted(*map(total, ("pairs", "won", "tied"))),
+            "compared": round(self._counts["compared"]),
+            **counted("pairs", "won", "tied"),
         }
         for name, value in values.items():
             kind, _, number = name.partition(".")
             if number:
                 bin_ = {
-                    "bin": PAIR_BINS[kind][int(number)],
-                    **_counted(*map(total, (name, f"{name}.won", f"{name}.tied"))),
+                    "bin": _BINS[kind][int(number)],
+                    **counted(name, f"{name}.won", f"{name}.tied"),
                     "accuracy": value,
                 }
                 scorer.setdefault(f"by_{kind}", []).append(bin_)
             else:
                 scorer[name] = value
         return scorer
+
+
+def _of_group(rated: Sequence[_Rated], tau: float | None) -> dict[str, float]:
+    """Return what a whole group adds: its regrets, and τ_b if it is defined."""
+    given = [label for _, label, _ in rated]
+    best = max(given)
+    top = max(score for score, _, _ in rated)
+    picked = [label for score, label, _ in rated if score == top]
+    sums = {
+        "tops": 1.0,
+        "top1_regret": best - fmean(picked),
+        "chance_regret": best - fmean(given),
+    }
+    return sums if tau is None else sums | {"taus": 1.0, "tau": tau}
 
 
 def _counted(pairs: float, won: float, tied: float) -> Json:
@@ -553,7 +737,7 @@ def _bins(gap: float, better: ScoredRollout, worse: ScoredRollout) -> Iterator[s
     yield f"length.{2 if alike else int(better.size == longer)}"
 
 
-def _below(ordered: Sequence[float], score: float) -> float:
+def count_below(ordered: Sequence[float], score: float) -> float:
     """Count the lower scores, an equal one as one half."""
     below = bisect_left(ordered, score)
     up_to = bisect_right(ordered, score)

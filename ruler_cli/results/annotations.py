@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -30,6 +29,7 @@ from ruler_cli.types import (
     Rollout,
     Usage,
     iso,
+    readable_text,
 )
 
 MOST_JUDGES = 12
@@ -38,6 +38,8 @@ LARGEST = 1e50
 """The largest score or label: products of several must stay finite."""
 _DIGITS = 9
 """Decimals of a score that count: a mean over passes added in another order is the same score."""
+_LONGEST_VALUE = 200
+"""Characters of a value by which rollouts are told apart."""
 _DIGEST = re.compile("[0-9a-f]{16}")
 
 AnnotationStatus = Literal["scored", "failed", "unmarked"]
@@ -326,15 +328,20 @@ class AnnotationReader:
             **fields,
         )
 
-    def values(self, group: Group, scored: ScoredGroup, path: str) -> list[str | None]:
-        """Return the value at a path of each rollout as text to compare; None if there is none."""
-        found = [
-            self.reader.value_at(self.value(record), rollout, path)
-            for record in group.records
-            for rollout in record.rollouts
-        ]
-        own = [found[rollout.indices[0]] for rollout in scored.rollouts]
-        return [None if one is None else _comparable(one) for one in own]
+    def texts_at(self, group: Group, scored: ScoredGroup, path: str) -> tuple[str, ...]:
+        """Return the text, number or truth value at a path of each rollout, as text; empty if there is none.
+
+        Of several parts of a rollout the last with one counts.
+        """
+        found = []
+        for record in group.records:
+            whole = self.value(record)
+            for part in record.rollouts:
+                found.append(_short(self.reader.value_at(whole, part, path)))
+        return tuple(
+            next(filter(None, (found[i] for i in reversed(one.indices))), "")
+            for one in scored.rollouts
+        )
 
     def _rollout(self, parts: list[_Part]) -> ScoredRollout:
         annotation = parts[0][2]
@@ -451,14 +458,6 @@ def label_of(value: Any) -> float | None:
     return label if abs(label) <= LARGEST else None
 
 
-def _comparable(value: Any) -> str | None:
-    """Write a JSON value as text, equal ones alike; None if it is nested too deeply."""
-    try:
-        return json.dumps(value, sort_keys=True)
-    except RecursionError:
-        return None
-
-
 def _read(part: Json, fields: _Readers) -> Json:
     return {name: read(part.get(name)) for name, read in fields.items()}
 
@@ -469,6 +468,14 @@ def _object(value: Any) -> Json:
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
+
+
+def _short(value: Any) -> str:
+    """Return a scalar as text; empty for anything else, and for a text that is long."""
+    text = readable_text(_text(value))
+    if isinstance(value, bool | int | float) and abs(value) <= LARGEST:
+        text = dump(value).decode()
+    return text if len(text) <= _LONGEST_VALUE else ""
 
 
 def _ending(value: Any) -> str:

@@ -128,6 +128,10 @@ class ScoredFile:
                 value=printable(self._labels),
             )
 
+    def texts_at(self, group: Group, scored: ScoredGroup, path: str) -> tuple[str, ...]:
+        """Return the value at a path of each rollout, as text; empty if there is none."""
+        return self._reader.texts_at(group, scored, path)
+
     @property
     def warning(self) -> str:
         """Warn if every label equals its score: then the labels are probably ruler's own scores."""

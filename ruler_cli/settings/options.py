@@ -190,6 +190,9 @@ class Options(ScoreOptions):
     ray_workers: Limit = None
     as_json: bool = False
     labels: str | None = None
+    labels_file: Texts = ()
+    at_least: Annotated[Number | None, Field(ge=0, le=1)] = None
+    between: str | None = None
     batch: bool = False
     group: str | None = None
     pass_: Annotated[Whole, Field(ge=1)] = 1
@@ -198,7 +201,6 @@ class Options(ScoreOptions):
     open_page: bool = False
     max_groups: Limit = None
     label: Annotated[Whole | None, Field(ge=1, le=10_000)] = None
-    between: str | None = None
     where: tuple[str, ...] = ()
     keep: Limit = None
     by: Literal["variance", "score", "majority"] | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -201,6 +202,43 @@ def test_correlated_errors() -> None:
     assert same["errors"]["value"] == same["scores"]["value"] == pytest.approx(1.0)
     assert apart["errors"]["value"] == pytest.approx(0, abs=0.1)
     assert apart["scores"]["value"] > 0.1
+
+
+def test_effective_votes() -> None:
+    """Judges that err alike are worth one vote, independent ones their number: n / (1 + (n - 1) r)."""
+    draw = random.Random(8)
+    alike, apart = [], []
+    for group in drawn(150, 6, seed=9):
+        labels = [r.label or 0.0 for r in group.rollouts]
+        noisy = [
+            [0.4 * label + draw.gauss(0.3, 0.3) for label in labels] for _ in "abc"
+        ]
+        same = dict.fromkeys("abc", noisy[0])
+        alike.append(scored(noisy[0], labels, key=group.key, judges=same))
+        own = dict(zip("abc", noisy, strict=True))
+        apart.append(scored(noisy[0], labels, key=group.key, judges=own))
+    one, three = (measure(groups)["votes"] for groups in (alike, apart))
+    assert (one["judges"], one["value"]) == (3, pytest.approx(1.0))
+    assert 2.6 < three["value"] <= 3
+    assert three["low"] < three["value"] <= three["high"] <= 3
+    result = measure(panel(150, same=True))
+    mean = sum(pair["errors"]["value"] for pair in result["correlations"]) / 3
+    assert result["votes"]["value"] == pytest.approx(3 / (1 + 2 * mean))
+    assert measure(drawn(9, 4, seed=1))["votes"] is None
+
+
+def test_by_reliability() -> None:
+    """The accuracy is divided by the reliability of groups, whose pairs are all in one bin."""
+    groups = [
+        replace(scored([0.9, 0.1], [1, 0], key=str(i)), reliability=share)
+        for i, share in enumerate((0.1, 0.5, 0.7, 0.95, None))
+    ]
+    bins = measure(groups)["scorers"][0]["by_reliability"]
+    assert [(one["bin"], one["pairs"]) for one in bins] == [
+        ("to 0.5", 2),
+        ("to 0.9", 1),
+        ("above 0.9", 1),
+    ]
 
 
 def test_two_files() -> None:

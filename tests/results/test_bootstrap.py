@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -80,12 +81,23 @@ def test_few_groups() -> None:
 
 
 def test_equal_groups() -> None:
-    """Twelve of twelve is not certainty: the interval allows up to 3 in 12 other groups."""
-    assert mean([1.0] * 12) == Measured(value=1.0, low=0.75, high=1.0, groups=12)
+    """Twelve of twelve is not certainty: the interval of a share is that of twelve labels, and ties are as none."""
+    alike = mean([1.0] * 12)
+    assert (alike["value"], alike["high"]) == (1.0, 1.0)
+    assert alike["low"] == pytest.approx(12 / (12 + 2.201**2), abs=1e-3)
+    tied = replace(MEAN, mute="n")
+    assert width(mean([0.5] * 12, by=tied)) >= 0.5
     unbound = ratio("x", "n", (-math.inf, math.inf))
     assert mean([2.5] * 12, by=unbound) == Measured(
         value=2.5, low=2.5, high=2.5, groups=12
     )
+
+
+def test_near_the_ends() -> None:
+    """The interval of a share near 1 reaches further down than up, as the percentiles of resamples do not."""
+    figure = mean([1.0] * 19 + [0.0])
+    assert figure["low"] == pytest.approx(0.75, abs=0.02)  # the percentile is 0.8
+    assert figure["high"] > 0.98
 
 
 def test_undefined() -> None:

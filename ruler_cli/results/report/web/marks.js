@@ -620,5 +620,6 @@ const marks = (() => {
     addEventListener("beforeunload", (event) => { if (!state.kept && !state.saved) event.preventDefault(); });
   }
 
-  return { isWhere, isMarked, isOurs, parted, flagsOf, Filters, OfGroup, OfRollout, InTable, Sign, isSaid, press, Button, Dialog, showDialog, useMarks, start };
+  return { isWhere, isMarked, isOurs, parted, flagsOf, Filters, OfGroup, OfRollout, InTable, Sign, isSaid, press, Button, Dialog, showDialog, useMarks, start,
+           get version() { return state.version; } };
 })();

@@ -1,0 +1,372 @@
+"""Coverage of the intervals of `ruler agree`: labels drawn from a known truth, a thousand times for each cell.
+
+A cell holds if its intervals miss the truth no oftener than 5 %, but for three Monte Carlo errors.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from itertools import product
+from statistics import NormalDist, fmean
+from typing import Literal
+
+from ruler_cli.results.agreement import BootstrapUnits, ratio
+from ruler_cli.scoring.inference import CorrectedMean, Estimate
+
+What = Literal["mean", "between"]
+LABELS = (20, 50, 100)
+JUDGES = ("right", "good", "poor", "useless")
+SHARES = (0.5, 0.85)
+SIZES = (2, 4, 8)
+GROUPS = 150
+ACCURACIES = (0.5, 0.7, 0.85, 0.95)
+PEOPLE = ("one", "three, each pair by one", "three, each pair by all")
+ABILITY, ABILITY_SPREAD = 0.9, 0.04
+"""The mean chance that a person names the better rollout, and its standard deviation over people."""
+ALIKE = 0.4
+"""The correlation of two labels, or of the judge's luck, in one group."""
+RESAMPLES = 250
+"""Resamples of an interval; the product takes more."""
+_EQUAL = 0.1
+"""The share of pairs that people call equal."""
+_WRONG = 0.05
+"""The share of labels from which the judge that is nearly right differs."""
+_NOISE = {"good": 0.6, "poor": 2.5}
+_Row = tuple[float, float]
+"""The judge's value of a rollout or of a pair, and the true one."""
+_Ends = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """The share of intervals that hold the truth, and their mean width."""
+
+    share: float
+    width: float
+
+    @classmethod
+    def of(cls, truth: float, ends: Sequence[_Ends]) -> Coverage:
+        """Count the intervals that hold the truth."""
+        held = [low <= truth <= high for low, high in ends]
+        return cls(fmean(held), fmean(high - low for low, high in ends))
+
+    def holds(self, runs: int) -> bool:
+        """Tell if it is 95 %, but for three Monte Carlo errors."""
+        return self.share >= 0.95 - 3 * math.sqrt(0.95 * 0.05 / runs)
+
+    def __str__(self) -> str:
+        return f"{100 * self.share:5.1f} % {self.width:.3f}"
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """Means over rollouts, or shares between two kinds of them, with labels of some."""
+
+    what: What
+    labels: int
+    size: int
+    judge: str
+    share: float
+
+    def __str__(self) -> str:
+        return f"{self.what:8} {self.labels:4} {self.size:5} {self.judge:8} {self.share:5.2f}"
+
+
+@dataclass(frozen=True, slots=True)
+class Covered:
+    """The coverage of labels alone, of the corrected mean, and of PPI++ as it was published."""
+
+    alone: Coverage
+    corrected: Coverage
+    plain: Coverage
+
+
+@dataclass(frozen=True, slots=True)
+class AccuracyCell:
+    """Pairwise accuracy with pairs labelled by people, so many of each group."""
+
+    labels: int
+    of_group: int
+    accuracy: float
+    people: str = "one"
+
+    def __str__(self) -> str:
+        return (
+            f"{self.labels:4} {self.of_group:4} {self.accuracy:5.2f}  {self.people:24}"
+        )
+
+
+def world(cell: Cell, dice: random.Random) -> list[list[_Row]]:
+    """Draw the groups of a cell. A label is the sign of a normal quality, and the judge sees it with noise."""
+    height = NormalDist().inv_cdf(cell.share)
+    return [_group(cell, height, dice) for _ in range(GROUPS)]
+
+
+def truth_of(cell: Cell) -> float:
+    """Return the mean label of all groups that there could be."""
+    if cell.what == "mean":
+        return cell.share
+    return (1 - _EQUAL) * cell.share + _EQUAL / 2
+
+
+def _group(cell: Cell, height: float, dice: random.Random) -> list[_Row]:
+    common = dice.gauss(0, math.sqrt(ALIKE))
+    own = [dice.gauss(0, math.sqrt(1 - ALIKE)) for _ in range(cell.size)]
+    noise = [dice.gauss(0, _NOISE.get(cell.judge, 1.0)) for _ in own]
+    if cell.what == "mean":
+        return [
+            _seen(cell.judge, height + common + quality, error, dice)
+            for quality, error in zip(own, noise, strict=True)
+        ]
+    half = cell.size // 2
+    rows = []
+    for i, j in product(range(half), range(half, cell.size)):
+        apart = math.sqrt(2) * (height + common) + own[i] - own[j]
+        label = 0.5 if dice.random() < _EQUAL else float(apart > 0)
+        # a judge that favours one side
+        seen = apart + noise[i] - noise[j] - 0.4
+        if cell.judge == "useless":
+            seen = noise[i] - noise[j]
+        elif cell.judge == "right":
+            seen = (label - 0.5) * (-1 if dice.random() < _WRONG else 1)
+        rows.append((0.5 if abs(seen) < 0.1 else float(seen > 0), label))
+    return rows
+
+
+def _seen(judge: str, quality: float, error: float, dice: random.Random) -> _Row:
+    label = float(quality > 0)
+    if judge == "right":
+        return abs(label - (dice.random() < _WRONG)), label
+    seen = error if judge == "useless" else quality + error
+    return min(1.0, max(0.0, round(0.55 + 0.15 * seen, 2))), label
+
+
+def corrections(cell: Cell, runs: int) -> Covered:
+    """Measure the coverage of a cell."""
+    dice = random.Random(str(cell))
+    alone, corrected, plain = list[_Ends](), list[_Ends](), list[_Ends]()
+    for _ in range(runs):
+        groups = world(cell, dice)
+        places = [(g, i) for g, group in enumerate(groups) for i in range(len(group))]
+        drawn = dice.sample(places, cell.labels)
+        labelled: dict[int, list[tuple[float, float, float]]] = {}
+        for g, i in drawn:
+            labelled.setdefault(g, []).append((*groups[g][i], 1.0))
+        mean = CorrectedMean()
+        for g, group in enumerate(groups):
+            mean.add(len(group), sum(score for score, _ in group), labelled.get(g, []))
+        found = mean.estimate()
+        assert found is not None
+        alone.append(_ends(found.labels))
+        corrected.append(_ends(found.corrected))
+        scores = [score for group in groups for score, _ in group]
+        plain.append(_plain(scores, [groups[g][i] for g, i in drawn]))
+    truth = truth_of(cell)
+    every = (alone, corrected, plain)
+    return Covered(*[Coverage.of(truth, ends) for ends in every])
+
+
+def _ends(estimate: Estimate | None) -> _Ends:
+    assert estimate is not None
+    assert estimate.low is not None
+    assert estimate.high is not None
+    return estimate.low, estimate.high
+
+
+def _plain(scores: Sequence[float], labelled: Sequence[_Row]) -> _Ends:
+    """Return the interval of PPI++ for independent labels, with the normal distribution (arXiv 2311.01453)."""
+    n, number = len(labelled), len(scores)
+    seen, labels = ([row[side] for row in labelled] for side in (0, 1))
+    spread = _variance(scores)
+    middle, label = fmean(seen), fmean(labels)
+    both = sum((f - middle) * (y - label) for f, y in labelled) / (n - 1)
+    slope = min(1.0, max(0.0, both / ((1 + n / number) * spread))) if spread else 0.0
+    value = label + slope * (fmean(scores) - middle)
+    rest = _variance([y - slope * f for f, y in labelled])
+    half = 1.96 * math.sqrt(slope**2 * spread / number + rest / n)
+    return value - half, value + half
+
+
+def _variance(values: Sequence[float]) -> float:
+    mean = fmean(values)
+    return sum((value - mean) ** 2 for value in values) / (len(values) - 1)
+
+
+def accuracies(cell: AccuracyCell, runs: int) -> tuple[Coverage, Coverage | None]:
+    """Measure the coverage of the accuracy, and of the agreement of two people if there are several."""
+    dice = random.Random(str(cell))
+    found, people = list[_Ends](), list[_Ends]()
+    statistics = {"judge": ratio("won", "pairs"), "people": ratio("agree", "both")}
+    for _ in range(runs):
+        units = _labelled(cell, dice)
+        measured = units.measure(statistics, RESAMPLES)
+        found.append((measured["judge"]["low"], measured["judge"]["high"]))
+        if measured["people"]["low"] is not None:
+            people.append((measured["people"]["low"], measured["people"]["high"]))
+    right = cell.accuracy
+    ability = ABILITY if cell.people != "one" else 1.0
+    truth = right * ability + (1 - right) * (1 - ability)
+    ceiling = ability**2 + (1 - ability) ** 2
+    return Coverage.of(truth, found), Coverage.of(ceiling, people) if people else None
+
+
+def _labelled(cell: AccuracyCell, dice: random.Random) -> BootstrapUnits:
+    """Draw the labels of a cell, as `ruler agree` adds them."""
+    units = BootstrapUnits()
+    names = ["ana"] if cell.people == "one" else ["ana", "bo", "cy"]
+    abilities = {
+        name: 1.0
+        if cell.people == "one"
+        else min(1.0, dice.gauss(ABILITY, ABILITY_SPREAD))
+        for name in names
+    }
+    alike = (1 - ALIKE) / ALIKE
+    for start in range(0, cell.labels, cell.of_group):
+        unit = units.next()
+        own = cell.accuracy
+        if cell.of_group > 1:
+            own = dice.betavariate(own * alike, (1 - own) * alike)
+        for number in range(start, min(start + cell.of_group, cell.labels)):
+            right = dice.random() < own
+            who = names if cell.people.endswith("all") else [names[number % len(names)]]
+            choices = {name: dice.random() < abilities[name] for name in who}
+            for name, choice in choices.items():
+                share = 1 / len(choices)
+                sums = {"won": share * (choice == right), "pairs": share}
+                units.add_by_people(unit, sums, name)
+                for other, its in choices.items():
+                    if other != name:
+                        part = share / (len(choices) - 1)
+                        sums = {"agree": part * (its == choice), "both": part}
+                        units.add_by_people(unit, sums, name, other)
+    return units
+
+
+_WHAT: tuple[What, ...] = ("mean", "between")
+CELLS = [Cell(*parts) for parts in product(_WHAT, LABELS, SIZES, JUDGES, SHARES)]
+ACCURACY_CELLS = [
+    *[AccuracyCell(*parts) for parts in product(LABELS, (1, 4), ACCURACIES)],
+    *[AccuracyCell(*parts) for parts in product(LABELS, (1,), (0.85,), PEOPLE[1:])],
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """The coverage of all cells, each with so many runs."""
+
+    corrections: dict[Cell, Covered]
+    accuracies: dict[AccuracyCell, tuple[Coverage, Coverage | None]]
+    runs: int
+
+    @classmethod
+    def of(cls, runs: int, workers: int) -> Study:
+        """Run all cells; the number of workers changes only the time."""
+        times = [runs] * len(CELLS)
+        with ProcessPoolExecutor(workers) as pool:
+            found = pool.map(corrections, CELLS, times)
+            also = pool.map(accuracies, ACCURACY_CELLS, times)
+            return cls(
+                dict(zip(CELLS, found, strict=True)),
+                dict(zip(ACCURACY_CELLS, also, strict=True)),
+                runs,
+            )
+
+    def lines(self) -> Iterator[tuple[str, bool]]:
+        """Yield a line for each cell, with True if its intervals hold."""
+        yield (
+            "what     labels size judge    share | labels alone  | corrected     | PPI++",
+            True,
+        )
+        for cell, one in self.corrections.items():
+            holds = one.alone.holds(self.runs) and one.corrected.holds(self.runs)
+            yield f"{cell} | {one.alone} | {one.corrected} | {one.plain}", holds
+        yield "labels, of a group, accuracy, people | accuracy      | two people", True
+        for place, (judge, people) in self.accuracies.items():
+            found = [own for own in (judge, people) if own]
+            holds = all(own.holds(self.runs) for own in found)
+            yield f"{place} | {' | '.join(map(str, found))}", holds
+
+    def markdown(self) -> str:
+        """Write the tables of benchmarks/README.md, with a sentence that describes them."""
+        lines = [
+            f"Simulated (`make simulate`): {self.runs} runs of each cell with a known truth, {GROUPS} groups of 2, 4 "
+            "and 8 rollouts, labels drawn at random, shares of 0.5 and 0.85, of rollouts and of pairs. Coverage of "
+            "95 % intervals, the mean and the lowest of 12 cells, and mean widths:",
+            "",
+            f"| labels | judge | {' | '.join(_HEADS)} |",
+            f"| --- | --- |{' --- |' * len(_HEADS)}",
+        ]
+        for labels, judge in product(LABELS, JUDGES):
+            own = [
+                one
+                for cell, one in self.corrections.items()
+                if (cell.labels, cell.judge) == (labels, judge)
+            ]
+            alone, corrected, plain = (
+                [getattr(one, name) for one in own]
+                for name in ("alone", "corrected", "plain")
+            )
+            cells = (
+                str(labels),
+                _JUDGES[judge],
+                _range(alone),
+                _range(corrected),
+                f"{fmean(one.width for one in alone):.2f}",
+                f"{fmean(one.width for one in corrected):.2f}",
+                _range(plain),
+            )
+            lines.append(f"| {' | '.join(cells)} |")
+        lines += [
+            "",
+            "Pairwise accuracy of 0.5 to 0.95, with one or four labelled pairs of a group; with three people it is "
+            "0.85, and they err in a tenth of the pairs:",
+            "",
+            "| labels | people | coverage of the accuracy | width | coverage of the agreement of two people |",
+            "| --- | --- | --- | --- | --- |",
+        ]
+        for labels, who in product(LABELS, PEOPLE):
+            both = [
+                one
+                for place, one in self.accuracies.items()
+                if (place.labels, place.people) == (labels, who)
+            ]
+            judges = [judge for judge, _ in both]
+            people = [own for _, own in both if own]
+            width = f"{fmean(one.width for one in judges):.2f}"
+            ceiling = _range(people) if people else ""
+            lines.append(
+                f"| {labels} | {who} | {_range(judges)} | {width} | {ceiling} |"
+            )
+        return "\n".join(lines) + "\n"
+
+
+_HEADS = (
+    "coverage, labels alone",
+    "coverage, corrected",
+    "width, labels alone",
+    "width, corrected",
+    "coverage of PPI++ as published",
+)
+_JUDGES = {"right": "differs from 5 % of the labels"} | {
+    name: name for name in JUDGES[1:]
+}
+
+
+def _range(found: Sequence[Coverage]) -> str:
+    shares = [100 * one.share for one in found]
+    if len(shares) == 1:
+        return f"{shares[0]:.1f} %"
+    return f"{fmean(shares):.1f} %, {min(shares):.1f} %"
+
+
+def report(study: Study, write: Callable[[str], object]) -> int:
+    """Write all cells, and return the number of those whose intervals do not hold."""
+    failed = 0
+    for line, holds in study.lines():
+        write(line + ("" if holds else "  NO"))
+        failed += not holds
+    return failed

@@ -1,0 +1,264 @@
+"""The figures of `ruler agree` → a page on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Column
+
+from ruler_cli.cli.sentences import (
+    OWN_SCORES,
+    STATISTICS,
+    Fact,
+    interval,
+    left_out_words,
+    measured,
+    pair_counts,
+)
+from ruler_cli.cli.terminal import NOTE, Terminal
+from ruler_cli.cli.units import count, shorten
+
+if TYPE_CHECKING:
+    from ruler_cli.results.agreement import Agreement
+
+_Json = Mapping[str, Any]
+_Row = tuple[str, _Json, int, _Json | None]
+"""A name, a measured value, the number of its groups or of pairs, and counts of pairs."""
+_OF_JUDGES = ("pairwise_accuracy", "kendall_tau_b", "auc", "top1_regret")
+_KINDS = {
+    "gap": "accuracy by score gap:",
+    "slot": "accuracy by position, the better one is",
+    "length": "accuracy by length, the better one is",
+    "reliability": "accuracy by reliability:",
+}
+_CHANCE = {"pairwise_accuracy": 0.5, "kendall_tau_b": 0.0, "auc": 0.5}
+"""The value of a figure for random scores."""
+_NOTHING = {"value": None, "low": None, "high": None, "groups": 0}
+_PEOPLE = {
+    "agreement": "two people agree",
+    "judge": "  the judge and one of them",
+    "alpha": "Krippendorff's alpha of people",
+}
+_THINGS = {"comparisons": "pair", "rollouts": "rollout"}
+_NOT_COUNTED = {
+    "equal": "equal",
+    "unsure": "unsure",
+    "unscored": "without a score",
+}
+_KAPPAS = 3
+"""Pairs of people whose kappas are shown; more are in the JSON."""
+_NAME = 24
+"""Characters of a judge's name, and of other names in a row."""
+
+
+def show(files: Sequence[_Json], page: Agreement) -> None:
+    """Show the agreement of one file, or of two on labels of their own, to a person."""
+    terminal = Terminal()
+    terminal.show(terminal.facts(_head(files, page), note=NOTE), "")
+    heads = ("value", "95 % interval", "n", "right", "wrong", "tied")
+    right = [Column(head, justify="right") for head in heads]
+    rows = [
+        (
+            name,
+            measured(value),
+            # chance is not measured
+            interval(value) if n else "",
+            str(n or ""),
+            *_counts(pairs),
+        )
+        for name, value, n, pairs in _values(page)
+    ]
+    terminal.show(terminal.table((Column("", overflow="fold"), *right), rows))
+    if page["gate"]:
+        terminal.show("", terminal.facts([("gate", gate_words(page["gate"]))]))
+
+
+def gate_words(gate: _Json) -> str:
+    """Say if a judge passed, and what number of labels would decide it."""
+    bound = f"{gate['at_least']:g}"
+    if gate["passed"]:
+        return f"passed: the pairwise accuracy is at least {bound} beyond doubt"
+    words = f"not passed: the interval of the pairwise accuracy begins at {gate['low']:.3f}, below {bound}"
+    if gate["needed"]:
+        more = gate["needed"] - gate["labels"]
+        words += (
+            f"; if the accuracy stays as it is, about {gate['needed']:,} labels would decide it, "
+            f"{max(1, more):,} more than now"
+        )
+    return words
+
+
+def _head(files: Sequence[_Json], page: Agreement) -> Iterator[Fact]:
+    """Yield what is compared, each with a name."""
+    main = page["scorers"][0]
+    file = files[0]
+    names = ("A", "B") if len(files) > 1 else ("scored",)
+    for name, own in zip(names, files, strict=True):
+        judges = f" ({', '.join(own['judges'])})" if own["judges"] else ""
+        yield name, f"{own['source']}{judges}"
+    yield "found", file["found"]
+    yield "scores", OWN_SCORES if any(own["moved"] for own in files) else ""
+    people = page["label_files"]
+    if people:
+        yield from _of_people(people, page["labels"]["files"])
+    else:
+        yield "left out", left_out_words(file)
+        yield "labels", _of_records(file, page["labels"])
+    rollouts = main["compared"]
+    groups = count(page["groups"], "group")
+    if people and people["of"] == "comparisons":
+        yield "compared", f"{count(page['rollouts'], 'rollout')} in {groups}"
+    else:
+        compared = f"{count(rollouts, 'rollout')} in {groups}"
+        yield "compared", f"{compared}; {page['mixed_groups']} mixed"
+    yield (
+        "pairs",
+        pair_counts(
+            main["pairs"], main["against"], main["tied"], "with different labels"
+        ),
+    )
+
+
+def _of_records(file: _Json, labels: _Json) -> str:
+    """Say what the labels of records are."""
+    path = labels["path"]
+    two = labels["two"]
+    words = "the first original reward" if path is None else f"`{path}`"
+    if file["outcomes"]:
+        words += ", or the outcome"
+    return words + (", {:g} or {:g}".format(*two) if two else "")
+
+
+def _of_people(people: _Json, names: Sequence[str]) -> Iterator[Fact]:
+    """Yield what the labels of files are, and what of them is not counted."""
+    labels = count(people["measured"], _THINGS[people["of"]])
+    yield "labels", f"{', '.join(names)}: {labels} {_drawn(people['drawn'])}"
+    more = [
+        f"{people[key]} {words}" for key, words in _NOT_COUNTED.items() if people[key]
+    ]
+    yield "not counted", ", ".join(more)
+    by = [
+        f"{shorten(name or '(no name)', _NAME)} {n}" for name, n in people["by"].items()
+    ]
+    others = people["people"] - len(by)
+    if others:
+        by.append(count(others, "more person").replace("persons", "people"))
+    shared = f"; {people['shared']} by several" if people["shared"] else ""
+    yield "labels by", ", ".join(by) + shared
+    if people["drawn"] != "random":
+        yield (
+            "note",
+            "not drawn at random: the figures are those of these labels, not of the file",
+        )
+
+
+def _drawn(drawn: str) -> str:
+    if drawn == "random":
+        return "drawn at random"
+    return f"drawn as {shorten(drawn, _NAME)}" if drawn else "chosen by people"
+
+
+def _counts(pairs: _Json | None) -> list[str]:
+    """Return how many pairs are in the order of their labels, against it and tied; empty for what has no pairs."""
+    if pairs is None:
+        return [""] * 3
+    against, tied = pairs["against"], pairs["tied"]
+    return [
+        f"{number:,}" for number in (pairs["pairs"] - against - tied, against, tied)
+    ]
+
+
+def _chance(scorer: _Json, name: str) -> _Json:
+    """Return the value of a figure for random scores: a number, or the one measured on the labels."""
+    if name in _CHANCE:
+        return {**_NOTHING, "value": _CHANCE[name]}
+    chance: _Json = scorer["chance_regret"]
+    return chance
+
+
+def _value(scorer: _Json, name: str, title: str) -> Iterator[_Row]:
+    """Yield a scorer's figure if it is defined, with the pairs behind an accuracy."""
+    value = scorer.get(name, _NOTHING)
+    if value["value"] is not None:
+        counts = scorer if name == "pairwise_accuracy" else None
+        yield title, value, value["groups"], counts
+
+
+def _values(page: Agreement) -> Iterator[_Row]:
+    """Yield the measured values. The baselines of a figure stand below it."""
+    main, *judges = page["scorers"]
+    difference = page["differences"].get("pairwise_accuracy")
+    of = f"{main['name']}: " if difference else ""
+    for name, title in STATISTICS.items():
+        yield from _value(main, name, f"{of}{title}")
+        if name not in _OF_JUDGES or main.get(name, _NOTHING)["value"] is None:
+            continue
+        for baseline in page["baselines"]:
+            yield from _value(baseline, name, f"  {baseline['name']} wins")
+        yield from _value({"chance": _chance(main, name)}, "chance", "  chance")
+    for judge in judges:
+        for name in _OF_JUDGES:
+            title = f"{shorten(judge['name'], _NAME)}: {STATISTICS[name]}"
+            yield from _value(judge, name, title)
+    if difference:
+        apart = "" if difference["told_apart"] else ", not significant"
+        yield from _value({"d": difference}, "d", f"A - B: pairwise accuracy{apart}")
+    yield from _people(page["people"])
+    for other in page["apart"]:
+        title = f"accuracy, {_THINGS[other['of']]}s {_drawn(other['drawn'])}"
+        for judge in other["scorers"]:
+            of = f"{judge['name']}: " if difference else ""
+            yield from _value(judge, "pairwise_accuracy", f"{of}{title}")
+    for criterion in page["criteria"]:
+        title = f"criterion {shorten(criterion['name'], _NAME)}"
+        yield from _value(criterion, "pairwise_accuracy", title)
+    for what in ("errors", "scores"):
+        for pair in page["correlations"]:
+            both = " and ".join(shorten(judge, _NAME) for judge in pair["judges"])
+            if pair[what]["value"] is not None:
+                title = f"correlation of {what}, {both}"
+                yield title, pair[what], pair[what]["groups"], None
+    votes = page["votes"]
+    if votes:
+        yield from _value(
+            {"votes": votes}, "votes", f"effective votes of {votes['judges']} judges"
+        )
+    for kind, title in _KINDS.items():
+        for one in main.get(f"by_{kind}", ()):
+            yield f"{title} {one['bin']}", one["accuracy"], one["pairs"], one
+    if page["corrected"]:
+        yield from _corrected(page["corrected"])
+
+
+def _people(people: _Json | None) -> Iterator[_Row]:
+    """Yield how well people agree with one another, and the judge on the same pairs."""
+    if not people:
+        return
+    for name, title in _PEOPLE.items():
+        yield from _value(people, name, title)
+    for one in people["kappa"] if len(people["kappa"]) <= _KAPPAS else ():
+        both = " and ".join(shorten(by or "(no name)", _NAME) for by in one["people"])
+        yield from _value({"kappa": one}, "kappa", f"Cohen's kappa, {both}")
+
+
+def _corrected(corrected: _Json) -> Iterator[_Row]:
+    """Yield means of scores, of labels, and of labels as far as scores tell them."""
+    if corrected["mean"]:
+        yield from _means(corrected["mean"], "mean")
+    between = corrected["between"]
+    for pair in between["pairs"] if between else ():
+        better, than = (shorten(pair[side], _NAME) for side in ("better", "than"))
+        yield from _means(pair, f"{better} better than {than}")
+
+
+def _means(means: _Json, title: str) -> Iterator[_Row]:
+    """Yield the means that are known, the corrected one below the others."""
+    titles = {
+        "scores": f"{title}: scores",
+        "labels": f"  {count(means['labelled'], 'label')}",
+        "corrected": "  corrected",
+    }
+    for name, words in titles.items():
+        known: _Json = means[name] or _NOTHING
+        yield from _value({"mean": known}, "mean", words)

@@ -1,0 +1,154 @@
+"""Scored groups, of which some have labels → the mean label of all, and how often one kind of rollout is better.
+
+Labels are few and scores are there for all, so scores fill in what labels do not say, and labels say how
+wrong scores are: see `CorrectedMean`. Kinds of rollouts are told apart by a value of theirs, such as a model
+or a step.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, fields
+from itertools import combinations
+from typing import Any
+
+from ruler_cli.results.agreement import count_below
+from ruler_cli.results.annotations import Json, ScoredGroup
+from ruler_cli.scoring.inference import Corrected, CorrectedMean
+
+MOST_PAIRS = 6
+"""Pairs of values that are compared."""
+_MOST_VALUES = 12
+"""Different values that are told apart."""
+_AT_ONCE = 64
+"""Labelled rollouts with one value, of one group, whose pairs are looked at; of more, a sample."""
+
+_MEANS = [field.name for field in fields(Corrected)]
+WeightedLabel = tuple[float, float]
+"""A label, and the inverse of the chance that it had to be drawn."""
+PairValues = Mapping[tuple[int, int], WeightedLabel]
+"""The value of people for pairs of rollouts, by index: 1 if the first is better, 0 if the second is."""
+_Values = tuple[str, str]
+
+
+class Corrections:
+    """The corrected means of one judge, group by group; memory holds sums of the groups with labels."""
+
+    def __init__(self) -> None:
+        self._mean = CorrectedMean()
+        self._values: dict[str, None] = {}
+        self._between: dict[_Values, CorrectedMean] = {}
+        self._unlike = 0
+
+    def add(
+        self,
+        group: ScoredGroup,
+        labels: Sequence[WeightedLabel | None],
+        pairs: PairValues | None,
+        values: Sequence[str],
+    ) -> None:
+        """Add a group: labels of its rollouts, and values by which rollouts are compared, if there are any.
+
+        `pairs` are what people said of pairs; None if that follows from the labels.
+        """
+        scores = [rollout.judge_score for rollout in group.rollouts]
+        scored = [i for i, score in enumerate(scores) if score is not None]
+        known = {i: scores[i] or 0.0 for i in scored}
+        rows = []
+        for i, score in known.items():
+            label = labels[i]
+            if label is not None:
+                rows.append((score, *label))
+        if known:
+            self._mean.add(len(known), sum(known.values()), rows)
+        by_value: dict[str, list[int]] = {}
+        for i in scored if values else ():
+            value = values[i]
+            if not value:
+                continue
+            if value not in self._values and len(self._values) >= _MOST_VALUES:
+                self._unlike += 1
+                continue
+            self._values[value] = None
+            by_value.setdefault(value, []).append(i)
+        for one, other in combinations(sorted(by_value, key=_order), 2):
+            first, second = by_value[one], by_value[other]
+            rows = [*_rows(first, second, known, labels, pairs)]
+            ordered = sorted(known[i] for i in second)
+            better = sum(count_below(ordered, known[i]) for i in first)
+            mean = self._between.setdefault((one, other), CorrectedMean())
+            mean.add(len(first) * len(second), better, rows)
+
+    def as_json(self, path: str | None) -> Json:
+        """Return the corrected mean, and the shares between rollouts with different values at `path`."""
+        ranked = sorted(
+            self._between.items(), key=lambda one: (-one[1].labels, -one[1].number)
+        )
+        rest = ranked[MOST_PAIRS:]
+        between = None
+        if path is not None:
+            between = {
+                "path": path,
+                "pairs": [
+                    {"better": a, "than": b, **_as_json(mean)}
+                    for (a, b), mean in ranked[:MOST_PAIRS]
+                ],
+                "more_values": len(rest),
+                "more_pairs": round(sum(mean.number for _, mean in rest)),
+                "more_rollouts": self._unlike,
+            }
+        labelled = self._mean.labels
+        partly = 0 < labelled < self._mean.number
+        return {"mean": _as_json(self._mean) if partly else None, "between": between}
+
+
+def _order(value: str) -> tuple[bool, float, str]:
+    """Sort numbers before texts, the larger first: a later step is compared with an earlier one."""
+    try:
+        return (False, -float(value), value)
+    except ValueError:
+        return (True, 0.0, value)
+
+
+def _rows(
+    first: Sequence[int],
+    second: Sequence[int],
+    scores: Mapping[int, float],
+    labels: Sequence[WeightedLabel | None],
+    pairs: PairValues | None,
+) -> Iterator[tuple[float, float, float]]:
+    """Yield for each labelled pair the judge's value, that of people, and its weight."""
+    if pairs is not None:
+        members = {*first}, {*second}
+        for (i, j), (value, weight) in pairs.items():
+            if i in members[0] and j in members[1]:
+                yield _better(scores[i], scores[j]), value, weight
+            elif j in members[0] and i in members[1]:
+                yield _better(scores[j], scores[i]), 1 - value, weight
+        return
+    sides = [[i for i in side if labels[i] is not None] for side in (first, second)]
+    dice = random.Random(0)
+    sides = [
+        dice.sample(own, _AT_ONCE) if len(own) > _AT_ONCE else own for own in sides
+    ]
+    for i in sides[0]:
+        for j in sides[1]:
+            a: Any = labels[i]
+            b: Any = labels[j]
+            value = _better(a[0], b[0])
+            yield _better(scores[i], scores[j]), value, a[1] * b[1]
+
+
+def _better(one: float, other: float) -> float:
+    return 0.5 if one == other else float(one > other)
+
+
+def _as_json(mean: CorrectedMean) -> Json:
+    """Return the means as JSON, None for those that are not known."""
+    found = mean.estimate()
+    return {
+        "number": round(mean.number),
+        "labelled": mean.labels,
+        **(asdict(found) if found else dict.fromkeys(_MEANS)),
+    }

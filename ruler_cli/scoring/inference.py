@@ -1,0 +1,256 @@
+"""Few labels → intervals that hold, and means that the scores of all correct.
+
+A share has the score interval of Wilson 1927: all p with (share − p)² ≤ t² p (1 − p) / n. Labels of one group
+are not independent, so n is the effective number of labels (Kish 1965; for intervals Korn & Graubard 1998): the
+number of independent labels that would give the measured variance. t is Student's, for the number of groups.
+Wald's interval, share ± t · error, holds too rarely near 0 and 1, and so do the percentiles of a bootstrap:
+the share and its error vary together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import ceil, fsum, inf, sqrt
+
+from ruler_cli.scoring.statistics import RatioSums, f_survival
+
+FEWEST = 5
+"""Groups below which there is no interval: so few groups tell too little of their variance."""
+_OUTSIDE = 0.05
+"""The share of intervals that may miss the truth."""
+_NOTHING = 1e-18
+"""A sum of squares of scores below this is rounding: all that is scored has a label."""
+_MOST_LABELS = 1_000_000
+"""Numbers of labels beyond which nothing is said."""
+
+
+@lru_cache(maxsize=1024)
+def t_quantile(df: float) -> float:
+    """The t beyond which, on either side, 5 % of Student's distribution lie, for df ≥ 1."""
+    low = 0.0
+    high = 13.0
+    for _ in range(50):
+        middle = (low + high) / 2
+        if f_survival(middle * middle, 1, df) > _OUTSIDE:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def score_interval(
+    share: float, variance: float, alike: float, df: float
+) -> tuple[float, float]:
+    """The ends of the 95 % score interval of a share from 0 to 1 with so large a squared error.
+
+    `alike` is the effective number of labels if all of them are alike, so that they have no variance.
+    """
+    within = share * (1 - share)
+    labels = within / variance if variance > 0 and within > 0 else alike
+    square = t_quantile(df) ** 2
+    middle = (share + square / 2 / labels) / (1 + square / labels)
+    half = sqrt(square * (within + square / 4 / labels) / labels)
+    half /= 1 + square / labels
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def labels_to_decide(
+    share: float, low: float, high: float, bound: float, labels: float
+) -> int | None:
+    """About the number of labels, at this share, whose interval would no longer hold `bound`.
+
+    The half of a score interval that reaches to p has the square t² p (1 − p) / n, whence n. None if no
+    number does, or none below a million.
+    """
+    end = low if bound < share else high
+    apart = (share - bound) ** 2 * end * (1 - end)
+    if not apart:
+        return None
+    needed = labels * bound * (1 - bound) * (share - end) ** 2 / apart
+    return ceil(needed) if needed < _MOST_LABELS else None
+
+
+def labels_to_show(share: float, bound: float) -> int:
+    """About the number of independent labels from which a judge with this share reaches a lower `bound`."""
+    return ceil(t_quantile(inf) ** 2 * bound * (1 - bound) / (share - bound) ** 2)
+
+
+def fewest_to_reach(bound: float) -> int | None:
+    """The least number of groups, each with a label, from which a judge that is always right reaches `bound`.
+
+    None if no number does, or none below a million.
+    """
+    few = FEWEST - 1
+    many = _MOST_LABELS
+    if score_interval(1.0, 0.0, many, many - 1)[0] < bound:
+        return None
+    while many - few > 1:
+        middle = (few + many) // 2
+        if score_interval(1.0, 0.0, middle, middle - 1)[0] < bound:
+            few = middle
+        else:
+            many = middle
+    return many
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A mean over `groups`, and the ends of its 95 % interval; None if there are too few groups for one."""
+
+    value: float
+    low: float | None
+    high: float | None
+    groups: int
+
+
+@dataclass(frozen=True, slots=True)
+class Corrected:
+    """The means of all `scores`, of the `labels`, and of all labels as far as scores tell them.
+
+    `weight` is that of the scores in the last one, 0 if they tell nothing. Without labels only `scores` are known.
+    """
+
+    scores: Estimate
+    labels: Estimate | None = None
+    corrected: Estimate | None = None
+    weight: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _LabelledGroup:
+    """The number and the sum of the scores of a group; the weights of its labels, and weighted sums."""
+
+    number: float
+    scores: float
+    weight: float
+    labelled_scores: float
+    labels: float
+
+
+class CorrectedMean:
+    """The mean label of all, from the scores of all and the labels of some that were drawn at random.
+
+    Prediction-powered inference (Angelopoulos et al. 2023, arXiv 2301.09633) in the form of PPI++ (arXiv
+    2311.01453): mean label + λ (mean score of all − mean score of the labelled). It is unbiased however bad
+    the scores are, and λ is the one of the least variance, so that useless scores are left out. Groups are
+    sampled, so an error is that of sums over groups, and λ minimises this one; a group without labels knows
+    only its scores. What is labelled belongs to all.
+    """
+
+    def __init__(self) -> None:
+        self._unlabelled = RatioSums()
+        self._labelled: list[_LabelledGroup] = []
+        self._labels = 0
+        self._square_weights = 0.0
+        self._range = (0.0, 1.0)
+
+    @property
+    def labels(self) -> int:
+        """The number of labels so far."""
+        return self._labels
+
+    @property
+    def number(self) -> float:
+        """The number of scores so far."""
+        return self._unlabelled.x + fsum(one.number for one in self._labelled)
+
+    def add(
+        self, number: float, scores: float, rows: list[tuple[float, float, float]]
+    ) -> None:
+        """Add a group: the number of its scores, their sum, and a row for each label.
+
+        A row has a score, its label, and the inverse of the chance that it had to be drawn.
+        """
+        if not rows:
+            self._unlabelled.add(number, scores)
+            return
+        least, most = self._range
+        for _, label, weight in rows:
+            least = min(least, label)
+            most = max(most, label)
+            self._square_weights += weight * weight
+        self._range = (least, most)
+        self._labels += len(rows)
+        group = _LabelledGroup(
+            number,
+            scores,
+            fsum(weight for *_, weight in rows),
+            fsum(weight * score for score, _, weight in rows),
+            fsum(weight * label for _, label, weight in rows),
+        )
+        self._labelled.append(group)
+
+    def estimate(self) -> Corrected | None:
+        """Estimate the means; None without scores."""
+        groups = self._labelled
+        rest = self._unlabelled
+        known = len(groups)
+        every = known + rest.groups
+        if not every:
+            return None
+        number = self.number
+        mean_score = (rest.y + fsum(one.scores for one in groups)) / number
+        square = rest.yy - 2 * mean_score * rest.xy + mean_score**2 * rest.xx
+        unlabelled = max(0.0, square) / number**2
+        # of each group what it adds to the error of the mean score
+        of_scores = [(one.scores - mean_score * one.number) / number for one in groups]
+        squares = _squares(of_scores) + unlabelled
+        scores = self._interval(mean_score, squares, every, every - 1)
+        if not known:
+            return Corrected(scores)
+        weight = fsum(one.weight for one in groups)
+        labelled_score = fsum(one.labelled_scores for one in groups) / weight
+        mean_label = fsum(one.labels for one in groups) / weight
+        # to that of the mean label, and of the mean score less that of the labelled
+        of_labels = [(one.labels - mean_label * one.weight) / weight for one in groups]
+        apart = [
+            own - (one.labelled_scores - labelled_score * one.weight) / weight
+            for own, one in zip(of_scores, groups, strict=True)
+        ]
+        apart_square = _squares(apart) + unlabelled
+        both = fsum(a * b for a, b in zip(of_labels, apart, strict=True))
+        # a judge that is against the labels is as good as none: a slope below 0 is mostly chance
+        slope = max(0.0, -both / apart_square) if apart_square > _NOTHING else 0.0
+        value = mean_label + slope * (mean_score - labelled_score)
+        errors = [a + slope * b for a, b in zip(of_labels, apart, strict=True)]
+        variance = _squares(errors) + slope**2 * unlabelled
+        return Corrected(
+            scores,
+            self._interval(mean_label, _squares(of_labels), known, known - 1),
+            self._interval(value, variance, known, known - 2, floor=True),
+            slope,
+        )
+
+    def _interval(
+        self,
+        value: float,
+        squares: float,
+        groups: int,
+        df: int,
+        *,
+        floor: bool = False,
+    ) -> Estimate:
+        """Return a mean with its score interval, as a share of the range of the labels.
+
+        By the rule of three as many as 3 in n labels may differ from scores, even if none of n does. So with
+        a `floor` the variance is at least that of two labels that differ by the whole range, or, if that is
+        less, of n labels alone: few labels must not make a judge look perfect.
+        """
+        if groups < FEWEST:
+            return Estimate(value, None, None, groups)
+        least, most = self._range
+        width = most - least
+        share = min(1.0, max(0.0, (value - least) / width))
+        variance = squares / width**2 * groups / df
+        if floor:
+            weight = fsum(one.weight for one in self._labelled)
+            labels = weight * weight / self._square_weights
+            rule = min(share * (1 - share) / labels, 2 / labels**2)
+            variance = max(variance, rule)
+        low, high = score_interval(share, variance, groups, df)
+        return Estimate(value, least + width * low, least + width * high, groups)
+
+
+def _squares(values: list[float]) -> float:
+    return fsum(value * value for value in values)

@@ -1,0 +1,184 @@
+"""`ruler agree --labels-file`, `--between` and `--at-least` as scripts and people use them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests import people
+from tests.cli.test_agree import dump, trajectory
+from tests.conftest import ROOT, Ruler, read, write
+from tests.screen import same_screen
+
+SIMULATED = ROOT / "samples" / "simulated.jsonl"
+
+
+@pytest.fixture
+def scored(ruler: Ruler, tmp_path: Path) -> Path:
+    """The simulated groups with scores."""
+    done = ruler("score", SIMULATED, "s.jsonl", "-m", "simulated", "--passes", "2")
+    assert done.returncode == 0, done.stderr
+    return tmp_path / "s.jsonl"
+
+
+def test_table(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
+    """The table of a team of two: the judge, people's own agreement, and the disputed pairs apart."""
+    lines = people.comparisons(scored, 60, {"ana": 0.02, "bo": 0.06})
+    write(tmp_path / "l.jsonl", lines)
+    # a third person, on pairs that somebody chose
+    chosen = people.comparisons(scored, 20, {"cy": 0.02}, seed=1, drawn="disputed")
+    write(tmp_path / "m.jsonl", chosen)
+    command = ("agree", "s.jsonl", "--labels-file", "l.jsonl", "--labels-file")
+    done = ruler(*command, "m.jsonl", "--at-least", "0.5")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    same_screen("agree_labels", done.stdout)
+
+
+def test_sample() -> None:
+    """The sample of labels is that of `python -m tests.people`."""
+    lines = read(people.SAMPLE)
+    assert len(lines) == 160
+    assert {line["by"] for line in lines} == {"ana", "bo"}
+
+
+def test_json(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
+    """The JSON says what the labels are, what was left out, and the verdict."""
+    lines = people.comparisons(scored, 40, {"ana": 0.02})
+    write(tmp_path / "l.jsonl", lines)
+    done = ruler(
+        "agree", "s.jsonl", "--labels-file", "l.jsonl", "--at-least", "0.9", "--json"
+    )
+    assert done.returncode == 1
+    result = json.loads(done.stdout)
+    assert list(result)[-8:] == [
+        "votes", "people", "label_files", "apart", "corrected", "gate", "problems", "first_problems",
+    ]  # fmt: skip
+    assert result["labels"]["files"] == ["l.jsonl"]
+    gate = result["gate"]
+    assert list(gate) == [
+        "at_least",
+        "value",
+        "low",
+        "passed",
+        "labels",
+        "needed",
+    ]
+    assert gate["value"] == result["scorers"][0]["pairwise_accuracy"]["value"]
+    assert (gate["at_least"], gate["passed"]) == (0.9, False)
+    assert gate["labels"] == result["label_files"]["measured"]
+    assert "gate" in json.loads(ruler("agree", "s.jsonl", "--json").stdout)
+
+
+def test_exit_codes(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
+    """Records without a label are normal; a label of no rollout is named, and only the gate passes it over."""
+    lines = people.comparisons(scored, 40, {"ana": 0.02})
+    write(tmp_path / "l.jsonl", lines)
+    assert ruler("agree", "s.jsonl", "--labels-file", "l.jsonl").returncode == 0
+    stray = lines[0] | {"group": "elsewhere\x1b[2J"}
+    write(tmp_path / "l.jsonl", [*lines, stray])
+    # a line that cannot be read
+    scored.write_text(scored.read_text() + "{\n")
+    done = ruler("agree", "s.jsonl", "--labels-file", "l.jsonl")
+    assert done.returncode == 1
+    assert "group 'elsewhere\\x1b[2J': no such rollout in s.jsonl" in done.stderr
+    assert "s.jsonl: line 41" in done.stderr
+    gated = ruler("agree", "s.jsonl", "--labels-file", "l.jsonl", "--at-least", "0.4")
+    assert (gated.returncode, gated.stderr) == (0, done.stderr)
+    assert "passed" in gated.stdout
+    gated = ruler("agree", "s.jsonl", "--labels-file", "l.jsonl", "--at-least", "0.99")
+    assert gated.returncode == 1
+    assert "not passed" in gated.stdout
+
+
+def test_gate_on_records(ruler: Ruler, tmp_path: Path) -> None:
+    """The gate holds for labels in records, some of which may lack one."""
+    write(tmp_path / "s.jsonl", [*dump(20), trajectory("g0", 0.5, None)])
+    assert ruler("agree", "s.jsonl").returncode == 1
+    done = ruler("agree", "s.jsonl", "--at-least", "0.7")
+    assert done.returncode == 0
+    assert "at least 0.7 beyond doubt" in done.stdout
+    assert ruler("agree", "s.jsonl", RULER_AT_LEAST="0.97").returncode == 1
+
+
+def test_nothing_measured(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
+    """Without labels, or with too few, the exit code is 2, and the number is named that would decide it."""
+    few = people.comparisons(scored, 3, {"ana": 0.02})
+    write(tmp_path / "few.jsonl", few)
+    write(tmp_path / "none.jsonl", [])
+    write(tmp_path / "stray.jsonl", [few[0] | {"group": "elsewhere"}])
+    write(tmp_path / "equal.jsonl", [line | {"choice": "equal"} for line in few])
+    reasons = {
+        "few": "an interval takes pairs of 5 groups",
+        "none": "no label says that one rollout is better",
+        "stray": "in group 'elsewhere': no such rollout",
+        "equal": "no label says that one rollout is better",
+    }
+    for name, reason in reasons.items():
+        labels = f"{name}.jsonl"
+        done = ruler(
+            "agree", "s.jsonl", "--labels-file", labels, "--at-least", "0.7", "--json"
+        )
+        assert (done.returncode, done.stdout) == (2, ""), name
+        assert reason in done.stderr
+        assert "in 12 groups or more" in done.stderr
+    write(tmp_path / "u.jsonl", [trajectory("g", s, None) for s in (0.1, 0.9)])
+    done = ruler("agree", "u.jsonl", "--at-least", "0.7")
+    assert done.returncode == 2
+    assert "in 12 groups or more" in done.stderr
+
+
+def test_corrections(ruler: Ruler, tmp_path: Path) -> None:
+    """Marks of some rollouts correct the mean of all, and the share between two kinds of rollouts."""
+    groups = read(SIMULATED)
+    for group in groups:
+        for i, one in enumerate(group["trajectories"]):
+            one["metadata"] = {"model": ("base", "tuned")[i % 2]}
+    write(tmp_path / "in.jsonl", groups)
+    assert ruler("score", "in.jsonl", "s.jsonl", "-m", "simulated").returncode == 0
+    write(tmp_path / "m.jsonl", people.marks(tmp_path / "s.jsonl", 80))
+    command = ("agree", "s.jsonl", "--labels-file", "m.jsonl", "--between")
+    done = ruler(*command, "metadata.model")
+    assert (done.returncode, done.stderr) == (0, "")
+    same_screen("agree_corrected", done.stdout)
+    result = json.loads(ruler(*command, "metadata.model", "--json").stdout)
+    corrected = result["corrected"]
+    assert corrected["mean"]["labelled"] < corrected["mean"]["number"] == 240
+    (pair,) = corrected["between"]["pairs"]
+    assert (pair["better"], pair["than"], pair["number"]) == ("base", "tuned", 360)
+    done = ruler(*command, "metadata.nothing")
+    assert done.returncode == 2
+    assert "--between metadata.nothing: no rollout has" in done.stderr
+
+
+def test_two_judges(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
+    """Two files are measured on the same labels, with their difference; a gate is about one."""
+    ruler("score", SIMULATED, "b.jsonl", "-m", "simulated", "-p", "noise=0.5")
+    write(tmp_path / "l.jsonl", people.comparisons(scored, 90, {"ana": 0.02}))
+    command = ("agree", "s.jsonl", "b.jsonl", "--labels-file", "l.jsonl")
+    done = ruler(*command)
+    assert (done.returncode, done.stderr) == (0, "")
+    for row in ("A: pairwise accuracy", "B: pairwise accuracy", "A - B: pairwise"):
+        assert row in done.stdout
+    result = json.loads(ruler(*command, "--json").stdout)
+    assert [one["name"] for one in result["scorers"]] == ["A", "B"]
+    assert result["paired"]["groups"] == 40
+    assert result["differences"]["pairwise_accuracy"]["value"] > 0
+    done = ruler(*command, "--at-least", "0.7")
+    assert done.returncode == 2
+    assert "give one file" in done.stderr
+
+
+def test_unreadable_labels(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
+    """A file that is no file of labels is bad usage, with its name, the line and the reason."""
+    (tmp_path / "l.jsonl").write_text('{"group": "task-1", "mark": 3}\n')
+    for name, reason in (("l.jsonl", "line 1"), ("none.jsonl", "no such file")):
+        done = ruler("agree", scored.name, "--labels-file", name)
+        assert done.returncode == 2
+        assert f"--labels-file {name}: " in done.stderr
+        assert reason in done.stderr
+    done = ruler("agree", scored.name, "--at-least", "1.5")
+    assert done.returncode == 2
+    assert "--at-least" in done.stderr

@@ -1,0 +1,380 @@
+"""Agreement with labels of people: comparisons, marks, several people, corrections and the gate."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ruler_cli.errors import UsageError
+from ruler_cli.results.agreement import Agreement
+from ruler_cli.results.annotations import ScoredGroup
+from ruler_cli.results.label_agreement import LabelAgreement, LabelledRollouts, gate
+from ruler_cli.results.labels import LabelLine, Labels, PairLabel, RolloutMark
+from tests.results.agree_values import scored
+
+IDS = "abcdefgh"
+Choices = dict[str, str]
+"""The choice of each person."""
+
+
+def group(name: str, *scores: float | None, labels: Sequence[Any] = ()) -> ScoredGroup:
+    """A group whose rollouts are a, b, c and so on."""
+    return scored(scores, labels or [None] * len(scores), key=name)
+
+
+def pair(name: str, choice: str, by: str = "ana", **more: Any) -> PairLabel:
+    """A comparison of the rollouts a and b, drawn at random."""
+    line: dict[str, Any] = {"left": "a", "right": "b", "drawn": "random", **more}
+    return PairLabel(name, choice=choice, by=by, **line)  # type: ignore[arg-type]
+
+
+def measure(
+    groups: Sequence[ScoredGroup],
+    lines: Sequence[LabelLine] | None,
+    *,
+    given: bool = False,
+    values: Sequence[str] = (),
+    other: Sequence[ScoredGroup] = (),
+) -> tuple[Agreement, LabelAgreement]:
+    """Measure one judge, or two, on labels of people."""
+    labels = None if lines is None else Labels.of(lines)
+    names = ("A", "B") if other else ("score",)
+    between = "model" if values else None
+    result = LabelAgreement(labels, *names, given=given, between=between)
+    result._valued = bool(values)
+    for i, one in enumerate(groups):
+        ids = IDS[: len(one.rollouts)]
+        own = LabelledRollouts(ids, values[: len(ids)])
+        result.add(own, one, *other[i : i + 1])
+    return result.agreement({} if other else None), result
+
+
+def accuracy(result: Agreement, judge: int = 0) -> dict[str, Any]:
+    """The pairwise accuracy of a judge."""
+    value: dict[str, Any] = result["scorers"][judge]["pairwise_accuracy"]
+    return value
+
+
+def width(figure: dict[str, Any]) -> float:
+    """The width of an interval."""
+    return float(figure["high"] - figure["low"])
+
+
+def test_by_hand() -> None:
+    """A tie of the judge counts one half; equal and unsure pairs, and those without a score, are counted apart."""
+    scores = {"right": (0.9, 0.1), "wrong": (0.2, 0.8), "tied": (0.5, 0.5)}
+    groups = [group(name, *both) for name, both in scores.items()]
+    more = [group(name, 0.9, 0.1) for name in ("equal", "unsure", "none")]
+    failed = group("failed", 0.9, None)
+    lines = [pair(name, "left") for name in (*scores, "failed")]
+    lines += [pair("equal", "equal"), pair("unsure", "unsure")]
+    result, _ = measure([*groups, *more, failed], lines)
+    assert accuracy(result)["value"] == pytest.approx(0.5)
+    (scorer,) = result["scorers"]
+    assert (scorer["pairs"], scorer["against"], scorer["tied"]) == (3, 1, 1)
+    files = result["label_files"]
+    counts = {name: files[name] for name in ("measured", "equal", "unsure", "unscored")}
+    assert counts == {"measured": 3, "equal": 1, "unsure": 1, "unscored": 1}
+    assert (files["of"], files["drawn"]) == ("comparisons", "random")
+    assert scorer["by_gap"][0]["pairs"] == 2
+
+
+def test_either_side() -> None:
+    """It does not matter which rollout stood left, nor which person's line came first."""
+    turned = pair("g0", "right", left="b", right="a", by="bo")
+    lines = [pair("g0", "left"), turned, pair("g1", "left"), pair("g1", "right", "bo")]
+    groups = [group(name, 0.9, 0.1) for name in ("g0", "g1")]
+    result, _ = measure(groups, lines)
+    assert accuracy(result)["value"] == pytest.approx(0.75)
+    assert measure(groups, lines[::-1])[0] == result
+
+
+def test_chance() -> None:
+    """A pair that was drawn half as often counts twice; the counts are those of pairs."""
+    groups = [group(f"g{i}", 0.9, 0.1) for i in range(3)]
+    lines = [
+        pair("g0", "left", chance=0.5),
+        pair("g1", "left", chance=0.5),
+        pair("g2", "right", chance=0.25),
+    ]
+    result, _ = measure(groups, lines)
+    assert accuracy(result)["value"] == pytest.approx(4 / 8)
+    assert result["scorers"][0]["pairs"] == 3
+
+
+def test_drawn_apart() -> None:
+    """What was not drawn at random never mixes with what was; without any such line it is all there is."""
+    groups = [group(f"g{i}", 0.9, 0.1) for i in range(12)]
+    random_lines = [pair(f"g{i}", "left") for i in range(6)]
+    disputed = [pair(f"g{i}", "right", drawn="disputed") for i in range(6, 12)]
+    result, _ = measure(groups, [*random_lines, *disputed])
+    assert accuracy(result)["value"] == 1.0
+    (apart,) = result["apart"]
+    assert (apart["of"], apart["drawn"], apart["measured"]) == (
+        "comparisons",
+        "disputed",
+        6,
+    )
+    assert apart["scorers"][0]["pairwise_accuracy"]["value"] == 0.0
+    result, _ = measure(groups, disputed)
+    assert (accuracy(result)["value"], result["apart"]) == (0.0, [])
+    assert result["label_files"]["drawn"] == "disputed"
+
+
+def test_several_people() -> None:
+    """The judge is measured against one person at random, as people are against one another."""
+    lines = [
+        *(pair("g0", choice, by) for by, choice in (("ana", "left"), ("bo", "left"))),
+        *(pair("g1", choice, by) for by, choice in (("ana", "left"), ("bo", "right"))),
+        *(pair("g2", choice, by) for by, choice in (("ana", "left"), ("bo", "equal"))),
+        pair("g3", "right"),
+    ]
+    groups = [group(f"g{i}", 0.9, 0.1) for i in range(4)]
+    result, _ = measure(groups, lines)
+    assert accuracy(result)["value"] == pytest.approx((1 + 1 / 2 + 1 + 0) / 4)
+    people = result["people"]
+    assert people["agreement"]["value"] == pytest.approx((1 + 0 + 1 / 2) / 3)
+    # on the pairs of several
+    assert people["judge"]["value"] == pytest.approx((1 + 1 / 2 + 1) / 3)
+    assert result["label_files"]["shared"] == 3
+    assert measure(groups, lines[:1])[0]["people"] is None
+
+
+def test_chance_agreement() -> None:
+    """Of two people who agree in all, kappa and alpha are 1; naming one side always is no agreement beyond chance."""
+    groups = [group(f"g{i}", 0.9, 0.1) for i in range(8)]
+
+    def people(*choices: Choices) -> Any:
+        lines = [
+            pair(f"g{i}", choice, by)
+            for i, own in enumerate(choices)
+            for by, choice in own.items()
+        ]
+        return measure(groups, lines)[0]["people"]
+
+    same = people(*[{"ana": "left", "bo": "left"}] * 8)
+    assert same["kappa"][0]["people"] == ("ana", "bo")
+    assert same["kappa"][0]["value"] == same["alpha"]["value"] == 1.0
+    half = people(
+        *[{"ana": "left", "bo": "left"}] * 4, *[{"ana": "left", "bo": "right"}] * 4
+    )
+    assert half["kappa"][0]["value"] == 0.0
+    assert half["alpha"]["value"] == pytest.approx(1 / 16)
+    assert half["agreement"]["value"] == 0.5
+
+
+def crowd(people: Sequence[float], *, shared: bool, seed: int) -> list[PairLabel]:
+    """Choices in 60 groups by people, each right so often."""
+    dice = random.Random(seed)
+    lines = []
+    for i in range(60):
+        for number, right in enumerate(people):
+            if shared or i % len(people) == number:
+                choice = "left" if dice.random() < right else "right"
+                lines.append(pair(f"g{i}", choice, f"person {number}"))
+    return lines
+
+
+def test_intervals_over_people() -> None:
+    """Other people might label otherwise: the interval is wider if people differ, and only then."""
+    groups = [group(f"g{i}", 0.9, 0.1) for i in range(60)]
+
+    def found(*people: float, shared: bool = True) -> float:
+        lines = crowd(people, shared=shared, seed=1)
+        return width(accuracy(measure(groups, lines)[0]))
+
+    alike = found(0.8, 0.8, 0.8, 0.8)
+    assert found(0.98, 0.92, 0.7, 0.6) > 2 * alike
+    # each pair by one of two people, as by one
+    assert found(0.8, 0.8, shared=False) == pytest.approx(found(0.8), rel=0.25)
+
+
+def test_two_judges() -> None:
+    """Two judges are measured on the same labels, with their difference."""
+    dice = random.Random(2)
+    groups = [group(f"g{i}", 0.9, 0.1) for i in range(40)]
+    guess = [group(f"g{i}", dice.random(), 0.5) for i in range(40)]
+    lines = [pair(f"g{i}", "left") for i in range(40)]
+    result, _ = measure(groups, lines, other=guess)
+    assert accuracy(result)["value"] == 1.0
+    assert accuracy(result, 1)["value"] < 0.8
+    assert result["differences"]["pairwise_accuracy"]["told_apart"]
+    assert result["corrected"] is None
+
+
+def test_marks() -> None:
+    """Labels of rollouts have the figures of labels in records; of several people the mean counts."""
+    groups = [group(f"g{i}", 0.9, 0.5, 0.1) for i in range(6)]
+    lines = [
+        RolloutMark(f"g{i}", one, label=label, by=by)
+        for i in range(6)
+        for one, label in zip("abc", (1.0, 0.5, 0.0), strict=True)
+        for by in ("ana", "bo")
+    ]
+    lines[0] = replace(lines[0], label=0.0)  # the mean of the first is one half
+    result, _ = measure(groups, [*lines, RolloutMark("g0", mark="reviewed")])
+    assert accuracy(result)["value"] == 1.0
+    assert result["scorers"][0]["pairs"] == 17
+    assert result["scorers"][0]["kendall_tau_b"]["value"] > 0.9
+    assert result["label_files"]["of"] == "rollouts"
+    assert 0.8 < result["people"]["alpha"]["value"] < 1
+
+
+def test_precedence() -> None:
+    """A mark comes before the record's label, which counts for others only if its path is given."""
+    groups = [group(f"g{i}", 0.9, 0.5, 0.1, labels=(0, 0, 1)) for i in range(6)]
+    lines = [RolloutMark(f"g{i}", "a", label=2.0) for i in range(6)]
+    lines += [RolloutMark(f"g{i}", "c", label=-1.0) for i in range(6)]
+    alone, _ = measure(groups, lines)
+    assert (accuracy(alone)["value"], alone["scorers"][0]["pairs"]) == (1.0, 6)
+    both, _ = measure(groups, lines, given=True)
+    assert (accuracy(both)["value"], both["scorers"][0]["pairs"]) == (1.0, 18)
+    none, _ = measure(groups, None)
+    assert accuracy(none)["value"] == 0.0
+    assert none["label_files"] is None
+
+
+def test_marks_with_chances() -> None:
+    """If marks were drawn with chances that differ, a pair counts by the inverse of both."""
+    groups = [group(f"g{i}", 0.9, 0.5, 0.1) for i in range(2)]
+    marked = {"g0": (0.5, 0.5), "g1": (0.5, 0.25)}
+    lines = []
+    for number, (name, chances) in enumerate(marked.items()):
+        for one, label, chance in zip("ac", (1 - number, number), chances, strict=True):
+            mark = RolloutMark(name, one, label=label, drawn="random", chance=chance)
+            lines.append(mark)
+    result, _ = measure(groups, lines)
+    assert accuracy(result)["value"] == pytest.approx(4 / (4 + 8))
+
+
+def test_unknown_labels() -> None:
+    """Labels of groups and rollouts that no file has are left over, and change nothing."""
+    lines = [pair("g0", "left"), pair("other", "left"), pair("g0", "left", left="zz")]
+    marks = [RolloutMark("g0", "zz", label=1.0), RolloutMark("other", mark="seen")]
+    result, labels = measure([group("g0", 0.9, 0.1)], [*lines, *marks])
+    assert sorted(labels.left) == [("g0", "b", "zz"), ("g0", "zz"), ("other", "a", "b")]
+    assert result["label_files"]["unmatched"] == 3
+    assert result["scorers"][0]["pairs"] == 1
+
+
+def test_corrected_mean() -> None:
+    """Labels of some rollouts, and scores of all that are half of them, give the mean label of all."""
+    dice = random.Random(3)
+    truths = [[float(dice.random() < 0.7) for _ in range(4)] for _ in range(100)]
+    groups = [
+        group(f"g{i}", *(t / 2 for t in own), labels=(own[0], None, None, None))
+        for i, own in enumerate(truths)
+    ]
+    result, _ = measure(groups, None)
+    mean = result["corrected"]["mean"]
+    assert (mean["number"], mean["labelled"]) == (400, 100)
+    assert mean["corrected"]["value"] == pytest.approx(
+        2 * mean["scores"]["value"], abs=0.01
+    )
+    assert mean["weight"] == pytest.approx(2, abs=0.2)
+    # if all have labels there is nothing to correct
+    full = [group(f"g{i}", 0.5, 0.6, labels=(1, 0)) for i in range(9)]
+    assert measure(full, None)[0]["corrected"]["mean"] is None
+    # marks that were not drawn at random correct nothing
+    marks = [RolloutMark(f"g{i}", "a", label=1.0) for i in range(50)]
+    mean = measure(groups, marks)[0]["corrected"]["mean"]
+    assert mean is None
+
+
+def test_between() -> None:
+    """The share of "x better than y" is that of all pairs by scores, and of the labelled ones by people."""
+    groups = [group(f"g{i}", 0.9, 0.5, 0.1, 0.5) for i in range(8)]
+    values = ("x", "y", "y", "")
+    lines = [
+        pair(f"g{i}", "left" if i < 6 else "right", left="b", right="a")
+        for i in range(8)
+    ]
+    result, _ = measure(groups, lines, values=values)
+    between = result["corrected"]["between"]
+    (found,) = between["pairs"]
+    assert (found["better"], found["than"]) == ("x", "y")
+    assert (found["number"], found["labelled"]) == (16, 8)
+    assert found["scores"]["value"] == 1.0
+    assert found["labels"]["value"] == pytest.approx(2 / 8)
+    assert found["corrected"]["value"] == pytest.approx(2 / 8)
+    assert (between["more_pairs"], between["more_rollouts"]) == (0, 0)
+
+
+def test_between_by_marks() -> None:
+    """Labels of rollouts give pairs too: numbers come before texts, the larger first."""
+    groups = [group(f"g{i}", 0.9, 0.5, labels=(1, 0)) for i in range(8)]
+    result, _ = measure(groups, None, values=("9", "10"))
+    (found,) = result["corrected"]["between"]["pairs"]
+    assert (found["better"], found["than"]) == ("10", "9")
+    assert found["labels"]["value"] == found["scores"]["value"] == 0.0
+
+
+def test_many_values() -> None:
+    """Of many values the pairs with most labels are shown, and the rest is counted."""
+    values = [f"v{i}" for i in range(8)]
+    groups = [group(f"g{i}", *([0.5] * 8)) for i in range(3)]
+    result, _ = measure(groups, None, values=values)
+    between = result["corrected"]["between"]
+    assert len(between["pairs"]) == 6
+    assert (between["more_values"], between["more_pairs"]) == (22, 66)
+    assert between["pairs"][0]["labels"] is None
+
+
+def test_value_that_is_nowhere() -> None:
+    """Rollouts cannot be compared by a value that none has."""
+    labels = LabelAgreement(None, "score", given=False, between="nowhere")
+    with pytest.raises(UsageError, match="no rollout has"):
+        labels.agreement()
+
+
+def right(number: int, of: int) -> Agreement:
+    """A judge that is right about so many of so many pairs, each of a group."""
+    groups = [group(f"g{i}", 0.9, 0.1) for i in range(of)]
+    lines = [pair(f"g{i}", "left" if i < number else "right") for i in range(of)]
+    return measure(groups, lines)[0]
+
+
+def test_gate() -> None:
+    """A judge passes if its interval lies above the bound; else the number of labels is named that decides it."""
+    passed = gate(right(19, 20), 0.7)
+    assert (passed["passed"], passed["labels"], passed["needed"]) == (True, 20, None)
+    assert passed["low"] > 0.7
+    unsure = gate(right(16, 20), 0.7)
+    assert not unsure["passed"]
+    assert 60 < unsure["needed"] < 120
+    again = gate(right(4 * unsure["needed"] // 5, unsure["needed"]), 0.7)
+    assert again["low"] == pytest.approx(0.7, abs=0.02)
+    # it is below, for certain
+    below = gate(right(4, 20), 0.7)
+    assert (below["passed"], below["needed"]) == (False, None)
+    # no number of labels decides a judge that is as good as the bound
+    assert gate(right(14, 20), 0.7)["needed"] is None
+
+
+def test_gate_without_an_interval() -> None:
+    """Too few labels are no verdict, and the number is named from which one is possible."""
+    with pytest.raises(UsageError, match="pairs of 5 groups") as caught:
+        gate(right(3, 3), 0.7)
+    assert "12 groups or more" in caught.value.remedy
+    assert caught.value.option == "at_least"
+    with pytest.raises(UsageError, match="no number of labels"):
+        gate(right(3, 3), 1.0)
+
+
+def test_hostile_lines() -> None:
+    """Names of people and ways to draw may be anything, and many."""
+    odd = ["", "\0", "kappa", "a\nb", "\ud800", "__proto__", "x" * 4000]
+    lines = [
+        pair(f"g{i}", "left", by, drawn=drawn)
+        for i, by in enumerate(odd)
+        for drawn in (*odd, "random")
+    ]
+    lines += [pair("g0", "right", f"person {i}") for i in range(50)]
+    groups = [group(f"g{i}", 0.9, 0.1) for i in range(len(odd))]
+    result, _ = measure(groups, lines)
+    assert len(result["apart"]) <= 9
+    assert len(result["people"]["kappa"]) <= 15
