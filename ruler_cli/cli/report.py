@@ -249,7 +249,7 @@ def _write_label_page(
     path = options.between
 
     def add(group: Group, one: ScoredGroup) -> None:
-        texts = path and scored.files[0].annotations.texts_at(group, one, path)
+        texts = path and scored.files[0].texts_at(group, one, path)
         page.add(group, one, [text or None for text in texts] if texts else None)
 
     for _ in scored.groups(add):

@@ -102,7 +102,7 @@ class ScoredFile:
             problem = f"{self.name}: holds no records"
             raise UsageError(f"{problem}; give a file that `ruler score` wrote")
         given = self._labels is not None
-        self.annotations = AnnotationReader(self.input.reader, given=given)
+        self._reader = AnnotationReader(self.input.reader, given=given)
         self.figures = FiguresBuilder()
 
     def groups(self, wanted: Wanted = None) -> Iterator[tuple[int, Group, ScoredGroup]]:
@@ -112,7 +112,7 @@ class ScoredFile:
         """
         for number, group in enumerate(self.input.groups, 1):
             if wanted is None or wanted(group.key):
-                scored = self.annotations.group(group)
+                scored = self._reader.group(group)
                 self.figures.add(scored, rubric_text(group.rubric or ""))
                 yield number, group, scored
         if wanted is not None:
