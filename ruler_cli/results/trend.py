@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import fsum, log, sqrt
-from statistics import fmean
+from statistics import fmean, median
 from typing import Literal, NamedTuple
 
 from ruler_cli.formats.chat import first_agent_turn, is_agent
@@ -48,25 +48,31 @@ StepOrigin = Literal["name", "field", "order"]
 
 
 class Estimate(NamedTuple):
-    """A mean and its standard error over groups; None with fewer than two groups."""
+    """A mean over groups, and its standard error; None with fewer than two groups."""
 
     mean: float
     error: float | None
+    groups: int
 
     @classmethod
     def of(cls, sums: RatioSums) -> Estimate | None:
         """Return the ratio of sums over groups; None without any."""
         if not sums.x:
             return None
-        return cls(sums.ratio, sums.error if sums.groups > 1 else None)
+        error = sums.error if sums.groups > 1 else None
+        return cls(sums.ratio, error, sums.groups)
 
     @classmethod
     def of_share(cls, count: int, of: int) -> Estimate | None:
-        """Return the share of groups; the error is that of a share that is neither 0 nor 1."""
+        """Return the share of groups; its error is that of a share that is neither 0 nor 1."""
         if not of:
             return None
         share = (count + 0.5) / (of + 1)
-        return cls(count / of, sqrt(share * (1 - share) / of))
+        return cls(count / of, sqrt(share * (1 - share) / of), of)
+
+    def as_json(self) -> Json:
+        """Return the mean and its error."""
+        return {"mean": self.mean, "error": self.error}
 
 
 class PairedValues:
@@ -244,7 +250,7 @@ class StepBuilder:
         }
         if by_length[0] is not None:
             error = 1 / sqrt(max(1, self._known_lengths - 1))
-            values["length"] = Estimate(by_length[0], error)
+            values["length"] = Estimate(by_length[0], error, groups["scored"])
         json = self._json(pairs["label"], values["spread"])
         json["with_length"] = dict(zip(("score", "label"), by_length, strict=True))
         tied = groups["tied"] / groups["scored"] if groups["scored"] else None
@@ -261,8 +267,9 @@ class StepBuilder:
         spread = self._spread
         if not spread.number:
             return None
-        error = spread.deviation / sqrt(spread.number)
-        return Estimate(spread.mean, error if spread.number > 1 else None)
+        groups = spread.number
+        error = spread.deviation / sqrt(groups) if groups > 1 else None
+        return Estimate(spread.mean, error, groups)
 
     def _json(self, labels: PairedValues, spread: Estimate | None) -> Json:
         pairs = self._pairs
@@ -299,7 +306,7 @@ _GROUPS_WITH: Mapping[DriftKind, str] = {"suspects": "suspects", "unscored": "un
 
 
 def _as_json(estimate: Estimate | None) -> Json | None:
-    return None if estimate is None else estimate._asdict()
+    return None if estimate is None else estimate.as_json()
 
 
 def _mean(estimate: Estimate | None) -> float | None:
@@ -325,14 +332,14 @@ def turns_of(group: Group, scored: ScoredGroup) -> list[int]:
 class TrendStep:
     """A file of a trend: the number of its step, its name, and its figures; without scores the reason.
 
-    `differs` names what made its scores differently from those of the step before.
+    `differs` names what made its scores differently from those of the step before, in words.
     """
 
     number: float
     source: str
     figures: StepFigures
     reason: str = ""
-    differs: Sequence[str] = ()
+    differs: str = ""
 
 
 Levels = Mapping[str, tuple[float, float]]
@@ -354,15 +361,14 @@ class Drift(NamedTuple):
 
 @dataclass(frozen=True)
 class DriftTest:
-    """A test of a series: its steps by their indices, and a number of each with its error.
+    """A test of a series: its steps by their indices, and a number of each.
 
     `columns` has by name what moves with the numbers. `is_drift` tells if a shift is one that is looked for.
     """
 
     kind: DriftKind
     steps: Sequence[int]
-    values: Sequence[float]
-    errors: Sequence[float]
+    values: Sequence[Estimate]
     columns: Mapping[str, Sequence[float | None]]
     is_drift: Callable[[Levels], bool]
 
@@ -374,13 +380,22 @@ class DriftTest:
     def first(self, needed: float) -> tuple[Drift | None, float]:
         """Return the first drift with the `needed` evidence, and the largest evidence of any shift up to it."""
         largest = 0.0
-        for shift in shifts(self.values, self.errors):
+        for shift in shifts([one.mean for one in self.values], self._errors()):
             largest = max(largest, shift.evidence)
             levels = self._levels(shift) if shift.evidence >= needed else {}
             if levels and self.is_drift(levels):
                 at, since = self.steps[shift.end - 1], self.steps[shift.since]
                 return Drift(self.kind, at, since, levels), largest
         return None, largest
+
+    def _errors(self) -> list[float]:
+        """Return the errors that the groups of each step would have in the first steps.
+
+        The own error of a step grows with what drifts.
+        """
+        first = self.values[:LEAST]
+        group = median((one.error or 0.0) * sqrt(one.groups) for one in first)
+        return [group / sqrt(one.groups) for one in self.values]
 
     def _levels(self, shift: Shift) -> Levels:
         levels = {}
@@ -437,20 +452,18 @@ class Trend:
         is_drift: Callable[[Levels], bool],
         values: Sequence[Estimate | None] | None = None,
     ) -> DriftTest:
-        """Make a test of the steps that have a number with its error."""
+        """Make a test of the steps that have a number, of two groups or more."""
         if values is None:
             values = [one.figures.values[kind] for one in self.steps]
         known = {
-            i: (one.mean, one.error)
+            i: one
             for i, one in enumerate(values)
             if one is not None and one.error is not None
         }
         levels = [self.steps[i].figures.levels[kind] for i in known]
         names = levels[0] if levels else ()
         columns = {name: [one[name] for one in levels] for name in names}
-        numbers = [number for number, _ in known.values()]
-        errors = [error for _, error in known.values()]
-        return DriftTest(kind, [*known], numbers, errors, columns, is_drift)
+        return DriftTest(kind, [*known], [*known.values()], columns, is_drift)
 
     def as_json(self) -> Json:
         """Return the figures of the steps, the tests, and what drifts, as JSON."""
@@ -489,7 +502,7 @@ class Trend:
             "step": step.number,
             "source": step.source,
             "reason": step.reason,
-            "differs": list(step.differs),
+            "differs": step.differs,
             **step.figures.json,
             "gaps": gaps,
         }
@@ -506,7 +519,7 @@ _RULES: Mapping[DriftKind, Callable[[Levels], bool]] = {
 
 
 def step_numbers(
-    names: Sequence[str], fields: Sequence[float | None]
+    names: Sequence[str], fields: Sequence[float | None] = ()
 ) -> tuple[Sequence[float], StepOrigin]:
     """Return the number of each file's step, and its source.
 

@@ -57,6 +57,7 @@ _NAME = 255
 SCRIPTS = (
     "vendor/lib.js",
     "base.js",
+    "theme.js",
     "conditions.js",
     "strip.js",
     "plots.js",
@@ -77,6 +78,15 @@ STYLES = ("report.css", "overview.css", "group.css")
 COMPARE_SCRIPTS = (*SCRIPTS[:-1], "compare.js", SCRIPTS[-1])
 """The last script shows the page."""
 COMPARE_STYLES = (*STYLES, "compare.css")
+TREND_SCRIPTS = (
+    "vendor/lib.js",
+    "base.js",
+    "theme.js",
+    "plots.js",
+    "charts.js",
+    "trend.js",
+)
+TREND_STYLES = ("report.css", "overview.css", "trend.css")
 
 
 def as_json(value: Any) -> bytes:
@@ -143,6 +153,80 @@ _Span = tuple[int, int]
 """The size and the place of some bytes in the temporary file."""
 
 
+class HtmlFile:
+    """The file of a page, which appears once it is whole."""
+
+    def __init__(self, stack: ExitStack, target: str, sources: Sequence[str]) -> None:
+        """Create the file `target`, which ends in .html or is `-` for stdout; an error in `stack` removes it.
+
+        UsageError if it cannot have this name, or is one of the sources.
+        """
+        for source in sources:
+            _refuse(target, source)
+        self.target = target
+        self._file = file = create_file(Location(target))
+
+        def undo(kind: type[BaseException] | None, *_: object) -> None:
+            if kind is not None:
+                file.discard()
+
+        stack.push(undo)
+
+    def write(
+        self,
+        head: Json,
+        files: tuple[Sequence[str], Sequence[str]],
+        *,
+        more: Iterable[bytes] = (),
+        said: Iterable[bytes] = (),
+        texts: Iterable[bytes] = (),
+    ) -> int:
+        """Write the page, let it appear, and return its size; OutputError if it cannot be written to its end.
+
+        `head` are the page's data, among them `source`, `left_out` and `facts`; `more` are pieces of JSON behind its
+        last member. `files` are the names of the scripts and of the styles, `said` are pieces of JSON and `texts` lines
+        for blocks of their own.
+        """
+        # the same input can give the same page
+        epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
+        fixed = epoch.isdecimal() and len(epoch) < 12
+        head = head | {
+            "version": 1,
+            "made": iso(float(epoch) if fixed else time.time()),
+            "ruler": __version__,
+        }
+        scripts, styles = map(web_files, files)
+        template, licences = web_files(["report.html", "vendor/LICENSES.txt"])
+        facts = [[escape(part) for part in fact] for fact in head["facts"] if fact[1]]
+        left_out = head["left_out"]
+        # text of the input is escaped here, or packed
+        values = {
+            "policy": _policy(scripts),
+            "style": "\n".join(styles),
+            "scripts": "\n".join(f"<script>{script}</script>" for script in scripts),
+            "licences": licences,
+            "name": escape(printable(head["source"], _NAME)),
+            "made": head["made"],
+            "ruler": __version__,
+            "facts": "\n".join(_FACT.format(*fact) for fact in facts),
+            "left_out": escape(printable(left_out, len(left_out))),
+            "data": packed((as_json(head)[:-1], *more, b"}")).decode(),
+            "said": packed(said).decode(),
+        }
+        before, after = (
+            Template(part).substitute(values).encode()
+            for part in template.split("$texts")
+        )
+        stream = self._file.stream
+        with writing(str(self.target)):
+            size = stream.write(before)
+            for text in texts:
+                size += stream.write(text + b"\n")
+            size += stream.write(after)
+            self._file.commit()
+        return size
+
+
 class ReportPage:
     """The page of one scored file, or of two: its groups are on disk until those of the page are chosen.
 
@@ -153,22 +237,10 @@ class ReportPage:
     def __init__(
         self, stack: ExitStack, target: str, sources: Sequence[str], most: int
     ) -> None:
-        """Create the file `target`, which ends in .html or is `-` for stdout; an error in `stack` removes it.
-
-        UsageError if it cannot have this name, or is one of the sources.
-        """
-        for source in sources:
-            _refuse(target, source)
-        self.target = target
+        """Create the file `target` (see `HtmlFile`)."""
+        self._file = HtmlFile(stack, target, sources)
         self.names = [*map(source_name, sources)]
         self.two = len(sources) > 1
-        self._file = file = create_file(Location(target))
-
-        def undo(kind: type[BaseException] | None, *_: object) -> None:
-            if kind is not None:
-                file.discard()
-
-        stack.push(undo)
         self._spool = stack.enter_context(Scratch())
         self._most = most
         self._best = Best[int](most)
@@ -238,48 +310,19 @@ class ReportPage:
         """
         # a text that is not in the page is empty
         texts = [self._texts.get(number, (0, 0)) for number in sorted(self._chosen)]
-        # the same input can give the same page
-        epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
-        fixed = epoch.isdecimal() and len(epoch) < 12
         head = data | {
-            "version": 1,
             "source": " and ".join(self.names),
-            "made": iso(float(epoch) if fixed else time.time()),
-            "ruler": __version__,
             "left_out": left_out,
             "ranked": self._chosen,
             "texts": [size for size, _ in texts],
         }
-        scripts = web_files(COMPARE_SCRIPTS if self.two else SCRIPTS)
-        template, licences = web_files(["report.html", "vendor/LICENSES.txt"])
-        facts = [[escape(part) for part in fact] for fact in head["facts"] if fact[1]]
-        rows = (as_json(head)[:-1], b',"rows":', *self._listed(0), b"}")
-        # text of the input is escaped here, or packed
-        values = {
-            "policy": _policy(scripts),
-            "style": "\n".join(web_files(COMPARE_STYLES if self.two else STYLES)),
-            "scripts": "\n".join(f"<script>{script}</script>" for script in scripts),
-            "licences": licences,
-            "name": escape(printable(head["source"], _NAME)),
-            "made": head["made"],
-            "ruler": __version__,
-            "facts": "\n".join(_FACT.format(*fact) for fact in facts),
-            "left_out": escape(printable(left_out, len(left_out))),
-            "data": packed(rows).decode(),
-            "said": packed(self._listed(1)).decode(),
-        }
-        before, after = (
-            Template(part).substitute(values).encode()
-            for part in template.split("$texts")
+        return self._file.write(
+            head,
+            (COMPARE_SCRIPTS, COMPARE_STYLES) if self.two else (SCRIPTS, STYLES),
+            more=(b',"rows":', *self._listed(0)),
+            said=self._listed(1),
+            texts=(self._spool.read(*text) for text in texts),
         )
-        stream = self._file.stream
-        with writing(str(self.target)):
-            size = stream.write(before)
-            for text in texts:
-                size += stream.write(self._spool.read(*text) + b"\n")
-            size += stream.write(after)
-            self._file.commit()
-        return size
 
     def _listed(self, piece: int) -> Iterator[bytes]:
         """Yield a piece of each chosen group, in input order, as a JSON list."""
