@@ -205,7 +205,7 @@ def _none(mapped: Mapped) -> Iterator[tuple[str, int, int]]:
 
 
 class Delay(NamedTuple):
-    """How a drift was found: shares of trainings, and steps from the onset on; None: it was not."""
+    """Shares of trainings in which a drift was found, and steps from its onset on; None: it was not."""
 
     words: str
     early: float

@@ -47,7 +47,7 @@ StepOrigin = Literal["name", "field", "order"]
 """The source of the numbers of steps: the names of the files, a field of their records, the order of the files."""
 
 
-class Estimate(NamedTuple):
+class GroupMean(NamedTuple):
     """A mean over groups, and its standard error; None with fewer than two groups."""
 
     mean: float
@@ -55,7 +55,7 @@ class Estimate(NamedTuple):
     groups: int
 
     @classmethod
-    def of(cls, sums: RatioSums) -> Estimate | None:
+    def of(cls, sums: RatioSums) -> GroupMean | None:
         """Return the ratio of sums over groups; None without any."""
         if not sums.x:
             return None
@@ -63,7 +63,7 @@ class Estimate(NamedTuple):
         return cls(sums.ratio, error, sums.groups)
 
     @classmethod
-    def of_share(cls, count: int, of: int) -> Estimate | None:
+    def of_share(cls, count: int, of: int) -> GroupMean | None:
         """Return the share of groups; its error is that of a share that is neither 0 nor 1."""
         if not of:
             return None
@@ -104,24 +104,24 @@ class PairedValues:
         return bool(self._groups)
 
     @property
-    def first(self) -> Estimate | None:
+    def first(self) -> GroupMean | None:
         """The mean of the first value."""
         return self._mean(1.0, 0.0)
 
     @property
-    def second(self) -> Estimate | None:
+    def second(self) -> GroupMean | None:
         """The mean of the second value."""
         return self._mean(0.0, 1.0)
 
-    def gap(self, slope: float) -> Estimate | None:
+    def gap(self, slope: float) -> GroupMean | None:
         """Return the mean of the first value less `slope` times the second."""
         return self._mean(1.0, -slope)
 
-    def _mean(self, one: float, other: float) -> Estimate | None:
+    def _mean(self, one: float, other: float) -> GroupMean | None:
         sums = RatioSums()
         for rollouts, first, second in self._groups:
             sums.add(rollouts, one * first + other * second)
-        return Estimate.of(sums)
+        return GroupMean.of(sums)
 
     @property
     def within(self) -> float | None:
@@ -149,7 +149,7 @@ class StepFigures:
 
     json: Json
     pairs: Mapping[DriftKind, PairedValues]
-    values: Mapping[DriftKind, Estimate | None]
+    values: Mapping[DriftKind, GroupMean | None]
     levels: Mapping[DriftKind, Mapping[str, float | None]]
 
 
@@ -240,17 +240,17 @@ class StepBuilder:
         lengths = [one.trend() for one in self._lengths]
         by_length = [one.correlation if one else None for one in lengths]
         shares = {
-            kind: Estimate.of_share(groups[name], groups["all"])
+            kind: GroupMean.of_share(groups[name], groups["all"])
             for kind, name in _GROUPS_WITH.items()
         }
-        values: dict[DriftKind, Estimate | None] = {
+        values: dict[DriftKind, GroupMean | None] = {
             "length": None,
             "spread": self._mean_spread(),
             **shares,
         }
         if by_length[0] is not None:
             error = 1 / sqrt(max(1, self._known_lengths - 1))
-            values["length"] = Estimate(by_length[0], error, groups["scored"])
+            values["length"] = GroupMean(by_length[0], error, groups["scored"])
         json = self._json(pairs["label"], values["spread"])
         json["with_length"] = dict(zip(("score", "label"), by_length, strict=True))
         tied = groups["tied"] / groups["scored"] if groups["scored"] else None
@@ -263,19 +263,20 @@ class StepBuilder:
             levels[kind] = {"score": _mean(one.first), "label": _mean(one.second)}
         return StepFigures(json, pairs, values, levels)
 
-    def _mean_spread(self) -> Estimate | None:
+    def _mean_spread(self) -> GroupMean | None:
         spread = self._spread
         if not spread.number:
             return None
         groups = spread.number
         error = spread.deviation / sqrt(groups) if groups > 1 else None
-        return Estimate(spread.mean, error, groups)
+        return GroupMean(spread.mean, error, groups)
 
-    def _json(self, labels: PairedValues, spread: Estimate | None) -> Json:
+    def _json(self, labels: PairedValues, spread: GroupMean | None) -> Json:
         pairs = self._pairs
         against = pairs["lost"] + pairs["tied"] / 2
         means = {
-            name: Estimate.of(self._means[name]) for name in ("score", "bytes", "turns")
+            name: GroupMean.of(self._means[name])
+            for name in ("score", "bytes", "turns")
         }
         return {
             "groups": {name: self._groups[name] for name in _GROUPS},
@@ -305,11 +306,11 @@ _ROLLOUTS = ("all", "scored", "labelled", "suspect", *ENDINGS)
 _GROUPS_WITH: Mapping[DriftKind, str] = {"suspects": "suspects", "unscored": "unscored"}
 
 
-def _as_json(estimate: Estimate | None) -> Json | None:
+def _as_json(estimate: GroupMean | None) -> Json | None:
     return None if estimate is None else estimate.as_json()
 
 
-def _mean(estimate: Estimate | None) -> float | None:
+def _mean(estimate: GroupMean | None) -> float | None:
     return None if estimate is None else estimate.mean
 
 
@@ -368,7 +369,7 @@ class DriftTest:
 
     kind: DriftKind
     steps: Sequence[int]
-    values: Sequence[Estimate]
+    values: Sequence[GroupMean]
     columns: Mapping[str, Sequence[float | None]]
     is_drift: Callable[[Levels], bool]
 
@@ -450,7 +451,7 @@ class Trend:
         self,
         kind: DriftKind,
         is_drift: Callable[[Levels], bool],
-        values: Sequence[Estimate | None] | None = None,
+        values: Sequence[GroupMean | None] | None = None,
     ) -> DriftTest:
         """Make a test of the steps that have a number, of two groups or more."""
         if values is None:

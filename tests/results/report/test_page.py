@@ -20,6 +20,8 @@ from ruler_cli.results.report.page import (
     COMPARE_SCRIPTS,
     COMPARE_STYLES,
     SCRIPTS,
+    TREND_SCRIPTS,
+    TREND_STYLES,
     web_files,
 )
 from ruler_cli.types import Kind
@@ -491,9 +493,10 @@ def test_scripts_and_styles() -> None:
     names = {
         path.name for path in folder.iterdir() if path.name.endswith((".js", ".css"))
     }
-    assert names == {*COMPARE_SCRIPTS, *COMPARE_STYLES} - {"vendor/lib.js"}
+    pages = {*COMPARE_SCRIPTS, *COMPARE_STYLES, *TREND_SCRIPTS, *TREND_STYLES}
+    assert names == pages - {"vendor/lib.js"}
     assert not [
         s
-        for s in web_files(COMPARE_SCRIPTS)
+        for s in web_files({*COMPARE_SCRIPTS, *TREND_SCRIPTS})
         if re.search(r"</script|<!--|\r", s, re.IGNORECASE)
     ]
