@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import fsum, log, sqrt
 from statistics import fmean, median
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from ruler_cli.formats.chat import first_agent_turn, is_agent
 from ruler_cli.results.annotations import Json, ScoredGroup, ScoredRollout
@@ -544,8 +544,9 @@ def step_of(record: Json) -> float | None:
     metadata = record.get("metadata")
     for place in (record, metadata if isinstance(metadata, dict) else {}):
         for name in _STEP_FIELDS:
-            value = place.get(name)
-            if isinstance(value, int | float) and abs(value) < 10**_LONGEST_NUMBER:
+            value: Any = place.get(name)
+            # a truth value is none
+            if type(value) in (int, float) and abs(value) < 10**_LONGEST_NUMBER:
                 whole = value == int(value)
                 return int(value) if whole else float(value)
     return None
