@@ -66,7 +66,7 @@ SeveralScored = Annotated[
     list[str],
     typer.Argument(
         metavar="SCORED...",
-        help="A file that `ruler score` wrote, or two of the same input; `-` is stdin.",
+        help="A file that `ruler score` wrote, two of the same input, or more of a training; `-` is stdin.",
     ),
 ]
 Second = Annotated[

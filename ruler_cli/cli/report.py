@@ -108,9 +108,10 @@ def command(
     """Show a scored file on the terminal, as JSON, or as a page.
 
     One file: the figures of the run, with its worst and its most disputed groups. Two files of the same
-    input: both judges side by side, and the groups that they disagree on most. With --group: one group in
-    full, in $PAGER. With --label: a page that hands out what people say as labels.jsonl, for
-    `ruler agree SCORED --labels-file labels.jsonl`. NO_COLOR turns colours off.
+    input: both judges side by side, and the groups that they disagree on most. Three or more: the steps of a
+    training, and what drifts over them. With --group: one group in full, in $PAGER. With --label: a page that
+    hands out what people say as labels.jsonl, for `ruler agree SCORED --labels-file labels.jsonl`. NO_COLOR
+    turns colours off.
 
     \b
     Example:
@@ -118,28 +119,40 @@ def command(
       ruler report scored.jsonl --group task-17
       ruler report scored.jsonl -o report.html
       ruler report scored.jsonl other.jsonl -o compare.html
+      ruler report step-*.jsonl -o trend.html
       ruler report scored.jsonl --label 50 -o label.html
       ruler report scored.jsonl --json | jq .figures.groups
 
-    Exit codes: 0 done; 1 some lines could not be read, or some groups are in one file only; 2 bad usage,
-    unreadable input, no annotations of ruler, or nothing in common.
+    Exit codes: 0 done; 1 some lines could not be read, some groups are in one file only, or a step has no
+    scores; 2 bad usage, unreadable input, no annotations of ruler, or nothing in common.
     """
     with running(ctx, *sources) as options:
         return _report(options, sources)
 
 
 def _report(options: Options, sources: list[str]) -> int:
-    if len(sources) > 2:
-        raise UsageError("a report takes one scored file, or two of the same input")
     page = options.page is not None or options.open_page
     _refuse_with_label(options, sources, page=page)
     _refuse(options, page=page)
+    if len(sources) > 2:
+        return _show_trend(options, sources, page=page)
     show = _show_figures if options.group is None else _show_groups
     if page:
         show = _write_page if options.label is None else _write_label_page
     with unwind_on_signal(), ExitStack() as stack:
         scored = show(options, sources, stack)
         return 1 if scored.problems.number else 0
+
+
+def _show_trend(options: Options, sources: list[str], *, page: bool) -> int:
+    from ruler_cli.cli.report_trend import report_trend
+
+    with unwind_on_signal(), ExitStack() as stack:
+        target = _target(options, stack) if page else None
+        left_out = report_trend(options, sources, target, stack)
+        if target is not None and options.open_page:
+            _open(target, "")
+        return int(left_out)
 
 
 def _refuse(options: Options, *, page: bool) -> None:

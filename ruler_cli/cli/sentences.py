@@ -245,9 +245,13 @@ def _plain(text: str) -> str:
 
 def opening(figures: _Json) -> str:
     """Say in which ways two files were made differently."""
-    differ = figures["differs"]
-    unlike = [words for name, words in _DIFFERENCES.items() if differ[name]]
-    return f"A and B differ in {', '.join(unlike)}" if unlike else ""
+    unlike = differing(figures["differs"])
+    return f"A and B differ in {unlike}" if unlike else ""
+
+
+def differing(differs: Mapping[str, bool | None]) -> str:
+    """Name what made the scores of two files differently."""
+    return ", ".join(words for name, words in _DIFFERENCES.items() if differs[name])
 
 
 def money(figures: _Json) -> str:

@@ -306,7 +306,9 @@ class Comparison:
         if not one:
             names = " and ".join(file.name for file in self.files)
             problem = f"{names}: no group in common{self._unlike}"
-            remedy = "give two scored files of the same input"
+            remedy = (
+                "give two scored files of the same input; three or more make a trend"
+            )
             if self._counts["groups"]:
                 problem = f"{names}: no rollout has a score in both files"
                 remedy = f"see why with `ruler report {self.files[1].name}`"
@@ -333,7 +335,7 @@ class Comparison:
             },
             "cells": cells(both, a=_TWENTIETHS, b=_TWENTIETHS),
             "correlation": agreement["correlations"][0]["scores"],
-            "differs": _differences(*files),
+            "differs": differences(*files),
         }
 
     def as_json(self, heads: Sequence[Json], figures: ComparisonFigures) -> Json:
@@ -345,7 +347,7 @@ class Comparison:
         }
 
 
-def _differences(one: Json, other: Json) -> dict[str, bool | None]:
+def differences(one: Json, other: Json) -> dict[str, bool | None]:
     """Tell for each thing that makes scores if two files differ in it; None: at least one does not say it."""
     ways = []
     for figures in (one, other):

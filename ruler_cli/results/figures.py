@@ -35,7 +35,7 @@ from ruler_cli.results.fields import usage_fields
 from ruler_cli.runs.input import open_input
 from ruler_cli.scoring.statistics import LengthSums, Moments, PositionBias, quantile
 from ruler_cli.settings.models import InputSettings
-from ruler_cli.types import Group, Usage, iso, printable, rubric_text
+from ruler_cli.types import Group, Record, Usage, iso, printable, rubric_text
 
 ReportFigures = Json
 """The figures of a run; None: not known."""
@@ -102,7 +102,7 @@ class ScoredFile:
             problem = f"{self.name}: holds no records"
             raise UsageError(f"{problem}; give a file that `ruler score` wrote")
         given = self._labels is not None
-        self._reader = AnnotationReader(self.input.reader, given=given)
+        self.annotations = AnnotationReader(self.input.reader, given=given)
         self.figures = FiguresBuilder()
 
     def groups(self, wanted: Wanted = None) -> Iterator[tuple[int, Group, ScoredGroup]]:
@@ -110,11 +110,7 @@ class ScoredFile:
 
         After all groups UsageError if none has an annotation, or none a label at the user's path.
         """
-        for number, group in enumerate(self.input.groups, 1):
-            if wanted is None or wanted(group.key):
-                scored = self._reader.group(group)
-                self.figures.add(scored, rubric_text(group.rubric or ""))
-                yield number, group, scored
+        yield from self.read(wanted)
         if wanted is not None:
             return
         groups = self.figures.groups
@@ -130,7 +126,19 @@ class ScoredFile:
 
     def texts_at(self, group: Group, scored: ScoredGroup, path: str) -> tuple[str, ...]:
         """Return the value at a path of each rollout, as text; empty if there is none."""
-        return self._reader.texts_at(group, scored, path)
+        return self.annotations.texts_at(group, scored, path)
+
+    def read(self, wanted: Wanted = None) -> Iterator[tuple[int, Group, ScoredGroup]]:
+        """Yield the same, whatever the annotations and labels are."""
+        for number, group in enumerate(self.input.groups, 1):
+            if wanted is None or wanted(group.key):
+                scored = self.annotations.group(group)
+                self.figures.add(scored, rubric_text(group.rubric or ""))
+                yield number, group, scored
+
+    def value(self, record: Record) -> Json:
+        """Return the parsed line of a record."""
+        return self.annotations.value(record)
 
     @property
     def warning(self) -> str:

@@ -210,6 +210,11 @@ class RatioSums:
         square = self.yy - 2 * ratio * self.xy + ratio * ratio * self.xx
         return max(0.0, square)
 
+    @property
+    def error(self) -> float:
+        """The standard error of the ratio, from at least two groups."""
+        return sqrt(self.square * self.groups / (self.groups - 1)) / self.x
+
 
 class LengthSums:
     """Regression of scores on the logarithm of their rollouts' bytes, within groups."""
@@ -230,10 +235,9 @@ class LengthSums:
         sums = self._slope
         if sums.groups < 2:
             return None
-        error = sqrt(sums.square * sums.groups / (sums.groups - 1)) / sums.x
         below = sqrt(sums.x * self._yy)
         r = max(-1.0, min(1.0, sums.y / below)) if below else 0.0
-        return Length(sums.ratio, error, r, sums.groups)
+        return Length(sums.ratio, sums.error, r, sums.groups)
 
 
 _LARGEST = 1e50
@@ -271,12 +275,6 @@ _BINS = _INNER + 2
 
 ENOUGH_GROUPS = 20
 """Groups below which the means are mostly the noise of the rollouts themselves."""
-
-
-def _square_error(sums: RatioSums) -> float:
-    """The squared standard error of a bin's mean, from at least two groups."""
-    share = sums.square / sums.x**2
-    return share * sums.groups / (sums.groups - 1)
 
 
 @lru_cache(maxsize=64)
@@ -337,7 +335,7 @@ class PositionBias:
                 start,
                 stop,
                 own.ratio,
-                sqrt(_square_error(own)) if own.groups > 1 else None,
+                own.error if own.groups > 1 else None,
                 round(own.x),
             )
             for own, (start, stop) in zip(self._bins, pairwise(edges), strict=True)
@@ -357,12 +355,12 @@ class PositionBias:
         weight = fsum(b.x for b in used)
         mean = fsum(b.y for b in used) / weight
         square = fsum(b.x * (b.ratio - mean) ** 2 for b in used) / weight
-        errors = fsum(b.x * _square_error(b) for b in used) / weight
+        errors = fsum(b.x * b.error**2 for b in used) / weight
         variance = square * len(used) / (len(used) - 1)
         true = max(0.0, variance - errors)
         # the means of all bins drawn towards 0; 0 for a bin with fewer than two groups
         shrunk = [
-            b.ratio * true / (true + _square_error(b)) if true and b.groups > 1 else 0.0
+            b.ratio * true / (true + b.error**2) if true and b.groups > 1 else 0.0
             for b in self._bins
         ]
         amounts = [shrunk[number] for number in _bins_of(size)]

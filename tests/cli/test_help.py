@@ -9,6 +9,7 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from shutil import copy
 from typing import Any
 
 import pytest
@@ -105,13 +106,19 @@ def test_example_runs(
     assert (
         ruler("score", "rollouts.jsonl", "other.jsonl", "-m", "offline").returncode == 0
     )
+    for step in (10, 20, 30):
+        copy(tmp_path / "scored.jsonl", tmp_path / f"step-{step}.jsonl")
     with BatchServer() as batches:
         base = batches.openai if names[:1] == ("batch",) else server.base
         judge = {"OPENAI_API_KEY": "sk-0123456789", "OPENAI_BASE_URL": base}
         for example in examples(ruler(*names, "--help").stdout):
             words = shlex.split(re.sub(r".*\$\((.*)\).*", r"\1", example))
             assert words[0] == "ruler"
-            done = ruler(*words[1:], **judge)
+            args = []
+            for word in words[1:]:  # as a shell does it
+                found = tmp_path.glob(word) if "*" in word else ()
+                args += sorted(path.name for path in found) or [word]
+            done = ruler(*args, **judge)
             assert done.returncode == 0, f"{example}: {done.stderr}"
 
 

@@ -270,7 +270,7 @@ def test_small_difference(ruler: Ruler, tmp_path: Path) -> None:
     ("args", "sentence"),
     [
         ("- -", "only one of SCORED and SCORED2 can be stdin"),
-        ("a.jsonl b.jsonl a.jsonl", "a report takes one scored file, or two of the same input"),
+        ("a.jsonl b.jsonl a.jsonl", "a.jsonl: is named twice; name it once"),
         ("a.jsonl raw.jsonl", "raw.jsonl: no rollout has an annotation of ruler; score it first"),
         ("a.jsonl alien.jsonl", "a.jsonl and alien.jsonl: no group in common; give two scored files of"),
         ("a.jsonl others.jsonl", "a.jsonl and others.jsonl: no group in common; group 'level' left out: "

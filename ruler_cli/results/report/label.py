@@ -12,12 +12,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import chain
-from string import Template
 
 import orjson
 
-from ruler_cli import __version__
-from ruler_cli.files.error_map import writing
 from ruler_cli.files.scratch import Scratch
 from ruler_cli.prompting.render import MARK
 from ruler_cli.results.annotations import Json, ScoredGroup
@@ -26,13 +23,10 @@ from ruler_cli.results.report.page import (
     MOST_PICTURES,
     MOST_TEXT,
     MOST_TEXTS,
+    HtmlFile,
     as_json,
-    made,
     packed,
-    page_file,
-    policy_of,
     text_of,
-    web_files,
 )
 from ruler_cli.types import Group
 
@@ -67,12 +61,8 @@ class LabelPage:
     def __init__(
         self, stack: ExitStack, target: str, source: str, draw: PairDraw
     ) -> None:
-        """Create the file `target`, which ends in .html or is `-` for stdout; an error in `stack` removes it.
-
-        UsageError if it cannot have this name, or is the source.
-        """
-        self._file = page_file(stack, target, [source])
-        self._target = target
+        """Create the file `target` (see `HtmlFile`)."""
+        self._file = HtmlFile(stack, target, [source])
         self._spool = stack.enter_context(Scratch())
         self._draw = draw
 
@@ -106,24 +96,11 @@ class LabelPage:
             "comparisons": comparisons,
             "texts": [*map(len, texts)],
         }
-        scripts = web_files(LABEL_SCRIPTS)
-        template, licences = web_files(["label.html", "vendor/LICENSES.txt"])
-        values = {
-            "policy": policy_of(scripts),
-            "style": "\n".join(web_files(LABEL_STYLES)),
-            "scripts": "\n".join(f"<script>{script}</script>" for script in scripts),
-            "licences": licences,
-            "made": made(),
-            "ruler": __version__,
-            "data": packed([as_json(head)]).decode(),
-            "texts": b"\n".join(texts).decode(),
-        }
-        page = Template(template).substitute(values).encode()
-        with writing(self._target):
-            self._file.stream.write(page)
-            self._file.commit()
+        values = {"data": packed([as_json(head)]).decode()}
+        files = (LABEL_SCRIPTS, LABEL_STYLES)
+        size = self._file.fill("label.html", files, values, texts)
         ways = Counter[str](pair.drawn for pair in shown)
-        return LabelCounts(ways, len(drawn) - len(shown), len(page))
+        return LabelCounts(ways, len(drawn) - len(shown), size)
 
     def _texts(self, drawn: Sequence[DrawnPair]) -> Iterator[tuple[DrawnPair, bytes]]:
         """Yield each pair with its text as a block, until the next does not fit into the page."""

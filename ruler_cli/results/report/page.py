@@ -10,7 +10,7 @@ import base64
 import os
 import time
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from hashlib import sha256
 from html import escape
@@ -25,7 +25,7 @@ from ruler_cli import __version__
 from ruler_cli.errors import UsageError
 from ruler_cli.files.error_map import writing
 from ruler_cli.files.location import Location
-from ruler_cli.files.output import PassThrough, create_file
+from ruler_cli.files.output import create_file
 from ruler_cli.files.scratch import Scratch
 from ruler_cli.results.annotations import AnnotationReader, Json, ScoredGroup
 from ruler_cli.results.compare import ComparedGroup
@@ -58,6 +58,7 @@ _NAME = 255
 SCRIPTS = (
     "vendor/lib.js",
     "base.js",
+    "theme.js",
     "conditions.js",
     "strip.js",
     "plots.js",
@@ -82,6 +83,15 @@ STYLES = ("report.css", "overview.css", "group.css", "marks.css")
 COMPARE_SCRIPTS = (*SCRIPTS[:-1], "compare.js", SCRIPTS[-1])
 """The last script shows the page."""
 COMPARE_STYLES = (*STYLES, "compare.css")
+TREND_SCRIPTS = (
+    "vendor/lib.js",
+    "base.js",
+    "theme.js",
+    "plots.js",
+    "charts.js",
+    "trend.js",
+)
+TREND_STYLES = ("report.css", "overview.css", "trend.css")
 
 
 def as_json(value: Any) -> bytes:
@@ -156,6 +166,85 @@ _Span = tuple[int, int]
 """The size and the place of some bytes in the temporary file."""
 
 
+class HtmlFile:
+    """The file of a page, which appears once it is whole."""
+
+    def __init__(self, stack: ExitStack, target: str, sources: Sequence[str]) -> None:
+        """Create the file `target`, which ends in .html or is `-` for stdout; an error in `stack` removes it.
+
+        UsageError if it cannot have this name, or is one of the sources.
+        """
+        for source in sources:
+            _refuse(target, source)
+        self.target = target
+        self._file = file = create_file(Location(target))
+
+        def undo(kind: type[BaseException] | None, *_: object) -> None:
+            if kind is not None:
+                file.discard()
+
+        stack.push(undo)
+
+    def write(
+        self,
+        head: Json,
+        files: tuple[Sequence[str], Sequence[str]],
+        *,
+        more: Iterable[bytes] = (),
+        said: Iterable[bytes] = (),
+        texts: Iterable[bytes] = (),
+    ) -> int:
+        """Write the page, let it appear, and return its size; OutputError if it cannot be written to its end.
+
+        `head` are the page's data, among them `source`, `left_out` and `facts`; `more` are pieces of JSON behind its
+        last member. `files` are the names of the scripts and of the styles, `said` are pieces of JSON and `texts` lines
+        for blocks of their own.
+        """
+        head = head | {"version": 1, "made": _made(), "ruler": __version__}
+        facts = [[escape(part) for part in fact] for fact in head["facts"] if fact[1]]
+        left_out = head["left_out"]
+        # text of the input is escaped here, or packed
+        values = {
+            "name": escape(printable(head["source"], _NAME)),
+            "facts": "\n".join(_FACT.format(*fact) for fact in facts),
+            "left_out": escape(printable(left_out, len(left_out))),
+            "data": packed((as_json(head)[:-1], *more, b"}")).decode(),
+            "said": packed(said).decode(),
+        }
+        return self.fill("report.html", files, values, texts)
+
+    def fill(
+        self,
+        template: str,
+        files: tuple[Sequence[str], Sequence[str]],
+        values: Mapping[str, str],
+        texts: Iterable[bytes],
+    ) -> int:
+        """Fill a template with values, scripts, styles and texts; as `write` does."""
+        page, licences = web_files([template, "vendor/LICENSES.txt"])
+        scripts, styles = map(web_files, files)
+        values = {
+            **values,
+            "policy": _policy(scripts),
+            "style": "\n".join(styles),
+            "scripts": "\n".join(f"<script>{script}</script>" for script in scripts),
+            "licences": licences,
+            "made": _made() or "",
+            "ruler": __version__,
+        }
+        before, after = (
+            Template(part).substitute(values).encode() for part in page.split("$texts")
+        )
+        stream = self._file.stream
+        with writing(str(self.target)):
+            size = stream.write(before)
+            for text in texts:
+                size += stream.write(text + b"\n")
+            size += stream.write(after)
+            self._file.commit()
+        return size
+
+
 class ReportPage:
     """The page of one scored file, or of two: its groups are on disk until those of the page are chosen.
 
@@ -166,14 +255,10 @@ class ReportPage:
     def __init__(
         self, stack: ExitStack, target: str, sources: Sequence[str], most: int
     ) -> None:
-        """Create the file `target`, which ends in .html or is `-` for stdout; an error in `stack` removes it.
-
-        UsageError if it cannot have this name, or is one of the sources.
-        """
-        self.target = target
+        """Create the file `target` (see `HtmlFile`)."""
+        self._file = HtmlFile(stack, target, sources)
         self.names = [*map(source_name, sources)]
         self.two = len(sources) > 1
-        self._file = page_file(stack, target, sources)
         self._spool = stack.enter_context(Scratch())
         self._most = most
         self._best = Best[int](most)
@@ -252,46 +337,25 @@ class ReportPage:
         # a text that is not in the page is empty
         texts = [self._texts.get(number, (0, 0)) for number in sorted(self._chosen)]
         head = data | {
-            "version": 1,
             "source": " and ".join(self.names),
-            "made": made(),
-            "ruler": __version__,
             "left_out": left_out,
             "fields": self._fields.as_json() if self._fields else [],
             "ranked": self._chosen,
             "texts": [size for size, _ in texts],
         }
-        scripts = web_files(COMPARE_SCRIPTS if self.two else SCRIPTS)
-        template, licences = web_files(["report.html", "vendor/LICENSES.txt"])
-        facts = [[escape(part) for part in fact] for fact in head["facts"] if fact[1]]
-        rows = (as_json(head)[:-1], b',"rows":', *self._listed(0))
-        values = (b',"values":[', *self._values(), b"]}")
-        # text of the input is escaped here, or packed
-        parts = {
-            "policy": policy_of(scripts),
-            "style": "\n".join(web_files(COMPARE_STYLES if self.two else STYLES)),
-            "scripts": "\n".join(f"<script>{script}</script>" for script in scripts),
-            "licences": licences,
-            "name": escape(printable(head["source"], _NAME)),
-            "made": head["made"],
-            "ruler": __version__,
-            "facts": "\n".join(_FACT.format(*fact) for fact in facts),
-            "left_out": escape(printable(left_out, len(left_out))),
-            "data": packed((*rows, *values)).decode(),
-            "said": packed(self._listed(1)).decode(),
-        }
-        before, after = (
-            Template(part).substitute(parts).encode()
-            for part in template.split("$texts")
+        return self._file.write(
+            head,
+            (COMPARE_SCRIPTS, COMPARE_STYLES) if self.two else (SCRIPTS, STYLES),
+            more=(
+                b',"rows":',
+                *self._listed(0),
+                b',"values":[',
+                *self._values(),
+                b"]",
+            ),
+            said=self._listed(1),
+            texts=(self._spool.read(*text) for text in texts),
         )
-        stream = self._file.stream
-        with writing(str(self.target)):
-            size = stream.write(before)
-            for text in texts:
-                size += stream.write(self._spool.read(*text) + b"\n")
-            size += stream.write(after)
-            self._file.commit()
-        return size
 
     def _listed(self, piece: int) -> Iterator[bytes]:
         """Yield a piece of each chosen group, in input order, as a JSON list."""
@@ -367,24 +431,7 @@ def _columns(g: ScoredGroup) -> Json:
     }
 
 
-def page_file(stack: ExitStack, target: str, sources: Iterable[str]) -> PassThrough:
-    """Create the file of a page; an error in `stack` removes it.
-
-    UsageError if it cannot have this name, or is one of the sources.
-    """
-    for source in sources:
-        _refuse(target, source)
-    file = create_file(Location(target))
-
-    def undo(kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None:
-            file.discard()
-
-    stack.push(undo)
-    return file
-
-
-def made() -> str | None:
+def _made() -> str | None:
     """Return the time at which a page is made; the same input can give the same page."""
     epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
     fixed = epoch.isdecimal() and len(epoch) < 12
@@ -421,7 +468,7 @@ def web_files(names: Iterable[str]) -> list[str]:
     return [(folder / name).read_text(encoding="utf-8") for name in names]
 
 
-def policy_of(scripts: Iterable[str]) -> str:
+def _policy(scripts: Iterable[str]) -> str:
     """Return the Content Security Policy: these scripts run, pictures are in the page, and nothing is ever loaded.
 
     A worker has its program from the page. The one policy of trusted types makes the address of that program and of

@@ -24,6 +24,8 @@ from ruler_cli.results.report.page import (
     COMPARE_SCRIPTS,
     COMPARE_STYLES,
     SCRIPTS,
+    TREND_SCRIPTS,
+    TREND_STYLES,
     web_files,
 )
 from ruler_cli.settings.models import InputSettings
@@ -520,8 +522,9 @@ def test_scripts_and_styles() -> None:
     names = {
         path.name for path in folder.iterdir() if path.name.endswith((".js", ".css"))
     }
-    scripts = {*COMPARE_SCRIPTS, *LABEL_SCRIPTS}
-    assert names == {*scripts, *COMPARE_STYLES, *LABEL_STYLES} - {"vendor/lib.js"}
+    scripts = {*COMPARE_SCRIPTS, *TREND_SCRIPTS, *LABEL_SCRIPTS}
+    styles = {*COMPARE_STYLES, *TREND_STYLES, *LABEL_STYLES}
+    assert names == {*scripts, *styles} - {"vendor/lib.js"}
     assert not [
         s
         for s in web_files(scripts)

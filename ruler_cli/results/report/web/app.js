@@ -1,11 +1,10 @@
 "use strict";
-// The page: which view a hash asks for, the head and the foot around it, places, keys, theme and print.
+// The page: which view a hash asks for, the head and the foot around it, places, keys.
 
 /** What the page is drawn from, beside the address. */
-const app = { data: null, printing: false, theme: "auto", page: "", root: null };
+const app = { data: null, page: "", root: null };
 
 const SCROLL_PAUSE_MS = 100;
-const THEMES = ["auto", "dark", "light"];
 
 // ---- Places in the history ------------------------------------------------------------------------
 
@@ -53,46 +52,14 @@ function arrive() {
 }
 
 function draw() {
-  const { data, printing, theme } = app;
-  lib.render(html`<${App} data=${data} asked=${route.parse(location.hash)} printing=${printing} theme=${theme} />`, app.root);
-}
-
-// ---- Theme ----------------------------------------------------------------------------------------
-
-function setTheme(theme) {
-  app.theme = THEMES.includes(theme) ? theme : "auto";
-  if (app.theme === "auto") delete document.documentElement.dataset.theme;
-  else document.documentElement.dataset.theme = app.theme;
-  try {
-    sessionStorage.setItem("ruler-theme", app.theme);
-  } catch {
-    // Storage is refused where cookies are: the theme then lasts as long as the page.
-  }
-}
-
-function storedTheme() {
-  try {
-    return sessionStorage.getItem("ruler-theme");
-  } catch {
-    return null;
-  }
+  const asked = route.parse(location.hash);
+  lib.render(html`<${App} data=${app.data} asked=${asked} printing=${theme.printing} />`, app.root);
 }
 
 // ---- Parts of the page ----------------------------------------------------------------------------
 
-/** What was left out of the file, and by which rule; nothing where all is there. */
-function LeftOut({ left }) {
-  return left && html`<p class="left-out">${visible(left)}</p>`;
-}
-
-function Header({ data, asked, theme }) {
+function Header({ data, asked }) {
   const entries = Object.entries(VIEWS).filter(([, { entry }]) => entry);
-  const next = THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length];
-  const change = () => {
-    setTheme(next);
-    draw();
-  };
-  const made = data.made.replace("T", " ").replace(/:\d\d(\.\d+)?Z$/, " UTC");
   return html`<header class="top">
     <div class="top-line">
       <h1 title=${visible(data.source)}>${visible(data.source)}</h1>
@@ -102,12 +69,11 @@ function Header({ data, asked, theme }) {
       </nav>
       <span class="buttons">
         <${marks.Button} />
-        <button type="button" title=${`change to ${next}`} onClick=${change}>Theme: ${theme}</button>
+        <${ThemeButton} />
         <button type="button" aria-keyshortcuts="?" onClick=${showHelp}>Keys</button>
       </span>
     </div>
-    <p class="found">${visible(data.found)} · made ${visible(made)}</p>
-    <${LeftOut} left=${data.left_out} />
+    <${Found} data=${data} />
   </header>`;
 }
 
@@ -185,14 +151,14 @@ const VIEWS = {
   ...instead.views,
 };
 
-function App({ data, asked, printing, theme }) {
+function App({ data, asked, printing }) {
   const page = html`<${VIEWS[asked.page].show} data=${data} route=${asked} printing=${printing} />`;
   lib.useLayoutEffect(() => {
     const of = asked.page === "group" ? `${visible(asked.key)} · ` : "";
     document.title = `${of}${visible(data.source)} · ruler report`;
     app.root.className = `is-${asked.page}`;
   });
-  return html`<${Header} data=${data} asked=${asked} theme=${theme} />
+  return html`<${Header} data=${data} asked=${asked} />
     <main tabindex="-1">${page}</main>
     <footer>Made by ruler ${visible(data.ruler)}.</footer>
     <${Help} />
@@ -228,40 +194,14 @@ function listen() {
   addEventListener("click", (event) => { if (event.target.closest?.("a")) keepPlace(); }, { capture: true });
   addEventListener("pagehide", keepPlace);
   addEventListener("resize", draw);
-  for (const [name, printing] of [["beforeprint", true], ["afterprint", false]]) {
-    addEventListener(name, () => {
-      app.printing = printing;
-      // Paper is light, whatever the screen is; colours of other stylesheets go by the same attribute.
-      document.documentElement.dataset.theme = "light";
-      if (!printing) setTheme(app.theme);
-      draw();
-    });
-  }
 }
 
-/** Read the data and show the page; where that fails the page says so. */
-async function start() {
-  const stand = document.getElementById("app");
-  try {
-    app.data = await decode("data");
-    app.data.rows = columnsOfRows(app.data);
-  } catch (error) {
-    stand.textContent = "This report cannot be opened: its data cannot be read. The file may be cut short, or the " +
-      `browser too old (it needs DecompressionStream, of 2023). Make it again with “ruler report”. (${error.message})`;
-    return;
-  }
-  opened.rows = app.data.rows;
-  app.root = document.createElement("div");
-  app.root.id = "app";
-  stand.replaceWith(app.root);
-  setTheme(storedTheme());
+openPage((data, root) => {
+  data.rows = columnsOfRows(data);
+  Object.assign(app, { data, root });
+  opened.rows = data.rows;
   marks.start();
   listen();
+  showing(draw);
   arrive();
-  requestAnimationFrame(() => requestAnimationFrame(() => {
-    document.documentElement.dataset.ready = "1";
-    prepare(app.data.rows);
-  }));
-}
-
-start();
+}, () => prepare(app.data.rows));

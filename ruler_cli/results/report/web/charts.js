@@ -148,15 +148,13 @@ function Chart({ chart }) {
   </figure>`;
 }
 
-/** Which colour is what. */
+/** Which colour is what; an entry with a glyph is of a line with such dots, and leads nowhere. */
 function Legend({ entries }) {
-  return html`<ul class="legend">
-    ${entries.map(
-      ({ words, colour, href }) => html`<li>
-        <a href=${href}><span class="swatch" style=${{ background: colour }} aria-hidden="true"></span>${words}</a>
-      </li>`,
-    )}
-  </ul>`;
+  const entry = ({ words, colour, href, glyph }) =>
+    glyph
+      ? html`<span style=${{ color: colour }} aria-hidden="true">${glyph} </span>${words}`
+      : html`<a href=${href}><span class="swatch" style=${{ background: colour }} aria-hidden="true"></span>${words}</a>`;
+  return html`<ul class="legend">${entries.map((one) => html`<li>${entry(one)}</li>`)}</ul>`;
 }
 
 /** A table of numbers. */

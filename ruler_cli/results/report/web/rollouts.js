@@ -61,7 +61,7 @@ const rolloutViews = (() => {
 
   // Columns as [heading, what stands in it, whether this rollout has it, class]; one that none has is left out.
   const COLUMNS = [
-    ["Mark", (e) => html`<${marks.InTable} e=${e} />`, (e) => !app.printing || marks.isSaid(e), "g-marks"],
+    ["Mark", (e) => html`<${marks.InTable} e=${e} />`, (e) => !theme.printing || marks.isSaid(e), "g-marks"],
     ["Rank", (e) => (e.rank === null ? "–" : `${e.rank}${e.tiedRank ? "=" : ""}`), (e) => e.rank !== null, "g-number"],
     ["Score", (e) => number(e.score, 3), (e) => e.score !== null, "g-number g-score"],
     [STRIP, (e, scale) => html`<${Strip} scores=${[e.score]} labels=${[e.label]} scale=${scale} />`, (e) => e.score !== null, "g-strip"],

@@ -9,7 +9,7 @@ const ON_PHONE = { key: 24, task: 20 }; // pixels of the lines above the scores
  */
 function rowHeight(data) {
   const strip = (instead.strip ?? commonHeight(data)) + 2;
-  if (innerWidth > PHONE || app.printing) return strip;
+  if (innerWidth > PHONE || theme.printing) return strip;
   return strip + ON_PHONE.key + (some("task")(data.rows) ? ON_PHONE.task : 0);
 }
 /** The rows drawn change by so many at once, and as many are drawn above and below those in sight. */

@@ -1,0 +1,179 @@
+"""`ruler report A B C…`: the scored files of the steps of a training, read one after another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+from ruler_cli.cli import sentences
+from ruler_cli.cli.messages import command_words, print_note
+from ruler_cli.cli.progress import Problems, group_counter
+from ruler_cli.cli.safe_text import print_json
+from ruler_cli.cli.terminal import Terminal
+from ruler_cli.cli.trend_view import TrendView, quoted
+from ruler_cli.cli.units import count
+from ruler_cli.errors import UsageError
+from ruler_cli.files.location import Location
+from ruler_cli.results.compare import differences
+from ruler_cli.results.figures import ScoredFile
+from ruler_cli.results.report.page import TREND_SCRIPTS, TREND_STYLES, HtmlFile
+from ruler_cli.results.trend import (
+    StepBuilder,
+    StepFigures,
+    Trend,
+    TrendStep,
+    step_numbers,
+    step_of,
+    turns_of,
+)
+from ruler_cli.settings.load import scored_input
+from ruler_cli.settings.options import Options
+from ruler_cli.types import Problem
+
+_Json = dict[str, Any]
+
+
+def report_trend(
+    options: Options, sources: Sequence[str], page: str | None, stack: ExitStack
+) -> bool:
+    """Show the trend of three files or more on stdout, or write it to a `page`; tell if something is left out."""
+    _refuse(options, sources)
+    file = None
+    if page is not None:
+        file = HtmlFile(stack, page, sources)
+    problems = Problems("problems")
+    trend, judges = _read_trend(sources, options, problems)
+    problems.close()
+    view = TrendView(trend, judges, options.labels)
+    if file is not None:
+        size = file.write(view.data(), (TREND_SCRIPTS, TREND_STYLES))
+        to = "stdout" if page == "-" else page
+        steps = count(len(trend.steps), "step")
+        print_note(f"{steps}, {size / 1e6:.1f} MB written to {to}")
+    elif options.as_json:
+        found = {"problems": problems.number, "first_problems": problems.first}
+        own = {"version": 2, "labels": options.labels}
+        print_json(own | trend.as_json() | found)
+    else:
+        view.show(Terminal())
+    return bool(problems.number) or any(one.reason for one in trend.steps)
+
+
+def _refuse(options: Options, sources: Sequence[str]) -> None:
+    """Raise UsageError for options that a trend has no use for, and for a file that is not there or named twice."""
+    for field in ("group", "max_groups"):
+        value = getattr(options, field)
+        if value is not None:
+            remedy = "give one file, or two of the same input"
+            raise UsageError("is not for a trend", remedy, option=field, value=value)
+    seen = set[str]()
+    for source in sources:
+        place = Location(source)
+        real = str(place.real) if place.local else place.public
+        if real in seen:
+            raise UsageError("is named twice", "name it once", place=place.shown)
+        seen.add(real)
+        if place.local and not place.many and not Path(source).exists():
+            with place.open():  # says what is wrong
+                pass
+
+
+@dataclass(frozen=True)
+class _ReadFile:
+    """A file that was read: its figures as a step, the step that its records name, and its figures as a run.
+
+    Of a file that cannot be read to its end there is an `error`.
+    """
+
+    figures: StepFigures
+    field: float | None = None
+    run: _Json | None = None
+    error: UsageError | None = None
+
+    @property
+    def reason(self) -> str:
+        """The reason why it has no scores; empty if it has any."""
+        if self.error is not None:
+            return command_words(self.error.brief)
+        groups = self.run["groups"] if self.run else {}
+        if groups.get("scored"):
+            return ""
+        if self.run and groups["failed"]:
+            kinds = sentences.kinds(self.run)
+            return f"no rollout has a score; failed groups: {kinds}"
+        return "no rollout has an annotation of ruler"
+
+
+def _read_file(
+    source: str, options: Options, problems: Problems, bar: Any, *, named: bool
+) -> _ReadFile:
+    """Read a file; if its step is `named` by it, its records are not asked."""
+    name = Location(source).shown
+    builder = StepBuilder()
+    fields = set[float | None]()
+
+    def add_problem(problem: Problem) -> None:
+        reason = command_words(problem.reason)
+        problems.add(f"{name}: {problem.where} {reason}")
+
+    try:
+        with ExitStack() as stack:
+            file = ScoredFile(scored_input(options, source), stack, add_problem)
+            print_note(*file.input.notes)
+            for _, group, scored in file.read():
+                builder.add(scored, turns_of(group, scored))
+                if not named and len(fields) < 2:
+                    fields.update(step_of(file.value(one)) for one in group.records)
+                bar.update()
+            if file.warning:
+                print_note(f"warning: {command_words(file.warning)}")
+    except UsageError as error:
+        return _ReadFile(builder.figures(), error=error)
+    field = fields.pop() if len(fields) == 1 else None
+    run = file.figures.figures(lambda _: {})
+    return _ReadFile(builder.figures(), field, run)
+
+
+def _read_trend(
+    sources: Sequence[str], options: Options, problems: Problems
+) -> tuple[Trend, str]:
+    """Read the files one after another; return the trend, and the judges of the first step with scores.
+
+    UsageError if no file has scores, or none a label at the user's path.
+    """
+    names = [Location(source).public for source in sources]
+    numbers, origin = step_numbers(names)
+    named = origin == "name"
+    with group_counter() as bar:
+        files = [
+            _read_file(source, options, problems, bar, named=named)
+            for source in sources
+        ]
+    if not named:
+        numbers, origin = step_numbers(names, [one.field for one in files])
+    errors = [one.error for one in files if one.error is not None]
+    if all(one.reason for one in files):
+        remedy = f"see why with `ruler report {quoted(names[0])}`"
+        raise errors[0] if errors else UsageError("no file has a score", remedy)
+    if options.labels is not None and not any(
+        one.figures.pairs["label"] for one in files
+    ):
+        problem = "no rollout with a score has a usable label there"
+        raise UsageError(problem, option="labels", value=options.labels)
+    steps = []
+    before: _Json = {}
+    judges = ""
+    in_order = sorted(zip(numbers, names, files, strict=True), key=itemgetter(0))
+    for number, name, file in in_order:
+        run = file.run if file.run and not file.reason else {}
+        differs = (
+            sentences.differing(differences(before, run)) if before and run else ""
+        )
+        steps.append(TrendStep(number, name, file.figures, file.reason, differs))
+        judges = judges or (sentences.judges(run) if run else "")
+        before = run or before
+    return Trend(steps, origin), judges

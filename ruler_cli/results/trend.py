@@ -1,0 +1,552 @@
+"""Scored files of the steps of a training → figures of each step, and what drifts over the steps.
+
+A step keeps a few numbers of each of its groups. The figures are one JSON object, which `ruler report A B C` prints
+as JSON and the page embeds: docs/json.md describes it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import fsum, log, sqrt
+from statistics import fmean, median
+from typing import Any, Literal, NamedTuple
+
+from ruler_cli.formats.chat import first_agent_turn, is_agent
+from ruler_cli.results.annotations import Json, ScoredGroup, ScoredRollout
+from ruler_cli.results.criteria import by_criterion
+from ruler_cli.scoring.drift import BEFORE, LEAST, Shift, shifts
+from ruler_cli.scoring.statistics import (
+    LengthSums,
+    Moments,
+    RatioSums,
+    correlation,
+    products,
+)
+from ruler_cli.types import ENDINGS, Group
+
+FEWEST = 3
+"""Files from which on they are a trend."""
+FALSE_ALARMS = 0.05
+"""Share of reports without any drift that name one, at most; each of the tests has an equal part of it."""
+_FLAT = 3
+"""A label that moves by less than a third of what the score does, both in their standard deviations, is flat."""
+_CRITERIA = 24
+"""Criteria of a step that have a mean."""
+_STEP_FIELDS = ("step", "global_step")
+_DIGITS = re.compile("([0-9]+)")
+_LONGEST_NUMBER = 15
+"""Digits of a step; a longer number is a time or an id."""
+
+DriftKind = Literal["label", "held_out", "length", "spread", "suspects", "unscored"]
+"""The tests: the score rises and the label does not, or the held-out judge does not; the score follows length;
+the spread within groups falls; more groups have rollouts that address the judge; more have rollouts without a score."""
+StepOrigin = Literal["name", "field", "order"]
+"""The source of the numbers of steps: the names of the files, a field of their records, the order of the files."""
+
+
+class GroupMean(NamedTuple):
+    """A mean over groups, and its standard error; None with fewer than two groups."""
+
+    mean: float
+    error: float | None
+    groups: int
+
+    @classmethod
+    def of(cls, sums: RatioSums) -> GroupMean | None:
+        """Return the ratio of sums over groups; None without any."""
+        if not sums.x:
+            return None
+        error = sums.error if sums.groups > 1 else None
+        return cls(sums.ratio, error, sums.groups)
+
+    @classmethod
+    def of_share(cls, count: int, of: int) -> GroupMean | None:
+        """Return the share of groups; its error is that of a share that is neither 0 nor 1."""
+        if not of:
+            return None
+        share = (count + 0.5) / (of + 1)
+        return cls(count / of, sqrt(share * (1 - share) / of), of)
+
+    def as_json(self) -> Json:
+        """Return the mean and its error."""
+        return {"mean": self.mean, "error": self.error}
+
+
+class PairedValues:
+    """Two values of each rollout that has both, such as its score and its label.
+
+    It keeps the sums of each group, and of the whole step the products of the centred values.
+    """
+
+    def __init__(self) -> None:
+        self._groups: list[tuple[int, float, float]] = []
+        self._rows: list[tuple[float, float]] = []
+        self._within = Counter[str]()
+        self._overall: Mapping[str, float] = {}
+
+    def add(self, rows: Sequence[tuple[float, float]]) -> None:
+        """Add the rollouts of a group."""
+        if rows:
+            first, second = (sum(column) for column in zip(*rows, strict=True))
+            self._groups.append((len(rows), first, second))
+            self._rows += rows
+            self._within.update(products("ab", rows))
+
+    def close(self) -> None:
+        """Sum over all rollouts, after the last group."""
+        self._overall = products("ab", self._rows)
+        self._rows = []
+
+    def __bool__(self) -> bool:
+        return bool(self._groups)
+
+    @property
+    def first(self) -> GroupMean | None:
+        """The mean of the first value."""
+        return self._mean(1.0, 0.0)
+
+    @property
+    def second(self) -> GroupMean | None:
+        """The mean of the second value."""
+        return self._mean(0.0, 1.0)
+
+    def gap(self, slope: float) -> GroupMean | None:
+        """Return the mean of the first value less `slope` times the second."""
+        return self._mean(1.0, -slope)
+
+    def _mean(self, one: float, other: float) -> GroupMean | None:
+        sums = RatioSums()
+        for rollouts, first, second in self._groups:
+            sums.add(rollouts, one * first + other * second)
+        return GroupMean.of(sums)
+
+    @property
+    def within(self) -> float | None:
+        """The correlation within groups."""
+        return correlation(self._within)
+
+    @property
+    def overall(self) -> float | None:
+        """The correlation over all rollouts."""
+        return correlation(self._overall)
+
+    @property
+    def sums(self) -> Mapping[str, float]:
+        """Sums of products over all rollouts."""
+        return self._overall
+
+
+@dataclass(frozen=True)
+class StepFigures:
+    """The figures of a step: as JSON, and what the tests look at, by their kinds.
+
+    `pairs` are scores beside labels, and those of two judges; `values` are the numbers of the other tests. `levels`
+    are by name what is told of a shift.
+    """
+
+    json: Json
+    pairs: Mapping[DriftKind, PairedValues]
+    values: Mapping[DriftKind, GroupMean | None]
+    levels: Mapping[DriftKind, Mapping[str, float | None]]
+
+
+class StepBuilder:
+    """Builds the figures of a step, group by group. Scores are the judges' own."""
+
+    def __init__(self) -> None:
+        self._groups = Counter[str]()
+        self._rollouts = Counter[str]()
+        self._means: defaultdict[str, RatioSums] = defaultdict(RatioSums)
+        self._judges: defaultdict[str, RatioSums] = defaultdict(RatioSums)
+        self._criteria: dict[str, Moments] = {}
+        self._spread = Moments()
+        self._pairs = Counter[str]()
+        self._labels = PairedValues()
+        self._panel = PairedValues()
+        self._lengths = LengthSums(), LengthSums()
+        self._known_lengths = 0
+
+    def add(self, group: ScoredGroup, turns: Sequence[int]) -> None:
+        """Count the next group; `turns` are those of the agent in each rollout (see `turns_of`)."""
+        rollouts = group.rollouts
+        scored = [r for r in rollouts if r.judge_score is not None]
+        scores = [r.judge_score or 0.0 for r in scored]
+        own = Moments().add(scores)
+        counts = {
+            "all": True,
+            group.status: True,
+            "tied": group.tied,
+            "suspects": any(r.suspect for r in rollouts),
+            "unscored": len(scored) < len(rollouts),
+        }
+        self._groups.update(name for name, holds in counts.items() if holds)
+        for rollout in rollouts:
+            self._count(rollout)
+        self._add_mean("score", scores)
+        self._add_mean("bytes", [r.size for r in rollouts])
+        self._add_mean("turns", turns)
+        if own.number > 1:
+            self._spread.add([own.spread])
+            self._known_lengths += own.number - 1
+            self._lengths[0].add([(r.size, r.judge_score or 0.0) for r in scored])
+        labelled = [r for r in scored if r.label is not None]
+        self._labels.add([(r.judge_score or 0.0, r.label or 0.0) for r in labelled])
+        if len(labelled) > 1:
+            self._lengths[1].add([(r.size, r.label or 0.0) for r in labelled])
+        pairs = group.pairs
+        self._pairs.update(all=pairs.pairs, lost=pairs.lost, tied=pairs.tied)
+        self._add_panel(scored)
+        for name, rows in by_criterion(group).items():
+            if name in self._criteria or len(self._criteria) < _CRITERIA:
+                values = self._criteria.setdefault(name, Moments())
+                values.add(one.value for one, _ in rows)
+
+    def _count(self, rollout: ScoredRollout) -> None:
+        counts = {
+            "all": True,
+            "scored": rollout.judge_score is not None,
+            "labelled": rollout.label is not None,
+            "suspect": rollout.suspect,
+            rollout.ended: rollout.ended,
+        }
+        self._rollouts.update(name for name, holds in counts.items() if holds)
+
+    def _add_mean(self, name: str, values: Sequence[float]) -> None:
+        if values:
+            self._means[name].add(len(values), sum(values))
+
+    def _add_panel(self, scored: Sequence[ScoredRollout]) -> None:
+        by_judge: defaultdict[str, list[float]] = defaultdict(list)
+        for rollout in scored:
+            for name, score in rollout.judges.items():
+                by_judge[name].append(score)
+        for name, scores in by_judge.items():
+            self._judges[name].add(len(scores), sum(scores))
+        if len(self._judges) == 2:
+            one, other = self._judges
+            both = [r.judges for r in scored if len(r.judges) == 2]
+            self._panel.add([(judges[one], judges[other]) for judges in both])
+
+    def figures(self) -> StepFigures:
+        """Return the figures, after the last group."""
+        pairs: dict[DriftKind, PairedValues] = {"label": self._labels}
+        pairs["held_out"] = self._panel if len(self._judges) == 2 else PairedValues()
+        for one in pairs.values():
+            one.close()
+        groups = self._groups
+        lengths = [one.trend() for one in self._lengths]
+        by_length = [one.correlation if one else None for one in lengths]
+        shares = {
+            kind: GroupMean.of_share(groups[name], groups["all"])
+            for kind, name in _GROUPS_WITH.items()
+        }
+        values: dict[DriftKind, GroupMean | None] = {
+            "length": None,
+            "spread": self._mean_spread(),
+            **shares,
+        }
+        if by_length[0] is not None:
+            error = 1 / sqrt(max(1, self._known_lengths - 1))
+            values["length"] = GroupMean(by_length[0], error, groups["scored"])
+        json = self._json(pairs["label"], values["spread"])
+        json["with_length"] = dict(zip(("score", "label"), by_length, strict=True))
+        tied = groups["tied"] / groups["scored"] if groups["scored"] else None
+        levels: dict[DriftKind, Mapping[str, float | None]] = {
+            "length": json["with_length"],
+            "spread": {"spread": _mean(values["spread"]), "tied": tied},
+            **{kind: {"groups": _mean(share)} for kind, share in shares.items()},
+        }
+        for kind, one in pairs.items():
+            levels[kind] = {"score": _mean(one.first), "label": _mean(one.second)}
+        return StepFigures(json, pairs, values, levels)
+
+    def _mean_spread(self) -> GroupMean | None:
+        spread = self._spread
+        if not spread.number:
+            return None
+        groups = spread.number
+        error = spread.deviation / sqrt(groups) if groups > 1 else None
+        return GroupMean(spread.mean, error, groups)
+
+    def _json(self, labels: PairedValues, spread: GroupMean | None) -> Json:
+        pairs = self._pairs
+        against = pairs["lost"] + pairs["tied"] / 2
+        means = {
+            name: GroupMean.of(self._means[name])
+            for name in ("score", "bytes", "turns")
+        }
+        return {
+            "groups": {name: self._groups[name] for name in _GROUPS},
+            "rollouts": {name: self._rollouts[name] for name in _ROLLOUTS},
+            **{name: _as_json(one) for name, one in means.items()},
+            "spread": _as_json(spread),
+            "label": _as_json(labels.second),
+            "against_label": {
+                "within": labels.within,
+                "overall": labels.overall,
+                "pairs": pairs["all"],
+                "accuracy": 1 - against / pairs["all"] if pairs["all"] else None,
+            },
+            "criteria": [
+                {"name": name, "mean": one.mean, "rollouts": one.number}
+                for name, one in self._criteria.items()
+            ],
+            "judges": [
+                {"name": name, "mean": one.ratio, "rollouts": round(one.x)}
+                for name, one in self._judges.items()
+            ],
+        }
+
+
+_GROUPS = ("all", "scored", "failed", "unmarked", "tied", "suspects", "unscored")
+_ROLLOUTS = ("all", "scored", "labelled", "suspect", *ENDINGS)
+_GROUPS_WITH: Mapping[DriftKind, str] = {"suspects": "suspects", "unscored": "unscored"}
+
+
+def _as_json(estimate: GroupMean | None) -> Json | None:
+    return None if estimate is None else estimate.as_json()
+
+
+def _mean(estimate: GroupMean | None) -> float | None:
+    return None if estimate is None else estimate.mean
+
+
+def turns_of(group: Group, scored: ScoredGroup) -> list[int]:
+    """Count the turns of the agent in each rollout of a group."""
+    parts = group.rollouts
+    turns = []
+    for rollout in scored.rollouts:
+        histories = [
+            messages
+            for i in rollout.indices
+            for messages in (parts[i].messages, *parts[i].histories)
+        ]
+        own = [messages[first_agent_turn(messages) :] for messages in histories]
+        turns.append(sum(is_agent(message) for each in own for message in each))
+    return turns
+
+
+@dataclass(frozen=True)
+class TrendStep:
+    """A file of a trend: the number of its step, its name, and its figures; without scores the reason.
+
+    `differs` names what made its scores differently from those of the step before, in words.
+    """
+
+    number: float
+    source: str
+    figures: StepFigures
+    reason: str = ""
+    differs: str = ""
+
+
+Levels = Mapping[str, tuple[float, float]]
+"""Means by name: before the onset of a shift, and from there on."""
+
+
+class Drift(NamedTuple):
+    """A shift that a test looks for.
+
+    `at` is the index of the first step at which it is beyond chance, `since` that of its likely onset. The
+    `levels` are those before the onset, and from there to `at`.
+    """
+
+    kind: DriftKind
+    at: int
+    since: int
+    levels: Levels
+
+
+@dataclass(frozen=True)
+class DriftTest:
+    """A test of a series: its steps by their indices, and a number of each.
+
+    `columns` has by name what moves with the numbers. `is_drift` tells if a shift is one that is looked for.
+    """
+
+    kind: DriftKind
+    steps: Sequence[int]
+    values: Sequence[GroupMean]
+    columns: Mapping[str, Sequence[float | None]]
+    is_drift: Callable[[Levels], bool]
+
+    @property
+    def runs(self) -> bool:
+        """Tell if there are enough steps."""
+        return len(self.steps) >= LEAST
+
+    def first(self, needed: float) -> tuple[Drift | None, float]:
+        """Return the first drift with the `needed` evidence, and the largest evidence of any shift up to it."""
+        largest = 0.0
+        for shift in shifts([one.mean for one in self.values], self._errors()):
+            largest = max(largest, shift.evidence)
+            levels = self._levels(shift) if shift.evidence >= needed else {}
+            if levels and self.is_drift(levels):
+                at, since = self.steps[shift.end - 1], self.steps[shift.since]
+                return Drift(self.kind, at, since, levels), largest
+        return None, largest
+
+    def _errors(self) -> list[float]:
+        """Return the errors that the groups of each step would have in the first steps.
+
+        The own error of a step grows with what drifts.
+        """
+        first = self.values[:LEAST]
+        group = median((one.error or 0.0) * sqrt(one.groups) for one in first)
+        return [group / sqrt(one.groups) for one in self.values]
+
+    def _levels(self, shift: Shift) -> Levels:
+        levels = {}
+        for name, column in self.columns.items():
+            before = [one for one in column[: shift.since] if one is not None]
+            after = [one for one in column[shift.since : shift.end] if one is not None]
+            if before and after:
+                levels[name] = (fmean(before), fmean(after))
+        return levels
+
+
+class Trend:
+    """The steps of a training in their order, and what drifts."""
+
+    def __init__(self, steps: Iterable[TrendStep], origin: StepOrigin) -> None:
+        self.steps = sorted(steps, key=lambda one: one.number)
+        self.origin = origin
+        self.slopes: dict[DriftKind, float] = {}
+        """The slope of the score on the label, and on that of the held-out judge, in the first steps."""
+        tests = [self._gap_test("label"), self._gap_test("held_out")]
+        tests += [self._test(kind, rule) for kind, rule in _RULES.items()]
+        self.tests = [one for one in tests if one.steps]
+        running = [one for one in self.tests if one.runs]
+        self.needed = log(max(1, len(running)) / FALSE_ALARMS)
+        """The evidence from which on a shift is beyond chance, the natural logarithm of an e-value."""
+        found = {one.kind: one.first(self.needed) for one in running}
+        self.evidence = {kind: largest for kind, (_, largest) in found.items()}
+        self.drifts = [drift for drift, _ in found.values() if drift is not None]
+
+    def _gap_test(self, kind: DriftKind) -> DriftTest:
+        """Return the test of the score against the label, or of a judge against the held-out one.
+
+        Its number is the mean score less the slope times the mean label. The slope is that of the score on the
+        label among the rollouts of the first steps, so a policy that improves moves both, and not the number.
+        """
+        pairs = [one.figures.pairs[kind] for one in self.steps]
+        first = [one.sums for one in pairs if one][:BEFORE]
+        aa, ab, bb = (fsum(one[name] for one in first) for name in ("aa", "ab", "bb"))
+        slope = max(0.0, ab / bb) if bb else 0.0
+        if first:
+            self.slopes[kind] = slope
+
+        def is_drift(levels: Levels) -> bool:
+            """Tell if the gap rises, and the label is flat or falls, by what rollouts of the first steps differ."""
+            score, label = (levels[name][1] - levels[name][0] for name in _GAP)
+            flat = label * sqrt(aa) * _FLAT <= score * sqrt(bb)
+            return score > slope * label and flat
+
+        return self._test(kind, is_drift, [one.gap(slope) for one in pairs])
+
+    def _test(
+        self,
+        kind: DriftKind,
+        is_drift: Callable[[Levels], bool],
+        values: Sequence[GroupMean | None] | None = None,
+    ) -> DriftTest:
+        """Make a test of the steps that have a number, of two groups or more."""
+        if values is None:
+            values = [one.figures.values[kind] for one in self.steps]
+        known = {
+            i: one
+            for i, one in enumerate(values)
+            if one is not None and one.error is not None
+        }
+        levels = [self.steps[i].figures.levels[kind] for i in known]
+        names = levels[0] if levels else ()
+        columns = {name: [one[name] for one in levels] for name in names}
+        return DriftTest(kind, [*known], [*known.values()], columns, is_drift)
+
+    def as_json(self) -> Json:
+        """Return the figures of the steps, the tests, and what drifts, as JSON."""
+        numbers = [one.number for one in self.steps]
+        return {
+            "step_from": self.origin,
+            "false_alarms": FALSE_ALARMS,
+            "needed": self.needed,
+            "slopes": self.slopes,
+            "tests": [
+                {
+                    "kind": one.kind,
+                    "steps": len(one.steps),
+                    "evidence": self.evidence.get(one.kind),
+                }
+                for one in self.tests
+            ],
+            "drift": [
+                {
+                    "kind": one.kind,
+                    "step": numbers[one.at],
+                    "since": numbers[one.since],
+                    "levels": one.levels,
+                }
+                for one in self.drifts
+            ],
+            "steps": [self._step_as_json(one) for one in self.steps],
+        }
+
+    def _step_as_json(self, step: TrendStep) -> Json:
+        gaps = {
+            kind: _as_json(step.figures.pairs[kind].gap(slope))
+            for kind, slope in self.slopes.items()
+        }
+        return {
+            "step": step.number,
+            "source": step.source,
+            "reason": step.reason,
+            "differs": step.differs,
+            **step.figures.json,
+            "gaps": gaps,
+        }
+
+
+_GAP = ("score", "label")
+_RULES: Mapping[DriftKind, Callable[[Levels], bool]] = {
+    "length": lambda levels: abs(levels["score"][1]) > abs(levels["score"][0]),
+    "spread": lambda levels: levels["spread"][1] < levels["spread"][0],
+    "suspects": lambda levels: levels["groups"][1] > levels["groups"][0],
+    "unscored": lambda levels: levels["groups"][1] > levels["groups"][0],
+}
+"""Rules of the tests that need nothing else: the shift is a drift."""
+
+
+def step_numbers(
+    names: Sequence[str], fields: Sequence[float | None] = ()
+) -> tuple[Sequence[float], StepOrigin]:
+    """Return the number of each file's step, and its source.
+
+    It is the only number in which the `names` differ, else what the records say (`fields`), else the place of the file.
+    """
+    parts = [_DIGITS.split(name) for name in names]
+    if len({tuple(one[::2]) for one in parts}) == 1:
+        columns = [column for column in zip(*parts, strict=True) if len({*column}) > 1]
+        if len(columns) == 1 and max(map(len, columns[0])) <= _LONGEST_NUMBER:
+            numbers = [int(one) for one in columns[0]]
+            if len({*numbers}) == len(names):
+                return numbers, "name"
+    known = [one for one in fields if one is not None]
+    if len({*known}) == len(names):
+        return known, "field"
+    return range(1, len(names) + 1), "order"
+
+
+def step_of(record: Json) -> float | None:
+    """Return the step that a record names, itself or in its metadata; None if it names none."""
+    metadata = record.get("metadata")
+    for place in (record, metadata if isinstance(metadata, dict) else {}):
+        for name in _STEP_FIELDS:
+            value: Any = place.get(name)
+            # a truth value is none
+            if type(value) in (int, float) and abs(value) < 10**_LONGEST_NUMBER:
+                whole = value == int(value)
+                return int(value) if whole else float(value)
+    return None

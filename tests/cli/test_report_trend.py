@@ -1,0 +1,320 @@
+"""`ruler report A B C…`: the steps of a training on the terminal, as JSON and as a page."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.scored import HOSTILE, hostile, scored
+from tests.conftest import Ruler, write
+from tests.on_terminal import RAW, widest
+
+
+def step(
+    path: Path, number: int, *, added: float = 0.0, groups: int = 8, **own: Any
+) -> Path:
+    """A scored file: rewards of 0 and 1, scores that follow them, and what is `added` to these."""
+    dice = random.Random(number)
+    lines = []
+    for g in range(groups):
+        labels = tuple(float(dice.random() < 0.5) for _ in range(4))
+        scores = [
+            round(0.3 + 0.3 * label + dice.gauss(0, 0.05) + added, 3)
+            for label in labels
+        ]
+        line = scored(f"{number}-{g}", *scores, labels=labels, **own)
+        for trajectory in line["trajectories"]:
+            trajectory["messages"][-1]["content"] += "x" * dice.randrange(300)
+        lines.append(line)
+    return write(path / f"step-{number}.jsonl", lines)
+
+
+def steps(folder: Path, number: int, onset: int = 0, **own: Any) -> list[str]:
+    """The names of so many files; from an onset on scores rise without the rewards, from step to step."""
+    for i in range(number):
+        added = 0.03 * max(0, i - onset + 1) if onset else 0.0
+        step(folder, 10 * (i + 1), added=added, **own)
+    return [f"step-{10 * (i + 1)}.jsonl" for i in range(number)]
+
+
+def test_drift(ruler: Ruler, tmp_path: Path) -> None:
+    """The page has the step at which a drift is beyond chance, what moved, and a line and a row for each step."""
+    names = steps(tmp_path, 20, onset=10)
+    done = ruler("report", *names)
+    assert (done.returncode, done.stderr) == (0, "")
+    text = " ".join(done.stdout.split())
+    assert "20 files, steps 10 to 200, by the number in their names" in text
+    assert "1 of 5 tests finds a drift beyond chance in 20 steps" in text
+    assert "score and reward the mean score rose from 0.4" in text
+    assert "within chance length, spread, suspects, unscored" in text
+    assert "in at most 5% of trainings in which nothing drifts, 1.00% by each" in text
+    found = json.loads(ruler("report", *names, "--json").stdout)
+    (drift,) = found["drift"]
+    assert drift["kind"] == "label"
+    assert 110 <= drift["step"] <= 180
+    assert f"beyond chance at step {drift['step']}, " in text
+    assert f"(ruler report step-{drift['step']}.jsonl)" in text
+    rows = [line.split() for line in done.stdout.splitlines() if line[:2].isdigit()]
+    marked = [row[0] for row in rows if row[1] == "!"]
+    assert marked == [str(drift["step"])]
+    assert {rows[0][0], rows[-1][0]} == {"10", "200"}
+    assert widest(done.stdout) <= 80
+
+
+def test_json(ruler: Ruler, tmp_path: Path) -> None:
+    """The object has each step by its number, whatever the order of the files, with the figures of its file."""
+    names = steps(tmp_path, 6)
+    found = json.loads(ruler("report", *names[::-1], "--json").stdout)
+    assert [one["step"] for one in found["steps"]] == [10, 20, 30, 40, 50, 60]
+    assert [one["source"] for one in found["steps"]] == names
+    assert (found["version"], found["step_from"], found["drift"]) == (2, "name", [])
+    assert [one["steps"] for one in found["tests"]] == [6] * 5
+    alone = json.loads(ruler("report", names[2], "--json").stdout)["figures"]
+    third = found["steps"][2]
+    assert third["score"]["mean"] == pytest.approx(alone["scores"]["mean"])
+    assert third["groups"]["all"] == alone["groups"]["all"]
+    assert third["rollouts"]["labelled"] == alone["rollouts"]["labelled"]
+    assert third["against_label"]["accuracy"] == alone["against_label"]["agreement"]
+    assert third["with_length"]["score"] == alone["lengths"]["correlation"]
+
+
+def test_too_few(ruler: Ruler, tmp_path: Path) -> None:
+    """Of fewer than five steps nothing is told, and never that there is no drift."""
+    done = ruler("report", *steps(tmp_path, 4, onset=2))
+    assert done.returncode == 0
+    assert "Nothing can be told yet of 4 steps: 5 with scores are needed" in done.stdout
+    assert "not tested yet" in done.stdout
+    assert "No drift" not in done.stdout
+    assert "No drift" in ruler("report", *steps(tmp_path, 5)).stdout
+
+
+def test_steps_of_records(ruler: Ruler, tmp_path: Path) -> None:
+    """If names do not tell steps apart the records do; else the order of the files does, and the page says so."""
+    for name, number in (("late", 300), ("early", 100), ("middle", 200)):
+        lines = [{**scored(f"{name}{g}", 0.2, 0.4), "step": number} for g in range(3)]
+        write(tmp_path / f"{name}.jsonl", lines)
+        write(
+            tmp_path / f"{name}-bare.jsonl",
+            [{**one, "step": g} for g, one in enumerate(lines)],
+        )
+    found = json.loads(
+        ruler("report", "late.jsonl", "early.jsonl", "middle.jsonl", "--json").stdout
+    )
+    assert found["step_from"] == "field"
+    assert [one["source"] for one in found["steps"]] == [
+        "early.jsonl",
+        "middle.jsonl",
+        "late.jsonl",
+    ]
+    done = ruler("report", "late-bare.jsonl", "early-bare.jsonl", "middle-bare.jsonl")
+    text = " ".join(done.stdout.split())
+    assert "steps 1 to 3, in the order of the command line: neither a number" in text
+
+
+def test_step_without_scores(ruler: Ruler, tmp_path: Path) -> None:
+    """A file without scores is a step with the reason, in its place; the exit code is 1."""
+    names = steps(tmp_path, 7)
+    write(tmp_path / names[1], [scored(f"f{i}", None, None) for i in range(3)])
+    raw = {
+        "group_id": "a",
+        "trajectories": [{"messages": scored("a", 0.1)["trajectories"][0]["messages"]}],
+    }
+    write(tmp_path / names[2], [raw, {**raw, "group_id": "b"}])
+    (tmp_path / names[3]).write_text("")
+    (tmp_path / names[4]).write_text("{broken\n")
+    done = ruler("report", *names, "--json")
+    assert done.returncode == 1
+    found = json.loads(done.stdout)["steps"]
+    assert [one["step"] for one in found] == [10, 20, 30, 40, 50, 60, 70]
+    reasons = [one["reason"] for one in found]
+    assert reasons[1] == "no rollout has a score; failed groups: 3 reply"
+    assert reasons[2] == "no rollout has an annotation of ruler"
+    assert "holds no records" in reasons[3]
+    assert "line 1 is not JSON" in reasons[4]
+    assert [bool(one) for one in reasons] == [
+        False,
+        True,
+        True,
+        True,
+        True,
+        False,
+        False,
+    ]
+    assert [one["score"] is None for one in found] == [bool(one) for one in reasons]
+    text = " ".join(ruler("report", *names).stdout.split())
+    assert "no scores step 20 (step-20.jsonl): no rollout has a score" in text
+
+
+def test_unreadable_line(ruler: Ruler, tmp_path: Path) -> None:
+    """A line that cannot be read is named with its file, and the rest is shown."""
+    names = steps(tmp_path, 5)
+    path = tmp_path / names[3]
+    path.write_text(path.read_text() + "{broken\n")
+    done = ruler("report", *names, "--json")
+    assert done.returncode == 1
+    assert "step-40.jsonl: line 9 " in done.stderr
+    found = json.loads(done.stdout)
+    assert (found["problems"], found["steps"][3]["reason"]) == (1, "")
+
+
+def test_change_of_the_judge(ruler: Ruler, tmp_path: Path) -> None:
+    """A step that another judge scored is named: it is no drift of the policy."""
+    names = steps(tmp_path, 6, judge="one", passes=1)
+    step(tmp_path, 40, judge="two", passes=3)
+    text = " ".join(ruler("report", *names).stdout.split())
+    assert "judge changes at step 40: not the same judge, passes as before" in text
+    assert "at step 50: not the same judge, passes as before" in text
+
+
+def test_judges_and_criteria(ruler: Ruler, tmp_path: Path) -> None:
+    """Each judge of a panel and each criterion has a line; of two judges the second is held out."""
+    for i in range(20):
+        dice = random.Random(i)
+        lines = []
+        for g in range(8):
+            one = scored(f"{i}-{g}", *(dice.uniform(0.3, 0.6) for _ in range(4)))
+            for trajectory in one["trajectories"]:
+                own = trajectory["ruler"]
+                held = own["score"] + dice.gauss(0, 0.03)
+                own["judges"] = [
+                    {"judge": "train", "score": own["score"] + 0.04 * max(0, i - 9)},
+                    {"judge": "held\x1b[31m", "score": held},
+                ]
+                own["criteria"] = [{"name": "safe\u202e", "value": dice.random()}]
+            lines.append(one)
+        write(tmp_path / f"{i}.jsonl", lines)
+    names = [f"{i}.jsonl" for i in range(20)]
+    done = ruler("report", *names)
+    assert RAW.findall(done.stdout) == []
+    text = " ".join(done.stdout.split())
+    assert "held-out judge the mean of train rose from 0.4" in text
+    assert "the mean of held\\x1b[31m " in text
+    assert "safe\\u202e" in text
+    found = json.loads(ruler("report", *names, "--json").stdout)
+    assert [one["kind"] for one in found["drift"]] == ["held_out"]
+    judges = found["steps"][0]["judges"]
+    assert [one["name"] for one in judges] == ["train", "held\x1b[31m"]
+    assert found["steps"][3]["gaps"]["held_out"]["error"] > 0
+
+
+def test_labels(ruler: Ruler, tmp_path: Path) -> None:
+    """Labels at a path are read in each file; a path without any label is refused."""
+    for i in range(3):
+        lines = [scored(f"g{g}", 0.2, 0.8) for g in range(3)]
+        for one in lines:
+            for trajectory, passed in zip(
+                one["trajectories"], (False, True), strict=True
+            ):
+                trajectory["metadata"] = {"passed": passed, "word": "a"}
+        write(tmp_path / f"{i}.jsonl", lines)
+    names = [f"{i}.jsonl" for i in range(3)]
+    done = ruler("report", *names, "--labels", "metadata.passed", "--json")
+    found = json.loads(done.stdout)
+    assert found["labels"] == "metadata.passed"
+    assert [one["label"]["mean"] for one in found["steps"]] == [0.5] * 3
+    assert found["steps"][0]["against_label"]["accuracy"] == 1
+    for path, problem in (
+        ("metadata.none", "none of the first records has it"),
+        ("metadata.word", "no rollout with a score has a usable label there"),
+    ):
+        done = ruler("report", *names, "--labels", path)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert f"--labels {path}: {problem}" in done.stderr
+
+
+def test_stdin(ruler: Ruler, tmp_path: Path) -> None:
+    """One of the files may be stdin; a pipe is read like a file."""
+    names = steps(tmp_path, 3)
+    text = (tmp_path / names[1]).read_text()
+    found = json.loads(
+        ruler("report", names[0], "-", names[2], "--json", stdin=text).stdout
+    )
+    assert [one["source"] for one in found["steps"]] == [names[0], "-", names[2]]
+    assert found["step_from"] == "order"
+    assert found["steps"][1]["groups"]["all"] == 8
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ("a.jsonl b.jsonl a.jsonl", "a.jsonl: is named twice; name it once"),
+        ("a.jsonl b.jsonl ./a.jsonl", "./a.jsonl: is named twice"),
+        ("a.jsonl b.jsonl link.jsonl", "link.jsonl: is named twice"),
+        ("- a.jsonl -", "stdin: is named twice"),
+        ("a.jsonl b.jsonl none.jsonl", "none.jsonl: no such file"),
+        ("a.jsonl b.jsonl c.jsonl --group x", "--group x: is not for a trend; give one file, or two"),
+        ("a.jsonl b.jsonl c.jsonl -o x.html --max-groups 3", "--max-groups 3: is not for a trend"),
+        ("a.jsonl b.jsonl c.jsonl -o b.jsonl", "b.jsonl: a report is a local file"),
+        ("a.jsonl b.jsonl c.jsonl -o x.html --json", "--json and a page"),
+        ("raw.jsonl lost.jsonl empty.jsonl", "empty.jsonl: holds no records"),
+        ("raw.jsonl lost.jsonl other.jsonl", "no file has a score; see why with `ruler report raw.jsonl`"),
+    ],
+)  # fmt: skip
+def test_mistakes(args: str, message: str, ruler: Ruler, tmp_path: Path) -> None:
+    """A mistake is one sentence with the way out and exit code 2, and nothing is written."""
+    for name in ("a", "b", "c"):
+        write(tmp_path / f"{name}.jsonl", [scored(name, 0.2, 0.8)])
+    (tmp_path / "link.jsonl").symlink_to("a.jsonl")
+    (tmp_path / "empty.jsonl").write_text("")
+    raw = [
+        {"messages": one["messages"]} for one in scored("a", 0.1, 0.2)["trajectories"]
+    ]
+    write(tmp_path / "raw.jsonl", [{"group_id": "a", "trajectories": raw}])
+    write(tmp_path / "lost.jsonl", [scored("lost", None, None)])
+    write(tmp_path / "other.jsonl", [scored("other", None, None)])
+    before = sorted(tmp_path.iterdir())
+    done = ruler("report", *args.split())
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_hostile(ruler: Ruler, tmp_path: Path) -> None:
+    """Names of files, judges and criteria may hold anything; nothing raw reaches the terminal."""
+    names = []
+    for i, text in enumerate(HOSTILE):
+        name = "".join(c for c in text if c not in "/\0")[:30].strip() or "none"
+        try:
+            path = tmp_path / f"{i} {name}.jsonl"
+            lines = [{**one, "step": i} for one in hostile()[i : i + 3]]
+            write(path, lines)
+        except (OSError, UnicodeEncodeError):
+            continue
+        names.append(path.name)
+    assert len(names) > 10
+    done = ruler("report", *names, COLUMNS="60")
+    assert done.returncode in (0, 1), done.stderr
+    assert RAW.findall(done.stdout) == []
+    assert widest(done.stdout) <= 60
+    done = ruler("report", *names, "--json")
+    assert RAW.findall(done.stdout) == []
+    assert len(json.loads(done.stdout)["steps"]) == len(names)
+
+
+def test_page(ruler: Ruler, tmp_path: Path) -> None:
+    """-o writes one file, says so on stderr, and prints nothing; no text of the input stands in it as it is."""
+    names = steps(tmp_path, 5)
+    done = ruler("report", *names, "-o", "trend.html")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "ruler: 5 steps, " in done.stderr
+    page = (tmp_path / "trend.html").read_text()
+    assert page.startswith("<!doctype html>")
+    assert "step-10.jsonl to step-50.jsonl · ruler report" in page
+    assert "default-src 'none'" in page
+    assert "No drift beyond chance was found in 5 steps" in page
+    piped = ruler("report", *names, "-o", "-")
+    assert piped.stdout.startswith("<!doctype html>")
+
+
+def test_same_page_again(ruler: Ruler, tmp_path: Path) -> None:
+    """The same files at the same time give the same page."""
+    names = steps(tmp_path, 5)
+    pages = [
+        ruler("report", *names, "-o", "-", SOURCE_DATE_EPOCH="1795269600").stdout
+        for _ in range(2)
+    ]
+    assert pages[0] == pages[1]
