@@ -79,7 +79,7 @@ def given(view: View, *lines: Any) -> str:
 
 
 def comparisons(path: Path) -> list[dict[str, Any]]:
-    """What the page holds of its comparisons."""
+    """The comparisons as the page holds them."""
     from tests.results.report.written import Page, unpacked
 
     data = unpacked(Page(path.read_text()).blocks["data"])
@@ -210,7 +210,7 @@ def test_damaged_storage(show: Show, page: Path, kept: str) -> None:
 
 
 def test_no_storage(show: Show, page: Path) -> None:
-    """Where the browser keeps nothing the page says so, and answers can be downloaded."""
+    """A page of which the browser keeps nothing says so, and its answers can be downloaded."""
     view = show(page)
     view.page.add_init_script(
         "Object.defineProperty(window, 'localStorage', { get() { throw new Error('refused') } })"
@@ -317,7 +317,7 @@ def test_blind(show: Show, page: Path) -> None:
 
 
 def test_shared_turns(show: Show, tmp_path: Path) -> None:
-    """What both rollouts share stands once: the task in sight, long instructions and first turns folded."""
+    """Turns that both rollouts share stand once: the task in sight, long instructions and first turns folded."""
     record = plain("g", 0.2, 0.8)
     for rollout in record["trajectories"]:
         user, agent = rollout["messages"]
