@@ -112,15 +112,10 @@ def test_few_fractions(tmp_path: Path) -> None:
 
 def test_partly_absent(tmp_path: Path) -> None:
     """A field that some rollouts of a group lack is not one for all of them; whole groups may lack it."""
-    lines = [
-        with_fields(
-            i,
-            {},
-            {"a": str(i // 2), "b": str(i // 2)} if i else {},
-            {"a": str(i // 2)} if i else {},
-        )
-        for i in range(6)
-    ]
+    lines = [with_fields(0, {}, {}, {})]
+    for i in range(1, 6):
+        value = str(i // 2)
+        lines.append(with_fields(i, {}, {"a": value, "b": value}, {"a": value}))
     values, held, exact = read(written(tmp_path / "s.jsonl", *lines))
     assert set(values) == {"a", "b"}
     assert held[0] == {}
