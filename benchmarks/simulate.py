@@ -1,7 +1,8 @@
 """Reproduce the specification's tables with ruler's own orders, windows, combining and adaptive spending.
 
+It also measures the coverage of the intervals of `ruler agree`.
 `python -m benchmarks.simulate [--quick] [--markdown FILE]`: this is a simulation, no judge is asked.
-Exit code 1 if a row of the product differs by more than three standard errors.
+Exit code 1 if a row of the product differs by more than three standard errors, or an interval holds too rarely.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.simulation import gains
+from benchmarks.simulation import corrections, gains
 from benchmarks.simulation.large import large
 from benchmarks.simulation.reference import (
     ADAPTIVE,
@@ -40,14 +41,15 @@ AVERAGES = (3, 4)
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Groups per seed, seeds, and single groups of 64."""
+    """Groups per seed, seeds, single groups of 64, and runs of each cell with labels."""
 
     groups: int = 400
     seeds: int = 30
     large: int = 120
+    labelled: int = 1_000
 
 
-QUICK = Sizes(groups=100, seeds=3, large=12)
+QUICK = Sizes(groups=100, seeds=3, large=12, labelled=20)
 Series = dict[tuple[str, ...], list[Any]]
 Task = tuple[
     tuple[str, ...], Callable[..., dict[str, Any]], tuple[Any, ...], dict[str, Any]
@@ -190,7 +192,7 @@ def main(arguments: list[str] | None = None) -> int:
         "--markdown",
         type=Path,
         metavar="FILE",
-        help="write the table of benchmarks/README.md there as well",
+        help="write the table of benchmarks/README.md there as well, and corrections.md beside it",
     )
     options = parser.parse_args(arguments)
     sizes = QUICK if options.quick else Sizes()
@@ -208,10 +210,16 @@ def main(arguments: list[str] | None = None) -> int:
     for line, holds in adaptive(result):
         print(line + ("" if holds else "\n    NO: worse than the same passes for all"))
         failed += not holds
+    print("\nCoverage of 95 % intervals, and their mean width")
+    study = corrections.Study.of(sizes.labelled, options.workers)
+    failed += corrections.report(study, print)
+    print(f"\n{study.markdown()}")
     table = gains.markdown(result, sizes.groups, sizes.seeds, sizes.large)
     print(f"\n{table}")
     if options.markdown:
         options.markdown.write_text(table, encoding="utf-8")
+        also = options.markdown.with_name("corrections.md")
+        also.write_text(study.markdown(), encoding="utf-8")
     if failed:
         print(f"{failed} rows of the product are off.", file=sys.stderr)
     return int(failed > 0)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import random
 import subprocess
 import sys
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.simulation.corrections import Cell, Coverage, truth_of, world
 from benchmarks.simulation.gains import at_equal_error
 from benchmarks.simulation.measures import Measured, measured, ranks, spearman
 from benchmarks.simulation.reference import Beside, Mean
@@ -46,6 +49,9 @@ def test_quick_run(tmp_path: Path) -> None:
     table = written.read_text(encoding="utf-8")
     assert done.stdout.endswith(f"\n{table}\n")
     assert table.startswith("Simulated (`make simulate`), not measured on a live judge")
+    corrections = written.with_name("corrections.md").read_text(encoding="utf-8")
+    assert f"\n{corrections}\n" in done.stdout
+    assert "| 20 | useless |" in corrections
     for option in ("--debias", "--passes 2", "--passes 4 --adaptive", "--group-size 8"):
         assert f"`{option}`" in table
 
@@ -135,3 +141,28 @@ def test_pass_scores_of_a_case() -> None:
         round(20 * score, 9).is_integer() and 0 <= score <= 1
         for score in pass_scores.scores
     )
+
+
+def test_coverage() -> None:
+    """An interval holds its truth at its ends too; a coverage of 95 % may be off by three Monte Carlo errors."""
+    one = Coverage.of(0.5, [(0.5, 0.6), (0.4, 0.5), (0.6, 0.7), (0.0, 1.0)])
+    assert (one.share, one.width) == (0.75, pytest.approx(0.325))
+    assert Coverage(0.93, 0.1).holds(1_000)
+    assert not Coverage(0.929, 0.1).holds(1_000)
+    assert Coverage(0.929, 0.1).holds(100)
+
+
+def test_worlds_with_labels() -> None:
+    """The mean label of a simulated world is its truth, and a judge that is nearly right is wrong in 5 %."""
+    for what in ("mean", "between"):
+        for share in (0.5, 0.85):
+            cell = Cell(what, 20, 4, "right", share)
+            dice = random.Random(1)
+            rows = [
+                row for _ in range(20) for group in world(cell, dice) for row in group
+            ]
+            assert fmean(label for _, label in rows) == pytest.approx(
+                truth_of(cell), abs=0.02
+            )
+            wrong = fmean(score != label for score, label in rows)
+            assert wrong == pytest.approx(0.05, abs=0.01)

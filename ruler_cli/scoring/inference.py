@@ -212,15 +212,14 @@ class CorrectedMean:
         both = fsum(a * b for a, b in zip(of_labels, apart, strict=True))
         # a judge that is against the labels is as good as none: a slope below 0 is mostly chance
         slope = max(0.0, -both / apart_square) if apart_square > _NOTHING else 0.0
+        labels = self._interval(mean_label, _squares(of_labels), known, known - 1)
+        if not slope:
+            return Corrected(scores, labels, labels, slope)
         value = mean_label + slope * (mean_score - labelled_score)
         errors = [a + slope * b for a, b in zip(of_labels, apart, strict=True)]
         variance = _squares(errors) + slope**2 * unlabelled
-        return Corrected(
-            scores,
-            self._interval(mean_label, _squares(of_labels), known, known - 1),
-            self._interval(value, variance, known, known - 2, floor=True),
-            slope,
-        )
+        corrected = self._interval(value, variance, known, known - 2, floor=True)
+        return Corrected(scores, labels, corrected, slope)
 
     def _interval(
         self,
@@ -237,11 +236,12 @@ class CorrectedMean:
         a `floor` the variance is at least that of two labels that differ by the whole range, or, if that is
         less, of n labels alone: few labels must not make a judge look perfect.
         """
+        least, most = self._range
+        value = min(most, max(least, value))
         if groups < FEWEST:
             return Estimate(value, None, None, groups)
-        least, most = self._range
         width = most - least
-        share = min(1.0, max(0.0, (value - least) / width))
+        share = (value - least) / width
         variance = squares / width**2 * groups / df
         if floor:
             weight = fsum(one.weight for one in self._labelled)

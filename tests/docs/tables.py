@@ -20,8 +20,11 @@ from ruler_cli.types import BatchFigures
 from tests.docs.examples import SAMPLES, run, workspace
 from tests.docs.pages import DOCS, ROOT, Report, below, between, code, read, table
 
-GAINS = ROOT / "benchmarks" / "simulation" / "gains.md"
-"""The table of `make simulate --markdown`, which takes minutes; benchmarks/README.md holds it unchanged."""
+SIMULATED = {
+    name: ROOT / "benchmarks" / "simulation" / f"{name}.md"
+    for name in ("gains", "corrections")
+}
+"""The tables of `make simulate --markdown`, which takes minutes; benchmarks/README.md holds them unchanged."""
 BENCHMARKS = "benchmarks/README.md"
 BASE_JS = ROOT / "ruler_cli" / "results" / "report" / "web" / "base.js"
 CONDITIONS_JS = BASE_JS.with_name("conditions.js")
@@ -340,17 +343,20 @@ def _family_of(path: Path) -> str:
         return "" if reader is None else reader.format.family
 
 
-def with_gains(text: str) -> str:
-    """Return benchmarks/README.md with the output of the simulation between its comments."""
-    return between(text, "gains", GAINS.read_text(encoding="utf-8"))
+def with_simulated(text: str) -> str:
+    """Return benchmarks/README.md with the outputs of the simulation between its comments."""
+    for name, path in SIMULATED.items():
+        text = between(text, name, path.read_text(encoding="utf-8"))
+    return text
 
 
 def check_benchmarks(report: Report) -> None:
     """Check the simulation's table, the cost of 100 million rollouts, and the rows that a page repeats."""
     text = read(BENCHMARKS)
-    if text != with_gains(text):
+    if text != with_simulated(text):
+        names = " or ".join(SIMULATED)
         report.wrong.append(
-            f"{BENCHMARKS}: the table between the marks `gains` is not {GAINS.relative_to(ROOT)}"
+            f"{BENCHMARKS}: the tables between the marks {names} are not those of benchmarks/simulation"
         )
     rows = table(text, projection.HEADING)
     if not rows:
