@@ -121,7 +121,7 @@ def test_page(show: Show, trend: Path, measured: dict[str, Any]) -> None:
     drifting = view.find(".steps td.warn").all_inner_texts()
     at = [one["step"] for one in measured["steps"]].index(drift["step"])
     assert "score and reward" in drifting[at]
-    assert figure.locator("svg [aria-label=rule] line").count() == 1
+    assert figure.locator("svg g[stroke-dasharray] line").count() == 1
     view.find("#chart-gap svg a").nth(3).click()
     view.at("#step-3")
     assert rows.nth(3).evaluate("row => row.matches(':target')")
