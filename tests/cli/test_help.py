@@ -19,6 +19,7 @@ from ruler_cli import cli
 from ruler_cli.cli import app
 from ruler_cli.settings.load import variables_of
 from ruler_cli.settings.options import FIELDS
+from tests import people
 from tests.conftest import ROOT, Ruler, group, write
 from tests.judge_server import BatchServer, JudgeServer
 
@@ -105,6 +106,8 @@ def test_example_runs(
     assert (
         ruler("score", "rollouts.jsonl", "other.jsonl", "-m", "offline").returncode == 0
     )
+    labels = people.comparisons(tmp_path / "scored.jsonl", 2, {"ana": 0.0})
+    write(tmp_path / "labels.jsonl", labels)
     with BatchServer() as batches:
         base = batches.openai if names[:1] == ("batch",) else server.base
         judge = {"OPENAI_API_KEY": "sk-0123456789", "OPENAI_BASE_URL": base}
