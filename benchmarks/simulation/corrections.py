@@ -15,7 +15,7 @@ from statistics import NormalDist, fmean
 from typing import Literal
 
 from ruler_cli.results.agreement import BootstrapUnits, ratio
-from ruler_cli.scoring.inference import CorrectedMean, Estimate
+from ruler_cli.scoring.inference import CorrectedMean, MeanEstimate
 
 What = Literal["mean", "between"]
 LABELS = (20, 50, 100)
@@ -170,7 +170,7 @@ def corrections(cell: Cell, runs: int) -> Covered:
     return Covered(*[Coverage.of(truth, ends) for ends in every])
 
 
-def _ends(estimate: Estimate | None) -> _Ends:
+def _ends(estimate: MeanEstimate | None) -> _Ends:
     assert estimate is not None
     assert estimate.low is not None
     assert estimate.high is not None

@@ -87,7 +87,7 @@ def command(
     \b
     Example:
       ruler agree scored.jsonl --labels metadata.passed
-      ruler agree scored.jsonl --labels-file labels.jsonl --at-least 0.7
+      ruler agree scored.jsonl --labels-file labels.jsonl
 
     Exit codes: 0 measured; 1 measured, but some rollouts have no score or no label, or are in one file
     only; 2 bad usage, unreadable input, or nothing to compare. With --labels-file records without a label are

@@ -51,11 +51,11 @@ _EQUAL = 0.5
 _KAPPA_RANGE = (-1.0, 1.0)
 
 _People = dict[str, float]
-"""What each person says: of two rollouts 1 if the first is better, 0 if the second is; or a label."""
+"""The word of each person as a number: 1 if the first of two rollouts is better, 0 if the second is; or a label."""
 
 
 class LabelledRollouts(NamedTuple):
-    """What a group has beside its annotations: ids of its rollouts if it has labels, and values to compare by."""
+    """Ids of the rollouts of a group that has labels, and values to compare them by."""
 
     ids: Sequence[str] = ()
     values: Sequence[str] = ()
@@ -76,7 +76,7 @@ class _Label:
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """What people say of two rollouts, by index; those who are unsure say nothing."""
+    """Two rollouts, by index, and the word of people on them; those who are unsure say nothing."""
 
     first: int
     second: int

@@ -95,7 +95,7 @@ def fewest_to_reach(bound: float) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class MeanEstimate:
     """A mean over `groups`, and the ends of its 95 % interval; None if there are too few groups for one."""
 
     value: float
@@ -111,9 +111,9 @@ class Corrected:
     `weight` is that of the scores in the last one, 0 if they tell nothing. Without labels only `scores` are known.
     """
 
-    scores: Estimate
-    labels: Estimate | None = None
-    corrected: Estimate | None = None
+    scores: MeanEstimate
+    labels: MeanEstimate | None = None
+    corrected: MeanEstimate | None = None
     weight: float | None = None
 
 
@@ -182,7 +182,7 @@ class CorrectedMean:
         self._labelled.append(group)
 
     def estimate(self) -> Corrected | None:
-        """Estimate the means; None without scores."""
+        """MeanEstimate the means; None without scores."""
         groups = self._labelled
         rest = self._unlabelled
         known = len(groups)
@@ -229,7 +229,7 @@ class CorrectedMean:
         df: int,
         *,
         floor: bool = False,
-    ) -> Estimate:
+    ) -> MeanEstimate:
         """Return a mean with its score interval, as a share of the range of the labels.
 
         By the rule of three as many as 3 in n labels may differ from scores, even if none of n does. So with
@@ -239,7 +239,7 @@ class CorrectedMean:
         least, most = self._range
         value = min(most, max(least, value))
         if groups < FEWEST:
-            return Estimate(value, None, None, groups)
+            return MeanEstimate(value, None, None, groups)
         width = most - least
         share = (value - least) / width
         variance = squares / width**2 * groups / df
@@ -249,7 +249,7 @@ class CorrectedMean:
             rule = min(share * (1 - share) / labels, 2 / labels**2)
             variance = max(variance, rule)
         low, high = score_interval(share, variance, groups, df)
-        return Estimate(value, least + width * low, least + width * high, groups)
+        return MeanEstimate(value, least + width * low, least + width * high, groups)
 
 
 def _squares(values: list[float]) -> float:

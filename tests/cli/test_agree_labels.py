@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests import people
+from tests.cli.scored import HOSTILE
 from tests.cli.test_agree import dump, trajectory
 from tests.conftest import ROOT, Ruler, read, write
 from tests.screen import same_screen
@@ -169,6 +170,64 @@ def test_two_judges(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
     done = ruler(*command, "--at-least", "0.7")
     assert done.returncode == 2
     assert "give one file" in done.stderr
+
+
+def test_same_as_records(ruler: Ruler, tmp_path: Path) -> None:
+    """Rewards have the same figures as labels in records, as marks, and as comparisons of all pairs."""
+    write(tmp_path / "s.jsonl", dump(9))
+    groups = [*people.rollouts(tmp_path / "s.jsonl")]
+    # the worse rollout is the first one
+    pairs = [(name, worse, better) for name, ((worse, _), (better, _)) in groups]
+    marks = [
+        {"group": name, "rollout": one, "label": label}
+        for name, *both in pairs
+        for label, one in enumerate(both)
+    ]
+    compared = [
+        {"group": name, "left": one, "right": other, "choice": "right"}
+        for name, one, other in pairs
+    ]
+    write(tmp_path / "marks.jsonl", marks)
+    write(tmp_path / "pairs.jsonl", compared)
+    found = [
+        json.loads(ruler("agree", "s.jsonl", "--json", *more).stdout)
+        for more in (
+            (),
+            ("--labels-file", "marks.jsonl"),
+            ("--labels-file", "pairs.jsonl"),
+        )
+    ]
+    assert found[0]["scorers"] == found[1]["scorers"]
+    for name in ("pairwise_accuracy", "by_length", "pairs", "against"):
+        assert found[2]["scorers"][0][name] == found[0]["scorers"][0][name]
+
+
+def test_hostile_labels(ruler: Ruler, tmp_path: Path) -> None:
+    """Names of people, ways to draw and values may hold anything; none reaches a terminal raw."""
+    records = dump(len(HOSTILE))
+    for i, record in enumerate(records):
+        record["metadata"] = {
+            "model": HOSTILE[i % 5],
+            "odd": [{}, [], 1e300, None][i % 4],
+        }
+    write(tmp_path / "s.jsonl", records)
+    lines = []
+    for text, (name, (one, other)) in zip(
+        HOSTILE, people.rollouts(tmp_path / "s.jsonl"), strict=True
+    ):
+        line = {"group": name, "left": one[0], "right": other[0], "choice": "right"}
+        short = text[:3000]
+        lines += [line | {"by": by, "drawn": short} for by in (short, "ana")]
+        lines.append(line | {"by": short, "drawn": "random", "note": short})
+    write(tmp_path / "l.jsonl", lines)
+    for path in ("metadata.model", "metadata.odd"):
+        for more in ([], ["--json"], ["--at-least", "0.2"]):
+            command = ("agree", "s.jsonl", "--labels-file", "l.jsonl")
+            done = ruler(*command, "--between", path, *more)
+            assert done.returncode in (0, 2), done.stderr
+            assert "Traceback" not in done.stderr
+            for raw in ("\x1b", "\u202e", "\x07"):
+                assert raw not in done.stdout + done.stderr
 
 
 def test_unreadable_labels(ruler: Ruler, scored: Path, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from ruler_cli import cli
 from ruler_cli.cli import app
 from ruler_cli.settings.load import variables_of
 from ruler_cli.settings.options import FIELDS
+from tests import people
 from tests.conftest import ROOT, Ruler, group, write
 from tests.judge_server import BatchServer, JudgeServer
 
@@ -108,6 +109,8 @@ def test_example_runs(
     )
     for step in (10, 20, 30):
         copy(tmp_path / "scored.jsonl", tmp_path / f"step-{step}.jsonl")
+    labels = people.comparisons(tmp_path / "scored.jsonl", 2, {"ana": 0.0})
+    write(tmp_path / "labels.jsonl", labels)
     with BatchServer() as batches:
         base = batches.openai if names[:1] == ("batch",) else server.base
         judge = {"OPENAI_API_KEY": "sk-0123456789", "OPENAI_BASE_URL": base}

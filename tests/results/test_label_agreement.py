@@ -107,7 +107,7 @@ def test_chance() -> None:
 
 
 def test_drawn_apart() -> None:
-    """What was not drawn at random never mixes with what was; without any such line it is all there is."""
+    """Labels that were not drawn at random never mix with those that were; alone they are all there is."""
     groups = [group(f"g{i}", 0.9, 0.1) for i in range(12)]
     random_lines = [pair(f"g{i}", "left") for i in range(6)]
     disputed = [pair(f"g{i}", "right", drawn="disputed") for i in range(6, 12)]

@@ -14,7 +14,7 @@ from ruler_cli.scoring.inference import (
     FEWEST,
     Corrected,
     CorrectedMean,
-    Estimate,
+    MeanEstimate,
     fewest_to_reach,
     labels_to_decide,
     labels_to_show,
@@ -26,7 +26,7 @@ Row = tuple[float, float]
 """A score and a label."""
 
 
-def known(estimate: Estimate | None) -> tuple[float, float, float]:
+def known(estimate: MeanEstimate | None) -> tuple[float, float, float]:
     """The value and the ends of an interval that there must be."""
     assert estimate is not None
     assert estimate.low is not None
@@ -224,7 +224,7 @@ rows = st.tuples(st.floats(0, 1), st.sampled_from([0.0, 0.5, 1.0]))
 
 @given(st.lists(st.lists(rows, min_size=1, max_size=4), min_size=5, max_size=12))
 def test_any_values(groups: list[list[Row]]) -> None:
-    """Whatever scores and labels are, means and ends are finite and in order."""
+    """Means and ends are finite and in order for any scores and labels."""
     found = corrected(groups, one_each(groups, 9))
     for estimate in (found.scores, found.labels, found.corrected):
         value, low, high = known(estimate)
