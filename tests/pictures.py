@@ -132,6 +132,14 @@ def take(folder: Path, browser: Browser) -> None:
             f"#group={key}",
             below="[data-rollout='1'] .g-turn:nth-child(3)",
         )
+    with shown(browser, conversations.with_suffix(".html"), width=1280) as view:
+        _marked(view, f"#group={key}&rollout=1", folder)
+        _picture(
+            view,
+            "marks",
+            f"#group={key}",
+            below="[data-rollout='1'] .g-turn:nth-child(1)",
+        )
     with shown(browser, run.with_suffix(".html"), width=390, height=856) as view:
         _picture(view, "phone-groups", "#groups")
         _picture(view, "phone", "", below="[aria-labelledby=worst-head]")
@@ -147,6 +155,31 @@ def take(folder: Path, browser: Browser) -> None:
     _two_judges(folder, run, browser)
     _labels(conversations, browser)
     _terminal(folder, run, browser)
+
+
+def _marked(view: View, hash_: str, folder: Path) -> None:
+    """Mark a group and its rollouts, as two people would."""
+    view.open(hash_).settled()
+    view.page.keyboard.press("r")
+    view.find(".m-name input").first.fill("ana")
+    view.page.keyboard.press("Enter")
+    for key, words in (
+        ("g", "Asks before it extends, as the policy says."),
+        ("b", "The right loan, but nobody agreed to it."),
+    ):
+        view.page.keyboard.press(key)
+        view.page.keyboard.press("n")
+        view.page.keyboard.type(words)
+        view.page.keyboard.press("Escape")
+        view.page.keyboard.press("ArrowRight")
+    of_bo = view.page.evaluate(
+        "() => ({ group: opened.rows.key[0], mark: 'misjudged', by: 'bo',"
+        " note: 'The judge should not like the second one this much.' })"
+    )
+    file = folder / "bo.jsonl"
+    file.write_text(json.dumps(of_bo))
+    view.find("#marks input[type=file]").set_input_files(str(file))
+    view.until("!!document.querySelector('.m-group .m-other')")
 
 
 def _two_judges(folder: Path, scored: Path, browser: Browser) -> None:
