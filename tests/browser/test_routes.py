@@ -13,8 +13,8 @@ def test_controls_are_in_the_address(show: Show, run: Path) -> None:
     first.find(".chip").filter(has_text="live").click()
     first.find(".head").get_by_role("button", name="mean", exact=True).click()
     first.page.keyboard.press("/")
-    first.page.keyboard.type("kettle")
-    first.at("#groups?where=live&search=kettle&sort=-mean")
+    first.page.keyboard.type("task-1")
+    first.at("#groups?where=live&search=task-1&sort=-mean")
     first.until(
         "document.querySelector('p[role=status]').textContent.endsWith('match')"
     )
@@ -25,4 +25,4 @@ def test_controls_are_in_the_address(show: Show, run: Path) -> None:
     )
     assert again.keys == first.keys
     assert 0 < first.count < 50
-    assert again.find("#search").input_value() == "kettle"
+    assert again.find("#search").input_value() == "task-1"

@@ -79,6 +79,26 @@ def test_without_workers(browser: Browser, run: Path, truth: Truth, way: str) ->
         view.clean()
 
 
+_AGAIN = """([source, words]) => new Promise(answer => {
+  const ask = (0, eval)(`(${source})`)(({ found }) => answer(found.map(rows => [...rows])));
+  const block = id => document.getElementById(id).textContent;
+  ask({ spans: opened.rows.text, texts: block("texts"), said: block("said").trim() });
+  ask({ id: 1, words });
+})"""
+
+
+def test_more_than_memory(view: View) -> None:
+    """Texts that are not held in memory are read for each question, and found alike."""
+    view.open("#groups")
+    source = view.page.evaluate("String(textSearch)")
+    assert "MOST_HELD = 128e6" in source
+    few = source.replace("128e6", "20_000")
+    words = [PART, "kettle", "nowhere-to-be-found"]
+    found = view.page.evaluate(_AGAIN, [few, words])
+    assert found == view.page.evaluate(_AGAIN, [source, words])
+    assert [sum(rows) > 0 for rows in found] == [True, True, False]
+
+
 def test_before_the_answer(browser: Browser, run: Path) -> None:
     """While texts are read the table says that it searches, and has the groups that match without them."""
     with shown(browser, run) as view:

@@ -129,6 +129,8 @@ function Chart({ chart }) {
       // a group of links, not an image: an image would hide them from a screen reader
       svg.setAttribute("role", "group");
       svg.setAttribute("aria-label", `${chart.heading}. ${chart.sentence}`);
+      // the library names its layers, which have no role that takes a name
+      for (const layer of svg.querySelectorAll("g[aria-label]")) layer.removeAttribute("aria-label");
       node.replaceChildren(svg);
     };
     const watch = new ResizeObserver(draw);
