@@ -76,7 +76,7 @@ Measured = Json
 
 None: it is not defined, or there are too few groups for an interval.
 """
-_NONE: Mapping[str, Statistic] = {}
+_NONE: Mapping[Any, Statistic] = {}
 _Scores = Sequence[float | None]
 _Rated = tuple[float, float, ScoredRollout]
 """A judge's score of a rollout, its label, and its annotation."""
@@ -428,11 +428,11 @@ class AgreementBuilder:
         return unit
 
     def agreement(
-        self, paired: Json | None = None, more: Mapping[str, Statistic] = _NONE
+        self, paired: Json | None = None, more: Mapping[Any, Statistic] = _NONE
     ) -> Agreement:
         """Measure all groups so far; `paired` counts the groups of two files.
 
-        `more` are other statistics of the `units`, measured in the same resamples.
+        `more` are other statistics of the `units`, measured in the same resamples, and returned by their keys.
         """
         panel = list(self._panel.values()) if len(self._panel) > 1 else []
         baselines = [*self._baselines.values()]

@@ -133,25 +133,21 @@ class LabelAgreement:
         values: Sequence[str] = ()
         if self._path is not None:
             values = file.texts_at(group, scored, self._path)
-            self._valued |= any(values)
         return LabelledRollouts(ids, values)
 
     def add(self, own: LabelledRollouts, *groups: ScoredGroup) -> None:
         """Add one group as each file has it, its rollouts in one order."""
         name = group_name(groups[0].key)
+        self._valued |= any(own.values)
         index = {one: i for i, one in reversed([*enumerate(own.ids)])}
         found = self._pairs(self._labels.comparisons.get(name, ()), index)
         for drawn, pairs in found.items():
             self._set("comparisons", drawn).add_pairs(pairs, groups)
-        marks = self._labels.marks.get(name, ())
-        labels = self._rollouts(marks, own.ids, groups[0])
-        drawn_as = dict.fromkeys(label.drawn for label in labels if label)
-        for drawn in drawn_as or ([""] if self._of_file is None else ()):
-            chosen = [
-                label if label and label.drawn == drawn else None for label in labels
-            ]
-            uneven = self._uneven and drawn == RANDOM
-            self._set("rollouts", drawn).add_rollouts(chosen, groups, uneven=uneven)
+        labels = self._rollouts(self._labels.marks.get(name, ()), own.ids, groups[0])
+        if self._of_file is None:
+            self._set("rollouts", "").add_records(groups)
+        else:
+            self._add_marks(labels, groups)
         if len(groups) > 1:
             return
         wanted = RANDOM if self._of_file is not None else ""
@@ -167,6 +163,16 @@ class LabelAgreement:
                 if one.people and _scored(groups, one.first, one.second)
             }
         self._corrections.add(groups[0], weighted, compared, own.values)
+
+    def _add_marks(
+        self, labels: Sequence[_Label | None], groups: Sequence[ScoredGroup]
+    ) -> None:
+        for drawn in dict.fromkeys(label.drawn for label in labels if label):
+            chosen = [
+                label if label and label.drawn == drawn else None for label in labels
+            ]
+            uneven = self._uneven and drawn == RANDOM
+            self._set("rollouts", drawn).add_rollouts(chosen, groups, uneven=uneven)
 
     def _set(self, kind: str, drawn: str) -> _LabelSet:
         known = (kind, drawn) in self._sets or len(self._sets) < _MOST_DRAWN
@@ -198,9 +204,10 @@ class LabelAgreement:
         self, marks: Sequence[RolloutMark], ids: Sequence[str], group: ScoredGroup
     ) -> list[_Label | None]:
         """Return the labels of the rollouts; marks that were drawn at random count before others."""
+        known = {*ids}
         given: dict[str, list[RolloutMark]] = {}
         for mark in sorted(marks, key=lambda one: one.drawn != RANDOM):
-            if mark.label is not None and mark.rollout in ids:
+            if mark.label is not None and mark.rollout in known:
                 self.left.pop(mark.about, None)
                 given.setdefault(mark.rollout, []).append(mark)
         labels: list[_Label | None] = []
@@ -368,6 +375,11 @@ class _LabelSet:
                 amounts = {("people", "won"): won, ("people", "rows"): part}
                 self._builder.units.add_by_people(unit, amounts, by, other)
 
+    def add_records(self, groups: Sequence[ScoredGroup]) -> None:
+        """Add a group with the labels of its records."""
+        self.counts["measured"] += 1
+        self._builder.add(*groups)
+
     def add_rollouts(
         self,
         labels: Sequence[_Label | None],
@@ -427,18 +439,22 @@ class _LabelSet:
         ]
         for pair in both:
             counts = [key for key in counted if key[1:3] == pair]
-            statistics["\0".join(pair)] = Statistic(
+            statistics[f"kappa {len(statistics)}"] = Statistic(
                 partial(_kappa, counts), ("kappa", *pair), _KAPPA_RANGE
             )
         result = self._builder.agreement(paired, statistics)
-        kappas = [{"people": pair, **result.pop("\0".join(pair))} for pair in both]
+        found = {name: result.pop(name) for name in statistics}
         people = None
-        if statistics:
+        if found:
+            agreement, judge, all_people, *each = found.values()
             people = {
-                "agreement": result.pop("people"),
-                "judge": result.pop("judge"),
-                "alpha": result.pop("alpha"),
-                "kappa": kappas,
+                "agreement": agreement,
+                "judge": judge,
+                "alpha": all_people,
+                "kappa": [
+                    {"people": [*pair], **own}
+                    for pair, own in zip(both, each, strict=True)
+                ],
             }
         return {**result, "people": people}
 

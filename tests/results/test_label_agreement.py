@@ -45,7 +45,6 @@ def measure(
     names = ("A", "B") if other else ("score",)
     between = "model" if values else None
     result = LabelAgreement(labels, *names, given=given, between=between)
-    result._valued = bool(values)
     for i, one in enumerate(groups):
         ids = IDS[: len(one.rollouts)]
         own = LabelledRollouts(ids, values[: len(ids)])
@@ -157,7 +156,7 @@ def test_chance_agreement() -> None:
         return measure(groups, lines)[0]["people"]
 
     same = people(*[{"ana": "left", "bo": "left"}] * 8)
-    assert same["kappa"][0]["people"] == ("ana", "bo")
+    assert same["kappa"][0]["people"] == ["ana", "bo"]
     assert same["kappa"][0]["value"] == same["alpha"]["value"] == 1.0
     half = people(
         *[{"ana": "left", "bo": "left"}] * 4, *[{"ana": "left", "bo": "right"}] * 4
