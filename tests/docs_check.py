@@ -75,6 +75,7 @@ def check(pages: list[str], *, everything: bool) -> Report:
         tables.check_summary(report)
         tables.check_report(report)
         tables.check_comparison(report)
+        tables.check_trend(report)
         tables.check_conditions(report)
         tables.check_formats(report)
         tables.check_benchmarks(report)

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import pty
+import random
 import re
 import subprocess
 import sys
@@ -154,6 +155,7 @@ def take(folder: Path, browser: Browser) -> None:
         )
     _two_judges(folder, run, browser)
     _labels(conversations, browser)
+    _training(folder, run, browser)
     _terminal(folder, run, browser)
 
 
@@ -207,6 +209,32 @@ def _labels(scored: Path, browser: Browser) -> None:
             view.find(".l-side .g-turn").first.wait_for()
             view.page.screenshot(path=PICTURES / f"{name}.png")
             view.clean()
+
+
+def _training(folder: Path, scored: Path, browser: Browser) -> None:
+    """The page of a training whose scores rise from step 90 on, and whose answers grow and turn to the judge."""
+    lines = scored.read_text().splitlines()
+    files = []
+    for step in range(10, 250, 10):
+        dice = random.Random(step)
+        since = max(0, step - 120) / 10
+        groups = [json.loads(line) for line in dice.sample(lines, 28)]
+        for rollout in (one for group in groups for one in group["trajectories"]):
+            words = max(1, round(dice.gauss(40, 12) * (1 + 0.06 * since)))
+            own = rollout["ruler"]
+            score = own["score"] + 0.02 * since + (words - 40) * 0.0003 * since
+            own |= {"score": score, "judge_score": score}
+            own["suspect"] = dice.random() < 0.003 * since
+            own["ended"] = "truncated" if dice.random() < 0.02 else ""
+            rollout["messages"][-1]["content"] += " and so on" * words
+        files.append(folder / f"step-{step}.jsonl")
+        text = "".join(json.dumps(group) + "\n" for group in groups)
+        files[-1].write_text(text)
+    _ruler("report", *files, "-o", folder / "trend.html")
+    with shown(browser, folder / "trend.html", width=1280) as view:
+        _picture(view, "trend", "", below="#chart-turns")
+    with shown(browser, folder / "trend.html", theme="dark", width=390) as view:
+        _picture(view, "trend-phone", "", below="#chart-gap")
 
 
 def _score(sample: str, scored: Path, *judge: str) -> None:

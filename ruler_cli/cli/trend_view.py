@@ -211,31 +211,35 @@ class TrendView:
     def _sentence(self, drift: Drift) -> str:
         """Say what moved, since when, and how to look into it."""
         form = _three
-        names = {"score": "mean score", "label": f"mean {self._label}"}
+        names = {"score": "the mean score", "label": f"the mean {self._label}"}
         if drift.kind == "held_out":
             judges = self._json["steps"][drift.at]["judges"]
             both = (shorten(one["name"], _TITLE) for one in judges)
             names = {
-                name: f"mean of {own}" for name, own in zip(names, both, strict=True)
+                name: f"the mean of {own}"
+                for name, own in zip(names, both, strict=True)
             }
         elif drift.kind == "length":
             form = _signed
             names = {
-                "score": "correlation of score and length within groups",
+                "score": "the correlation of score and length within groups",
                 "label": f"that of {self._label} and length",
             }
         elif drift.kind == "spread":
-            names = {"spread": "spread within groups", "tied": "share of tied groups"}
+            names = {
+                "spread": "the spread within groups",
+                "tied": "the share of tied groups",
+            }
         elif drift.kind == "suspects":
             form = _percent
             names = {
-                "groups": "share of groups with a rollout that addresses the judge"
+                "groups": "the share of groups with a rollout that addresses the judge"
             }
         elif drift.kind == "unscored":
             form = _percent
-            names = {"groups": "share of groups with a rollout without a score"}
+            names = {"groups": "the share of groups with a rollout without a score"}
         moved = [
-            f"the {names[name]} {_moved(*levels, form)}"
+            f"{names[name]} {_moved(*levels, form)}"
             for name, levels in drift.levels.items()
         ]
         if drift.kind in self.trend.slopes:

@@ -2,8 +2,9 @@
 
 A number is x = μ + δz + noise. Before the onset z is 0; from there on it is 1, 1, 1, … (a shift), or 1, 2, 3, …
 (a ramp). The noise is normal with an unknown standard deviation s, and follows itself from step to step with a
-correlation φ of 0, 1/4 or 1/2. For one φ and one onset, with right Haar priors of μ and s, and δ/s normal with
-mean 0 and standard deviation τ, the numbers so far have, up to a common factor, the density
+correlation φ of 0, 1/4 or 1/2, which weigh 0.6, 0.3 and 0.1. For one φ and one onset, with right Haar priors of μ
+and s, and δ/s normal with mean 0 and standard deviation τ, the numbers so far have, up to a common factor, the
+density
 
     m = |C|^(-1/2) (u'u)^(-1/2) (1 + τ²q)^(-1/2) (R - τ²c² / (1 + τ²q))^(-(n-1)/2)
 
@@ -12,7 +13,7 @@ of squares of x about u, and q and c are the products of z with itself and with 
 shift τ is 0. The evidence is the weighted mean of m over onsets, shapes and φ, divided by the mean over φ
 without a shift.
 
-That is a test martingale if nothing shifts, with φ drawn from the three (Lai 1976, "On confidence sequences";
+That is a test martingale if nothing shifts, with φ drawn by its weights (Lai 1976, "On confidence sequences";
 Pérez-Ortiz, Lardy, de Heide & Grünwald 2022, "E-statistics, group invariance and anytime valid testing"). By
 Ville's inequality (1939; Robbins 1970; Howard, Ramdas, McAuliffe & Sekhon 2021) it ever reaches 1/p with a
 probability of at most p, however long the series is and however often it is looked at. The weights of the
@@ -35,7 +36,8 @@ BEFORE = 3
 """Numbers before the earliest onset."""
 LEAST = BEFORE + 2
 """Numbers from which on anything can be told: two after the onset, as one may be an outlier."""
-_CORRELATIONS = (0.0, 0.25, 0.5)
+_CORRELATIONS = {0.0: 0.6, 0.25: 0.3, 0.5: 0.1}
+"""The weights of φ: most of the noise is that of rollouts and tasks, which are drawn anew at each step."""
 _SIZES = (2.0, 0.5)
 """τ of a shift, and of each step of a ramp: sizes in s that are looked for."""
 _SPREAD = 30
@@ -66,7 +68,10 @@ def shifts(values: Sequence[float], errors: Sequence[float]) -> Iterator[Shift]:
     """
     error = max(_SMALLEST, median(errors[:LEAST] or [0.0]))
     weights = [error / max(error, one) for one in errors]
-    series = [_Whitened(values, weights, one) for one in _CORRELATIONS]
+    series = [
+        _Whitened(values, weights, correlation, weight)
+        for correlation, weight in _CORRELATIONS.items()
+    ]
     for end in range(LEAST, len(values) + 1):
         unknown, known = _Evidence(), _Evidence()
         for one in series:
@@ -104,10 +109,15 @@ class _Whitened:
     """
 
     def __init__(
-        self, values: Sequence[float], weights: Sequence[float], correlation: float
+        self,
+        values: Sequence[float],
+        weights: Sequence[float],
+        correlation: float,
+        weight: float,
     ) -> None:
         self._correlation = correlation
         self._factor = sqrt(1 - correlation * correlation)
+        self._density = log(weight * self._factor)
         # the level is a column, so the first number may be taken off: less to round
         levels = [value - values[0] for value in values]
         x = self._whiten([*map(mul, levels, weights)])
@@ -130,7 +140,7 @@ class _Whitened:
         """Add the densities of the first `end` numbers: with s not known, and with s the sampling error."""
         total = self._sums[end]
         uu, ux = total[:2]
-        base = log(self._factor) - log(uu) / 2
+        base = self._density - log(uu) / 2
         square = max(self._xx[end] - ux * ux / uu, 0.0)
         power = (end - 1) / 2
         half = 0.5 / (error * error)

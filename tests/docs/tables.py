@@ -184,6 +184,30 @@ def check_comparison(report: Report) -> None:
     report.done.append(f"{len(live)} fields of report A B --json")
 
 
+def check_trend(report: Report) -> None:
+    """Check that docs/json.md lists every name in the output of `ruler report A B C --json`, and no other."""
+    rows = _rows("docs/json.md", "JSON of a trend")
+    documented = {span for row in rows for span in code("|".join(row[1:]))}
+    with workspace() as (folder, environment):
+        command = ["ruler", "score", "samples/simulated.jsonl"]
+        judges = ["-m", "simulated", "-m", "offline", "--progress", "none"]
+        for name in ("1.jsonl", "2.jsonl", "3.jsonl"):
+            run([*command, name, *judges], folder, environment)
+        files = ["ruler", "report", "1.jsonl", "2.jsonl", "3.jsonl", "--json"]
+        page = orjson.loads(run(files, folder, environment).stdout)
+    live = set(_keys_of(page))
+    for name in sorted(live - documented - _EVERYWHERE):
+        report.wrong.append(
+            f"docs/json.md: `{name}` of `ruler report A B C --json` is not in its table"
+        )
+    fields = {span for row in rows for span in code(row[1])}
+    for name in sorted(fields - live):
+        report.wrong.append(
+            f"docs/json.md: `{name}` is not in `ruler report A B C --json`"
+        )
+    report.done.append(f"{len(live)} fields of report A B C --json")
+
+
 def _keys_of(value: Any) -> Iterator[str]:
     if isinstance(value, dict):
         yield from value
