@@ -305,15 +305,19 @@ def _share_interval(
 ) -> dict[str, float]:
     """Return the ends of the score interval of a share, with the variance of its resamples, and `more`.
 
-    Ties tell nothing of other groups: with 95 % certainty at most 3 in n of all groups differ from n that are
-    alike (Hanley & Lippman-Hand 1983), which here holds for the share `mute`.
+    If all groups have one value the resamples do too, and tell nothing of other groups: with 95 % certainty at
+    most 3 in n of all groups differ from n that are alike (Hanley & Lippman-Hand 1983). Where only the share
+    `mute` says nothing, this holds for that share.
     """
     value = measured["value"]
     groups = measured["groups"]
     spread = _variance(values, groups)
     if spread < _ROUNDING:
         spread = 0.0
-    low, high = score_interval(value, spread + more, groups, groups - 1)
+        mute = 1.0
+    low = high = value
+    if spread + more > 0 or value in _SHARE:
+        low, high = score_interval(value, spread + more, groups, groups - 1)
     margin = mute * min(1.0, 3 / groups)
     return {
         "low": max(0.0, min(low, value - margin)),
@@ -327,8 +331,8 @@ def _interval(
     """Return the ends of the central 95 % of the drawn values; with few groups a little more than that.
 
     Resamples of n groups vary by sqrt((n - 1) / n) too little and know nothing of Student's t, so the
-    percentiles lie further out (Hesterberg 2015, the expanded percentile interval).
-    If all groups have one value the resamples do too: then at most 3 in n of all groups differ, as above.
+    percentiles lie further out (Hesterberg 2015, the expanded percentile interval). If all groups have one value,
+    at most 3 in n of all groups differ, as above.
     """
     value = measured["value"]
     groups = measured["groups"]

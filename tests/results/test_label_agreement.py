@@ -14,6 +14,7 @@ from ruler_cli.results.agreement import Agreement
 from ruler_cli.results.annotations import ScoredGroup
 from ruler_cli.results.label_agreement import LabelAgreement, LabelledRollouts, gate
 from ruler_cli.results.labels import LabelLine, Labels, PairLabel, RolloutMark
+from ruler_cli.types import CriterionScore
 from tests.results.agree_values import scored
 
 IDS = "abcdefgh"
@@ -203,6 +204,28 @@ def test_two_judges() -> None:
     assert accuracy(result, 1)["value"] < 0.8
     assert result["differences"]["pairwise_accuracy"]["told_apart"]
     assert result["corrected"] is None
+
+
+def test_panel_and_criteria() -> None:
+    """The judges of a panel, and the values of criteria, are measured on comparisons like the score itself."""
+    groups = []
+    for i in range(8):
+        panel = {"one": (0.9, 0.1), "two": (0.1, 0.9), "three": (0.9, 0.1 + 0.1 * i)}
+        both = [
+            replace(rollout, criteria=(CriterionScore("brief", value),))
+            for rollout, value in zip(
+                scored([0.9, 0.1], [None, None], judges=panel).rollouts,
+                (0.2, 0.2 if i < 4 else 0.8),
+                strict=True,
+            )
+        ]
+        groups.append(ScoredGroup(f"g{i}", tuple(both), "scored"))
+    result, _ = measure(groups, [pair(f"g{i}", "left") for i in range(8)])
+    assert [accuracy(result, i)["value"] for i in range(4)] == [1.0, 1.0, 0.0, 1.0]
+    (brief,) = result["criteria"]
+    assert (brief["name"], brief["pairs"], brief["tied"]) == ("brief", 8, 4)
+    assert brief["pairwise_accuracy"]["value"] == pytest.approx(2 / 8)
+    assert result["votes"]["judges"] == 3
 
 
 def test_marks() -> None:
