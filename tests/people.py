@@ -1,6 +1,6 @@
 """People who compare and mark the rollouts of the simulated judge, whose texts hold their truth.
 
-python -m tests.people        write samples/labels.jsonl anew
+python -m tests.people        write samples/labels/people.jsonl anew
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ruler_cli.settings.models import InputSettings
 from tests.command import run_here
 from tests.conftest import ROOT
 
-SAMPLE = ROOT / "samples" / "labels.jsonl"
+SAMPLE = ROOT / "samples" / "labels" / "people.jsonl"
 _EQUAL = 0.02
 """Truths that differ by less look equal to a person."""
 _UNSURE = 0.03

@@ -296,7 +296,7 @@ def test_large_file(show: Show, run: Path, tmp_path: Path) -> None:
 def test_storage(
     show: Show, browser: Browser, run: Path, tmp_path: Path, refused: str
 ) -> None:
-    """Where the browser keeps nothing, or no more, marks last as long as the page, which says so, and can be saved."""
+    """If the browser keeps nothing, or no more, marks last as long as the page, which says so, and can be saved."""
     with shown(browser, run) as view:
         view.page.add_init_script(
             "Object.defineProperty(window, 'localStorage', { get() { throw new DOMException('no'); } })"

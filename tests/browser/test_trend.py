@@ -84,7 +84,7 @@ def measured(files: list[Path]) -> dict[str, Any]:
 
 @pytest.mark.smoke
 def test_page(show: Show, trend: Path, measured: dict[str, Any]) -> None:
-    """What drifts stands on top, each chart has a point for each step, and a mark where it is beyond chance."""
+    """Drifts stand on top, each chart has a point for each step, and a mark where it is beyond chance."""
     view = show(trend)
     drift = next(one for one in measured["drift"] if one["kind"] == "label")
     tests = len(measured["tests"])

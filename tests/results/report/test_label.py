@@ -47,7 +47,7 @@ def label(
 
 def texts(page: Page) -> list[Any]:
     """The text of each comparison."""
-    return [unpacked(block) for block in page.blocks["texts"].split("\n")]
+    return [unpacked(block) for block in page.blocks["texts"].strip().split("\n")]
 
 
 def test_contents(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_contents(tmp_path: Path) -> None:
         data["comparisons"],
         data["texts"],
         texts(page),
-        page.blocks["texts"].split("\n"),
+        page.blocks["texts"].strip().split("\n"),
         strict=True,
     ):
         assert set(one) == {"group", "left", "right", "drawn", "chance"}
