@@ -37,6 +37,7 @@ _MODULES = (
         "hundred_million",
         "install",
         "steps",
+        "drift",
     ),
 )
 
