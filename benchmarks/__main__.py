@@ -38,6 +38,7 @@ _MODULES = (
         "hundred_million",
         "install",
         "steps",
+        "drift",
     ),
 )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -65,11 +65,11 @@ def report_trend(
 
 def _refuse(options: Options, sources: Sequence[str]) -> None:
     """Raise UsageError for options that a trend has no use for, and for a file that is not there or named twice."""
-    for field in ("group", "max_groups"):
-        value = getattr(options, field)
+    for name in ("group", "max_groups"):
+        value = getattr(options, name)
         if value is not None:
             remedy = "give one file, or two of the same input"
-            raise UsageError("is not for a trend", remedy, option=field, value=value)
+            raise UsageError("is not for a trend", remedy, option=name, value=value)
     seen = set[str]()
     for source in sources:
         place = Location(source)
@@ -84,14 +84,15 @@ def _refuse(options: Options, sources: Sequence[str]) -> None:
 
 @dataclass(frozen=True)
 class _ReadFile:
-    """A file that was read: its figures as a step, the step that its records name, and its figures as a run.
+    """A file that was read: its figures as a step, its panel of two judges, and the step that its records name.
 
-    Of a file that cannot be read to its end there is an `error`.
+    `run` are some of its figures as a run. Of a file that cannot be read to its end there is the `error` alone.
     """
 
     figures: StepFigures
-    field: float | None = None
-    run: _Json | None = None
+    panel: Sequence[str] = ()
+    step: float | None = None
+    run: _Json = field(default_factory=dict)
     error: UsageError | None = None
 
     @property
@@ -99,21 +100,26 @@ class _ReadFile:
         """The reason why it has no scores; empty if it has any."""
         if self.error is not None:
             return command_words(self.error.brief)
-        groups = self.run["groups"] if self.run else {}
-        if groups.get("scored"):
+        if self.run["groups"]["scored"]:
             return ""
-        if self.run and groups["failed"]:
+        if self.run["groups"]["failed"]:
             kinds = sentences.kinds(self.run)
             return f"no rollout has a score; failed groups: {kinds}"
         return "no rollout has an annotation of ruler"
 
 
 def _read_file(
-    source: str, options: Options, problems: Problems, bar: Any, *, named: bool
+    source: str,
+    options: Options,
+    problems: Problems,
+    bar: Any,
+    panel: Sequence[str],
+    *,
+    named: bool,
 ) -> _ReadFile:
     """Read a file; if its step is `named` by it, its records are not asked."""
     name = Location(source).shown
-    builder = StepBuilder()
+    builder = StepBuilder(panel)
     fields = set[float | None]()
 
     def add_problem(problem: Problem) -> None:
@@ -132,10 +138,17 @@ def _read_file(
             if file.warning:
                 print_note(f"warning: {command_words(file.warning)}")
     except UsageError as error:
-        return _ReadFile(builder.figures(), error=error)
-    field = fields.pop() if len(fields) == 1 else None
-    run = file.figures.figures(lambda _: {})
-    return _ReadFile(builder.figures(), field, run)
+        return _ReadFile(StepBuilder().figures(), error=error)
+    figures = file.figures.figures(lambda _: {})
+    return _ReadFile(
+        builder.figures(),
+        builder.panel,
+        fields.pop() if len(fields) == 1 else None,
+        {name: figures[name] for name in _OF_RUN},
+    )
+
+
+_OF_RUN = ("groups", "failed_by_kind", "judges", "passes", "made_by")
 
 
 def _read_trend(
@@ -148,32 +161,39 @@ def _read_trend(
     names = [Location(source).public for source in sources]
     numbers, origin = step_numbers(names)
     named = origin == "name"
+    files: list[_ReadFile] = []
+    panel: Sequence[str] = ()
     with group_counter() as bar:
-        files = [
-            _read_file(source, options, problems, bar, named=named)
-            for source in sources
-        ]
+        for source in sources:
+            files.append(_read_file(source, options, problems, bar, panel, named=named))
+            panel = panel or files[-1].panel
+    _refuse_empty(files, names[0], options)
     if not named:
-        numbers, origin = step_numbers(names, [one.field for one in files])
-    errors = [one.error for one in files if one.error is not None]
-    if all(one.reason for one in files):
-        remedy = f"see why with `ruler report {quoted(names[0])}`"
-        raise errors[0] if errors else UsageError("no file has a score", remedy)
-    if options.labels is not None and not any(
-        one.figures.pairs["label"] for one in files
-    ):
-        problem = "no rollout with a score has a usable label there"
-        raise UsageError(problem, option="labels", value=options.labels)
+        numbers, origin = step_numbers(names, [one.step for one in files])
     steps = []
-    before: _Json = {}
     judges = ""
+    before: _Json = {}
     in_order = sorted(zip(numbers, names, files, strict=True), key=itemgetter(0))
     for number, name, file in in_order:
-        run = file.run if file.run and not file.reason else {}
-        differs = (
-            sentences.differing(differences(before, run)) if before and run else ""
-        )
+        differs = ""
+        if not file.reason:
+            judges = judges or sentences.judges(file.run)
+            if before:
+                differs = sentences.differing(differences(before, file.run))
+            before = file.run
         steps.append(TrendStep(number, name, file.figures, file.reason, differs))
-        judges = judges or (sentences.judges(run) if run else "")
-        before = run or before
     return Trend(steps, origin), judges
+
+
+def _refuse_empty(files: Sequence[_ReadFile], first: str, options: Options) -> None:
+    """Raise UsageError if no file has a score, or none a label at the user's path."""
+    if all(file.reason for file in files):
+        for file in files:
+            if file.error is not None:
+                raise file.error
+        remedy = f"see why with `ruler report {quoted(first)}`"
+        raise UsageError("no file has a score", remedy)
+    labelled = any(file.figures.pairs["label"] for file in files)
+    if options.labels is not None and not labelled:
+        problem = "no rollout with a score has a usable label there"
+        raise UsageError(problem, option="labels", value=options.labels)

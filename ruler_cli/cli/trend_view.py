@@ -333,19 +333,32 @@ class TrendView:
         return terminal.table(heads, cells)
 
     def _table(self, terminal: Terminal) -> RenderableType:
-        """Make a table of the steps; of many a few, and with a mark those at which something drifts."""
+        """Make a table of the steps, with the first quantities that fit; a mark is at those at which something drifts.
+
+        Of many steps there are some, with the first and the last.
+        """
         steps = self._json["steps"]
         drifting = self._drifting()
         last = len(steps) - 1
         some = [round(last * i / (_ROWS - 1)) for i in range(_ROWS)]
-        measures = [one for one in self._measures() if one.head]
         rows: list[list[RenderableType]] = []
-        for i in sorted({*drifting, *some}):
+        shown = sorted({*drifting, *some})
+        for i in shown:
             number = _number(steps[i]["step"])
-            first = Text(f"{number} !", BAD) if i in drifting else number
-            rows.append([first, *(one.text(steps[i]) for one in measures)])
-        heads = [Column(one.head, justify="right", no_wrap=True) for one in measures]
-        return terminal.table((Column("step", no_wrap=True), *heads), rows)
+            rows.append([Text(f"{number} !", BAD) if i in drifting else number])
+        left = terminal.width - max(len(str(row[0])) for row in rows)
+        heads = [Column("step", no_wrap=True)]
+        for one in self._measures():
+            cells = [one.text(steps[i]) for i in shown]
+            if not one.head:
+                continue
+            left -= max(map(len, (one.head, *cells))) + 2
+            if left < 0:
+                break
+            heads.append(Column(one.head, justify="right", no_wrap=True))
+            for row, cell in zip(rows, cells, strict=True):
+                row.append(cell)
+        return terminal.table(heads, rows)
 
 
 def quoted(name: str) -> str:

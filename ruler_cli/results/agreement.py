@@ -316,7 +316,7 @@ def _share_interval(
         spread = 0.0
         mute = 1.0
     low = high = value
-    if spread + more > 0 or value in _SHARE:
+    if spread + more > 0 or round(value, 12) in _SHARE:
         low, high = score_interval(value, spread + more, groups, groups - 1)
     margin = mute * min(1.0, 3 / groups)
     return {

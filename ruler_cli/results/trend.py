@@ -27,8 +27,6 @@ from ruler_cli.scoring.statistics import (
 )
 from ruler_cli.types import ENDINGS, Group
 
-FEWEST = 3
-"""Files from which on they are a trend."""
 FALSE_ALARMS = 0.05
 """Share of reports without any drift that name one, at most; each of the tests has an equal part of it."""
 _FLAT = 3
@@ -154,9 +152,13 @@ class StepFigures:
 
 
 class StepBuilder:
-    """Builds the figures of a step, group by group. Scores are the judges' own."""
+    """Builds the figures of a step, group by group. Scores are the judges' own.
 
-    def __init__(self) -> None:
+    `panel` names two judges in the order that they have in an earlier step: of others no gap is measured.
+    """
+
+    def __init__(self, panel: Sequence[str] = ()) -> None:
+        self._panel = tuple(panel)
         self._groups = Counter[str]()
         self._rollouts = Counter[str]()
         self._means: defaultdict[str, RatioSums] = defaultdict(RatioSums)
@@ -165,7 +167,7 @@ class StepBuilder:
         self._spread = Moments()
         self._pairs = Counter[str]()
         self._labels = PairedValues()
-        self._panel = PairedValues()
+        self._both_judges = PairedValues()
         self._lengths = LengthSums(), LengthSums()
         self._known_lengths = 0
 
@@ -225,23 +227,29 @@ class StepBuilder:
                 by_judge[name].append(score)
         for name, scores in by_judge.items():
             self._judges[name].add(len(scores), sum(scores))
-        if len(self._judges) == 2:
-            one, other = self._judges
-            both = [r.judges for r in scored if len(r.judges) == 2]
-            self._panel.add([(judges[one], judges[other]) for judges in both])
+        both = [rollout.judges for rollout in scored if len(rollout.judges) == 2]
+        if both:
+            self._panel = self._panel or tuple(both[0])
+            one, other = self._panel
+            pairs = [judges for judges in both if judges.keys() == {one, other}]
+            self._both_judges.add([(judges[one], judges[other]) for judges in pairs])
+
+    @property
+    def panel(self) -> tuple[str, ...]:
+        """The judges of a panel of two: the training judge and the held-out one."""
+        return self._panel if {*self._panel} == self._judges.keys() else ()
 
     def figures(self) -> StepFigures:
         """Return the figures, after the last group."""
         pairs: dict[DriftKind, PairedValues] = {"label": self._labels}
-        pairs["held_out"] = self._panel if len(self._judges) == 2 else PairedValues()
+        pairs["held_out"] = self._both_judges if self.panel else PairedValues()
         for one in pairs.values():
             one.close()
         groups = self._groups
         lengths = [one.trend() for one in self._lengths]
         by_length = [one.correlation if one else None for one in lengths]
         shares = {
-            kind: GroupMean.of_share(groups[name], groups["all"])
-            for kind, name in _GROUPS_WITH.items()
+            kind: GroupMean.of_share(groups[kind], groups["all"]) for kind in _SHARES
         }
         values: dict[DriftKind, GroupMean | None] = {
             "length": None,
@@ -296,14 +304,15 @@ class StepBuilder:
             ],
             "judges": [
                 {"name": name, "mean": one.ratio, "rollouts": round(one.x)}
-                for name, one in self._judges.items()
+                for name in dict.fromkeys((*self.panel, *self._judges))
+                for one in [self._judges[name]]
             ],
         }
 
 
 _GROUPS = ("all", "scored", "failed", "unmarked", "tied", "suspects", "unscored")
 _ROLLOUTS = ("all", "scored", "labelled", "suspect", *ENDINGS)
-_GROUPS_WITH: Mapping[DriftKind, str] = {"suspects": "suspects", "unscored": "unscored"}
+_SHARES: tuple[DriftKind, ...] = ("suspects", "unscored")
 
 
 def _as_json(estimate: GroupMean | None) -> Json | None:

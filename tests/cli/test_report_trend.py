@@ -185,13 +185,15 @@ def test_judges_and_criteria(ruler: Ruler, tmp_path: Path) -> None:
                     {"judge": "held\x1b[31m", "score": held},
                 ]
                 own["criteria"] = [{"name": "safe\u202e", "value": dice.random()}]
+                # then the training judge failed, and the other is the first of the file
+                own["judges"] = own["judges"][i % 2 if g == 0 else 0 :]
             lines.append(one)
         write(tmp_path / f"{i}.jsonl", lines)
     names = [f"{i}.jsonl" for i in range(20)]
     done = ruler("report", *names)
     assert RAW.findall(done.stdout) == []
     text = " ".join(done.stdout.split())
-    assert "held-out judge the mean of train rose from 0.4" in text
+    assert "held-out judge the mean of train rose from 0." in text
     assert "the mean of held\\x1b[31m " in text
     assert "safe\\u202e" in text
     found = json.loads(ruler("report", *names, "--json").stdout)
