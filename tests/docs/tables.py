@@ -238,6 +238,7 @@ def check_conditions(report: Report) -> None:
     )
     ranges = re.findall(r"^const ROLLOUT_RANGES = \{(.*)\};$", base, re.MULTILINE)
     live = {
+        "field.PATH",
         "search",
         "sort",
         *re.findall(r'"(\w+)"', "".join(lists)),
