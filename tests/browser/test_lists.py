@@ -188,6 +188,10 @@ def test_presets(view: View, truth: Truth) -> None:
         assert button.get_attribute("aria-pressed") == "true"
     button.click()
     view.at("#groups?mean=0..0.9")
+    view.go("#groups?where=a-word-of-mine&where=live")
+    group.get_by_role("button", name="disputed").click()
+    view.at("#groups?where=a-word-of-mine&where=disputed&sort=-disagreement")
+    view.go("#groups?mean=0..0.9")
     view.find(".grid").focus()
     for query in [*lists.values(), next(iter(lists.values()))]:
         view.page.keyboard.press("p")
