@@ -88,8 +88,8 @@ def _one(folder: Path, groups: int, browser: Browser) -> Result:
     sizes = f"{report.stat().st_size / 1e6:.1f} MB from {scored.stat().st_size / 1e6:.0f} MB"
     detail = (
         f"{sizes}, written in {cost.wall:.1f} s and {cost.peak / 2**20:.0f} MiB; late frames {late:.1%} by "
-        f"the wheel, the longest {longest:.0f} ms; {through:.1%} and {most:.0f} ms from top to end; searched in {later:.0f} ms, "
-        f"the first time in {first / 1000:.1f} s"
+        f"the wheel, the longest {longest:.0f} ms; {through:.1%} and {most:.0f} ms from top to end; "
+        f"searched in {later:.0f} ms, the first time in {first / 1000:.1f} s"
     )
     return Result(
         None,
