@@ -112,20 +112,20 @@ def _open(browser: Browser, report: Path) -> float:
         return float(view.page.evaluate("window.openedAt")) / 1000
 
 
-def _scroll(browser: Browser, report: Path, pixels: int) -> tuple[float, float]:
-    """Return the share of late frames, and the longest frame in milliseconds."""
-    with shown(browser, report) as view:
-        view.open("#groups")
-        late, longest = view.page.evaluate(_SCROLL, [_FRAME, _STEPS, pixels])
-        return float(late), float(longest)
-
-
 def _search(browser: Browser, report: Path) -> tuple[float, float]:
     """Return the milliseconds of the first search, and of the slowest of the next."""
     with shown(browser, report) as view:
         view.open("#groups")
         first, *later = [view.page.evaluate(_SEARCH, words) for words in _SEARCHES]
         return float(first), max(map(float, later))
+
+
+def _scroll(browser: Browser, report: Path, pixels: int) -> tuple[float, float]:
+    """Return the share of late frames, and the longest frame in milliseconds."""
+    with shown(browser, report) as view:
+        view.open("#groups")
+        late, longest = view.page.evaluate(_SCROLL, [_FRAME, _STEPS, pixels])
+        return float(late), float(longest)
 
 
 def _write(path: Path, groups: int) -> None:

@@ -76,7 +76,7 @@ def test_fields(tmp_path: Path) -> None:
 
 
 def test_no_fields(tmp_path: Path) -> None:
-    """Values that are the same in all groups, different in each, measured, long, or shown elsewhere make no field."""
+    """A value that is the same in all groups, different in each, measured, long, or shown elsewhere is no field."""
     lines = [
         with_fields(
             i,
