@@ -124,6 +124,8 @@ def take(folder: Path, browser: Browser) -> None:
         _picture(view, "overview-dark", "", below="#chart-scores")
     with shown(browser, run.with_suffix(".html"), width=1280, height=662) as view:
         _picture(view, "groups", "#groups")
+    with shown(browser, run.with_suffix(".html"), width=1920, height=900) as view:
+        _picture(view, "groups-wide", "#groups?where=disputed&sort=-disagreement")
     with shown(browser, conversations.with_suffix(".html")) as view:
         view.open("#groups")
         key = view.page.evaluate("opened.rows.key[0]")

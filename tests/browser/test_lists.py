@@ -188,6 +188,10 @@ def test_presets(view: View, truth: Truth) -> None:
         assert button.get_attribute("aria-pressed") == "true"
     button.click()
     view.at("#groups?mean=0..0.9")
+    view.go("#groups?where=a-word-of-mine&where=live")
+    group.get_by_role("button", name="disputed").click()
+    view.at("#groups?where=a-word-of-mine&where=disputed&sort=-disagreement")
+    view.go("#groups?mean=0..0.9")
     view.find(".grid").focus()
     for query in [*lists.values(), next(iter(lists.values()))]:
         view.page.keyboard.press("p")
@@ -201,6 +205,20 @@ def test_two_files_have_no_presets(show: Show, run: Path) -> None:
     assert "disputed" not in words.inner_text()
     view.go("#groups?where=disputed&where=live")
     assert "disputed" in words.inner_text()
+
+
+def selected(scored: Path, words: list[str], folder: Path) -> set[str]:
+    """The keys of the groups that a command selects, all of whose rollouts it keeps."""
+    out = folder / "out.jsonl"
+    ruler("select", scored, out, *words[4:], folder=folder)
+    before = {
+        json.loads(line)["group_id"]: line for line in scored.read_bytes().splitlines()
+    }
+    after = {
+        json.loads(line)["group_id"]: line for line in out.read_bytes().splitlines()
+    }
+    assert all(before[key] == line for key, line in after.items())
+    return set(after)
 
 
 STATES = ("where=live", "where=tied", "where=failed", "where=scored", "where=disputed")
@@ -218,13 +236,11 @@ def test_command(
         words = command(view)
         assert words[:4] == ["ruler", "select", "scored.jsonl", "selected.jsonl"]
         assert set(words[4::2]) == {"--where"}, query
-        ruler("select", scored, tmp_path / "out.jsonl", *words[4:], folder=tmp_path)
-        lines = (tmp_path / "out.jsonl").read_bytes().splitlines()
-        assert {json.loads(line)["group_id"] for line in lines} == set(view.keys), query
+        assert selected(scored, words, tmp_path) == set(view.keys), query
 
 
 @pytest.mark.smoke
-def test_list(show: Show, run: Path, tmp_path: Path) -> None:
+def test_list(show: Show, run: Path, scored: Path, tmp_path: Path) -> None:
     """A filter that `ruler select` has not is shown as a file of marks, which names the groups of the table."""
     view = show(run, "#groups?sort=-mean", height=3_000)
     keys = view.keys
@@ -245,15 +261,18 @@ def test_list(show: Show, run: Path, tmp_path: Path) -> None:
         assert {key: [*lines] for key, lines in marks.items()} == {
             key: [RolloutMark(key, mark="listed")] for key in view.keys
         }
+        assert selected(scored, command(view), tmp_path) == set(view.keys)
     assert 0 < len(truths) < len(keys)
 
 
-def test_command_of_fields(show: Show, fielded: Path) -> None:
+def test_command_of_fields(show: Show, fielded: Path, tmp_path: Path) -> None:
     """A field that is one for all rollouts of each group is a condition of `ruler select`, quoted for a shell."""
     view = show(page_of(fielded), "#groups?field.metadata.step=1&where=live")
     assert command(view)[4:] == ["--where", "live", "--where", "metadata.step=1"]
+    assert selected(fielded, command(view), tmp_path) == set(view.keys) != set()
     view.go("#groups?field.metadata.tags=it's")
     assert command(view)[4:] == ["--where", "metadata.tags=it's"]
+    assert selected(fielded, command(view), tmp_path) == set(view.keys) != set()
     view.go("#groups?field.metadata.model=heron")
     assert command(view)[4:] == ["--marks", "list.jsonl"]
 

@@ -4,8 +4,8 @@
 const SEARCH_PAUSE_MS = 100;
 
 const WHERE_WORDS = {
-  live: ["live", "scored, and a trainer learns from it"],
-  tied: ["tied", "all scores equal, or not told apart beyond the judge's noise: nothing to learn"],
+  live: ["live", "scored, and its scores differ by more than the judge's noise"],
+  tied: ["tied", "all scores equal, or not told apart beyond the judge's noise"],
   disputed: ["disputed", "the judge orders a quarter or more of the pairs against their rewards"],
   flawed: ["flawed positive", "a rollout with a reward above the middle has the lowest score of its group, below one with a lower reward"],
   near: ["near miss", "a rollout with a reward at the middle or less has the highest score of its group, above one with a higher reward"],

@@ -39,8 +39,9 @@ const PRESETS = [
   ["suspects", "a rollout has text that addresses the judge", { flag: ["suspect"] }],
 ];
 
-/** The conditions that a list sets, and takes away; the others stay as they are. */
+/** The conditions that a list sets, and takes away; the others stay as they are, and of `where` words that are no states. */
 const OF_PRESETS = { where: undefined, kind: undefined, flag: undefined, sort: undefined };
+const otherWords = ({ where = [] }) => where.filter((word) => !Object.hasOwn(WHERE_WORDS, word));
 
 const presetCount = (rows, { where = [], flag = [] }) => tally(rows)[where.length ? "where" : "flag"].get([...where, ...flag][0]) ?? 0;
 
@@ -49,11 +50,13 @@ const presetsOf = (rows) => PRESETS.filter(([, , sets]) => presetCount(rows, set
 
 /** Whether these conditions are those of a list, whatever else they hold. */
 function isPreset(conditions, sets) {
+  const { where = [] } = conditions;
+  const states = where.filter((word) => Object.hasOwn(WHERE_WORDS, word));
   const only = (of) => link(Object.fromEntries(Object.keys(OF_PRESETS).map((name) => [name, of[name]])));
-  return only(conditions) === only(sets);
+  return only({ ...conditions, where: states }) === only(sets);
 }
 
-const withPreset = (conditions, sets) => link({ ...conditions, ...OF_PRESETS, ...sets });
+const withPreset = (conditions, sets) => link({ ...conditions, ...OF_PRESETS, ...sets, where: [...otherWords(conditions), ...(sets.where ?? [])] });
 
 /** The hash of the list after the one that is shown, after the last that of the first; null without any. */
 function nextPreset(rows, conditions) {

@@ -25,7 +25,7 @@ const MARKS = {
   disagrees: ["disputed", "the judge orders many pairs against their rewards", "warn"],
   suspect: ["suspect", "a rollout has text that addresses the judge", "bad"],
   unsure: ["unreliable", "its scores are more noise than signal", "warn"],
-  tied: ["tied", "nothing in it for a trainer to learn", "plain"],
+  tied: ["tied", "its scores are equal, or not told apart beyond the judge's noise", "plain"],
   spread: ["far apart", "its best score is far above its worst", "plain"],
 };
 
