@@ -145,7 +145,7 @@ def test_pass_scores_of_a_case() -> None:
 
 def test_coverage() -> None:
     """An interval holds its truth at its ends too; a coverage of 95 % may be off by three Monte Carlo errors."""
-    one = Coverage.of(0.5, [(0.5, 0.6), (0.4, 0.5), (0.6, 0.7), (0.0, 1.0)])
+    one = Coverage.of([0.5] * 4, [(0.5, 0.6), (0.4, 0.5), (0.6, 0.7), (0.0, 1.0)])
     assert one.share == 0.75
     assert one.width == pytest.approx(0.325)
     assert Coverage(0.93, 0.1).holds(1_000)

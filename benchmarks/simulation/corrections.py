@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from itertools import product
+from itertools import combinations, product
 from statistics import NormalDist, fmean
 from typing import Literal
 
@@ -49,9 +49,10 @@ class Coverage:
     width: float
 
     @classmethod
-    def of(cls, truth: float, ends: Sequence[_Ends]) -> Coverage:
-        """Count the intervals that hold the truth."""
-        held = [low <= truth <= high for low, high in ends]
+    def of(cls, truths: Sequence[float], ends: Sequence[_Ends]) -> Coverage:
+        """Count the intervals that hold their truths."""
+        both = zip(truths, ends, strict=True)
+        held = [low <= truth <= high for truth, (low, high) in both]
         return cls(fmean(held), fmean(high - low for low, high in ends))
 
     def holds(self, runs: int) -> bool:
@@ -167,7 +168,7 @@ def corrections(cell: Cell, runs: int) -> Covered:
         plain.append(_plain(scores, [groups[g][i] for g, i in drawn]))
     truth = truth_of(cell)
     every = (alone, corrected, plain)
-    return Covered(*[Coverage.of(truth, ends) for ends in every])
+    return Covered(*[Coverage.of([truth] * runs, ends) for ends in every])
 
 
 def _ends(estimate: MeanEstimate | None) -> _Ends:
@@ -197,33 +198,45 @@ def _variance(values: Sequence[float]) -> float:
 
 
 def accuracies(cell: AccuracyCell, runs: int) -> tuple[Coverage, Coverage | None]:
-    """Measure the coverage of the accuracy, and of the agreement of two people if there are several."""
+    """Measure the coverage of the accuracy, and of the agreement of two of the people if there are several.
+
+    The accuracy is with people as there could be; who agrees with whom is about those who labelled.
+    """
     dice = random.Random(str(cell))
-    found, people = list[_Ends](), list[_Ends]()
+    found, of_people = list[_Ends](), list[_Ends]()
+    ceilings = list[float]()
     statistics = {"judge": ratio("won", "pairs"), "people": ratio("agree", "both")}
     for _ in range(runs):
-        units = _labelled(cell, dice)
-        measured = units.measure(statistics, RESAMPLES)
+        abilities = _abilities(cell, dice)
+        measured = _labelled(cell, abilities, dice).measure(statistics, RESAMPLES)
         found.append((measured["judge"]["low"], measured["judge"]["high"]))
         if measured["people"]["low"] is not None:
-            people.append((measured["people"]["low"], measured["people"]["high"]))
+            of_people.append((measured["people"]["low"], measured["people"]["high"]))
+            two = combinations(abilities.values(), 2)
+            ceilings.append(fmean(a * b + (1 - a) * (1 - b) for a, b in two))
     right = cell.accuracy
     ability = ABILITY if cell.people != "one" else 1.0
     truth = right * ability + (1 - right) * (1 - ability)
-    ceiling = ability**2 + (1 - ability) ** 2
-    return Coverage.of(truth, found), Coverage.of(ceiling, people) if people else None
+    people = Coverage.of(ceilings, of_people) if of_people else None
+    return Coverage.of([truth] * runs, found), people
 
 
-def _labelled(cell: AccuracyCell, dice: random.Random) -> BootstrapUnits:
+def _abilities(cell: AccuracyCell, dice: random.Random) -> dict[str, float]:
+    """Draw people, with the chance of each to name the better rollout."""
+    if cell.people == "one":
+        return {"ana": 1.0}
+    return {
+        name: min(1.0, dice.gauss(ABILITY, ABILITY_SPREAD))
+        for name in ("ana", "bo", "cy")
+    }
+
+
+def _labelled(
+    cell: AccuracyCell, abilities: Mapping[str, float], dice: random.Random
+) -> BootstrapUnits:
     """Draw the labels of a cell, as `ruler agree` adds them."""
     units = BootstrapUnits()
-    names = ["ana"] if cell.people == "one" else ["ana", "bo", "cy"]
-    abilities = {
-        name: 1.0
-        if cell.people == "one"
-        else min(1.0, dice.gauss(ABILITY, ABILITY_SPREAD))
-        for name in names
-    }
+    names = [*abilities]
     alike = (1 - ALIKE) / ALIKE
     for start in range(0, cell.labels, cell.of_group):
         unit = units.next()
@@ -237,12 +250,12 @@ def _labelled(cell: AccuracyCell, dice: random.Random) -> BootstrapUnits:
             for name, choice in choices.items():
                 share = 1 / len(choices)
                 sums = {"won": share * (choice == right), "pairs": share}
-                units.add_by_people(unit, sums, name)
+                units.add_by_person(unit, sums, name)
                 for other, its in choices.items():
                     if other != name:
                         part = share / (len(choices) - 1)
                         sums = {"agree": part * (its == choice), "both": part}
-                        units.add_by_people(unit, sums, name, other)
+                        units.add(unit, sums)
     return units
 
 

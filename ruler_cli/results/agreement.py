@@ -16,10 +16,17 @@ import random
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Hashable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass, replace
-from itertools import chain, combinations
-from operator import itemgetter, mul
+from itertools import combinations
+from operator import itemgetter
 from statistics import NormalDist, fmean
 from typing import Any
 
@@ -35,8 +42,6 @@ from ruler_cli.scoring.statistics import (
 
 MOST_UNITS = 500
 RESAMPLES = 1_000
-_OF_PEOPLE = 250
-"""Resamples of people, of which only the variance counts."""
 LEVEL = 0.95
 PAIR_BINS = {
     "gap": ("to 0.05", "to 0.1", "to 0.2", "to 0.4", "above 0.4"),
@@ -58,6 +63,7 @@ _AT_ONCE = 128
 """Rollouts of a group whose pairs are counted by kind; of more, a sample."""
 _ROUNDING = 1e-24
 """A variance below this is the rounding of sums."""
+_ALL = 1e-9
 _CORRELATION = (-1.0, 1.0)
 _SHARE = (0.0, 1.0)
 _UNBOUND = (-math.inf, math.inf)
@@ -77,6 +83,7 @@ Measured = Json
 None: it is not defined, or there are too few groups for an interval.
 """
 _NONE: Mapping[Any, Statistic] = {}
+_NO_PEOPLE = (0.0, 1)
 _Scores = Sequence[float | None]
 _Rated = tuple[float, float, ScoredRollout]
 """A judge's score of a rollout, its label, and its annotation."""
@@ -133,13 +140,13 @@ class LabelRow:
     """A label of one person for a part of a group: the unit of the group, and what the label counts.
 
     `weight` is the inverse of the chance that it had to be drawn. Labels of several people for the same thing
-    share a count of 1. `people` are those who gave it.
+    share a count of 1. `by` is the one who gave it, if that counts.
     """
 
     unit: int
     weight: float = 1.0
     share: float = 1.0
-    people: tuple[str, ...] = ()
+    by: str | None = None
 
 
 _Unit = dict[Hashable, float]
@@ -153,9 +160,9 @@ class BootstrapUnits:
 
     def __init__(self, most: int = MOST_UNITS) -> None:
         self._units: list[_Unit] = []
-        # sums of labels by who gave them, and by unit and person
-        self._people: dict[tuple[str, ...], _Unit] = {}
-        self._cells: dict[tuple[int, tuple[str, ...]], _Unit] = {}
+        # sums of labels by person, and by unit and person
+        self._people: dict[str, _Unit] = {}
+        self._cells: dict[tuple[int, str], _Unit] = {}
         self._most = most
         self._random = random.Random(0)
         self._number = 0
@@ -179,12 +186,11 @@ class BootstrapUnits:
                 self._counted[key] = self._number
                 self.groups[key] += 1
 
-    def add_by_people(self, number: int, sums: Totals, *people: str) -> None:
-        """Add amounts that labels of these people gave, so that intervals of shares know of other people."""
+    def add_by_person(self, number: int, sums: Totals, by: str) -> None:
+        """Add amounts that a label of this person gave, so that intervals of shares know of other people."""
         self.add(number, sums)
-        if people:
-            _add(self._people.setdefault(people, {}), sums)
-            _add(self._cells.setdefault((number, people), {}), sums)
+        _add(self._people.setdefault(by, {}), sums)
+        _add(self._cells.setdefault((number, by), {}), sums)
 
     def total(self, key: Hashable) -> float:
         """Return a sum over all groups."""
@@ -217,9 +223,8 @@ class BootstrapUnits:
                 whole = totals.get(statistic.basis, 0.0)
                 mute = totals.get(statistic.mute, 0.0) / whole if whole else 0.0
                 if statistic.bounds == _SHARE:
-                    ends = _share_interval(
-                        measured[name], values, more.get(name, 0.0), mute
-                    )
+                    people = more.get(name, _NO_PEOPLE)
+                    ends = _share_interval(measured[name], values, people, mute)
                 else:
                     ends = _interval(measured[name], sorted(values), statistic.bounds)
                 measured[name] |= ends
@@ -239,39 +244,29 @@ class BootstrapUnits:
             _note(wanted, sums, drawn)
         return drawn
 
-    def _variance_by_people(self, wanted: Mapping[Any, Statistic]) -> dict[Any, float]:
+    def _variance_by_people(
+        self, wanted: Mapping[Any, Statistic]
+    ) -> dict[Any, tuple[float, int]]:
         """Return the variance of shares that comes from the choice of people, beside that of groups.
 
+        With it stand its degrees of freedom.
+
         Labels are clustered by group and by person. Their variance is that between groups, and that between
-        people less that of single cells, which both hold (Cameron, Gelbach & Miller 2011). Resampling both
-        at once, as the pigeonhole bootstrap does (Owen 2007), would count the noise of a single label three
-        times: where each group has one label, those of a second person would widen the interval of the first.
+        people less that of single cells, which both hold (Cameron, Gelbach & Miller 2011). The last two are
+        those of the delete-one jackknife (Efron & Stein 1981): people are few.
         """
-        people = sorted({*chain.from_iterable(self._people)})
-        if len(people) < 2:
-            return {}
-        columns = _columns([*self._people.values()])
-        shares = {
-            name: statistic
-            for name, statistic in wanted.items()
-            if statistic.bounds == _SHARE and statistic.basis in columns
-        }
-        drawn: dict[Any, list[float]] = {name: [] for name in shares}
-        random_ = random.Random(0)
-        for _ in range(_OF_PEOPLE):
-            chosen = Counter(random_.choices(people, k=len(people)))
-            weights = [math.prod(chosen[name] for name in who) for who in self._people]
-            sums = {key: sum(map(mul, weights, own)) for key, own in columns.items()}
-            _note(shares, sums, drawn)
-        cells = [*self._cells.values()]
-        by_cell = self._drawn(cells, shares, _OF_PEOPLE)
-        return {
-            name: max(
-                0.0,
-                _variance(values, len(people)) - _variance(by_cell[name], len(cells)),
-            )
-            for name, values in drawn.items()
-        }
+        totals: _Unit = {}
+        for sums in self._people.values():
+            _add(totals, sums)
+        found = {}
+        for name, statistic in wanted.items():
+            if statistic.bounds == _SHARE and statistic.basis in totals:
+                people = _without_each(statistic, totals, self._people.values())
+                if len(people) > 1:
+                    cells = _without_each(statistic, totals, self._cells.values())
+                    more = _jackknife(people) - _jackknife(cells)
+                    found[name] = (max(0.0, more), len(people) - 1)
+        return found
 
 
 def _add(unit: _Unit, sums: Totals) -> None:
@@ -300,10 +295,38 @@ def _variance(values: Sequence[float], units: int) -> float:
     return Moments().add(values).deviation ** 2 * units / (units - 1)
 
 
+def _without_each(
+    statistic: Statistic, totals: Totals, parts: Iterable[Totals]
+) -> list[float]:
+    """Return the values of a statistic without each part that adds to it, where they are defined."""
+    values = []
+    for part in parts:
+        whole = totals[statistic.basis]
+        own = part.get(statistic.basis, 0.0)
+        # a part that adds all leaves nothing but the rounding of sums
+        if 0 < own < (1 - _ALL) * whole:
+            rest = {key: total - part.get(key, 0.0) for key, total in totals.items()}
+            value = statistic.of(rest)
+            if value is not None:
+                values.append(value)
+    return values
+
+
+def _jackknife(values: Sequence[float]) -> float:
+    """Return the variance of a statistic from its values without each of n parts: (n − 1)² / n of theirs."""
+    number = len(values)
+    return Moments().add(values).deviation ** 2 * (number - 1) ** 2 / number
+
+
 def _share_interval(
-    measured: Measured, values: Sequence[float], more: float, mute: float
+    measured: Measured,
+    values: Sequence[float],
+    people: tuple[float, int],
+    mute: float,
 ) -> dict[str, float]:
-    """Return the ends of the score interval of a share, with the variance of its resamples, and `more`.
+    """Return the ends of the score interval of a share, with the variance of its resamples and that of `people`.
+
+    Few people tell little of their variance, so the degrees of freedom are those of the sum (Satterthwaite 1946).
 
     If all groups have one value the resamples do too, and tell nothing of other groups: with 95 % certainty at
     most 3 in n of all groups differ from n that are alike (Hanley & Lippman-Hand 1983). Where only the share
@@ -315,9 +338,13 @@ def _share_interval(
     if spread < _ROUNDING:
         spread = 0.0
         mute = 1.0
+    more, free = people
     low = high = value
+    df = float(groups - 1)
+    if more:
+        df = (spread + more) ** 2 / (spread**2 / df + more**2 / free)
     if spread + more > 0 or round(value, 12) in _SHARE:
-        low, high = score_interval(value, spread + more, groups, groups - 1)
+        low, high = score_interval(value, spread + more, groups, df)
     margin = mute * min(1.0, 3 / groups)
     return {
         "low": max(0.0, min(low, value - margin)),
@@ -595,12 +622,11 @@ class _JudgeSums:
         own = row or LabelRow(unit)
         weight = own.weight * own.share
         amounts = {(self, name): weight * amount for name, amount in sums.items()}
-        by_people = {}
-        if own.people:
+        if own.by is not None:
             keys = ((self, "pairs"), (self, "won"))
-            by_people = {key: amounts.pop(key) for key in keys if key in amounts}
+            by_person = {key: amounts.pop(key) for key in keys if key in amounts}
+            self._units.add_by_person(unit, by_person, own.by)
         self._units.add(unit, amounts)
-        self._units.add_by_people(unit, by_people, *own.people)
         for name, amount in sums.items():
             self._counts[name] += own.share * amount  # type: ignore[assignment]  # halves
         for score, label, _ in rated if row is None else ():

@@ -303,7 +303,7 @@ class _LabelSet:
             self.counts[state] += 1
             if state == "measured":
                 for by, value in decided.items():
-                    row = LabelRow(unit, pair.weight, 1 / len(decided), (by,))
+                    row = LabelRow(unit, pair.weight, 1 / len(decided), by)
                     self._add_row(groups, pair, value, row)
             if len(pair.people) > 1:
                 self._add_people(unit, pair.people, mirrored=True)
@@ -367,13 +367,11 @@ class _LabelSet:
             side = 1 if value > _EQUAL else -1
             judged = _agrees(side * (scores[0] - scores[1]))
             amounts = {("judge", "won"): share * judged, ("judge", "rows"): share}
-            self._builder.units.add_by_people(unit, amounts, by)
-            others = {one: own for one, own in pair.people.items() if one != by}
-            part = share / len(others)
-            for other, own in others.items():
-                won = part * _agrees(side * (own - _EQUAL))
-                amounts = {("people", "won"): won, ("people", "rows"): part}
-                self._builder.units.add_by_people(unit, amounts, by, other)
+            self._builder.units.add_by_person(unit, amounts, by)
+            others = [own for one, own in pair.people.items() if one != by]
+            agreed = fmean(_agrees(side * (own - _EQUAL)) for own in others)
+            amounts = {("people", "won"): share * agreed, ("people", "rows"): share}
+            self._builder.units.add(unit, amounts)
 
     def add_records(self, groups: Sequence[ScoredGroup]) -> None:
         """Add a group with the labels of its records."""

@@ -212,14 +212,25 @@ class CorrectedMean:
         both = fsum(a * b for a, b in zip(of_labels, apart, strict=True))
         # a judge that is against the labels is as good as none: a slope below 0 is mostly chance
         slope = max(0.0, -both / apart_square) if apart_square > _NOTHING else 0.0
-        labels = self._interval(mean_label, _squares(of_labels), known, known - 1)
+        labels = self._of_labels(mean_label, _squares(of_labels), known - 1)
         if not slope:
             return Corrected(scores, labels, labels, slope)
         value = mean_label + slope * (mean_score - labelled_score)
         errors = [a + slope * b for a, b in zip(of_labels, apart, strict=True)]
         variance = _squares(errors) + slope**2 * unlabelled
-        corrected = self._interval(value, variance, known, known - 2, floor=True)
+        corrected = self._of_labels(value, variance, known - 2)
         return Corrected(scores, labels, corrected, slope)
+
+    def _of_labels(self, value: float, squares: float, df: int) -> MeanEstimate:
+        """Return a mean of labels with its interval, which a few that are alike do not make narrow.
+
+        By the rule of three as many as 3 in n labels may differ from scores, even if none of n does. So the
+        variance is at least that of two labels that differ by their whole range, or, if that is less, of n
+        independent labels that are 0 or 1.
+        """
+        weight = fsum(one.weight for one in self._labelled)
+        labels = weight * weight / self._square_weights
+        return self._interval(value, squares, len(self._labelled), df, labels)
 
     def _interval(
         self,
@@ -227,27 +238,17 @@ class CorrectedMean:
         squares: float,
         groups: int,
         df: int,
-        *,
-        floor: bool = False,
+        labels: float = inf,
     ) -> MeanEstimate:
-        """Return a mean with its score interval, as a share of the range of the labels.
-
-        By the rule of three as many as 3 in n labels may differ from scores, even if none of n does. So with
-        a `floor` the variance is at least that of two labels that differ by the whole range, or, if that is
-        less, of n labels alone: few labels must not make a judge look perfect.
-        """
+        """Return a mean with its score interval, as a share of the range of the labels."""
         least, most = self._range
         value = min(most, max(least, value))
         if groups < FEWEST:
             return MeanEstimate(value, None, None, groups)
         width = most - least
         share = (value - least) / width
-        variance = squares / width**2 * groups / df
-        if floor:
-            weight = fsum(one.weight for one in self._labelled)
-            labels = weight * weight / self._square_weights
-            rule = min(share * (1 - share) / labels, 2 / labels**2)
-            variance = max(variance, rule)
+        least_variance = min(share * (1 - share) / labels, 2 / labels**2)
+        variance = max(squares / width**2 * groups / df, least_variance)
         low, high = score_interval(share, variance, groups, df)
         return MeanEstimate(value, least + width * low, least + width * high, groups)
 
