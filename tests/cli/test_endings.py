@@ -35,14 +35,16 @@ def test_output(ruler: Ruler, dump: list[str], tmp_path: Path) -> None:
     ] == dump
 
 
-def test_check(ruler: Ruler, dump: list[str]) -> None:
+def test_check(ruler: Ruler, dump: list[str], tmp_path: Path) -> None:
     """`check` counts the rollouts that ended early, in one line; without any it has none."""
     page = ruler("check", "in.jsonl", "-m", "offline").stdout
     assert "ended early        2 truncated, 1 aborted, 1 error\n" in page
     facts = json.loads(ruler("check", "in.jsonl", "-m", "offline", "--json").stdout)
     assert facts["ended"] == {how: dump.count(how) for how in ENDINGS}
-    write(Path("none.jsonl"), sample("slime"))
-    assert "ended early" not in ruler("check", "none.jsonl", "-m", "offline").stdout
+    write(tmp_path / "none.jsonl", sample("slime"))
+    page = ruler("check", "none.jsonl", "-m", "offline").stdout
+    assert "\n  input  " in page
+    assert "ended early" not in page
 
 
 def test_report_and_select(ruler: Ruler, dump: list[str], tmp_path: Path) -> None:

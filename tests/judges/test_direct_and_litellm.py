@@ -183,6 +183,8 @@ async def test_deadline_of_all_steps(subtests: pytest.Subtests) -> None:
     )
     for via in BOTH:
         with subtests.test(via=via):
+            async with serving(GOOD) as server:  # the first call imports litellm
+                await ask("openai/m", via, server.base)
             async with serving(refused, wait=0.9) as server:
                 call_error = await ask("openai/m", via, server.base, timeout=1.5)
                 assert len(server.requests) == 2  # the second was cut short
