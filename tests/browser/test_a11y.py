@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.browser.axe import violations
 from tests.browser.conftest import Show
-from tests.browser.view import View
+from tests.browser.view import Theme, View
 
 CHARTS = ["scores", "spread", "labels", "slots", "lengths", "reliability", "failures"]
 PAGES = (
@@ -27,6 +28,31 @@ def ready(view: View, hash_: str) -> View:
     view.open(hash_)
     view.settled()
     return view
+
+
+@pytest.mark.parametrize(("theme", "width"), [("light", 1280), ("dark", 390)])
+@each_page
+def test_axe(show: Show, run: Path, hash_: str, theme: Theme, width: int) -> None:
+    """axe finds nothing on a page, in either theme, on a desk or a phone."""
+    assert violations(show(run, hash_, theme=theme, width=width).settled()) == []
+
+
+@pytest.mark.parametrize("key", ["m", "?"])
+def test_axe_in_dialogs(show: Show, run: Path, key: str) -> None:
+    """axe finds nothing in the dialogs of marks and of keys."""
+    view = show(run, "#groups")
+    view.page.keyboard.press(key)
+    view.until("document.querySelector('dialog[open]')")
+    assert violations(view) == []
+
+
+def test_axe_finds(view: View) -> None:
+    """axe runs beside the policy of the page: it finds a button without a name."""
+    view.open("#groups")
+    view.page.evaluate(
+        "document.querySelector('main').append(document.createElement('button'))"
+    )
+    assert "button-name" in " ".join(violations(view))
 
 
 @each_page

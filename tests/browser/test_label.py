@@ -13,6 +13,7 @@ from playwright.sync_api import Browser
 
 from ruler_cli.results.labels import PairLabel, parse_line
 from tests.browser.attacks import RESTING, RUNNING
+from tests.browser.axe import violations
 from tests.browser.conftest import Show
 from tests.browser.reports import plain, report_of, ruler, write
 from tests.browser.test_looks import COLOURS
@@ -391,13 +392,14 @@ def page_is_harmless(view: View) -> None:
 @pytest.mark.parametrize("width", [390, 1280, 1920])
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_looks(show: Show, page: Path, width: int, theme: Any) -> None:
-    """At each width and in both themes texts have contrast, headings an order, controls a name; nothing is cut."""
+    """At each width and in both themes texts have contrast, headings an order, controls a name; axe finds nothing."""
     view = show(page, width=width, theme=theme)
     for step in ("start", "pair", "summary"):
         if step == "pair":
             begin(view)
         if step == "summary":
             press(view, "1", "s")
+        assert violations(view) == [], step
         colours: list[tuple[str, float]] = view.page.evaluate(COLOURS)
         assert [pair for pair in colours if pair[1] < 4.5] == [], step
         assert view.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
