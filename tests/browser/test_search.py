@@ -99,6 +99,30 @@ def test_more_than_memory(view: View) -> None:
     assert [sum(rows) > 0 for rows in found] == [True, True, False]
 
 
+COUNTED = """window.started = 0;
+window.Worker = class { constructor() { window.started++; } postMessage() {} };"""
+LARGE = """{
+  const own = Object.getOwnPropertyDescriptor(Node.prototype, "textContent").get;
+  const get = function () { return this.id === "texts" ? "x".repeat(17e6) : own.call(this); };
+  Object.defineProperty(HTMLScriptElement.prototype, "textContent", { get });
+}"""
+IDLE = """async () => {
+  for (let i = 0; i < 20; i++) await new Promise(requestIdleCallback);
+  return window.started;
+}"""
+
+
+def test_ahead(browser: Browser, run: Path) -> None:
+    """Texts are read before a person asks; those of a very large page when the search has the focus."""
+    for script, ahead in (("", 1), (LARGE, 0)):
+        with shown(browser, run) as view:
+            view.page.add_init_script(COUNTED + script)
+            view.open("#groups")
+            assert view.page.evaluate(IDLE) == ahead
+            view.find("#search").focus()
+            assert view.page.evaluate("window.started") == 1
+
+
 def test_before_the_answer(browser: Browser, run: Path) -> None:
     """While texts are read the table says that it searches, and has the groups that match without them."""
     with shown(browser, run) as view:

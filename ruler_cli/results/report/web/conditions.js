@@ -141,7 +141,7 @@ function arrange(rows, conditions, inTexts) {
 
 /** Work out in idle time what the first search and the first sort by a text would wait for. */
 function prepare(rows) {
-  const jobs = [() => haystack(rows), () => keysOf(rows, "key"), () => keysOf(rows, "task"), () => keysOf(rows, "flags")];
+  const jobs = [() => haystack(rows), () => keysOf(rows, "key"), () => keysOf(rows, "task"), () => keysOf(rows, "flags"), transcripts.startAhead];
   const idle = (job) => (window.requestIdleCallback ?? setTimeout)(job);
   const next = () => {
     jobs.shift()();

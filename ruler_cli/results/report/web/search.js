@@ -73,8 +73,9 @@ function textSearch(answer) {
   };
 }
 
-/** The search of this page; it begins with the first question, or earlier with `start`. */
+/** The search of this page; it begins with the first question, or earlier with `start` or `startAhead`. */
 const transcripts = (() => {
+  const AHEAD = 16e6; // characters of the block of texts up to which they are read before a person asks
   const MOST_KNOWN = 64; // words whose rows are kept
   const known = new Map(); // the rows of each word
   const waiting = new Set(); // functions to call after an answer
@@ -129,6 +130,11 @@ const transcripts = (() => {
     }
   }
 
+  /** Begin before a person asks, unless there are so many texts that it would take much memory. */
+  function startAhead() {
+    if (document.getElementById("texts").textContent.length <= AHEAD) start();
+  }
+
   /**
    * What is known of these words: `rows`, a Map from each to the rows whose texts hold it, null while they are looked
    * for; `unread`, the number of damaged texts, null before the first answer.
@@ -151,5 +157,5 @@ const transcripts = (() => {
     return { rows: done ? new Map(words.map((word) => [word, known.get(word)])) : null, unread };
   }
 
-  return { start, useWords };
+  return { start, startAhead, useWords };
 })();
