@@ -685,9 +685,10 @@ class RolloutScore:
     """A rollout's score in [0, 1]; None with the reason for an explanation if it could not be read.
 
     `judge_score` is the judges' own score, before an original reward was mixed in or an outcome ordered it,
-    `by_judge` that of each judge by its number, `spread` the standard deviation over passes. `positions` are
-    where it was shown in each pass, from 0 (first) to 1 (last), and `pass_scores` what the judge gave it
-    there, before any correction. `suspect`: its text addresses a judge. `criteria` are in the order of the rubric.
+    `by_judge` that of each judge by its number, `said` what each explains if there are several, `spread` the
+    standard deviation over passes. `positions` are where it was shown in each pass, from 0 (first) to 1 (last), and
+    `pass_scores` what the judge gave it there, before any correction. `suspect`: its text addresses a judge.
+    `criteria` are in the order of the rubric.
     """
 
     score: float | None
@@ -695,6 +696,7 @@ class RolloutScore:
     judge_score: float | None = None
     spread: float | None = None
     by_judge: Mapping[int, float] = field(default_factory=dict)
+    said: Mapping[int, str] = field(default_factory=dict)
     positions: tuple[float, ...] = ()
     pass_scores: tuple[float, ...] = ()
     suspect: bool = False

@@ -139,9 +139,15 @@ def _table(
 
 
 def _explanation(rollout: ScoredRollout) -> list[str]:
-    """Return the lines of the explanation, the scores of a panel, and the reason of a failure."""
+    """Return the lines of the explanation, or of each judge of a panel, and the reason of a failure."""
     lines = rollout.explanation.split("\n")
-    if rollout.judges:
+    if rollout.explanations:
+        if rollout.explanation in rollout.explanations.values():
+            lines = []
+        for name, score in rollout.judges.items():
+            said = rollout.explanations.get(name, "no explanation")
+            lines += f"{name} {score:.2f}: {said}".split("\n")
+    elif rollout.judges:
         judges = [f"{name} {score:.2f}" for name, score in rollout.judges.items()]
         lines.append(f"judges: {', '.join(judges)}")
     if rollout.criteria:

@@ -72,6 +72,7 @@ _ROLLOUT_JSON = (
     "spread",
     "pass_scores",
     "judges",
+    "explanations",
     "suspect",
     "ended",
     "kind",
@@ -89,10 +90,10 @@ class ScoredRollout:
     `indices` are those of its parts among `Group.rollouts`. `score` is the reward that ruler wrote. `judge_score` is
     the judges' own score, which an outcome or a reward may have moved. `label` is the first original reward, else the
     outcome, as a number. `positions` are those at which the judge saw it, from 0 (first) to 1 (last), one for each
-    pass. `pass_scores` are its scores there, empty if the file has none. `judges` holds the scores of a panel,
-    `criteria` the values of the criteria of the rubric. `spread` is the standard deviation of its score over passes.
-    `size` is the number of bytes that the agent wrote, `ended` one of ENDINGS or empty. A
-    rollout without a score has a `kind` and a `reason`.
+    pass. `pass_scores` are its scores there, empty if the file has none. `judges` and `explanations` hold the scores
+    and the explanations of a panel, `criteria` the values of the criteria of the rubric. `spread` is the standard
+    deviation of its score over passes. `size` is the number of bytes that the agent wrote, `ended` one of ENDINGS or
+    empty. A rollout without a score has a `kind` and a `reason`.
 
     `odd_score`: annotated as scored, but the score is no finite number. `more_judges` counts scores of a
     panel beyond the first few. `label_source` is set also if the label is no number.
@@ -108,6 +109,7 @@ class ScoredRollout:
     positions: tuple[float, ...] = ()
     pass_scores: tuple[float, ...] = ()
     judges: Mapping[str, float] = field(default_factory=dict)
+    explanations: Mapping[str, str] = field(default_factory=dict)
     criteria: tuple[CriterionScore, ...] = ()
     suspect: bool = False
     ended: str = ""
@@ -368,7 +370,7 @@ class AnnotationReader:
         if only or len(pass_scores) != len(positions):
             pass_scores = ()  # a single one says no more than the score
         label, label_source = self._label(parts)
-        judges, more_judges = self._panel(annotation.get("judges"))
+        judges, explanations, more_judges = self._panel(annotation.get("judges"))
         return ScoredRollout(
             indices=tuple([index for index, _, _ in parts]),
             status=status,
@@ -378,6 +380,7 @@ class AnnotationReader:
             positions=positions,
             pass_scores=pass_scores,
             judges=judges if is_scored else {},
+            explanations=explanations if is_scored else {},
             criteria=_criteria(annotation) if is_scored else (),
             ended=_ending(parts[-1][2].get("ended")),
             size=sum([_size(part) for _, part, _ in parts]) if self._sized else 0,
@@ -404,22 +407,29 @@ class AnnotationReader:
             return None, ""
         return label_of(outcome), "given" if self._given else "outcome"
 
-    def _panel(self, value: Any) -> tuple[Mapping[str, float], int]:
-        """Return the scores of a panel's judges, and the number of judges beyond the first of the file."""
-        pairs = [*_object(value).items()]  # as the first schema has it
+    def _panel(self, value: Any) -> tuple[Mapping[str, float], Mapping[str, str], int]:
+        """Return the scores of a panel's judges, their explanations, and the number of scores left out.
+
+        These are of judges beyond the first of the file.
+        """
+        # as the first schema has it
+        listed = [{"judge": name, "score": one} for name, one in _object(value).items()]
         if type(value) is list:
-            listed = filter(None, map(_object, value))
-            pairs = [(_text(one.get("judge")), one.get("score")) for one in listed]
+            listed = [*map(_object, value)]
         judges: dict[str, float] = {}
+        explanations: dict[str, str] = {}
         more = 0
-        for name, score in pairs:
+        for one in filter(None, listed):
+            name = _text(one.get("judge"))
             if len(self._judges) < MOST_JUDGES:
                 self._judges.add(name)
             if name not in self._judges:
                 more += 1
-            elif (known := _finite(score)) is not None:
+            elif (known := _finite(one.get("score"))) is not None:
                 judges[name] = known
-        return judges, more
+                if said := readable_text(_text(one.get("explanation"))):
+                    explanations[name] = said
+        return judges, explanations, more
 
 
 def _criteria(annotation: Json) -> tuple[CriterionScore, ...]:

@@ -39,6 +39,7 @@ class JudgeScore(TypedDict):
 
     judge: str
     score: float | None
+    explanation: str
 
 
 class CriterionValue(TypedDict):
@@ -155,7 +156,14 @@ def annotations_of(
             "kind": kind if failed else "",
             "reason": reason,
             "judge": shared["judge"],
-            "judges": [{"judge": names[i], "score": _fine(each)} for i, each in panel],
+            "judges": [
+                {
+                    "judge": names[i],
+                    "score": _fine(each),
+                    "explanation": rollout.said.get(i, rollout.explanation),
+                }
+                for i, each in panel
+            ],
             "passes": 0 if failed else shared["passes"],
             "spread": _fine(rollout.spread),
             "slots": [round(position, _COARSE) for position in rollout.positions],

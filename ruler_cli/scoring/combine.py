@@ -511,10 +511,12 @@ def _rollouts(
 ) -> tuple[RolloutScore, ...]:
     """The score of each rollout in input order; an unreadable one has its reason for an explanation.
 
-    A score is the mean of the judges' scores, with the explanation of the pass whose score is nearest to it.
+    A score is the mean of the judges' scores, with the explanation of the pass whose score is nearest to it. So is
+    that of each judge.
     """
+    judges = {table.judge for table in used}
     shown: list[list[_Shown]] = [[] for _ in result.sizes]
-    for table in used:
+    for table in counted:
         cells = list(map(iter, table.cells))
         for one in table.pass_scores:
             last = max(1, len(one.distinct) - 1)
@@ -529,18 +531,21 @@ def _rollouts(
                 )
                 shown[distinct].append(made)
     scores = []
-    for distinct, own in enumerate(shown):
+    for distinct, each in enumerate(shown):
         every = [(table.judge, table.scores[distinct]) for table in counted]
         by_judge = {judge: known for judge, known in every if known is not None}
         score = mean([by_judge[t.judge] for t in used if t.judge in by_judge])
+        own = [one for one in each if one.order[1] in judges]
         nearest = own[0]
         spread = None
+        said = {}
+        if len(counted) > 1:
+            said = {
+                judge: _nearest(known, [one for one in each if one.order[1] == judge])
+                for judge, known in by_judge.items()
+            }
         if len(own) > 1:
-            # equal distances may differ by rounding
-            nearest = min(
-                own,
-                key=lambda s: (round(abs(s.corrected - score), 9), s.order),
-            )
+            nearest = _nearest(score, own)
             values = [one.corrected for one in own]
             middle = mean(values)
             square = fsum((x - middle) ** 2 for x in values)
@@ -557,6 +562,7 @@ def _rollouts(
             score,
             spread,
             by_judge,
+            {judge: one.explanation for judge, one in said.items()},
             tuple([one.position for one in own if one.position is not None]),
             tuple([one.given for one in own]),
             distinct in result.suspects,
@@ -567,6 +573,12 @@ def _rollouts(
         RolloutScore(None, fault) if owner is None else scores[owner]
         for owner, fault in zip(result.owner, result.faults, strict=True)
     )
+
+
+def _nearest(score: float, shown: Sequence[_Shown]) -> _Shown:
+    """Return where a rollout got the score that is nearest to this one; of equals the first pass."""
+    # equal distances may differ by rounding
+    return min(shown, key=lambda s: (round(abs(s.corrected - score), 9), s.order))
 
 
 def _by_rewards(

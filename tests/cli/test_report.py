@@ -124,6 +124,29 @@ def test_disputes_without_labels(ruler: Ruler, tmp_path: Path) -> None:
     )
 
 
+def test_explanations_of_a_panel(ruler: Ruler, tmp_path: Path) -> None:
+    """A group shows what each judge of a panel says of a rollout, with its score."""
+    group = scored("both", 0.4, 0.6)
+    own = group["trajectories"][0]["ruler"]
+    own |= {"explanation": "late", "judges": [
+        {"judge": "one", "score": 0.3, "explanation": "late"},
+        {"judge": "two", "score": 0.5, "explanation": "wrong\x1b[31m seat"},
+        {"judge": "three", "score": 0.5},
+    ]}  # fmt: skip
+    write(tmp_path / "s.jsonl", [group])
+    page = ruler("report", "s.jsonl", "--group", "both").stdout
+    said = page[page.index("rollout 1  ") :].splitlines()
+    assert [line.strip() for line in said[:3]] == [
+        "rollout 1  one 0.30: late",
+        "two 0.50: wrong\\x1b[31m seat",
+        "three 0.50: no explanation",
+    ]
+    own["explanation"] = "late, and 0 by a veto"
+    write(tmp_path / "s.jsonl", [group])
+    page = ruler("report", "s.jsonl", "--group", "both").stdout
+    assert "rollout 1  late, and 0 by a veto\n" in page
+
+
 @pytest.mark.parametrize("columns", few(1, [10, 37, 120]))
 def test_hostile_content(columns: int, ruler: Ruler, tmp_path: Path) -> None:
     """With any key, reason or judge, no line is wider than the page, and nothing raw is shown."""

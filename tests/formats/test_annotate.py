@@ -462,8 +462,13 @@ def test_one_pass() -> None:
     assert part == PART
 
 
+def judge_score(judge: str, score: float, explanation: str) -> dict[str, Any]:
+    """The part of one judge of a panel."""
+    return {"judge": judge, "score": score, "explanation": explanation}
+
+
 def test_panel_and_escalation() -> None:
-    """A panel's annotations name each judge that replied, with its scores."""
+    """A panel's annotations name each judge that replied, with its score, and the explanation of the nearest pass."""
     annotations, part = fields(
         group_result(
             one_pass([0.1, 0.9]),
@@ -475,9 +480,9 @@ def test_panel_and_escalation() -> None:
     )
     assert (part["judge"], part["degraded"]) == ("one, three", True)
     assert [annotation["judges"] for annotation in annotations] == [
-        [{"judge": "one", "score": 0.1}, {"judge": "three", "score": 0.3}],
-        [{"judge": "one", "score": 0.9}, {"judge": "three", "score": 0.5}],
-    ]
+        [judge_score("one", 0.1, "judge 0 turn 0 body 0"), judge_score("three", 0.3, "judge 2 turn 0 body 0")],
+        [judge_score("one", 0.9, "judge 0 turn 0 body 1"), judge_score("three", 0.5, "judge 2 turn 0 body 1")],
+    ]  # fmt: skip
     strong = [one_pass([0.4, 0.6], pass_index, 1) for pass_index in range(2)]
     annotations, part = fields(
         group_result(one_pass([0.1, 0.9]), *strong, escalated_to=1), ("one", "strong")
@@ -488,10 +493,17 @@ def test_panel_and_escalation() -> None:
         "strong",
     )
     assert annotations[0]["judges"] == [
-        {"judge": "one", "score": 0.1},
-        {"judge": "strong", "score": 0.4},
+        judge_score("one", 0.1, "judge 0 turn 0 body 0"),
+        judge_score("strong", 0.4, "judge 1 turn 0 body 0"),
     ]
-    assert annotations[0]["score"] == 0.4
+    assert (annotations[0]["score"], annotations[0]["explanation"]) == (
+        0.4,
+        "judge 1 turn 0 body 0",
+    )
+    far = one_pass([0.1, 0.9], 0, 1), one_pass([0.3, 0.9], 1, 1), one_pass([0.2, 0.9], 2, 1)  # fmt: skip
+    annotations, _ = fields(group_result(one_pass([0.5, 0.9]), *far, judges=2), NAMES)
+    nearest = [own["explanation"] for own in annotations[0]["judges"]]
+    assert nearest == ["judge 0 turn 0 body 0", "judge 1 turn 2 body 0"]
     _, part = fields(
         group_result(one_pass([0.1, 0.9]), failed_call(0, 1), escalated_to=1),
         ("one", "strong"),
@@ -598,6 +610,6 @@ def test_any_group(result: GroupResult) -> None:
             assert annotation["reason"]
         assert fits(
             annotation,
-            ROLLOUT | {"judges": [{"judge": "one", "score": 0.1}], "spread": 0.1},
+            ROLLOUT | {"judges": [judge_score("one", 0.1, "said")], "spread": 0.1},
         )
     assert fits(part, PART | {"reliability": 0.5, "passes_for_0.9": 3})

@@ -423,7 +423,16 @@ def scored_of(path: Path) -> list[ScoredGroup]:
         file = ScoredFile(
             InputSettings(str(path)), stack, lambda one: pytest.fail(one.reason)
         )
-        return [replace(scored, **lacking) for *_, scored in file.groups()]
+        return [
+            replace(
+                scored,
+                rollouts=tuple(
+                    replace(one, explanations={}) for one in scored.rollouts
+                ),
+                **lacking,
+            )
+            for *_, scored in file.groups()
+        ]
 
 
 def test_first_schema(ruler: Ruler, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ const rolloutViews = (() => {
         tiedRank: ranks.indexOf(ranks[i]) !== ranks.lastIndexOf(ranks[i]),
         label: rows.labels[row][i], bytes: rows.bytes[row][i],
         place: rows.places[row][i], spread: rows.spreads[row][i],
-        judged: one.judged ?? null, slots: one.slots ?? [], passes: one.pass_scores ?? [], judges: Object.entries(one.judges ?? {}), criteria: new Map(Object.entries(one.criteria ?? {})),
+        judged: one.judged ?? null, slots: one.slots ?? [], passes: one.pass_scores ?? [], judges: Object.entries(one.judges ?? {}), explained: new Map(Object.entries(one.explanations ?? {})), criteria: new Map(Object.entries(one.criteria ?? {})),
         suspect: Boolean(one.suspect || one.second?.suspect), ended: one.ended ?? "", why: one.reason ?? "", said: one.explanation ?? said?.[i] ?? "",
         lines: one.lines ?? [], second: rows.b_scores ? secondOf(rows, row, i, one.second, said) : null,
       };
@@ -37,6 +37,14 @@ const rolloutViews = (() => {
 
   // Who judged: the name, if there are several, the score and the explanation of a rollout.
   const JUDGES = [{ name: "", score: (e) => e.score, said: (e) => e.said }];
+
+  // Each explanation, with who gave it: both files, the judges of a panel, or the judge of the file, without a name.
+  function explanationsOf(e) {
+    const named = (name, score, text) => ({ who: name && `${name} ${number(score, 3)}`, text });
+    if (e.second || !e.explained.size) return JUDGES.map(({ name, score, said }) => named(name, score(e), said(e)));
+    const each = e.judges.map(([name, score]) => named(visible(name), score, e.explained.get(name)));
+    return each.some(({ text }) => text === e.said) ? each : [named("", e.score, e.said), ...each];
+  }
 
   // Best first, as in the input, or as the judge saw them in a pass; what has no such place comes last.
   function sorted(entries, order) {
@@ -127,6 +135,7 @@ const rolloutViews = (() => {
   function About({ e, page }) {
     const twins = page.all.filter((o) => o !== e && o.alike === e.alike);
     const link = (o) => html`<a href=${page.href({ view: "one", rollout: o.at + 1 })}>${o.name}</a>`;
+    const said = explanationsOf(e);
     const facts = [
       e.label !== null && `reward ${reward(e.label)}`,
       e.judged !== null && e.judged !== e.score && `the judge's own score ${number(e.judged, 3)}`,
@@ -141,9 +150,9 @@ const rolloutViews = (() => {
       ${e.suspect && html`<p class="g-warning">Has text that addresses the judge.</p>`}
       ${twins.length > 0 && html`<p>Same text: ${twins.map((o) => html`${link(o)} `)}</p>`}
       ${e.why && html`<p class="g-foreign g-warning"><${Folded} text=${e.why} /></p>`}
-      ${JUDGES.some((judge) => judge.said(e)) && html`<div class="g-judges">
-        ${JUDGES.map((judge) => html`<blockquote class="g-foreign" data-judge=${judge.name && `${judge.name} ${number(judge.score(e), 3)}`}>
-          <${Folded} text=${judge.said(e) || "no explanation"} /></blockquote>`)}
+      ${said.some(({ text }) => text) && html`<div class="g-judges">
+        ${said.map(({ who, text }) => html`<blockquote class="g-foreign" data-judge=${who}>
+          <${Folded} text=${text || "no explanation"} /></blockquote>`)}
       </div>`}
     </div>`;
   }

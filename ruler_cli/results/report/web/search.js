@@ -34,8 +34,9 @@ function textSearch(answer) {
     const at = source.spans[row];
     if (!at) return "";
     try {
-      const { context, tools, rubric, strings } = await unpack(source.texts.slice(at[0], at[0] + at[1]));
-      return plain([...context, tools, rubric, ...strings].join("\n"));
+      const { context, tools, rubric, strings, rollouts } = await unpack(source.texts.slice(at[0], at[0] + at[1]));
+      const said = rollouts.flatMap((one) => Object.values(one.explanations));
+      return plain([...context, tools, rubric, ...strings, ...said].join("\n"));
     } catch {
       unread.add(row);
       return "";
