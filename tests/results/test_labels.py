@@ -58,7 +58,7 @@ def test_latest_line_counts(tmp_path: Path) -> None:
 @pytest.mark.parametrize("first", ["random", "disputed"])
 def test_drawn_twice(tmp_path: Path, first: str, at: str) -> None:
     """A pair that was drawn at random stays so if the same person meets it again where it was chosen."""
-    ways = {
+    ways: dict[str, dict[str, Any]] = {
         "random": {"drawn": "random", "chance": 0.25},
         "disputed": {"drawn": "disputed"},
     }
