@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable
@@ -119,12 +120,11 @@ def _is(value: Any, text: str) -> bool:
         return _WORDS[value] == text
     if not isinstance(value, int | float):
         return False
-    for kind in (int, float):
-        try:
-            return bool(kind(text) == value)
-        except ValueError:
-            continue
-    return False
+    try:
+        known = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return type(known) in (int, float) and bool(known == value)
 
 
 def parse_condition(text: str) -> Condition:

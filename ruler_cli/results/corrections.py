@@ -2,12 +2,13 @@
 
 Labels are few and scores are there for all, so scores fill in what labels do not say, and labels say how
 wrong scores are: see `CorrectedMean`. Kinds of rollouts are told apart by a value of theirs, such as a model
-or a step.
+or a step. Identical rollouts are compared with others, each by itself, but not with one another.
 """
 
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 from itertools import combinations
@@ -47,10 +48,12 @@ class Corrections:
         labels: Sequence[WeightedLabel | None],
         pairs: PairValues | None,
         values: Sequence[str],
+        ids: Sequence[str],
     ) -> None:
         """Add a group: labels of its rollouts, and values by which rollouts are compared, if there are any.
 
-        `pairs` are what people said of pairs; None if that follows from the labels.
+        `pairs` are what people said of pairs; None if that follows from the labels. Identical rollouts have the
+        same of the `ids`.
         """
         scores = [rollout.judge_score for rollout in group.rollouts]
         scored = [i for i, score in enumerate(scores) if score is not None]
@@ -74,11 +77,17 @@ class Corrections:
             by_value.setdefault(value, []).append(i)
         for one, other in combinations(sorted(by_value, key=_order), 2):
             first, second = by_value[one], by_value[other]
-            rows = [*_rows(first, second, known, labels, pairs)]
-            ordered = sorted(known[i] for i in second)
-            better = sum(count_below(ordered, known[i]) for i in first)
-            mean = self._between.setdefault((one, other), CorrectedMean())
-            mean.add(len(first) * len(second), better, rows)
+            rows = [*_rows(first, second, known, labels, pairs, ids)]
+            number, better = _compared(first, second, known)
+            for name in {ids[i] for i in first} & {ids[i] for i in second}:
+                mine = [i for i in first if ids[i] == name]
+                theirs = [i for i in second if ids[i] == name]
+                alike, won = _compared(mine, theirs, known)
+                number -= alike
+                better -= won
+            if number:
+                mean = self._between.setdefault((one, other), CorrectedMean())
+                mean.add(number, better, rows)
 
     def as_json(self, path: str | None) -> Json:
         """Return the corrected mean, and the shares between rollouts with different values at `path`."""
@@ -111,21 +120,32 @@ def _order(value: str) -> tuple[bool, float, str]:
         return (True, 0.0, value)
 
 
+def _compared(
+    first: Sequence[int], second: Sequence[int], scores: Mapping[int, float]
+) -> tuple[int, float]:
+    """Return the number of pairs of a first and a second rollout, and in how many the first scores higher."""
+    ordered = sorted(scores[i] for i in second)
+    better = sum(count_below(ordered, scores[i]) for i in first)
+    return len(first) * len(second), better
+
+
 def _rows(
     first: Sequence[int],
     second: Sequence[int],
     scores: Mapping[int, float],
     labels: Sequence[WeightedLabel | None],
     pairs: PairValues | None,
+    ids: Sequence[str],
 ) -> Iterator[tuple[float, float, float]]:
     """Yield for each labelled pair the judge's value, that of people, and its weight."""
     if pairs is not None:
-        members = {*first}, {*second}
-        for (i, j), (value, weight) in pairs.items():
-            if i in members[0] and j in members[1]:
-                yield _better(scores[i], scores[j]), value, weight
-            elif j in members[0] and i in members[1]:
-                yield _better(scores[j], scores[i]), 1 - value, weight
+        copies = [Counter(ids[i] for i in side) for side in (first, second)]
+        for (one, other), (value, weight) in pairs.items():
+            for i, j, own in ((one, other, value), (other, one, 1 - value)):
+                # what is said of two rollouts holds for all that are identical with them
+                number = copies[0][ids[i]] * copies[1][ids[j]]
+                if number:
+                    yield _better(scores[i], scores[j]), own, weight * number
         return
     sides = [[i for i in side if labels[i] is not None] for side in (first, second)]
     dice = random.Random(0)
@@ -134,6 +154,8 @@ def _rows(
     ]
     for i in sides[0]:
         for j in sides[1]:
+            if ids[i] == ids[j]:
+                continue
             a: Any = labels[i]
             b: Any = labels[j]
             value = _better(a[0], b[0])

@@ -13,7 +13,7 @@ import random
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from heapq import nlargest
 from itertools import accumulate
@@ -61,7 +61,10 @@ class DrawnPair:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A rollout that may be in a pair; two of the same `value` are in none, None is like no other."""
+    """A rollout that may be in a pair; two of the same `value` are in none.
+
+    None is like no other: there are no values, or identical rollouts have several.
+    """
 
     id: str
     index: int
@@ -180,7 +183,9 @@ class PairDraw:
             if unread or rollout.judge_score is None or (values and value is None):
                 continue
             entry = _Entry(ids[index], index, value, _opinions(rollout))
-            entries.setdefault(entry.id, entry)
+            first = entries.setdefault(entry.id, entry)
+            if first.value != value:
+                entries[entry.id] = replace(first, value=None)
         name = group_name(scored.key)
         ordered = [entries[one] for one in sorted(entries)]
         content = orjson.dumps([name, *sorted(entries)])

@@ -55,7 +55,7 @@ _People = dict[str, float]
 
 
 class LabelledRollouts(NamedTuple):
-    """Ids of the rollouts of a group that has labels, and values to compare them by."""
+    """Ids of the rollouts of a group that has labels or values, and the values to compare them by."""
 
     ids: Sequence[str] = ()
     values: Sequence[str] = ()
@@ -128,11 +128,11 @@ class LabelAgreement:
         """Return what labels and comparisons need of the group's text."""
         name = group_name(group.key)
         ids: Sequence[str] = ()
-        if name in self._labels.comparisons or name in self._labels.marks:
-            ids = rollout_ids(group, scored)
         values: Sequence[str] = ()
         if self._path is not None:
             values = file.texts_at(group, scored, self._path)
+        if values or name in self._labels.comparisons or name in self._labels.marks:
+            ids = rollout_ids(group, scored)
         return LabelledRollouts(ids, values)
 
     def add(self, own: LabelledRollouts, *groups: ScoredGroup) -> None:
@@ -162,7 +162,7 @@ class LabelAgreement:
                 for one in found.get(RANDOM, ())
                 if one.people and _scored(groups, one.first, one.second)
             }
-        self._corrections.add(groups[0], weighted, compared, own.values)
+        self._corrections.add(groups[0], weighted, compared, own.values, own.ids)
 
     def _add_marks(
         self, labels: Sequence[_Label | None], groups: Sequence[ScoredGroup]

@@ -12,18 +12,19 @@ lines may be `drawn` with a `chance`, too. The words good and bad are the labels
 
 `drawn` tells how the line was chosen: `random` with the `chance` that it had, or another word if what is known
 of the scores chose it. Of lines that one person wrote about the same thing the latest one counts: by `at`, or else
-the last. A mark whose members are all empty takes an earlier one back.
+the last; if one of them was drawn at random, so is it. A mark whose members are all empty takes an earlier one back.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.files.parse import parse
+from ruler_cli.files.source import BOM
 from ruler_cli.results.annotations import label_of
 
 Choice = Literal["left", "right", "equal", "unsure"]
@@ -108,9 +109,14 @@ class Labels:
         """Sort lines by group; of lines of one person about the same thing the latest one counts."""
         latest: dict[object, LabelLine] = {}
         for one in lines:
-            before = latest.setdefault((type(one), one.by, one.about), one)
-            if not one.at or one.at >= before.at:
-                latest[type(one), one.by, one.about] = one
+            key = (type(one), one.by, one.about)
+            before = latest.get(key, one)
+            later = not one.at or one.at >= before.at
+            counts, other = (one, before) if later else (before, one)
+            # what was drawn at random stays so, also if it was chosen besides
+            if other.drawn == RANDOM != counts.drawn:
+                counts = replace(counts, drawn=RANDOM, chance=other.chance)
+            latest[key] = counts
         comparisons: dict[str, list[PairLabel]] = {}
         marks: dict[str, list[RolloutMark]] = {}
         for one in latest.values():
@@ -131,7 +137,7 @@ class Labels:
 
 def _read(path: Path, option: str) -> Iterator[LabelLine]:
     try:
-        lines = path.read_bytes().split(b"\n")
+        lines = path.read_bytes().removeprefix(BOM).split(b"\n")
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise UsageError(

@@ -153,7 +153,7 @@ class PairMaker:
             raise UnreadableError("several conversations in one rollout")
         prompt, answer = self._conversation(first)
         tools = json_value(first.tools or selected.group.tools, text=True)
-        if tools in EMPTY or self._shape == "standard":
+        if tools in EMPTY:
             tools = None
         elif not is_list(tools):
             raise UnreadableError("tools that are no list")
@@ -170,6 +170,8 @@ class PairMaker:
         answer = turns[begin:]
         if not prompt or prompt[-1]["role"] not in ("user", "tool"):
             raise UnreadableError("the agent speaks before the user")
+        if not answer:
+            raise UnreadableError("no turn of the agent")
         if self._shape == "conversational":
             return prompt, answer
         texts = [turn["content"] for turn in turns if turn.keys() == _PLAIN]

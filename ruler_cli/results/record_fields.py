@@ -99,6 +99,8 @@ class RecordFields:
     def __init__(self, annotations: AnnotationReader) -> None:
         self._annotations = annotations
         self._fields: dict[str, _Field] = {}
+        self._unlisted = set[str]()
+        """Paths with a value that the page does not have but a command finds, such as a long list."""
         reader = annotations.reader
         form = reader.format
         read = (*form.messages, *form.answers, *form.prompt, form.reward)
@@ -121,8 +123,13 @@ class RecordFields:
                     values |= _scalars(own)
                 elif form.listed:
                     values = _items_of(values, rollout, size)
-                known = ((path, _texts(value)) for path, value in values.items())
-                rollouts.append({path: texts for path, texts in known if texts})
+                known = {path: _texts(value) for path, value in values.items()}
+                rollouts.append({path: texts for path, texts in known.items() if texts})
+                if len(self._unlisted) < _MOST_PATHS:
+                    unread = (
+                        path for path in known if values[path] and not known[path]
+                    )
+                    self._unlisted.update(unread)
                 new = [path for path in rollouts[-1] if path not in self._fields]
                 self._note(whole, rollout, {path: values[path] for path in new})
         return [*self._numbered(rollouts)]
@@ -159,6 +166,9 @@ class RecordFields:
     def as_json(self) -> list[Json]:
         """Return the fields to filter by: `path`, `values`, and `exact`, if it selects the same rollouts."""
         fields = [*self._fields.values()]
+        for one in fields:
+            one.exact &= one.path not in self._unlisted
+            one.exact &= len(self._unlisted) < _MOST_PATHS
         return [fields[number].as_json() for number in self.offered()]
 
 

@@ -108,12 +108,14 @@ def _number(field: Any) -> str:
     bounds = {
         name: getattr(each, name)
         for each in field.metadata
-        for name in ("ge", "le")
+        for name in ("ge", "le", "gt")
         if hasattr(each, name)
     }
     noun = "a whole number" if "int" in str(field.annotation) else "a number"
     if "le" in bounds:
         return f"{noun} from {bounds['ge']:g} to {bounds['le']:g}"
+    if "gt" in bounds:
+        return f"{noun} above {bounds['gt']:g}"
     return f"{noun} of {bounds['ge']:g} or more" if bounds else noun
 
 

@@ -223,6 +223,27 @@ def test_no_storage(show: Show, page: Path) -> None:
     assert [line["choice"] for line in downloaded(view)] == ["right"]
 
 
+_KEPT_ELSEWHERE = """() => {
+  const [slot] = Object.keys(localStorage).filter((key) => key.startsWith("ruler-label-"));
+  const kept = JSON.parse(localStorage[slot]);
+  kept.own.push([0, { choice: "left", note: "", at: "2026-11-21T14:00:05.120Z", seconds: 3 }]);
+  localStorage[slot] = JSON.stringify(kept);
+}"""
+
+
+def test_sleeping_window(show: Show, page: Path) -> None:
+    """A window that heard nothing of another one's answers keeps them, too, once it is in sight again."""
+    view = begin(show(page))
+    press(view, "j")
+    # a window hears nothing of what it keeps itself
+    view.page.evaluate(_KEPT_ELSEWHERE)
+    view.page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+    press(view, "0")
+    view.page.reload()
+    press(settled(view.ready()), "s")
+    assert [line["choice"] for line in downloaded(view)] == ["left", "equal"]
+
+
 def test_merge(show: Show, page: Path) -> None:
     """Of own lines the later counts, whichever rollout stood left; own lines about something else stay."""
     first, second, third, *_ = comparisons(page)

@@ -277,6 +277,18 @@ def test_command_of_fields(show: Show, fielded: Path, tmp_path: Path) -> None:
     assert command(view)[4:] == ["--marks", "list.jsonl"]
 
 
+def test_command_of_numbers(show: Show, tmp_path: Path) -> None:
+    """Values that are one number to `ruler select`, as 1 and 1.0, are no condition of its."""
+    rates = (1, 1.0, "1", 2, 2.0, 3, 3)
+    records = [plain(f"g{i}", 0.2, 0.8) | {"rate": own} for i, own in enumerate(rates)]
+    scored = write(tmp_path / "scored.jsonl", records)
+    view = show(report_of(scored, tmp_path), "#groups?field.rate=1")
+    assert command(view)[4:] == ["--marks", "list.jsonl"]
+    view.go("#groups?field.rate=3")
+    assert command(view)[4:] == ["--where", '"rate"=3']
+    assert selected(scored, command(view), tmp_path) == set(view.keys) == {"g5", "g6"}
+
+
 def test_part_of_a_file(show: Show, scored: Path, tmp_path: Path) -> None:
     """If the page lacks groups of the file, the command reads the list."""
     report = report_of(scored, tmp_path, "--max-groups", "20")

@@ -252,6 +252,32 @@ def test_name_takes_its_marks(show: Show, run: Path, tmp_path: Path) -> None:
     assert view.find(".m-group [aria-pressed=true]").inner_text() == "hacked"
 
 
+def test_note_on_an_opened_label(show: Show, run: Path, tmp_path: Path) -> None:
+    """A note leaves the label of an opened line, another mark takes its place, and the chance stays."""
+    view = show(run, "#group=task-2")
+    first, *_ = ids(view, "task-2")
+    line = {
+        "group": "task-2",
+        "rollout": first,
+        "label": 0.25,
+        "drawn": "random",
+        "chance": 0.5,
+    }
+    opened(view, write(tmp_path / "own.jsonl", [line]))
+    view.go(f"#group=task-2&id={first}")
+    view.settled()
+    view.page.keyboard.press("n")
+    view.page.keyboard.type("half of it")
+    view.page.keyboard.press("Escape")
+    path = saved(view, tmp_path)
+    (own,) = Labels.read([path], option="marks").marks["task-2"]
+    assert (own.note, own.label) == ("half of it", 0.25)
+    assert (own.drawn, own.chance) == ("random", 0.5)
+    view.page.keyboard.press("b")
+    (own,) = Labels.read([saved(view, tmp_path)], option="marks").marks["task-2"]
+    assert (own.mark, own.label, own.drawn) == ("bad", 0.0, "random")
+
+
 WRONG = (
     (b"nonsense", "line 1 is no JSON"),
     (b"\x00\xff\xfe" * 1_000, "line 1 is no JSON"),

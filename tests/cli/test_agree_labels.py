@@ -148,7 +148,7 @@ def test_corrections(ruler: Ruler, tmp_path: Path) -> None:
     corrected = result["corrected"]
     assert corrected["mean"]["labelled"] < corrected["mean"]["number"] == 240
     (pair,) = corrected["between"]["pairs"]
-    assert (pair["better"], pair["than"], pair["number"]) == ("base", "tuned", 360)
+    assert (pair["better"], pair["than"], pair["number"]) == ("base", "tuned", 343)
     done = ruler(*command, "metadata.nothing")
     assert done.returncode == 2
     assert "--between metadata.nothing: no rollout has" in done.stderr

@@ -207,6 +207,17 @@ def test_between(tmp_path: Path) -> None:
     assert draw(read(tmp_path / "t.jsonl", line, between="nothing.here"), 5) == []
 
 
+def test_between_copies(tmp_path: Path) -> None:
+    """Identical rollouts with different values are compared with those of all values."""
+    answers = [("same", "x"), ("own", "x"), ("same", "y"), ("other", "y")]
+    line = group("g", *(rollout(text, 0.5) for text, _ in answers))
+    for one, (_, model) in zip(line["trajectories"], answers, strict=True):
+        one["metadata"] = {"model": model}
+    found = draw(read(tmp_path / "s.jsonl", line, between="metadata.model"), 50)
+    pairs = {tuple(sorted(answers[i][0] for i in pair.indices)) for pair in found}
+    assert pairs == {("own", "same"), ("other", "same"), ("other", "own")}
+
+
 def test_large_group(tmp_path: Path) -> None:
     """Of a group of very many rollouts each pair can be drawn, and values part them as in a small one."""
     line = of("g", *(i / 200 for i in range(200)))

@@ -326,6 +326,20 @@ def test_between() -> None:
     assert (between["more_pairs"], between["more_rollouts"]) == (0, 0)
 
 
+def test_between_copies() -> None:
+    """What people say of two rollouts holds for all that are identical with them, and identical ones are no pair."""
+    result = LabelAgreement(
+        Labels.of([pair("g", "left")]), "score", given=False, between="model"
+    )
+    one = group("g", 0.9, 0.9, 0.1, 0.9, 0.1)
+    # x has a, a and b, and y has a and b
+    result.add(LabelledRollouts("aabab", "xxxyy"), one)
+    (found,) = result.agreement()["corrected"]["between"]["pairs"]
+    assert (found["number"], found["labelled"]) == (3, 2)
+    assert found["labels"]["value"] == pytest.approx(2 / 3)
+    assert found["scores"]["value"] == pytest.approx(2 / 3)
+
+
 def test_between_by_marks() -> None:
     """Labels of rollouts give pairs too: numbers come before texts, the larger first."""
     groups = [group(f"g{i}", 0.9, 0.5, labels=(1, 0)) for i in range(8)]

@@ -54,6 +54,21 @@ def test_latest_line_counts(tmp_path: Path) -> None:
     assert (left.rollout, left.mark) == ("b", "")
 
 
+@pytest.mark.parametrize("at", ["", "2026-11-27T12:00:01Z"])
+@pytest.mark.parametrize("first", ["random", "disputed"])
+def test_drawn_twice(tmp_path: Path, first: str, at: str) -> None:
+    """A pair that was drawn at random stays so if the same person meets it again where it was chosen."""
+    ways: dict[str, dict[str, Any]] = {
+        "random": {"drawn": "random", "chance": 0.25},
+        "disputed": {"drawn": "disputed"},
+    }
+    (other,) = ways.keys() - {first}
+    lines = COMPARISON | ways[first], COMPARISON | ways[other] | {"choice": "right"}
+    path = written(tmp_path, *(line | {"at": at} for line in lines))
+    (one,) = Labels.read([path], option="labels_file").comparisons["g"]
+    assert (one.choice, one.drawn, one.chance) == ("right", "random", 0.25)
+
+
 def test_values_of_choices() -> None:
     """A choice is 1, 0 or one half for the left rollout; of an unsure person there is no value."""
     values = [
@@ -83,6 +98,14 @@ def test_wrong_lines(tmp_path: Path, line: dict[str, Any], reason: str) -> None:
     with pytest.raises(UsageError, match="line 2") as caught:
         Labels.read([path], option="labels_file")
     assert reason in str(caught.value)
+
+
+def test_windows_file(tmp_path: Path) -> None:
+    """A file with a byte order mark and Windows' line ends is read as any other."""
+    path = written(tmp_path, COMPARISON, MARK)
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))
+    labels = Labels.read([path], option="labels_file")
+    assert (len(labels.comparisons["g"]), len(labels.marks["g"])) == (1, 1)
 
 
 def test_no_such_file(tmp_path: Path) -> None:

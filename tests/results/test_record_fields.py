@@ -7,6 +7,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from ruler_cli.results.figures import ScoredFile
 from ruler_cli.results.record_fields import MOST_FIELDS, MOST_VALUES, RecordFields
 from ruler_cli.settings.models import InputSettings
@@ -120,6 +122,17 @@ def test_partly_absent(tmp_path: Path) -> None:
     assert set(values) == {"a", "b"}
     assert held[0] == {}
     assert exact == {"a": True, "b": False}
+
+
+@pytest.mark.parametrize("odd", [["a"] * 13, ["a", 1], [["a"]]])
+@pytest.mark.parametrize("at", [0, 3])
+def test_lists_of_other_things(tmp_path: Path, odd: Any, at: int) -> None:
+    """A field is no exact one if some group has a list there of which the page has no words."""
+    tags = [["a"], ["a", "b"], ["b"], ["a"]]
+    lines = [with_fields(i, {"tags": own}, {}) for i, own in enumerate(tags)]
+    lines.insert(at, with_fields(9, {"tags": odd}, {}))
+    values, _, exact = read(written(tmp_path / "s.jsonl", *lines))
+    assert (values["tags"], exact["tags"]) == (["a", "b"], False)
 
 
 def test_bounds(tmp_path: Path) -> None:

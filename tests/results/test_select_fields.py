@@ -52,6 +52,7 @@ WHERE = {
     "tags=y z": "a0 a1",
     "tags=3": "a0 a1",
     "tags=null": "b0 b1 c0 c1",
+    "step=1_0": "",
     "ok=true": "c0 c1",
     "ok=1": "",
     "metadata.seed=0": "a0 b0 c0",

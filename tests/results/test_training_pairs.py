@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import orjson
 import pytest
@@ -161,6 +161,7 @@ REASONS: dict[str, list[dict[str, Any]]] = {
         {"messages": [{"role": "assistant", "content": "x"}, ASKED, {"role": "assistant", "content": "y"}]},
         {"messages": [{"role": "system", "content": "x"}, {"role": "assistant", "content": "y"}]},
     ],
+    "no turn of the agent": [{"messages": [ASKED]}],
     "several conversations in one rollout": [
         {"messages": [ASKED, {"role": "assistant", "content": "x"}],
          "additional_histories": [{"messages_and_choices": [ASKED, {"role": "assistant", "content": "z"}]}]},
@@ -212,6 +213,15 @@ def test_no_pair(tmp_path: Path) -> None:
     for one in slots:
         one["ruler"] |= {"slots": [0.5]}
     assert made(tmp_path, [of(*slots)])[1].no_pair == {"nothing to compare": 1}
+
+
+def test_other_tools(tmp_path: Path) -> None:
+    """Rollouts with different tools make no pair in either shape."""
+    tool = {"type": "function", "function": {"name": "f"}}
+    group = of(said("a", 0.9, tools=[tool]), said("b", 0.1, tools=[]))
+    for shape in get_args(Shape):
+        pairs, maker = made(tmp_path, [group], shape=shape)
+        assert (pairs, maker.no_pair) == ([], {"prompts differ": 1})
 
 
 def test_messages(tmp_path: Path) -> None:

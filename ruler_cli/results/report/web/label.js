@@ -54,6 +54,23 @@
     answers.unpackInto(page.labelling, text, count());
   }
 
+  /** Take what the same page in another window has kept; the comparison in sight stays. */
+  function catchUp(text) {
+    const { at } = page.labelling;
+    recall(text);
+    page.labelling.at = at;
+    draw();
+  }
+
+  /** A window that was asleep has heard of nothing, and would write over it. */
+  function wake() {
+    try {
+      if (!document.hidden) catchUp(localStorage.getItem(slot()));
+    } catch {
+      page.kept = false;
+    }
+  }
+
   // ---- Seconds ---------------------------------------------------------------------------------------
 
   const clock = { spent: new Map(), since: null, place: null };
@@ -426,13 +443,13 @@
   function listen() {
     addEventListener("keydown", onKey);
     addEventListener("storage", (event) => {
-      if (event.key !== slot() || !event.newValue) return; // of the same page in another window
-      const { at } = page.labelling;
-      recall(event.newValue);
-      page.labelling.at = at;
-      draw();
+      if (event.key === slot() && event.newValue) catchUp(event.newValue);
     });
-    document.addEventListener("visibilitychange", () => watch(clock.place));
+    document.addEventListener("visibilitychange", () => {
+      watch(clock.place);
+      wake();
+    });
+    addEventListener("pageshow", wake);
     addEventListener("beforeunload", (event) => {
       if (!page.kept && page.changed && page.labelling.own.size) event.preventDefault();
     });

@@ -159,8 +159,9 @@ const marks = (() => {
 
   /** Change what this browser's person says. */
   function set(group, rollout, change) {
-    const { mark, note } = mine(group, rollout) ?? { mark: "", note: "" };
-    const line = { mark, note, ...change, at: `${new Date().toISOString().slice(0, 19)}Z` };
+    const now = { mark: "", note: "", ...mine(group, rollout) };
+    if (Object.hasOwn(change, "mark")) delete now.label; // it was that of the word before
+    const line = { ...now, ...change, at: `${new Date().toISOString().slice(0, 19)}Z` };
     if (!rollout) line.of = signOf(group);
     put(group, rollout, ME, line);
     keep(group, rollout, ME);

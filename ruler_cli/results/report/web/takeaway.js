@@ -20,11 +20,15 @@ function rangeOfSelect(rows, name, range) {
   return close ? null : `${name}=${range[0] ?? ""}..${range[1] ?? ""}`;
 }
 
+/** Whether two texts are one number, as 1 and 1.0: `ruler select` takes both for it. */
+const sameNumber = (one, other) => one.trim() !== "" && Number(one) === Number(other);
+
 /** A field as `ruler select` takes it; null if it would take it for something else, or not all rollouts of a group have it. */
 function fieldOfSelect(rows, [path, value]) {
   const field = rows.fields.find((one) => one.path === path);
   const odd = /=|\.\.|\ufffd/.test(value) || value === "null" || path.includes("=") || path.includes("|");
-  if (!field?.exact || odd) return null;
+  const twice = field?.values.some((one) => one !== value && sameNumber(one, value));
+  if (!field?.exact || odd || twice) return null;
   // a name without a dot may be that of a figure
   if (!path.includes(".") && !path.includes('"')) return `"${path}"=${value}`;
   return /^criteria\./.test(path) ? null : `${path}=${value}`;
