@@ -226,9 +226,10 @@ def _refuse_empty(
         reason = _no_pairs(people, left)
     elif not counts["labelled"]:
         reason = "no rollout has a usable label"
-    remedy = Sentence(
-        "name labels with {labels:PATH} or {labels_file:FILE}{more}", more=more
-    )
+    way = "name labels with {labels:PATH} or {labels_file:FILE}{more}"
+    if reason in left[:1]:
+        way = "give the file whose rollouts were labelled, scored again or not{more}"
+    remedy = Sentence(way, more=more)
     problem = f"nothing to compare: {reason}"
     raise UsageError(problem, remedy, place=files[0].name)
 

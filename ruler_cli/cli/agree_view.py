@@ -32,6 +32,7 @@ _KINDS = {
     "length": "accuracy by length, the better one is",
     "reliability": "accuracy by reliability:",
 }
+_ALIKE = ("the better one is alike", "both alike")
 _CHANCE = {"pairwise_accuracy": 0.5, "kendall_tau_b": 0.0, "auc": 0.5}
 """The value of a figure for random scores."""
 _NOTHING = {"value": None, "low": None, "high": None, "groups": 0}
@@ -144,7 +145,8 @@ def _of_people(people: _Json, names: Sequence[str]) -> Iterator[Fact]:
     others = people["people"] - len(by)
     if others:
         by.append(count(others, "more person").replace("persons", "people"))
-    shared = f"; {people['shared']} by several" if people["shared"] else ""
+    several = count(people["shared"], _THINGS[people["of"]])
+    shared = f"; {several} by several" if people["shared"] else ""
     yield "labels by", ", ".join(by) + shared
     if people["drawn"] != "random":
         yield (
@@ -226,7 +228,8 @@ def _values(page: Agreement) -> Iterator[_Row]:
         )
     for kind, title in _KINDS.items():
         for one in main.get(f"by_{kind}", ()):
-            yield f"{title} {one['bin']}", one["accuracy"], one["pairs"], one
+            name = f"{title} {one['bin']}".replace(*_ALIKE)
+            yield name, one["accuracy"], one["pairs"], one
     if page["corrected"]:
         yield from _corrected(page["corrected"])
 

@@ -269,7 +269,7 @@ def _write_label_page(
         pass
     scored.report_problems()
     if not draw.pairs and path is not None:
-        problem = "no two rollouts of a group have different values there, and a score"
+        problem = "no group has two scored rollouts with different values there"
         raise UsageError(problem, option="between", value=path)
     if not draw.pairs:
         raise UsageError(
@@ -287,8 +287,8 @@ def _write_label_page(
 
 _DRAWN = {
     "random": "drawn at random",
-    "disputed": "since passes, judges or rewards order them differently",
-    "close": "since their scores are near",
+    "disputed": "because passes, judges or rewards order them differently",
+    "close": "because their scores are near",
 }
 
 
@@ -301,12 +301,14 @@ def label_sentences(counts: LabelCounts, asked: int, pairs: int) -> list[str]:
     ]
     sentences = [", ".join(ways)]
     if asked > pairs:
-        sentences.append(f"there are no more pairs than {pairs}: all are in the page")
+        sentences.append(f"there are only {pairs} pairs: all are in the page")
     if counts.left_out:
         left = count(counts.left_out, "drawn pair")
         sentences.append(f"{left} left out: the texts do not fit into a page")
     next_command = "ruler agree SCORED --labels-file labels.jsonl"
-    sentences.append(f"its readers download labels.jsonl; then `{next_command}`")
+    sentences.append(
+        f"send it to those who label; each downloads labels.jsonl; then `{next_command}`"
+    )
     return sentences
 
 

@@ -179,7 +179,8 @@ def _read_trend(
         if not file.reason:
             judges = judges or sentences.judges(file.run)
             if before:
-                differs = sentences.differing(differences(before, file.run))
+                changed = differences(before, file.run, of_most=True)
+                differs = sentences.differing(changed)
             before = file.run
         steps.append(TrendStep(number, name, file.figures, file.reason, differs))
     return Trend(steps, origin), judges

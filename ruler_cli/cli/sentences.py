@@ -107,7 +107,7 @@ def counts(figures: ReportFigures) -> Iterator[Fact]:
     others = {
         "not annotated": n["all"] - n["scored"] - n["failed"],
         "with an original reward": n["labelled"],
-        "suspect (their text addresses the judge)": n["suspect"],
+        "suspect (text that addresses the judge)": n["suspect"],
     }
     yield "rollouts", f"{n['scored']} of {n['all']} scored{_also(others)}"
     yield "flags", ", ".join(f"{n} {flag}" for flag, n in figures["flags"].items())

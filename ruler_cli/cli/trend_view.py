@@ -18,7 +18,7 @@ from ruler_cli.cli.terminal import BAD, MUTED, TITLE, Terminal
 from ruler_cli.cli.units import count, short, shorten
 from ruler_cli.results.report.page import compact, source_name
 from ruler_cli.results.trend import FALSE_ALARMS, Drift, Trend
-from ruler_cli.scoring.drift import LEAST
+from ruler_cli.scoring.drift import ENOUGH, LEAST
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -172,6 +172,12 @@ class TrendView:
             )
         drifting = {one.kind for one in self.trend.drifts}
         running = [one.kind for one in self.trend.tests if one.runs]
+        most = max((len(one.steps) for one in self.trend.tests), default=0)
+        if running and most < ENOUGH:
+            yield (
+                "too early",
+                f"fewer than {ENOUGH} steps cannot show a drift beyond chance, however large: look at the numbers",
+            )
         quiet = [_TESTS[kind] for kind in running if kind not in drifting]
         yield "within chance", ", ".join(quiet)
         waiting = [_TESTS[one.kind] for one in self.trend.tests if not one.runs]

@@ -36,6 +36,8 @@ BEFORE = 3
 """Numbers before the earliest onset."""
 LEAST = BEFORE + 2
 """Numbers from which on anything can be told: two after the onset, as one may be an outlier."""
+ENOUGH = 10
+"""Numbers from which on a shift can be beyond chance: of fewer ones even a shift without any noise is not."""
 _CORRELATIONS = {0.0: 0.6, 0.25: 0.3, 0.5: 0.1}
 """The weights of φ: most of the noise is that of rollouts and tasks, which are drawn anew at each step."""
 _SIZES = (2.0, 0.5)

@@ -313,8 +313,19 @@ def test_shared_keys(show: Show, tmp_path: Path) -> None:
     )
 
 
+def test_keys_to_the_table(view: View) -> None:
+    """An arrow goes from the page into the table, and Esc from any of its filters."""
+    view.open("#groups?where=tied")
+    view.page.keyboard.press("ArrowDown")
+    assert 'role="grid"' in view.focus
+    view.page.keyboard.press("t")
+    assert view.focus.startswith("<summary")
+    view.page.keyboard.press("Escape")
+    assert 'role="grid"' in view.focus
+
+
 def test_key_of_the_list(view: View) -> None:
-    """`t` opens what takes the list away, and its button copies the command or marks it."""
+    """`t` opens the export of the list, and its button copies the command or marks it."""
     view.open("#groups?where=tied")
     view.page.keyboard.press("t")
     view.until("document.querySelector('#take[open] code')")

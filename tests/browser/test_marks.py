@@ -191,7 +191,7 @@ def test_files_are_merged(show: Show, run: Path, tmp_path: Path) -> None:
     )
     said = opened(view, path)
     assert said == (
-        "3 marks taken, 2 on groups or rollouts that are not in this report, 1 comparison left aside."
+        "3 marks added, 2 on groups or rollouts that are not in this report, 1 comparison left aside."
     )
     assert "3 as new here, or newer" in opened(view, path)
     others = view.find("[data-rollout='1'] .m-other").all_inner_texts()
@@ -201,9 +201,9 @@ def test_files_are_merged(show: Show, run: Path, tmp_path: Path) -> None:
     assert view.find("[data-rollout='2'] .m-other").inner_text().endswith("label 0.25")
     own = line | {"mark": "", "note": "older", "by": ""}
     older = write(tmp_path / "old.jsonl", [own | {"at": "2001-01-01T00:00:00Z"}])
-    assert "0 marks taken, 1 as new" in opened(view, older)
+    assert "0 marks added, 1 as new" in opened(view, older)
     newer = write(tmp_path / "new.jsonl", [own | {"note": "newer", "mark": "bad"}])
-    assert "1 mark taken" in opened(view, newer)
+    assert "1 mark added" in opened(view, newer)
     assert view.find("[data-rollout='1'] .m-note").inner_text() == "newer"
     marks = Labels.read([saved(view, tmp_path)], option="marks").marks["task-2"]
     assert {(m.by, m.mark, m.label) for m in marks} == {

@@ -55,7 +55,7 @@ COLUMNS = {
 COLUMNS |= {
     "scores": "scores 0 to 1",
     "telling": "flags",
-    "disagreement": "vs rewards",
+    "disagreement": "disputed",
 }
 
 

@@ -29,7 +29,7 @@ def test_page(ruler: Ruler, tmp_path: Path) -> None:
     written, ways, after = done.stderr.splitlines()
     assert written.startswith("ruler: 9 of 24 pairs to compare, 0.")
     assert written.endswith(" MB written to label.html")
-    assert ways == "ruler: 6 drawn at random, 3 since their scores are near"
+    assert ways == "ruler: 6 drawn at random, 3 because their scores are near"
     assert after.endswith("`ruler agree SCORED --labels-file labels.jsonl`")
     assert (tmp_path / "label.html").read_text().startswith("<!doctype html>")
 
@@ -40,7 +40,7 @@ def test_all(ruler: Ruler, tmp_path: Path) -> None:
     done = ruler("report", "s.jsonl", "--label", "50", "-o", "label.html")
     assert done.returncode == 0
     assert "6 of 6 pairs to compare" in done.stderr
-    assert "there are no more pairs than 6: all are in the page" in done.stderr
+    assert "there are only 6 pairs: all are in the page" in done.stderr
 
 
 def test_streams(ruler: Ruler, tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_between(ruler: Ruler, tmp_path: Path) -> None:
     assert "16 of 16 pairs to compare" in done.stderr
     done = ruler(*args, "group_id")
     assert done.returncode == 2
-    assert done.stderr.startswith("ruler: --between group_id: no two rollouts of a")
+    assert done.stderr.startswith("ruler: --between group_id: no group has two scored")
 
 
 @pytest.mark.parametrize(

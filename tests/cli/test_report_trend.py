@@ -170,6 +170,21 @@ def test_change_of_the_judge(ruler: Ruler, tmp_path: Path) -> None:
     assert "at step 50: not the same judge, passes as before" in text
 
 
+def test_differences_of_few_groups(ruler: Ruler, tmp_path: Path) -> None:
+    """Rubrics of single tasks and passes of a few groups change from step to step, and the judge does not."""
+    for number in range(10, 60, 10):
+        path = step(tmp_path, number, passes=2, rubric="of all")
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        for line in lines[:3]:
+            line["ruler"]["rubric"] = f"of {line['group_id']}"
+        if number > 20:
+            lines[4]["ruler"]["passes"] = 1
+        write(path, lines)
+    text = ruler("report", *sorted(path.name for path in tmp_path.glob("*"))).stdout
+    assert "judge changes" not in text
+    assert "fewer than 10 steps cannot show a drift" in " ".join(text.split())
+
+
 def test_judges_and_criteria(ruler: Ruler, tmp_path: Path) -> None:
     """Each judge of a panel and each criterion has a line; of two judges the second is held out."""
     for i in range(20):

@@ -9,7 +9,7 @@ from statistics import median
 import numpy as np
 import pytest
 
-from ruler_cli.scoring.drift import BEFORE, LEAST, shifts
+from ruler_cli.scoring.drift import BEFORE, ENOUGH, LEAST, shifts
 
 CORRELATIONS = {0.0: 0.6, 0.25: 0.3, 0.5: 0.1}
 
@@ -64,6 +64,18 @@ def noise(dice: random.Random, number: int, correlation: float = 0.0) -> list[fl
         own = math.sqrt(1 - correlation**2) * dice.gauss(0, 1)
         value = correlation * value + own
     return values
+
+
+@pytest.mark.parametrize("power", [0, 1])
+def test_enough(power: int) -> None:
+    """A shift or a ramp without noise is beyond chance with ENOUGH numbers at the earliest."""
+    needed = math.log(2 / 0.05)
+    earliest = []
+    for since in range(BEFORE, ENOUGH):
+        values = [0.0] * since + [(i + 1.0) ** power for i in range(20)]
+        found = shifts(values, [1e-4] * len(values))
+        earliest.append(next(one.end for one in found if one.evidence >= needed))
+    assert min(earliest) == ENOUGH
 
 
 def test_formula() -> None:

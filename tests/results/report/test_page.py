@@ -487,7 +487,7 @@ def test_without_scripts(tmp_path: Path, target: Path) -> None:
         "The table has 5 of 12 groups",
         "groups 9 of 12 scored (none tied), 2 failed, 1 not judged",
         "failed 2 reply",
-        "1 suspect (their text addresses the judge)",
+        "1 suspect (text that addresses the judge)",
         "cost $0.2500 ($0.2500 a group, known for 1 group), 1.2k prompt + 0 completion tokens",
         "a group median 2.0 s",
         "reliability 0.80",

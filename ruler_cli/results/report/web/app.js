@@ -81,7 +81,7 @@ const KEYS = [
   ["/", "search in the table"],
   ["p", "the next list, worst first: disputed, flawed positives, …"],
   ["f", "filter the table by a field"],
-  ["t", "take the list of the table away"],
+  ["t", "export the list of the table"],
   ["↑ ↓", "the row above, below"],
   ["Page Up, Page Down", "a page of rows up, down"],
   ["Home, End", "the first row, the last row"],
@@ -94,7 +94,7 @@ const KEYS = [
   ["n, N", "a note on the rollout, on the group; Esc leaves it"],
   ["c", "copy a link to the rollout, or to the group"],
   ["m", "all marks: save and open files"],
-  ["Esc", "from a group back to the table; out of the search; close this"],
+  ["Esc", "back to the table; out of the search; close this"],
   ["?", "this list"],
 ];
 
@@ -178,6 +178,9 @@ function onKey(event) {
     document.getElementById("search").focus();
   } else if (asked.page === "groups" && Object.hasOwn(TABLE_KEYS, event.key)) TABLE_KEYS[event.key](app.data.rows, asked.conditions);
   else if (event.key === "Escape" && asked.page === "group") go(listing.hash);
+  else if (asked.page === "groups" && (event.key === "Escape" || (/^Arrow(Down|Up)$/.test(event.key) && event.target.matches("body, main")))) {
+    document.querySelector(".grid").focus();
+  }
   else return;
   event.preventDefault();
 }

@@ -72,8 +72,8 @@
     { name: "mean", least: 4.4, title: "mean A", text: inDigits("mean", 2), down: true, means: "mean score by A" },
     { name: "b_mean", least: 4.4, title: "mean B", text: inDigits("b_mean", 2), down: true, means: "mean score by B" },
     { ...own("telling"), orders: ["most different first", "least different first"], means: "how the judges differ; sorts by how much" },
-    { ...own("disagreement"), least: 7, title: "A vs rewards", means: "share of the pairs with different rewards that A orders against them; equal scores count half" },
-    { name: "b_disagreement", least: 7, in: known("b_disagreement"), title: "B vs rewards", text: inPercent("b_disagreement"), down: true,
+    { ...own("disagreement"), least: 7, title: "A disputed", means: "share of the pairs with different rewards that A orders against them; equal scores count half" },
+    { name: "b_disagreement", least: 7, in: known("b_disagreement"), title: "B disputed", text: inPercent("b_disagreement"), down: true,
       means: "share of the pairs with different rewards that B orders against them; equal scores count half" },
   );
   for (const name of ["order", "distance", "b_mean", "b_disagreement"]) SORTS.set(name, (rows) => rows[name]);

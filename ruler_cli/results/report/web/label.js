@@ -398,7 +398,7 @@
         }} /></label>
       </p>
       ${labelling.more.length > 0 && html`<p>${many(labelling.more.length, "line")} of yours about something else stay in your file.</p>`}
-      <p>Then, where the scored file is: <code>${NEXT}</code></p>
+      <p>Send the file to the person who gave you this page, who runs: <code>${NEXT}</code></p>
       <${OtherPeople} />
       <h3>You</h3>
       <${Name} button="Change" onName=${rename} />

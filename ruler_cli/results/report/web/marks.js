@@ -191,7 +191,7 @@ const marks = (() => {
   function forgetPerson(person) {
     for (const [of, people] of held) if (people.has(person)) forget(...parts(of), person);
     changed();
-    say(`The marks of ${nameOf(person)} are taken out.`);
+    say(`The marks of ${nameOf(person)} are removed.`);
   }
 
   // ---- Files ---------------------------------------------------------------------------------------
@@ -267,7 +267,7 @@ const marks = (() => {
     }
     changed();
     const parts = [
-      `${many(count.taken, "mark")} taken`,
+      `${many(count.taken, "mark")} added`,
       count.older && `${number(count.older)} as new here, or newer`,
       count.elsewhere && `${number(count.elsewhere)} on groups or rollouts that are not in this report`,
       lines.comparisons && `${many(lines.comparisons, "comparison")} left aside`,
@@ -581,7 +581,7 @@ const marks = (() => {
 
   function Person({ person, count }) {
     return html`<li><bdi>${nameOf(person)}</bdi>: ${many(count, "mark")}
-      ${person !== ME && html` <button type="button" onClick=${() => forgetPerson(person)}>take out</button>`}</li>`;
+      ${person !== ME && html` <button type="button" onClick=${() => forgetPerson(person)}>remove</button>`}</li>`;
   }
 
   function Dialog() {

@@ -3,6 +3,7 @@
 // the width. Every mark is a link with a name, to the groups that it counts.
 
 const CHART_HEIGHT = 190;
+const MOMENTS = 8; // seconds of a run so short that fractions of a second would be marked
 const KIND_COLOURS = {
   reply: "var(--kind-reply)",
   transport: "var(--kind-transport)",
@@ -146,6 +147,7 @@ function failures({ unit, bins }) {
   const at = (x) => (timed ? new Date(x * 1000) : x);
   const shown = (x) => (timed ? moment(x).slice(0, 16) : `group ${whole(x)}`);
   const condition = timed ? "at" : "ordinal";
+  const moments = bins.at(-1).to - bins[0].from < MOMENTS ? { ticks: "second", tickFormat: "%H:%M:%S" } : {};
   const kinds = Object.keys(KIND_COLOURS).filter((kind) => bins.some((bin) => bin.failed[kind]));
   const others = [...new Set(bins.flatMap((bin) => Object.keys(bin.failed)))].filter((k) => !kinds.includes(k));
   const every = [...kinds, ...others];
@@ -179,7 +181,9 @@ function failures({ unit, bins }) {
     },
     draw: (width) =>
       drawn(width, {
+        ...(timed ? { marginBottom: 46 } : {}), // the labels of times have two lines
         x: {
+          ...(timed ? { labelOffset: 42, ...moments } : {}),
           label: timed ? "time (UTC) →" : "group in the file →",
           type: timed ? "utc" : "linear",
           domain: [at(bins[0].from), at(bins.at(-1).to)],

@@ -90,7 +90,7 @@ const COLUMNS = [
     means: "standard deviation of the scores" },
   { name: "reliability", least: 5.6, in: known("reliability"), title: "reliability", text: (rows, i) => number(rows.reliability[i], 2), down: true,
     means: "how far more passes would order the rollouts the same: 1 is certain" },
-  { name: "disagreement", least: 7.2, in: known("disagreement"), title: "vs rewards", text: (rows, i) => (rows.disagreement[i] === null ? NONE : percent(rows.disagreement[i])), down: true,
+  { name: "disagreement", least: 7.2, in: known("disagreement"), title: "disputed", text: (rows, i) => (rows.disagreement[i] === null ? NONE : percent(rows.disagreement[i])), down: true,
     means: "share of the pairs with different rewards that the judge orders against them; equal scores count half" },
   { name: "rollouts", least: 4.8, in: ({ scores }) => scores.some((of) => of.length !== scores[0].length), title: "rollouts", text: (rows, i) => number(rows.scores[i].length, 0), down: true },
   { name: "cost", least: 5.2, in: some("cost"), title: "cost", text: (rows, i) => usd(rows.cost[i]), down: true },

@@ -86,7 +86,7 @@ function alsoTaken(rows, order) {
   return [...keys].reduce((n, key) => n + rowsByKey(rows).get(key).filter((i) => !listed.has(i)).length, 0);
 }
 
-/** What takes the list away: folded, under the search. */
+/** The export of the list: folded, under the search. */
 function TakeAway({ data, conditions, order }) {
   const [open, setOpen] = lib.useState(false);
   const { rows } = data;
@@ -102,6 +102,6 @@ function TakeAway({ data, conditions, order }) {
     </div>`;
   };
   return html`<details class="add" id="take" open=${open} onToggle=${(event) => setOpen(event.target.open)}>
-    <summary>Take the list away</summary>${open && inside()}
+    <summary>Export the list</summary>${open && inside()}
   </details>`;
 }
