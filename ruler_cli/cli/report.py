@@ -262,8 +262,8 @@ def _write_label_page(
     path = options.between
 
     def add(group: Group, one: ScoredGroup) -> None:
-        texts = path and scored.files[0].texts_at(group, one, path)
-        page.add(group, one, [text or None for text in texts] if texts else None)
+        annotations = scored.files[0].annotations
+        page.add(group, one, annotations.texts_at(group, one, path) if path else None)
 
     for _ in scored.groups(add):
         pass

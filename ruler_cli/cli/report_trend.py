@@ -133,7 +133,9 @@ def _read_file(
             for _, group, scored in file.read():
                 builder.add(scored, turns_of(group, scored))
                 if not named and len(fields) < 2:
-                    fields.update(step_of(file.value(one)) for one in group.records)
+                    fields.update(
+                        step_of(file.annotations.value(one)) for one in group.records
+                    )
                 bar.update()
             if file.warning:
                 print_note(f"warning: {command_words(file.warning)}")

@@ -46,7 +46,7 @@ class Corrections:
         group: ScoredGroup,
         labels: Sequence[WeightedLabel | None],
         pairs: PairValues | None,
-        values: Sequence[str],
+        values: Sequence[str | None],
     ) -> None:
         """Add a group: labels of its rollouts, and values by which rollouts are compared, if there are any.
 

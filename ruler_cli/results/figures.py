@@ -35,7 +35,7 @@ from ruler_cli.results.fields import usage_fields
 from ruler_cli.runs.input import open_input
 from ruler_cli.scoring.statistics import LengthSums, Moments, PositionBias, quantile
 from ruler_cli.settings.models import InputSettings
-from ruler_cli.types import Group, Record, Usage, iso, printable, rubric_text
+from ruler_cli.types import Group, Usage, iso, printable, rubric_text
 
 ReportFigures = Json
 """The figures of a run; None: not known."""
@@ -124,10 +124,6 @@ class ScoredFile:
                 value=printable(self._labels),
             )
 
-    def texts_at(self, group: Group, scored: ScoredGroup, path: str) -> tuple[str, ...]:
-        """Return the value at a path of each rollout, as text; empty if there is none."""
-        return self.annotations.texts_at(group, scored, path)
-
     def read(self, wanted: Wanted = None) -> Iterator[tuple[int, Group, ScoredGroup]]:
         """Yield the same, whatever the annotations and labels are."""
         for number, group in enumerate(self.input.groups, 1):
@@ -135,10 +131,6 @@ class ScoredFile:
                 scored = self.annotations.group(group)
                 self.figures.add(scored, rubric_text(group.rubric or ""))
                 yield number, group, scored
-
-    def value(self, record: Record) -> Json:
-        """Return the parsed line of a record."""
-        return self.annotations.value(record)
 
     @property
     def warning(self) -> str:
@@ -183,7 +175,8 @@ class FiguresBuilder:
 
     def __init__(self) -> None:
         self.groups = Counter[str]()
-        self.rollouts = Counter[str]()
+        # not empty, else the first update would store truth values
+        self.rollouts = Counter[str](all=0)
         self.words: defaultdict[str, WordCounts] = defaultdict(WordCounts)
         """Words of groups, by what they name."""
         self._rubrics: dict[str, str] = {}

@@ -58,7 +58,7 @@ class LabelledRollouts(NamedTuple):
     """Ids of the rollouts of a group that has labels, and values to compare them by."""
 
     ids: Sequence[str] = ()
-    values: Sequence[str] = ()
+    values: Sequence[str | None] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +130,9 @@ class LabelAgreement:
         ids: Sequence[str] = ()
         if name in self._labels.comparisons or name in self._labels.marks:
             ids = rollout_ids(group, scored)
-        values: Sequence[str] = ()
+        values: Sequence[str | None] = ()
         if self._path is not None:
-            values = file.texts_at(group, scored, self._path)
+            values = file.annotations.texts_at(group, scored, self._path)
         return LabelledRollouts(ids, values)
 
     def add(self, own: LabelledRollouts, *groups: ScoredGroup) -> None:
