@@ -204,4 +204,4 @@ openPage((data, root) => {
   listen();
   showing(draw);
   arrive();
-}, () => prepare(app.data.rows));
+}, { idle: () => prepare(app.data.rows) });
