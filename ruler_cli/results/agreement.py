@@ -38,6 +38,7 @@ from ruler_cli.scoring.statistics import (
     Moments,
     concordance,
     pair_products,
+    won,
 )
 
 MOST_UNITS = 500
@@ -674,8 +675,8 @@ class _JudgeSums:
         rows = list(zip(*self._rows, strict=True))
         bad = sorted(score for _, score, label in rows if label == worse)
         good = sorted(score for _, score, label in rows if label == better)
-        won = sum(count_below(bad, score) for score in good)
-        auc = won / (len(good) * len(bad))
+        below = sum(count_below(bad, score) for score in good)
+        auc = below / (len(good) * len(bad))
         for unit, score, label in rows:
             if label == better:
                 share = count_below(bad, score) / len(bad)
@@ -746,10 +747,9 @@ def by_kind(rated: Sequence[_Rated]) -> dict[str, float]:
     by_label = sorted(rated, key=itemgetter(1))
     for (low, least, worse), (high, most, better) in combinations(by_label, 2):
         if least != most:
-            won = 0.5 if high == low else float(high > low)
             for bin_ in _bins(round(abs(high - low), 9), better, worse):
                 counts[bin_] += 1
-                counts[f"{bin_}.won"] += won
+                counts[f"{bin_}.won"] += won(high, low)
                 counts[f"{bin_}.tied"] += high == low
     return counts
 

@@ -16,6 +16,7 @@ from typing import Any
 from ruler_cli.results.agreement import count_below
 from ruler_cli.results.annotations import Json, ScoredGroup
 from ruler_cli.scoring.inference import Corrected, CorrectedMean
+from ruler_cli.scoring.statistics import won
 
 MOST_PAIRS = 6
 """Pairs of values that are compared."""
@@ -123,9 +124,9 @@ def _rows(
         members = {*first}, {*second}
         for (i, j), (value, weight) in pairs.items():
             if i in members[0] and j in members[1]:
-                yield _better(scores[i], scores[j]), value, weight
+                yield won(scores[i], scores[j]), value, weight
             elif j in members[0] and i in members[1]:
-                yield _better(scores[j], scores[i]), 1 - value, weight
+                yield won(scores[j], scores[i]), 1 - value, weight
         return
     sides = [[i for i in side if labels[i] is not None] for side in (first, second)]
     dice = random.Random(0)
@@ -136,12 +137,8 @@ def _rows(
         for j in sides[1]:
             a: Any = labels[i]
             b: Any = labels[j]
-            value = _better(a[0], b[0])
-            yield _better(scores[i], scores[j]), value, a[1] * b[1]
-
-
-def _better(one: float, other: float) -> float:
-    return 0.5 if one == other else float(one > other)
+            value = won(a[0], b[0])
+            yield won(scores[i], scores[j]), value, a[1] * b[1]
 
 
 def _as_json(mean: CorrectedMean) -> Json:

@@ -33,7 +33,13 @@ from ruler_cli.results.annotations import (
 from ruler_cli.results.criteria import CriteriaFigures
 from ruler_cli.results.fields import usage_fields
 from ruler_cli.runs.input import open_input
-from ruler_cli.scoring.statistics import LengthSums, Moments, PositionBias, quantile
+from ruler_cli.scoring.statistics import (
+    Concordance,
+    LengthSums,
+    Moments,
+    PositionBias,
+    quantile,
+)
 from ruler_cli.settings.models import InputSettings
 from ruler_cli.types import Group, Usage, iso, printable, rubric_text
 
@@ -185,6 +191,7 @@ class FiguresBuilder:
         self._usage = Usage()
         # a number of each group, or of each scored rollout, that has one
         self._numbers: defaultdict[str, array[float]] = defaultdict(lambda: array("d"))
+        self._pairs = Concordance()
         self._lengths = LengthSums()
         self._positions = PositionBias()
         self._criteria = CriteriaFigures()
@@ -269,7 +276,7 @@ class FiguresBuilder:
     def _add_scored(self, group: ScoredGroup) -> None:
         self._criteria.add(group)
         scored = [r for r in group.rollouts if r.score is not None]
-        pairs = group.pairs
+        self._pairs += group.pairs
         texts = [r.explanation.strip() for r in scored]
         # embedded judges say the same of many by design
         own_words = not {*EMBEDDED} & {*group.judge.split(", ")}
@@ -283,9 +290,6 @@ class FiguresBuilder:
             "explained": explained,
             "same_explanations": explained and len({*texts}) == 1,
             "labelled": any(r.label is not None for r in scored),
-            "pairs": pairs.pairs,
-            "pairs_lost": pairs.lost,
-            "pairs_tied": pairs.tied,
         }
         # as in the table, to which a bin links
         sd = group.sd and round(group.sd, 9)
@@ -398,15 +402,13 @@ class FiguresBuilder:
         found = cells(known, score=_TENTHS, label=[*edges, *labels[-1:]])
         for cell in found if exact else ():
             cell["label"] = cell["values"]["label"]
-        pairs = self.groups["pairs"]
-        tied = self.groups["pairs_tied"]
-        against = self.groups["pairs_lost"] + tied / 2
+        pairs = self._pairs
         return {
             "cells": found,
-            "pairs": pairs,
-            "against": against,
-            "tied": tied,
-            "agreement": 1 - against / pairs if pairs else None,
+            "pairs": pairs.pairs,
+            "against": pairs.against,
+            "tied": pairs.tied,
+            "agreement": pairs.agreement,
             "groups": self.groups["labelled"],
         }
 

@@ -37,6 +37,7 @@ from ruler_cli.scoring.inference import (
     labels_to_show,
 )
 from ruler_cli.scoring.people import ALPHA, alpha, alpha_sums, kappa
+from ruler_cli.scoring.statistics import won
 from ruler_cli.types import Group
 
 MOST_PEOPLE = 6
@@ -365,11 +366,11 @@ class _LabelSet:
         share = pair.weight / len(decided)
         for by, value in decided.items():
             side = 1 if value > _EQUAL else -1
-            judged = _agrees(side * (scores[0] - scores[1]))
+            judged = won(side * scores[0], side * scores[1])
             amounts = {("judge", "won"): share * judged, ("judge", "rows"): share}
             self._builder.units.add_by_person(unit, amounts, by)
             others = [own for one, own in pair.people.items() if one != by]
-            agreed = fmean(_agrees(side * (own - _EQUAL)) for own in others)
+            agreed = fmean(won(side * own, side * _EQUAL) for own in others)
             amounts = {("people", "won"): share * agreed, ("people", "rows"): share}
             self._builder.units.add(unit, amounts)
 
@@ -455,10 +456,6 @@ class _LabelSet:
                 ],
             }
         return {**result, "people": people}
-
-
-def _agrees(apart: float) -> float:
-    return 0.5 if apart == 0 else float(apart > 0)
 
 
 def _alpha(totals: Totals) -> float | None:
