@@ -28,7 +28,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from operator import itemgetter
 from statistics import NormalDist, fmean
-from typing import Any
+from typing import Any, TypeVar
 
 from ruler_cli.results.annotations import Json, ScoredGroup, ScoredRollout
 from ruler_cli.scoring.inference import FEWEST, score_interval, t_quantile
@@ -151,6 +151,8 @@ class LabelRow:
 
 
 _Unit = dict[Hashable, float]
+_Key = TypeVar("_Key", bound=Hashable)
+_Absent = TypeVar("_Absent", float, None)
 
 
 class BootstrapUnits:
@@ -236,7 +238,7 @@ class BootstrapUnits:
     ) -> dict[Any, list[float]]:
         """Return the defined values of statistics in resamples of units."""
         drawn: dict[Any, list[float]] = {name: [] for name in wanted}
-        columns = _columns(units)
+        columns = _columns(units, 0.0)
         random_ = random.Random(0)
         numbers = range(len(units))
         for _ in range(resamples if drawn else 0):
@@ -275,10 +277,12 @@ def _add(unit: _Unit, sums: Totals) -> None:
         unit[key] = unit.get(key, 0.0) + amount
 
 
-def _columns(units: Sequence[Totals]) -> dict[Hashable, list[float]]:
-    """Return the amounts of each sum, by unit."""
-    keys = dict.fromkeys(key for unit in units for key in unit)
-    return {key: [unit.get(key, 0.0) for unit in units] for key in keys}
+def _columns(
+    rows: Sequence[Mapping[_Key, float]], absent: _Absent
+) -> dict[_Key, list[float | _Absent]]:
+    """Return the values of each key, one for each row; of a row that lacks it `absent`."""
+    keys = dict.fromkeys(key for row in rows for key in row)
+    return {key: [row.get(key, absent) for row in rows] for key in keys}
 
 
 def _note(
@@ -392,9 +396,9 @@ class AgreementBuilder:
         self._judges = [_JudgeSums(name, self.units) for name in names]
         self._panel: dict[str, _JudgeSums] = {}
         self._criteria: dict[str, _JudgeSums] = {}
-        self._baselines = {
-            name: _JudgeSums(name, self.units, details=False) for name in BASELINES
-        }
+        self._baselines: dict[str, _JudgeSums] = {}
+        for name in BASELINES:
+            self._named(self._baselines, name)
         self._groups = 0
         self._rollouts = 0
 
@@ -429,20 +433,15 @@ class AgreementBuilder:
             self._baselines[name].add(unit, first, sizes, row)
         if len(groups) == 1:
             rows = {}
-            # in the order of the file
-            for name in dict.fromkeys(name for r in rollouts for name in r.judges):
-                judge = self._panel.setdefault(
-                    name, _JudgeSums(name, self.units, details=False)
-                )
-                rows[judge] = [r.judges.get(name) for r in rollouts]
-                judge.add(unit, first, rows[judge], row)
-            for name in dict.fromkeys(c.name for r in rollouts for c in r.criteria):
+            for name, scores in _columns([r.judges for r in rollouts], None).items():
+                judge = self._named(self._panel, name)
+                rows[judge] = scores
+                judge.add(unit, first, scores, row)
+            criteria = [{c.name: c.value for c in r.criteria} for r in rollouts]
+            for name, values in _columns(criteria, None).items():
                 if name in self._criteria or len(self._criteria) < MOST_CRITERIA:
-                    criterion = self._criteria.setdefault(
-                        name, _JudgeSums(name, self.units, details=False)
-                    )
-                    values = [{c.name: c.value for c in r.criteria} for r in rollouts]
-                    criterion.add(unit, first, [own.get(name) for own in values], row)
+                    criterion = self._named(self._criteria, name)
+                    criterion.add(unit, first, values, row)
         labels = [r.label for r in rollouts]
         weight = 1.0 if row is None else row.weight * row.share
         for one, other in combinations(rows, 2):
@@ -458,6 +457,9 @@ class AgreementBuilder:
                 }
                 self.units.add(unit, amounts)
         return unit
+
+    def _named(self, known: dict[str, _JudgeSums], name: str) -> _JudgeSums:
+        return known.setdefault(name, _JudgeSums(name, self.units, details=False))
 
     def agreement(
         self, paired: Json | None = None, more: Mapping[Any, Statistic] = _NONE
