@@ -217,7 +217,7 @@ class BootstrapUnits:
             }
             if value is not None and groups >= FEWEST:
                 wanted[name] = statistic
-        drawn = self._drawn(self._units, wanted, resamples)
+        drawn = self._drawn(wanted, resamples)
         more = self._variance_by_people(wanted)
         for name, values in drawn.items():
             # a statistic that most resamples do not define has no interval
@@ -234,17 +234,20 @@ class BootstrapUnits:
         return measured
 
     def _drawn(
-        self, units: Sequence[Totals], wanted: Mapping[Any, Statistic], resamples: int
+        self, wanted: Mapping[Any, Statistic], resamples: int
     ) -> dict[Any, list[float]]:
-        """Return the defined values of statistics in resamples of units."""
+        """Return the defined values of statistics in resamples of the units."""
         drawn: dict[Any, list[float]] = {name: [] for name in wanted}
-        columns = _columns(units, 0.0)
+        columns = _columns(self._units, 0.0)
         random_ = random.Random(0)
-        numbers = range(len(units))
+        numbers = range(len(self._units))
         for _ in range(resamples if drawn else 0):
             pick = itemgetter(*random_.choices(numbers, k=len(numbers)))
             sums = {key: sum(pick(column)) for key, column in columns.items()}
-            _note(wanted, sums, drawn)
+            for name, statistic in wanted.items():
+                value = statistic.of(sums)
+                if value is not None:
+                    drawn[name].append(value)
         return drawn
 
     def _variance_by_people(
@@ -283,16 +286,6 @@ def _columns(
     """Return the values of each key, one for each row; of a row that lacks it `absent`."""
     keys = dict.fromkeys(key for row in rows for key in row)
     return {key: [row.get(key, absent) for row in rows] for key in keys}
-
-
-def _note(
-    wanted: Mapping[Any, Statistic], sums: Totals, drawn: Mapping[Any, list[float]]
-) -> None:
-    """Add the values of statistics in one resample to those before, if they are defined."""
-    for name, statistic in wanted.items():
-        value = statistic.of(sums)
-        if value is not None:
-            drawn[name].append(value)
 
 
 def _variance(values: Sequence[float], units: int) -> float:
