@@ -462,10 +462,12 @@ class AgreementBuilder:
         `more` are other statistics of the `units`, measured in the same resamples, and returned by their keys.
         """
         panel = list(self._panel.values()) if len(self._panel) > 1 else []
-        baselines = [*self._baselines.values()]
-        criteria = [*self._criteria.values()]
-        every = (*self._judges, *panel, *baselines, *criteria)
-        each = {judge: judge.statistics() for judge in every}
+        scorers = (*self._judges, *panel)
+        baselines = self._baselines.values()
+        criteria = self._criteria.values()
+        each = {
+            judge: judge.statistics() for judge in (*scorers, *baselines, *criteria)
+        }
         wanted: dict[Any, Statistic] = {
             (judge, name): statistic
             for judge, own in each.items()
@@ -478,18 +480,17 @@ class AgreementBuilder:
                 wanted[pair, kind] = _within(*pair, kind)
         if panel:
             wanted["votes"] = _votes(panel)
-        wanted |= more
-        compared = []
+        differences: Mapping[str, Statistic] = {}
         if paired is not None:
-            one, two = (each[judge] for judge in self._judges)
-            compared = [name for name in one if name in two and "." not in name]
-            for name in compared:
-                wanted[name] = one[name] - two[name]
-        values = self.units.measure(wanted)
-        for name in compared:
-            low = values[name]["low"]
-            high = values[name]["high"]
-            values[name]["told_apart"] = low is not None and not low <= 0 <= high
+            differences = _differences(*(each[judge] for judge in self._judges))
+        values = self.units.measure({**wanted, **more, **differences})
+
+        def listed(judges: Iterable[_JudgeSums]) -> list[Json]:
+            return [
+                judge.as_json({name: values[judge, name] for name in each[judge]})
+                for judge in judges
+            ]
+
         main = self._judges[0]
         return {
             "labels": {
@@ -506,18 +507,10 @@ class AgreementBuilder:
                 "seed": 0,
                 "units": min(self._groups, MOST_UNITS),
             },
-            **{
-                kind: [
-                    judge.as_json({name: values[judge, name] for name in each[judge]})
-                    for judge in judges
-                ]
-                for kind, judges in (
-                    ("scorers", (*self._judges, *panel)),
-                    ("baselines", baselines),
-                    ("criteria", criteria),
-                )
-            },
-            "differences": {name: values[name] for name in compared},
+            "scorers": listed(scorers),
+            "baselines": listed(baselines),
+            "criteria": listed(criteria),
+            "differences": {name: _told_apart(values[name]) for name in differences},
             "correlations": [
                 {
                     "judges": [judge.name for judge in pair],
@@ -529,6 +522,21 @@ class AgreementBuilder:
             "votes": {"judges": len(panel), **values["votes"]} if panel else None,
             **{name: values[name] for name in more},
         }
+
+
+def _differences(
+    one: Mapping[str, Statistic], other: Mapping[str, Statistic]
+) -> dict[str, Statistic]:
+    """Subtract the statistics of two judges, but for those of the bins of pairs."""
+    names = [name for name in one if name in other and "." not in name]
+    return {name: one[name] - other[name] for name in names}
+
+
+def _told_apart(difference: Measured) -> Measured:
+    """Add to a difference if its interval lies on one side of 0."""
+    low = difference["low"]
+    apart = low is not None and not low <= 0 <= difference["high"]
+    return difference | {"told_apart": apart}
 
 
 def _votes(panel: Sequence[_JudgeSums]) -> Statistic:
