@@ -370,7 +370,7 @@
       ${left.length > 0 && html`<p>Without an answer: ${left.slice(0, 100).map((place) => html`<${To} key=${place} place=${place} /> `)}${left.length > 100 && "…"}</p>`}
       <p class="l-files">
         <button type="button" class="l-first" disabled=${!labelling.own.size && !labelling.more.length} onClick=${save}>Download labels.jsonl</button>
-        <label class="l-open">Open labels.jsonl<input class="l-unheard" type="file" multiple onChange=${(event) => {
+        <label class="l-open">Open labels.jsonl<input class="g-unheard" type="file" multiple onChange=${(event) => {
           open([...event.target.files]);
           event.target.value = "";
         }} /></label>
@@ -396,7 +396,7 @@
         ${begun && html`<label class="l-progress"><progress max=${count()} value=${labelling.own.size}></progress> ${labelling.own.size} of ${count()}</label>`}
         ${begun && html`<button type="button" aria-keyshortcuts="s" aria-pressed=${view === "summary"}
           onClick=${() => show(view === "summary" ? "pair" : "summary")}>Summary</button>`}
-        <p class=${view === "summary" ? "l-said" : "l-unheard"} role="status">${said}</p>
+        <p class=${view === "summary" ? "l-said" : "g-unheard"} role="status">${said}</p>
         ${!kept && html`<p class="left-out" role="alert">This browser keeps nothing: download your answers before you leave.</p>`}
       </header>
       <main><${VIEWS[view]} /></main>`;
