@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks import report
-from benchmarks.commands import command, ended, run
+from benchmarks.commands import run
 from benchmarks.results import Result, alone
-from tests.browser.view import QUIET, View, program, shown
+from tests.browser.view import View, shown
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -32,16 +32,10 @@ _AT_END = "innerHeight + scrollY >= document.documentElement.scrollHeight - 2"
 
 
 def measure(folder: Path, quick: bool) -> Iterator[Result]:
-    """A row for the page, and one for each walk, if there is a browser."""
-    result = program()
-    if result is None:
-        return
-    from playwright.sync_api import sync_playwright
-
+    """A row for the page, and, if there is a browser, one for each walk."""
     groups = 100 if quick else 1_000
-    scored, page = folder / "scored.jsonl", folder / "label.html"
-    report.write(folder / "in.jsonl", groups)
-    ended(command(folder / "in.jsonl", scored, None, m="simulated", passes=2))
+    page = folder / "label.html"
+    scored = report.scored_file(folder, groups)
     cost = run("ruler_cli", "report", scored, "--label", _PAIRS, "-o", page)
     sizes = (
         f"{page.stat().st_size / 1e6:.2f} MB from {scored.stat().st_size / 1e6:.0f} MB"
@@ -49,11 +43,10 @@ def measure(folder: Path, quick: bool) -> Iterator[Result]:
     name = f"page of {_PAIRS} pairs out of {groups:,} groups, seconds to make"
     detail = f"{sizes}, {cost.peak / 2**20:.0f} MiB"
     yield Result(None, name, cost.wall, detail)
-    with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=result, args=list(QUIET))
+    with report.chromium() as browser:
         for pause in (0.0,) if quick else (0.0, PAUSE):
-            yield _walk(browser, page, pause)
-        browser.close()
+            if browser is not None:
+                yield _walk(browser, page, pause)
 
 
 def _walk(browser: Browser, page: Path, pause: float) -> Result:

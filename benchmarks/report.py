@@ -16,6 +16,7 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,22 +68,30 @@ _WORDS = "search book cancel refund order parcel kettle window policy gate seat"
 
 def measure(folder: Path, quick: bool) -> Iterator[Result]:
     """A row for each size, if there is a browser."""
-    result = program()
-    if result is None:
+    with chromium() as browser:
+        for groups in (100, 1_000) if quick else (100, 1_000, 10_000):
+            if browser is not None:
+                yield _one(folder, groups, browser)
+
+
+@contextmanager
+def chromium() -> Iterator[Browser | None]:
+    """Open headless Chromium; None if there is none."""
+    found = program()
+    if found is None:
+        yield None
         return
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=result, args=list(QUIET))
-        for groups in (100, 1_000) if quick else (100, 1_000, 10_000):
-            yield _one(folder, groups, browser)
+        browser = driver.chromium.launch(executable_path=found, args=list(QUIET))
+        yield browser
         browser.close()
 
 
 def _one(folder: Path, groups: int, browser: Browser) -> Result:
-    scored, report = folder / f"scored-{groups}.jsonl", folder / f"report-{groups}.html"
-    write(folder / "in.jsonl", groups)
-    ended(command(folder / "in.jsonl", scored, None, m="simulated", passes=2))
+    report = folder / f"report-{groups}.html"
+    scored = scored_file(folder, groups)
     cost = run("ruler_cli", "report", scored, "-o", report)
     opened = max(_open(browser, report) for _ in range(_OPENINGS))
     late, longest = _scroll(browser, report, _WHEEL)
@@ -132,12 +141,15 @@ def _scroll(browser: Browser, report: Path, pixels: int) -> tuple[float, float]:
         return float(late), float(longest)
 
 
-def write(path: Path, groups: int) -> None:
-    """Write so many groups of 8 rollouts."""
+def scored_file(folder: Path, groups: int) -> Path:
+    """Write so many groups of 8 rollouts, and score them."""
     dice = random.Random(groups)
-    with path.open("wb") as file:
+    source, scored = folder / "in.jsonl", folder / f"scored-{groups}.jsonl"
+    with source.open("wb") as file:
         for number in range(groups):
             file.write(orjson.dumps(_group(number, dice)) + b"\n")
+    ended(command(source, scored, None, m="simulated", passes=2))
+    return scored
 
 
 def _group(number: int, dice: random.Random) -> dict[str, Any]:

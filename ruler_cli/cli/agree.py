@@ -111,7 +111,7 @@ def _run(options: Options, sources: list[str]) -> int:
     pairs = zip(scored.heads, scored.files, strict=True)
     inputs = [_input(head, file) for head, file in pairs]
     if options.as_json:
-        scored.print_json({"inputs": inputs, **agreement})
+        scored.problems.print_json({"inputs": inputs, **agreement})
     elif len(inputs) > 1 and not options.labels_file:
         from ruler_cli.cli.report_view import view_of
         from ruler_cli.cli.terminal import Terminal

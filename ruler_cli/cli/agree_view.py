@@ -33,9 +33,15 @@ _KINDS = {
     "reliability": "accuracy by reliability:",
 }
 _ALIKE = ("the better one is alike", "both alike")
-_CHANCE = {"pairwise_accuracy": 0.5, "kendall_tau_b": 0.0, "auc": 0.5}
-"""The value of a figure for random scores."""
-_NOTHING = {"value": None, "low": None, "high": None, "groups": 0}
+_CHANCE: dict[str, _Json] = {
+    name: {"value": value, "groups": 0}
+    for name, value in (
+        ("pairwise_accuracy", 0.5),
+        ("kendall_tau_b", 0.0),
+        ("auc", 0.5),
+    )
+}
+"""The values of figures for random scores, as if they were measured; others are measured on the labels."""
 _PEOPLE = {
     "agreement": "two people agree",
     "judge": "  the judge and one of them",
@@ -171,20 +177,20 @@ def _counts(pairs: _Json | None) -> list[str]:
     ]
 
 
-def _chance(scorer: _Json, name: str) -> _Json:
-    """Return the value of a figure for random scores: a number, or the one measured on the labels."""
-    if name in _CHANCE:
-        return {**_NOTHING, "value": _CHANCE[name]}
-    chance: _Json = scorer["chance_regret"]
-    return chance
+def _row(title: str, value: _Json | None, pairs: _Json | None = None) -> Iterator[_Row]:
+    """Yield a measured value if it is defined."""
+    if value and value["value"] is not None:
+        yield title, value, value["groups"], pairs
 
 
-def _value(scorer: _Json, name: str, title: str) -> Iterator[_Row]:
+def _figure(scorer: _Json, name: str, title: str) -> Iterator[_Row]:
     """Yield a scorer's figure if it is defined, with the pairs behind an accuracy."""
-    value = scorer.get(name, _NOTHING)
-    if value["value"] is not None:
-        counts = scorer if name == "pairwise_accuracy" else None
-        yield title, value, value["groups"], counts
+    pairs = scorer if name == "pairwise_accuracy" else None
+    return _row(title, scorer.get(name), pairs)
+
+
+def _accuracy(scorer: _Json, title: str) -> Iterator[_Row]:
+    return _figure(scorer, "pairwise_accuracy", title)
 
 
 def _values(page: Agreement) -> Iterator[_Row]:
@@ -193,39 +199,36 @@ def _values(page: Agreement) -> Iterator[_Row]:
     difference = page["differences"].get("pairwise_accuracy")
     of = f"{main['name']}: " if difference else ""
     for name, title in STATISTICS.items():
-        yield from _value(main, name, f"{of}{title}")
-        if name not in _OF_JUDGES or main.get(name, _NOTHING)["value"] is None:
+        known = [*_figure(main, name, f"{of}{title}")]
+        yield from known
+        if not known or name not in _OF_JUDGES:
             continue
         for baseline in page["baselines"]:
-            yield from _value(baseline, name, f"  {baseline['name']} wins")
-        yield from _value({"chance": _chance(main, name)}, "chance", "  chance")
+            yield from _figure(baseline, name, f"  {baseline['name']} wins")
+        yield from _row("  chance", _CHANCE.get(name) or main["chance_regret"])
     for judge in judges:
         for name in _OF_JUDGES:
             title = f"{shorten(judge['name'], _NAME)}: {STATISTICS[name]}"
-            yield from _value(judge, name, title)
+            yield from _figure(judge, name, title)
     if difference:
         apart = "" if difference["told_apart"] else ", not significant"
-        yield from _value({"d": difference}, "d", f"A - B: pairwise accuracy{apart}")
+        yield from _row(f"A - B: pairwise accuracy{apart}", difference)
     yield from _people(page["people"])
     for other in page["apart"]:
         title = f"accuracy, {_THINGS[other['of']]}s {_drawn(other['drawn'])}"
         for judge in other["scorers"]:
             of = f"{judge['name']}: " if difference else ""
-            yield from _value(judge, "pairwise_accuracy", f"{of}{title}")
+            yield from _accuracy(judge, f"{of}{title}")
     for criterion in page["criteria"]:
         title = f"criterion {shorten(criterion['name'], _NAME)}"
-        yield from _value(criterion, "pairwise_accuracy", title)
+        yield from _accuracy(criterion, title)
     for what in ("errors", "scores"):
         for pair in page["correlations"]:
             both = " and ".join(shorten(judge, _NAME) for judge in pair["judges"])
-            if pair[what]["value"] is not None:
-                title = f"correlation of {what}, {both}"
-                yield title, pair[what], pair[what]["groups"], None
+            yield from _row(f"correlation of {what}, {both}", pair[what])
     votes = page["votes"]
     if votes:
-        yield from _value(
-            {"votes": votes}, "votes", f"effective votes of {votes['judges']} judges"
-        )
+        yield from _row(f"effective votes of {votes['judges']} judges", votes)
     for kind, title in _KINDS.items():
         for one in main.get(f"by_{kind}", ()):
             name = f"{title} {one['bin']}".replace(*_ALIKE)
@@ -239,10 +242,10 @@ def _people(people: _Json | None) -> Iterator[_Row]:
     if not people:
         return
     for name, title in _PEOPLE.items():
-        yield from _value(people, name, title)
+        yield from _row(title, people[name])
     for one in people["kappa"] if len(people["kappa"]) <= _KAPPAS else ():
         both = " and ".join(shorten(by or "(no name)", _NAME) for by in one["people"])
-        yield from _value({"kappa": one}, "kappa", f"Cohen's kappa, {both}")
+        yield from _row(f"Cohen's kappa, {both}", one)
 
 
 def _corrected(corrected: _Json) -> Iterator[_Row]:
@@ -263,5 +266,4 @@ def _means(means: _Json, title: str) -> Iterator[_Row]:
         "corrected": "  corrected",
     }
     for name, words in titles.items():
-        known: _Json = means[name] or _NOTHING
-        yield from _value({"mean": known}, "mean", words)
+        yield from _row(words, means[name])

@@ -38,7 +38,7 @@ from ruler_cli.cli.options import (
     Tools,
     option,
 )
-from ruler_cli.cli.scored_files import ScoredFiles
+from ruler_cli.cli.scored_files import ScoredFiles, print_written
 from ruler_cli.cli.signals import unwind_on_signal
 from ruler_cli.cli.units import count
 from ruler_cli.errors import UsageError
@@ -132,8 +132,7 @@ def command(
 
 def _report(options: Options, sources: list[str]) -> int:
     page = options.page is not None or options.open_page
-    _refuse_with_label(options, sources, page=page)
-    _refuse(options, page=page)
+    _refuse(options, sources, page=page)
     if len(sources) > 2:
         return _show_trend(options, sources, page=page)
     show = _show_figures if options.group is None else _show_groups
@@ -155,38 +154,28 @@ def _show_trend(options: Options, sources: list[str], *, page: bool) -> int:
         return int(left_out)
 
 
-def _refuse(options: Options, *, page: bool) -> None:
+def _refuse(options: Options, sources: list[str], *, page: bool) -> None:
     """Raise UsageError for options that do not go together."""
     group = options.group is not None
     opened = options.open_page
     limited = options.max_groups is not None
+    label = options.label is not None
+    between = options.between is not None
     wrong = {
+        "--label makes a page; leave --json out": label and options.as_json,
+        "--label draws from all groups; leave --group out": label and group,
+        "--label takes one scored file; for another judge's file make a page of its own": label
+        and len(sources) > 1,
+        "--label and --max-groups: --label N says how much is in the page": label
+        and limited,
+        "--label makes a page; add -o label.html": label and not page,
+        "--between is for --label; add --label N": between and not label,
         "--json and a page: leave one of them out": options.as_json and page,
         "-o - and --open: give -o FILE.html": opened and options.page == "-",
         "--group and -o: add --open to open the page at the group": group
         and page
         and not opened,
         "--max-groups is for a page; add -o FILE.html": limited and not page,
-    }
-    for problem, holds in wrong.items():
-        if holds:
-            raise UsageError(problem)
-
-
-def _refuse_with_label(options: Options, sources: list[str], *, page: bool) -> None:
-    """Raise UsageError for options that --label does not go with, or that need it."""
-    given = options.label is not None
-    wrong = {
-        "--label makes a page; leave --json out": given and options.as_json,
-        "--label draws from all groups; leave --group out": given
-        and options.group is not None,
-        "--label takes one scored file; for another judge's file make a page of its own": given
-        and len(sources) > 1,
-        "--label and --max-groups: --label N says how much is in the page": given
-        and options.max_groups is not None,
-        "--label makes a page; add -o label.html": given and not page,
-        "--between is for --label; add --label N": options.between is not None
-        and not given,
     }
     for problem, holds in wrong.items():
         if holds:
@@ -210,11 +199,11 @@ def _show_figures(
     scored.report_problems()
     if options.as_json:
         page = scored.reading.as_json(scored.heads, figures)
-        scored.print_json(page, listed.all() if one else None)
+        scored.problems.print_json(page, listed.all() if one else None)
     else:
-        names = [head["source"] for head in scored.heads]
         from ruler_cli.cli.terminal import Terminal
 
+        names = [head["source"] for head in scored.heads]
         view_of(scored.reading, names, figures).show(Terminal())
     return scored
 
@@ -239,7 +228,7 @@ def _write_page(options: Options, sources: list[str], stack: ExitStack) -> Score
     sentences = left_out_sentences(left_out, view.rule)
     size = page.write(view.data(), sentences)
     part = f"{left_out.rows} of " if left_out.rows < left_out.groups else ""
-    _report_written(f"{part}{count(left_out.groups, 'group')}", size, target)
+    print_written(f"{part}{count(left_out.groups, 'group')}", size, target)
     if sentences:
         print_note(sentences)
     if options.open_page:
@@ -262,8 +251,8 @@ def _write_label_page(
     path = options.between
 
     def add(group: Group, one: ScoredGroup) -> None:
-        texts = path and scored.files[0].texts_at(group, one, path)
-        page.add(group, one, [text or None for text in texts] if texts else None)
+        annotations = scored.files[0].annotations
+        page.add(group, one, annotations.texts_at(group, one, path) if path else None)
 
     for _ in scored.groups(add):
         pass
@@ -278,7 +267,7 @@ def _write_label_page(
     counts = page.write()
     pairs = sum(counts.drawn.values())
     part = f"{pairs} of {count(draw.pairs, 'pair')} to compare"
-    _report_written(part, counts.size, target)
+    print_written(part, counts.size, target)
     print_note(*label_sentences(counts, asked, draw.pairs))
     if options.open_page:
         _open(target, "")
@@ -320,11 +309,6 @@ def _target(options: Options, stack: ExitStack) -> str:
     folder = Path(tempfile.mkdtemp(prefix="ruler-report-"))
     stack.push(partial(_remove_after_error, folder))
     return str(folder / ("report.html" if options.label is None else "label.html"))
-
-
-def _report_written(what: str, size: int, target: str) -> None:
-    to = "stdout" if target == "-" else target
-    print_note(f"{what}, {size / 1e6:.1f} MB written to {to}")
 
 
 def _remove_after_error(
@@ -384,7 +368,7 @@ def _show_groups(options: Options, sources: list[str], stack: ExitStack) -> Scor
         page = {"files": heads} if first.other else heads[0]
         page |= {"ordinal": first.number, "same_key": len(shown) + more - 1}
         text = text_json(first.kept, first.one, first.other)
-        scored.print_json(page | {"group": first.as_json() | text})
+        scored.problems.print_json(page | {"group": first.as_json() | text})
         return scored
     from ruler_cli.cli.terminal import Terminal, paged
 

@@ -10,16 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from ruler_cli.cli import sentences
-from ruler_cli.cli.messages import command_words, print_note
-from ruler_cli.cli.progress import Problems, group_counter
-from ruler_cli.cli.safe_text import print_json
+from ruler_cli.cli.messages import command_words
+from ruler_cli.cli.progress import group_counter
+from ruler_cli.cli.scored_files import FileProblems, print_written, warn
 from ruler_cli.cli.terminal import Terminal
 from ruler_cli.cli.trend_view import TrendView, quoted
 from ruler_cli.cli.units import count
 from ruler_cli.errors import UsageError
 from ruler_cli.files.location import Location
 from ruler_cli.results.compare import differences
-from ruler_cli.results.figures import ScoredFile
 from ruler_cli.results.report.page import TREND_SCRIPTS, TREND_STYLES, HtmlFile
 from ruler_cli.results.trend import (
     StepBuilder,
@@ -30,9 +29,7 @@ from ruler_cli.results.trend import (
     step_of,
     turns_of,
 )
-from ruler_cli.settings.load import scored_input
 from ruler_cli.settings.options import Options
-from ruler_cli.types import Problem
 
 _Json = dict[str, Any]
 
@@ -45,19 +42,15 @@ def report_trend(
     file = None
     if page is not None:
         file = HtmlFile(stack, page, sources)
-    problems = Problems("problems")
+    problems = FileProblems()
     trend, judges = _read_trend(sources, options, problems)
     problems.close()
     view = TrendView(trend, judges, options.labels)
     if file is not None:
         size = file.write(view.data(), (TREND_SCRIPTS, TREND_STYLES))
-        to = "stdout" if page == "-" else page
-        steps = count(len(trend.steps), "step")
-        print_note(f"{steps}, {size / 1e6:.1f} MB written to {to}")
+        print_written(count(len(trend.steps), "step"), size, file.target)
     elif options.as_json:
-        found = {"problems": problems.number, "first_problems": problems.first}
-        own = {"version": 2, "labels": options.labels}
-        print_json(own | trend.as_json() | found)
+        problems.print_json({"labels": options.labels, **trend.as_json()})
     else:
         view.show(Terminal())
     return bool(problems.number) or any(one.reason for one in trend.steps)
@@ -111,32 +104,26 @@ class _ReadFile:
 def _read_file(
     source: str,
     options: Options,
-    problems: Problems,
+    problems: FileProblems,
     bar: Any,
     panel: Sequence[str],
     *,
     named: bool,
 ) -> _ReadFile:
     """Read a file; if its step is `named` by it, its records are not asked."""
-    name = Location(source).shown
     builder = StepBuilder(panel)
     fields = set[float | None]()
-
-    def add_problem(problem: Problem) -> None:
-        reason = command_words(problem.reason)
-        problems.add(f"{name}: {problem.where} {reason}")
-
     try:
         with ExitStack() as stack:
-            file = ScoredFile(scored_input(options, source), stack, add_problem)
-            print_note(*file.input.notes)
+            file = problems.open(source, options, stack)
             for _, group, scored in file.read():
                 builder.add(scored, turns_of(group, scored))
                 if not named and len(fields) < 2:
-                    fields.update(step_of(file.value(one)) for one in group.records)
+                    fields.update(
+                        step_of(file.annotations.value(one)) for one in group.records
+                    )
                 bar.update()
-            if file.warning:
-                print_note(f"warning: {command_words(file.warning)}")
+            warn(file)
     except UsageError as error:
         return _ReadFile(StepBuilder().figures(), error=error)
     figures = file.figures.figures(lambda _: {})
@@ -152,7 +139,7 @@ _OF_RUN = ("groups", "failed_by_kind", "judges", "passes", "made_by")
 
 
 def _read_trend(
-    sources: Sequence[str], options: Options, problems: Problems
+    sources: Sequence[str], options: Options, problems: FileProblems
 ) -> tuple[Trend, str]:
     """Read the files one after another; return the trend, and the judges of the first step with scores.
 

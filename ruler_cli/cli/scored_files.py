@@ -1,8 +1,8 @@
-"""The scored files of `report` and `agree`: read them, say what is odd about them, print JSON."""
+"""The scored files of `report` and `agree`: read them, say what is odd about them, print JSON, name what is written."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -19,12 +19,51 @@ from ruler_cli.types import Problem
 
 if TYPE_CHECKING:
     from ruler_cli.results.compare import LeftOutGroup
+    from ruler_cli.results.figures import ScoredFile
+
+
+class FileProblems(Problems):
+    """Problems of scored files: of each record that cannot be read, and what else `add` is given."""
+
+    def __init__(self) -> None:
+        super().__init__("problems")
+
+    def open(self, source: str, options: Options, stack: ExitStack) -> ScoredFile:
+        """Open a file, and print what it is; UsageError if it cannot be read."""
+        from ruler_cli.results.figures import ScoredFile
+
+        add = partial(self._add, Location(source).shown)
+        file = ScoredFile(scored_input(options, source), stack, add)
+        print_note(*file.input.notes)
+        return file
+
+    def _add(self, name: str, problem: Problem) -> None:
+        self.add(f"{name}: {problem.where} {command_words(problem.reason)}")
+
+    def print_json(
+        self, page: Mapping[str, Any], groups: Iterable[Any] | None = None
+    ) -> None:
+        """Print one JSON object: a page, the problems, and the `groups` one by one."""
+        found = {"problems": self.number, "first_problems": self.first}
+        print_json({"version": 2, **page, **found}, groups)
+
+
+def warn(file: ScoredFile) -> None:
+    """Print the warning on a file that was read, if there is one."""
+    if file.warning:
+        print_note(f"warning: {command_words(file.warning)}")
+
+
+def print_written(what: str, size: int, target: str) -> None:
+    """Print what a page holds, and where it is."""
+    to = "stdout" if target == "-" else target
+    print_note(f"{what}, {size / 1e6:.1f} MB written to {to}")
 
 
 class ScoredFiles:
     """One scored file, or two of the same input; `reading` has the figures of the groups so far.
 
-    `problems` are records that cannot be read, and groups that are `left_out` of a comparison.
+    `problems` are those of the files, and groups that are `left_out` of a comparison.
     """
 
     def __init__(
@@ -32,27 +71,17 @@ class ScoredFiles:
     ) -> None:
         """UsageError if a file cannot be read."""
         from ruler_cli.results.compare import Comparison
-        from ruler_cli.results.figures import ScoredFile
         from ruler_cli.results.highlights import Run
 
         if [*sources] == ["-", "-"]:
             raise UsageError("only one of SCORED and SCORED2 can be stdin")
         self._options = options
-        self.problems = Problems("problems")
+        self.problems = FileProblems()
         self.left_out: list[LeftOutGroup] = []
-        self.files: list[ScoredFile] = []
-        for source in sources:
-            add = partial(self._add_problem, Location(source).shown)
-            file = ScoredFile(scored_input(options, source), stack, add)
-            print_note(*file.input.notes)
-            self.files.append(file)
+        self.files = [self.problems.open(one, options, stack) for one in sources]
         self.reading: Any = Run(self.files[0])
         if self.files[1:]:
             self.reading = Comparison(self.files, self.left_out.append)
-
-    def _add_problem(self, name: str, problem: Problem) -> None:
-        reason = command_words(problem.reason)
-        self.problems.add(f"{name}: {problem.where} {reason}")
 
     def groups(self, keep: Any = lambda *_: None) -> Iterator[Any]:
         """Yield each group, counted on a terminal; what `keep` returns of it is `kept` with it."""
@@ -73,8 +102,7 @@ class ScoredFiles:
         for group in self.left_out:
             self.problems.add(group.sentence)
         for file in self.files:
-            if file.warning:
-                print_note(f"warning: {command_words(file.warning)}")
+            warn(file)
         self.problems.close()
 
     @property
@@ -89,13 +117,3 @@ class ScoredFiles:
             {"source": Location(file.source).public, "found": file.input.found()}
             for file in self.files
         ]
-
-    def print_json(
-        self, page: dict[str, Any], groups: Iterable[Any] | None = None
-    ) -> None:
-        """Print one JSON object: a page, what could not be read, and the `groups` one by one."""
-        problems = {
-            "problems": self.problems.number,
-            "first_problems": self.problems.first,
-        }
-        print_json({"version": 2, **page, **problems}, groups)

@@ -124,6 +124,35 @@ _MEASURES = (
 )  # fmt: skip
 
 
+_MOVED: Mapping[str, tuple[Callable[[float], str], Mapping[str, str]]] = {
+    "label": (_three, {"score": "the mean score", "label": "the mean {label}"}),
+    "held_out": (
+        _three,
+        {"score": "the mean of {judges[0]}", "label": "the mean of {judges[1]}"},
+    ),
+    "length": (
+        _signed,
+        {
+            "score": "the correlation of score and length within groups",
+            "label": "that of {label} and length",
+        },
+    ),
+    "spread": (
+        _three,
+        {"spread": "the spread within groups", "tied": "the share of tied groups"},
+    ),
+    "suspects": (
+        _percent,
+        {"groups": "the share of groups with a rollout that addresses the judge"},
+    ),
+    "unscored": (
+        _percent,
+        {"groups": "the share of groups with a rollout without a score"},
+    ),
+}
+"""The form of the levels of a drift, and what they are levels of."""
+
+
 @dataclass(frozen=True)
 class TrendView:
     """A trend; `judges` are those of its first step, `labels` is the user's path of the labels."""
@@ -216,36 +245,14 @@ class TrendView:
 
     def _sentence(self, drift: Drift) -> str:
         """Say what moved, since when, and how to look into it."""
-        form = _three
-        names = {"score": "the mean score", "label": f"the mean {self._label}"}
-        if drift.kind == "held_out":
-            judges = self._json["steps"][drift.at]["judges"]
-            both = (shorten(one["name"], _TITLE) for one in judges)
-            names = {
-                name: f"the mean of {own}"
-                for name, own in zip(names, both, strict=True)
-            }
-        elif drift.kind == "length":
-            form = _signed
-            names = {
-                "score": "the correlation of score and length within groups",
-                "label": f"that of {self._label} and length",
-            }
-        elif drift.kind == "spread":
-            names = {
-                "spread": "the spread within groups",
-                "tied": "the share of tied groups",
-            }
-        elif drift.kind == "suspects":
-            form = _percent
-            names = {
-                "groups": "the share of groups with a rollout that addresses the judge"
-            }
-        elif drift.kind == "unscored":
-            form = _percent
-            names = {"groups": "the share of groups with a rollout without a score"}
+        form, names = _MOVED[drift.kind]
+        judges = self._json["steps"][drift.at]["judges"]
+        words = {
+            "label": self._label,
+            "judges": [shorten(one["name"], _TITLE) for one in judges],
+        }
         moved = [
-            f"{names[name]} {_moved(*levels, form)}"
+            f"{names[name].format_map(words)} {_moved(*levels, form)}"
             for name, levels in drift.levels.items()
         ]
         if drift.kind in self.trend.slopes:

@@ -28,7 +28,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from operator import itemgetter
 from statistics import NormalDist, fmean
-from typing import Any
+from typing import Any, TypeVar
 
 from ruler_cli.results.annotations import Json, ScoredGroup, ScoredRollout
 from ruler_cli.scoring.inference import FEWEST, score_interval, t_quantile
@@ -38,6 +38,7 @@ from ruler_cli.scoring.statistics import (
     Moments,
     concordance,
     pair_products,
+    won,
 )
 
 MOST_UNITS = 500
@@ -150,6 +151,8 @@ class LabelRow:
 
 
 _Unit = dict[Hashable, float]
+_Key = TypeVar("_Key", bound=Hashable)
+_Absent = TypeVar("_Absent", float, None)
 
 
 class BootstrapUnits:
@@ -214,7 +217,7 @@ class BootstrapUnits:
             }
             if value is not None and groups >= FEWEST:
                 wanted[name] = statistic
-        drawn = self._drawn(self._units, wanted, resamples)
+        drawn = self._drawn(wanted, resamples)
         more = self._variance_by_people(wanted)
         for name, values in drawn.items():
             # a statistic that most resamples do not define has no interval
@@ -231,17 +234,20 @@ class BootstrapUnits:
         return measured
 
     def _drawn(
-        self, units: Sequence[Totals], wanted: Mapping[Any, Statistic], resamples: int
+        self, wanted: Mapping[Any, Statistic], resamples: int
     ) -> dict[Any, list[float]]:
-        """Return the defined values of statistics in resamples of units."""
+        """Return the defined values of statistics in resamples of the units."""
         drawn: dict[Any, list[float]] = {name: [] for name in wanted}
-        columns = _columns(units)
+        columns = _columns(self._units, 0.0)
         random_ = random.Random(0)
-        numbers = range(len(units))
+        numbers = range(len(self._units))
         for _ in range(resamples if drawn else 0):
             pick = itemgetter(*random_.choices(numbers, k=len(numbers)))
             sums = {key: sum(pick(column)) for key, column in columns.items()}
-            _note(wanted, sums, drawn)
+            for name, statistic in wanted.items():
+                value = statistic.of(sums)
+                if value is not None:
+                    drawn[name].append(value)
         return drawn
 
     def _variance_by_people(
@@ -274,20 +280,12 @@ def _add(unit: _Unit, sums: Totals) -> None:
         unit[key] = unit.get(key, 0.0) + amount
 
 
-def _columns(units: Sequence[Totals]) -> dict[Hashable, list[float]]:
-    """Return the amounts of each sum, by unit."""
-    keys = dict.fromkeys(key for unit in units for key in unit)
-    return {key: [unit.get(key, 0.0) for unit in units] for key in keys}
-
-
-def _note(
-    wanted: Mapping[Any, Statistic], sums: Totals, drawn: Mapping[Any, list[float]]
-) -> None:
-    """Add the values of statistics in one resample to those before, if they are defined."""
-    for name, statistic in wanted.items():
-        value = statistic.of(sums)
-        if value is not None:
-            drawn[name].append(value)
+def _columns(
+    rows: Sequence[Mapping[_Key, float]], absent: _Absent
+) -> dict[_Key, list[float | _Absent]]:
+    """Return the values of each key, one for each row; of a row that lacks it `absent`."""
+    keys = dict.fromkeys(key for row in rows for key in row)
+    return {key: [row.get(key, absent) for row in rows] for key in keys}
 
 
 def _variance(values: Sequence[float], units: int) -> float:
@@ -391,9 +389,9 @@ class AgreementBuilder:
         self._judges = [_JudgeSums(name, self.units) for name in names]
         self._panel: dict[str, _JudgeSums] = {}
         self._criteria: dict[str, _JudgeSums] = {}
-        self._baselines = {
-            name: _JudgeSums(name, self.units, details=False) for name in BASELINES
-        }
+        self._baselines: dict[str, _JudgeSums] = {}
+        for name in BASELINES:
+            self._named(self._baselines, name)
         self._groups = 0
         self._rollouts = 0
 
@@ -428,20 +426,15 @@ class AgreementBuilder:
             self._baselines[name].add(unit, first, sizes, row)
         if len(groups) == 1:
             rows = {}
-            # in the order of the file
-            for name in dict.fromkeys(name for r in rollouts for name in r.judges):
-                judge = self._panel.setdefault(
-                    name, _JudgeSums(name, self.units, details=False)
-                )
-                rows[judge] = [r.judges.get(name) for r in rollouts]
-                judge.add(unit, first, rows[judge], row)
-            for name in dict.fromkeys(c.name for r in rollouts for c in r.criteria):
+            for name, scores in _columns([r.judges for r in rollouts], None).items():
+                judge = self._named(self._panel, name)
+                rows[judge] = scores
+                judge.add(unit, first, scores, row)
+            criteria = [{c.name: c.value for c in r.criteria} for r in rollouts]
+            for name, values in _columns(criteria, None).items():
                 if name in self._criteria or len(self._criteria) < MOST_CRITERIA:
-                    criterion = self._criteria.setdefault(
-                        name, _JudgeSums(name, self.units, details=False)
-                    )
-                    values = [{c.name: c.value for c in r.criteria} for r in rollouts]
-                    criterion.add(unit, first, [own.get(name) for own in values], row)
+                    criterion = self._named(self._criteria, name)
+                    criterion.add(unit, first, values, row)
         labels = [r.label for r in rollouts]
         weight = 1.0 if row is None else row.weight * row.share
         for one, other in combinations(rows, 2):
@@ -458,6 +451,9 @@ class AgreementBuilder:
                 self.units.add(unit, amounts)
         return unit
 
+    def _named(self, known: dict[str, _JudgeSums], name: str) -> _JudgeSums:
+        return known.setdefault(name, _JudgeSums(name, self.units, details=False))
+
     def agreement(
         self, paired: Json | None = None, more: Mapping[Any, Statistic] = _NONE
     ) -> Agreement:
@@ -466,10 +462,12 @@ class AgreementBuilder:
         `more` are other statistics of the `units`, measured in the same resamples, and returned by their keys.
         """
         panel = list(self._panel.values()) if len(self._panel) > 1 else []
-        baselines = [*self._baselines.values()]
-        criteria = [*self._criteria.values()]
-        every = (*self._judges, *panel, *baselines, *criteria)
-        each = {judge: judge.statistics() for judge in every}
+        scorers = (*self._judges, *panel)
+        baselines = self._baselines.values()
+        criteria = self._criteria.values()
+        each = {
+            judge: judge.statistics() for judge in (*scorers, *baselines, *criteria)
+        }
         wanted: dict[Any, Statistic] = {
             (judge, name): statistic
             for judge, own in each.items()
@@ -482,18 +480,17 @@ class AgreementBuilder:
                 wanted[pair, kind] = _within(*pair, kind)
         if panel:
             wanted["votes"] = _votes(panel)
-        wanted |= more
-        compared = []
+        differences: Mapping[str, Statistic] = {}
         if paired is not None:
-            one, two = (each[judge] for judge in self._judges)
-            compared = [name for name in one if name in two and "." not in name]
-            for name in compared:
-                wanted[name] = one[name] - two[name]
-        values = self.units.measure(wanted)
-        for name in compared:
-            low = values[name]["low"]
-            high = values[name]["high"]
-            values[name]["told_apart"] = low is not None and not low <= 0 <= high
+            differences = _differences(*(each[judge] for judge in self._judges))
+        values = self.units.measure({**wanted, **more, **differences})
+
+        def listed(judges: Iterable[_JudgeSums]) -> list[Json]:
+            return [
+                judge.as_json({name: values[judge, name] for name in each[judge]})
+                for judge in judges
+            ]
+
         main = self._judges[0]
         return {
             "labels": {
@@ -510,18 +507,10 @@ class AgreementBuilder:
                 "seed": 0,
                 "units": min(self._groups, MOST_UNITS),
             },
-            **{
-                kind: [
-                    judge.as_json({name: values[judge, name] for name in each[judge]})
-                    for judge in judges
-                ]
-                for kind, judges in (
-                    ("scorers", (*self._judges, *panel)),
-                    ("baselines", baselines),
-                    ("criteria", criteria),
-                )
-            },
-            "differences": {name: values[name] for name in compared},
+            "scorers": listed(scorers),
+            "baselines": listed(baselines),
+            "criteria": listed(criteria),
+            "differences": {name: _told_apart(values[name]) for name in differences},
             "correlations": [
                 {
                     "judges": [judge.name for judge in pair],
@@ -533,6 +522,21 @@ class AgreementBuilder:
             "votes": {"judges": len(panel), **values["votes"]} if panel else None,
             **{name: values[name] for name in more},
         }
+
+
+def _differences(
+    one: Mapping[str, Statistic], other: Mapping[str, Statistic]
+) -> dict[str, Statistic]:
+    """Subtract the statistics of two judges, but for those of the bins of pairs."""
+    names = [name for name in one if name in other and "." not in name]
+    return {name: one[name] - other[name] for name in names}
+
+
+def _told_apart(difference: Measured) -> Measured:
+    """Add to a difference if its interval lies on one side of 0."""
+    low = difference["low"]
+    apart = low is not None and not low <= 0 <= difference["high"]
+    return difference | {"told_apart": apart}
 
 
 def _votes(panel: Sequence[_JudgeSums]) -> Statistic:
@@ -674,8 +678,8 @@ class _JudgeSums:
         rows = list(zip(*self._rows, strict=True))
         bad = sorted(score for _, score, label in rows if label == worse)
         good = sorted(score for _, score, label in rows if label == better)
-        won = sum(count_below(bad, score) for score in good)
-        auc = won / (len(good) * len(bad))
+        below = sum(count_below(bad, score) for score in good)
+        auc = below / (len(good) * len(bad))
         for unit, score, label in rows:
             if label == better:
                 share = count_below(bad, score) / len(bad)
@@ -746,10 +750,9 @@ def by_kind(rated: Sequence[_Rated]) -> dict[str, float]:
     by_label = sorted(rated, key=itemgetter(1))
     for (low, least, worse), (high, most, better) in combinations(by_label, 2):
         if least != most:
-            won = 0.5 if high == low else float(high > low)
             for bin_ in _bins(round(abs(high - low), 9), better, worse):
                 counts[bin_] += 1
-                counts[f"{bin_}.won"] += won
+                counts[f"{bin_}.won"] += won(high, low)
                 counts[f"{bin_}.tied"] += high == low
     return counts
 

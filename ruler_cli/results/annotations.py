@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -15,6 +15,7 @@ from typing import Any, Literal, get_args
 from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.files.parse import dump, parse
 from ruler_cli.formats.chat import first_agent_turn
+from ruler_cli.formats.fields import LISTS, is_list, lookup
 from ruler_cli.formats.reader import Reader
 from ruler_cli.results.fields import INSTANT, usage_fields
 from ruler_cli.scoring.rewards import number, passed
@@ -133,6 +134,11 @@ class ScoredRollout:
     def mean_position(self) -> float | None:
         """The mean position over passes, from 0 to 1."""
         return fmean(self.positions) if self.positions else None
+
+    def last_of(self, values: Sequence[Any]) -> Any:
+        """Return the value of its last part that has one of `values`, which are those of all parts of the group."""
+        known = (values[i] for i in reversed(self.indices) if values[i] is not None)
+        return next(known, None)
 
 
 @dataclass(frozen=True)
@@ -330,20 +336,35 @@ class AnnotationReader:
             **fields,
         )
 
-    def texts_at(self, group: Group, scored: ScoredGroup, path: str) -> tuple[str, ...]:
-        """Return the text, number or truth value at a path of each rollout, as text; empty if there is none.
+    def values_at(self, group: Group, path: str) -> list[Any]:
+        """Return the value at a path of each part of a rollout; None if it is absent.
 
-        Of several parts of a rollout the last with one counts.
+        UsageError for a record with values of which it is not clear to which rollouts they belong.
         """
+        form = self.reader.format
         found = []
         for record in group.records:
             whole = self.value(record)
-            for part in record.rollouts:
-                found.append(_short(self.reader.value_at(whole, part, path)))
-        return tuple(
-            next(filter(None, (found[i] for i in reversed(one.indices))), "")
-            for one in scored.rollouts
-        )
+            shared = form.listed and not LISTS.search(path)
+            value = lookup(whole, path) if shared else None
+            if is_list(value):
+                # else it is of all rollouts
+                several = record.parts > 1
+                shared = not several and len(value) != len(record.rollouts)
+            try:
+                for part in record.rollouts:
+                    own = value if shared else self.reader.value_at(whole, part, path)
+                    found.append(own)
+            except UnreadableError as error:
+                raise UsageError(f"{record.line.where} {error}") from None
+        return found
+
+    def texts_at(
+        self, group: Group, scored: ScoredGroup, path: str
+    ) -> list[str | None]:
+        """Return the text, number or truth value at a path of each rollout, as text; None if there is none."""
+        texts = [_short(value) or None for value in self.values_at(group, path)]
+        return [rollout.last_of(texts) for rollout in scored.rollouts]
 
     def _rollout(self, parts: list[_Part]) -> ScoredRollout:
         annotation = parts[0][2]

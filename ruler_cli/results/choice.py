@@ -10,8 +10,7 @@ from itertools import accumulate
 from statistics import fmean
 from typing import Any, Literal
 
-from ruler_cli.errors import Sentence, UnreadableError, UsageError
-from ruler_cli.formats.fields import LISTS, is_list, lookup
+from ruler_cli.errors import Sentence, UsageError
 from ruler_cli.formats.reader import Reader, rollout_object
 from ruler_cli.results.annotations import (
     AnnotationReader,
@@ -188,40 +187,18 @@ class Selector:
     ) -> Sequence[ScoredRollout]:
         """Return the rollouts for which all conditions on fields hold."""
         for one in self._fields:
-            values = self._values(group, one.path)
+            values = self.annotations.values_at(group, one.path)
             if any(value is not None for value in values):
                 self._found.add(one.path)
             elif len(self._sample) < _SAMPLE:
                 self._sample += self._objects(group.records[0])
-            own = [_last(values, rollout) for rollout in rollouts]
-            pairs = zip(rollouts, own, strict=True)
-            rollouts = [r for r, value in pairs if one.holds_for_value(value)]
+            rollouts = [r for r in rollouts if one.holds_for_value(r.last_of(values))]
         return rollouts
 
     def _objects(self, record: Record) -> list[Any]:
         """Return a record and its first rollout, in which a path may lie."""
         value = self.annotations.value(record)
         return [value, *(rollout_object(value, one) for one in record.rollouts[:1])]
-
-    def _values(self, group: Group, path: str) -> list[Any]:
-        """Return the value at a path of each part of a rollout; None if it is absent."""
-        reader = self.annotations.reader
-        found = []
-        for record in group.records:
-            whole = self.annotations.value(record)
-            shared = reader.format.listed and not LISTS.search(path)
-            value = lookup(whole, path) if shared else None
-            if is_list(value):
-                # else it is of all rollouts
-                several = record.parts > 1
-                shared = not several and len(value) != len(record.rollouts)
-            try:
-                for one in record.rollouts:
-                    own = value if shared else reader.value_at(whole, one, path)
-                    found.append(own)
-            except UnreadableError as error:
-                raise UsageError(f"{record.line.where} {error}") from None
-        return found
 
     def _best(
         self, group: Group, keep: Keep, rollouts: Sequence[ScoredRollout]
@@ -231,8 +208,9 @@ class Selector:
         if keep.answer is None:
             choose = widest if keep.by == "variance" else highest
             return choose(scores, keep.most)
-        found = [comparable(value) for value in self._values(group, keep.answer)]
-        answers = [_last(found, rollout) for rollout in rollouts]
+        values = self.annotations.values_at(group, keep.answer)
+        found = [*map(comparable, values)]
+        answers = [rollout.last_of(found) for rollout in rollouts]
         best = majority(answers, scores, keep.most)
         self.counts.update(answers=1, unanswered=not best)
         return best
@@ -266,15 +244,6 @@ class Selector:
                 option="answer",
                 value=printable(keep.answer),
             )
-
-
-def _last(values: Sequence[Any], rollout: ScoredRollout) -> Any:
-    """Return the value of the last part of a rollout that has one; None if none has."""
-    return next(filter(_is_known, (values[i] for i in reversed(rollout.indices))), None)
-
-
-def _is_known(value: Any) -> bool:
-    return value is not None
 
 
 class MarkedRollouts:

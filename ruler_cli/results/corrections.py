@@ -17,6 +17,7 @@ from typing import Any
 from ruler_cli.results.agreement import count_below
 from ruler_cli.results.annotations import Json, ScoredGroup
 from ruler_cli.scoring.inference import Corrected, CorrectedMean
+from ruler_cli.scoring.statistics import won
 
 MOST_PAIRS = 6
 """Pairs of values that are compared."""
@@ -47,7 +48,7 @@ class Corrections:
         group: ScoredGroup,
         labels: Sequence[WeightedLabel | None],
         pairs: PairValues | None,
-        values: Sequence[str],
+        values: Sequence[str | None],
         ids: Sequence[str],
     ) -> None:
         """Add a group: labels of its rollouts, and values by which rollouts are compared, if there are any.
@@ -82,9 +83,9 @@ class Corrections:
             for name in {ids[i] for i in first} & {ids[i] for i in second}:
                 mine = [i for i in first if ids[i] == name]
                 theirs = [i for i in second if ids[i] == name]
-                alike, won = _compared(mine, theirs, known)
+                alike, higher = _compared(mine, theirs, known)
                 number -= alike
-                better -= won
+                better -= higher
             if number:
                 mean = self._between.setdefault((one, other), CorrectedMean())
                 mean.add(number, better, rows)
@@ -145,7 +146,7 @@ def _rows(
                 # what is said of two rollouts holds for all that are identical with them
                 number = copies[0][ids[i]] * copies[1][ids[j]]
                 if number:
-                    yield _better(scores[i], scores[j]), own, weight * number
+                    yield won(scores[i], scores[j]), own, weight * number
         return
     sides = [[i for i in side if labels[i] is not None] for side in (first, second)]
     dice = random.Random(0)
@@ -158,12 +159,8 @@ def _rows(
                 continue
             a: Any = labels[i]
             b: Any = labels[j]
-            value = _better(a[0], b[0])
-            yield _better(scores[i], scores[j]), value, a[1] * b[1]
-
-
-def _better(one: float, other: float) -> float:
-    return 0.5 if one == other else float(one > other)
+            value = won(a[0], b[0])
+            yield won(scores[i], scores[j]), value, a[1] * b[1]
 
 
 def _as_json(mean: CorrectedMean) -> Json:

@@ -33,9 +33,15 @@ from ruler_cli.results.annotations import (
 from ruler_cli.results.criteria import CriteriaFigures
 from ruler_cli.results.fields import usage_fields
 from ruler_cli.runs.input import open_input
-from ruler_cli.scoring.statistics import LengthSums, Moments, PositionBias, quantile
+from ruler_cli.scoring.statistics import (
+    Concordance,
+    LengthSums,
+    Moments,
+    PositionBias,
+    quantile,
+)
 from ruler_cli.settings.models import InputSettings
-from ruler_cli.types import Group, Record, Usage, iso, printable, rubric_text
+from ruler_cli.types import Group, Usage, iso, printable, rubric_text
 
 ReportFigures = Json
 """The figures of a run; None: not known."""
@@ -124,10 +130,6 @@ class ScoredFile:
                 value=printable(self._labels),
             )
 
-    def texts_at(self, group: Group, scored: ScoredGroup, path: str) -> tuple[str, ...]:
-        """Return the value at a path of each rollout, as text; empty if there is none."""
-        return self.annotations.texts_at(group, scored, path)
-
     def read(self, wanted: Wanted = None) -> Iterator[tuple[int, Group, ScoredGroup]]:
         """Yield the same, whatever the annotations and labels are."""
         for number, group in enumerate(self.input.groups, 1):
@@ -135,10 +137,6 @@ class ScoredFile:
                 scored = self.annotations.group(group)
                 self.figures.add(scored, rubric_text(group.rubric or ""))
                 yield number, group, scored
-
-    def value(self, record: Record) -> Json:
-        """Return the parsed line of a record."""
-        return self.annotations.value(record)
 
     @property
     def warning(self) -> str:
@@ -183,7 +181,8 @@ class FiguresBuilder:
 
     def __init__(self) -> None:
         self.groups = Counter[str]()
-        self.rollouts = Counter[str]()
+        # not empty, else the first update would store truth values
+        self.rollouts = Counter[str](all=0)
         self.words: defaultdict[str, WordCounts] = defaultdict(WordCounts)
         """Words of groups, by what they name."""
         self._rubrics: dict[str, str] = {}
@@ -192,6 +191,7 @@ class FiguresBuilder:
         self._usage = Usage()
         # a number of each group, or of each scored rollout, that has one
         self._numbers: defaultdict[str, array[float]] = defaultdict(lambda: array("d"))
+        self._pairs = Concordance()
         self._lengths = LengthSums()
         self._positions = PositionBias()
         self._criteria = CriteriaFigures()
@@ -276,7 +276,7 @@ class FiguresBuilder:
     def _add_scored(self, group: ScoredGroup) -> None:
         self._criteria.add(group)
         scored = [r for r in group.rollouts if r.score is not None]
-        pairs = group.pairs
+        self._pairs += group.pairs
         texts = [r.explanation.strip() for r in scored]
         # embedded judges say the same of many by design
         own_words = not {*EMBEDDED} & {*group.judge.split(", ")}
@@ -290,9 +290,6 @@ class FiguresBuilder:
             "explained": explained,
             "same_explanations": explained and len({*texts}) == 1,
             "labelled": any(r.label is not None for r in scored),
-            "pairs": pairs.pairs,
-            "pairs_lost": pairs.lost,
-            "pairs_tied": pairs.tied,
         }
         # as in the table, to which a bin links
         sd = group.sd and round(group.sd, 9)
@@ -405,15 +402,13 @@ class FiguresBuilder:
         found = cells(known, score=_TENTHS, label=[*edges, *labels[-1:]])
         for cell in found if exact else ():
             cell["label"] = cell["values"]["label"]
-        pairs = self.groups["pairs"]
-        tied = self.groups["pairs_tied"]
-        against = self.groups["pairs_lost"] + tied / 2
+        pairs = self._pairs
         return {
             "cells": found,
-            "pairs": pairs,
-            "against": against,
-            "tied": tied,
-            "agreement": 1 - against / pairs if pairs else None,
+            "pairs": pairs.pairs,
+            "against": pairs.against,
+            "tied": pairs.tied,
+            "agreement": pairs.agreement,
             "groups": self.groups["labelled"],
         }
 

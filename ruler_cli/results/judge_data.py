@@ -236,5 +236,5 @@ class _LabelledRollouts:
 def _agreement(entries: list[Example]) -> float | None:
     """Return the share of pairs with different labels that scores order as these do; a tie counts half."""
     rows = [(one["score"], one["label"]) for one in entries]
-    found = concordance([row for row in rows if None not in row])
-    return round(1 - found.against / found.pairs, 6) if found.pairs else None
+    found = concordance([row for row in rows if None not in row]).agreement
+    return None if found is None else round(found, 6)

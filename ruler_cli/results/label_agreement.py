@@ -8,7 +8,7 @@ has the label 1, so that all figures are those of `AgreementBuilder`.
 from __future__ import annotations
 
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -37,6 +37,7 @@ from ruler_cli.scoring.inference import (
     labels_to_show,
 )
 from ruler_cli.scoring.people import ALPHA, alpha, alpha_sums, kappa
+from ruler_cli.scoring.statistics import won
 from ruler_cli.types import Group
 
 MOST_PEOPLE = 6
@@ -53,12 +54,16 @@ _KAPPA_RANGE = (-1.0, 1.0)
 _People = dict[str, float]
 """The word of each person as a number: 1 if the first of two rollouts is better, 0 if the second is; or a label."""
 
+_Two = tuple[str, str]
+_KappaKey = tuple[str, str, str, float, float]
+"""The word kappa, two people, and the values that they gave to the same thing."""
+
 
 class LabelledRollouts(NamedTuple):
     """Ids of the rollouts of a group that has labels or values, and the values to compare them by."""
 
     ids: Sequence[str] = ()
-    values: Sequence[str] = ()
+    values: Sequence[str | None] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +133,9 @@ class LabelAgreement:
         """Return what labels and comparisons need of the group's text."""
         name = group_name(group.key)
         ids: Sequence[str] = ()
-        values: Sequence[str] = ()
+        values: Sequence[str | None] = ()
         if self._path is not None:
-            values = file.texts_at(group, scored, self._path)
+            values = file.annotations.texts_at(group, scored, self._path)
         if values or name in self._labels.comparisons or name in self._labels.marks:
             ids = rollout_ids(group, scored)
         return LabelledRollouts(ids, values)
@@ -281,6 +286,12 @@ def _scored(groups: Iterable[ScoredGroup], *indices: int) -> bool:
     )
 
 
+def _labelled(group: ScoredGroup, labels: Mapping[int, float | None]) -> ScoredGroup:
+    """Return a group of some of its rollouts, by their indices, with these labels."""
+    rollouts = [replace(group.rollouts[i], label=label) for i, label in labels.items()]
+    return replace(group, rollouts=tuple(rollouts))
+
+
 class _LabelSet:
     """The labels that were drawn in one way, and the figures of the judges, and of people, on them."""
 
@@ -288,6 +299,8 @@ class _LabelSet:
         self.counts: Counter[str] = Counter()
         self._builder = AgreementBuilder(*judges)
         self._people: dict[str, None] = {}
+        # by two people the keys of the sums of their kappa
+        self._kappas: defaultdict[_Two, dict[_KappaKey, None]] = defaultdict(dict)
 
     def add_pairs(self, pairs: Iterable[_Pair], groups: Sequence[ScoredGroup]) -> None:
         """Add what people say of pairs of rollouts of a group."""
@@ -317,16 +330,8 @@ class _LabelSet:
         value: float,
         row: LabelRow,
     ) -> None:
-        parts = []
-        for group in groups:
-            both = [group.rollouts[i] for i in (pair.first, pair.second)]
-            labels = (value, 1 - value)
-            rollouts = [
-                replace(rollout, label=label)
-                for rollout, label in zip(both, labels, strict=True)
-            ]
-            parts.append(replace(group, rollouts=tuple(rollouts)))
-        self._builder.add(*parts, row=row)
+        labels = {pair.first: value, pair.second: 1 - value}
+        self._builder.add(*[_labelled(group, labels) for group in groups], row=row)
 
     def _add_people(self, unit: int, people: _People, *, mirrored: bool) -> None:
         """Add what several people say of one thing.
@@ -350,6 +355,7 @@ class _LabelSet:
             for way in ways:
                 key = ("kappa", one, other, way[one], way[other])
                 amounts[key] = amounts.get(key, 0.0) + 1
+                self._kappas[one, other][key] = None
         self._builder.units.add(unit, amounts)
 
     def _add_ceiling(self, unit: int, pair: _Pair, group: ScoredGroup) -> None:
@@ -365,11 +371,11 @@ class _LabelSet:
         share = pair.weight / len(decided)
         for by, value in decided.items():
             side = 1 if value > _EQUAL else -1
-            judged = _agrees(side * (scores[0] - scores[1]))
+            judged = won(side * scores[0], side * scores[1])
             amounts = {("judge", "won"): share * judged, ("judge", "rows"): share}
             self._builder.units.add_by_person(unit, amounts, by)
             others = [own for one, own in pair.people.items() if one != by]
-            agreed = fmean(_agrees(side * (own - _EQUAL)) for own in others)
+            agreed = fmean(won(side * own, side * _EQUAL) for own in others)
             amounts = {("people", "won"): share * agreed, ("people", "rows"): share}
             self._builder.units.add(unit, amounts)
 
@@ -398,13 +404,8 @@ class _LabelSet:
                     value = float(one.value > other.value)
                     self._add_row(groups, pair, value, LabelRow(unit, pair.weight))
         else:
-            parts = []
-            for group in groups:
-                rollouts = [
-                    replace(rollout, label=label.value if label else None)
-                    for rollout, label in zip(group.rollouts, labels, strict=True)
-                ]
-                parts.append(replace(group, rollouts=tuple(rollouts)))
+            values = [label.value if label else None for label in labels]
+            parts = [_labelled(group, dict(enumerate(values))) for group in groups]
             unit = self._builder.add(*parts)
         for label in labels:
             if label and len(label.people) > 1:
@@ -421,52 +422,32 @@ class _LabelSet:
 
     def agreement(self, paired: Json | None) -> Agreement:
         """Return all figures, and those of people if several gave labels for one thing."""
-        every: Any = self._builder.units.groups
-        counted = [key for key in every if key[0] == "kappa" and len(key) > 3]
-        statistics: dict[str, Statistic] = {}
-        if self.counts["shared"]:
-            statistics = {
-                "people": ratio(("people", "won"), ("people", "rows")),
-                "judge": ratio(("judge", "won"), ("judge", "rows")),
-                "alpha": Statistic(_alpha, ("alpha", "values"), _KAPPA_RANGE),
-            }
-        both = [
-            pair
-            for pair in combinations(sorted(self._people), 2)
-            if ("kappa", *pair) in every
-        ]
-        for pair in both:
-            counts = [key for key in counted if key[1:3] == pair]
-            statistics[f"kappa {len(statistics)}"] = Statistic(
-                partial(_kappa, counts), ("kappa", *pair), _KAPPA_RANGE
-            )
-        result = self._builder.agreement(paired, statistics)
-        found = {name: result.pop(name) for name in statistics}
-        people = None
-        if found:
-            agreement, judge, all_people, *each = found.values()
-            people = {
-                "agreement": agreement,
-                "judge": judge,
-                "alpha": all_people,
-                "kappa": [
-                    {"people": [*pair], **own}
-                    for pair, own in zip(both, each, strict=True)
-                ],
-            }
+        if not self.counts["shared"]:
+            return {**self._builder.agreement(paired), "people": None}
+        kappas = {
+            pair: Statistic(partial(_kappa, keys), ("kappa", *pair), _KAPPA_RANGE)
+            for pair, keys in sorted(self._kappas.items())
+        }
+        result: dict[Any, Any] = self._builder.agreement(paired, _OF_PEOPLE | kappas)
+        people = {name: result.pop(name) for name in _OF_PEOPLE}
+        people["kappa"] = [{"people": [*pair], **result.pop(pair)} for pair in kappas]
         return {**result, "people": people}
-
-
-def _agrees(apart: float) -> float:
-    return 0.5 if apart == 0 else float(apart > 0)
 
 
 def _alpha(totals: Totals) -> float | None:
     return alpha({name: totals.get(("alpha", name), 0.0) for name in ALPHA})
 
 
-def _kappa(keys: Sequence[tuple[Any, ...]], totals: Totals) -> float | None:
+def _kappa(keys: Iterable[_KappaKey], totals: Totals) -> float | None:
     return kappa({key[3:]: totals.get(key, 0.0) for key in keys})
+
+
+_OF_PEOPLE: dict[Any, Statistic] = {
+    "agreement": ratio(("people", "won"), ("people", "rows")),
+    "judge": ratio(("judge", "won"), ("judge", "rows")),
+    "alpha": Statistic(_alpha, ("alpha", "values"), _KAPPA_RANGE),
+}
+"""How well people agree, and the judge with one of them on the same pairs."""
 
 
 def gate(agreement: Agreement, bound: float) -> Json:

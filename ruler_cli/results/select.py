@@ -59,12 +59,7 @@ def select(
         counts["unreadable"] += 1
         on_problem(problem)
 
-    def refuse_in_place(why: str) -> None:
-        if output != "-" and scored.same(output):
-            problem = f"is INPUT, and would {why}"
-            place = Location(output).shown
-            raise UsageError(problem, "give another OUTPUT", place=place)
-
+    refuse_in_place = partial(_refuse_in_place, scored, output)
     refuse_clashes(source.source, output, tasks=source.prompts)
     if pairs:
         refuse_in_place("lose its rollouts")
@@ -100,6 +95,14 @@ def select(
                 refuse_in_place(f"be left with none of its {counts['groups']} groups")
         out.commit()
     return selector
+
+
+def _refuse_in_place(scored: Location, output: str, why: str) -> None:
+    """Raise UsageError if OUTPUT is INPUT."""
+    if output != "-" and scored.same(output):
+        problem = f"is INPUT, and would {why}"
+        place = Location(output).shown
+        raise UsageError(problem, "give another OUTPUT", place=place)
 
 
 class Cutter:

@@ -19,6 +19,7 @@ from ruler_cli.results.annotations import Json, ScoredGroup, ScoredRollout
 from ruler_cli.results.criteria import by_criterion
 from ruler_cli.scoring.drift import BEFORE, LEAST, Shift, shifts
 from ruler_cli.scoring.statistics import (
+    Concordance,
     LengthSums,
     Moments,
     RatioSums,
@@ -165,7 +166,7 @@ class StepBuilder:
         self._judges: defaultdict[str, RatioSums] = defaultdict(RatioSums)
         self._criteria: dict[str, Moments] = {}
         self._spread = Moments()
-        self._pairs = Counter[str]()
+        self._pairs = Concordance()
         self._labels = PairedValues()
         self._both_judges = PairedValues()
         self._lengths = LengthSums(), LengthSums()
@@ -198,8 +199,7 @@ class StepBuilder:
         self._labels.add([(r.judge_score or 0.0, r.label or 0.0) for r in labelled])
         if len(labelled) > 1:
             self._lengths[1].add([(r.size, r.label or 0.0) for r in labelled])
-        pairs = group.pairs
-        self._pairs.update(all=pairs.pairs, lost=pairs.lost, tied=pairs.tied)
+        self._pairs += group.pairs
         self._add_panel(scored)
         for name, rows in by_criterion(group).items():
             if name in self._criteria or len(self._criteria) < _CRITERIA:
@@ -280,8 +280,6 @@ class StepBuilder:
         return GroupMean(spread.mean, error, groups)
 
     def _json(self, labels: PairedValues, spread: GroupMean | None) -> Json:
-        pairs = self._pairs
-        against = pairs["lost"] + pairs["tied"] / 2
         means = {
             name: GroupMean.of(self._means[name])
             for name in ("score", "bytes", "turns")
@@ -295,8 +293,8 @@ class StepBuilder:
             "against_label": {
                 "within": labels.within,
                 "overall": labels.overall,
-                "pairs": pairs["all"],
-                "accuracy": 1 - against / pairs["all"] if pairs["all"] else None,
+                "pairs": self._pairs.pairs,
+                "accuracy": self._pairs.agreement,
             },
             "criteria": [
                 {"name": name, "mean": one.mean, "rollouts": one.number}

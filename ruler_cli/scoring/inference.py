@@ -182,7 +182,7 @@ class CorrectedMean:
         self._labelled.append(group)
 
     def estimate(self) -> Corrected | None:
-        """MeanEstimate the means; None without scores."""
+        """Estimate the means; None without scores."""
         groups = self._labelled
         rest = self._unlabelled
         known = len(groups)

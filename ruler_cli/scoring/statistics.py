@@ -80,6 +80,11 @@ CORRELATIONS: dict[str, Callable[[Sums], float | None]] = {
 """The correlation that each kind of `pair_products` gives."""
 
 
+def won(score: float, other: float) -> float:
+    """Return 1 if a score is higher than another, 0.5 if they are equal, 0 if it is lower."""
+    return 0.5 if score == other else float(score > other)
+
+
 @dataclass(frozen=True, slots=True)
 class Concordance:
     """Counts of the pairs of rollouts with different labels, by the order of their scores.
@@ -88,10 +93,19 @@ class Concordance:
     with different scores, for any labels.
     """
 
-    pairs: int
-    won: int
-    tied: int
-    spread: int
+    pairs: int = 0
+    won: int = 0
+    tied: int = 0
+    spread: int = 0
+
+    def __add__(self, other: Concordance) -> Concordance:
+        """Count the pairs of both."""
+        return Concordance(
+            self.pairs + other.pairs,
+            self.won + other.won,
+            self.tied + other.tied,
+            self.spread + other.spread,
+        )
 
     @property
     def lost(self) -> int:
@@ -102,6 +116,11 @@ class Concordance:
     def against(self) -> float:
         """Pairs that scores put in another order than labels, a tied one as a half."""
         return self.lost + self.tied / 2
+
+    @property
+    def agreement(self) -> float | None:
+        """The share of pairs in the order of their labels, a tied one as a half; None without pairs."""
+        return 1 - self.against / self.pairs if self.pairs else None
 
     @property
     def tau_b(self) -> float | None:

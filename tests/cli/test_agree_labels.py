@@ -230,6 +230,27 @@ def test_hostile_labels(ruler: Ruler, tmp_path: Path) -> None:
                 assert raw not in done.stdout + done.stderr
 
 
+def test_between_answers_of_a_record(ruler: Ruler, tmp_path: Path) -> None:
+    """Values of answers that are items of lists are told apart; one of the record is of all its answers."""
+    record = {
+        "prompt": "Add.",
+        "responses": ["one", "two", "three"],
+        "rewards": [1, 0, 0],
+        "models": ["x", "y", "y"],
+        "step": 3,
+    }
+    write(tmp_path / "in.jsonl", [record | {"prompt": f"Add {i}."} for i in range(6)])
+    ruler("score", "in.jsonl", "s.jsonl", "-m", "simulated")
+    for path, compared in (("models", ["x", "y"]), ("step", None)):
+        done = ruler("agree", "s.jsonl", "--between", path, "--json")
+        pairs = json.loads(done.stdout)["corrected"]["between"]["pairs"]
+        found = [[pair["better"], pair["than"]] for pair in pairs]
+        assert found == ([compared] if compared else [])
+    done = ruler("agree", "s.jsonl", "--between", "prompt[].x[].y")
+    assert done.returncode == 2
+    assert "line 1 has items at `prompt`" in done.stderr
+
+
 def test_unreadable_labels(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
     """A file that is no file of labels is bad usage, with its name, the line and the reason."""
     (tmp_path / "l.jsonl").write_text('{"group": "task-1", "mark": 3}\n')

@@ -26,11 +26,11 @@ def read(path: Path, *lines: dict[str, Any], between: str = "") -> Groups:
     settings = InputSettings(str(written(path, *lines)))
     with ExitStack() as stack:
         file = ScoredFile(settings, stack, lambda problem: None)
-
-        def texts(group: Group, scored: ScoredGroup) -> list[str | None]:
-            return [one or None for one in file.texts_at(group, scored, between)]
-
-        return [(g, s, texts(g, s) if between else None) for _, g, s in file.groups()]
+        texts_at = file.annotations.texts_at
+        return [
+            (g, s, texts_at(g, s, between) if between else None)
+            for _, g, s in file.groups()
+        ]
 
 
 def of(key: str, *scores: float | None, **each: Any) -> dict[str, Any]:

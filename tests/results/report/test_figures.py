@@ -191,6 +191,12 @@ def test_counts() -> None:
     )
 
 
+def test_one_rollout() -> None:
+    """Counts of a file with one rollout are numbers, and no truth values."""
+    counts = of([group([0.5], [1.0])])["rollouts"]
+    assert json.dumps([counts["all"], counts["labelled"]]) == "[1, 1]"
+
+
 def test_sums_and_quantiles() -> None:
     """Sums are over the groups with a value, and quantiles are within half a percent."""
     costs = [g.cost_usd for g in ALL if g.cost_usd is not None]

@@ -28,7 +28,7 @@ const answers = (() => {
   const empty = () => ({ name: "", at: 0, own: new Map(), notes: new Map(), others: new Map(), more: [], shown: false });
 
   /** Text that a line can hold, without lone surrogates. */
-  const plain = (text, most) => String(text).replace(/\p{Cs}/gu, "\ufffd").slice(0, most);
+  const plain = (text, most) => wellFormed(text).slice(0, most);
 
   const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
   const textIn = (value) => (typeof value === "string" ? value : "");

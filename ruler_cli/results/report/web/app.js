@@ -207,4 +207,4 @@ openPage((data, root) => {
   listen();
   showing(draw);
   arrive();
-}, () => prepare(app.data.rows));
+}, { idle: () => prepare(app.data.rows) });

@@ -1,5 +1,5 @@
 "use strict";
-// What all scripts of the report share: reading the data, showing foreign text and numbers, routes.
+// What all scripts of the pages share: reading the data, showing foreign text and numbers, files, routes.
 
 /** @typedef {[number|null, number|null]} Range from and to, both in it; null: open */
 /**
@@ -108,6 +108,27 @@ function columnsOfRows(data) {
   return columns;
 }
 
+/** Read the data and `show` them in an element; where that fails the page, a `what`, says so. `idle` runs once it is drawn. */
+async function openPage(show, { what = "report", idle = () => {} } = {}) {
+  const stand = document.getElementById("app");
+  const root = document.createElement("div");
+  let data = null;
+  try {
+    data = await decode("data");
+  } catch (error) {
+    stand.textContent = `This ${what} cannot be opened: its data cannot be read. The file may be cut short, or the ` +
+      `browser too old (it needs DecompressionStream, of 2023). Make it again with “ruler report”. (${error.message})`;
+    return;
+  }
+  root.id = "app";
+  stand.replaceWith(root);
+  show(data, root);
+  requestAnimationFrame(() => requestAnimationFrame(() => {
+    document.documentElement.dataset.ready = "1";
+    idle();
+  }));
+}
+
 /** The data once it is read (app.js), so that `textOf(row)` needs no second argument. */
 const opened = { rows: null };
 
@@ -182,6 +203,15 @@ function moment(x) {
   return new Date(x * 1000).toISOString().slice(0, 19).replace("T", " ");
 }
 
+/** Hand a text of JSON lines to the browser as a file. */
+function download(text, name) {
+  const address = URL.createObjectURL(new Blob([text], { type: "application/jsonl" }));
+  const link = document.createElement("a");
+  Object.assign(link, { href: address, download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(address), 60_000);
+}
+
 // ---- Routes ---------------------------------------------------------------------------------------
 
 const WORDS = ["where", "kind", "flag", "mark"];
@@ -191,10 +221,11 @@ const GROUP_RANGES = ["mean", "sd", "reliability", "disagreement", "cost", "toke
 const ROLLOUT_RANGES = { score: "scores", label: "labels", bytes: "bytes", slot: "slots", spread: "spreads" };
 const RANGES = [...GROUP_RANGES, ...Object.keys(ROLLOUT_RANGES)];
 
-/** encodeURIComponent for any text: a lone surrogate, which it refuses, becomes U+FFFD as in the data. */
-function encode(text) {
-  return encodeURIComponent(String(text).replace(/\p{Cs}/gu, "\ufffd"));
-}
+/** Text in which lone surrogates became U+FFFD, as in the data. */
+const wellFormed = (text) => String(text).replace(/\p{Cs}/gu, "\ufffd");
+
+/** encodeURIComponent for any text: it refuses lone surrogates. */
+const encode = (text) => encodeURIComponent(wellFormed(text));
 
 /** decodeURIComponent for any text: what is no encoding stays as it is. */
 function unencode(text) {

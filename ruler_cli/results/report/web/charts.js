@@ -159,6 +159,14 @@ function Legend({ entries }) {
   return html`<ul class="legend">${entries.map((one) => html`<li>${entry(one)}</li>`)}</ul>`;
 }
 
+/** Sentences, each with a name, under a head with this id. */
+function Findings({ id, title, findings }) {
+  return html`<section class="card findings" aria-labelledby=${id}>
+    <h3 id=${id}>${title}</h3>
+    <dl>${findings.map(([name, sentence], i) => html`<div key=${i}><dt>${name}</dt><dd>${visible(sentence)}</dd></div>`)}</dl>
+  </section>`;
+}
+
 /** A table of numbers. */
 function Numbers({ table, name }) {
   return html`<table class="numbers" aria-label=${name}>

@@ -236,13 +236,6 @@
     };
   }
 
-  function Findings({ findings }) {
-    return html`<section class="card findings" aria-labelledby="findings-head">
-      <h3 id="findings-head">How far they agree</h3>
-      <dl>${findings.map(([name, sentence]) => html`<div key=${name}><dt>${name}</dt><dd>${visible(sentence)}</dd></div>`)}</dl>
-    </section>`;
-  }
-
   function Overview({ data }) {
     const { comparison } = data;
     const chart = lib.useMemo(() => scatter(comparison.cells), [comparison]);
@@ -252,7 +245,7 @@
       <div class="beside">
         <${Sides} rows=${comparison.rows} />
         <div>
-          <${Findings} findings=${comparison.findings} />
+          <${Findings} id="findings-head" title="How far they agree" findings=${comparison.findings} />
           ${comparison.cells.length > 0 && html`<${Chart} chart=${chart} />`}
         </div>
       </div>

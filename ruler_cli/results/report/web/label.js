@@ -137,13 +137,8 @@
     draw();
   }
 
-  function download() {
-    const lines = answers.written(page.data.comparisons, page.labelling);
-    const link = document.createElement("a");
-    link.download = "labels.jsonl";
-    link.href = URL.createObjectURL(new Blob([lines], { type: "application/jsonl" }));
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+  function save() {
+    download(answers.written(page.data.comparisons, page.labelling), "labels.jsonl");
     page.changed = false;
     page.said = "labels.jsonl is downloaded";
     draw();
@@ -391,8 +386,8 @@
       <h2 id="view-head" tabindex="-1">${labelling.own.size} of ${many(count(), "comparison")} answered</h2>
       ${left.length > 0 && html`<p>Without an answer: ${left.slice(0, 100).map((place) => html`<${To} key=${place} place=${place} /> `)}${left.length > 100 && "…"}</p>`}
       <p class="l-files">
-        <button type="button" class="l-first" disabled=${!labelling.own.size && !labelling.more.length} onClick=${download}>Download labels.jsonl</button>
-        <label class="l-open">Open labels.jsonl<input class="l-unheard" type="file" multiple onChange=${(event) => {
+        <button type="button" class="l-first" disabled=${!labelling.own.size && !labelling.more.length} onClick=${save}>Download labels.jsonl</button>
+        <label class="l-open">Open labels.jsonl<input class="g-unheard" type="file" multiple onChange=${(event) => {
           open([...event.target.files]);
           event.target.value = "";
         }} /></label>
@@ -418,7 +413,7 @@
         ${begun && html`<label class="l-progress"><progress max=${count()} value=${labelling.own.size}></progress> ${labelling.own.size} of ${count()}</label>`}
         ${begun && html`<button type="button" aria-keyshortcuts="s" aria-pressed=${view === "summary"}
           onClick=${() => show(view === "summary" ? "pair" : "summary")}>Summary</button>`}
-        <p class=${view === "summary" ? "l-said" : "l-unheard"} role="status">${said}</p>
+        <p class=${view === "summary" ? "l-said" : "g-unheard"} role="status">${said}</p>
         ${!kept && html`<p class="left-out" role="alert">This browser keeps nothing: download your answers before you leave.</p>`}
       </header>
       <main><${VIEWS[view]} /></main>`;
@@ -455,29 +450,16 @@
     });
   }
 
-  async function start() {
-    const stand = document.getElementById("app");
-    try {
-      page.data = await decode("data");
-      page.data.text = spansOf(page.data.texts);
-    } catch (error) {
-      stand.textContent = "This page cannot be opened: its data cannot be read. The file may be cut short, or the browser " +
-        `too old (it needs DecompressionStream, of 2023). (${error.message})`;
-      return;
-    }
+  openPage((data, root) => {
+    Object.assign(page, { data, root });
+    data.text = spansOf(data.texts);
     try {
       recall(localStorage.getItem(slot()));
     } catch {
       page.kept = false;
     }
-    page.root = document.createElement("div");
-    page.root.id = "app";
-    stand.replaceWith(page.root);
     listen();
     if (page.labelling.name) show(answers.unanswered(page.labelling, count()) < 0 ? "summary" : "pair");
     else draw();
-    document.documentElement.dataset.ready = "1";
-  }
-
-  start();
+  }, { what: "page" });
 })();

@@ -196,8 +196,6 @@ const marks = (() => {
 
   // ---- Files ---------------------------------------------------------------------------------------
 
-  const wellFormed = (text) => text.replace(/\p{Cs}/gu, "\ufffd");
-
   /** A parsed line of a file as {group, rollout, by, line}; null for a comparison; an Error says why it is neither. */
   function lineOf(value) {
     if (value === null || typeof value !== "object" || Array.isArray(value)) throw new Error("is no JSON object");
@@ -289,14 +287,6 @@ const marks = (() => {
         }
       }
     }
-  }
-
-  function download(text, name) {
-    const link = document.createElement("a");
-    link.href = URL.createObjectURL(new Blob([text], { type: "application/jsonl" }));
-    link.download = name;
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
   }
 
   function save() {

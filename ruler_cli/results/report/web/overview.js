@@ -184,16 +184,13 @@ function Shortlists({ data }) {
   ${dotted && html`<${StripLegend} data=${data} />`}`;
 }
 
-const FINDINGS = ["agreement", "", "position", "length", "reliability", "noise", "same score", "explanations", "flags"];
+/** Names of the sentences about the judge, of those of the terminal (cli/sentences.py). */
+const OF_JUDGE = ["agreement", "", "position", "length", "reliability", "weak judge", "explanations", "flags"];
 
-/** What the figures say about the judge, in the sentences of the terminal. */
-function Findings({ facts }) {
-  const found = facts.filter(([name, sentence]) => sentence && FINDINGS.includes(name));
-  if (!found.length) return null;
-  return html`<section class="card findings" aria-labelledby="findings-head">
-    <h3 id="findings-head">The judge</h3>
-    <dl>${found.map(([name, sentence], i) => html`<div key=${i}><dt>${name}</dt><dd>${visible(sentence)}</dd></div>`)}</dl>
-  </section>`;
+/** What the figures say about the judge. */
+function OfJudge({ facts }) {
+  const findings = facts.filter(([name, sentence]) => sentence && OF_JUDGE.includes(name));
+  return findings.length > 0 && html`<${Findings} id="findings-head" title="The judge" findings=${findings} />`;
 }
 
 /** The criteria of the rubric: the one that goes with the score the most first. */
@@ -229,7 +226,7 @@ function Overview({ data }) {
     <${Shortlists} data=${data} />
     <div class="beside">
       <${Reasons} figures=${figures} />
-      <${Findings} facts=${data.facts} />
+      <${OfJudge} facts=${data.facts} />
     </div>
     <${Criteria} criteria=${figures.criteria} />
     <${MadeBy} made=${data.made_by} />

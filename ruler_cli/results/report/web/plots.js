@@ -141,12 +141,10 @@ function slotCurve(bins) {
 
 const signed = (x) => (x > 0 ? "+" : "") + number(x, 3);
 
-/** Failed groups over time, or over the file, piled by kind. */
-function failures({ unit, bins }) {
-  const timed = unit === "time";
-  const at = (x) => (timed ? new Date(x * 1000) : x);
-  const shown = (x) => (timed ? moment(x).slice(0, 16) : `group ${whole(x)}`);
-  const condition = timed ? "at" : "ordinal";
+/** Failed groups over time, piled by kind. */
+function failures({ bins }) {
+  const at = (x) => new Date(x * 1000);
+  const shown = (x) => moment(x).slice(0, 16);
   const moments = bins.at(-1).to - bins[0].from < MOMENTS ? { ticks: "second", tickFormat: "%H:%M:%S" } : {};
   const kinds = Object.keys(KIND_COLOURS).filter((kind) => bins.some((bin) => bin.failed[kind]));
   const others = [...new Set(bins.flatMap((bin) => Object.keys(bin.failed)))].filter((k) => !kinds.includes(k));
@@ -161,7 +159,7 @@ function failures({ unit, bins }) {
         to: at(bin.to),
         low,
         high: (low += bin.failed[kind]),
-        href: link({ where: "failed", kind, [condition]: bin.values }),
+        href: link({ where: "failed", kind, at: bin.values }),
         name:
           `${kindInWords(kind)}, ${stretch(...bin.values, shown)}: ${whole(bin.failed[kind])} of ` +
           `${many(bin.groups, "group")} failed; show them`,
@@ -170,7 +168,7 @@ function failures({ unit, bins }) {
   return {
     legend: every.map((kind) => ({ words: kindInWords(kind), colour: colourOf(kind), href: link({ where: "failed", kind }) })),
     table: {
-      head: [timed ? "time (UTC)" : "groups", "groups", ...every.map(kindInWords)],
+      head: ["time (UTC)", "groups", ...every.map(kindInWords)],
       rows: bins
         .filter((bin) => bin.groups)
         .map((bin) => [
@@ -181,11 +179,12 @@ function failures({ unit, bins }) {
     },
     draw: (width) =>
       drawn(width, {
-        ...(timed ? { marginBottom: 46 } : {}), // the labels of times have two lines
+        marginBottom: 46, // the labels of times have two lines
         x: {
-          ...(timed ? { labelOffset: 42, ...moments } : {}),
-          label: timed ? "time (UTC) →" : "group in the file →",
-          type: timed ? "utc" : "linear",
+          ...moments,
+          label: "time (UTC) →",
+          labelOffset: 42,
+          type: "utc",
           domain: [at(bins[0].from), at(bins.at(-1).to)],
         },
         y: { label: "↑ failed groups", grid: true, ticks: ticks(Math.max(...marks.map((mark) => mark.high))) },

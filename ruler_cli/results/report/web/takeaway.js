@@ -53,15 +53,6 @@ function selectCommand(data, conditions) {
   return { command: `ruler select ${turns.shellWord(source.startsWith("-") ? `./${source}` : source)} ${SELECTED} ${rest}`, reads: !found };
 }
 
-/** Hand a text to the browser as a file. */
-function download(text, name) {
-  const address = URL.createObjectURL(new Blob([text], { type: "application/x-ndjson" }));
-  const link = document.createElement("a");
-  Object.assign(link, { href: address, download: name });
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(address), 60_000);
-}
-
 /** A command with a button that copies it, or marks it if the browser lends no clipboard. */
 function Command({ text }) {
   const [state, setState] = lib.useState("");

@@ -1,5 +1,5 @@
 "use strict";
-// The frame of every page: its opening, its theme, print, and what stands in its head.
+// The frame of a report: its theme, print, and what stands in its head.
 
 /** The theme that the reader chose, whether the page is printed, and what draws it anew. */
 const theme = { name: "auto", printing: false, draw: () => {} };
@@ -54,25 +54,4 @@ function showing(draw) {
       draw();
     });
   }
-}
-
-/** Read the data and `show` them in an element; where that fails the page says so. `idle` runs once it is drawn. */
-async function openPage(show, idle = () => {}) {
-  const stand = document.getElementById("app");
-  const root = document.createElement("div");
-  let data = null;
-  try {
-    data = await decode("data");
-  } catch (error) {
-    stand.textContent = "This report cannot be opened: its data cannot be read. The file may be cut short, or the " +
-      `browser too old (it needs DecompressionStream, of 2023). Make it again with “ruler report”. (${error.message})`;
-    return;
-  }
-  root.id = "app";
-  stand.replaceWith(root);
-  show(data, root);
-  requestAnimationFrame(() => requestAnimationFrame(() => {
-    document.documentElement.dataset.ready = "1";
-    idle();
-  }));
 }

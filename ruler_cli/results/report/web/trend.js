@@ -116,13 +116,6 @@
     ].map((chart) => overSteps(data.trend, chart)).filter(Boolean);
   }
 
-  function Findings({ data }) {
-    return html`<section class="card findings" aria-labelledby="drift-head">
-      <h3 id="drift-head">What the tests say</h3>
-      <dl>${data.findings.map(([name, sentence], i) => html`<div key=${i}><dt>${name}</dt><dd>${visible(sentence)}</dd></div>`)}</dl>
-    </section>`;
-  }
-
   function Steps({ table }) {
     return html`<section class="card criteria steps" aria-labelledby="steps-head">
       <h3 id="steps-head">Steps</h3>
@@ -147,7 +140,7 @@
       <main tabindex="-1"><section aria-labelledby="overview-head">
         <h2 id="overview-head">${visible(data.heading)}</h2>
         <p class="judged">${visible(data.judged)}</p>
-        <${Findings} data=${data} />
+        <${Findings} id="drift-head" title="What the tests say" findings=${data.findings} />
         <div class="charts" id="charts">${charts.map((chart) => html`<${Chart} key=${chart.id} chart=${chart} />`)}</div>
         <${Steps} table=${data.table} />
       </section></main>
