@@ -51,7 +51,6 @@ from ruler_cli.cli.options import (
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.signals import run_cancellable
 from ruler_cli.cli.units import count, print_figures
-from ruler_cli.errors import UsageError
 from ruler_cli.files.error_map import writing
 from ruler_cli.files.location import Location
 from ruler_cli.files.output import create_file
@@ -133,7 +132,7 @@ def command(
     asked about; 2 bad usage or unreadable input; 130 and 143 interrupted, and nothing is written.
     """
     with running(ctx, source, requests) as options:
-        from ruler_cli.files.output import refuse_clashes, refuse_name
+        from ruler_cli.files.output import refuse_clashes, refuse_input, refuse_name
         from ruler_cli.judges.resolve import cached_only
         from ruler_cli.runs.batch.requests import (
             names_for,
@@ -146,8 +145,7 @@ def command(
         source, output = settings.input.source, settings.output
         refuse_name(requests, ".json")
         refuse_clashes(source, output, tasks=options.prompts)
-        if source != "-" and Location(source).same(output):
-            raise UsageError("is INPUT", "give another name", place=output)
+        refuse_input(source, output)
         judges = settings.judges
         for judge in judges:
             cached_only(judge)

@@ -496,6 +496,12 @@ def _is_device(path: Path) -> bool:
     return path.parts[:2] in (("/", "dev"), ("/", "proc"))
 
 
+def refuse_input(source: str, output: str) -> None:
+    """Raise UsageError if OUTPUT, which holds something else, is INPUT."""
+    if source != "-" and Location(source).same(output):
+        raise UsageError("is INPUT", "give another name", place=output)
+
+
 def refuse_clashes(
     source: str, output: str, failed: Path | None = None, tasks: str | None = None
 ) -> None:

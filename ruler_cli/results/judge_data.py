@@ -14,7 +14,7 @@ from typing import Any
 
 from ruler_cli.errors import Sentence, UsageError
 from ruler_cli.files.location import Location
-from ruler_cli.files.output import Output, refuse_clashes
+from ruler_cli.files.output import Output, refuse_clashes, refuse_input
 from ruler_cli.files.parse import dump_escaped
 from ruler_cli.judges.resolve import cached_only
 from ruler_cli.judging.exchange import read_reply
@@ -73,8 +73,7 @@ class JudgeData:
         settings = self.settings
         source = Location(settings.input.source)
         refuse_clashes(source.name, settings.output, tasks=settings.input.prompts)
-        if not source.stream and source.same(settings.output):
-            raise UsageError("is INPUT", "give another name", place=settings.output)
+        refuse_input(source.name, settings.output)
         resolved = [cached_only(judge) for judge in settings.judges]
         replies: defaultdict[GroupRun, Replies] = defaultdict(list)
 

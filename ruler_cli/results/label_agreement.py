@@ -447,7 +447,7 @@ _OF_PEOPLE: dict[Any, Statistic] = {
     "judge": ratio(("judge", "won"), ("judge", "rows")),
     "alpha": Statistic(_alpha, ("alpha", "values"), _KAPPA_RANGE),
 }
-"""How well people agree, and the judge with one of them on the same pairs."""
+"""The agreement of people with one another, and of the judge with one of them on the same pairs."""
 
 
 def gate(agreement: Agreement, bound: float) -> Json:

@@ -10,7 +10,6 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count
 from operator import itemgetter
 from typing import Any, Literal
 
@@ -99,10 +98,10 @@ class PairMaker:
             return []
         name = group_name(selected.group.key)
         lines = [self._line(pair, name) for pair in pairs]
-        numbers = count(self.pairs + 1)
+        numbered = [*enumerate(lines, self.pairs + 1)]
         self.groups += 1
         self.pairs += len(lines)
-        return [*zip(numbers, lines, strict=False)]
+        return numbered
 
     def _reason(self, selected: Selected) -> str:
         """Return why a group makes no pair; empty if scores do not say so."""

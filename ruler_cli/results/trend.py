@@ -69,10 +69,6 @@ class GroupMean(NamedTuple):
         share = (count + 0.5) / (of + 1)
         return cls(count / of, sqrt(share * (1 - share) / of), of)
 
-    def as_json(self) -> Json:
-        """Return the mean and its error."""
-        return {"mean": self.mean, "error": self.error}
-
 
 class PairedValues:
     """Two values of each rollout that has both, such as its score and its label.
@@ -241,8 +237,10 @@ class StepBuilder:
 
     def figures(self) -> StepFigures:
         """Return the figures, after the last group."""
-        pairs: dict[DriftKind, PairedValues] = {"label": self._labels}
-        pairs["held_out"] = self._both_judges if self.panel else PairedValues()
+        pairs: dict[DriftKind, PairedValues] = {
+            "label": self._labels,
+            "held_out": self._both_judges if self.panel else PairedValues(),
+        }
         for one in pairs.values():
             one.close()
         groups = self._groups
@@ -273,9 +271,9 @@ class StepBuilder:
 
     def _mean_spread(self) -> GroupMean | None:
         spread = self._spread
-        if not spread.number:
-            return None
         groups = spread.number
+        if not groups:
+            return None
         error = spread.deviation / sqrt(groups) if groups > 1 else None
         return GroupMean(spread.mean, error, groups)
 
@@ -314,7 +312,9 @@ _SHARES: tuple[DriftKind, ...] = ("suspects", "unscored")
 
 
 def _as_json(estimate: GroupMean | None) -> Json | None:
-    return None if estimate is None else estimate.as_json()
+    if estimate is None:
+        return None
+    return {"mean": estimate.mean, "error": estimate.error}
 
 
 def _mean(estimate: GroupMean | None) -> float | None:

@@ -83,12 +83,9 @@ class LabelPage:
     def write(self) -> LabelCounts:
         """Draw the pairs, write the page and let it appear."""
         drawn = self._draw.drawn()
-        shown: list[DrawnPair] = []
-        texts: list[bytes] = []
-        for pair, text in self._texts(drawn):
-            shown.append(pair)
-            texts.append(text)
-        comparisons = [_comparison(pair) for pair in shown]
+        shown = [*self._texts(drawn)]
+        texts = [text for _, text in shown]
+        comparisons = [_comparison(pair) for pair, _ in shown]
         draw = blake2b(as_json(comparisons), digest_size=8)
         head = {
             "version": 1,
@@ -99,7 +96,7 @@ class LabelPage:
         values = {"data": packed([as_json(head)]).decode()}
         files = (LABEL_SCRIPTS, LABEL_STYLES)
         size = self._file.fill("label.html", files, values, texts)
-        ways = Counter[str](pair.drawn for pair in shown)
+        ways = Counter[str](pair.drawn for pair, _ in shown)
         return LabelCounts(ways, len(drawn) - len(shown), size)
 
     def _texts(self, drawn: Sequence[DrawnPair]) -> Iterator[tuple[DrawnPair, bytes]]:
