@@ -207,7 +207,7 @@ class Options(ScoreOptions):
     answer: str | None = None
     marks: Annotated[Sequence[str], BeforeValidator(paths)] = ()
     as_: Literal["pairs", "judge"] | None = None
-    gap: Annotated[Number, Field(gt=0, allow_inf_nan=False)] = 0.2
+    gap: Annotated[Number, Field(gt=0, le=1)] = 0.2
     per_group: Annotated[Whole, Field(ge=1)] = 1
     shape: Literal["conversational", "standard"] = "conversational"
     target: Literal["auto", "openai", "anthropic", "vllm"] = "auto"

@@ -59,6 +59,7 @@ USAGE = {
     "--as pairs --ledger x": "--ledger: is for replies of a judge",
     "--as pairs --gap 0": "--gap",
     "--as pairs --gap nan": "--gap",
+    "--as pairs --gap 2": "--gap",
     "--as pairs --per-group 0": "--per-group",
     "--as pair": "--as",
     "--as judge --keep 2 --by score": "--keep: a reply is about a whole group",

@@ -15,7 +15,7 @@ def test_workflow() -> None:
     """Every step of the page ends with 0, the verdict is in the JSON, and a higher bound ends the job."""
     (workflow,) = re.findall(r"```yaml\n(.*?)```", read("docs/agree.md"), re.DOTALL)
     install, *steps = _STEP.findall(workflow)
-    assert install == "pip install ruler-cli"  # here `ruler` is this checkout
+    assert install == "pip install ./tools/ruler"  # here `ruler` is this checkout
     assert len(steps) == 3
     shell = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c"]
     with workspace() as (folder, environment):
