@@ -111,7 +111,7 @@ def test_pages_with_other_draws() -> None:
     groups = [group("small", 0.9, 0.1), group("large", *[0.9, 0.1] * 4)]
     lines = [pair("small", "left", by, chance=1.0) for by in ("ana", "bo")]
     for by, (left, right) in {"ana": "ab", "bo": "cd"}.items():
-        sides = {"left": left, "right": right, "chance": 0.1}
+        sides: dict[str, Any] = {"left": left, "right": right, "chance": 0.1}
         lines.append(pair("large", "right", by, **sides))
     result, _ = measure(groups, lines)
     assert accuracy(result)["value"] == pytest.approx(1 / 11)
