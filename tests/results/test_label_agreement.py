@@ -107,10 +107,10 @@ def test_chance() -> None:
 
 
 def test_pages_with_other_draws() -> None:
-    """What several people drew each for themselves says of all pairs what one of the draws says, and no less."""
+    """Labels of several draws, one for each person, say of all pairs what those of one draw say."""
     groups = [group("small", 0.9, 0.1), group("large", *[0.9, 0.1] * 4)]
     lines = [pair("small", "left", by, chance=1.0) for by in ("ana", "bo")]
-    for by, (left, right) in {"ana": "ab", "bo": "cd"}.items():
+    for by, left, right in (("ana", "a", "b"), ("bo", "c", "d")):
         sides: dict[str, Any] = {"left": left, "right": right, "chance": 0.1}
         lines.append(pair("large", "right", by, **sides))
     result, _ = measure(groups, lines)
@@ -338,7 +338,7 @@ def test_between() -> None:
 
 
 def test_between_copies() -> None:
-    """What people say of two rollouts holds for all that are identical with them, and identical ones are no pair."""
+    """The word of people on two rollouts holds for all identical ones, and two identical rollouts are no pair."""
     result = LabelAgreement(
         Labels.of([pair("g", "left")]), "score", given=False, between="model"
     )
