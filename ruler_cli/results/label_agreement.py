@@ -81,7 +81,10 @@ class _Label:
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """Two rollouts, by index, and the word of people on them; those who are unsure say nothing."""
+    """Two rollouts, by index, and the word of people on them; those who are unsure say nothing.
+
+    `weight` is the sum of the inverse chances of all that were asked.
+    """
 
     first: int
     second: int
@@ -195,9 +198,12 @@ class LabelAgreement:
             self.left.pop(line.about, None)
             # which one stood left is chance, and may differ between people
             one, other = line.about[1:]
-            pair = _Pair(index[one], index[other], {}, 1 / (line.chance or 1.0))
+            name = (line.drawn, line.about)
+            pair = found.get(name) or _Pair(index[one], index[other], {}, 0.0)
+            # people may have pages with different draws: each is a sample of all pairs
+            weight = pair.weight + 1 / (line.chance or 1.0)
+            found[name] = pair = replace(pair, weight=weight)
             value = line.value
-            pair = found.setdefault((line.drawn, line.about), pair)
             if value is not None:
                 pair.people[line.by] = value if line.left == one else 1 - value
         by_drawn: dict[str, list[_Pair]] = {}

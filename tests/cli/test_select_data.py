@@ -57,7 +57,7 @@ USAGE = {
     "--where live --shape standard --as judge": "--shape: is for pairs",
     "--where live -m good": "-m: is for replies of a judge; add --as judge, or leave it out",
     "--as pairs --ledger x": "--ledger: is for replies of a judge",
-    "--as pairs --gap 0": "--gap",
+    "--as pairs --gap 0": "'0' is not a number above 0",
     "--as pairs --gap nan": "--gap",
     "--as pairs --gap 2": "--gap",
     "--as pairs --per-group 0": "--per-group",

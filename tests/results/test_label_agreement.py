@@ -106,6 +106,17 @@ def test_chance() -> None:
     assert result["scorers"][0]["pairs"] == 3
 
 
+def test_pages_with_other_draws() -> None:
+    """Labels of several draws, one for each person, say of all pairs what those of one draw say."""
+    groups = [group("small", 0.9, 0.1), group("large", *[0.9, 0.1] * 4)]
+    lines = [pair("small", "left", by, chance=1.0) for by in ("ana", "bo")]
+    for by, left, right in (("ana", "a", "b"), ("bo", "c", "d")):
+        sides: dict[str, Any] = {"left": left, "right": right, "chance": 0.1}
+        lines.append(pair("large", "right", by, **sides))
+    result, _ = measure(groups, lines)
+    assert accuracy(result)["value"] == pytest.approx(1 / 11)
+
+
 def test_drawn_apart() -> None:
     """Labels that were not drawn at random never mix with those that were; alone they are all there is."""
     groups = [group(f"g{i}", 0.9, 0.1) for i in range(12)]
@@ -135,7 +146,7 @@ def test_several_people() -> None:
     ]
     groups = [group(f"g{i}", 0.9, 0.1) for i in range(4)]
     result, _ = measure(groups, lines)
-    assert accuracy(result)["value"] == pytest.approx((1 + 1 / 2 + 1 + 0) / 4)
+    assert accuracy(result)["value"] == pytest.approx((2 + 1 + 2 + 0) / 7)
     people = result["people"]
     assert people["agreement"]["value"] == pytest.approx((1 + 0 + 1 / 2) / 3)
     # on the pairs of several
@@ -327,7 +338,7 @@ def test_between() -> None:
 
 
 def test_between_copies() -> None:
-    """What people say of two rollouts holds for all that are identical with them, and identical ones are no pair."""
+    """The word of people on two rollouts holds for all identical ones, and two identical rollouts are no pair."""
     result = LabelAgreement(
         Labels.of([pair("g", "left")]), "score", given=False, between="model"
     )
