@@ -55,7 +55,8 @@ def command(
     at_least: Annotated[
         float | None,
         option(
-            "Exit with 1 unless the pairwise accuracy is at least X beyond doubt.", "X"
+            "Exit with 1 unless the interval of the pairwise accuracy begins at X or above.",
+            "X",
         ),
     ] = None,
     between: Annotated[

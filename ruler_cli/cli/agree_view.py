@@ -85,7 +85,7 @@ def gate_words(gate: _Json) -> str:
     """Say if a judge passed, and what number of labels would decide it."""
     bound = f"{gate['at_least']:g}"
     if gate["passed"]:
-        return f"passed: the pairwise accuracy is at least {bound} beyond doubt"
+        return f"passed: the interval of the pairwise accuracy begins at {gate['low']:.3f}, not below {bound}"
     words = f"not passed: the interval of the pairwise accuracy begins at {gate['low']:.3f}, below {bound}"
     if gate["needed"]:
         more = gate["needed"] - gate["labels"]

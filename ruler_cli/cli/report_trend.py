@@ -148,12 +148,15 @@ def _read_trend(
     names = [Location(source).public for source in sources]
     numbers, origin = step_numbers(names)
     named = origin == "name"
-    files: list[_ReadFile] = []
+    read: dict[int, _ReadFile] = {}
     panel: Sequence[str] = ()
     with group_counter() as bar:
-        for source in sources:
-            files.append(_read_file(source, options, problems, bar, panel, named=named))
-            panel = panel or files[-1].panel
+        # the first step says which of two judges is the training judge
+        for i in sorted(range(len(sources)), key=lambda i: numbers[i]):
+            one = _read_file(sources[i], options, problems, bar, panel, named=named)
+            read[i] = one
+            panel = panel or one.panel
+    files = [read[i] for i in range(len(sources))]
     _refuse_empty(files, names[0], options)
     if not named:
         numbers, origin = step_numbers(names, [one.step for one in files])

@@ -457,10 +457,9 @@ _OF_PEOPLE: dict[Any, Statistic] = {
 
 
 def gate(agreement: Agreement, bound: float) -> Json:
-    """Tell if the judge is at least that accurate beyond doubt, and what number of labels would decide it.
+    """Tell if the interval of the judge's pairwise accuracy lies at `bound` or above; else how many labels would decide.
 
-    It is beyond doubt if the interval of its pairwise accuracy lies at `bound` or above. UsageError if there is
-    none, with the least number of labels.
+    UsageError, with the least number of labels, if there is none, or if what is known of the scores chose all labels.
     """
     scorer = agreement["scorers"][0]
     accuracy = scorer["pairwise_accuracy"]
@@ -471,6 +470,14 @@ def gate(agreement: Agreement, bound: float) -> Json:
     value = accuracy["value"]
     low = accuracy["low"]
     high = accuracy["high"]
+    if files and files["drawn"] not in ("", RANDOM):
+        raise UsageError(
+            f"nothing can be measured: labels that order two rollouts were drawn as {files['drawn']}, and none at "
+            "random",
+            needs(bound),
+            option="at_least",
+            value=f"{bound:g}",
+        )
     if low is None:
         raise UsageError(
             f"nothing can be measured: an interval takes pairs of {FEWEST} groups, and labels order some in "

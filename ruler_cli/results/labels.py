@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -111,7 +112,8 @@ class Labels:
         for one in lines:
             key = (type(one), one.by, one.about)
             before = latest.get(key, one)
-            later = not one.at or one.at >= before.at
+            at = _time(one.at)
+            later = not at or at >= (_time(before.at) or at)
             counts, other = (one, before) if later else (before, one)
             # what was drawn at random stays so, also if it was chosen besides
             if other.drawn == RANDOM != counts.drawn:
@@ -133,6 +135,15 @@ class Labels:
         `option` is the field of the option that names the files.
         """
         return cls.of(one for path in paths for one in _read(Path(path), option))
+
+
+def _time(at: str) -> datetime | None:
+    """Return the time of a line, without a zone in UTC; None if it says none."""
+    try:
+        time = datetime.fromisoformat(at)
+    except ValueError:
+        return None
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 def _read(path: Path, option: str) -> Iterator[LabelLine]:

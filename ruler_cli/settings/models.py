@@ -112,6 +112,8 @@ def _number(field: Any) -> str:
         if hasattr(each, name)
     }
     noun = "a whole number" if "int" in str(field.annotation) else "a number"
+    if {"gt", "le"} <= bounds.keys():
+        return f"{noun} above {bounds['gt']:g}, up to {bounds['le']:g}"
     if "le" in bounds:
         return f"{noun} from {bounds['ge']:g} to {bounds['le']:g}"
     if "gt" in bounds:

@@ -100,7 +100,10 @@ def test_gate_on_records(ruler: Ruler, tmp_path: Path) -> None:
     assert ruler("agree", "s.jsonl").returncode == 1
     done = ruler("agree", "s.jsonl", "--at-least", "0.7")
     assert done.returncode == 0
-    assert "at least 0.7 beyond doubt" in done.stdout
+    assert (
+        "gate  passed: the interval of the pairwise accuracy begins at 0."
+        in done.stdout
+    )
     assert ruler("agree", "s.jsonl", RULER_AT_LEAST="0.97").returncode == 1
 
 
@@ -125,6 +128,15 @@ def test_nothing_measured(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
         assert (done.returncode, done.stdout) == (2, ""), name
         assert reason in done.stderr
         assert "in 12 groups or more" in done.stderr
+    many = people.comparisons(scored, 40, {"ana": 0.02})
+    for drawn, code in (("disputed", 2), ("", 0)):
+        lines = [line | {"drawn": drawn, "chance": None} for line in many]
+        write(tmp_path / "l.jsonl", lines)
+        done = ruler(
+            "agree", "s.jsonl", "--labels-file", "l.jsonl", "--at-least", "0.4"
+        )
+        assert done.returncode == code, drawn
+        assert ("none at random" in done.stderr) == (code == 2)
     write(tmp_path / "u.jsonl", [trajectory("g", s, None) for s in (0.1, 0.9)])
     done = ruler("agree", "u.jsonl", "--at-least", "0.7")
     assert done.returncode == 2

@@ -186,7 +186,7 @@ def test_differences_of_few_groups(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_judges_and_criteria(ruler: Ruler, tmp_path: Path) -> None:
-    """Each judge of a panel and each criterion has a line; of two judges the second is held out."""
+    """Each judge of a panel and each criterion has a line; of two judges the second of the first step is held out."""
     for i in range(20):
         dice = random.Random(i)
         lines = []
@@ -202,6 +202,8 @@ def test_judges_and_criteria(ruler: Ruler, tmp_path: Path) -> None:
                 own["criteria"] = [{"name": "safe\u202e", "value": dice.random()}]
                 # then the training judge failed, and the other is the first of the file
                 own["judges"] = own["judges"][i % 2 if g == 0 else 0 :]
+                if i == 19:
+                    own["judges"].reverse()
             lines.append(one)
         write(tmp_path / f"{i}.jsonl", lines)
     names = [f"{i}.jsonl" for i in range(20)]
@@ -216,6 +218,8 @@ def test_judges_and_criteria(ruler: Ruler, tmp_path: Path) -> None:
     judges = found["steps"][0]["judges"]
     assert [one["name"] for one in judges] == ["train", "held\x1b[31m"]
     assert found["steps"][3]["gaps"]["held_out"]["error"] > 0
+    backwards = json.loads(ruler("report", *reversed(names), "--json").stdout)
+    assert backwards["drift"] == found["drift"]
 
 
 def test_labels(ruler: Ruler, tmp_path: Path) -> None:

@@ -54,6 +54,25 @@ def test_latest_line_counts(tmp_path: Path) -> None:
     assert (left.rollout, left.mark) == ("b", "")
 
 
+@pytest.mark.parametrize(
+    ("at", "counts"),
+    [
+        ("2026-11-27T11:00:00Z", True),
+        ("2026-11-27T12:00:00.500Z", False),
+        ("2026-11-27T13:00:00+02:00", True),
+        ("zzz", False),
+    ],
+)
+def test_times(tmp_path: Path, at: str, counts: bool) -> None:
+    """Times are compared as such, whatever their zone; a word that is none tells no time."""
+    first = MARK | {"mark": "first", "at": at}
+    path = written(
+        tmp_path, MARK | {"mark": "then", "at": "2026-11-27T12:00:00Z"}, first
+    )
+    (one,) = Labels.read([path], option="labels_file").marks["g"]
+    assert (one.mark == "then") == counts
+
+
 @pytest.mark.parametrize("at", ["", "2026-11-27T12:00:01Z"])
 @pytest.mark.parametrize("first", ["random", "disputed"])
 def test_drawn_twice(tmp_path: Path, first: str, at: str) -> None:

@@ -104,10 +104,12 @@ const marks = (() => {
     held.get(of).set(person, line);
   }
 
+  const timeOf = (line) => Date.parse(line?.at) || 0;
+
   /** Take a line, unless the same person has one that is as late; false if so. */
   function merge(group, rollout, person, line) {
     const now = held.get(thing(group, rollout))?.get(person);
-    if (now?.at && now.at >= line.at) return false;
+    if (timeOf(now) && timeOf(now) >= timeOf(line)) return false;
     put(group, rollout, person, line);
     return true;
   }
@@ -239,7 +241,7 @@ const marks = (() => {
         const one = parseLine(lines[i], `${file.name}, line ${number(i + 1)}`);
         const key = one && keyOf(one.group, one.rollout, one.by);
         if (!one) comparisons += 1;
-        else if (!one.line.at || !(latest.get(key)?.line.at > one.line.at)) latest.set(key, one);
+        else if (!timeOf(one.line) || timeOf(latest.get(key)?.line) <= timeOf(one.line)) latest.set(key, one);
       }
     }
     return { found: [...latest.values()], comparisons };
