@@ -457,7 +457,7 @@ _OF_PEOPLE: dict[Any, Statistic] = {
 
 
 def gate(agreement: Agreement, bound: float) -> Json:
-    """Tell if the interval of the judge's pairwise accuracy lies at `bound` or above; else how many labels would decide.
+    """Tell if the interval of the pairwise accuracy lies at `bound` or above; else how many labels would decide.
 
     UsageError, with the least number of labels, if there is none, or if what is known of the scores chose all labels.
     """
