@@ -197,10 +197,14 @@ def _two_judges(folder: Path, scored: Path, browser: Browser) -> None:
 
 
 def _labels(scored: Path, browser: Browser) -> None:
-    """A comparison on the page for labels, on a screen and on a phone."""
+    """A comparison on the page for labels, on screens and on a phone."""
     page = scored.with_name("label.html")
     _ruler("report", scored, "--label", "6", "-o", page)
-    for name, width, height in (("label", 1280, 800), ("label-phone", 390, 844)):
+    for name, width, height in (
+        ("label", 1280, 800),
+        ("label-wide", 1920, 900),
+        ("label-phone", 390, 844),
+    ):
         with shown(browser, page, width=width, height=height) as view:
             view.open()
             view.find("input[name=name]").fill("Ana")
@@ -235,6 +239,8 @@ def _training(folder: Path, scored: Path, browser: Browser) -> None:
     _ruler("report", *files, "-o", folder / "trend.html")
     with shown(browser, folder / "trend.html", width=1280) as view:
         _picture(view, "trend", "", below="#chart-turns")
+    with shown(browser, folder / "trend.html", width=1920, height=1080) as view:
+        _picture(view, "trend-wide", "")
     with shown(browser, folder / "trend.html", theme="dark", width=390) as view:
         _picture(view, "trend-phone", "", below="#chart-gap")
 

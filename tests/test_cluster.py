@@ -170,6 +170,7 @@ def same_as_one_process(
     assert timeless(folder / "ray.jsonl") == timeless(folder / "one.jsonl")
 
 
+@pytest.mark.long
 def test_asked_each(
     process: Ruler, server: JudgeServer, groups: Path, tmp_path: Path
 ) -> None:

@@ -12,7 +12,7 @@ import pytest
 from tests.conftest import group
 from tests.runs import Stage, Stub, failing, group_of
 
-GROUPS = 3000
+GROUPS = 1500
 LAST = f"g{GROUPS - 1}"
 
 Rows = list[dict[str, Any]]

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import fields
-from functools import partial
+from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 import ruler_cli
+import ruler_cli.cli
 from ruler_cli import (
     AskSettings,
     CombineSettings,
@@ -118,6 +119,7 @@ def of_command() -> ScoreSettings:
 def test_variables(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Python reads every variable, and refuses the same texts, as the command does."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(ruler_cli.cli, "_load", cache(ruler_cli.cli._load))
     for variable in variables_of({one.name for one in fields(ScoreOptions)}):
         for text in TEXTS:
             with monkeypatch.context() as patch:

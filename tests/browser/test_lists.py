@@ -225,7 +225,6 @@ STATES = ("where=live", "where=tied", "where=failed", "where=scored", "where=dis
 MORE = ("where=live&mean=0.2987..0.6111", "reliability=0.2515..", "disagreement=..0.4")
 
 
-@pytest.mark.smoke
 def test_command(
     show: Show, run: Path, scored: Path, truth: Truth, tmp_path: Path
 ) -> None:

@@ -351,7 +351,9 @@ def test_damaged(rng: random.Random, cut: bool) -> None:
         for line in rows(io.BytesIO(bytes(data))):
             assert line.raw
     except UsageError as error:
-        assert str(error).startswith("in.parquet: is damaged")
+        # damage can make two names alike
+        damaged = ("in.parquet: is damaged", "in.parquet: two columns are named")
+        assert str(error).startswith(damaged)
         assert str(error).isprintable()
 
 
