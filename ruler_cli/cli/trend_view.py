@@ -258,7 +258,8 @@ class TrendView:
         if drift.kind in self.trend.slopes:
             before, after = drift.levels["label"]
             explained = self.trend.slopes[drift.kind] * (after - before)
-            moved.append(f"which explains {explained:+.3f} of it")
+            part = f"{explained:+.3f}" if explained > 0 else "none"
+            moved.append(f"which explains {part} of it")
         steps = self.trend.steps
         at, since = (_number(steps[i].number) for i in (drift.at, drift.since))
         look = _command(source_name(steps[drift.at].source))
