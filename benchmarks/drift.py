@@ -34,6 +34,8 @@ from ruler_cli.results.trend import (
 LENGTHS = (30, 60)
 GROUPS, SIZE = 32, 8
 RUNS, QUICK_RUNS = 200, 10
+RATES = (FALSE_ALARMS, 0.01, 0.2)
+"""Stated rates of false alarms: that of reports, and others, to see the price of each in steps of delay."""
 
 
 @dataclass(frozen=True)
@@ -116,8 +118,8 @@ class Noise:
         return self._sd * self._last
 
 
-def training(world: World, seed: int, steps: int) -> Trend:
-    """Simulate a training."""
+def training(world: World, seed: int, steps: int) -> list[TrendStep]:
+    """Simulate the steps of a training."""
     dice = random.Random(seed)
     onset = steps // 3
     tasks = Noise(dice, 0.3, world.correlation)
@@ -134,7 +136,7 @@ def training(world: World, seed: int, steps: int) -> Trend:
             length=6 + math.log(4) * share * world.longer,
         )
         made.append(TrendStep(step, "", figures))
-    return Trend(made, "order")
+    return made
 
 
 def _step(
@@ -188,20 +190,30 @@ def _step(
     return builder.figures()
 
 
-def alarms(world: World, seed: int) -> tuple[int, list[Drift]]:
-    """Return the index of the onset, and the drifts that a training's report names."""
-    steps = LENGTHS[seed % len(LENGTHS)]
-    return steps // 3, training(world, seed, steps).drifts
+class Alarms(NamedTuple):
+    """The index of the onset of a training, and the drifts that its report names at each of RATES."""
+
+    onset: int
+    drifts: Mapping[float, list[Drift]]
 
 
-Mapped = Callable[[World], list[tuple[int, list[Drift]]]]
+def alarms(world: World, seed: int) -> Alarms:
+    """Simulate a training, and make its report at each of RATES."""
+    length = LENGTHS[seed % len(LENGTHS)]
+    steps = training(world, seed, length)
+    drifts = {rate: Trend(steps, "order", rate).drifts for rate in RATES}
+    return Alarms(length // 3, drifts)
 
 
-def _none(mapped: Mapped) -> Iterator[tuple[str, int, int]]:
-    """Yield for each kind of training without a drift the reports that name one, of how many."""
+Mapped = Callable[[World], list[Alarms]]
+
+
+def _none(mapped: Mapped) -> Iterator[tuple[str, dict[float, int], int]]:
+    """Yield for each kind of training without a drift the reports that name one at each rate, of how many."""
     for words, world in NONE.items():
         found = mapped(world)
-        yield words, sum(bool(drifts) for _, drifts in found), len(found)
+        named = {rate: sum(bool(one.drifts[rate]) for one in found) for rate in RATES}
+        yield words, named, len(found)
 
 
 class Delay(NamedTuple):
@@ -229,19 +241,25 @@ class Delay(NamedTuple):
         return cls(words, 1 - len(delays) / len(onsets), known, *steps)
 
 
-def _delays(mapped: Mapped) -> Iterator[Delay]:
+def _delays(mapped: Mapped) -> Iterator[dict[float, Delay]]:
+    """Yield for each drift its delay at each rate."""
     for world, kinds in CASES:
         results = mapped(world)
-        onsets = [onset for onset, _ in results]
+        onsets = [one.onset for one in results]
         for kind, words in kinds.items():
-            found = [
-                {one.kind: one.at for one in drifts}.get(kind) for _, drifts in results
-            ]
-            yield Delay.of(words, onsets, found)
+            yield {
+                rate: Delay.of(words, onsets, [_at(one, rate, kind) for one in results])
+                for rate in RATES
+            }
+
+
+def _at(one: Alarms, rate: float, kind: DriftKind) -> int | None:
+    """Return the index of the step at which a drift of this kind is named."""
+    return {drift.kind: drift.at for drift in one.drifts[rate]}.get(kind)
 
 
 def _pooled(runs: int, pool: ProcessPoolExecutor) -> Mapped:
-    def mapped(world: World) -> list[tuple[int, list[Drift]]]:
+    def mapped(world: World) -> list[Alarms]:
         return list(pool.map(alarms, [world] * runs, range(runs), chunksize=5))
 
     return mapped
@@ -254,11 +272,13 @@ def measure(_: Path, quick: bool) -> Iterator[Result]:
         mapped = _pooled(runs, pool)
         # a count that is beyond chance for the stated rate
         allowed = FALSE_ALARMS + 3 * math.sqrt(FALSE_ALARMS * (1 - FALSE_ALARMS) / runs)
-        for words, alarmed, number in _none(mapped):
+        for words, named, number in _none(mapped):
             what = f"trend: reports with a false alarm, {words}"
+            alarmed = named[FALSE_ALARMS]
             detail = f"{alarmed} of {number}"
             yield Result(None, what, alarmed / number, detail, "<=", allowed)
-        for delay in _delays(mapped):
+        for delays in _delays(mapped):
+            delay = delays[FALSE_ALARMS]
             what = f"trend: drift found, {delay.words}"
             detail = f"steps of delay: {delay.median} median, {delay.late} in 90 %"
             yield Result(None, what, delay.found, detail)
@@ -268,16 +288,34 @@ def _markdown() -> None:
     def shown(value: int | None) -> str:
         return "–" if value is None else str(value)
 
+    rates = sorted(RATES)
+    stated = " | ".join(f"{rate:.0%}" for rate in rates)
+    rule = " --- |" * len(rates)
     with ProcessPoolExecutor() as pool:
         mapped = _pooled(RUNS, pool)
-        print("| training without a drift | reports that name one |\n| --- | --- |")
-        for words, alarmed, number in _none(mapped):
-            print(f"| {words} | {alarmed} of {number} ({alarmed / number:.1%}) |")
-        print("\n| drift from its onset on | found | steps: median | 90 % | early |")
-        print("| --- | --- | --- | --- | --- |")
-        for one in _delays(mapped):
-            steps = f"{shown(one.median)} | {shown(one.late)}"
-            print(f"| {one.words} | {one.found:.0%} | {steps} | {one.early:.1%} |")
+        print(
+            f"| training without a drift, reports that name one at a stated rate of | {stated} |"
+        )
+        print(f"| --- |{rule}")
+        for words, named, number in _none(mapped):
+            cells = [f"{named[rate]} of {number}" for rate in rates]
+            print(f"| {words} | {' | '.join(cells)} |")
+        print(
+            "\nSteps of delay, the median and in 90 % of trainings, and what was found:\n"
+        )
+        print(f"| drift from its onset on, at a stated rate of | {stated} |")
+        print(f"| --- |{rule}")
+        early = 0.0
+        for delays in _delays(mapped):
+            cells = []
+            for rate in rates:
+                one = delays[rate]
+                cells.append(f"{shown(one.median)}, {shown(one.late)}; {one.found:.0%}")
+                early = max(early, one.early)
+            print(f"| {delays[FALSE_ALARMS].words} | {' | '.join(cells)} |")
+        print(
+            f"\nBefore the onset the same test alarmed in at most {early:.1%} of the trainings of a cell."
+        )
 
 
 if __name__ == "__main__":

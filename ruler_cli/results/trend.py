@@ -416,9 +416,18 @@ class DriftTest:
 
 
 class Trend:
-    """The steps of a training in their order, and what drifts."""
+    """The steps of a training in their order, and what drifts.
 
-    def __init__(self, steps: Iterable[TrendStep], origin: StepOrigin) -> None:
+    Of trainings in which nothing drifts at most the share `false_alarms` has a drift here.
+    """
+
+    def __init__(
+        self,
+        steps: Iterable[TrendStep],
+        origin: StepOrigin,
+        false_alarms: float = FALSE_ALARMS,
+    ) -> None:
+        self.false_alarms = false_alarms
         self.steps = sorted(steps, key=lambda one: one.number)
         self.origin = origin
         self.slopes: dict[DriftKind, float] = {}
@@ -427,7 +436,7 @@ class Trend:
         tests += [self._test(kind, rule) for kind, rule in _RULES.items()]
         self.tests = [one for one in tests if one.steps]
         running = [one for one in self.tests if one.runs]
-        self.needed = log(max(1, len(running)) / FALSE_ALARMS)
+        self.needed = log(max(1, len(running)) / false_alarms)
         """The evidence from which on a shift is beyond chance, the natural logarithm of an e-value."""
         found = {one.kind: one.first(self.needed) for one in running}
         self.evidence = {kind: largest for kind, (_, largest) in found.items()}
@@ -478,7 +487,7 @@ class Trend:
         numbers = [one.number for one in self.steps]
         return {
             "step_from": self.origin,
-            "false_alarms": FALSE_ALARMS,
+            "false_alarms": self.false_alarms,
             "needed": self.needed,
             "slopes": self.slopes,
             "tests": [

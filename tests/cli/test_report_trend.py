@@ -51,7 +51,9 @@ def test_drift(ruler: Ruler, tmp_path: Path) -> None:
     assert "20 files, steps 10 to 200, by the number in their names" in text
     assert "1 of 5 tests finds a drift beyond chance in 20 steps" in text
     assert "score and reward the mean score rose from 0.4" in text
-    moved = re.search(r"reward (rose|fell) from .{14}, which explains (\S+) of it", text)
+    moved = re.search(
+        r"reward (rose|fell) from .{14}, which explains (\S+) of it", text
+    )
     assert moved is not None
     assert (moved[1] == "fell") == (moved[2] == "none")
     assert "within chance length, spread, suspects, unscored" in text

@@ -32,7 +32,7 @@ def named(trend: Trend) -> dict[DriftKind, Drift]:
 @pytest.mark.parametrize(("world", "kind"), LARGE, ids=[kind for _, kind in LARGE])
 def test_planted_drift(world: World, kind: DriftKind) -> None:
     """A drift is named with a step behind its onset, and with levels that moved its way."""
-    drift = named(training(world, 11, 30))[kind]
+    drift = named(Trend(training(world, 11, 30), "order"))[kind]
     assert 10 <= drift.at < 30
     assert 7 <= drift.since <= drift.at
     first, *_ = drift.levels.values()
@@ -51,7 +51,7 @@ def test_planted_drift(world: World, kind: DriftKind) -> None:
 )
 def test_nothing_drifts(world: World) -> None:
     """A policy that improves, longer answers and steps that follow one another are no drift."""
-    trend = training(world, 4, 30)
+    trend = Trend(training(world, 4, 30), "order")
     assert trend.drifts == []
     assert len(trend.evidence) == 6
 
@@ -188,7 +188,7 @@ def test_figures() -> None:
 
 def test_too_few_steps() -> None:
     """With four steps nothing is tested, and no test claims that nothing drifts."""
-    trend = training(World(both_judges=0.3), 1, 4)
+    trend = Trend(training(World(both_judges=0.3), 1, 4), "order")
     assert trend.drifts == []
     assert trend.evidence == {}
     assert [one["evidence"] for one in trend.as_json()["tests"]] == [None] * 6
