@@ -29,7 +29,7 @@ from ruler_cli.cli.options import (
 )
 from ruler_cli.cli.scored_files import ScoredFiles
 from ruler_cli.cli.sentences import LEFT_OUT
-from ruler_cli.errors import Sentence, UsageError
+from ruler_cli.errors import Sentence, UnknownShapeError, UsageError
 from ruler_cli.settings.options import Options
 
 if TYPE_CHECKING:
@@ -105,7 +105,14 @@ def _run(options: Options, sources: list[str]) -> int:
     _refuse(options, two=len(sources) == 2)
     bound = options.at_least
     with ExitStack() as stack:
-        scored = ScoredFiles(sources, options, stack)
+        try:
+            scored = ScoredFiles(sources, options, stack)
+        except UnknownShapeError as error:
+            if _of_labels(error.values):
+                name = Sentence("name it with {labels_file}")
+                problem = "holds labels, and no scores"
+                raise UsageError(problem, name, place=error.place) from None
+            raise
         figures, agreement = _measured(options, scored)
         scored.report_problems()
     agreement["gate"] = None if bound is None else gate(agreement, bound)
@@ -132,6 +139,14 @@ def _run(options: Options, sources: list[str]) -> int:
     else:
         unmeasured = any(one[name] for one in inputs for name in LEFT_OUT)
     return 1 if scored.problems.number or unmeasured else 0
+
+
+def _of_labels(records: Sequence[Any]) -> bool:
+    """Tell if the first record is a label: the option that names such a file is easily forgotten."""
+    first = records[0] if records else None
+    return (
+        type(first) is dict and "group" in first and bool({"choice", "mark"} & {*first})
+    )
 
 
 def _refuse(options: Options, *, two: bool) -> None:

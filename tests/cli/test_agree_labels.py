@@ -94,6 +94,18 @@ def test_exit_codes(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
     assert "not passed" in gated.stdout
 
 
+def test_forgotten_option(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
+    """A file of labels in the place of scores is told from a dump, with the option that names it."""
+    write(tmp_path / "l.jsonl", people.comparisons(scored, 8, {"ana": 0.02}))
+    for args in (["s.jsonl", "l.jsonl"], ["l.jsonl"]):
+        done = ruler("agree", *args)
+        assert done.returncode == 2
+        assert (
+            done.stderr
+            == "ruler: l.jsonl: holds labels, and no scores; name it with --labels-file\n"
+        )
+
+
 def test_gate_on_records(ruler: Ruler, tmp_path: Path) -> None:
     """The gate holds for labels in records, some of which may lack one."""
     write(tmp_path / "s.jsonl", [*dump(20), trajectory("g0", 0.5, None)])
