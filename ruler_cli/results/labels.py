@@ -2,7 +2,7 @@
 
 A file has a JSON object a line, of one of two kinds, and may mix them.
 
-A comparison, as the page of `ruler report --label` writes it: `{"group", "left", "right", "choice", "note",
+A comparison, as the page of comparisons writes it: `{"group", "left", "right", "choice", "note",
 "by", "drawn", "chance", "at"}`. `group` is the name of the group, `left` and `right` are the ids of two
 rollouts (see `identity`), `choice` is left, right, equal or unsure.
 
