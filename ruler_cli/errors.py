@@ -321,3 +321,7 @@ def system_errors(
     except OSError as error:
         problem, known = system_problem(error)
         raise kind(f"cannot be {verb}: {problem}", remedy or known, **where) from None
+    except UnicodeDecodeError:
+        raise kind(
+            "is not text in UTF-8", remedy or "save it as UTF-8", **where
+        ) from None

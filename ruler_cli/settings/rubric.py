@@ -73,10 +73,11 @@ def read_rubric(value: Any) -> Any:
                 remedy = other_file(str(path), "check the path", before="@")
                 raise wrong("no such file", remedy)
             text = path.read_text(encoding="utf-8").strip()
-        if path.suffix in (".toml", ".json"):
-            return _criteria(_parsed(text, path.suffix[1:], value), value)
-        if path.suffix in _OTHERS:
-            problem = f"is {path.suffix[1:].upper()}, which is not read"
+        suffix = path.suffix.lower()
+        if suffix in (".toml", ".json"):
+            return _criteria(_parsed(text, suffix[1:], value), value)
+        if suffix in _OTHERS:
+            problem = f"is {suffix[1:].upper()}, which is not read"
             raise wrong(problem, "write TOML or JSON, or a text as .txt or .md")
     elif _FILE_NAME.fullmatch(value.strip()):
         remedy = other_file(value, f"write @{value}", before="@")

@@ -324,8 +324,10 @@ MISTAKES = {
     "[judges.fast]\nmodel = 'a'\n\napi_bse = 'x'": (
         " [judges.fast]: no such option: api_bse; did you mean api_base?"
     ),
-    "[judges.fast]\nrpm = 3": " [judges.fast] model: Field required",
-    "[judges]\nfast = 3": ": there is no table [judges.fast]; did you mean judges?",
+    "[judges.fast]\nrpm = 3": " [judges.fast] model: is missing; set it",
+    "[judges.fast]\nmodle = 'a'": " [judges.fast]: no such option: modle; did you mean model?",
+    "[score]\nbudget = 3": " [score]: no such option: budget; use --max-cost USD",
+    "[judges]\nfast = 3": ": judges.fast is not a table; write [judges.fast], and its settings below",
     "[judges.offline]\nmodel = 'x'": " [judges.offline]: is a name of ruler's own",
     "[judges.a]\nmodel = 'x'\nrpm = 'many'": (
         " [judges.a] rpm: 'many' is not a number of 0.01 or more"
@@ -462,7 +464,7 @@ def test_config_of_a_command_line(ruler: Ruler) -> None:
             "no such option: --passses; did you mean --passes?",
         ),
         ("score --passes x", "--passes: 'x' is not a whole number of 1 or more"),
-        ("scor", "No such command 'scor'. Did you mean 'score'?"),
+        ("scor", "no such command: scor; did you mean score?"),
         ("-m a -m a", "judges a and a have one name, or one model"),
     ):
         done = ruler("config", *words.split())
