@@ -5,6 +5,8 @@ The figures are made once, as `--json` prints them; the page is a verdict, then 
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, suppress
@@ -64,7 +66,15 @@ from ruler_cli.cli.units import Row, count, number_of, rounded, rows, shorten
 from ruler_cli.errors import NothingToCompare, UnreadableError, UsageError
 from ruler_cli.files.location import Location
 from ruler_cli.files.parse import dump, parse
-from ruler_cli.formats.chat import REFERENCES, RUBRICS, paths_named
+from ruler_cli.formats.chat import (
+    FIGURES,
+    JUDGED,
+    REFERENCES,
+    RUBRICS,
+    paths_named,
+    words_of,
+)
+from ruler_cli.formats.fields import lookup
 from ruler_cli.formats.reader import Reader
 from ruler_cli.formats.table import PROMPT_HASH, fits
 from ruler_cli.judges.providers import EMBEDDED, MissingCredentialsError, ModelInfo
@@ -105,6 +115,8 @@ _LONGEST = 60
 """Characters of a value or a key."""
 _FEW = 3
 """Records that are looked at for a reference answer, and fields that are named."""
+_HASH = re.compile(r"[0-9a-fA-F-]{16,}|[A-Za-z0-9+/_-]{40,}=*")
+"""A value that is an id or a digest."""
 _NAMES = 19
 """Columns of the names."""
 
@@ -216,6 +228,7 @@ def command(
 ) -> int:
     """Read INPUT as `score` would, and estimate calls, tokens and cost. Nothing is sent.
 
+    It takes every option of `score`, so one command line serves both; those that change no estimate do nothing.
     The first line says if `score` is ready to run. Requests that the ledger answers are not counted.
     A figure is the expected one, followed by the lowest and the highest. Above 64 MB figures are estimated
     from a sample of the groups and marked with `about`.
@@ -516,9 +529,44 @@ def _references(notes: InputCounts, settings: ScoreSettings) -> str:
     given = settings.input.reference
     if given:
         return f"`{given}`, shown to the judge only"
-    named = _named(notes, REFERENCES)
-    advice = "may hold one: --reference PATH shows it to the judge"
-    return f"not shown; {named} {advice}" if named else ""
+    fields = _reference_fields(notes, settings.input)[:_FEW]
+    if not fields:
+        return ""
+    named = ", ".join(f"`{printable(path)}`" for path in fields)
+    option = shlex.join(("--reference", printable(fields[0])))
+    return f"not shown; {named} may hold one: {option} shows it to the judge"
+
+
+def _reference_fields(notes: InputCounts, settings: InputSettings) -> list[str]:
+    """Return the paths of fields that look like a reference: the same for all rollouts of a group, and no response."""
+    refused = {*paths(settings.messages), *paths(settings.prompt)}
+    values = dict[tuple[str | None, str], str]()
+    fields = dict[str, None]()
+    for record in notes.first:
+        parsed = parse(record.line.raw, exact=False)
+        responses = {
+            str(rollout.messages[-1].get("content"))
+            for rollout in record.rollouts
+            if rollout.error is None
+        }
+        for path in paths_named(parsed, REFERENCES):
+            value = str(lookup(parsed, path))
+            differs = values.setdefault((record.key, path), value) != value
+            names = path.split(".")
+            figure = not FIGURES.isdisjoint(names[:-1])
+            if (
+                figure
+                or differs
+                or _HASH.fullmatch(value)
+                or JUDGED & words_of(names[-1])
+            ):
+                refused.add(path)
+            # a field that equals the response in each record is the response
+            if value not in responses:
+                fields[path] = None
+    named = [path for path in fields if path not in refused]
+    # an `answer` may be anybody's
+    return sorted(named, key=lambda path: words_of(path) <= {"answer", "answers"})
 
 
 def _rubric(notes: InputCounts, settings: ScoreSettings) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from ruler_cli import cli
 from tests.conftest import Ruler, group, write
 from tests.judge_server import JudgeServer
 from tests.values import talk
@@ -409,3 +410,16 @@ def test_panel_in_batches(check: Any) -> None:
     ]
     assert result["cost_usd"] is None
     assert "batch" not in json.loads(check("-m", "openai/o3", "--json").stdout)
+
+
+def test_options_of_score(ruler: Ruler, dump: Path) -> None:
+    """`check` takes every option of `score`; one that is wrong is refused, and no file is written."""
+    names = {param.name for param in cli._load("check").params}
+    assert {param.name for param in cli._load("score").params} - names == {"output"}
+    words = "--concurrency 3 --on-failure keep --summary sum.json --max-failures 2 -q --debug --blend 0.5"
+    run = ruler("check", dump, "-m", "offline", *words.split())
+    assert (run.returncode, run.stderr) == (0, "")
+    assert run.stdout.startswith("ready: 2 groups")
+    assert [path.name for path in dump.parent.iterdir()] == ["in.jsonl"]
+    run = ruler("check", dump, "-m", "offline", "--rpm", "fast")
+    assert run.stderr == "ruler: --rpm: 'fast' is not a number of 0.01 or more\n"
