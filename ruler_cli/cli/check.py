@@ -62,7 +62,15 @@ from ruler_cli.cli.options import (
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.safe_text import print_json
 from ruler_cli.cli.sentences import rubric_in_words
-from ruler_cli.cli.units import Row, count, number_of, rounded, rows, shorten
+from ruler_cli.cli.units import (
+    Row,
+    count,
+    number_of,
+    rounded,
+    rows,
+    seconds,
+    shorten,
+)
 from ruler_cli.errors import NothingToCompare, UnreadableError, UsageError
 from ruler_cli.files.location import Location
 from ruler_cli.files.parse import dump, parse
@@ -79,6 +87,7 @@ from ruler_cli.formats.reader import Reader
 from ruler_cli.formats.table import PROMPT_HASH, fits
 from ruler_cli.judges.providers import EMBEDDED, MissingCredentialsError, ModelInfo
 from ruler_cli.judges.resolve import model_of, with_eyes
+from ruler_cli.judging.panel import first_level
 from ruler_cli.ledger.reply_cache import Ledger, ReplyCache
 from ruler_cli.runs.batch.requests import batch_price, batch_target
 from ruler_cli.runs.estimate import (
@@ -115,6 +124,7 @@ _LONGEST = 60
 """Characters of a value or a key."""
 _FEW = 3
 """Records that are looked at for a reference answer, and fields that are named."""
+_MINUTE = 60
 _HASH = re.compile(r"[0-9a-fA-F-]{16,}|[A-Za-z0-9+/_-]{40,}=*")
 """A value that is an id or a digest."""
 _NAMES = 19
@@ -167,6 +177,7 @@ prompt tokens: {estimate.prompt_tokens}
 completion tokens: {estimate.completion_tokens}
 cost: {cost}
 --max-cost: {cap} or more lets every call go
+time: {duration}
 batch time: up to {batch[hours]} hours; again as much for requests that follow from answers
 """
 """Sections with a title, then names and values. A line whose figure is absent or 0 is left out."""
@@ -282,6 +293,7 @@ def check(settings: ScoreSettings, options: Options) -> int:
         result = Estimate(judges)
         for group, weight in sample(source, notes.bytes):
             result.add(group, weight)
+        duration = _duration(settings, judges, ledger)
     reasons = [*_reasons(settings, source, result, len(bad)), *refused]
     facts = {
         "version": 2,
@@ -291,6 +303,7 @@ def check(settings: ScoreSettings, options: Options) -> int:
         **_figures(settings, source, notes, result),
         "cannot_be_scored": len(bad),
         "bad": bad,
+        "seconds": duration,
     }
     if options.batch:
         facts["batch"] = _batch_facts(settings.judges, judges)
@@ -424,6 +437,30 @@ def _judge_estimate(
         cache = ReplyCache(ledger, judge.model, judge.params)
         result.find_reply = lambda request: cache.find(cache.key(request))
     return result
+
+
+def _duration(
+    settings: ScoreSettings, bills: Sequence[JudgeEstimate], ledger: Ledger | None
+) -> float | None:
+    """Return the seconds that a run is expected to take: those of its slowest judge, None if no pace is known.
+
+    A pace is that of the last calls in the ledger, or a limit. Judges of a panel are asked side by side.
+    """
+    longest = None
+    for judge, bill in zip(settings.judges, bills, strict=True):
+        limits, totals = settings.pool.of(judge), bill.totals(None)
+        calls = totals.calls.expected
+        tokens = totals.prompt_tokens.expected + totals.completion_tokens.expected
+        call = ledger.pace(judge.model) if ledger else None
+        level = limits.concurrency or first_level(judge.model)
+        paces = [
+            call and max(1.0, calls / level) * call,
+            limits.rpm and _MINUTE * calls / limits.rpm,
+            limits.tpm and _MINUTE * tokens / limits.tpm,
+        ]
+        if calls:
+            longest = max(filter(None, (longest, *paces)), default=None)
+    return longest
 
 
 def _reasons(
@@ -689,7 +726,7 @@ def _texts(facts: Facts, source: Input, estimate: Estimate) -> Facts:
     if facts["pictures"]["left_out"]:
         shown += ", without pictures"
     passed = f"up to {passes} on average"
-    cap = facts["estimate"].max_cost_usd
+    cap, duration = facts["estimate"].max_cost_usd, facts["seconds"]
     return {
         "found": source.found(),
         "shown": shown,
@@ -703,6 +740,8 @@ def _texts(facts: Facts, source: Input, estimate: Estimate) -> Facts:
         "passed": passed if facts["adaptive"] else passes * (passes > 1),
         "cost": _dollars(facts["estimate"].cost_usd),
         "cap": rounded(cap, up=True) if cap else None,
+        "duration": duration
+        and f"about {seconds(duration)}, at the pace that is known",
     }
 
 
