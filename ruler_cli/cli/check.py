@@ -315,11 +315,8 @@ def _figures(
     common = sorted(sizes.items(), key=lambda pair: (-pair[1], pair[0]))[:_COMMONEST]
     # if nothing is compared, the verdict says so
     alone = settings.absolute or not estimate.comparable
-    models = [judge.model for judge in settings.judges]
-    related = source.relatives(models)
     warnings = (
         *source.notes,
-        *related,
         *source.warnings(alone=alone),
         *coverage.warnings(),
     )

@@ -305,8 +305,7 @@ class _FileRun(GroupStream):
             opened.cancel()
             return
         source = self._input = opened.result()
-        models = [judge.model for judge in settings.judges]
-        source.report(session.observer, models, alone=settings.absolute)
+        source.report(session.observer, alone=settings.absolute)
         session.begin(source.total)
         session.stop_if_too_many()
         if source.reader is None:
