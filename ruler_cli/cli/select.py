@@ -17,9 +17,7 @@ from ruler_cli.cli.options import (
     Labels,
     MaxRecord,
     Messages,
-    On,
     Prompt,
-    Prompts,
     Scored,
     Tools,
     option,
@@ -122,8 +120,6 @@ def command(
     messages: Messages = None,
     prompt: Prompt = None,
     tools: Tools = None,
-    prompts: Prompts = None,
-    on: On = None,
     max_record: MaxRecord = 512,
     config: Config = None,
 ) -> int:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import chain, cycle
 from typing import Any
 
-from ruler_cli.errors import Sentence, UnreadableError
+from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.chat import (
     Messages,
     Turn,
@@ -247,12 +247,9 @@ def _model_turn(answer: Any) -> Turn:
     return new_turn("assistant", None, tool_calls=listed)
 
 
-def _apart(key: str) -> Sentence:
+def _apart(key: str) -> str:
     """Return why a record without its question is not read."""
-    return Sentence(
-        "has no question, which stands in another file; give that with {prompts:FILE} {on:{key}}",
-        key=key,
-    )
+    return f"has no question, which stands in another file; join the two by `{key}`"
 
 
 def read_mt_bench(record: JsonObject) -> Rollouts:

@@ -42,7 +42,6 @@ from ruler_cli.files.scratch import Index, Scratch, digest, place
 from ruler_cli.formats.chat import has_content, task_messages
 from ruler_cli.formats.reader import SAMPLE, Reader, detect, first_records
 from ruler_cli.formats.table import fits
-from ruler_cli.runs.tasks import JoinedReader, open_tasks
 from ruler_cli.settings.models import InputSettings, RecordPaths
 from ruler_cli.types import (
     Group,
@@ -68,13 +67,11 @@ class Openings:
 
     `simulated_user`: the user of the dump is a model too and words the task anew for each rollout, so
     that only the system's messages are compared. Without any the agent's rules are not shown.
-    `varied_prompts`: the dump compares prompts, so that nothing is. `key` is a path by which tasks may be found
-    in another file.
+    `varied_prompts`: the dump compares prompts, so that nothing is.
     """
 
     simulated_user: bool = False
     varied_prompts: bool = False
-    key: str = "KEY"
     taskless: int = 0
     first_taskless: str = ""
     mixed: int = 0
@@ -85,8 +82,7 @@ class Openings:
     def of(cls, reader: Reader) -> Openings:
         """Begin to count those that a reader reads."""
         form = reader.format
-        key = reader.key if reader.key_paths and " + " not in reader.key else "KEY"
-        return cls(form.simulated_user, form.varied_prompts, key)
+        return cls(form.simulated_user, form.varied_prompts)
 
     def look(self, rollouts: Iterable[Rollout], where: str) -> list[Opening]:
         """Count the rollouts of a record that show no task or no rules; return the opening of each.
@@ -125,11 +121,9 @@ class Openings:
             out.append(
                 Sentence(
                     "{rollouts} without a task: nothing precedes the agent's first turn (first: {first}); "
-                    "give the path of the task with {prompt:PATH}, or the file that has it with {prompts:FILE} "
-                    "{on:{key}}",
+                    "give the path of the task with {prompt:PATH}; if another file has it, join the two first",
                     rollouts=_count(self.taskless, "rollout"),
                     first=self.first_taskless,
-                    key=self.key,
                 )
             )
         if self.ruleless:
@@ -413,8 +407,6 @@ def _key(reader: Reader) -> str:
         key = f"key `{reader.key}`"
     if reader.labels:
         key += f" within its {reader.label_kind}"
-    if isinstance(reader, JoinedReader):
-        key += f", tasks of {reader.tasks.name}"
     return key
 
 
@@ -498,12 +490,7 @@ def open_input(
             )
             raise UsageError(problem, place=name)
         return opened
-    tasks = open_tasks(settings, stack)
-    if tasks is None:
-        reader = detect(name, first, settings)
-    else:
-        reader = tasks.reader(name, first, settings)
-        opened.notes += tasks.notes
+    reader = detect(name, first, settings)
     _refuse_tasks(name, first, settings.messages)
     if shard is not None and reader.format.shape == "columns":
         remedy = Sentence(
