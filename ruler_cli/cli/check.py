@@ -38,7 +38,6 @@ from ruler_cli.cli.options import (
     Messages,
     MostPictures,
     NoCache,
-    On,
     Order,
     Outcome,
     Param,
@@ -46,7 +45,6 @@ from ruler_cli.cli.options import (
     Pictures,
     Price,
     Prompt,
-    Prompts,
     Question,
     Records,
     Reference,
@@ -221,8 +219,6 @@ def command(
     prompt: Prompt = None,
     tools: Tools = None,
     reference: Reference = None,
-    prompts: Prompts = None,
-    on: On = None,
     reward: Reward = None,
     outcome: Outcome = None,
     max_record: MaxRecord = 512,
@@ -341,11 +337,8 @@ def _figures(
     common = sorted(sizes.items(), key=lambda pair: (-pair[1], pair[0]))[:_COMMONEST]
     # if nothing is compared, the verdict says so
     alone = settings.absolute or not estimate.comparable
-    models = [judge.model for judge in settings.judges]
-    related = source.relatives(models)
     warnings = (
         *source.notes,
-        *related,
         *source.warnings(alone=alone),
         *coverage.warnings(),
     )
@@ -540,7 +533,7 @@ def _paths(
     own_reward = place or _OWN_PATH * rewards.seen
     parts = {
         "messages": (_together(settings.messages), _OWN_PATH, 0),
-        "prompt": (_task_path(settings), "", 0),
+        "prompt": (_together(settings.prompt), "", 0),
         "group key": (_together(settings.group_by), own_key, 0),
         "reward": (settings.reward, own_reward, rewards.absent),
         "outcome": (settings.outcome, _OWN_PATH * outcomes.seen, outcomes.absent),
@@ -627,16 +620,6 @@ def _named(notes: InputCounts, words: frozenset[str]) -> str:
 def _together(given: Any) -> str:
     """Return the paths of an option that is repeated, for a line of the page."""
     return " + ".join(paths(given))
-
-
-def _task_path(settings: InputSettings) -> str:
-    """Return the paths of the task, also in another file."""
-    own = _together(settings.prompt)
-    if settings.prompts is None:
-        return own
-    name = Location(settings.prompts).public
-    place = f"{own} of {name}" if own else name
-    return f"{place} by {settings.on}"
 
 
 def _batch_facts(judges: Sequence[JudgeSettings], bills: list[JudgeEstimate]) -> Facts:

@@ -546,8 +546,7 @@ class InputOptions(Settings):
 
     `format` is `auto`, the name of a row, a row, or a program's own reader. `records` is the path of the records
     in a document, or in each line. With `limit` only so many groups are read, the first; with `shard` only its
-    own. With `prompts`, another file, `prompt` are paths of its records, which have the key `on` (a path, or
-    `OURS=THEIRS`). A record of more than `max_record` mebibytes counts as unreadable.
+    own. A record of more than `max_record` mebibytes counts as unreadable.
     """
 
     _: KW_ONLY
@@ -560,8 +559,6 @@ class InputOptions(Settings):
     outcome: str | None = None
     shard: Annotated[Shard | None, BeforeValidator(shard_of)] = None
     prompt: Paths = ()
-    prompts: str | None = None
-    on: str | None = None
     tools: str | None = None
     reference: str | None = None
     limit: Limit = None

@@ -263,7 +263,7 @@ async def render_missing(
         source = await in_thread(reading)
         if error := nothing_to_compare(settings, source):
             raise error
-        source.report(observer, [judge.model for judge in settings.judges])
+        source.report(observer)
         groups = held_groups(settings, source, observer)
         engine = ledger_engine(runner, groups, waits=source.waits)
         async with engine:
