@@ -406,7 +406,8 @@ class Request:
     `fitted`: `max_output_tokens` is all that the judge's context leaves. `shared` characters at the begin of `user`
     come again, behind the same system message, in a later request; 0: none do. `shown` maps the label of each
     rollout in the request, in order, to the number of the distinct rollout. `pictures` stand in the user
-    message, and take `picture_tokens`.
+    message, and take `picture_tokens`. `earlier_user` is the user message of an earlier version's layout, under which
+    a ledger may hold the reply; empty if it is the same.
     """
 
     system: str
@@ -421,6 +422,7 @@ class Request:
     shown: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
     pictures: Placed = ()
     picture_tokens: int = field(default=0, compare=False)
+    earlier_user: str = field(default="", repr=False, compare=False)
 
     @property
     def size(self) -> int:

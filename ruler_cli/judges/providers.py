@@ -172,6 +172,40 @@ def variables(provider: str | None, *, of_key: bool = False) -> list[str]:
     ]
 
 
+_HOMES = {
+    "azure": "azure.com azure-api.net azure.us azure.cn",
+    "bedrock": "amazonaws.com amazonaws.com.cn api.aws",
+    "gemini": "googleapis.com",
+    "sagemaker": "amazonaws.com amazonaws.com.cn",
+    "together": "together.ai together.xyz",
+    "vertex": "googleapis.com",
+    "xai": "x.ai",
+}
+"""Domains of providers that are not named for them."""
+
+
+def home_of(provider: str) -> tuple[str, ...]:
+    """The ends of the host names of a provider's own addresses."""
+    word = provider.partition("_")[0]
+    domains = _HOMES.get(word, f"{word}.com {word}.ai")
+    return tuple(f".{domain}" for domain in domains.split())
+
+
+def base_variables(provider: str) -> list[str]:
+    """The variables from which litellm takes the address of a provider."""
+    stems = (provider, provider.replace("_", ""), provider.partition("_")[0])
+    names = [f"{stem}_{end}" for stem in stems for end in ("api_base", "base_url")]
+    if provider.startswith("bedrock"):
+        names.append("aws_bedrock_runtime_endpoint")
+    return [name.upper().replace("-", "_") for name in names]
+
+
+def is_own_model(name: str, provider: str) -> bool:
+    """Tell if litellm's list has a model, by its name with the provider, as the provider's own."""
+    own = str(_entry(name).get("litellm_provider")).startswith(provider)
+    return own and "/" in name and provider not in OWN_ENGINES
+
+
 _FREE = (
     "mock_response",
     "client",

@@ -17,6 +17,9 @@ from ruler_cli.judges.providers import (
     OWN_ENGINES,
     ModelInfo,
     Price,
+    base_variables,
+    home_of,
+    is_own_model,
     missing_key,
     model_info,
     provider_of,
@@ -78,6 +81,34 @@ def address_of(settings: JudgeSettings) -> str | None:
     return cut_address(given) if given else OPENAI if variable else None
 
 
+def stand_in_of(settings: JudgeSettings) -> str:
+    """The address of a stand-in for a provider's model, cut as for the call; empty for any other judge.
+
+    It is one if litellm's list knows the name as the provider's own, and the address is none of the provider's.
+    """
+    model = settings.model
+    provider = provider_of(model, settings.params)
+    if settings.function or provider is None or not is_own_model(model, provider):
+        return ""
+    if _is_direct(settings):
+        addresses = [address_of(settings)]
+    elif settings.api_base:
+        addresses = [settings.api_base]
+    else:
+        from dotenv import load_dotenv
+
+        load_dotenv()  # as litellm does when it is imported
+        addresses = [*map(os.environ.get, base_variables(provider))]
+    own = home_of(provider)
+    for address in filter(None, addresses):
+        scheme, _, rest = cut_address(address).partition("://")
+        host, _, path = rest.partition("/")
+        host = host.lower().removesuffix(_PORTS.get(scheme.lower(), ":"))
+        if scheme.lower() != "https" or not f".{host}".endswith(own):
+            return f"{scheme.lower()}://{host}/{path}"
+    return ""
+
+
 def model_at_endpoint(settings: JudgeSettings) -> str:
     """The model's name at an endpoint; UsageError if the name or the parameters cannot be JSON."""
     provider, _, rest = settings.model.partition("/")
@@ -124,6 +155,7 @@ def key_variable(settings: JudgeSettings) -> str | None:
     return next(filter(os.environ.get, names), next(iter(names), None))
 
 
+_PORTS = {"http": ":80", "https": ":443"}
 _OLLAMA = re.compile(r"(/ollama)?/api(/(chat|generate|tags|show))?$")
 _PATHS = re.compile(
     r"/(chat/completions|completions|responses|messages|embeddings)$|(?<=/v1)/(chat|models)$"

@@ -51,6 +51,7 @@ from ruler_cli.ledger.database import (
     ReplyRecord,
     append_rows,
     busy,
+    digest_of,
     empty_ledger,
     file_errors,
     files_of,
@@ -85,6 +86,12 @@ _ANOTHER = Sentence(
     "give another file with {ledger:PATH}; a run can keep no replies: {ledger:none}"
 )
 _CORRECT = Sentence("correct the {ledger}, or leave it out")
+NO_ADDRESS = Sentence(
+    "it was kept without the address of its judge, which may be the provider's; if it is that of this run, "
+    "`ruler ledger assign {model:NAME} {api_base:URL}` assigns it"
+)
+OTHER_LAYOUT = "its prompt lost the order of the results of parallel calls"
+"""Reasons for which a reply that an earlier version kept no longer answers."""
 _canonical = json.JSONEncoder(
     sort_keys=True, ensure_ascii=False, separators=(",", ":")
 ).encode
@@ -120,7 +127,8 @@ class LedgerStats:
 def key_of(model: str, params: Mapping[str, Any], request: Request) -> bytes:
     """Return the 16 bytes that identify a request; UsageError if a parameter is no JSON value.
 
-    Endpoint, API key and answer format are no part of it. Pictures are, by their original bytes and stated sizes.
+    API key and answer format are no part of it, an address only as `at_address` adds it. Pictures are, by their
+    original bytes and stated sizes.
     """
     try:
         canonical = _canonical(dict(params))
@@ -136,6 +144,22 @@ def key_of(model: str, params: Mapping[str, Any], request: Request) -> bytes:
         digest.update(struct.pack("<Q", len(raw)))
         digest.update(raw)
     return digest.digest()
+
+
+def at_address(key: bytes, address: str) -> bytes:
+    """Return the key of the same request to a stand-in at an address; the key itself without one.
+
+    It is made of the key alone, so that replies of an earlier version can be assigned to an address.
+    """
+    if not address:
+        return key
+    whole = key + address.encode()
+    return blake2b(whole, digest_size=16, person=b"ruler address 1").digest()
+
+
+def name_at(model: str, address: str) -> str:
+    """Return the name under which a ledger keeps a model's replies: with the digest of a stand-in's address."""
+    return f"{model} at {digest_of(address)}" if address else model
 
 
 @value
@@ -431,16 +455,32 @@ def _open_to_write(path: Path, stack: ExitStack) -> _File:
 class ReplyCache:
     """One judge's part of a ledger. `model` and `params`, as the user gave them, are part of every key.
 
-    Without a ledger there are keys, and no answers.
+    `address` is that of a stand-in for the model, whose replies never answer for the real one; else empty. Without
+    a ledger there are keys, and no answers.
     """
 
     ledger: Ledger | None
     model: str
     params: Mapping[str, Any]
+    address: str = ""
 
     def key(self, request: Request) -> bytes:
         """Return the key of a request. UsageError as for `key_of`."""
-        return key_of(self.model, self.params, request)
+        return at_address(key_of(self.model, self.params, request), self.address)
+
+    def earlier(self, request: Request) -> str:
+        """Return why a reply that an earlier version kept of a request no longer answers; empty without one."""
+        plain = replace(self, address="")
+        before = replace(request, user=request.earlier_user)
+        sources = [
+            (self.address, plain, request, NO_ADDRESS),
+            (request.earlier_user, self, before, OTHER_LAYOUT),
+            (request.earlier_user and self.address, plain, before, OTHER_LAYOUT),
+        ]
+        for there, cache, asked, why in sources:
+            if there and isinstance(self.find(cache.key(asked)), Reply):
+                return why
+        return ""
 
     def find(self, key: bytes) -> Reply | CallError | None:
         """Return an earlier answer, with `cached` set; None if there is none."""
@@ -450,7 +490,7 @@ class ReplyCache:
         """Store an answer; it is committed when this returns. OutputError if it cannot be written."""
         if self.ledger is None:
             raise ValueError("there is no ledger to write")
-        await self.ledger.store(key, self.model, answer)
+        await self.ledger.store(key, name_at(self.model, self.address), answer)
 
 
 def _before(older_than: float | None) -> float:

@@ -29,8 +29,8 @@ from ruler_cli.judges.resolve import (
 )
 from ruler_cli.judging.adaptive import BLOCK_BYTES
 from ruler_cli.judging.group_run import GroupRun, JudgeRunner
-from ruler_cli.judging.panel import open_panel
-from ruler_cli.ledger.reply_cache import Ledger, key_of
+from ruler_cli.judging.panel import cache_of, open_panel
+from ruler_cli.ledger.reply_cache import Ledger
 from ruler_cli.pool.engine import (
     Bounds,
     Engine,
@@ -270,7 +270,7 @@ async def render_missing(
             async for group_run, result in engine:
                 for judge_index, request in group_run.missing:
                     judge = settings.judges[judge_index]
-                    key = key_of(judge.model, judge.params, request)
+                    key = cache_of(ledger, judge).key(request)
                     number = sum(counts.requests) + 1
                     if seen.first_seen(key.hex(), number) == number:
                         counts.requests[judge_index] += 1
@@ -286,4 +286,6 @@ async def render_missing(
                 counts.unaskable += unaskable
                 counts.lost += not unaskable
         source.report(observer, end=True)
+    for sentence in panel.outdated():
+        observer.warn(sentence)
     return counts
