@@ -31,8 +31,8 @@ TABLES = (
     "body BLOB NOT NULL)",
     "CREATE INDEX replies_key ON replies (key)",
 )
-_COLUMNS = "key, at, seconds, model, status, prompt, completion, cached, body"
-INSERT = f"INSERT INTO replies ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 - names of ours
+COLUMNS = "key, at, seconds, model, status, prompt, completion, cached, body"
+INSERT = f"INSERT INTO replies ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 - names of ours
 ReplyRecord = tuple[Any, ...]
 """A row of `replies` without its id, in the order of its columns."""
 _TOGETHER = 1000
@@ -175,7 +175,7 @@ def rows_of(
     if path is None or not path.exists():
         return
     own = f" AND model IN ({', '.join('?' * len(models))})" if models else ""
-    query = f"SELECT {_COLUMNS} FROM replies WHERE id > ?{own} ORDER BY id"  # noqa: S608
+    query = f"SELECT {COLUMNS} FROM replies WHERE id > ?{own} ORDER BY id"  # noqa: S608
     with (
         file_errors(f"{path}: cannot be read as a ledger", "leave it out"),
         contextlib.closing(open_to_read(path)) as ledger,
@@ -192,7 +192,7 @@ def rows_since(
 
     A clock may be set back during a run, and ids begin anew if the ledger is cleared.
     """
-    query = f"SELECT {_COLUMNS} FROM replies WHERE id > ? OR at >= ? ORDER BY id"  # noqa: S608
+    query = f"SELECT {COLUMNS} FROM replies WHERE id > ? OR at >= ? ORDER BY id"  # noqa: S608
     return connection.execute(query, (last, when)).fetchall()
 
 

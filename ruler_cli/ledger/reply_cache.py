@@ -29,6 +29,7 @@ from contextlib import (
     suppress,
 )
 from dataclasses import field, replace
+from functools import partial
 from hashlib import blake2b
 from operator import itemgetter
 from pathlib import Path
@@ -45,6 +46,7 @@ from ruler_cli.errors import (
     system_errors,
 )
 from ruler_cli.ledger.database import (
+    COLUMNS,
     INSERT,
     INSERT_TEXT,
     TEXTS,
@@ -76,6 +78,12 @@ _STATS = (
     "sum(ifnull(cached, 0)) FROM replies GROUP BY model, status ORDER BY model, status"
 )
 _MEASURE = "SELECT count(*), sum(length(body)) FROM replies WHERE at < ?"
+_ASSIGNED = COLUMNS.replace("key", "moved(key)").replace("model", "?")
+_MOVE = (
+    f"INSERT INTO replies ({COLUMNS}) SELECT {_ASSIGNED} FROM replies "  # noqa: S608 - names of ours
+    "WHERE model = ? AND moved(key) NOT IN (SELECT key FROM replies) ORDER BY id"
+)
+_MOVED = "DELETE FROM replies WHERE model = ? AND (seconds > 0 OR status IN ('fault', 'odd'))"
 _RANKS: dict[RowStatus | None, int] = {None: 0, "odd": 1, "fault": 2}
 """Rank of each status that is no reply's: a higher one stands over a lower one."""
 _REPLY = 3
@@ -418,6 +426,20 @@ class Ledger(AbstractContextManager["Ledger"]):
             patient.execute("VACUUM")
             patient.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         return number
+
+    def assign(self, model: str, address: str) -> int:
+        """Have a model's replies answer at an address alone; return their number.
+
+        Some that were imported answer for the model, too: their keys may be of an address already.
+        """
+        patient = self._own.patient
+        move = partial(at_address, address=address)
+        patient.create_function("moved", 1, move, deterministic=True)
+        with self._own.lock, self._own.errors("written"), patient:
+            patient.execute("BEGIN IMMEDIATE")
+            moved = patient.execute(_MOVE, (name_at(model, address), model))
+            patient.execute(_MOVED, (model,))
+        return moved.rowcount
 
     def __exit__(self, kind: object, *_: object) -> None:
         """Close the files; OutputError if the one that is written was deleted or replaced meanwhile."""

@@ -225,17 +225,17 @@ def _table(file: ConfigFile, command: str) -> Layer:
 
 
 def _variables(names: Collection[str]) -> Layer:
-    """Return what variables set; an empty one sets nothing."""
+    """Return what variables set; an empty one sets nothing, but for an address, which has to be refused."""
     known = variables_of(names)
     if os.environ.keys().isdisjoint(known):
         return {}
     from pydantic_settings import BaseSettings, EnvSettingsSource
 
-    source = EnvSettingsSource(BaseSettings, case_sensitive=True, env_ignore_empty=True)
+    source = EnvSettingsSource(BaseSettings, case_sensitive=True)
     return {
         known[name]: Origin(name, VARIABLE, value)
         for name, value in source.env_vars.items()
-        if name in known
+        if name in known and (value or known[name] == "api_base")
     }
 
 

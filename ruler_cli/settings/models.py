@@ -284,6 +284,15 @@ def params_of(value: Any) -> Any:
     return value
 
 
+def _address(value: str) -> str:
+    """Return an address as it is; UsageError for an empty one, with which the provider would be asked."""
+    if value.strip():
+        return value
+    problem = "is empty, and the rollouts would go to the provider"
+    raise UsageError(problem, "give an address, or leave it out", option="api_base")
+
+
+Address = Annotated[str, AfterValidator(_address)] | None
 Limit = Annotated[Whole | None, Field(ge=1)]
 Rpm = Annotated[Number | None, Field(ge=0.01)]
 Tpm = Annotated[Number | None, Field(ge=1)]
@@ -301,7 +310,7 @@ class JudgeOptions(Settings):
     """
 
     model: Annotated[str, AfterValidator(model_name)]
-    api_base: str | None = None
+    api_base: Address = None
     api_key_env: KeyVariable = None
     via: Via = "auto"
     params: Annotated[Mapping[str, Any], BeforeValidator(params_of)] = field(

@@ -13,6 +13,7 @@ from pydantic import BeforeValidator, Field
 
 from ruler_cli.errors import Sentence, UsageError
 from ruler_cli.settings.models import (
+    Address,
     AskOptions,
     CombineSettings,
     InputOptions,
@@ -44,6 +45,7 @@ COMMANDS = (
     "ledger stats",
     "ledger clear",
     "ledger import",
+    "ledger assign",
     "batch submit",
     "batch status",
     "batch collect",
@@ -115,7 +117,7 @@ class ScoreOptions(AskOptions, PoolSettings, CombineSettings, InputOptions, RunO
 
     _: KW_ONLY
     model: Texts = ()
-    api_base: str | None = None
+    api_base: Address = None
     api_key_env: KeyVariable = None
     via: Via = "auto"
     param: Annotated[
