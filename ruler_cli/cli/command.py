@@ -13,6 +13,7 @@ import typer
 from ruler_cli.cli.messages import option_words, print_note, report_errors
 from ruler_cli.errors import RulerError, UnknownShapeError
 from ruler_cli.files.location import Location
+from ruler_cli.settings.judges import UntrustedFileError
 from ruler_cli.settings.load import named_sources, read_options, variables_of
 from ruler_cli.settings.models import JudgeSettings, ScoreSettings
 from ruler_cli.settings.options import COMMAND_LINE, FIELDS, FILE, Options
@@ -54,6 +55,13 @@ def running(
     ):
         try:
             yield options
+        except UntrustedFileError as error:
+            if options.file is not None:
+                names = [word for word in arguments if isinstance(word, str)]
+                command, file = command_name(ctx), options.file.name
+                allowed = command_line(options, command, *names, config=file)
+                error.set(remedy=f"read it, and to allow it: {allowed}")
+            raise
         except UnknownShapeError as error:
             from ruler_cli.cli.proposal import refuse
             from ruler_cli.settings.load import score_settings

@@ -27,6 +27,7 @@ from ruler_cli.judges.providers import (
     stated_limit,
 )
 from ruler_cli.settings.models import JudgeSettings
+from ruler_cli.settings.parameters import body_of
 from ruler_cli.types import (
     EXPLANATION,
     CallError,
@@ -204,6 +205,7 @@ def first_format(judge: JudgeSettings, base: str | None) -> AnswerFormat:
     schema, so it gets one for each size of a group, or one for all if it has no sizes.
     """
     provider = judge.model.partition("/")[0]
+    params = body_of(judge.params)
     host = urlsplit(base or "").hostname or ""
     openai = f".{host}".endswith(".openai.com")
     try:  # a machine of one's own: loopback, a private network, a bare name
@@ -213,7 +215,7 @@ def first_format(judge: JudgeSettings, base: str | None) -> AnswerFormat:
     own = provider in OWN_ENGINES or (own and provider != "litellm_proxy")
     sized = openai or (not host and provider in _SIZED and "claude" not in judge.model)
     forms = _LISTS
-    if "response_format" in judge.params:  # the user's own is sent
+    if "response_format" in params:  # the user's own is sent
         forms = ("text",)
     elif sized:
         forms = ("sized", *_LISTS)
@@ -225,7 +227,7 @@ def first_format(judge: JudgeSettings, base: str | None) -> AnswerFormat:
     return AnswerFormat(
         forms,
         LIMITS[0] if openai else LIMITS[1],
-        thinking_tokens(judge.params, thinks=model.reasoning is True),
+        thinking_tokens(params, thinks=model.reasoning is True),
         model.max_output if listed else None,
     )
 

@@ -192,7 +192,7 @@ class LitellmJudge(ChatJudge):
 
         litellm, whose import takes seconds, is asked about names and needs that are not listed here.
         """
-        provider = provider_of(self.model, self.params) or read_name(self.model)[1]
+        provider = provider_of(self.model) or read_name(self.model)[1]
         if provider is None:
             raise unknown_judge(self.model)
         given = self._credentials(provider)
@@ -210,14 +210,13 @@ class LitellmJudge(ChatJudge):
         given = self.params.get
         litellm = sys.modules.get("litellm")
         keys = self.key, given("api_key"), getattr(litellm, "api_key", None)
-        addresses = self.base, given("api_base"), given("base_url")
-        return Credentials(provider, self.params, any(keys), any(addresses))
+        return Credentials(provider, self.params, any(keys), bool(self.base))
 
     async def __aenter__(self) -> Self:
         """Import litellm, which takes seconds."""
         self._litellm = _litellm()
         _, known, found = read_name(self.model)
-        provider = provider_of(self.model, self.params) or known
+        provider = provider_of(self.model) or known
         keys = map(os.environ.get, variables(provider, of_key=True))
         # a key that litellm finds by itself is removed from messages, too
         self.secret = self.key or next(filter(None, keys), found)

@@ -7,12 +7,14 @@ limits the throughput.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Self
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
+from multidict import CIMultiDict
 
 from ruler_cli.judges.chat_completions import AnswerFormat, ChatJudge, chat_body
 from ruler_cli.judges.provider_errors import ErrorResponse, read_response
@@ -26,15 +28,17 @@ _CONNECT = 30.0
 
 @dataclass(slots=True)
 class HttpJudge(ChatJudge):
-    """A judge behind `{base}/chat/completions`."""
+    """A judge behind `{base}/chat/completions`, with further `headers` and a `query` in each call."""
 
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    query: str = field(default="", repr=False)
     _session: aiohttp.ClientSession = field(init=False, repr=False)
 
     async def _post(
         self, request: Request, how: AnswerFormat
     ) -> Reply | CallError | ErrorResponse:
         body = chat_body(self.model, self.params, request, how)
-        url = f"{self.base}/chat/completions"
+        url = f"{self.base}/chat/completions{self.query}"
         try:
             async with self._session.post(
                 url, data=body, allow_redirects=False
@@ -65,10 +69,11 @@ class HttpJudge(ChatJudge):
 
     async def __aenter__(self) -> Self:
         """Open the session; it does not limit the number of connections."""
-        headers = {"Content-Type": "application/json"}
+        headers = CIMultiDict({"Content-Type": "application/json"})
         self.secret = self.key
         if self.key:
             headers["Authorization"] = f"Bearer {self.key}"
+        headers.update(self.headers)
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=300),
             # `ask` has the deadline of the whole call; an unreachable host is reported sooner

@@ -21,6 +21,7 @@ from typing import Any
 import orjson
 
 from ruler_cli.errors import Sentence, UsageError
+from ruler_cli.settings.judges import OWN_ADDRESS
 from ruler_cli.settings.suggestions import nearest
 from ruler_cli.types import Usage
 
@@ -98,10 +99,6 @@ A word in capitals is a variable, with `*` for the provider's name, or the param
 letters. Any other word is a parameter; `api_key` and `api_base` also stand for what the user gives. `+` is
 a package, `@` what an SDK finds by itself. A message names the first three alternatives.
 """
-_OWN = """azure azure_ai azure_text cloudflare databricks gdc heroku litellm_proxy ragflow snowflake watsonx
- watsonx_text"""
-_OWN_ADDRESS = _OWN.split()
-"""Providers without an address for all: the key in their variable is for the address that the user gives."""
 _KEY_ENDS = ("KEY", "TOKEN", "SECRET", "JWT")
 
 Need = tuple[tuple[str, ...], ...]
@@ -139,11 +136,10 @@ def providers() -> frozenset[str]:
     return frozenset(re.findall(r' = "([\w-]+)"', members) or NEEDS)
 
 
-def provider_of(model: str, params: Mapping[str, Any]) -> str | None:
-    """The provider that the parameters name, else the first word of the name; None if litellm has none."""
+def provider_of(model: str) -> str | None:
+    """The first word of a name if it is one of litellm's providers."""
     name, slash, _ = model.partition("/")
-    provider = str(params.get("custom_llm_provider") or (slash and name))
-    return provider if provider in providers() else None
+    return name if slash and name in providers() else None
 
 
 def needs_of(provider: str | None) -> tuple[Need, ...]:
@@ -207,12 +203,8 @@ def is_own_model(name: str, provider: str) -> bool:
 
 
 _FREE = (
-    "mock_response",
-    "client",
-    "litellm_credential_name",
     "extra_headers",
     "headers",
-    "fallbacks",
 )
 """Parameters with which a call may need no credentials, or has them from elsewhere."""
 _BEARERS = ("AWS_BEARER_TOKEN_BEDROCK", "BEDROCK_MANTLE_API_KEY")
@@ -255,7 +247,7 @@ class Credentials:
         gets a token. It may not with a bearer key of a variable; litellm takes OpenAI's for some providers.
         """
         needs = needs_of(self.provider)
-        if self.provider in _OWN_ADDRESS:
+        if self.provider in OWN_ADDRESS:
             return self._meet(needs[0])
         for need in needs:
             if ("@aws",) in need or ("@google",) in need:

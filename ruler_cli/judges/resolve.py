@@ -27,6 +27,7 @@ from ruler_cli.judges.providers import (
     variables,
 )
 from ruler_cli.settings.models import AskSettings, JudgeSettings
+from ruler_cli.settings.parameters import wire_of
 from ruler_cli.types import Judge
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def stand_in_of(settings: JudgeSettings) -> str:
     It is one if litellm's list knows the name as the provider's own, and the address is none of the provider's.
     """
     model = settings.model
-    provider = provider_of(model, settings.params)
+    provider = provider_of(model)
     if settings.function or provider is None or not is_own_model(model, provider):
         return ""
     if _is_direct(settings):
@@ -114,7 +115,7 @@ def model_at_endpoint(settings: JudgeSettings) -> str:
     provider, _, rest = settings.model.partition("/")
     model = rest if rest and provider in PREFIXES else settings.model
     try:
-        orjson.dumps([model, settings.params])
+        orjson.dumps([model, wire_of(settings.params).body])
     except TypeError as error:  # reported before anything is sent
         place = f"judge {settings.label}"
         raise UsageError(
@@ -151,7 +152,7 @@ def key_variable(settings: JudgeSettings) -> str | None:
     """
     if settings.api_key_env or settings.api_base or is_embedded(settings):
         return settings.api_key_env
-    names = variables(provider_of(settings.model, settings.params), of_key=True)
+    names = variables(provider_of(settings.model), of_key=True)
     return next(filter(os.environ.get, names), next(iter(names), None))
 
 
@@ -207,7 +208,7 @@ def environment(judges: Iterable[JudgeSettings]) -> dict[str, str]:
     names = {judge.api_key_env for judge in judges}
     words = {judge.model for judge in judges}
     for judge in judges:
-        words.update(variables(provider_of(judge.model, judge.params)))
+        words.update(variables(provider_of(judge.model)))
         if judge.model.startswith("vertex_ai"):
             words.add("GOOGLE")
     begin = tuple(re.split("[/_]", word)[0].upper() + "_" for word in words)
@@ -353,8 +354,19 @@ def _judge(settings: JudgeSettings) -> Judge:
         from ruler_cli.judges.openai_http import HttpJudge
 
         end = endpoint_of(settings)
+        wire = wire_of(params)
         how = first_format(settings, end.base)
-        return HttpJudge(label, end.model, end.base, end.key, timeout, params, how)
+        return HttpJudge(
+            label,
+            end.model,
+            end.base,
+            end.key,
+            timeout,
+            wire.body,
+            how,
+            wire.headers,
+            wire.query,
+        )
     from ruler_cli.judges.litellm import LitellmJudge
 
     base = settings.api_base
@@ -374,7 +386,7 @@ def _is_direct(settings: JudgeSettings) -> bool:
     """
     if settings.function is not None or settings.model in EMBEDDED:
         return False
-    provider = provider_of(settings.model, settings.params)
+    provider = provider_of(settings.model)
     if settings.via != "auto" or provider in DIRECT:
         return settings.via != "litellm"
     return settings.api_base is not None and (provider is None or provider in PREFIXES)

@@ -29,6 +29,7 @@ from ruler_cli.pool.limits import (
 )
 from ruler_cli.pool.retries import Caller, CallStats, Hedging
 from ruler_cli.settings.models import JudgeSettings, PoolSettings, ScoreSettings
+from ruler_cli.settings.parameters import body_of
 from ruler_cli.types import (
     UNANSWERED,
     CallError,
@@ -271,7 +272,7 @@ def open_caller(
         requests=Window(settings.rpm),
         tokens=Window(settings.tpm and settings.tpm * _CERTAIN),
         budget=budget or Budget(settings.max_cost),
-        estimates=Estimates(stated_limit(judge.params)),
+        estimates=Estimates(stated_limit(body_of(judge.params))),
         cost=lambda usage: None if price is None else price.of(usage),
         breaker=Breaker(
             asyncio.get_running_loop().time(),

@@ -55,7 +55,12 @@ def is_variable_name(text: str) -> bool:
 
 def is_key_name(name: str) -> bool:
     """Tell if a parameter of this name holds a key."""
-    return name.lower().replace("-", "_") in _KEY_NAMES
+    return snake_case(name) in _KEY_NAMES
+
+
+def snake_case(name: str) -> str:
+    """Return a name in small letters, its words joined by `_`."""
+    return _CAPITAL.sub("_", name).lower().replace("-", "_")
 
 
 def looks_like_key(text: str) -> bool:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from ruler_cli.errors import Sentence, UsageError, system_errors
-from ruler_cli.settings.judges import judges_of
+from ruler_cli.settings.judges import judges_of, refuse_found_file
 from ruler_cli.settings.models import (
     AskSettings,
     CombineSettings,
@@ -70,7 +70,7 @@ def read_config(given: str | None) -> ConfigFile | None:
     for name in [given] if given else ["ruler.toml", "pyproject.toml"]:
         content = _content(name)
         if content is not None:
-            return _checked(name, content)
+            return replace(_checked(name, content), found=not given)
     if not given:
         return None
     if Path(given).exists():
@@ -269,6 +269,7 @@ def score_settings(
     """Return the settings of a run; UsageError if an option is wrong or contradicts another one."""
     with named_sources(options.origins):
         judges = judges_of(options)
+        refuse_found_file(options, judges)
         stronger = None if options.escalate is None else judges.pop()
         ledger, others = _ledgers(options.ledgers)
         return _part(

@@ -43,6 +43,7 @@ from ruler_cli.settings.keys import (
     model_name,
     variable_name,
 )
+from ruler_cli.settings.parameters import params_of
 from ruler_cli.settings.rubric import read_rubric, scale_mistake
 from ruler_cli.settings.suggestions import nearest, question
 from ruler_cli.types import JudgeRequest, Rubric
@@ -255,33 +256,6 @@ def ledger_path(value: Any) -> Any:
     if str(value) == "none":
         return None
     return expand_home(value) if str(value) else default_path()
-
-
-_ENDPOINT = Sentence("name the endpoint with {api_base:URL}")
-_OURS = "ruler writes the prompt and reads one reply; leave it out"
-_REFUSED = {
-    "api_base": _ENDPOINT,
-    "base_url": _ENDPOINT,
-    "model": Sentence("name the model with {model:NAME}"),
-    "messages": _OURS,
-    "stream": _OURS,
-    "n": _OURS,
-}
-"""Parameters that would change who is asked, or what, each with what to do."""
-_HARMLESS = (("stream", False), ("n", 1))
-
-
-def params_of(value: Any) -> Any:
-    """Return the parameters of a call; UsageError for a key, or one that changes who is asked, or what."""
-    for name, own in value.items() if isinstance(value, Mapping) else ():
-        advice = "" if (name, own) in _HARMLESS else _REFUSED.get(name, "")
-        if is_key_name(name):
-            advice = Sentence(
-                "a key is not a parameter; name the variable that holds it with {api_key_env:VAR}"
-            )
-        if advice:
-            raise UsageError(advice, option="param", value=name)
-    return value
 
 
 def _address(value: str) -> str:

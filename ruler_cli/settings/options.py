@@ -28,10 +28,10 @@ from ruler_cli.settings.models import (
     Via,
     Whole,
     frozen,
-    params_of,
     paths,
     price_of,
 )
+from ruler_cli.settings.parameters import params_of
 
 COMMANDS = (
     "score",
@@ -162,13 +162,14 @@ class ConfigFile:
     """A checked file: `name` stands for it in sentences.
 
     `tables` has the values of each command's table by their fields, `judges` those of each judge's; `formats` are
-    the user's rows.
+    the user's rows. `found`: the user did not name it.
     """
 
     name: str
     tables: dict[str, dict[str, Any]]
     judges: dict[str, dict[str, Any]]
     formats: dict[str, RecordPaths]
+    found: bool = False
 
 
 @frozen

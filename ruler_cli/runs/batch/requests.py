@@ -46,6 +46,7 @@ from ruler_cli.runs.file import (
 )
 from ruler_cli.runs.input import open_input
 from ruler_cli.settings.models import JudgeSettings, ScoreSettings
+from ruler_cli.settings.parameters import wire_of
 from ruler_cli.types import Group, GroupResult, Observer, Problem, Request
 
 _NOT_PLAIN = re.compile(r"[^A-Za-z0-9._]+")
@@ -149,6 +150,11 @@ def request_line(target: Target, judge: JudgeSettings) -> Line:
     It may import litellm, which takes seconds; each line then takes microseconds. UsageError if the form
     cannot hold the judge's name or parameters.
     """
+    body, *more = wire_of(judge.params)
+    if any(more):
+        problem = "has further headers or a query, for which a batch has no place"
+        remedy = "leave them out"
+        raise UsageError(problem, remedy, place=f"judge {judge.label}")
     if target == "anthropic":
         from ruler_cli.judges.litellm import anthropic_params
 
@@ -166,7 +172,7 @@ def request_line(target: Target, judge: JudgeSettings) -> Line:
     answer_format = first_format(judge, address)
     return lambda key, request: (
         b'{"custom_id":"%s","method":"POST","url":"/v1/chat/completions","body":%s}\n'
-        % (key.hex().encode(), chat_body(model, judge.params, request, answer_format))
+        % (key.hex().encode(), chat_body(model, body, request, answer_format))
     )
 
 
