@@ -1197,17 +1197,26 @@ def _mended(escape: re.Match[bytes]) -> bytes:
     return b"\\ufffd" if escape["lone"] else escape[0]
 
 
-def without_key(data: bytes, key: str | None) -> bytes:
-    """Foreign JSON with the key removed, also with escapes; unless it is so short that it may be any word."""
-    if not key or len(key) < SHORTEST_KEY:
-        return data
-    data = data.replace(key.encode(), b"[key]")
-    if b"\\u00" in data or b"\\/" in data:
-        return _escaped(key).sub(b"[key]", data)
+Secret = str | Sequence[str] | None
+"""A key, or several texts that stand in no message, ledger and file; the longest first."""
+
+
+def _texts(secret: Secret) -> Sequence[str]:
+    return (secret or "",) if isinstance(secret, str | None) else secret
+
+
+def without_key(data: bytes, secret: Secret) -> bytes:
+    """Foreign JSON with secrets removed, also with escapes; but for one so short that it may be any word."""
+    for key in _texts(secret):
+        if len(key) < SHORTEST_KEY:
+            continue
+        data = data.replace(key.encode(), b"[key]")
+        if b"\\u00" in data or b"\\/" in data or '"' in key or "\\" in key:
+            data = _escaped(key).sub(b"[key]", data)
     return data
 
 
-@lru_cache(16)
+@lru_cache(64)
 def _escaped(key: str) -> re.Pattern[bytes]:
     """A pattern of a key in which JSON, or JSON text inside JSON text, may escape any character."""
     each = ((re.escape(one), ord(one)) for one in key)
@@ -1218,7 +1227,7 @@ def _escaped(key: str) -> re.Pattern[bytes]:
     )
 
 
-def reply_of(body: bytes, key: str | None = None) -> Reply | CallError:
+def reply_of(body: bytes, key: Secret = None) -> Reply | CallError:
     """Read a chat completion, from the network or from the ledger; the key is removed from the result.
 
     Never raises: a body that is no chat completion gives a CallError that holds it.
@@ -1325,9 +1334,11 @@ def printable(text: str, longest: int = 60) -> str:
     return clean[:longest] + "…" * (len(clean) > longest)
 
 
-def clean(text: str, key: str | None = None) -> str:
+def clean(text: str, secret: Secret = None) -> str:
     """Foreign text for one line of a terminal, log or report: short, without keys and control characters."""
-    text = readable_text(text.replace(key, "[key]") if key else text)
+    for key in filter(None, _texts(secret)):
+        text = text.replace(key, "[key]")
+    text = readable_text(text)
     text = _LOGIN.sub("[key]@", _OBJECT.sub("", _CONTROL.sub(" ", text)))
     text = _KEY.sub("[key]", text).strip()
     return text if len(text) <= _SENTENCE else text[:_SENTENCE] + "…"

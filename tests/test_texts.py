@@ -108,8 +108,8 @@ def test_secrets_are_in_no_text(
 
     def kept(key: str, other: str) -> tuple[Summary, Digests]:
         more = {
-            "metadata": [f"of {other}", key],
-            "proxy": f"http://me:{key}@host/",
+            "metadata": [f"of {other}"],
+            "note": f"http://me:{other}@host/",
             "max_tokens": 7,
         }
         params = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import typer
 
 from ruler_cli.cli.messages import option_words, print_note, report_errors
+from ruler_cli.cli.safe_text import shell_word
 from ruler_cli.errors import RulerError, UnknownShapeError
 from ruler_cli.files.location import Location
 from ruler_cli.settings.judges import UntrustedFileError
@@ -109,7 +109,9 @@ def command_line(
     Options are those of the command line, and the ledger that a variable names: it may be set for this
     command alone. `leave` are fields of options that the command does not take.
     """
-    words = ["ruler", *command.split(), *(Location(one).public for one in arguments)]
+    names = [Location(name).public for name in arguments]
+    names = [f"./{name}" if name[0] == "-" < name else name for name in names]
+    words = ["ruler", *command.split(), *names]
     values = {
         name: origin.given
         for name, origin in options.origins.items()
@@ -120,7 +122,7 @@ def command_line(
         values["config"] = options.config
     for name, value in (values | more).items():
         words += option_words(name, value)
-    return shlex.join(words)
+    return " ".join(map(shell_word, words))
 
 
 def _leave_no_ledger(options: Options) -> set[str]:

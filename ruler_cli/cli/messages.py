@@ -5,6 +5,7 @@ Control characters never reach a terminal raw.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -23,7 +24,11 @@ from ruler_cli.errors import (
     named,
     system_problem,
 )
-from ruler_cli.settings.keys import secrets_among, without_keys
+from ruler_cli.settings.keys import (
+    secrets_among,
+    without_keys,
+    without_secrets,
+)
 from ruler_cli.settings.options import ALIASES, NAMES
 from ruler_cli.settings.suggestions import question
 
@@ -55,7 +60,18 @@ def option_words(field: str, value: Any) -> list[str]:
     if isinstance(value, bool):
         return [name if value else name.replace("--", "--no-", 1)]
     several = value if isinstance(value, list | tuple) else [value]
-    return [word for one in several for word in (name, str(one))]
+    texts = map(_without_headers if field == "param" else str, several)
+    return [word for text in texts for word in (name, text)]
+
+
+def _without_headers(param: str) -> str:
+    """Return a parameter, as it was typed, without the values of headers, however short they are."""
+    name, _, value = param.partition("=")
+    if "header" not in param.lower():
+        return param
+    with suppress(ValueError):
+        value = json.dumps(without_secrets({name: json.loads(value)})[name])
+    return f"{name}={value}"
 
 
 def long_name(field: str) -> str:

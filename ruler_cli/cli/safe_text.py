@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import sys
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -36,6 +37,27 @@ def safe(text: str) -> str:
 def one_line(text: str) -> str:
     """Return text with characters of UNSAFE, line breaks and tabs as escapes."""
     return safe(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def shell_word(text: str) -> str:
+    """Return a word as bash and zsh read it in one line: with `$'…'` if it holds a line break or the like."""
+    if text.isprintable():
+        # zsh would look for a program behind `=`
+        return (
+            f"'{text}'"
+            if text == shlex.quote(text) and text[0] == "="
+            else shlex.quote(text)
+        )
+    return f"$'{''.join(map(_in_shell, text))}'"
+
+
+def _in_shell(character: str) -> str:
+    if character.isprintable():
+        return f"\\{character}" if character in "\\'" else character
+    if character in "\n\t":
+        return "\\n" if character == "\n" else "\\t"
+    data = character.encode(errors="surrogateescape")
+    return "".join(f"\\{byte:03o}" for byte in data)
 
 
 def visible(text: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import re
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 from typing import Any, Literal
@@ -34,6 +34,7 @@ from ruler_cli.types import (
     Judge,
     Reply,
     Request,
+    Secret,
     clean,
     exactly,
     keyed,
@@ -136,8 +137,10 @@ class ChatJudge(Judge):
     timeout: float
     params: Mapping[str, Any]
     answer_format: AnswerFormat
-    secret: str | None = field(default=None, init=False, repr=False)
-    """The key that is removed from every message and reply, once the judge is open."""
+    secrets: Sequence[str] = field(default=(), init=False, repr=False)
+    """Texts of the parameters that may be secrets, the longest first."""
+    secret: Secret = field(default=None, init=False, repr=False)
+    """The key, and these, which are removed from every message and reply, once the judge is open."""
 
     async def ask(self, request: Request) -> Reply | CallError:
         """Post once, and once more for each form or limit of the answer that is refused.

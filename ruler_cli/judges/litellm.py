@@ -45,6 +45,7 @@ from ruler_cli.types import (
     Picture,
     Reply,
     Request,
+    Secret,
     clean,
     content_of,
     reply_of,
@@ -92,7 +93,7 @@ _PREFIX = re.compile(r"^(?:(?:litellm\.)?\w+(?:Error|Exception)(?::| -) )+")
 """Class names before litellm's messages; a traceback stands behind some."""
 
 
-def read_error(error: Exception, secret: str | None) -> CallError | ErrorResponse:
+def read_error(error: Exception, secret: Secret) -> CallError | ErrorResponse:
     """The provider's response that an error carries, else the CallError for none, else litellm's message."""
     causes: list[BaseException] = []
     cause: BaseException | None = error
@@ -219,7 +220,8 @@ class LitellmJudge(ChatJudge):
         provider = provider_of(self.model) or known
         keys = map(os.environ.get, variables(provider, of_key=True))
         # a key that litellm finds by itself is removed from messages, too
-        self.secret = self.key or next(filter(None, keys), found)
+        key = self.key or next(filter(None, keys), found)
+        self.secret = (*self.secrets, key or "")
         self._finds = self._credentials(provider).finds_itself()
         self._marks = provider == "anthropic"
         return self
@@ -373,7 +375,7 @@ def read_name(name: str) -> tuple[str, str | None, str | None]:
     return str(model), str(provider), key
 
 
-def _reply(answer: Any, key: str | None) -> Reply | CallError:
+def _reply(answer: Any, key: Secret) -> Reply | CallError:
     """Read litellm's answer, which is a chat completion for any provider."""
     try:
         with warnings.catch_warnings():

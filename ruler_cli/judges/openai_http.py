@@ -50,27 +50,29 @@ class HttpJudge(ChatJudge):
                         large = "the judge's answer is larger than 32 MiB"
                         return CallError("transport", large, "call")
         except (aiohttp.ConnectionTimeoutError, aiohttp.ClientConnectorError) as error:
-            why = clean(str(getattr(error, "os_error", error)), self.key)
+            why = clean(str(getattr(error, "os_error", error)), self.secret)
             unreached = f"the judge at {self.base} cannot be reached ({why}); is it running, and is the address right?"
             return CallError("transport", unreached, "call", sent=False, billed=False)
         except (aiohttp.InvalidURL, ValueError) as error:
             # a name that cannot be looked up, a bad proxy
-            unusable = f"the judge's address cannot be used ({clean(str(error))})"
+            unusable = (
+                f"the judge's address cannot be used ({clean(str(error), self.secret)})"
+            )
             return CallError("transport", unusable, "run")
         except (
             aiohttp.ClientError,
             ConnectionError,
             asyncio.IncompleteReadError,
         ) as error:
-            why = clean(str(error) or type(error).__name__, self.key)
+            why = clean(str(error) or type(error).__name__, self.secret)
             broke = f"the connection to the judge broke ({why})"
             return CallError("transport", broke, "call")
-        return read_response(response.status, data, response.headers, self.key)
+        return read_response(response.status, data, response.headers, self.secret)
 
     async def __aenter__(self) -> Self:
         """Open the session; it does not limit the number of connections."""
         headers = CIMultiDict({"Content-Type": "application/json"})
-        self.secret = self.key
+        self.secret = (*self.secrets, self.key or "")
         if self.key:
             headers["Authorization"] = f"Bearer {self.key}"
         headers.update(self.headers)

@@ -30,6 +30,7 @@ from ruler_cli.types import (
     Kind,
     Left,
     Reply,
+    Secret,
     clean,
     parse_foreign,
     reply_of,
@@ -181,7 +182,7 @@ def classify(
     codes: str,
     message: str,
     headers: Mapping[str, str] | None = None,
-    key: str | None = None,
+    key: Secret = None,
     who: str = "the judge",
 ) -> CallError:
     """The CallError of an error response; its reason is one sentence about `who`, without the key.
@@ -300,7 +301,7 @@ def read_response(
     status: int,
     data: bytes,
     headers: Mapping[str, str] | None = None,
-    key: str | None = None,
+    key: Secret = None,
 ) -> Reply | CallError | ErrorResponse:
     """Read a response by its status.
 

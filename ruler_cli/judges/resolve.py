@@ -26,6 +26,7 @@ from ruler_cli.judges.providers import (
     stated_price,
     variables,
 )
+from ruler_cli.settings.keys import secret_texts
 from ruler_cli.settings.models import AskSettings, JudgeSettings
 from ruler_cli.settings.parameters import wire_of
 from ruler_cli.types import Judge
@@ -356,7 +357,7 @@ def _judge(settings: JudgeSettings) -> Judge:
         end = endpoint_of(settings)
         wire = wire_of(params)
         how = first_format(settings, end.base)
-        return HttpJudge(
+        direct = HttpJudge(
             label,
             end.model,
             end.base,
@@ -367,6 +368,8 @@ def _judge(settings: JudgeSettings) -> Judge:
             wire.headers,
             wire.query,
         )
+        direct.secrets = secret_texts(settings.params)
+        return direct
     from ruler_cli.judges.litellm import LitellmJudge
 
     base = settings.api_base
@@ -375,6 +378,7 @@ def _judge(settings: JudgeSettings) -> Judge:
     how = first_format(settings, None)
     key = key_for(settings)
     judge = LitellmJudge(label, name, base, key, timeout, params, how)
+    judge.secrets = secret_texts(params)
     judge.check()
     return judge
 

@@ -498,7 +498,7 @@ class RunTexts:
             }
             for each in judges
         ]
-        params = params_text(without_secrets(named, self._secrets))
+        params = params_text(without_secrets(named, self._secrets, digests=True))
         self._params, text = self._kept("params", params)
         summary.params_texts[self._params] = text
         self._rubric = lru_cache(16)(partial(self._kept, "rubric"))

@@ -133,7 +133,7 @@ def _leaves_host(name: str, value: Any) -> bool:
 
 
 class Wire(NamedTuple):
-    """What the parameters of a direct call are sent as; `query` is that of the address, with its `?`, or empty."""
+    """The parts of a direct call that parameters make; `query` is that of its address, with its `?`, or empty."""
 
     body: dict[str, Any]
     headers: dict[str, str]

@@ -244,7 +244,6 @@ def test_run_without_calls(ruler: Ruler, tmp_path: Path) -> None:
 ELSEWHERE: list[tuple[str, dict[str, Any]]] = [
     ("mistral/m", {"api_key": "k"}),
     ("mistral/m", {"api_base": "http://127.0.0.1:9"}),
-    ("mistral/m", {"params": {"mock_response": "{}"}}),
     ("azure/m", {"api_key": "k", "api_base": "http://127.0.0.1:9"}),
     ("azure/m", {"params": {"azure_ad_token": "t"}, "api_base": "http://127.0.0.1:9"}),
     ("bedrock/m", {"params": {"aws_access_key_id": "k", "aws_secret_access_key": "s"}}),
