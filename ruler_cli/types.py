@@ -914,10 +914,10 @@ class Summary:
 
 
 def iso(at: float | None) -> str | None:
-    """Write seconds since 1970 as a date and a time in UTC, to the second."""
-    if at is None:
-        return None
-    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%SZ}"
+    """Write seconds since 1970 as a date and a time in UTC, to the second; None if there is no such time."""
+    with suppress(TypeError, ValueError, OverflowError, OSError):
+        return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%SZ}"  # type: ignore[arg-type]  # may be none
+    return None
 
 
 def duration(seconds: float) -> str:
@@ -1151,6 +1151,9 @@ BOM = b"\xef\xbb\xbf"
 """Byte order mark, with which some servers begin a response."""
 SHORTEST_KEY = 8
 """A shorter key is a placeholder for a server without keys: `x`, `none` and `1` are words of any answer."""
+LARGEST = 1 << 20
+"""Bytes of the largest reply; more is a broken judge, or one that means harm, and no ledger keeps it."""
+TOO_LARGE = "the judge's answer is larger than 1 MiB"
 _LOGIN = re.compile(r"(?<=://)[^/@\s]{1,200}@")
 _OBJECT = re.compile(r"\s?(?:ssl:)?<[\w.]+ object at 0x[0-9a-f]+>")
 _CONTROL = re.compile(

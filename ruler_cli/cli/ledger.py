@@ -125,7 +125,9 @@ def stats(
             }
             models.append(figures)
             worth = "price unknown" if cost is None else f"${cost:.2f} at list price"
-            kinds = {_STATUS[kind]: amount for kind, amount in model.rows.items()}
+            kinds = {
+                _STATUS.get(kind, kind): amount for kind, amount in model.rows.items()
+            }
             lines += rows(_MODEL, {**figures, "rows": kinds, "price": worth})
         facts = {
             "ledger": str(file),

@@ -41,6 +41,8 @@ from ruler_cli.judges.providers import (
 from ruler_cli.settings.models import JudgeSettings
 from ruler_cli.types import (
     CHARACTERS_PER_TOKEN,
+    LARGEST,
+    TOO_LARGE,
     CallError,
     Picture,
     Reply,
@@ -49,6 +51,7 @@ from ruler_cli.types import (
     clean,
     content_of,
     reply_of,
+    without_key,
 )
 
 
@@ -106,7 +109,8 @@ def read_error(error: Exception, secret: Secret) -> CallError | ErrorResponse:
         with suppress(AttributeError, RuntimeError):  # none, or one that was not read
             if content := response.content:
                 headers = dict(response.headers)
-                return ErrorResponse(response.status_code, *error_of(content), headers)
+                codes = error_of(without_key(content, secret))
+                return ErrorResponse(response.status_code, *codes, headers)
     stated = str(getattr(error, "status_code", 0))
     status = int(stated) if stated.isdecimal() else 0
     if isinstance(error, TypeError | AttributeError | KeyError) and not status:
@@ -386,6 +390,8 @@ def _reply(answer: Any, key: Secret) -> Reply | CallError:
     except (AttributeError, TypeError, ValueError):
         broken = "the provider's answer is not a chat completion"
         return CallError("transport", broken, "call")
+    if len(body) > LARGEST:
+        return CallError("transport", TOO_LARGE, "call")
     reply = reply_of(body.encode(), key)
     # litellm has no public name for a response's headers
     hidden = getattr(answer, "_hidden_params", None) or {}

@@ -18,10 +18,8 @@ from multidict import CIMultiDict
 
 from ruler_cli.judges.chat_completions import AnswerFormat, ChatJudge, chat_body
 from ruler_cli.judges.provider_errors import ErrorResponse, read_response
-from ruler_cli.types import CallError, Reply, Request, clean
+from ruler_cli.types import LARGEST, TOO_LARGE, CallError, Reply, Request, clean
 
-_BIGGEST = 32 << 20
-"""Bytes of a response that are read; a longer one is an error."""
 _CONNECT = 30.0
 """Seconds to make a connection."""
 
@@ -44,11 +42,10 @@ class HttpJudge(ChatJudge):
                 url, data=body, allow_redirects=False
             ) as response:
                 data = b""
-                while chunk := await response.content.read(_BIGGEST):
-                    data += chunk
-                    if len(data) > _BIGGEST:
-                        large = "the judge's answer is larger than 32 MiB"
-                        return CallError("transport", large, "call")
+                while chunk := await response.content.read(LARGEST):
+                    data += chunk  # decompressed a little at a time
+                    if len(data) > LARGEST:
+                        return CallError("transport", TOO_LARGE, "call")
         except (aiohttp.ConnectionTimeoutError, aiohttp.ClientConnectorError) as error:
             why = clean(str(getattr(error, "os_error", error)), self.secret)
             unreached = f"the judge at {self.base} cannot be reached ({why}); is it running, and is the address right?"
@@ -75,7 +72,8 @@ class HttpJudge(ChatJudge):
         self.secret = (*self.secrets, self.key or "")
         if self.key:
             headers["Authorization"] = f"Bearer {self.key}"
-        headers.update(self.headers)
+        for name, value in self.headers.items():  # one replaces another in any case
+            headers[name] = value
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=300),
             # `ask` has the deadline of the whole call; an unreachable host is reported sooner

@@ -26,6 +26,8 @@ import orjson
 from ruler_cli.errors import Sentence
 from ruler_cli.types import (
     BOM,
+    LARGEST,
+    TOO_LARGE,
     CallError,
     Kind,
     Left,
@@ -34,6 +36,7 @@ from ruler_cli.types import (
     clean,
     parse_foreign,
     reply_of,
+    without_key,
 )
 
 Scope = Literal["run", "group", "call"]
@@ -307,7 +310,9 @@ def read_response(
 
     An error body that comes with a good status has the status that it names, else 200.
     """
-    data = data.removeprefix(BOM)
+    if len(data) > LARGEST:
+        return CallError("transport", TOO_LARGE, "call")
+    data = without_key(data, key).removeprefix(BOM)
     if status < 300:
         reply = reply_of(data, key)
         if isinstance(reply, Reply):

@@ -69,19 +69,24 @@ from ruler_cli.types import CallError, Kind, Reply, Request, Usage, reply_of, va
 
 RowStatus = Literal["answer", "truncated", "refusal", "odd", "fault"]
 """A reply (whole, cut off, declined), a body that is no chat completion, a call that failed for good."""
-_NEWEST = "SELECT status FROM replies WHERE key = ? ORDER BY id DESC LIMIT 1"
+# another program may have written values of other types
+_STATUS = "CAST(ifnull(status, '') AS TEXT)"
+_NEWEST = f"SELECT {_STATUS} FROM replies WHERE key = ? ORDER BY id DESC LIMIT 1"  # noqa: S608 - names of ours
 _FIND = (
-    "SELECT seconds, status, body FROM replies WHERE key = ? ORDER BY id DESC LIMIT 1"
+    f"SELECT CAST(seconds AS REAL), {_STATUS}, CAST(ifnull(body, '') AS BLOB) FROM replies "  # noqa: S608 - the same
+    "WHERE key = ? ORDER BY id DESC LIMIT 1"
 )
 _STATS = (
-    "SELECT model, status, min(at), max(at), count(*), sum(ifnull(prompt, 0)), sum(ifnull(completion, 0)), "
-    "sum(ifnull(cached, 0)) FROM replies GROUP BY model, status ORDER BY model, status"
+    f"SELECT CAST(ifnull(model, '') AS TEXT), {_STATUS}, min(CAST(ifnull(at, 0) AS REAL)), "  # noqa: S608 - the same
+    "max(CAST(ifnull(at, 0) AS REAL)), count(*), "
+    "CAST(total(prompt) AS INTEGER), CAST(total(completion) AS INTEGER), CAST(total(cached) AS INTEGER) "
+    "FROM replies GROUP BY 1, 2 ORDER BY 1, 2"
 )
 _MEASURE = "SELECT count(*), sum(length(body)) FROM replies WHERE at < ?"
 _ASSIGNED = COLUMNS.replace("key", "moved(key)").replace("model", "?")
 _MOVE = (
     f"INSERT INTO replies ({COLUMNS}) SELECT {_ASSIGNED} FROM replies "  # noqa: S608 - names of ours
-    "WHERE model = ? AND moved(key) NOT IN (SELECT key FROM replies) ORDER BY id"
+    "WHERE model = ? AND typeof(key) = 'blob' AND moved(key) NOT IN (SELECT key FROM replies) ORDER BY id"
 )
 _MOVED = "DELETE FROM replies WHERE model = ? AND (seconds > 0 OR status IN ('fault', 'odd'))"
 _RANKS: dict[RowStatus | None, int] = {None: 0, "odd": 1, "fault": 2}
@@ -199,7 +204,7 @@ class _File:
             yield
         except sqlite3.Error as error:
             problem = f"the ledger cannot be {verb}: {error}"
-            way_out = remedy(error, _ANOTHER, room=True)
+            way_out = remedy(error, _ANOTHER)
             raise OutputError(problem, way_out, place=str(self.path)) from None
 
     def at_once(self, verb: str, query: str, values: Sequence[Any]) -> list[Any] | None:
