@@ -52,6 +52,8 @@ def test_secrets_of_a_command_line() -> None:
         "--group sk-abcd1234": [],
         """-p extra_headers={"X-Own":"abcdefgh","Accept":"any"}""": ["abcdefgh"],
         """-p extra_body={"accessToken":"abcd","kind":"efghijkl"}""": ["abcd"],
+        "-p x=Endpoint=sb://h/;SharedAccessKey=abcd1234efgh=": ["abcd1234efgh="],
+        "--rubric Basic arithmetic, Bearer something; primary=identifier1": [],
         "-m /hub/snapshots/0123456789abcdef0123456789abcdef": [],
         "-p 0123456789abcdef0123456789abcdef": ["0123456789abcdef0123456789abcdef"],
         "score 0123456789abcdef0123456789abcdef": [],

@@ -47,7 +47,8 @@ _MEMBER = re.compile(r"""["']([\w-]+)["']\s*:\s*["']([^"']{4,})["']""")
 _HEADER = 8
 """Characters of the shortest header that is hidden wherever it stands: a shorter one may be any word."""
 _PAIR = re.compile(
-    r"(?:(?P<name>[A-Za-z][\w-]*)=|\b(?:Bearer|Basic)\s+)(?P<value>[^\s;&,'\"{}=]{8,}={0,2})"
+    r"(?:(?P<name>[A-Za-z][\w-]*)=|\b(?:Bearer|Basic)\s+)"
+    r"(?=[^\s;&,]*\d)(?P<value>[^\s;&,'\"{}=]{8,}={0,2})"
 )
 """A part of a connection string, or of a query, and a token behind its kind."""
 _CAPITAL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")

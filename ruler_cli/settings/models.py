@@ -94,7 +94,8 @@ class Settings:
         if name not in fields:
             raise unknown_option(name, fields)
         given = mistake["input"]
-        value = HIDDEN if looks_like_key(str(given)) else repr(given)
+        secret = looks_like_key(str(given)) or name in ("param", "params")
+        value = HIDDEN if secret else repr(given)
         if len(value) > _LONGEST:
             value = f"{value[:_LONGEST]}…"
         problem = _TECHNICAL.sub("", mistake["msg"]).replace("should be", "is not")

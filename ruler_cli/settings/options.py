@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field, fields
@@ -97,7 +98,8 @@ def _params(value: Any) -> Any:
         key, equals, own = text.partition("=")
         if not (key and equals):
             remedy = Sentence("e.g. {param:temperature=0.2}")
-            raise UsageError(f"{text!r} is not KEY=VALUE", remedy, option="param")
+            shown = "its value" if re.search("(?i)header|{", text) else repr(text)
+            raise UsageError(f"{shown} is not KEY=VALUE", remedy, option="param")
         params[key] = own
         with suppress(ValueError):
             params[key] = json.loads(own)
