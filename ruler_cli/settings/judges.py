@@ -146,6 +146,9 @@ def refuse_found_file(options: Options, judges: Sequence[JudgeSettings]) -> None
         if keyed or provider.startswith(_SIGNING):
             theirs = typed_base and judge.api_base == options.api_base
             wrong += ["api_base"] if judge.api_base and not theirs else []
+        named = FILE in (options.rank("model"), options.rank("escalate"))
+        if "://" in judge.model and (table or named):
+            wrong.append("model")
         if wrong:
             place = f"{file.name} [judges.{judge.name}]" if table else file.name
             problem = f"sets {', '.join(wrong)}, and was not named but found"

@@ -145,6 +145,7 @@ FILES = {
     'param = {extra_headers = {X-A = "b"}}': "sets extra_headers",
     'api_base = "http://127.0.0.1:9/v1"\napi_key_env = "LAB"': "sets api_base",
     'model = "azure/gpt-4o"\napi_base = "http://127.0.0.1:9/v1"': "sets api_base",
+    'model = "huggingface/http://127.0.0.1:9/v1"': "sets model",
     'model = "vertex_ai/m"\napi_base = "http://127.0.0.1:9/v1"': "sets api_base",
     'param = {fallbacks = [{model = "openai/x", api_base = "http://127.0.0.1:9"}]}': "param",
     'param = {aws_bedrock_runtime_endpoint = "http://127.0.0.1:9"}': "param",
