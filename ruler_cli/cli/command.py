@@ -43,11 +43,14 @@ def running(
             refused(ctx.params, error)
             raise
 
-    def resume() -> str:
+    def again(**more: Any) -> str:
         names = [word for word in arguments if isinstance(word, str)]
+        return command_line(options, command_name(ctx), *names, **more)
+
+    def resume() -> str:
         lost = options.ledger_name == "none"
         how = "no reply is kept; to start again" if lost else "to resume"
-        return f"{how}: {command_line(options, command_name(ctx), *names)}"
+        return f"{how}: {again()}"
 
     with (
         report_errors(resume if resumes else lambda: ""),
@@ -56,11 +59,8 @@ def running(
         try:
             yield options
         except UntrustedFileError as error:
-            if options.file is not None:
-                names = [word for word in arguments if isinstance(word, str)]
-                command, file = command_name(ctx), options.file.name
-                allowed = command_line(options, command, *names, config=file)
-                error.set(remedy=f"read it, and to allow it: {allowed}")
+            allowed = again(config=error.file)
+            error.set(remedy=f"read it, and to allow it: {allowed}")
             raise
         except UnknownShapeError as error:
             from ruler_cli.cli.proposal import refuse

@@ -199,12 +199,12 @@ def assign(
     yes: Yes = False,
     config: Config = None,
 ) -> int:
-    """Assign the replies of a judge that an earlier version kept without its address.
+    """Assign the replies of earlier versions to an address.
 
     A stand-in for openai/o3 has replies of its own: those of its address. Earlier versions did not tell them
     apart. What is assigned answers at the address alone. It asks first, as `clear` does.
 
-    Example: ruler ledger assign -m openai/o3 --api-base http://localhost:8000/v1
+    Example: ruler ledger assign -m openai/o3 --api-base http://localhost:8000/v1 --yes
 
     Exit codes: 0 assigned; 1 not confirmed, or the ledger cannot be written; 2 bad usage, a judge whose
     replies answer at any address, or no --yes and stdin is not a terminal.

@@ -5,7 +5,6 @@ Control characters never reach a terminal raw.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
@@ -24,11 +23,7 @@ from ruler_cli.errors import (
     named,
     system_problem,
 )
-from ruler_cli.settings.keys import (
-    secrets_among,
-    without_keys,
-    without_secrets,
-)
+from ruler_cli.settings.keys import HIDDEN, secrets_among, without_keys
 from ruler_cli.settings.options import ALIASES, NAMES
 from ruler_cli.settings.suggestions import question
 
@@ -66,12 +61,8 @@ def option_words(field: str, value: Any) -> list[str]:
 
 def _without_headers(param: str) -> str:
     """Return a parameter, as it was typed, without the values of headers, however short they are."""
-    name, _, value = param.partition("=")
-    if "header" not in param.lower():
-        return param
-    with suppress(ValueError):
-        value = json.dumps(without_secrets({name: json.loads(value)})[name])
-    return f"{name}={value}"
+    name = param.partition("=")[0]
+    return f"{name}={HIDDEN}" if "header" in param.lower() else param
 
 
 def long_name(field: str) -> str:

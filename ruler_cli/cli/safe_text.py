@@ -41,21 +41,19 @@ def one_line(text: str) -> str:
 
 def shell_word(text: str) -> str:
     """Return a word as bash and zsh read it in one line: with `$'…'` if it holds a line break or the like."""
-    if text.isprintable():
-        # zsh would look for a program behind `=`
-        return (
-            f"'{text}'"
-            if text == shlex.quote(text) and text[0] == "="
-            else shlex.quote(text)
-        )
+    # zsh would look for a program behind `=`
+    if text.isprintable() and text[:1] != "=":
+        return shlex.quote(text)
     return f"$'{''.join(map(_in_shell, text))}'"
 
 
 def _in_shell(character: str) -> str:
+    if character == "'":
+        return "\\'"
+    if character.isascii():
+        return character.encode("unicode_escape").decode()
     if character.isprintable():
-        return f"\\{character}" if character in "\\'" else character
-    if character in "\n\t":
-        return "\\n" if character == "\n" else "\\t"
+        return character
     data = character.encode(errors="surrogateescape")
     return "".join(f"\\{byte:03o}" for byte in data)
 

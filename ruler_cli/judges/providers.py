@@ -168,15 +168,33 @@ def variables(provider: str | None, *, of_key: bool = False) -> list[str]:
     ]
 
 
-_HOMES = {
-    "azure": "azure.com azure-api.net azure.us azure.cn",
-    "bedrock": "amazonaws.com amazonaws.com.cn api.aws",
-    "gemini": "googleapis.com",
-    "sagemaker": "amazonaws.com amazonaws.com.cn",
-    "together": "together.ai together.xyz",
-    "vertex": "googleapis.com",
-    "xai": "x.ai",
-}
+_HOMES = dict(
+    line.split(": ")
+    for line in """\
+azure: azure.com azure-api.net azure.us azure.cn
+baseten: baseten.co
+bedrock: amazonaws.com amazonaws.com.cn api.aws
+dashscope: aliyuncs.com
+databricks: databricks.com azuredatabricks.net
+gemini: googleapis.com
+github: githubcopilot.com github.ai
+hyperbolic: hyperbolic.xyz
+meta: llama.com
+minimax: minimax.io minimaxi.com
+moonshot: moonshot.ai moonshot.cn
+oci: oraclecloud.com
+ovhcloud: ovh.net
+qwencloud: aliyuncs.com
+sagemaker: amazonaws.com amazonaws.com.cn
+snowflake: snowflakecomputing.com
+together: together.ai together.xyz
+vercel: vercel.sh
+vertex: googleapis.com
+volcengine: volces.com
+watsonx: ibm.com
+xai: x.ai
+zai: z.ai bigmodel.cn""".splitlines()
+)
 """Domains of providers that are not named for them."""
 
 

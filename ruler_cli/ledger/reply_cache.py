@@ -491,6 +491,11 @@ class ReplyCache:
     params: Mapping[str, Any]
     address: str = ""
 
+    @property
+    def name(self) -> str:
+        """The name of the model in the rows."""
+        return name_at(self.model, self.address)
+
     def key(self, request: Request) -> bytes:
         """Return the key of a request. UsageError as for `key_of`."""
         return at_address(key_of(self.model, self.params, request), self.address)
@@ -517,7 +522,7 @@ class ReplyCache:
         """Store an answer; it is committed when this returns. OutputError if it cannot be written."""
         if self.ledger is None:
             raise ValueError("there is no ledger to write")
-        await self.ledger.store(key, name_at(self.model, self.address), answer)
+        await self.ledger.store(key, self.name, answer)
 
 
 def _before(older_than: float | None) -> float:

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 from ruler_cli.errors import Sentence, UsageError
 from ruler_cli.settings.models import DEFAULT_MODEL, JudgeSettings, Price
 from ruler_cli.settings.options import FILE, VARIABLE, Options
-from ruler_cli.settings.parameters import is_known
+from ruler_cli.settings.parameters import KNOWN
 
 Source = Literal["provider", "file", "variable", "command line", "judge"]
 """The source of an endpoint, or of a key's name.
@@ -42,7 +42,9 @@ _SIGNING = ("bedrock", "sagemaker", "vertex")
 
 
 class UntrustedFileError(UsageError):
-    """A file that the user did not name would send a call, or a key, somewhere: it has to be named."""
+    """A `file` that the user did not name would send a call, or a key, somewhere: it has to be named."""
+
+    file = ""
 
 
 class Named(NamedTuple):
@@ -138,7 +140,7 @@ def refuse_found_file(options: Options, judges: Sequence[JudgeSettings]) -> None
             continue
         table = file.judges.get(judge.name, {})
         params = {**table.get("params", {}), **({} if typed else options.param)}  # type: ignore[dict-item]  # see above
-        wrong = [name for name in params if not is_known(name)]
+        wrong = [name for name in params if name not in KNOWN]
         wrong = [name for name in wrong if not (typed and name in options.param)]
         typed_base = options.rank("api_base") > FILE
         provider = judge.model.partition("/")[0]
@@ -155,7 +157,9 @@ def refuse_found_file(options: Options, judges: Sequence[JudgeSettings]) -> None
             remedy = Sentence(
                 "read it, and if it is yours, give {config:{file}}", file=file.name
             )
-            raise UntrustedFileError(problem, remedy, place=place)
+            error = UntrustedFileError(problem, remedy, place=place)
+            error.file = file.name
+            raise error
 
 
 def _same_provider(model: str, options: Options) -> bool:

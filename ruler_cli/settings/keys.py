@@ -17,6 +17,8 @@ from ruler_cli.errors import Sentence, UsageError
 
 HIDDEN = "[key]"
 """Text that stands for a key."""
+HEADERS = re.compile("header|{", re.IGNORECASE)
+"""A mark of text that may hold headers."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _BEGINNINGS = (
     "sk-|sk_live|gsk_|xai-|AIza|nvapi-|pplx-|csk-|ghp_|github_pat_|glpat-|dop_v1_|lsv2_"

@@ -37,6 +37,7 @@ from pydantic.dataclasses import dataclass
 
 from ruler_cli.errors import Sentence, UsageError, WrongShapeError
 from ruler_cli.settings.keys import (
+    HEADERS,
     HIDDEN,
     is_key_name,
     looks_like_key,
@@ -94,7 +95,7 @@ class Settings:
         if name not in fields:
             raise unknown_option(name, fields)
         given = mistake["input"]
-        secret = looks_like_key(str(given)) or name in ("param", "params")
+        secret = looks_like_key(str(given)) or HEADERS.search(str(given))
         value = HIDDEN if secret else repr(given)
         if len(value) > _LONGEST:
             value = f"{value[:_LONGEST]}…"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field, fields
@@ -13,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from ruler_cli.errors import Sentence, UsageError
+from ruler_cli.settings.keys import HEADERS
 from ruler_cli.settings.models import (
     Address,
     AskOptions,
@@ -98,7 +98,7 @@ def _params(value: Any) -> Any:
         key, equals, own = text.partition("=")
         if not (key and equals):
             remedy = Sentence("e.g. {param:temperature=0.2}")
-            shown = "its value" if re.search("(?i)header|{", text) else repr(text)
+            shown = "its value" if HEADERS.search(text) else repr(text)
             raise UsageError(f"{shown} is not KEY=VALUE", remedy, option="param")
         params[key] = own
         with suppress(ValueError):

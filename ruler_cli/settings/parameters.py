@@ -67,7 +67,7 @@ supports_system_message tenant_id text_completion timeout timeout_by_service_tie
 use_chat_completions_api use_client use_in_pass_through
 """)
 """Parameters that litellm, or a client of a provider, acts on and does not send."""
-_KNOWN = _names("""
+KNOWN = _names("""
 allowed_openai_params api_version aws_region_name bad_words cache_control_injection_points chat_template_kwargs
 do_sample drop_params enable_thinking frequency_penalty guided_choice guided_decoding_backend guided_grammar
 guided_json guided_regex ignore_eos include_reasoning keep_alive length_penalty logit_bias logprobs
@@ -75,23 +75,20 @@ max_completion_tokens max_new_tokens max_output_tokens max_tokens metadata min_p
 num_ctx num_predict parallel_tool_calls presence_penalty prompt_cache_key prompt_cache_retention reasoning
 reasoning_budget reasoning_effort region_name repetition_penalty response_format safety_identifier safety_settings
 seed separate_reasoning service_tier skip_special_tokens stop stop_token_ids store stream stream_options
-structured_outputs temperature think thinking thinking_budget thinking_config timeout tool_choice tools top_a top_k
-top_logprobs top_n_sigma top_p truncate_prompt_tokens typical_p use_beam_search user verbosity vertex_location
+structured_outputs temperature think thinking thinking_budget thinking_config tool_choice tools top_a top_k
+top_logprobs top_n_sigma top_p typical_p use_beam_search user verbosity vertex_location
 vertex_project
 """)
 """Parameters that a file which the user did not name may set."""
-
-
-def is_known(name: str) -> bool:
-    """Tell if a file that the user did not name may set a parameter."""
-    return name in _KNOWN
 
 
 def params_of(value: Any) -> Any:
     """Return the parameters of a call; UsageError for a key, or one that changes who is asked, or what."""
     if isinstance(value, Mapping):
         for name in _PARTS:
-            _object(name, value.get(name))
+            if not isinstance(value.get(name), Mapping | None):
+                remedy = 'write {"NAME": "VALUE"}'
+                raise UsageError("is not an object", remedy, option="param", value=name)
         headers_of(value)
         _refuse(value, "")
     return value
@@ -178,13 +175,6 @@ def headers_of(params: Mapping[str, Any]) -> dict[str, str]:
             remedy = "correct it, or leave it out"
             raise UsageError(problem, remedy, option="param", value="extra_headers")
     return {name: str(value) for name, value in headers.items()}
-
-
-def _object(name: str, value: Any) -> None:
-    """Raise UsageError for a parameter that is an object, and is given as something else."""
-    if not isinstance(value, Mapping | None):
-        remedy = 'write {"NAME": "VALUE"}'
-        raise UsageError("is not an object", remedy, option="param", value=name)
 
 
 def _pairs(name: str, value: Any) -> Iterator[tuple[str, str]]:

@@ -100,17 +100,19 @@ DEEP = "fallbacks api_base base_url model_list mock_response aws_sts_endpoint cu
 
 
 def test_refused_parameters() -> None:
-    """What moves or replaces a call is refused by its name, at any depth; what is litellm's alone on a direct call."""
+    """A parameter that moves or replaces a call is refused by name, at any depth, and litellm's own if it is direct."""
     for name in OF_LITELLM.split():
         with pytest.raises(UsageError, match=f"params.'{name}'.: is no parameter"):
             resolve(JudgeSettings("hosted_vllm/m", "http://h/v1", params={name: 1}))
         assert JudgeSettings("mistral/m", params={name: 1}).params == {name: 1}
     for name in MOVES.split():
-        for params in ({name: "x"}, {"extra_body": {name: "x"}}):
+        moved: list[dict[str, Any]] = [{name: "x"}, {"extra_body": {name: "x"}}]
+        for params in moved:
             with pytest.raises(UsageError, match=name):
                 JudgeSettings("mistral/m", params=params)
     for name in DEEP.split():
-        for params in ({"a": [{"b": {name: 1}}]}, {"extra_body": {"a": ({name: 1},)}}):
+        moved = [{"a": [{"b": {name: 1}}]}, {"extra_body": {"a": ({name: 1},)}}]
+        for params in moved:
             with pytest.raises(UsageError, match=rf"a\..*{name}"):
                 JudgeSettings("mistral/m", params=params)
     for name in ("aws_region_name", "vertex_location", "account_id"):

@@ -26,8 +26,9 @@ import anyio
 from ruler_cli.errors import RefusedError, RulerError, Sentence, UsageError
 from ruler_cli.files.error_map import writing
 from ruler_cli.judges.providers import ModelInfo
-from ruler_cli.judges.resolve import model_of, stand_in_of
-from ruler_cli.ledger.reply_cache import Ledger, name_at
+from ruler_cli.judges.resolve import model_of
+from ruler_cli.judging.panel import cache_of
+from ruler_cli.ledger.reply_cache import Ledger
 from ruler_cli.prompting.prompt import BYTES_PER_TOKEN
 from ruler_cli.runs.batch.journal import OPEN, BatchRecord, BatchState, Journal
 from ruler_cli.runs.batch.providers import (
@@ -428,7 +429,7 @@ class Batches:
             return False
         provider, keys = self.providers.for_batch(batch), self.journal.keys(batch.id)
         judge = JudgeSettings(batch.model, api_base=batch.base)
-        name = name_at(batch.model, stand_in_of(judge))
+        name = cache_of(None, judge).name
         for _ in range(2):  # a second time if rows are missing: answers are paid for
             with TemporaryFile() as file:
                 results = enumerate(await provider.results(remote, file), 1)

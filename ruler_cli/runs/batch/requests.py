@@ -46,7 +46,7 @@ from ruler_cli.runs.file import (
 )
 from ruler_cli.runs.input import open_input
 from ruler_cli.settings.models import JudgeSettings, ScoreSettings
-from ruler_cli.settings.parameters import wire_of
+from ruler_cli.settings.parameters import body_of, headers_of
 from ruler_cli.types import Group, GroupResult, Observer, Problem, Request
 
 _NOT_PLAIN = re.compile(r"[^A-Za-z0-9._]+")
@@ -150,8 +150,7 @@ def request_line(target: Target, judge: JudgeSettings) -> Line:
     It may import litellm, which takes seconds; each line then takes microseconds. UsageError if the form
     cannot hold the judge's name or parameters.
     """
-    body, *more = wire_of(judge.params)
-    if any(more):
+    if headers_of(judge.params) or judge.params.get("extra_query"):
         problem = "has further headers or a query, for which a batch has no place"
         remedy = "leave them out"
         raise UsageError(problem, remedy, place=f"judge {judge.label}")
@@ -170,6 +169,7 @@ def request_line(target: Target, judge: JudgeSettings) -> Line:
         model = read_name(model)[0]  # without the name of the provider
     address = judge.api_base or (OPENAI if at_openai else LOCAL)
     answer_format = first_format(judge, address)
+    body = body_of(judge.params)
     return lambda key, request: (
         b'{"custom_id":"%s","method":"POST","url":"/v1/chat/completions","body":%s}\n'
         % (key.hex().encode(), chat_body(model, body, request, answer_format))
