@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -110,7 +111,8 @@ def command_line(
     command alone. `leave` are fields of options that the command does not take.
     """
     names = [Location(name).public for name in arguments]
-    names = [f"./{name}" if name[0] == "-" < name else name for name in names]
+    # a file's name is no option
+    names = [name if name == "-" else re.sub("^-", "./-", name) for name in names]
     words = ["ruler", *command.split(), *names]
     values = {
         name: origin.given

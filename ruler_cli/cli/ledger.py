@@ -223,7 +223,7 @@ def assign(
                     Sentence("name a model of a provider and {api_base:URL}"),
                     place=f"judge {judge.label}",
                 )
-            with Ledger(file) as opened:
+            with Ledger(file, make=False) as opened:
                 what = f"replies of {judge.model} in {file} to {address}"
                 if not (options.yes or _confirmed("assign", what)):
                     typer.echo("assigned nothing")

@@ -6,6 +6,7 @@ Control characters never reach a terminal raw.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -62,7 +63,7 @@ def option_words(field: str, value: Any) -> list[str]:
 def _without_headers(param: str) -> str:
     """Return a parameter, as it was typed, without the values of headers, however short they are."""
     name = param.partition("=")[0]
-    return f"{name}={HIDDEN}" if "header" in param.lower() else param
+    return f"{name}={HIDDEN}" if _HEADERS.search(param) else param
 
 
 def long_name(field: str) -> str:
@@ -77,6 +78,7 @@ def _option_words(field: str, value: str) -> str:
     return name if value in ("", "yes") else f"{name} {value}"
 
 
+_HEADERS = re.compile("""headers?["']?\\s*[=:]""", re.IGNORECASE)
 _GROUP_KEYS = ("--group", "--key")
 """Options whose value is a group's key, of any form."""
 

@@ -48,14 +48,14 @@ def shell_word(text: str) -> str:
 
 
 def _in_shell(character: str) -> str:
-    if character == "'":
-        return "\\'"
-    if character.isascii():
-        return character.encode("unicode_escape").decode()
-    if character.isprintable():
-        return character
-    data = character.encode(errors="surrogateescape")
-    return "".join(f"\\{byte:03o}" for byte in data)
+    if character in "'!" or not (character.isascii() or character.isprintable()):
+        data = character.encode(errors="surrogateescape")
+        return "".join(f"\\{byte:03o}" for byte in data)
+    return (
+        character.encode("unicode_escape").decode()
+        if character.isascii()
+        else character
+    )
 
 
 def visible(text: str) -> str:

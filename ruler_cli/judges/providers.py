@@ -81,6 +81,7 @@ sagemaker sagemaker_chat sagemaker_nova: +boto3 ; {_AWS}
 cohere cohere_chat: COHERE_API_KEY | CO_API_KEY | api_key
 featherless_ai: FEATHERLESS_AI_API_KEY | FEATHERLESS_API_KEY | api_key
 fireworks_ai: FIREWORKS_API_KEY | FIREWORKS_AI_API_KEY | api_key | FIREWORKSAI_API_KEY | FIREWORKS_AI_TOKEN
+deepseek: deepseek.com
 gemini: GEMINI_API_KEY | GOOGLE_API_KEY | api_key | PALM_API_KEY
 hosted_vllm lm_studio: *_API_BASE | api_base
 vllm: api_base
@@ -171,18 +172,23 @@ def variables(provider: str | None, *, of_key: bool = False) -> list[str]:
 _HOMES = dict(
     line.split(": ")
     for line in """\
+anthropic: anthropic.com
 azure: azure.com azure-api.net azure.us azure.cn
 baseten: baseten.co
 bedrock: amazonaws.com amazonaws.com.cn api.aws
+cerebras: cerebras.ai
 dashscope: aliyuncs.com
 databricks: databricks.com azuredatabricks.net
 gemini: googleapis.com
 github: githubcopilot.com github.ai
+groq: groq.com
 hyperbolic: hyperbolic.xyz
 meta: llama.com
 minimax: minimax.io minimaxi.com
+mistral: mistral.ai
 moonshot: moonshot.ai moonshot.cn
 oci: oraclecloud.com
+openai: openai.com
 ovhcloud: ovh.net
 qwencloud: aliyuncs.com
 sagemaker: amazonaws.com amazonaws.com.cn

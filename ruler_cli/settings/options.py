@@ -101,7 +101,7 @@ def _params(value: Any) -> Any:
             shown = "its value" if HEADERS.search(text) else repr(text)
             raise UsageError(f"{shown} is not KEY=VALUE", remedy, option="param")
         params[key] = own
-        with suppress(ValueError):
+        with suppress(ValueError, RecursionError):
             params[key] = json.loads(own)
     return params_of(params)
 

@@ -38,7 +38,7 @@ _MOVES = re.compile(
 _PLACES = re.compile(
     ".*(?:region|location|residency|account|account_id|site|resource)(?:_name)?"
 )
-_PLACE = re.compile(r"[\w.-]*")
+_PLACE = re.compile(r"[^/\\#?@:]*")
 """Names of what providers put into the name of a host, and the values that stay within it."""
 _DATA = re.compile(
     ".*headers|extra_query|response_format|json_schema|schema|parameters|input_schema|properties|.*credentials"
@@ -167,7 +167,8 @@ _FRAMING = re.compile("host|content-length|transfer-encoding|connection", re.IGN
 
 def headers_of(params: Mapping[str, Any]) -> dict[str, str]:
     """Return the further headers of a call; UsageError, which shows no value, for one that cannot be sent."""
-    headers = {**(params.get("headers") or {}), **(params.get("extra_headers") or {})}
+    given = {**(params.get("headers") or {}), **(params.get("extra_headers") or {})}
+    headers = {str(name): value for name, value in given.items()}
     for name, value in headers.items():
         text = isinstance(value, str | int | float) and not _CONTROL.search(str(value))
         if not text or not _HEADER.fullmatch(name) or _FRAMING.fullmatch(name):

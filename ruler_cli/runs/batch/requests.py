@@ -258,6 +258,7 @@ async def render_missing(
         opened = Ledger(settings.ledger, settings.ledgers, make=False)
         ledger = stack.enter_context(opened)
         panel = open_panel(settings, resolved, StopSignal(), ledger)
+        caches = [cache_of(ledger, judge) for judge in settings.judges]
         runner = JudgeRunner(settings, panel.judges)
 
         def on_problem(problem: Problem) -> None:
@@ -275,8 +276,7 @@ async def render_missing(
         async with engine:
             async for group_run, result in engine:
                 for judge_index, request in group_run.missing:
-                    judge = settings.judges[judge_index]
-                    key = cache_of(ledger, judge).key(request)
+                    key = caches[judge_index].key(request)
                     number = sum(counts.requests) + 1
                     if seen.first_seen(key.hex(), number) == number:
                         counts.requests[judge_index] += 1
