@@ -53,6 +53,8 @@ _PAIR = re.compile(
     r"(?=[^\s;&,]*\d)(?P<value>[^\s;&,'\"{}=]{8,}={0,2})"
 )
 """A part of a connection string, or of a query, and a token behind its kind."""
+_FORMS = ("response_format", "tools", "functions")
+"""Parameters whose words are those of good replies."""
 _CAPITAL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _IN_ADDRESS = re.compile(r"://[^/@\s:]*:([^/@\s]+)@|[?&]([\w-]+)=([^&#\s]+)")
 """The password of an address, or the name and value of a part of its query."""
@@ -184,7 +186,9 @@ def secret_texts(value: Any, *, named: bool = False) -> list[str]:
         found.update(words if named else secrets_among(words))
     elif isinstance(value, Mapping):
         for name, inner in value.items():
-            found.update(secret_texts(inner, named=named or _holds_secret(str(name))))
+            if name not in _FORMS:
+                hides = named or _holds_secret(str(name))
+                found.update(secret_texts(inner, named=hides))
     elif isinstance(value, list | tuple):
         found.update(*(secret_texts(inner, named=named) for inner in value))
     long = [text for text in found if len(text) >= _HEADER]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from ruler_cli.judging.panel import PanelJudge
 from ruler_cli.ledger.reply_cache import NO_ADDRESS, OTHER_LAYOUT, Ledger, ReplyCache
 from ruler_cli.settings.models import JudgeSettings
 from ruler_cli.types import UNANSWERED, Request
-from tests.conftest import Ruler, group, write
+from tests.conftest import Ruler, group, read, write
 from tests.judge_server import JudgeServer
 from tests.ledger.test_reply_cache import reply
 
@@ -68,6 +69,27 @@ def test_stand_ins_replies(ruler: Ruler, server: JudgeServer, tmp_path: Path) ->
     assert asked("-m", "openai/o3", OPENAI_BASE_URL=server.base) == 0
     assert asked("-m", "openai/o3", "--api-base", "https://eu.api.openai.com/v1") == 1
     assert server.base.encode() not in (tmp_path / "kept").read_bytes()
+
+
+def test_imported_replies(ruler: Ruler, tmp_path: Path) -> None:
+    """Replies to the requests of a stand-in, rendered and imported, answer at its address alone."""
+    write(tmp_path / "in.jsonl", [group("g", 0.1, 0.9)])
+    at = ("-m", "openai/o3", "--api-base", "http://127.0.0.1:9/v1")
+    assert ruler("render", "in.jsonl", "requests", *at).returncode == 0
+    rows = []
+    for request in read(tmp_path / "requests"):
+        labels = request["body"]["messages"][-1]["content"].rpartition(": ")[2]
+        scores = [
+            {"trajectory_id": label, "explanation": "", "score": 0.5}
+            for label in json.loads(labels)
+        ]
+        text = json.dumps({"scores": scores})
+        rows.append({"custom_id": request["custom_id"], "text": text})
+    write(tmp_path / "replies", rows)
+    assert ruler("ledger", "import", "replies", "-m", "openai/o3").returncode == 0
+    score = ("score", "in.jsonl", "out.jsonl", "--cached-only")
+    assert ruler(*score, *at).returncode == 0
+    assert ruler(*score, "-m", "openai/o3").returncode == 1
 
 
 def test_assign(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
