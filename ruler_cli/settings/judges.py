@@ -134,20 +134,19 @@ def refuse_found_file(options: Options, judges: Sequence[JudgeSettings]) -> None
     file = options.file
     if file is None or not file.found:
         return
-    typed = options.rank("param") > FILE
+    params: dict[str, Any] = dict(options.param)  # type: ignore[arg-type]  # as above
+    typed, shared = (params, {}) if options.rank("param") > FILE else ({}, params)
+    typed_base = options.api_base if options.rank("api_base") > FILE else None
     for judge in judges:
         if judge.model in ("offline", "simulated"):
             continue
         table = file.judges.get(judge.name, {})
-        params = {**table.get("params", {}), **({} if typed else options.param)}  # type: ignore[dict-item]  # see above
-        wrong = [name for name in params if name not in KNOWN]
-        wrong = [name for name in wrong if not (typed and name in options.param)]
-        typed_base = options.rank("api_base") > FILE
+        names = {**table.get("params", {}), **shared}
+        wrong = [name for name in names if name not in KNOWN and name not in typed]
         provider = judge.model.partition("/")[0]
         keyed = judge.api_key_env or provider in OWN_ADDRESS
         if keyed or provider.startswith(_SIGNING):
-            theirs = typed_base and judge.api_base == options.api_base
-            wrong += ["api_base"] if judge.api_base and not theirs else []
+            wrong += ["api_base"] if judge.api_base not in (None, typed_base) else []
         named = FILE in (options.rank("model"), options.rank("escalate"))
         if "://" in judge.model and (table or named):
             wrong.append("model")
