@@ -139,7 +139,7 @@ async def test_found_key_is_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     for model, variable in OTHERS:
         monkeypatch.setenv(variable, f"secret-of-{variable}")
         async with judge(model) as one:
-            assert f"secret-of-{variable}" in one.secret
+            assert f"secret-of-{variable}" in (one.secret or ())
 
 
 def test_foreign_address(monkeypatch: pytest.MonkeyPatch) -> None:
