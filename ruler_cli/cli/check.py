@@ -85,8 +85,8 @@ from ruler_cli.formats.reader import Reader
 from ruler_cli.formats.table import PROMPT_HASH, fits
 from ruler_cli.judges.providers import EMBEDDED, MissingCredentialsError, ModelInfo
 from ruler_cli.judges.resolve import model_of, with_eyes
-from ruler_cli.judging.panel import first_level
-from ruler_cli.ledger.reply_cache import Ledger, ReplyCache
+from ruler_cli.judging.panel import cache_of, first_level
+from ruler_cli.ledger.reply_cache import Ledger
 from ruler_cli.runs.batch.requests import batch_price, batch_target
 from ruler_cli.runs.estimate import (
     CALLS,
@@ -427,7 +427,7 @@ def _judge_estimate(
         adaptive=settings.adaptive,
     )
     if ledger is not None:
-        cache = ReplyCache(ledger, judge.model, judge.params)
+        cache = cache_of(ledger, judge)
         result.find_reply = lambda request: cache.find(cache.key(request))
     return result
 

@@ -24,7 +24,7 @@ from ruler_cli.errors import (
     named,
     system_problem,
 )
-from ruler_cli.settings.keys import secrets_among, without_keys
+from ruler_cli.settings.keys import HIDDEN, secrets_among, without_keys
 from ruler_cli.settings.options import ALIASES, NAMES
 from ruler_cli.settings.suggestions import instead_of, nearest, question
 
@@ -57,7 +57,14 @@ def option_words(field: str, value: Any) -> list[str]:
     if isinstance(value, bool):
         return [name if value else name.replace("--", "--no-", 1)]
     several = value if isinstance(value, list | tuple) else [value]
-    return [word for one in several for word in (name, str(one))]
+    texts = map(_without_headers if field == "param" else str, several)
+    return [word for text in texts for word in (name, text)]
+
+
+def _without_headers(param: str) -> str:
+    """Return a parameter, as it was typed, without the values of headers, however short they are."""
+    name = param.partition("=")[0]
+    return f"{name}={HIDDEN}" if _HEADERS.search(param) else param
 
 
 def long_name(field: str) -> str:
@@ -72,6 +79,7 @@ def _option_words(field: str, value: str) -> str:
     return name if value in ("", "yes") else f"{name} {value}"
 
 
+_HEADERS = re.compile("""headers?["']?\\s*[=:]""", re.IGNORECASE)
 _GROUP_KEYS = ("--group", "--key")
 """Options whose value is a group's key, of any form."""
 

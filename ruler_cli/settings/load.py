@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from ruler_cli.errors import Sentence, UsageError, system_errors
-from ruler_cli.settings.judges import judges_of
+from ruler_cli.settings.judges import judges_of, refuse_found_file
 from ruler_cli.settings.models import (
     AskSettings,
     CombineSettings,
@@ -70,7 +70,7 @@ def read_config(given: str | None) -> ConfigFile | None:
     for name in [given] if given else ["ruler.toml", "pyproject.toml"]:
         content = _content(name)
         if content is not None:
-            return _checked(name, content)
+            return replace(_checked(name, content), found=not given)
     if not given:
         return None
     if Path(given).exists():
@@ -230,17 +230,17 @@ def _table(file: ConfigFile, command: str) -> Layer:
 
 
 def _variables(names: Collection[str]) -> Layer:
-    """Return what variables set; an empty one sets nothing."""
+    """Return what variables set; an empty one sets nothing, but for an address, which has to be refused."""
     known = variables_of(names)
     if os.environ.keys().isdisjoint(known):
         return {}
     from pydantic_settings import BaseSettings, EnvSettingsSource
 
-    source = EnvSettingsSource(BaseSettings, case_sensitive=True, env_ignore_empty=True)
+    source = EnvSettingsSource(BaseSettings, case_sensitive=True)
     return {
         known[name]: Origin(name, VARIABLE, value)
         for name, value in source.env_vars.items()
-        if name in known
+        if name in known and (value or known[name] == "api_base")
     }
 
 
@@ -274,6 +274,7 @@ def score_settings(
     """Return the settings of a run; UsageError if an option is wrong or contradicts another one."""
     with named_sources(options.origins):
         judges = judges_of(options)
+        refuse_found_file(options, judges)
         stronger = None if options.escalate is None else judges.pop()
         ledger, others = _ledgers(options.ledgers)
         return _part(

@@ -214,6 +214,13 @@ def test_run_names_the_file(ruler: Ruler, tmp_path: Path) -> None:
     )
 
 
+@pytest.fixture
+def named_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the user name the file of settings, which may then say where a key goes."""
+    monkeypatch.setenv("RULER_CONFIG", "ruler.toml")
+
+
+@pytest.mark.usefixtures("named_file")
 def test_file_that_sends_keys(ruler: Ruler, tmp_path: Path) -> None:
     """A file that names an endpoint or a key is named with both, however quiet the run is."""
     write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9)])
@@ -519,6 +526,7 @@ api_base = "http://127.0.0.1:9/v1"
 """
 
 
+@pytest.mark.usefixtures("named_file")
 def test_panel_of_two_endpoints(
     ruler: Ruler, server: JudgeServer, tmp_path: Path
 ) -> None:
@@ -577,6 +585,7 @@ def judges(ruler: Ruler, *words: str, **env: str) -> dict[str, Any]:
     return {one["name"]: one for one in json.loads(done.stdout)["judges"]}
 
 
+@pytest.mark.usefixtures("named_file")
 def test_judge_and_options(ruler: Ruler, tmp_path: Path) -> None:
     """Options of this run win over a judge's table, which takes limits and parameters of `[score]` only."""
     (tmp_path / "ruler.toml").write_text(
@@ -698,6 +707,7 @@ ROWS = [
 """Words, variables, and the endpoint and the variable of the key that hold."""
 
 
+@pytest.mark.usefixtures("named_file")
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row[0]} {' '.join(row[1])}")
 def test_key_and_endpoint_are_a_pair(row: Any, ruler: Ruler, tmp_path: Path) -> None:
     """A key of the file or a variable goes to an endpoint of the same source; halves of a pair stay."""
@@ -885,6 +895,7 @@ def test_odd_files(
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.usefixtures("named_file")
 def test_same_requests(ruler: Ruler, tmp_path: Path) -> None:
     """Two judges of one model with the same parameters are refused."""
     (tmp_path / "ruler.toml").write_text(
@@ -899,6 +910,7 @@ def test_same_requests(ruler: Ruler, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.usefixtures("named_file")
 def test_settings_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`settings(…)` has the file and its judges; what is given wins; a mistake is a UsageError."""
     monkeypatch.chdir(tmp_path)
@@ -947,6 +959,7 @@ def test_settings_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         ruler_cli.load_settings()
 
 
+@pytest.mark.usefixtures("named_file")
 def test_batches_of_named_judges(ruler: Ruler, tmp_path: Path) -> None:
     """Each judge's batch is submitted and collected with its own key, and `score` takes the answers."""
     write(tmp_path / "in.jsonl", [group(name, 0.1, 0.9) for name in "abc"])
