@@ -19,11 +19,12 @@ from ruler_cli.types import Rubric, Standards
 _FILE_NAME = re.compile(r"\S*/\S*|[^\s.]\S*\.[A-Za-z]\w{0,7}")
 """One word that is a path, or that ends as a file's name does: it is no rubric."""
 
+_HIGH = r"(?:[2-9]|[1-9]\d{1,3})"
 _SCALE = re.compile(
     r"\b(?:scor(?:e|es|ed|ing)|rat(?:e|es|ing|ings)|grad(?:e|es|ing)|scale)\b[^.;!?\n]{0,60}?"
-    r"((?<![\d.])[01](?:\.0+)?%? ?(?:to|through|and|-|–|—|\.\.) ?(?:[2-9]|[1-9]\d{1,3})(?![\d.]{0,3}\d)|out of [1-9]\d{0,3})"
+    rf"((?<![\d.])[01](?:\.0+)?%? ?(?:to|through|and|-|–|—|\.\.) ?{_HIGH}(?![\d.]{{0,3}}\d)|out of {_HIGH})"
     r"(?= ?%? ?(?:$|[^\w\s%]|(?:where|with|for|based|depending|points?|and|or|according|on)\b))"
-    r"|((?:[2-9]|[1-9]\d{1,3})[- ]point (?:Likert )?scale|score (?:of |is )?(?:[2-9]|[1-9]\d{1,3})(?! ?(?:\d|points?|pts))\b)",
+    rf"|({_HIGH}[- ]point (?:Likert )?scale|score (?:of |is )?{_HIGH}(?! ?(?:\d|points?|pts))\b)",
     re.IGNORECASE | re.MULTILINE,
 )
 """A scale that ends above 1, behind a word of scoring: `1 to 10`, `0-100`, `out of 5`, `a score of 10`."""

@@ -39,12 +39,12 @@ _INSTEAD = (
     ("overwrite replace", "use {force:yes}"),
     (
         "json format_json as_json",
-        "`ruler report SCORED --json` prints the figures of a scored file",
+        "`ruler report SCORED {as_json:yes}` prints the figures of a scored file",
     ),
     ("compare diff", "`ruler report A B` compares two scored files"),
     ("trend", "`ruler report STEP STEP STEP` shows the files of a training"),
-    ("label", "`ruler report SCORED --label N -o PAGE` makes a page for labels"),
-    ("html page", "`ruler report SCORED -o PAGE.html` writes a page"),
+    ("label", "`ruler report SCORED {label:N} {page:PAGE}` makes a page for labels"),
+    ("html page", "`ruler report SCORED {page:PAGE.html}` writes a page"),
     (
         "key api_key token openai_api_key",
         "a key never stands on a command line: {api_key_env:VAR} names the variable that holds it",
@@ -81,14 +81,14 @@ _INSTEAD = (
     ("skip_errors ignore_errors fail_fast", "use {max_failures:N}"),
     (
         "min_score max_score threshold top filter",
-        "`ruler select SCORED OUTPUT --where score=0.7..` chooses by score",
+        "`ruler select SCORED OUTPUT {where:score=0.7..}` chooses by score",
     ),
     ("group_key group_field key_field id_field task_id", "use {group_by:PATH}"),
     ("estimate dry cost validate lint", "`ruler check INPUT` estimates"),
     ("run eval evaluate grade rate", "`ruler score INPUT OUTPUT` scores"),
     ("show view stats summarize", "`ruler report SCORED` shows a scored file"),
-    ("help", "`ruler --help` lists the commands"),
-    ("version", "`ruler --version` prints it"),
+    ("help", "`ruler {help:yes}` lists the commands"),
+    ("version", "`ruler {version:yes}` prints it"),
     ("init settings", "`ruler config` prints the settings"),
     ("list", "`ruler batch status` lists batches"),
 )
