@@ -82,8 +82,9 @@ def command(
 ) -> int:
     """Compare scores with labels, or two judges with each other.
 
-    Intervals are bootstrapped over groups. A difference whose interval holds 0 is not significant. With labels
-    of some rollouts and scores of all, means are corrected: what labels show of the judge holds for all.
+    Intervals are bootstrapped over groups. Of two judges the pairwise accuracy decides: its difference is
+    significant if the interval leaves out 0. With labels of some rollouts and scores of all, means are corrected:
+    what labels show of the judge holds for all. Groups of equal rollouts count once.
 
     \b
     Example:

@@ -60,6 +60,8 @@ MOST_CRITERIA = 64
 """Criteria that are measured against labels."""
 BASELINES = {"longer": 1, "shorter": -1}
 """Judges that know nothing but the length of a rollout: which one wins, and the sign of its bytes as a score."""
+DECIDES = "pairwise_accuracy"
+"""The figure that decides if two judges differ: of eight intervals one leaves out 0 by chance far too often."""
 _AT_ONCE = 128
 """Rollouts of a group whose pairs are counted by kind; of more, a sample."""
 _ROUNDING = 1e-24
@@ -510,7 +512,10 @@ class AgreementBuilder:
             "scorers": listed(scorers),
             "baselines": listed(baselines),
             "criteria": listed(criteria),
-            "differences": {name: _told_apart(values[name]) for name in differences},
+            "differences": {
+                name: _told_apart(values[name], decides=name == DECIDES)
+                for name in differences
+            },
             "correlations": [
                 {
                     "judges": [judge.name for judge in pair],
@@ -532,11 +537,11 @@ def _differences(
     return {name: one[name] - other[name] for name in names}
 
 
-def _told_apart(difference: Measured) -> Measured:
-    """Add to a difference if its interval lies on one side of 0."""
+def _told_apart(difference: Measured, *, decides: bool) -> Measured:
+    """Add to the difference that decides if its interval lies on one side of 0; None to others."""
     low = difference["low"]
     apart = low is not None and not low <= 0 <= difference["high"]
-    return difference | {"told_apart": apart}
+    return difference | {"told_apart": apart if decides else None}
 
 
 def _votes(panel: Sequence[_JudgeSums]) -> Statistic:

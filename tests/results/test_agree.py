@@ -255,7 +255,9 @@ def test_two_files() -> None:
     ]
     same = two(good, good)["differences"]
     assert {f["value"] for n, f in same.items() if n != COST} == {0.0}
-    assert not any(f["told_apart"] for f in same.values())
+    decided = {n: f["told_apart"] for n, f in same.items()}
+    assert decided.pop("pairwise_accuracy") is False
+    assert {*decided.values()} == {None}
     result = two(good, guess)
     assert result["differences"]["pairwise_accuracy"]["told_apart"]
     for name in result["differences"].keys() - {COST}:
