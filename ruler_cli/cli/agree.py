@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ruler_cli.cli.command import running
+from ruler_cli.cli.messages import print_note
 from ruler_cli.cli.options import (
     AsJson,
     Config,
@@ -29,6 +30,7 @@ from ruler_cli.cli.options import (
 )
 from ruler_cli.cli.scored_files import ScoredFiles
 from ruler_cli.cli.sentences import LEFT_OUT
+from ruler_cli.cli.units import count
 from ruler_cli.errors import Sentence, UnknownShapeError, UsageError
 from ruler_cli.settings.options import Options
 
@@ -114,7 +116,7 @@ def _run(options: Options, sources: list[str]) -> int:
                 problem = "holds labels, and no scores"
                 raise UsageError(problem, name, place=error.place) from None
             raise
-        figures, agreement = _measured(options, scored)
+        figures, agreement = _measured(options, scored, stack)
         scored.report_problems()
     agreement["gate"] = None if bound is None else gate(agreement, bound)
     pairs = zip(scored.heads, scored.files, strict=True)
@@ -160,7 +162,9 @@ def _refuse(options: Options, *, two: bool) -> None:
             )
 
 
-def _measured(options: Options, scored: ScoredFiles) -> tuple[Any, Agreement]:
+def _measured(
+    options: Options, scored: ScoredFiles, stack: ExitStack
+) -> tuple[Any, Agreement]:
     """Read the files, and return their figures and the agreement; UsageError if there is nothing to compare."""
     from ruler_cli.results.label_agreement import LabelAgreement, needs
     from ruler_cli.results.labels import Labels as LabelFiles
@@ -174,30 +178,40 @@ def _measured(options: Options, scored: ScoredFiles) -> tuple[Any, Agreement]:
         given=options.labels is not None,
         between=options.between,
     )
+    stack.callback(measure.close)
     more = "" if options.at_least is None else f"; {needs(options.at_least)}"
     try:
         for group in scored.groups(partial(measure.keep, first)):
-            if not second:
-                measure.add(group.kept, group.one)
-            elif labels:
-                measure.add(group.kept, group.one, group.other)
+            sides = (group.one, group.other) if second else (group.one,)
+            measure.add(group.kept, *sides)
+        paired = scored.reading.paired if second else None
+        agreement = measure.agreement(paired)
+        if second and not labels:
+            scored.reading.agreement = agreement
         figures = scored.figures()
     except UsageError as error:
         if error.option == "labels":
             error.set(remedy=error.remedy + more)
         raise
-    paired = scored.reading.agreement if second else None
-    if paired and not labels:
-        agreement = paired | dict.fromkeys(("people", "label_files", "corrected"))
-        agreement["apart"] = []
-    else:
-        agreement = measure.agreement(paired and paired["paired"])
+    if number := agreement["repeated"]["groups"]:
+        print_note(_repeated(number, agreement["repeated"]))
     left = [_left_out(label, scored.names) for label in measure.left]
     _refuse_empty(agreement, scored.files, left, more)
     for sentence in left:
         scored.problems.add(sentence)
     agreement["labels"] |= {"path": options.labels, "files": [*names]}
     return figures, agreement
+
+
+def _repeated(number: int, repeated: _Json) -> str:
+    """Say how many groups stand more than once, and of how many the mean counts."""
+    differ = [
+        f"of {repeated[name]} of them the {name} differ, and the mean counts"
+        for name in ("scores", "labels")
+        if repeated[name]
+    ]
+    words = f"{count(number, 'group')} with equal rollouts, each counted once"
+    return "; ".join([f"more than once: {words}", *differ])
 
 
 def _left_out(label: Sequence[str], names: str) -> str:

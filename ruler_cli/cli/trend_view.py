@@ -221,9 +221,9 @@ class TrendView:
             each = FALSE_ALARMS / len(running)
             yield (
                 "false alarms",
-                f"in at most {FALSE_ALARMS:.0%} of trainings in which nothing drifts, {each:.2%} by each test, if noise is "
-                "normal and hardly follows itself from step to step; 5 to 37% were measured with shares that vary "
-                "more or follow themselves",
+                f"in at most {FALSE_ALARMS:.0%} of trainings in which nothing drifts, {each:.2%} by each test, if "
+                "noise is normal and hardly follows itself from step to step; 5 to 37% were measured with shares that "
+                "vary more or follow themselves",
             )
         yield from self._notes("judge changes", self._changes())
         names = [shorten(name, _TITLE) for name in self.trend.ways.values()]

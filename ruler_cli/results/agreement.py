@@ -60,6 +60,9 @@ MOST_CRITERIA = 64
 """Criteria that are measured against labels."""
 BASELINES = {"longer": 1, "shorter": -1}
 """Judges that know nothing but the length of a rollout: which one wins, and the sign of its bytes as a score."""
+GATED = "with_unscored"
+"""The pairwise accuracy in which a pair counts as wrong if the judge was asked about it and gave no score."""
+_JUDGES_FAILURES = ("reply", "refused", "too_long", "unknown")
 DECIDES = "pairwise_accuracy"
 """The figure that decides if two judges differ: of eight intervals one leaves out 0 by chance far too often."""
 _AT_ONCE = 128
@@ -90,6 +93,11 @@ _NO_PEOPLE = (0.0, 1)
 _Scores = Sequence[float | None]
 _Rated = tuple[float, float, ScoredRollout]
 """A judge's score of a rollout, its label, and its annotation."""
+
+
+def was_asked(group: ScoredGroup) -> bool:
+    """Tell if the judge was asked about a group: it scored a part of it, or failed by itself."""
+    return group.status == "scored" or group.kind in _JUDGES_FAILURES
 
 
 @dataclass(frozen=True, slots=True)
@@ -453,6 +461,14 @@ class AgreementBuilder:
                 self.units.add(unit, amounts)
         return unit
 
+    def miss(self, row: LabelRow) -> None:
+        """Add two rollouts that the judge of the one file was asked about, and that lack a score."""
+        amounts = {(self._judges[0], "asked"): row.weight * row.share}
+        if row.by is None:
+            self.units.add(row.unit, amounts)
+        else:
+            self.units.add_by_person(row.unit, amounts, row.by)
+
     def _named(self, known: dict[str, _JudgeSums], name: str) -> _JudgeSums:
         return known.setdefault(name, _JudgeSums(name, self.units, details=False))
 
@@ -470,6 +486,10 @@ class AgreementBuilder:
         each = {
             judge: judge.statistics() for judge in (*scorers, *baselines, *criteria)
         }
+        main = self._judges[0]
+        if len(self._judges) == 1:
+            gated = ratio((main, "won"), (main, "asked"))
+            each[main][GATED] = replace(gated, mute=(main, "tied"))
         wanted: dict[Any, Statistic] = {
             (judge, name): statistic
             for judge, own in each.items()
@@ -493,7 +513,6 @@ class AgreementBuilder:
                 for judge in judges
             ]
 
-        main = self._judges[0]
         return {
             "labels": {
                 "path": None,
@@ -625,6 +644,10 @@ class _JudgeSums:
                     name = f"reliability.{bin_}"
                     sums[name] = pairs.pairs
                     sums |= {f"{name}.{own}": counted[own] for own in ("won", "tied")}
+        if self._details and was_asked(group):
+            every = [(0.0, r.label) for r in group.rollouts if r.label is not None]
+            if asked := concordance(every).pairs:
+                sums["asked"] = asked
         costed = self._details and row is None and group.rollouts
         if costed and group.cost_usd is not None:
             sums |= {"cost": group.cost_usd, "costed": len(group.rollouts)}
@@ -632,7 +655,7 @@ class _JudgeSums:
         weight = own.weight * own.share
         amounts = {(self, name): weight * amount for name, amount in sums.items()}
         if own.by is not None:
-            keys = ((self, "pairs"), (self, "won"))
+            keys = [(self, name) for name in ("pairs", "won", "asked")]
             by_person = {key: amounts.pop(key) for key in keys if key in amounts}
             self._units.add_by_person(unit, by_person, own.by)
         self._units.add(unit, amounts)

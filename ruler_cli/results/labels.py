@@ -107,10 +107,17 @@ class Labels:
 
     @classmethod
     def of(cls, lines: Iterable[LabelLine]) -> Labels:
-        """Sort lines by group; of lines of one person about the same thing the latest one counts."""
+        """Sort lines by group; of lines of one person about the same thing the latest one counts.
+
+        Names of people are compared trimmed and case-folded. Rollouts are the same under any name of their group.
+        """
         latest: dict[object, LabelLine] = {}
-        for one in lines:
-            key = (type(one), one.by, one.about)
+        people: dict[str, str] = {}
+        for line in lines:
+            by = line.by.strip()
+            one = replace(line, by=people.setdefault(by.casefold(), by))
+            rollouts = one.about[1:]
+            key = (type(one), one.by, rollouts if any(rollouts) else one.about)
             before = latest.get(key, one)
             at = _time(one.at)
             later = not at or at >= (_time(before.at) or at)

@@ -39,7 +39,11 @@ def dump(groups: int = 6, **more: Any) -> list[dict[str, Any]]:
     """Groups of two in which the better one has the higher score, except in the last."""
     return [
         trajectory(
-            f"g{g}", score if g < groups - 1 else 1 - score, label, f"{label}", **more
+            f"g{g}",
+            score if g < groups - 1 else 1 - score,
+            label,
+            f"{label} {g:03}",
+            **more,
         )
         for g in range(groups)
         for score, label in ((0.25, 0.0), (0.75, 1.0))
@@ -70,13 +74,13 @@ def test_json(ruler: Ruler, tmp_path: Path) -> None:
     assert list(result) == [
         "version", "inputs", "labels", "groups", "mixed_groups", "rollouts", "paired", "bootstrap",
         "scorers", "baselines", "criteria", "differences", "correlations", "votes", "people", "label_files",
-        "apart", "corrected", "gate", "problems", "first_problems",
+        "apart", "corrected", "repeated", "evidence", "gate", "problems", "first_problems",
     ]  # fmt: skip
     (scorer,) = result["scorers"]
     assert list(scorer) == [
         "name", "compared", "pairs", "against", "tied", "pairwise_accuracy", "tied_share",
         "kendall_tau_b", "top1_regret", "chance_regret", "auc", "cost_per_1000_usd",
-        "by_gap", "by_slot", "by_length",
+        "by_gap", "by_slot", "by_length", "with_unscored",
     ]  # fmt: skip
     accuracy = scorer["pairwise_accuracy"]
     assert (accuracy["value"], accuracy["groups"]) == (5 / 6, 6)
@@ -149,7 +153,14 @@ def test_labels(ruler: Ruler, tmp_path: Path) -> None:
 def test_preferences(ruler: Ruler, tmp_path: Path) -> None:
     """If a dump has no reward but marks one answer as preferred, the preference is the label."""
     answers = {"chosen": talk("a long answer"), "rejected": talk("no")}
-    write(tmp_path / "p.jsonl", [answers] * 6)
+    lines = [
+        {
+            name: [{**one, "content": f"{i} {one['content']}"} for one in own]
+            for name, own in answers.items()
+        }
+        for i in range(6)
+    ]
+    write(tmp_path / "p.jsonl", lines)
     assert ruler("score", "p.jsonl", "s.jsonl", "-m", "offline").returncode == 0
     done = ruler("agree", "s.jsonl")
     assert done.returncode == 0, done.stderr

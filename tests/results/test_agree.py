@@ -111,10 +111,13 @@ def test_other_than_two_labels() -> None:
 
 
 def test_missing_values() -> None:
-    """A rollout without a score or a label is ignored."""
+    """A rollout without a score or a label is ignored; only for the gate one without a score is wrong."""
     whole = [scored([0.9, 0.4, 0.4], [1, 1, 0])]
     holes = [scored([0.9, None, 0.4, 0.7, 0.4], [1, 1, 1, None, 0])]
-    assert measure(whole, "a")["scorers"] == measure(holes, "a")["scorers"]
+    (one,), (other,) = (measure(groups, "a")["scorers"] for groups in (whole, holes))
+    gated = [own.pop("with_unscored")["value"] for own in (one, other)]
+    assert one == other
+    assert gated == [1.5 / 2, 1.5 / 3]
 
 
 def test_pairs_by_kind() -> None:

@@ -1,0 +1,82 @@
+"""Copies of a group, such as those of a file that stands twice in another → one group with their mean scores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from ruler_cli.results.agreement import was_asked
+from ruler_cli.results.annotations import ScoredGroup, ScoredRollout
+from ruler_cli.scoring.combine import mean
+from ruler_cli.types import CriterionScore
+
+
+class Merged(NamedTuple):
+    """A group, and if its copies differ in scores and in labels."""
+
+    group: ScoredGroup
+    scores_differ: bool
+    labels_differ: bool
+
+
+def merged(copies: Sequence[tuple[Sequence[str], ScoredGroup]]) -> Merged:
+    """Return the mean of groups with equal rollouts, in the order of the first one; ids tell which are equal.
+
+    What only some of them have counts: a score, a label.
+    """
+    orders = [_order(ids, group) for ids, group in copies]
+    rows = [
+        [group.rollouts[i] for (_, group), i in zip(copies, places, strict=True)]
+        for places in sorted(zip(*orders, strict=True))
+    ]
+    groups = [group for _, group in copies]
+    base = max(groups, key=lambda one: (one.status == "scored", was_asked(one)))
+    whole = replace(
+        base,
+        rollouts=tuple(map(_mean_rollout, rows)),
+        reliability=_mean(one.reliability for one in groups),
+        cost_usd=_mean(one.cost_usd for one in groups),
+    )
+    return Merged(
+        whole,
+        any(len({one.judge_score for one in row}) > 1 for row in rows),
+        any(len({one.label for one in row}) > 1 for row in rows),
+    )
+
+
+def _order(ids: Sequence[str], group: ScoredGroup) -> list[int]:
+    """Sort rollouts by their ids; of identical ones with different labels the lower label comes first."""
+
+    def place(i: int) -> tuple[str, bool, float]:
+        label = group.rollouts[i].label
+        return ids[i], label is None, label or 0.0
+
+    return sorted(range(len(ids)), key=place)
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return mean(known) if known else None
+
+
+def _mean_rollout(copies: Sequence[ScoredRollout]) -> ScoredRollout:
+    base = max(copies, key=lambda one: one.judge_score is not None)
+    judges = dict.fromkeys(name for one in copies for name in one.judges)
+    criteria = [{own.name: own.value for own in one.criteria} for one in copies]
+    names = dict.fromkeys(name for own in criteria for name in own)
+    values = {name: _mean(own.get(name) for own in criteria) for name in names}
+    return replace(
+        base,
+        score=_mean(one.score for one in copies),
+        judge_score=_mean(one.judge_score for one in copies),
+        label=_mean(one.label for one in copies),
+        positions=tuple(at for one in copies for at in one.positions),
+        judges={
+            name: _mean(one.judges.get(name) for one in copies) or 0.0
+            for name in judges
+        },
+        criteria=tuple(
+            CriterionScore(name, own or 0.0) for name, own in values.items()
+        ),
+    )
