@@ -29,7 +29,7 @@ from ruler_cli.cli.options import (
     option,
 )
 from ruler_cli.cli.scored_files import ScoredFiles
-from ruler_cli.cli.sentences import LEFT_OUT
+from ruler_cli.cli.sentences import LEFT_OUT, left_out_words
 from ruler_cli.cli.units import count
 from ruler_cli.errors import Sentence, UnknownShapeError, UsageError
 from ruler_cli.settings.options import Options
@@ -123,6 +123,10 @@ def _run(options: Options, sources: list[str]) -> int:
     inputs = [_input(head, file) for head, file in pairs]
     if options.as_json:
         scored.problems.print_json({"inputs": inputs, **agreement})
+        if bound is not None and not agreement["gate"]["passed"]:
+            from ruler_cli.cli.agree_view import verdicts
+
+            print_note(*(words for _, words in verdicts(agreement["gate"])))
     elif len(inputs) > 1 and not options.labels_file:
         from ruler_cli.cli.report_view import view_of
         from ruler_cli.cli.terminal import Terminal
@@ -137,11 +141,14 @@ def _run(options: Options, sources: list[str]) -> int:
         return 0 if agreement["gate"]["passed"] else 1
     people = agreement["label_files"]
     if people:
-        sets = (people, *agreement["apart"])
-        unmeasured = any(one["unscored"] for one in sets)
+        unscored = sum(one["unscored"] for one in (people, *agreement["apart"]))
+        left = f"{count(unscored, 'label')} without a score" if unscored else ""
     else:
-        unmeasured = any(one[name] for one in inputs for name in LEFT_OUT)
-    return 1 if scored.problems.number or unmeasured else 0
+        counts = {name: sum(one[name] for one in inputs) for name in LEFT_OUT}
+        left = left_out_words(counts)
+    if left:
+        print_note(f"{left}: not measured, so the exit code is 1")
+    return 1 if scored.problems.number or left else 0
 
 
 def _of_labels(records: Sequence[Any]) -> bool:

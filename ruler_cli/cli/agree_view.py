@@ -76,10 +76,10 @@ def show(files: Sequence[_Json], page: Agreement) -> None:
     ]
     terminal.show(terminal.table((Column("", overflow="fold"), *right), rows))
     if page["gate"]:
-        terminal.show("", terminal.facts(_verdicts(page["gate"])))
+        terminal.show("", terminal.facts(verdicts(page["gate"])))
 
 
-def _verdicts(gate: _Json) -> Iterator[Fact]:
+def verdicts(gate: _Json) -> Iterator[Fact]:
     """Yield the verdict, for each kind of labels if there are several."""
     sets = gate["sets"]
     for i, one in enumerate(sets):

@@ -30,7 +30,14 @@ from ruler_cli.results.annotations import Json, ScoredGroup
 from ruler_cli.results.corrections import Corrections, WeightedLabel
 from ruler_cli.results.figures import ScoredFile
 from ruler_cli.results.identity import group_name, rollout_ids
-from ruler_cli.results.labels import RANDOM, LabelLine, Labels, PairLabel, RolloutMark
+from ruler_cli.results.labels import (
+    RANDOM,
+    LabelLine,
+    Labels,
+    PairLabel,
+    RolloutMark,
+    latest,
+)
 from ruler_cli.results.repeats import merged
 from ruler_cli.scoring.inference import (
     FEWEST,
@@ -57,6 +64,10 @@ _Copy = tuple[str, "LabelledRollouts", tuple[ScoredGroup, ...]]
 
 _People = dict[str, float]
 """The word of each person as a number: 1 if the first of two rollouts is better, 0 if the second is; or a label."""
+
+
+def _rollouts_of(line: LabelLine) -> _Rollouts:
+    return line.about[1:]
 
 
 class LabelledRollouts(NamedTuple):
@@ -126,9 +137,10 @@ class LabelAgreement:
         pairs = [one for each in labelled.comparisons.values() for one in each]
         self._compares = bool(pairs)
         self._lines: defaultdict[_Rollouts, list[LabelLine]] = defaultdict(list)
-        lines: list[LabelLine] = [*marks, *pairs]
+        every: list[LabelLine] = [*marks, *pairs]
+        lines = [*latest(every, _rollouts_of)]
         for one in lines:
-            self._lines[one.about[1:]].append(one)
+            self._lines[_rollouts_of(one)].append(one)
         self._by_first: defaultdict[str, list[_Rollouts]] = defaultdict(list)
         for ids in self._lines:
             self._by_first[ids[0]].append(ids)

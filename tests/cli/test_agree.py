@@ -181,6 +181,11 @@ def test_left_out(ruler: Ruler, tmp_path: Path) -> None:
     done = ruler("agree", "s.jsonl")
     assert done.returncode == 1
     assert "1 not scored, 1 without a label" in done.stdout
+    sentence = (
+        "ruler: 1 not scored, 1 without a label: not measured, so the exit code is 1\n"
+    )
+    assert done.stderr == sentence
+    assert ruler("agree", "s.jsonl", "--json").stderr == sentence
     assert rows(done.stdout)["pairwise accuracy"].startswith("0.833")
 
 

@@ -278,6 +278,14 @@ def test_unreadable_labels(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
         assert done.returncode == 2
         assert f"--labels-file {name}: " in done.stderr
         assert reason in done.stderr
+    for command in ("agree", "report"):
+        done = ruler(command, scored.name, "--labels", "l.jsonl")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert (
+            "--labels l.jsonl: is a file; name a path in the records, such as"
+            in done.stderr
+        )
+        assert "`ruler agree` reads such files with --labels-file" in done.stderr
     done = ruler("agree", scored.name, "--at-least", "1.5")
     assert done.returncode == 2
     assert "--at-least" in done.stderr
