@@ -248,7 +248,7 @@ def _refuse_empty(
 
     `left` are sentences on labels of no rollout.
     """
-    labelled = any(one["pairs"] or "auc" in one for one in agreement["scorers"])
+    labelled = any(one["pairs"] for one in agreement["scorers"])
     both = [pair["scores"]["value"] for pair in agreement["correlations"]]
     corrected = agreement["corrected"] or {"mean": None, "between": None}
     between = corrected["between"] or {"pairs": []}

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _Json = Mapping[str, Any]
 _Row = tuple[str, _Json, int, _Json | None]
 """A name, a measured value, the number of its groups or of pairs, and counts of pairs."""
-_OF_JUDGES = ("pairwise_accuracy", "kendall_tau_b", "auc", "top1_regret")
+_OF_JUDGES = ("pairwise_accuracy", "kendall_tau_b", "top1_regret")
 _KINDS = {
     "gap": "accuracy by score gap:",
     "slot": "accuracy by position, the better one is",
@@ -39,7 +39,6 @@ _CHANCE: dict[str, _Json] = {
     for name, value in (
         ("pairwise_accuracy", 0.5),
         ("kendall_tau_b", 0.0),
-        ("auc", 0.5),
     )
 }
 """The values of figures for random scores, as if they were measured; others are measured on the labels."""
@@ -246,9 +245,6 @@ def _values(page: Agreement) -> Iterator[_Row]:
         for pair in page["correlations"]:
             both = " and ".join(shorten(judge, _NAME) for judge in pair["judges"])
             yield from _row(f"correlation of {what}, {both}", pair[what])
-    votes = page["votes"]
-    if votes:
-        yield from _row(f"effective votes of {votes['judges']} judges", votes)
     for kind, title in _KINDS.items():
         for one in main.get(f"by_{kind}", ()):
             name = f"{title} {one['bin']}".replace(*_ALIKE)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 import random
-from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import (
@@ -81,7 +80,7 @@ Agreement = Json
 The first of `scorers` is the file's own score; the judges of a panel follow. `baselines` are judges of length
 alone, on the same rollouts, `criteria` are those of the rubric, each value as it is. `mixed_groups` have rollouts
 with different labels. `two` holds the worse and the better label if there are only two. `differences` are
-those of two files, the first less the second. `votes` is the number of independent judges that the panel is worth.
+those of two files, the first less the second.
 """
 Measured = Json
 """The `value` of a statistic over so many `groups`, and the ends of its 95 % interval, `low` and `high`.
@@ -500,8 +499,6 @@ class AgreementBuilder:
         for pair in pairs:
             for kind in CORRELATIONS:
                 wanted[pair, kind] = _within(*pair, kind)
-        if panel:
-            wanted["votes"] = _votes(panel)
         differences: Mapping[str, Statistic] = {}
         if paired is not None:
             differences = _differences(*(each[judge] for judge in self._judges))
@@ -543,7 +540,6 @@ class AgreementBuilder:
                 }
                 for pair in pairs
             ],
-            "votes": {"judges": len(panel), **values["votes"]} if panel else None,
             **{name: values[name] for name in more},
         }
 
@@ -561,24 +557,6 @@ def _told_apart(difference: Measured, *, decides: bool) -> Measured:
     low = difference["low"]
     apart = low is not None and not low <= 0 <= difference["high"]
     return difference | {"told_apart": apart if decides else None}
-
-
-def _votes(panel: Sequence[_JudgeSums]) -> Statistic:
-    """Make the number of independent judges that n are worth: n / (1 + (n - 1) r), the design effect of Kish 1965.
-
-    r is the mean correlation of their errors; judges whose errors cancel count as independent.
-    """
-    number = len(panel)
-    every = [_within(*pair, "errors") for pair in combinations(panel, 2)]
-
-    def value(totals: Totals) -> float | None:
-        found = [one.value(totals) for one in every]
-        known = [one for one in found if one is not None]
-        if len(known) < len(every):
-            return None
-        return number / (1 + (number - 1) * max(0.0, fmean(known)))
-
-    return Statistic(value, every[0].basis, (1.0, float(number)))
 
 
 def _within(one: _JudgeSums, other: _JudgeSums, kind: str) -> Statistic:
@@ -604,8 +582,6 @@ class _JudgeSums:
         self._counts: Counter[str] = Counter()
         self._range = (math.inf, -math.inf)
         self._labels: set[float] = set()
-        # unit, score and label of each rollout, until there is a third label
-        self._rows = (array("H"), array("d"), array("d"))
 
     @property
     def labels(self) -> tuple[float, float] | None:
@@ -661,15 +637,11 @@ class _JudgeSums:
         self._units.add(unit, amounts)
         for name, amount in sums.items():
             self._counts[name] += own.share * amount  # type: ignore[assignment]  # halves
-        for score, label, _ in rated if row is None else ():
+        for _, label, _ in rated if row is None else ():
             least, most = self._range
             self._range = (min(least, label), max(most, label))
             if len(self._labels) < 3:
                 self._labels.add(label)
-                units, scored, labels = self._rows
-                units.append(unit)
-                scored.append(score)
-                labels.append(label)
 
     def statistics(self) -> dict[str, Statistic]:
         """Return the statistics of this judge by name; called once, after the last group."""
@@ -686,8 +658,6 @@ class _JudgeSums:
             "top1_regret": share("top1_regret", "tops", worst),
             "chance_regret": share("chance_regret", "tops", worst),
         }
-        if self.labels is not None:
-            statistics["auc"] = self._auc(*self.labels)
         if self._details:
             statistics["cost_per_1000_usd"] = share("cost", "costed", _UNBOUND, 1000.0)
             for kind, names in _BINS.items():
@@ -696,31 +666,6 @@ class _JudgeSums:
                     if self._units.groups[self, name]:
                         statistics[name] = share(f"{name}.won", name)
         return statistics
-
-    def _auc(self, worse: float, better: float) -> Statistic:
-        """Make the share of pairs (better, worse) of all groups in which the better has the higher score.
-
-        AUC is no ratio of sums over groups, as rollouts of different groups are compared, but near its
-        value it is linear in what each rollout adds to its error (Obuchowski 1997, for ROC data in clusters).
-        """
-        rows = list(zip(*self._rows, strict=True))
-        bad = sorted(score for _, score, label in rows if label == worse)
-        good = sorted(score for _, score, label in rows if label == better)
-        below = sum(count_below(bad, score) for score in good)
-        auc = below / (len(good) * len(bad))
-        for unit, score, label in rows:
-            if label == better:
-                share = count_below(bad, score) / len(bad)
-                term = (share - auc) / len(good)
-            else:
-                share = 1 - count_below(good, score) / len(good)
-                term = (share - auc) / len(bad)
-            self._units.add(unit, {(self, "auc"): term})
-
-        def value(sums: Totals) -> float:
-            return auc + sums.get((self, "auc"), 0.0)
-
-        return Statistic(value, (self, "compared"), _SHARE)
 
     def as_json(self, values: Mapping[str, Measured]) -> Json:
         """Return the values of `statistics` as JSON; those of one kind's bins become a list."""

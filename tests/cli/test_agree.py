@@ -73,13 +73,13 @@ def test_json(ruler: Ruler, tmp_path: Path) -> None:
     result = json.loads(done.stdout)
     assert list(result) == [
         "version", "inputs", "labels", "groups", "mixed_groups", "rollouts", "paired", "bootstrap",
-        "scorers", "baselines", "criteria", "differences", "correlations", "votes", "people", "label_files",
+        "scorers", "baselines", "criteria", "differences", "correlations", "people", "label_files",
         "apart", "corrected", "repeated", "evidence", "gate", "problems", "first_problems",
     ]  # fmt: skip
     (scorer,) = result["scorers"]
     assert list(scorer) == [
         "name", "compared", "pairs", "against", "tied", "pairwise_accuracy", "tied_share",
-        "kendall_tau_b", "top1_regret", "chance_regret", "auc", "cost_per_1000_usd",
+        "kendall_tau_b", "top1_regret", "chance_regret", "cost_per_1000_usd",
         "by_gap", "by_slot", "by_length", "with_unscored",
     ]  # fmt: skip
     accuracy = scorer["pairwise_accuracy"]

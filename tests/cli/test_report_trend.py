@@ -193,7 +193,7 @@ def judged_otherwise(
     return [f"step-{i + 1}.jsonl" for i in range(20)]
 
 
-OTHERWISE = {
+OTHERWISE: dict[str, Any] = {
     "judge": "two",
     "rubric": "c" * 16,
     "params": "d" * 16,
