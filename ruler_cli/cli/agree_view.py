@@ -99,7 +99,8 @@ def gate_words(gate: _Json, at_least: float) -> str:
     elif gate["value"] is not None:
         words += ": there are too few groups for an interval"
     if gate["unscored"]:
-        words += f"; {gate['unscored']} labelled without a score count as wrong"
+        unscored = count(gate["unscored"], "label")
+        words += f"; counted as wrong: {unscored} without a score"
     if gate["not_asked"]:
         words += f"; left out are {share} of the labels, of what the judge was not asked about"
     if gate["not_asked"] > MOST_NOT_ASKED:
