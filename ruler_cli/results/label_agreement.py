@@ -71,10 +71,15 @@ def _rollouts_of(line: LabelLine) -> _Rollouts:
 
 
 class LabelledRollouts(NamedTuple):
-    """Ids of the rollouts of a group that has labels or values, and the values to compare them by."""
+    """Ids of the rollouts of a group, and the values to compare them by.
+
+    The group is so many `copies` of one, one behind the other, if each rollout is a line and the file stands in it
+    more than once.
+    """
 
     ids: Sequence[str] = ()
     values: Sequence[str | None] = ()
+    copies: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,10 +168,22 @@ class LabelAgreement:
         values: Sequence[str | None] = ()
         if self._path is not None:
             values = file.annotations.texts_at(group, scored, self._path)
-        return LabelledRollouts(rollout_ids(group, scored), values)
+        lines = [record.line.raw for record in group.records]
+        copies = lines.count(lines[0]) if len(lines) == len(scored.rollouts) else 1
+        if lines != lines[: len(lines) // copies] * copies or copies == len(lines):
+            copies = 1
+        return LabelledRollouts(rollout_ids(group, scored), values, copies)
 
     def add(self, own: LabelledRollouts, *groups: ScoredGroup) -> None:
         """Add one group as each file has it, its rollouts in one order."""
+        if own.copies > 1:
+            size = len(own.ids) // own.copies
+            for start in range(0, len(own.ids), size):
+                part = slice(start, start + size)
+                whole = LabelledRollouts(own.ids[part], own.values[part])
+                parts = [replace(one, rollouts=one.rollouts[part]) for one in groups]
+                self.add(whole, *parts)
+            return
         name = group_name(groups[0].key)
         self._valued |= any(own.values)
         for ids in self._labelled(own.ids):
@@ -198,7 +215,7 @@ class LabelAgreement:
         _, own, groups = copies[0]
         if len(copies) > 1:
             sides = [
-                merged([(ids, both[side]) for _, (ids, _), both in copies])
+                merged([(known.ids, both[side]) for _, known, both in copies])
                 for side in range(len(groups))
             ]
             groups = tuple([one.group for one in sides])

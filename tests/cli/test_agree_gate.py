@@ -100,6 +100,22 @@ def test_repeated_groups(name: str, ruler: Ruler, tmp_path: Path) -> None:
     assert once["stderr"] == ""
 
 
+def test_repeated_lines(ruler: Ruler, tmp_path: Path) -> None:
+    """Of a file with a rollout a line, groups that were repeated weigh no more than others."""
+    lines = [
+        one | {"group_id": group["group_id"]}
+        for group in groups(40, right=32)
+        for one in group["trajectories"]
+    ]
+    once = measured(ruler, tmp_path, lines, "--at-least", "0.6")
+    again = measured(
+        ruler, tmp_path, [*lines, *lines[:64], *lines[:64]], "--at-least", "0.6"
+    )
+    assert again["gate"]["low"] == pytest.approx(once["gate"]["low"], abs=0.02)
+    assert again["gate"]["value"] == once["gate"]["value"] == 0.8
+    assert again["repeated"] == {"groups": 32, "scores": 0, "labels": 0}
+
+
 def test_repeats_that_differ(ruler: Ruler, tmp_path: Path) -> None:
     """Of scores of one group the mean counts, of its labels too, and the number of either is told."""
     lines = groups(10, right=10)
