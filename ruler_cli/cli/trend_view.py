@@ -191,7 +191,14 @@ class TrendView:
         return f"{drifts} of {tests} {finds} a drift beyond chance in {steps}"
 
     def findings(self) -> Iterator[Fact]:
-        """Yield what drifts, what was tested, and what to know of it, each with a name."""
+        """Yield changes of the judge, what drifts, what was tested, and what to know of it, each with a name."""
+        yield from self._notes("judge changes", self._changes())
+        names = [shorten(name, _TITLE) for name in self.trend.ways.values()]
+        if len(names) > 1:
+            yield (
+                "judged apart",
+                f"each is a series of its own, and no test runs across them: {'; '.join(names)}",
+            )
         for drift in self.trend.drifts:
             yield _TESTS[drift.kind], self._sentence(drift)
         if self.trend.drifts:
@@ -225,13 +232,6 @@ class TrendView:
                 "noise is normal and hardly follows itself from step to step; 5 to 37% were measured with shares that "
                 "vary more or follow themselves",
             )
-        yield from self._notes("judge changes", self._changes())
-        names = [shorten(name, _TITLE) for name in self.trend.ways.values()]
-        if len(names) > 1:
-            yield (
-                "judged apart",
-                f"each is a series of its own, and no test runs across them: {'; '.join(names)}",
-            )
         yield from self._notes("no scores", self._empty_steps())
 
     def _notes(self, name: str, sentences: Sequence[str]) -> Iterator[Fact]:
@@ -263,11 +263,12 @@ class TrendView:
             "label": self._label,
             "judges": [shorten(one["name"], _TITLE) for one in judges],
         }
-        judged = f"judged by {shorten(drift.judged, _TITLE)}, " if drift.judged else ""
         moved = [
-            f"{judged * (not i)}{names[name].format_map(words)} {_moved(*levels, form)}"
-            for i, (name, levels) in enumerate(drift.levels.items())
+            f"{names[name].format_map(words)} {_moved(*levels, form)}"
+            for name, levels in drift.levels.items()
         ]
+        if drift.judged:
+            moved[0] = f"judged by {shorten(drift.judged, _TITLE)}, {moved[0]}"
         if drift.slope is not None:
             before, after = drift.levels["label"]
             explained = drift.slope * (after - before)

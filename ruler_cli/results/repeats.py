@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -60,23 +60,21 @@ def _mean(values: Iterable[float | None]) -> float | None:
     return mean(known) if known else None
 
 
+def _means(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Return the mean of each name over the rows that have it."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: mean([row[name] for row in rows if name in row]) for name in names}
+
+
 def _mean_rollout(copies: Sequence[ScoredRollout]) -> ScoredRollout:
     base = max(copies, key=lambda one: one.judge_score is not None)
-    judges = dict.fromkeys(name for one in copies for name in one.judges)
-    criteria = [{own.name: own.value for own in one.criteria} for one in copies]
-    names = dict.fromkeys(name for own in criteria for name in own)
-    values = {name: _mean(own.get(name) for own in criteria) for name in names}
+    criteria = _means([{own.name: own.value for own in one.criteria} for one in copies])
     return replace(
         base,
         score=_mean(one.score for one in copies),
         judge_score=_mean(one.judge_score for one in copies),
         label=_mean(one.label for one in copies),
         positions=tuple(at for one in copies for at in one.positions),
-        judges={
-            name: _mean(one.judges.get(name) for one in copies) or 0.0
-            for name in judges
-        },
-        criteria=tuple(
-            CriterionScore(name, own or 0.0) for name, own in values.items()
-        ),
+        judges=_means([one.judges for one in copies]),
+        criteria=tuple(CriterionScore(*own) for own in criteria.items()),
     )

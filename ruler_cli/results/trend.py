@@ -624,10 +624,10 @@ class Trend:
 
 def _named_ways(ways: Sequence[Way]) -> dict[Way, str]:
     """Name ways by what differs between them; one alone, or none that is known, has no name."""
-    first = Way() if not ways else ways[0]
-    differ = {name for one in ways for name in one.unlike(first)}
     if len(ways) < 2:
-        return dict.fromkeys(ways or [first], "")
+        return dict.fromkeys(ways or [Way()], "")
+    columns = zip(Way._fields, zip(*ways, strict=True), strict=True)
+    differ = [name for name, column in columns if len({*column} - {""}) > 1]
     return {
         one: ", ".join(
             value if name == "judge" else f"{name} {value}"
