@@ -55,7 +55,7 @@ StepOrigin = Literal["name", "field", "order"]
 
 
 class Way(NamedTuple):
-    """What made the scores of a group: judge, models that answered, and digests of rubric and parameters."""
+    """The way in which a group was judged: judge, models that answered, and digests of rubric and parameters."""
 
     judge: str = ""
     served: str = ""

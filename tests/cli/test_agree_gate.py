@@ -278,7 +278,7 @@ def test_unscored_is_wrong(
 @pytest.mark.parametrize("kind", [*NOT_ASKED, "unmarked", "absent"])
 @pytest.mark.parametrize("source", ["records", "comparisons", "marks"])
 def test_not_asked(kind: str, source: str, ruler: Ruler, tmp_path: Path) -> None:
-    """What the judge was not asked about is left out with its share, and above 5 % the gate does not pass."""
+    """Labels of groups that the judge was not asked about are left out; above 5 % of all the gate does not pass."""
     lines = groups(100, right=95)
     more: tuple[str, ...] = ()
     write(tmp_path / "s.jsonl", lines)

@@ -199,7 +199,7 @@ OTHERWISE: dict[str, Any] = {
     "params": "d" * 16,
     "served": ["two-0926"],
 }
-"""What a group that was judged otherwise says of it."""
+"""The fields of a group that was judged otherwise."""
 
 
 @pytest.mark.parametrize("name", [*OTHERWISE])
