@@ -341,6 +341,21 @@ def test_deep_nesting(ruler: Ruler, tmp_path: Path) -> None:
         assert "Traceback" not in done.stderr
 
 
+def test_deep_groups(ruler: Ruler, tmp_path: Path) -> None:
+    """Groups whose messages are too deep to be told apart by content are not taken for one."""
+    lines = []
+    for depth in range(880, 1000, 2):
+        for score, label in ((0.2, 0.0), (0.8, 1.0)):
+            one = trajectory(f"g{depth}", score, label)
+            one["messages"][-1]["content"] = [{"type": "text", "text": "a", "deep": 0}]
+            deep = "[" * depth + "]" * depth
+            lines.append(json.dumps(one).replace('"deep": 0', f'"deep": {deep}'))
+    (tmp_path / "s.jsonl").write_text("\n".join(lines))
+    found = json.loads(ruler("agree", "s.jsonl", "--json").stdout)
+    assert found["repeated"]["groups"] == 0
+    assert found["scorers"][0]["pairs"] == found["groups"] > 20
+
+
 def test_blended_scores(ruler: Ruler, tmp_path: Path) -> None:
     """Agreement is that of the judges' own scores, even if the scores in the file are blended with labels."""
     records = dump()
