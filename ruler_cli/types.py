@@ -171,6 +171,12 @@ class Rubric:
         reached = math.fsum(one.weight * value for one, value in pairs)
         return round((reached - least) / (most - least), 12)
 
+    @property
+    def rounding(self) -> float:
+        """The variance that rounded values give to a score, by that of one value: a mean of many is finer."""
+        total = math.fsum(abs(one.weight) for one in self.criteria)
+        return math.fsum((one.weight / total) ** 2 for one in self.criteria)
+
     def vetoes(self, values: Sequence[float]) -> list[str]:
         """Return the names of the vetoes that values break."""
         return [

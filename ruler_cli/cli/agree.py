@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ruler_cli.cli.command import running
+from ruler_cli.cli.messages import print_note
 from ruler_cli.cli.options import (
     AsJson,
     Config,
@@ -26,7 +27,8 @@ from ruler_cli.cli.options import (
     option,
 )
 from ruler_cli.cli.scored_files import ScoredFiles
-from ruler_cli.cli.sentences import LEFT_OUT
+from ruler_cli.cli.sentences import LEFT_OUT, left_out_words
+from ruler_cli.cli.units import count
 from ruler_cli.errors import Sentence, UnknownShapeError, UsageError
 from ruler_cli.settings.options import Options
 
@@ -78,8 +80,9 @@ def command(
 ) -> int:
     """Compare scores with labels, or two judges with each other.
 
-    Intervals are bootstrapped over groups. A difference whose interval holds 0 is not significant. With labels
-    of some rollouts and scores of all, means are corrected: what labels show of the judge holds for all.
+    Intervals are bootstrapped over groups. Of two judges the pairwise accuracy decides: its difference is
+    significant if the interval leaves out 0. With labels of some rollouts and scores of all, means are corrected:
+    what labels show of the judge holds for all. Groups of equal rollouts count once.
 
     \b
     Example:
@@ -109,13 +112,17 @@ def _run(options: Options, sources: list[str]) -> int:
                 problem = "holds labels, and no scores"
                 raise UsageError(problem, name, place=error.place) from None
             raise
-        figures, agreement = _measured(options, scored)
+        figures, agreement = _measured(options, scored, stack)
         scored.report_problems()
     agreement["gate"] = None if bound is None else gate(agreement, bound)
     pairs = zip(scored.heads, scored.files, strict=True)
     inputs = [_input(head, file) for head, file in pairs]
     if options.as_json:
         scored.problems.print_json({"inputs": inputs, **agreement})
+        if bound is not None and not agreement["gate"]["passed"]:
+            from ruler_cli.cli.agree_view import verdicts
+
+            print_note(*(words for _, words in verdicts(agreement["gate"])))
     elif len(inputs) > 1 and not options.labels_file:
         from ruler_cli.cli.report_view import view_of
         from ruler_cli.cli.terminal import Terminal
@@ -130,11 +137,14 @@ def _run(options: Options, sources: list[str]) -> int:
         return 0 if agreement["gate"]["passed"] else 1
     people = agreement["label_files"]
     if people:
-        sets = (people, *agreement["apart"])
-        unmeasured = any(one["unscored"] for one in sets)
+        unscored = sum(one["unscored"] for one in (people, *agreement["apart"]))
+        left = f"{count(unscored, 'label')} without a score" if unscored else ""
     else:
-        unmeasured = any(one[name] for one in inputs for name in LEFT_OUT)
-    return 1 if scored.problems.number or unmeasured else 0
+        counts = {name: sum(one[name] for one in inputs) for name in LEFT_OUT}
+        left = left_out_words(counts)
+    if left:
+        print_note(f"{left}: not measured, so the exit code is 1")
+    return 1 if scored.problems.number or left else 0
 
 
 def _of_labels(records: Sequence[Any]) -> bool:
@@ -155,7 +165,9 @@ def _refuse(options: Options, *, two: bool) -> None:
             )
 
 
-def _measured(options: Options, scored: ScoredFiles) -> tuple[Any, Agreement]:
+def _measured(
+    options: Options, scored: ScoredFiles, stack: ExitStack
+) -> tuple[Any, Agreement]:
     """Read the files, and return their figures and the agreement; UsageError if there is nothing to compare."""
     from ruler_cli.results.label_agreement import LabelAgreement, needs
     from ruler_cli.results.labels import Labels as LabelFiles
@@ -169,30 +181,40 @@ def _measured(options: Options, scored: ScoredFiles) -> tuple[Any, Agreement]:
         given=options.labels is not None,
         between=options.between,
     )
+    stack.callback(measure.close)
     more = "" if options.at_least is None else f"; {needs(options.at_least)}"
     try:
         for group in scored.groups(partial(measure.keep, first)):
-            if not second:
-                measure.add(group.kept, group.one)
-            elif labels:
-                measure.add(group.kept, group.one, group.other)
+            sides = (group.one, group.other) if second else (group.one,)
+            measure.add(group.kept, *sides)
+        paired = scored.reading.paired if second else None
+        agreement = measure.agreement(paired)
+        if second and not labels:
+            scored.reading.agreement = agreement
         figures = scored.figures()
     except UsageError as error:
         if error.option == "labels":
             error.set(remedy=error.remedy + more)
         raise
-    paired = scored.reading.agreement if second else None
-    if paired and not labels:
-        agreement = paired | dict.fromkeys(("people", "label_files", "corrected"))
-        agreement["apart"] = []
-    else:
-        agreement = measure.agreement(paired and paired["paired"])
+    if number := agreement["repeated"]["groups"]:
+        print_note(_repeated(number, agreement["repeated"]))
     left = [_left_out(label, scored.names) for label in measure.left]
     _refuse_empty(agreement, scored.files, left, more)
     for sentence in left:
         scored.problems.add(sentence)
     agreement["labels"] |= {"path": options.labels, "files": [*names]}
     return figures, agreement
+
+
+def _repeated(number: int, repeated: _Json) -> str:
+    """Say how many groups stand more than once, and of how many the mean counts."""
+    differ = [
+        f"of {repeated[name]} of them the {name} differ, and the mean counts"
+        for name in ("scores", "labels")
+        if repeated[name]
+    ]
+    words = f"{count(number, 'group')} with equal rollouts, each counted once"
+    return "; ".join([f"more than once: {words}", *differ])
 
 
 def _left_out(label: Sequence[str], names: str) -> str:
@@ -222,7 +244,7 @@ def _refuse_empty(
 
     `left` are sentences on labels of no rollout.
     """
-    labelled = any(one["pairs"] or "auc" in one for one in agreement["scorers"])
+    labelled = any(one["pairs"] for one in agreement["scorers"])
     both = [pair["scores"]["value"] for pair in agreement["correlations"]]
     corrected = agreement["corrected"] or {"mean": None, "between": None}
     between = corrected["between"] or {"pairs": []}

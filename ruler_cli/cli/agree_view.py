@@ -18,6 +18,7 @@ from ruler_cli.cli.sentences import (
 )
 from ruler_cli.cli.terminal import NOTE, Terminal
 from ruler_cli.cli.units import count, shorten
+from ruler_cli.results.label_agreement import MOST_NOT_ASKED
 
 if TYPE_CHECKING:
     from ruler_cli.results.agreement import Agreement
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 _Json = Mapping[str, Any]
 _Row = tuple[str, _Json, int, _Json | None]
 """A name, a measured value, the number of its groups or of pairs, and counts of pairs."""
-_OF_JUDGES = ("pairwise_accuracy", "kendall_tau_b", "auc", "top1_regret")
+_OF_JUDGES = ("pairwise_accuracy", "kendall_tau_b", "top1_regret")
 _KINDS = {
     "gap": "accuracy by score gap:",
     "slot": "accuracy by position, the better one is",
@@ -38,14 +39,12 @@ _CHANCE: dict[str, _Json] = {
     for name, value in (
         ("pairwise_accuracy", 0.5),
         ("kendall_tau_b", 0.0),
-        ("auc", 0.5),
     )
 }
 """The values of figures for random scores, as if they were measured; others are measured on the labels."""
 _PEOPLE = {
     "agreement": "two people agree",
     "judge": "  the judge and one of them",
-    "alpha": "Krippendorff's alpha of people",
 }
 _THINGS = {"comparisons": "pair", "rollouts": "rollout"}
 _NOT_COUNTED = {
@@ -53,8 +52,6 @@ _NOT_COUNTED = {
     "unsure": "unsure",
     "unscored": "without a score",
 }
-_KAPPAS = 3
-"""Pairs of people whose kappas are shown; more are in the JSON."""
 _NAME = 24
 """Characters of a judge's name, and of other names in a row."""
 
@@ -78,15 +75,36 @@ def show(files: Sequence[_Json], page: Agreement) -> None:
     ]
     terminal.show(terminal.table((Column("", overflow="fold"), *right), rows))
     if page["gate"]:
-        terminal.show("", terminal.facts([("gate", gate_words(page["gate"]))]))
+        terminal.show("", terminal.facts(verdicts(page["gate"])))
 
 
-def gate_words(gate: _Json) -> str:
-    """Say if a judge passed, and what number of labels would decide it."""
-    bound = f"{gate['at_least']:g}"
-    if gate["passed"]:
-        return f"passed: the interval of the pairwise accuracy begins at {gate['low']:.3f}, not below {bound}"
-    words = f"not passed: the interval of the pairwise accuracy begins at {gate['low']:.3f}, below {bound}"
+def verdicts(gate: _Json) -> Iterator[Fact]:
+    """Yield the verdict, for each kind of labels if there are several."""
+    sets = gate["sets"]
+    for i, one in enumerate(sets):
+        of = f"{_THINGS[one['of']]}s {_drawn(one['drawn'])} " if sets[1:] else ""
+        yield "" if i else "gate", of + gate_words(one, gate["at_least"])
+
+
+def gate_words(gate: _Json, at_least: float) -> str:
+    """Say if a judge passed, what was counted as wrong or left out, and what number of labels would decide it."""
+    share = f"{gate['not_asked']:.0%}" if gate["not_asked"] >= 0.01 else "less than 1%"
+    words = "passed" if gate["passed"] else "not passed"
+    if gate["low"] is not None:
+        below = gate["low"] < at_least
+        words += (
+            f": the interval of the pairwise accuracy begins at {gate['low']:.3f}, "
+        )
+        words += f"{'' if below else 'not '}below {at_least:g}"
+    elif gate["value"] is not None:
+        words += ": there are too few groups for an interval"
+    if gate["unscored"]:
+        unscored = count(gate["unscored"], "label")
+        words += f"; counted as wrong: {unscored} without a score"
+    if gate["not_asked"]:
+        words += f"; left out are {share} of the labels, of what the judge was not asked about"
+    if gate["not_asked"] > MOST_NOT_ASKED:
+        words += f", which is more than {MOST_NOT_ASKED:.0%}"
     if gate["needed"]:
         more = gate["needed"] - gate["labels"]
         words += (
@@ -144,6 +162,8 @@ def _of_people(people: _Json, names: Sequence[str]) -> Iterator[Fact]:
     more = [
         f"{people[key]} {words}" for key, words in _NOT_COUNTED.items() if people[key]
     ]
+    if people["not_asked"]:
+        more[-1] += f", {people['not_asked']} of them not asked about"
     yield "not counted", ", ".join(more)
     by = [
         f"{shorten(name or '(no name)', _NAME)} {n}" for name, n in people["by"].items()
@@ -226,9 +246,6 @@ def _values(page: Agreement) -> Iterator[_Row]:
         for pair in page["correlations"]:
             both = " and ".join(shorten(judge, _NAME) for judge in pair["judges"])
             yield from _row(f"correlation of {what}, {both}", pair[what])
-    votes = page["votes"]
-    if votes:
-        yield from _row(f"effective votes of {votes['judges']} judges", votes)
     for kind, title in _KINDS.items():
         for one in main.get(f"by_{kind}", ()):
             name = f"{title} {one['bin']}".replace(*_ALIKE)
@@ -243,9 +260,6 @@ def _people(people: _Json | None) -> Iterator[_Row]:
         return
     for name, title in _PEOPLE.items():
         yield from _row(title, people[name])
-    for one in people["kappa"] if len(people["kappa"]) <= _KAPPAS else ():
-        both = " and ".join(shorten(by or "(no name)", _NAME) for by in one["people"])
-        yield from _row(f"Cohen's kappa, {both}", one)
 
 
 def _corrected(corrected: _Json) -> Iterator[_Row]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from operator import itemgetter
@@ -19,17 +19,25 @@ from ruler_cli.cli.units import count
 from ruler_cli.errors import UsageError
 from ruler_cli.files.location import Location
 from ruler_cli.results.compare import differences
-from ruler_cli.results.report.page import TREND_SCRIPTS, TREND_STYLES, HtmlFile
+from ruler_cli.results.report.page import (
+    TREND_SCRIPTS,
+    TREND_STYLES,
+    HtmlFile,
+    source_name,
+)
 from ruler_cli.results.trend import (
     StepBuilder,
     StepFigures,
     Trend,
     TrendStep,
+    Way,
+    Ways,
     step_numbers,
     step_of,
     turns_of,
 )
 from ruler_cli.settings.options import Options
+from ruler_cli.types import rubric_text
 
 _Json = dict[str, Any]
 
@@ -44,6 +52,9 @@ def report_trend(
         file = HtmlFile(stack, page, sources)
     problems = FileProblems()
     trend, judges = _read_trend(sources, options, problems)
+    for step in trend.steps:
+        if step.reason:
+            problems.add(f"{source_name(step.source)}: {step.reason}")
     problems.close()
     view = TrendView(trend, judges, options.labels)
     if file is not None:
@@ -53,7 +64,7 @@ def report_trend(
         problems.print_json({"labels": options.labels, **trend.as_json()})
     else:
         view.show(Terminal())
-    return bool(problems.number) or any(one.reason for one in trend.steps)
+    return bool(problems.number)
 
 
 def _refuse(options: Options, sources: Sequence[str]) -> None:
@@ -79,6 +90,7 @@ def _refuse(options: Options, sources: Sequence[str]) -> None:
 class _ReadFile:
     """A file that was read: its figures as a step, its panel of two judges, and the step that its records name.
 
+    `ways` are the figures of its groups by the way in which they were judged.
     `run` are some of its figures as a run. Of a file that cannot be read to its end there is the `error` alone.
     """
 
@@ -86,6 +98,7 @@ class _ReadFile:
     panel: Sequence[str] = ()
     step: float | None = None
     run: _Json = field(default_factory=dict)
+    ways: Mapping[Way, StepFigures] = field(default_factory=dict)
     error: UsageError | None = None
 
     @property
@@ -107,17 +120,22 @@ def _read_file(
     problems: FileProblems,
     bar: Any,
     panel: Sequence[str],
+    ways: Ways,
     *,
     named: bool,
 ) -> _ReadFile:
     """Read a file; if its step is `named` by it, its records are not asked."""
     builder = StepBuilder(panel)
+    builders: dict[Way, StepBuilder] = {}
     fields = set[float | None]()
     try:
         with ExitStack() as stack:
             file = problems.open(source, options, stack)
             for _, group, scored in file.read():
-                builder.add(scored, turns_of(group, scored))
+                way = ways.of(scored, rubric_text(group.rubric or ""))
+                turns = turns_of(group, scored)
+                for each in (builder, builders.setdefault(way, StepBuilder(panel))):
+                    each.add(scored, turns)
                 if not named and len(fields) < 2:
                     fields.update(
                         step_of(file.annotations.value(one)) for one in group.records
@@ -132,6 +150,7 @@ def _read_file(
         builder.panel,
         fields.pop() if len(fields) == 1 else None,
         {name: figures[name] for name in _OF_RUN},
+        {way: own.figures() for way, own in builders.items()},
     )
 
 
@@ -150,10 +169,13 @@ def _read_trend(
     named = origin == "name"
     read: dict[int, _ReadFile] = {}
     panel: Sequence[str] = ()
+    ways = Ways()
     with group_counter() as bar:
         # the first step says which of two judges is the training judge
         for i in sorted(range(len(sources)), key=lambda i: numbers[i]):
-            one = _read_file(sources[i], options, problems, bar, panel, named=named)
+            one = _read_file(
+                sources[i], options, problems, bar, panel, ways, named=named
+            )
             read[i] = one
             panel = panel or one.panel
     files = [read[i] for i in range(len(sources))]
@@ -162,18 +184,38 @@ def _read_trend(
         numbers, origin = step_numbers(names, [one.step for one in files])
     steps = []
     judges = ""
-    before: _Json = {}
+    before: _ReadFile | None = None
     in_order = sorted(zip(numbers, names, files, strict=True), key=itemgetter(0))
     for number, name, file in in_order:
         differs = ""
         if not file.reason:
             judges = judges or sentences.judges(file.run)
-            if before:
-                changed = differences(before, file.run, of_most=True)
-                differs = sentences.differing(changed)
-            before = file.run
-        steps.append(TrendStep(number, name, file.figures, file.reason, differs))
+            differs = _changes(before, file) if before else ""
+            before = file
+        step = TrendStep(number, name, file.figures, file.reason, differs, file.ways)
+        steps.append(step)
     return Trend(steps, origin), judges
+
+
+def _changes(before: _ReadFile, file: _ReadFile) -> str:
+    """Name what made scores of a file differently from those of the step before, and those of how many groups."""
+    changed = differences(before.run, file.run, of_most=True)
+    usual = max(before.ways, key=lambda way: _groups(before, way))
+    news = [way for way in file.ways if way not in before.ways]
+    names = {name for way in news for name in way.unlike(usual)}
+    # the parameters' digest is of the judges' names, too
+    names -= {"parameters"} if "judge" in names else set()
+    changed |= {name: name in names for name in Way._fields}
+    words = sentences.differing(changed)
+    groups = sum(_groups(file, way) for way in news)
+    every = sum(_groups(file, way) for way in file.ways)
+    if not names or groups == every:
+        return words
+    return f"{words} in {groups} of {count(every, 'group')}"
+
+
+def _groups(file: _ReadFile, way: Way) -> int:
+    return int(file.ways[way].json["groups"]["all"])
 
 
 def _refuse_empty(files: Sequence[_ReadFile], first: str, options: Options) -> None:

@@ -214,8 +214,8 @@ class ComparisonView:
                 continue
             a, b = (measured(judge[name]) for judge in agreement["scorers"])
             words = f"{measured(difference, '+')} ({interval(difference, '+')})"
-            if difference["low"] is not None and not difference["told_apart"]:
-                words += ", not significant"
+            if difference["low"] is not None:
+                words += _SIGNIFICANT[difference["told_apart"]]
             yield title, a, b, words
 
     def _findings(self) -> Iterator[Fact]:
@@ -256,6 +256,10 @@ class ComparisonView:
         }
         words = [f"{count(n, 'group')} {what}" for what, n in left_out.items() if n]
         yield "not compared", ", ".join(words)
+
+
+_SIGNIFICANT = {True: ", significant", False: ", not significant", None: ""}
+"""Words on the difference that decides, which alone is told apart or not."""
 
 
 def _embedded(judges: Iterable[str]) -> bool:

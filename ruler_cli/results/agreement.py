@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 import random
-from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import (
@@ -60,6 +59,11 @@ MOST_CRITERIA = 64
 """Criteria that are measured against labels."""
 BASELINES = {"longer": 1, "shorter": -1}
 """Judges that know nothing but the length of a rollout: which one wins, and the sign of its bytes as a score."""
+GATED = "with_unscored"
+"""The pairwise accuracy in which a pair counts as wrong if the judge was asked about it and gave no score."""
+_JUDGES_FAILURES = ("reply", "refused", "too_long", "unknown")
+DECIDES = "pairwise_accuracy"
+"""The figure that decides if two judges differ: of eight intervals one leaves out 0 by chance far too often."""
 _AT_ONCE = 128
 """Rollouts of a group whose pairs are counted by kind; of more, a sample."""
 _ROUNDING = 1e-24
@@ -76,7 +80,7 @@ Agreement = Json
 The first of `scorers` is the file's own score; the judges of a panel follow. `baselines` are judges of length
 alone, on the same rollouts, `criteria` are those of the rubric, each value as it is. `mixed_groups` have rollouts
 with different labels. `two` holds the worse and the better label if there are only two. `differences` are
-those of two files, the first less the second. `votes` is the number of independent judges that the panel is worth.
+those of two files, the first less the second.
 """
 Measured = Json
 """The `value` of a statistic over so many `groups`, and the ends of its 95 % interval, `low` and `high`.
@@ -88,6 +92,11 @@ _NO_PEOPLE = (0.0, 1)
 _Scores = Sequence[float | None]
 _Rated = tuple[float, float, ScoredRollout]
 """A judge's score of a rollout, its label, and its annotation."""
+
+
+def was_asked(group: ScoredGroup) -> bool:
+    """Tell if the judge was asked about a group: it scored a part of it, or failed by itself."""
+    return group.status == "scored" or group.kind in _JUDGES_FAILURES
 
 
 @dataclass(frozen=True, slots=True)
@@ -451,6 +460,14 @@ class AgreementBuilder:
                 self.units.add(unit, amounts)
         return unit
 
+    def miss(self, row: LabelRow) -> None:
+        """Add two rollouts that the judge of the one file was asked about, and that lack a score."""
+        amounts = {(self._judges[0], "asked"): row.weight * row.share}
+        if row.by is None:
+            self.units.add(row.unit, amounts)
+        else:
+            self.units.add_by_person(row.unit, amounts, row.by)
+
     def _named(self, known: dict[str, _JudgeSums], name: str) -> _JudgeSums:
         return known.setdefault(name, _JudgeSums(name, self.units, details=False))
 
@@ -468,6 +485,10 @@ class AgreementBuilder:
         each = {
             judge: judge.statistics() for judge in (*scorers, *baselines, *criteria)
         }
+        main = self._judges[0]
+        if len(self._judges) == 1:
+            gated = ratio((main, "won"), (main, "asked"))
+            each[main][GATED] = replace(gated, mute=(main, "tied"))
         wanted: dict[Any, Statistic] = {
             (judge, name): statistic
             for judge, own in each.items()
@@ -478,8 +499,6 @@ class AgreementBuilder:
         for pair in pairs:
             for kind in CORRELATIONS:
                 wanted[pair, kind] = _within(*pair, kind)
-        if panel:
-            wanted["votes"] = _votes(panel)
         differences: Mapping[str, Statistic] = {}
         if paired is not None:
             differences = _differences(*(each[judge] for judge in self._judges))
@@ -491,7 +510,6 @@ class AgreementBuilder:
                 for judge in judges
             ]
 
-        main = self._judges[0]
         return {
             "labels": {
                 "path": None,
@@ -510,7 +528,10 @@ class AgreementBuilder:
             "scorers": listed(scorers),
             "baselines": listed(baselines),
             "criteria": listed(criteria),
-            "differences": {name: _told_apart(values[name]) for name in differences},
+            "differences": {
+                name: _told_apart(values[name], decides=name == DECIDES)
+                for name in differences
+            },
             "correlations": [
                 {
                     "judges": [judge.name for judge in pair],
@@ -519,7 +540,6 @@ class AgreementBuilder:
                 }
                 for pair in pairs
             ],
-            "votes": {"judges": len(panel), **values["votes"]} if panel else None,
             **{name: values[name] for name in more},
         }
 
@@ -532,29 +552,11 @@ def _differences(
     return {name: one[name] - other[name] for name in names}
 
 
-def _told_apart(difference: Measured) -> Measured:
-    """Add to a difference if its interval lies on one side of 0."""
+def _told_apart(difference: Measured, *, decides: bool) -> Measured:
+    """Add to the difference that decides if its interval lies on one side of 0; None to others."""
     low = difference["low"]
     apart = low is not None and not low <= 0 <= difference["high"]
-    return difference | {"told_apart": apart}
-
-
-def _votes(panel: Sequence[_JudgeSums]) -> Statistic:
-    """Make the number of independent judges that n are worth: n / (1 + (n - 1) r), the design effect of Kish 1965.
-
-    r is the mean correlation of their errors; judges whose errors cancel count as independent.
-    """
-    number = len(panel)
-    every = [_within(*pair, "errors") for pair in combinations(panel, 2)]
-
-    def value(totals: Totals) -> float | None:
-        found = [one.value(totals) for one in every]
-        known = [one for one in found if one is not None]
-        if len(known) < len(every):
-            return None
-        return number / (1 + (number - 1) * max(0.0, fmean(known)))
-
-    return Statistic(value, every[0].basis, (1.0, float(number)))
+    return difference | {"told_apart": apart if decides else None}
 
 
 def _within(one: _JudgeSums, other: _JudgeSums, kind: str) -> Statistic:
@@ -580,8 +582,6 @@ class _JudgeSums:
         self._counts: Counter[str] = Counter()
         self._range = (math.inf, -math.inf)
         self._labels: set[float] = set()
-        # unit, score and label of each rollout, until there is a third label
-        self._rows = (array("H"), array("d"), array("d"))
 
     @property
     def labels(self) -> tuple[float, float] | None:
@@ -620,6 +620,10 @@ class _JudgeSums:
                     name = f"reliability.{bin_}"
                     sums[name] = pairs.pairs
                     sums |= {f"{name}.{own}": counted[own] for own in ("won", "tied")}
+        if self._details and was_asked(group):
+            every = [(0.0, r.label) for r in group.rollouts if r.label is not None]
+            if asked := concordance(every).pairs:
+                sums["asked"] = asked
         costed = self._details and row is None and group.rollouts
         if costed and group.cost_usd is not None:
             sums |= {"cost": group.cost_usd, "costed": len(group.rollouts)}
@@ -627,21 +631,17 @@ class _JudgeSums:
         weight = own.weight * own.share
         amounts = {(self, name): weight * amount for name, amount in sums.items()}
         if own.by is not None:
-            keys = ((self, "pairs"), (self, "won"))
+            keys = [(self, name) for name in ("pairs", "won", "asked")]
             by_person = {key: amounts.pop(key) for key in keys if key in amounts}
             self._units.add_by_person(unit, by_person, own.by)
         self._units.add(unit, amounts)
         for name, amount in sums.items():
             self._counts[name] += own.share * amount  # type: ignore[assignment]  # halves
-        for score, label, _ in rated if row is None else ():
+        for _, label, _ in rated if row is None else ():
             least, most = self._range
             self._range = (min(least, label), max(most, label))
             if len(self._labels) < 3:
                 self._labels.add(label)
-                units, scored, labels = self._rows
-                units.append(unit)
-                scored.append(score)
-                labels.append(label)
 
     def statistics(self) -> dict[str, Statistic]:
         """Return the statistics of this judge by name; called once, after the last group."""
@@ -658,8 +658,6 @@ class _JudgeSums:
             "top1_regret": share("top1_regret", "tops", worst),
             "chance_regret": share("chance_regret", "tops", worst),
         }
-        if self.labels is not None:
-            statistics["auc"] = self._auc(*self.labels)
         if self._details:
             statistics["cost_per_1000_usd"] = share("cost", "costed", _UNBOUND, 1000.0)
             for kind, names in _BINS.items():
@@ -668,31 +666,6 @@ class _JudgeSums:
                     if self._units.groups[self, name]:
                         statistics[name] = share(f"{name}.won", name)
         return statistics
-
-    def _auc(self, worse: float, better: float) -> Statistic:
-        """Make the share of pairs (better, worse) of all groups in which the better has the higher score.
-
-        AUC is no ratio of sums over groups, as rollouts of different groups are compared, but near its
-        value it is linear in what each rollout adds to its error (Obuchowski 1997, for ROC data in clusters).
-        """
-        rows = list(zip(*self._rows, strict=True))
-        bad = sorted(score for _, score, label in rows if label == worse)
-        good = sorted(score for _, score, label in rows if label == better)
-        below = sum(count_below(bad, score) for score in good)
-        auc = below / (len(good) * len(bad))
-        for unit, score, label in rows:
-            if label == better:
-                share = count_below(bad, score) / len(bad)
-                term = (share - auc) / len(good)
-            else:
-                share = 1 - count_below(good, score) / len(good)
-                term = (share - auc) / len(bad)
-            self._units.add(unit, {(self, "auc"): term})
-
-        def value(sums: Totals) -> float:
-            return auc + sums.get((self, "auc"), 0.0)
-
-        return Statistic(value, (self, "compared"), _SHARE)
 
     def as_json(self, values: Mapping[str, Measured]) -> Json:
         """Return the values of `statistics` as JSON; those of one kind's bins become a list."""

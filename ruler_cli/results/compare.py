@@ -292,12 +292,16 @@ class Comparison:
     def _sides(self, *names: str) -> list[int]:
         return [self._counts[name] for name in names]
 
+    @property
+    def paired(self) -> Json:
+        """Counts of the groups of both files, of those that differ, and of those of one file alone."""
+        groups, unlike, *alone = self._sides("groups", *_LEFT_OUT.values())
+        return {"groups": groups, "unlike": unlike, "alone": alone}
+
     @cached_property
     def agreement(self) -> Agreement:
-        """The figures of `ruler agree`, after the last group."""
-        groups, unlike, *alone = self._sides("groups", *_LEFT_OUT.values())
-        paired = {"groups": groups, "unlike": unlike, "alone": alone}
-        return self._agreement.agreement(paired)
+        """The figures of `ruler agree`, after the last group; each group counts, as often as it stands there."""
+        return self._agreement.agreement(self.paired)
 
     def figures(self, lookup: TextLookup) -> ComparisonFigures:
         """Return the figures of `ruler report`; UsageError if no rollout has a score in both files."""

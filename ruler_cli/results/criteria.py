@@ -42,7 +42,7 @@ class _Sums:
             for one, rollout in rows
             if rollout.judge_score is not None
         ]
-        self.products.update(pair_products(pairs)["scores"])
+        self.products.update(pair_products(pairs).get("scores", {}))
         if windows:
             return
         distinct = {rollout.positions: one.passes for one, rollout in rows}

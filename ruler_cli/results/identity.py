@@ -45,9 +45,9 @@ def digests_of(group: Group, scored_group: ScoredGroup) -> Sequence[bytes]:
             try:
                 for messages in (parts[i].messages, *parts[i].histories):
                     digest.update(_canonical(messages))
-            # so deep that it can be read but not written: the same one has the same place
+            # so deep that it can be read but not written: the same one has the same place in its group
             except RecursionError:
-                digest.update(b"%d" % i)
+                digest.update(digest_of_text(f"{i} {group.key}"))
         digests.append(digest.digest())
     return digests
 

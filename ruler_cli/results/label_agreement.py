@@ -9,39 +9,47 @@ from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import combinations
 from statistics import fmean
 from typing import Any, NamedTuple
 
 from ruler_cli.errors import UsageError
+from ruler_cli.files.scratch import Scratch, digest
 from ruler_cli.results.agreement import (
+    GATED,
     Agreement,
     AgreementBuilder,
     LabelRow,
     Statistic,
-    Totals,
     ratio,
+    was_asked,
 )
 from ruler_cli.results.annotations import Json, ScoredGroup
 from ruler_cli.results.corrections import Corrections, WeightedLabel
 from ruler_cli.results.figures import ScoredFile
 from ruler_cli.results.identity import group_name, rollout_ids
-from ruler_cli.results.labels import RANDOM, LabelLine, Labels, PairLabel, RolloutMark
+from ruler_cli.results.labels import (
+    RANDOM,
+    LabelLine,
+    Labels,
+    PairLabel,
+    RolloutMark,
+    latest,
+)
+from ruler_cli.results.repeats import merged
 from ruler_cli.scoring.inference import (
     FEWEST,
     fewest_to_reach,
     labels_to_decide,
     labels_to_show,
 )
-from ruler_cli.scoring.people import ALPHA, alpha, alpha_sums, kappa
 from ruler_cli.scoring.statistics import won
 from ruler_cli.types import Group
 
 MOST_PEOPLE = 6
-"""People of whom each pair has a kappa."""
+"""People who are named; of others there is the number."""
 _MOST_DRAWN = 8
 """Ways to draw labels that are told apart."""
 _AT_ONCE = 64
@@ -49,21 +57,29 @@ _AT_ONCE = 64
 _MOST_ON_ONE = 8
 """People on one pair who are compared with one another; of more, a sample."""
 _EQUAL = 0.5
-_KAPPA_RANGE = (-1.0, 1.0)
+_Rollouts = tuple[str, ...]
+"""The ids of a labelled rollout, or of two that were compared."""
+_Copy = tuple[str, "LabelledRollouts", tuple[ScoredGroup, ...]]
+"""A group: its name, its rollouts, and the group as each file has it."""
 
 _People = dict[str, float]
 """The word of each person as a number: 1 if the first of two rollouts is better, 0 if the second is; or a label."""
 
-_Two = tuple[str, str]
-_KappaKey = tuple[str, str, str, float, float]
-"""The word kappa, two people, and the values that they gave to the same thing."""
+
+def _rollouts_of(line: LabelLine) -> _Rollouts:
+    return line.about[1:]
 
 
 class LabelledRollouts(NamedTuple):
-    """Ids of the rollouts of a group that has labels or values, and the values to compare them by."""
+    """Ids of the rollouts of a group, and the values to compare them by.
+
+    The group is so many `copies` of one, one behind the other, if each rollout is a line and the file stands in it
+    more than once.
+    """
 
     ids: Sequence[str] = ()
     values: Sequence[str | None] = ()
+    copies: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,15 +117,16 @@ class LabelAgreement:
     """Measures one judge, or two, on labels of files and of records, group by group.
 
     Without `labels` those of the records count. With them a record's own counts only if its path is `given`, and
-    only for a rollout without a mark. `left` are the labels without a group and rollouts that have been added, each
-    as group and rollouts.
+    only for a rollout without a mark. A label holds where its rollouts are: in a group of its name, else in another.
+    Groups of equal rollouts are one, so they are measured after the last one. Then `left` are the labels without
+    rollouts, each as group and rollouts, and `repeated` counts groups that stand more than once.
     """
 
     def __init__(
         self, labels: Labels | None, *names: str, given: bool, between: str | None
     ) -> None:
         """Name the judge of each file; `between` is the path of the values to compare rollouts by."""
-        self._labels = labels or Labels({}, {})
+        labelled = labels or Labels({}, {})
         self._records = labels is None or given
         self._judges = names
         self._path = between
@@ -118,40 +135,101 @@ class LabelAgreement:
         self._valued = False
         marks = [
             mark
-            for marks in self._labels.marks.values()
+            for marks in labelled.marks.values()
             for mark in marks
             if mark.rollout and mark.label is not None
         ]
-        pairs = [one for each in self._labels.comparisons.values() for one in each]
-        lines: list[LabelLine] = [*marks, *pairs]
-        self.left = {one.about: None for one in lines}
+        pairs = [one for each in labelled.comparisons.values() for one in each]
+        self._compares = bool(pairs)
+        self._lines: defaultdict[_Rollouts, list[LabelLine]] = defaultdict(list)
+        every: list[LabelLine] = [*marks, *pairs]
+        lines = [*latest(every, _rollouts_of)]
+        for one in lines:
+            self._lines[_rollouts_of(one)].append(one)
+        self._by_first: defaultdict[str, list[_Rollouts]] = defaultdict(list)
+        for ids in self._lines:
+            self._by_first[ids[0]].append(ids)
+        # labelled rollouts that a group of the label's name has, and those that were found
+        self._at_home = set[_Rollouts]()
+        self._found = set[_Rollouts]()
         self._people = Counter(one.by for one in lines)
-        self._of_file = None if labels is None else len(marks) + len(pairs)
+        self._of_file = None if labels is None else len(lines)
         drawn = {mark.chance for mark in marks if mark.drawn == RANDOM}
         self._uneven = len(drawn) > 1
+        self._copies = Counter[bytes]()
+        self._scratch = Scratch()
+        self.close = self._scratch.close
+        self.repeated = Counter(groups=0, scores=0, labels=0)
 
     def keep(
         self, file: ScoredFile, group: Group, scored: ScoredGroup
     ) -> LabelledRollouts:
         """Return what labels and comparisons need of the group's text."""
-        name = group_name(group.key)
-        ids: Sequence[str] = ()
         values: Sequence[str | None] = ()
         if self._path is not None:
             values = file.annotations.texts_at(group, scored, self._path)
-        if values or name in self._labels.comparisons or name in self._labels.marks:
-            ids = rollout_ids(group, scored)
-        return LabelledRollouts(ids, values)
+        lines = [record.line.raw for record in group.records]
+        copies = lines.count(lines[0]) if len(lines) == len(scored.rollouts) else 1
+        if lines != lines[: len(lines) // copies] * copies or copies == len(lines):
+            copies = 1
+        return LabelledRollouts(rollout_ids(group, scored), values, copies)
 
     def add(self, own: LabelledRollouts, *groups: ScoredGroup) -> None:
         """Add one group as each file has it, its rollouts in one order."""
+        if own.copies > 1:
+            size = len(own.ids) // own.copies
+            for start in range(0, len(own.ids), size):
+                part = slice(start, start + size)
+                whole = LabelledRollouts(own.ids[part], own.values[part])
+                parts = [replace(one, rollouts=one.rollouts[part]) for one in groups]
+                self.add(whole, *parts)
+            return
         name = group_name(groups[0].key)
         self._valued |= any(own.values)
+        for ids in self._labelled(own.ids):
+            if any(line.group == name for line in self._lines[ids]):
+                self._at_home.add(ids)
+        content = digest("".join(sorted(own.ids)))
+        self._copies[content] += 1
+        self._scratch.put((content, name, own, groups))
+
+    def _labelled(self, ids: Sequence[str]) -> Iterator[_Rollouts]:
+        """Yield the rollouts that have a label, and pairs of them, among these ids."""
+        known = dict.fromkeys(ids)
+        for first in known:
+            for one in self._by_first.get(first, ()):
+                if known.keys() >= {*one}:
+                    yield one
+
+    def _measure(self) -> None:
+        """Measure all groups, those with equal rollouts as one."""
+        waiting: defaultdict[bytes, list[_Copy]] = defaultdict(list)
+        with self._scratch as scratch:
+            for content, *copy in scratch.all():
+                waiting[content].append((*copy,))
+                if len(waiting[content]) == self._copies[content]:
+                    self._add(waiting.pop(content))
+
+    def _add(self, copies: Sequence[_Copy]) -> None:
+        names = {name for name, *_ in copies}
+        _, own, groups = copies[0]
+        if len(copies) > 1:
+            sides = [
+                merged([(known.ids, both[side]) for _, known, both in copies])
+                for side in range(len(groups))
+            ]
+            groups = tuple([one.group for one in sides])
+            self.repeated.update(
+                groups=1,
+                scores=any(one.scores_differ for one in sides),
+                labels=sides[0].labels_differ,
+            )
+        marks, pairs = self._held(names, own.ids)
         index = {one: i for i, one in reversed([*enumerate(own.ids)])}
-        found = self._pairs(self._labels.comparisons.get(name, ()), index)
-        for drawn, pairs in found.items():
-            self._set("comparisons", drawn).add_pairs(pairs, groups)
-        labels = self._rollouts(self._labels.marks.get(name, ()), own.ids, groups[0])
+        found = self._pairs(pairs, index)
+        for drawn, compared in found.items():
+            self._set("comparisons", drawn).add_pairs(compared, groups)
+        labels = self._rollouts(marks, own.ids, groups[0])
         if self._of_file is None:
             self._set("rollouts", "").add_records(groups)
         else:
@@ -163,14 +241,45 @@ class LabelAgreement:
             (label.value, label.weight) if label and label.drawn == wanted else None
             for label in labels
         ]
-        compared = None
-        if self._labels.comparisons:
-            compared = {
+        values = None
+        if self._compares:
+            values = {
                 (one.first, one.second): (fmean(one.people.values()), one.weight)
                 for one in found.get(RANDOM, ())
                 if one.people and _scored(groups, one.first, one.second)
             }
-        self._corrections.add(groups[0], weighted, compared, own.values, own.ids)
+        self._corrections.add(groups[0], weighted, values, own.values, own.ids)
+
+    def _held(
+        self, names: Set[str], ids: Sequence[str]
+    ) -> tuple[list[RolloutMark], list[PairLabel]]:
+        """Return the labels that hold in a group of these names; a comparison counts in one group."""
+        marks = list[RolloutMark]()
+        pairs = list[PairLabel]()
+        for labelled in self._labelled(ids):
+            lines = self._lines[labelled]
+            away = not any(line.group in names for line in lines)
+            counted = len(labelled) > 1 and labelled in self._found
+            if counted or (away and labelled in self._at_home):
+                continue
+            self._found.add(labelled)
+            for line in lines:
+                if isinstance(line, PairLabel):
+                    pairs.append(line)
+                else:
+                    marks.append(line)
+        return marks, pairs
+
+    @property
+    def left(self) -> list[tuple[str, ...]]:
+        """The labels without rollouts."""
+        lines = [
+            one
+            for ids, own in self._lines.items()
+            if ids not in self._found
+            for one in own
+        ]
+        return [*dict.fromkeys(one.about for one in lines)]
 
     def _add_marks(
         self, labels: Sequence[_Label | None], groups: Sequence[ScoredGroup]
@@ -187,18 +296,28 @@ class LabelAgreement:
         name = (kind, drawn if known or drawn == RANDOM else "other")
         return self._sets.setdefault(name, _LabelSet(*self._judges))
 
+    def _count_left(self) -> None:
+        """Count labels without rollouts, as far as they say that a rollout is better, by the way they were drawn."""
+        for ids, lines in self._lines.items():
+            if ids in self._found:
+                continue
+            kind = "comparisons" if len(ids) > 1 else "rollouts"
+            for drawn in {
+                one.drawn
+                for one in lines
+                if isinstance(one, RolloutMark) or one.value not in (None, _EQUAL)
+            }:
+                self._set(kind, drawn).counts["unmatched"] += 1
+
     def _pairs(
         self, lines: Iterable[PairLabel], index: Mapping[str, int]
     ) -> dict[str, list[_Pair]]:
         """Return what people say of pairs of rollouts that the group has, by how these were drawn."""
         found: dict[tuple[str, tuple[str, ...]], _Pair] = {}
         for line in lines:
-            if line.left not in index or line.right not in index:
-                continue
-            self.left.pop(line.about, None)
             # which one stood left is chance, and may differ between people
             one, other = line.about[1:]
-            name = (line.drawn, line.about)
+            name = (line.drawn, (one, other))
             pair = found.get(name) or _Pair(index[one], index[other], {}, 0.0)
             # people may have pages with different draws: each is a sample of all pairs
             weight = pair.weight + 1 / (line.chance or 1.0)
@@ -215,12 +334,9 @@ class LabelAgreement:
         self, marks: Sequence[RolloutMark], ids: Sequence[str], group: ScoredGroup
     ) -> list[_Label | None]:
         """Return the labels of the rollouts; marks that were drawn at random count before others."""
-        known = {*ids}
         given: dict[str, list[RolloutMark]] = {}
         for mark in sorted(marks, key=lambda one: one.drawn != RANDOM):
-            if mark.label is not None and mark.rollout in known:
-                self.left.pop(mark.about, None)
-                given.setdefault(mark.rollout, []).append(mark)
+            given.setdefault(mark.rollout, []).append(mark)
         labels: list[_Label | None] = []
         for i, rollout in enumerate(group.rollouts):
             own = given.get(ids[i], []) if ids else []
@@ -251,9 +367,16 @@ class LabelAgreement:
                 option="between",
                 value=self._path,
             )
-        ranked = sorted(self._sets.items(), key=_rank)
-        (kind, drawn), main = ranked[0] if ranked else (("", ""), _LabelSet("score"))
-        result = main.agreement(paired)
+        self._measure()
+        self._count_left()
+        ranked = sorted(self._sets.items(), key=_rank) or [
+            (("", ""), _LabelSet(*self._judges))
+        ]
+        measured = [
+            (*key, labels, labels.agreement(None if i else paired))
+            for i, (key, labels) in enumerate(ranked)
+        ]
+        kind, drawn, main, result = measured[0]
         files = None
         if self._of_file is not None:
             files = {
@@ -266,18 +389,31 @@ class LabelAgreement:
                 "unmatched": len(self.left),
             }
         apart = [
-            {"of": kind, "drawn": drawn, **other.accuracy()}
-            for (kind, drawn), other in ranked[1:]
+            {"of": kind, "drawn": drawn, **labels.accuracy(own)}
+            for kind, drawn, labels, own in measured[1:]
+            if labels.counts.total() > labels.counts["unmatched"]
+        ]
+        evidence = [
+            {"of": kind, "drawn": drawn, **labels.evidence(own)}
+            for kind, drawn, labels, own in measured
         ]
         corrected = None
         if paired is None:
             corrected = self._corrections.as_json(self._path)
-        return {**result, "label_files": files, "apart": apart, "corrected": corrected}
+        return {
+            **result,
+            "label_files": files,
+            "apart": apart,
+            "corrected": corrected,
+            "repeated": {**self.repeated},
+            "evidence": evidence if paired is None else [],
+        }
 
 
-_COUNTS = ("measured", "equal", "unsure", "unscored", "shared")
+_COUNTS = ("measured", "equal", "unsure", "unscored", "not_asked", "shared")
 """Counts of labelled pairs: with a side that is better; those that people call equal, or are unsure of; those of
-which a rollout has no score; those of several people."""
+which a rollout has no score, and of these those that the judge was not asked about; those of several people. Of
+labelled rollouts: with a score; without one, and of these as above; of several people."""
 
 
 def _rank(one: tuple[tuple[str, str], _LabelSet]) -> tuple[bool, bool, bool]:
@@ -304,15 +440,13 @@ class _LabelSet:
     def __init__(self, *judges: str) -> None:
         self.counts: Counter[str] = Counter()
         self._builder = AgreementBuilder(*judges)
-        self._people: dict[str, None] = {}
-        # by two people the keys of the sums of their kappa
-        self._kappas: defaultdict[_Two, dict[_KappaKey, None]] = defaultdict(dict)
 
     def add_pairs(self, pairs: Iterable[_Pair], groups: Sequence[ScoredGroup]) -> None:
         """Add what people say of pairs of rollouts of a group."""
         pairs = [*pairs]
         compared = {i for pair in pairs for i in (pair.first, pair.second)}
         unit = self._builder.next(len(compared))
+        asked = was_asked(groups[0])
         for pair in pairs:
             decided = pair.decided
             scored = _scored(groups, pair.first, pair.second)
@@ -320,12 +454,15 @@ class _LabelSet:
             if not decided:
                 state = "equal" if pair.people else "unsure"
             self.counts[state] += 1
-            if state == "measured":
-                for by, value in decided.items():
-                    row = LabelRow(unit, pair.weight, 1 / len(decided), by)
+            self.counts["not_asked"] += state == "unscored" and not asked
+            for by, value in decided.items():
+                row = LabelRow(unit, pair.weight, 1 / len(decided), by)
+                if scored:
                     self._add_row(groups, pair, value, row)
+                elif asked:
+                    self._builder.miss(row)
             if len(pair.people) > 1:
-                self._add_people(unit, pair.people, mirrored=True)
+                self.counts["shared"] += 1
                 if state == "measured":
                     self._add_ceiling(unit, pair, groups[0])
 
@@ -338,31 +475,6 @@ class _LabelSet:
     ) -> None:
         labels = {pair.first: value, pair.second: 1 - value}
         self._builder.add(*[_labelled(group, labels) for group in groups], row=row)
-
-    def _add_people(self, unit: int, people: _People, *, mirrored: bool) -> None:
-        """Add what several people say of one thing.
-
-        A pair of rollouts counts in both directions, if `mirrored`: which one is the first is chance.
-        """
-        self.counts["shared"] += 1
-        self._people |= dict.fromkeys(
-            [*people][: max(0, MOST_PEOPLE - len(self._people))]
-        )
-        ways = [people]
-        if mirrored:
-            ways.append({by: 1 - value for by, value in people.items()})
-        sums = alpha_sums([[*way.values()] for way in ways])
-        amounts: dict[object, float] = {
-            ("alpha", name): value / len(ways) for name, value in sums.items()
-        }
-        known = sorted(by for by in people if by in self._people)
-        for one, other in combinations(known, 2):
-            amounts["kappa", one, other] = 1.0
-            for way in ways:
-                key = ("kappa", one, other, way[one], way[other])
-                amounts[key] = amounts.get(key, 0.0) + 1
-                self._kappas[one, other][key] = None
-        self._builder.units.add(unit, amounts)
 
     def _add_ceiling(self, unit: int, pair: _Pair, group: ScoredGroup) -> None:
         """Add how well other people, and the judge, agree with one person on the same pair; a tie is one half."""
@@ -387,8 +499,18 @@ class _LabelSet:
 
     def add_records(self, groups: Sequence[ScoredGroup]) -> None:
         """Add a group with the labels of its records."""
-        self.counts["measured"] += 1
+        rollouts = groups[0].rollouts
+        self._count(groups, [i for i, r in enumerate(rollouts) if r.label is not None])
         self._builder.add(*groups)
+
+    def _count(self, groups: Sequence[ScoredGroup], labelled: Sequence[int]) -> None:
+        scored = sum(_scored(groups, i) for i in labelled)
+        without = len(labelled) - scored
+        self.counts.update(
+            measured=scored,
+            unscored=without,
+            not_asked=0 if was_asked(groups[0]) else without,
+        )
 
     def add_rollouts(
         self,
@@ -398,104 +520,129 @@ class _LabelSet:
         uneven: bool,
     ) -> None:
         """Add labels of the rollouts of a group; if their chances are `uneven`, each pair with its own weight."""
-        self.counts["measured"] += sum(label is not None for label in labels)
+        known = [(i, label) for i, label in enumerate(labels) if label]
+        self._count(groups, [i for i, _ in known])
         if uneven:
             unit = self._builder.next(len(labels))
-            known = [(i, label) for i, label in enumerate(labels) if label]
             if len(known) > _AT_ONCE:
                 known = random.Random(0).sample(known, _AT_ONCE)
             for (i, one), (j, other) in combinations(known, 2):
-                if one.value != other.value and _scored(groups, i, j):
-                    pair = _Pair(i, j, {}, one.weight * other.weight)
+                pair = _Pair(i, j, {}, one.weight * other.weight)
+                row = LabelRow(unit, pair.weight)
+                if one.value == other.value:
+                    continue
+                if _scored(groups, i, j):
                     value = float(one.value > other.value)
-                    self._add_row(groups, pair, value, LabelRow(unit, pair.weight))
+                    self._add_row(groups, pair, value, row)
+                elif was_asked(groups[0]):
+                    self._builder.miss(row)
         else:
             values = [label.value if label else None for label in labels]
             parts = [_labelled(group, dict(enumerate(values))) for group in groups]
             unit = self._builder.add(*parts)
-        for label in labels:
-            if label and len(label.people) > 1:
-                self._add_people(unit, {**label.people}, mirrored=False)
+        self.counts["shared"] += sum(
+            label is not None and len(label.people) > 1 for label in labels
+        )
 
-    def accuracy(self) -> Json:
+    def accuracy(self, agreement: Agreement) -> Json:
         """Return the figures of the judges alone."""
-        scorers = self._builder.agreement()["scorers"]
         names = ("name", "pairs", "against", "tied", "pairwise_accuracy")
         return {
-            "scorers": [{name: one[name] for name in names} for one in scorers],
+            "scorers": [
+                {name: one[name] for name in names} for one in agreement["scorers"]
+            ],
             **{name: self.counts[name] for name in _COUNTS},
+        }
+
+    def evidence(self, agreement: Agreement) -> Json:
+        """Return what a gate looks at: the labels, those without a score, and those the judge was not asked about."""
+        counts = self.counts
+        return {
+            "labels": counts["measured"] + counts["unscored"] + counts["unmatched"],
+            "unscored": counts["unscored"] - counts["not_asked"],
+            "not_asked": counts["not_asked"] + counts["unmatched"],
+            "accuracy": agreement["scorers"][0].get(GATED),
         }
 
     def agreement(self, paired: Json | None) -> Agreement:
         """Return all figures, and those of people if several gave labels for one thing."""
         if not self.counts["shared"]:
             return {**self._builder.agreement(paired), "people": None}
-        kappas = {
-            pair: Statistic(partial(_kappa, keys), ("kappa", *pair), _KAPPA_RANGE)
-            for pair, keys in sorted(self._kappas.items())
-        }
-        result: dict[Any, Any] = self._builder.agreement(paired, _OF_PEOPLE | kappas)
+        result = self._builder.agreement(paired, _OF_PEOPLE)
         people = {name: result.pop(name) for name in _OF_PEOPLE}
-        people["kappa"] = [{"people": [*pair], **result.pop(pair)} for pair in kappas]
         return {**result, "people": people}
-
-
-def _alpha(totals: Totals) -> float | None:
-    return alpha({name: totals.get(("alpha", name), 0.0) for name in ALPHA})
-
-
-def _kappa(keys: Iterable[_KappaKey], totals: Totals) -> float | None:
-    return kappa({key[3:]: totals.get(key, 0.0) for key in keys})
 
 
 _OF_PEOPLE: dict[Any, Statistic] = {
     "agreement": ratio(("people", "won"), ("people", "rows")),
     "judge": ratio(("judge", "won"), ("judge", "rows")),
-    "alpha": Statistic(_alpha, ("alpha", "values"), _KAPPA_RANGE),
 }
 """The agreement of people with one another, and of the judge with one of them on the same pairs."""
+
+
+FEWEST_LABELS = 20
+"""Labels of a kind from which on they have to pass a gate, beside those that say the most."""
+MOST_NOT_ASKED = 0.05
+"""The share of labels that a judge may not have been asked about."""
 
 
 def gate(agreement: Agreement, bound: float) -> Json:
     """Tell if the interval of the pairwise accuracy lies at `bound` or above; else how many labels would decide.
 
+    A labelled pair counts as wrong if the judge was asked about it and gave no score. Comparisons and labels of
+    rollouts each have to pass if there are enough of them, and few may be of what the judge was not asked about.
     UsageError, with the least number of labels, if there is none, or if what is known of the scores chose all labels.
     """
-    scorer = agreement["scorers"][0]
-    accuracy = scorer["pairwise_accuracy"]
-    files = agreement["label_files"]
-    labels = scorer["compared"]
-    if files and files["of"] == "comparisons":
-        labels = scorer["pairs"]
-    value = accuracy["value"]
-    low = accuracy["low"]
-    high = accuracy["high"]
-    if files and files["drawn"] not in ("", RANDOM):
+    first, *others = agreement["evidence"]
+    if first["drawn"] not in _MEASURING:
         raise UsageError(
-            f"nothing can be measured: labels that order two rollouts were drawn as {files['drawn']}, and none at "
+            f"nothing can be measured: labels that order two rollouts were drawn as {first['drawn']}, and none at "
             "random",
             needs(bound),
             option="at_least",
             value=f"{bound:g}",
         )
-    if low is None:
+    if first["accuracy"]["low"] is None:
         raise UsageError(
             f"nothing can be measured: an interval takes pairs of {FEWEST} groups, and labels order some in "
-            f"{accuracy['groups']}",
+            f"{first['accuracy']['groups']}",
             needs(bound),
             option="at_least",
             value=f"{bound:g}",
         )
+    more = [
+        one
+        for one in others
+        if one["drawn"] in _MEASURING and one["labels"] >= FEWEST_LABELS
+    ]
+    sets = [_verdict(one, bound) for one in (first, *more)]
+    passed = all(one["passed"] for one in sets)
+    return {"at_least": bound, **sets[0], "passed": passed, "sets": sets}
+
+
+_MEASURING = ("", RANDOM)
+"""Ways to draw labels that do not depend on scores."""
+
+
+def _verdict(evidence: Json, bound: float) -> Json:
+    """Tell if labels of one kind pass; those that order no two rollouts say nothing of it."""
+    value, low, high = (evidence["accuracy"][name] for name in ("value", "low", "high"))
+    labels = evidence["labels"] - evidence["not_asked"]
+    share = evidence["not_asked"] / evidence["labels"]
     needed = None
-    if low < bound <= high:
+    if low is not None and low < bound <= high:
         needed = labels_to_decide(value, low, high, bound, labels)
+    reached = value is None if low is None else low >= bound
     return {
-        "at_least": bound,
+        "of": evidence["of"],
+        "drawn": evidence["drawn"],
         "value": value,
         "low": low,
-        "passed": low >= bound,
+        "passed": reached and share <= MOST_NOT_ASKED,
         "labels": labels,
         "needed": needed,
+        "unscored": evidence["unscored"],
+        "not_asked": share,
     }
 
 

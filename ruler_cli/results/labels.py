@@ -17,9 +17,10 @@ the last; if one of them was drawn at random, so is it. A mark whose members are
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -107,21 +108,18 @@ class Labels:
 
     @classmethod
     def of(cls, lines: Iterable[LabelLine]) -> Labels:
-        """Sort lines by group; of lines of one person about the same thing the latest one counts."""
-        latest: dict[object, LabelLine] = {}
-        for one in lines:
-            key = (type(one), one.by, one.about)
-            before = latest.get(key, one)
-            at = _time(one.at)
-            later = not at or at >= (_time(before.at) or at)
-            counts, other = (one, before) if later else (before, one)
-            # what was drawn at random stays so, also if it was chosen besides
-            if other.drawn == RANDOM != counts.drawn:
-                counts = replace(counts, drawn=RANDOM, chance=other.chance)
-            latest[key] = counts
+        """Sort lines by group; of lines of one person about the same thing the latest one counts.
+
+        Names of people are compared trimmed and case-folded.
+        """
+        people: dict[str, str] = {}
+        spelled = []
+        for line in lines:
+            by = line.by.strip()
+            spelled.append(replace(line, by=people.setdefault(by.casefold(), by)))
         comparisons: dict[str, list[PairLabel]] = {}
         marks: dict[str, list[RolloutMark]] = {}
-        for one in latest.values():
+        for one in latest(spelled, attrgetter("about")):
             if isinstance(one, PairLabel):
                 comparisons.setdefault(one.group, []).append(one)
             elif not one.taken_back:
@@ -135,6 +133,24 @@ class Labels:
         `option` is the field of the option that names the files.
         """
         return cls.of(one for path in paths for one in _read(Path(path), option))
+
+
+def latest(
+    lines: Iterable[LabelLine], about: Callable[[LabelLine], Hashable]
+) -> Iterable[LabelLine]:
+    """Return of lines of one person about the same thing the latest one."""
+    known: dict[Hashable, LabelLine] = {}
+    for one in lines:
+        key = (type(one), one.by, about(one))
+        before = known.get(key, one)
+        at = _time(one.at)
+        later = not at or at >= (_time(before.at) or at)
+        counts, other = (one, before) if later else (before, one)
+        # what was drawn at random stays so, also if it was chosen besides
+        if other.drawn == RANDOM != counts.drawn:
+            counts = replace(counts, drawn=RANDOM, chance=other.chance)
+        known[key] = counts
+    return known.values()
 
 
 def _time(at: str) -> datetime | None:

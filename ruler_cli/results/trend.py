@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from math import fsum, log, sqrt
 from statistics import fmean, median
 from typing import Any, Literal, NamedTuple
 
 from ruler_cli.formats.chat import first_agent_turn, is_agent
+from ruler_cli.ledger.database import digest_of
 from ruler_cli.results.annotations import Json, ScoredGroup, ScoredRollout
 from ruler_cli.results.criteria import by_criterion
 from ruler_cli.scoring.drift import BEFORE, LEAST, Shift, shifts
@@ -29,13 +30,20 @@ from ruler_cli.scoring.statistics import (
 from ruler_cli.types import ENDINGS, Group
 
 FALSE_ALARMS = 0.05
-"""Share of reports without any drift that name one, at most; each of the tests has an equal part of it."""
+"""Share of reports without any drift that name one, at most, if noise is as assumed (see `scoring.drift`).
+
+Each of the tests has an equal part of it. Shares that vary or follow themselves more than that name one more often:
+5 to 37 % were measured.
+"""
 _FLAT = 3
 """A label that moves by less than a third of what the score does, both in their standard deviations, is flat."""
 _CRITERIA = 24
 """Criteria of a step that have a mean."""
+_WAYS = 6
+"""Ways to judge that are told apart, the commonest ones."""
 _STEP_FIELDS = ("step", "global_step")
-_DIGITS = re.compile("([0-9]+)")
+_NUMBERS = (re.compile(r"([0-9]+(?:\.[0-9]+)?)"), re.compile("([0-9]+)"))
+"""Numbers in a name: with decimals, or where these do not tell names apart, without."""
 _LONGEST_NUMBER = 15
 """Digits of a step; a longer number is a time or an id."""
 
@@ -44,6 +52,51 @@ DriftKind = Literal["label", "held_out", "length", "spread", "suspects", "unscor
 the spread within groups falls; more groups have rollouts that address the judge; more have rollouts without a score."""
 StepOrigin = Literal["name", "field", "order"]
 """The source of the numbers of steps: the names of the files, a field of their records, the order of the files."""
+
+
+class Way(NamedTuple):
+    """The way in which a group was judged: judge, models that answered, and digests of rubric and parameters."""
+
+    judge: str = ""
+    served: str = ""
+    rubric: str = ""
+    parameters: str = ""
+
+    def unlike(self, other: Way) -> list[str]:
+        """Name what differs, as far as both say it."""
+        both = zip(self._fields, self, other, strict=True)
+        return [name for name, a, b in both if a and b and a != b]
+
+
+class Ways:
+    """Tells in which way each group of a training was judged.
+
+    Rubrics of single tasks are one way, as long as each task keeps its own.
+    """
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, str] = {}
+        self._rubrics: dict[str, str] = {}
+        self._latest = Way()
+        self._served: dict[tuple[str, str], Way] = {}
+
+    def of(self, group: ScoredGroup, own_rubric: str) -> Way:
+        """Return the way of the next group, whose record may have a rubric of its own.
+
+        One without scores, which does not say it all, has that of the last one like it.
+        """
+        rubric = group.rubric
+        if own_rubric and rubric == digest_of(own_rubric):
+            alone = self._tasks.setdefault(rubric, group.key) == group.key
+            kept = self._rubrics.setdefault(group.key, rubric) == rubric
+            if alone:
+                rubric = "of its task" if kept else "changed in its task"
+        asked = (rubric, group.params)
+        if group.status != "scored":
+            return self._served.get(asked, self._latest)
+        way = Way(group.judge, ", ".join(group.served), *asked)
+        self._latest = self._served[asked] = way
+        return way
 
 
 class GroupMean(NamedTuple):
@@ -340,7 +393,8 @@ def turns_of(group: Group, scored: ScoredGroup) -> list[int]:
 class TrendStep:
     """A file of a trend: the number of its step, its name, and its figures; without scores the reason.
 
-    `differs` names what made its scores differently from those of the step before, in words.
+    `differs` names what made its scores differently from those of the step before, in words. `ways` has the figures
+    of its groups by the way in which they were judged; empty: all were judged alike.
     """
 
     number: float
@@ -348,6 +402,11 @@ class TrendStep:
     figures: StepFigures
     reason: str = ""
     differs: str = ""
+    ways: Mapping[Way, StepFigures] = field(default_factory=dict)
+
+    def judged(self, way: Way) -> StepFigures | None:
+        """Return the figures of the groups that were judged in a way; None without any."""
+        return self.ways.get(way) if self.ways else self.figures
 
 
 Levels = Mapping[str, tuple[float, float]]
@@ -358,13 +417,16 @@ class Drift(NamedTuple):
     """A shift that a test looks for.
 
     `at` is the index of the first step at which it is beyond chance, `since` that of its likely onset. The
-    `levels` are those before the onset, and from there to `at`.
+    `levels` are those before the onset, and from there to `at`. `judged` names the way in which its groups were
+    judged, if there are several. `slope` is that of the score on the label, if the test has one.
     """
 
     kind: DriftKind
     at: int
     since: int
     levels: Levels
+    judged: str = ""
+    slope: float | None = None
 
 
 @dataclass(frozen=True)
@@ -379,6 +441,8 @@ class DriftTest:
     values: Sequence[GroupMean]
     columns: Mapping[str, Sequence[float | None]]
     is_drift: Callable[[Levels], bool]
+    judged: str = ""
+    slope: float | None = None
 
     @property
     def runs(self) -> bool:
@@ -393,7 +457,8 @@ class DriftTest:
             levels = self._levels(shift) if shift.evidence >= needed else {}
             if levels and self.is_drift(levels):
                 at, since = self.steps[shift.end - 1], self.steps[shift.since]
-                return Drift(self.kind, at, since, levels), largest
+                drift = Drift(self.kind, at, since, levels, self.judged, self.slope)
+                return drift, largest
         return None, largest
 
     def _errors(self) -> list[float]:
@@ -418,7 +483,8 @@ class DriftTest:
 class Trend:
     """The steps of a training in their order, and what drifts.
 
-    Of trainings in which nothing drifts at most the share `false_alarms` has a drift here.
+    Groups that were judged in another way are a series of their own, so no test runs across a change of the judge.
+    Of trainings in which nothing drifts at most the share `false_alarms` has a drift here, if noise is as assumed.
     """
 
     def __init__(
@@ -430,30 +496,47 @@ class Trend:
         self.false_alarms = false_alarms
         self.steps = sorted(steps, key=lambda one: one.number)
         self.origin = origin
-        self.slopes: dict[DriftKind, float] = {}
+        groups = Counter[Way]()
+        for step in self.steps:
+            for way, figures in step.ways.items():
+                groups[way] += figures.json["groups"]["all"]
+        self.ways = _named_ways([way for way, _ in groups.most_common(_WAYS)])
+        """The commonest ways in which groups were judged, the most frequent first, and their names."""
+        self.tests: list[DriftTest] = []
+        for way in self.ways:
+            first = not self.tests
+            tests = self._tests_of(way)
+            self.tests += [one for one in tests if one.steps and (first or one.runs)]
+        self.slopes = {
+            one.kind: one.slope
+            for one in reversed(self.tests)
+            if one.slope is not None and one.judged == self.tests[0].judged
+        }
         """The slope of the score on the label, and on that of the held-out judge, in the first steps."""
-        tests = [self._gap_test("label"), self._gap_test("held_out")]
-        tests += [self._test(kind, rule) for kind, rule in _RULES.items()]
-        self.tests = [one for one in tests if one.steps]
         running = [one for one in self.tests if one.runs]
         self.needed = log(max(1, len(running)) / false_alarms)
         """The evidence from which on a shift is beyond chance, the natural logarithm of an e-value."""
-        found = {one.kind: one.first(self.needed) for one in running}
-        self.evidence = {kind: largest for kind, (_, largest) in found.items()}
-        self.drifts = [drift for drift, _ in found.values() if drift is not None]
+        found = [one.first(self.needed) for one in running]
+        self.evidence = [largest for _, largest in found]
+        """The largest evidence of each test that runs."""
+        self.drifts = [drift for drift, _ in found if drift is not None]
 
-    def _gap_test(self, kind: DriftKind) -> DriftTest:
+    def _tests_of(self, way: Way) -> list[DriftTest]:
+        """Return the tests of the groups that were judged in one way."""
+        tests = [self._gap_test("label", way), self._gap_test("held_out", way)]
+        return tests + [self._test(kind, way, rule) for kind, rule in _RULES.items()]
+
+    def _gap_test(self, kind: DriftKind, way: Way) -> DriftTest:
         """Return the test of the score against the label, or of a judge against the held-out one.
 
         Its number is the mean score less the slope times the mean label. The slope is that of the score on the
         label among the rollouts of the first steps, so a policy that improves moves both, and not the number.
         """
-        pairs = [one.figures.pairs[kind] for one in self.steps]
+        figures = [one.judged(way) for one in self.steps]
+        pairs = [one.pairs[kind] if one else PairedValues() for one in figures]
         first = [one.sums for one in pairs if one][:BEFORE]
         aa, ab, bb = (fsum(one[name] for one in first) for name in ("aa", "ab", "bb"))
         slope = max(0.0, ab / bb) if bb else 0.0
-        if first:
-            self.slopes[kind] = slope
 
         def is_drift(levels: Levels) -> bool:
             """Tell if the gap rises, and the label is flat or falls, by what rollouts of the first steps differ."""
@@ -461,30 +544,35 @@ class Trend:
             flat = label * sqrt(aa) * _FLAT <= score * sqrt(bb)
             return score > slope * label and flat
 
-        return self._test(kind, is_drift, [one.gap(slope) for one in pairs])
+        test = self._test(kind, way, is_drift, [one.gap(slope) for one in pairs])
+        return replace(test, slope=slope if first else None)
 
     def _test(
         self,
         kind: DriftKind,
+        way: Way,
         is_drift: Callable[[Levels], bool],
         values: Sequence[GroupMean | None] | None = None,
     ) -> DriftTest:
         """Make a test of the steps that have a number, of two groups or more."""
+        figures = [one.judged(way) for one in self.steps]
         if values is None:
-            values = [one.figures.values[kind] for one in self.steps]
+            values = [one.values[kind] if one else None for one in figures]
         known = {
             i: one
             for i, one in enumerate(values)
             if one is not None and one.error is not None
         }
-        levels = [self.steps[i].figures.levels[kind] for i in known]
+        levels = [own.levels[kind] for i in known if (own := figures[i])]
         names = levels[0] if levels else ()
         columns = {name: [one[name] for one in levels] for name in names}
-        return DriftTest(kind, [*known], [*known.values()], columns, is_drift)
+        judged = self.ways[way]
+        return DriftTest(kind, [*known], [*known.values()], columns, is_drift, judged)
 
     def as_json(self) -> Json:
         """Return the figures of the steps, the tests, and what drifts, as JSON."""
         numbers = [one.number for one in self.steps]
+        evidence = iter(self.evidence)
         return {
             "step_from": self.origin,
             "false_alarms": self.false_alarms,
@@ -493,14 +581,16 @@ class Trend:
             "tests": [
                 {
                     "kind": one.kind,
+                    "judged": one.judged,
                     "steps": len(one.steps),
-                    "evidence": self.evidence.get(one.kind),
+                    "evidence": next(evidence) if one.runs else None,
                 }
                 for one in self.tests
             ],
             "drift": [
                 {
                     "kind": one.kind,
+                    "judged": one.judged,
                     "step": numbers[one.at],
                     "since": numbers[one.since],
                     "levels": one.levels,
@@ -521,8 +611,31 @@ class Trend:
             "reason": step.reason,
             "differs": step.differs,
             **step.figures.json,
+            "ways": [
+                {"name": name, "mean": score["mean"], "groups": own["groups"]["all"]}
+                for way, name in self.ways.items()
+                if name and way in step.ways
+                for own in [step.ways[way].json]
+                if (score := own["score"])
+            ],
             "gaps": gaps,
         }
+
+
+def _named_ways(ways: Sequence[Way]) -> dict[Way, str]:
+    """Name ways by what differs between them; one alone, or none that is known, has no name."""
+    if len(ways) < 2:
+        return dict.fromkeys(ways or [Way()], "")
+    columns = zip(Way._fields, zip(*ways, strict=True), strict=True)
+    differ = [name for name, column in columns if len({*column} - {""}) > 1]
+    return {
+        one: ", ".join(
+            value if name == "judge" else f"{name} {value}"
+            for name, value in one._asdict().items()
+            if name in differ or not differ
+        )
+        for one in ways
+    }
 
 
 _GAP = ("score", "label")
@@ -542,11 +655,13 @@ def step_numbers(
 
     It is the only number in which the `names` differ, else what the records say (`fields`), else the place of the file.
     """
-    parts = [_DIGITS.split(name) for name in names]
-    if len({tuple(one[::2]) for one in parts}) == 1:
+    for pattern in _NUMBERS:
+        parts = [pattern.split(name) for name in names]
+        if len({tuple(one[::2]) for one in parts}) > 1:
+            continue
         columns = [column for column in zip(*parts, strict=True) if len({*column}) > 1]
         if len(columns) == 1 and max(map(len, columns[0])) <= _LONGEST_NUMBER:
-            numbers = [int(one) for one in columns[0]]
+            numbers = [float(one) if "." in one else int(one) for one in columns[0]]
             if len({*numbers}) == len(names):
                 return numbers, "name"
     known = [one for one in fields if one is not None]

@@ -19,6 +19,7 @@ from typing import NamedTuple
 from ruler_cli.scoring.rewards import PASSING
 from ruler_cli.scoring.statistics import (
     CORRELATIONS,
+    ROUNDING,
     Anova,
     LengthSums,
     Moments,
@@ -222,7 +223,8 @@ class BatchStatistics:
             stronger = [table for table in every if table.judge == result.escalated_to]
             variance = anova(result, stronger or every)
             if variance is not None:
-                self.noise.add(variance.ms_res, variance.df_res)
+                values = result.rubric.rounding if result.rubric else 1.0
+                self.noise.add(variance.ms_res, variance.df_res, ROUNDING * values)
 
     def corrected(self, how: CombineSettings, one: PassScores) -> Sequence[float]:
         """The scores of a request in its order, without position bias and on one scale, as `how` says.

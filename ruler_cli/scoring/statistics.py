@@ -484,8 +484,8 @@ class NoiseEstimator:
     Smyth 2004, section 6.2 (limma's fitFDist): e = log s² − ψ(d/2) + log(d/2) has the mean
     log s₀² − ψ(d₀/2) + log(d₀/2) and the variance trigamma(d/2) + trigamma(d₀/2).
 
-    The logarithm is that of at least ROUNDING. Judges answer on a grid of .05, so passes often agree
-    exactly; they then differ by less than the grid, and log 0 would outweigh every other group.
+    The logarithm is that of at least the variance of rounding. Judges answer on a grid of .05, so passes often
+    agree exactly; they then differ by less than the grid, and log 0 would outweigh every other group.
     """
 
     def __init__(self) -> None:
@@ -495,12 +495,15 @@ class NoiseEstimator:
         self._pooled = 0.0  # sum of d s²
         self._prior: NoisePrior | None = None
 
-    def add(self, ms_res: float, df: float) -> None:
-        """Add one group's residual mean square; it is ignored if it has no degrees of freedom."""
+    def add(self, ms_res: float, df: float, rounding: float = ROUNDING) -> None:
+        """Add one group's residual mean square; it is ignored if it has no degrees of freedom.
+
+        `rounding` is the variance of the rounding of its scores.
+        """
         if df <= 0:
             return
         self._prior = None
-        variance = max(ms_res, ROUNDING)
+        variance = max(ms_res, rounding)
         e = log(variance) - polygamma(0, df / 2) + log(df / 2)
         self._logs.add([e])
         self._trigamma += polygamma(1, df / 2)

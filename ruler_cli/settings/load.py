@@ -295,6 +295,10 @@ def score_settings(
 
 def scored_input(options: Options, source: str) -> InputSettings:
     """Return how the records of a scored file are read; its outcome is what `labels` names."""
+    labels = options.labels
+    if labels is not None and Path(labels).is_file():
+        way = "name a path in the records, such as metadata.passed; `ruler agree` reads such files with {labels_file}"
+        raise UsageError("is a file", Sentence(way), option="labels", value=labels)
     # OUTPUT has no other values around its records
     rows = {name: replace(row, records="") for name, row in options.rows.items()}
     return _part(

@@ -176,6 +176,47 @@ def test_width(show: Show, trend: Path, width: int) -> None:
     assert view.find(".plot svg").evaluate_all(inside)
 
 
+@pytest.mark.parametrize("width", [390, 1280])
+def test_long_names(show: Show, tmp_path: Path, width: int) -> None:
+    """Names of judges and criteria of any length fit the page, and each is in sight or in a title."""
+    for text in ("{} " + "criterion " * 30, "{}" + "x" * 300):
+        folder = tmp_path / str(len(text))
+        folder.mkdir()
+        view = show(page_of(folder, training(folder, text=text)), width=width)
+        titles = view.find(".legend [title]").evaluate_all(
+            "all => all.map(e => e.title)"
+        )
+        assert text.format("safe") in titles
+        for summary in view.find(".chart summary").all():
+            summary.click()
+        assert view.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        entries = "all => all.map(one => one.getBoundingClientRect())"
+        for box in view.find(".legend li").evaluate_all(entries):
+            assert box["right"] <= width
+            assert box["height"] < 60
+        heads = view.find(".chart th").evaluate_all(entries)
+        assert max(box["width"] for box in heads) < 400
+
+
+def test_judged_apart(show: Show, tmp_path: Path) -> None:
+    """Groups of another judge from some step on have a line of their own, and the change a sentence."""
+    files = training(tmp_path)
+    for path in files[8:]:
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        for line in lines[:3]:
+            line["ruler"]["judge"] = "<b>other"
+        write(path, lines)
+    view = show(page_of(tmp_path, files))
+    assert (
+        "not the same judge in 3 of 8 groups as before"
+        in view.find(".findings").inner_text()
+    )
+    legend = view.find("#chart-ways .legend").inner_text()
+    assert "<b>other" in legend
+    points = view.find("#chart-ways svg a")
+    assert points.count() == STEPS + STEPS // 2
+
+
 def test_theme_and_print(show: Show, trend: Path) -> None:
     """The button changes the theme, and paper is light and has all of the page."""
     view = show(trend, theme="dark")

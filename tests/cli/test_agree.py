@@ -39,7 +39,11 @@ def dump(groups: int = 6, **more: Any) -> list[dict[str, Any]]:
     """Groups of two in which the better one has the higher score, except in the last."""
     return [
         trajectory(
-            f"g{g}", score if g < groups - 1 else 1 - score, label, f"{label}", **more
+            f"g{g}",
+            score if g < groups - 1 else 1 - score,
+            label,
+            f"{label} {g:03}",
+            **more,
         )
         for g in range(groups)
         for score, label in ((0.25, 0.0), (0.75, 1.0))
@@ -69,14 +73,14 @@ def test_json(ruler: Ruler, tmp_path: Path) -> None:
     result = json.loads(done.stdout)
     assert list(result) == [
         "version", "inputs", "labels", "groups", "mixed_groups", "rollouts", "paired", "bootstrap",
-        "scorers", "baselines", "criteria", "differences", "correlations", "votes", "people", "label_files",
-        "apart", "corrected", "gate", "problems", "first_problems",
+        "scorers", "baselines", "criteria", "differences", "correlations", "people", "label_files",
+        "apart", "corrected", "repeated", "evidence", "gate", "problems", "first_problems",
     ]  # fmt: skip
     (scorer,) = result["scorers"]
     assert list(scorer) == [
         "name", "compared", "pairs", "against", "tied", "pairwise_accuracy", "tied_share",
-        "kendall_tau_b", "top1_regret", "chance_regret", "auc", "cost_per_1000_usd",
-        "by_gap", "by_slot", "by_length",
+        "kendall_tau_b", "top1_regret", "chance_regret", "cost_per_1000_usd",
+        "by_gap", "by_slot", "by_length", "with_unscored",
     ]  # fmt: skip
     accuracy = scorer["pairwise_accuracy"]
     assert (accuracy["value"], accuracy["groups"]) == (5 / 6, 6)
@@ -149,7 +153,14 @@ def test_labels(ruler: Ruler, tmp_path: Path) -> None:
 def test_preferences(ruler: Ruler, tmp_path: Path) -> None:
     """If a dump has no reward but marks one answer as preferred, the preference is the label."""
     answers = {"chosen": talk("a long answer"), "rejected": talk("no")}
-    write(tmp_path / "p.jsonl", [answers] * 6)
+    lines = [
+        {
+            name: [{**one, "content": f"{i} {one['content']}"} for one in own]
+            for name, own in answers.items()
+        }
+        for i in range(6)
+    ]
+    write(tmp_path / "p.jsonl", lines)
     assert ruler("score", "p.jsonl", "s.jsonl", "-m", "offline").returncode == 0
     done = ruler("agree", "s.jsonl")
     assert done.returncode == 0, done.stderr
@@ -170,6 +181,11 @@ def test_left_out(ruler: Ruler, tmp_path: Path) -> None:
     done = ruler("agree", "s.jsonl")
     assert done.returncode == 1
     assert "1 not scored, 1 without a label" in done.stdout
+    sentence = (
+        "ruler: 1 not scored, 1 without a label: not measured, so the exit code is 1\n"
+    )
+    assert done.stderr == sentence
+    assert ruler("agree", "s.jsonl", "--json").stderr == sentence
     assert rows(done.stdout)["pairwise accuracy"].startswith("0.833")
 
 
@@ -323,6 +339,21 @@ def test_deep_nesting(ruler: Ruler, tmp_path: Path) -> None:
         done = ruler("agree", "s.jsonl", *more)
         assert done.returncode in (0, 1), done.stderr
         assert "Traceback" not in done.stderr
+
+
+def test_deep_groups(ruler: Ruler, tmp_path: Path) -> None:
+    """Groups whose messages are too deep to be told apart by content are not taken for one."""
+    lines = []
+    for depth in range(880, 1000, 2):
+        for score, label in ((0.2, 0.0), (0.8, 1.0)):
+            one = trajectory(f"g{depth}", score, label)
+            one["messages"][-1]["content"] = [{"type": "text", "text": "a", "deep": 0}]
+            deep = "[" * depth + "]" * depth
+            lines.append(json.dumps(one).replace('"deep": 0', f'"deep": {deep}'))
+    (tmp_path / "s.jsonl").write_text("\n".join(lines))
+    found = json.loads(ruler("agree", "s.jsonl", "--json").stdout)
+    assert found["repeated"]["groups"] == 0
+    assert found["scorers"][0]["pairs"] == found["groups"] > 20
 
 
 def test_blended_scores(ruler: Ruler, tmp_path: Path) -> None:

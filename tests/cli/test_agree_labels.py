@@ -55,18 +55,13 @@ def test_json(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
     assert done.returncode == 1
     result = json.loads(done.stdout)
     assert list(result)[-8:] == [
-        "votes", "people", "label_files", "apart", "corrected", "gate", "problems", "first_problems",
+        "label_files", "apart", "corrected", "repeated", "evidence", "gate", "problems", "first_problems",
     ]  # fmt: skip
     assert result["labels"]["files"] == ["l.jsonl"]
     gate = result["gate"]
     assert list(gate) == [
-        "at_least",
-        "value",
-        "low",
-        "passed",
-        "labels",
-        "needed",
-    ]
+        "at_least", "of", "drawn", "value", "low", "passed", "labels", "needed", "unscored", "not_asked", "sets",
+    ]  # fmt: skip
     assert gate["value"] == result["scorers"][0]["pairwise_accuracy"]["value"]
     assert (gate["at_least"], gate["passed"]) == (0.9, False)
     assert gate["labels"] == result["label_files"]["measured"]
@@ -78,7 +73,7 @@ def test_exit_codes(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
     lines = people.comparisons(scored, 40, {"ana": 0.02})
     write(tmp_path / "l.jsonl", lines)
     assert ruler("agree", "s.jsonl", "--labels-file", "l.jsonl").returncode == 0
-    stray = lines[0] | {"group": "elsewhere\x1b[2J"}
+    stray = lines[0] | {"group": "elsewhere\x1b[2J", "left": "0" * 12}
     write(tmp_path / "l.jsonl", [*lines, stray])
     # a line that cannot be read
     scored.write_text(scored.read_text() + "{\n")
@@ -124,7 +119,7 @@ def test_nothing_measured(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
     few = people.comparisons(scored, 3, {"ana": 0.02})
     write(tmp_path / "few.jsonl", few)
     write(tmp_path / "none.jsonl", [])
-    write(tmp_path / "stray.jsonl", [few[0] | {"group": "elsewhere"}])
+    write(tmp_path / "stray.jsonl", [few[0] | {"group": "elsewhere", "left": "0" * 12}])
     write(tmp_path / "equal.jsonl", [line | {"choice": "equal"} for line in few])
     reasons = {
         "few": "an interval takes pairs of 5 groups",
@@ -283,6 +278,14 @@ def test_unreadable_labels(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
         assert done.returncode == 2
         assert f"--labels-file {name}: " in done.stderr
         assert reason in done.stderr
+    for command in ("agree", "report"):
+        done = ruler(command, scored.name, "--labels", "l.jsonl")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert (
+            "--labels l.jsonl: is a file; name a path in the records, such as"
+            in done.stderr
+        )
+        assert "`ruler agree` reads such files with --labels-file" in done.stderr
     done = ruler("agree", scored.name, "--at-least", "1.5")
     assert done.returncode == 2
     assert "--at-least" in done.stderr

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import Ruler, read
+from tests.conftest import Ruler, read, write
 from tests.judge_server import JudgeServer
 from tests.judging.test_criteria import judge, marked, written
 
@@ -72,6 +72,28 @@ def test_none(ruler: Ruler, tmp_path: Path) -> None:
         == []
     )
     assert "criteri" not in ruler("report", "scored.jsonl").stdout
+
+
+def test_junk_scores(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
+    """A judge's score that is no number, and a lone rollout with criteria, are read by every command."""
+    groups = read(scored)
+    for group, junk in zip(groups, ("high", [], 1e99, True), strict=False):
+        for one in group["trajectories"]:
+            one["ruler"]["judge_score"] = junk
+    groups[0]["trajectories"] = groups[0]["trajectories"][:1]
+    names = ["a.jsonl", "b.jsonl", "c.jsonl"]
+    for name in names:
+        write(tmp_path / name, groups)
+    commands = (
+        ["report", "a.jsonl"],
+        ["report", *names],
+        ["agree", "a.jsonl", "--json"],
+        ["select", "a.jsonl", "-", "--where", "criteria.alpha=0.5.."],
+    )
+    for command in commands:
+        done = ruler(*command)
+        assert done.returncode in (0, 1), done.stderr
+        assert "Traceback" not in done.stderr
 
 
 def test_agree(ruler: Ruler, scored: Path) -> None:

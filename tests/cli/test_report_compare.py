@@ -145,7 +145,7 @@ def test_own_scores(ruler: Ruler, tmp_path: Path) -> None:
 def test_rewards(
     right: tuple[int, int], significant: bool, ruler: Ruler, tmp_path: Path
 ) -> None:
-    """A judge agrees more with the rewards only if chance does not explain it."""
+    """A judge agrees more with the rewards only if chance does not explain it; one figure decides that."""
     for name, number in zip("ab", right, strict=True):
         groups = [
             scored(f"g{i}", *((0.2, 0.8) if i < number else (0.8, 0.2)), labels=(0, 1))
@@ -154,7 +154,8 @@ def test_rewards(
         write(tmp_path / f"{name}.jsonl", groups)
     shown = ruler("report", "a.jsonl", "b.jsonl", COLUMNS="120").stdout
     (line,) = (line for line in shown.splitlines() if line.startswith("pairwise "))
-    assert line.endswith(", not significant") is not significant
+    assert line.endswith(", significant" if significant else ", not significant")
+    assert shown.count("significant") == 1
 
 
 def test_left_out(ruler: Ruler, tmp_path: Path) -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import random
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ruler_cli.ledger.database import digest_of
 from tests.cli.scored import HOSTILE, hostile, scored
-from tests.conftest import Ruler, write
+from tests.conftest import Ruler, read, write
 from tests.on_terminal import RAW, widest
 
 
@@ -57,7 +59,11 @@ def test_drift(ruler: Ruler, tmp_path: Path) -> None:
     assert moved is not None
     assert (moved[1] == "fell") == (moved[2] == "none")
     assert "within chance length, spread, suspects, unscored" in text
-    assert "in at most 5% of trainings in which nothing drifts, 1.00% by each" in text
+    assert (
+        "in at most 5% of trainings in which nothing drifts, 1.00% by each test, if noise"
+        in text
+    )
+    assert "5 to 37% were measured with shares that vary more" in text
     found = json.loads(ruler("report", *names, "--json").stdout)
     (drift,) = found["drift"]
     assert drift["kind"] == "label"
@@ -134,6 +140,9 @@ def test_step_without_scores(ruler: Ruler, tmp_path: Path) -> None:
     (tmp_path / names[4]).write_text("{broken\n")
     done = ruler("report", *names, "--json")
     assert done.returncode == 1
+    assert (
+        "step-20.jsonl: no rollout has a score; failed groups: 3 reply\n" in done.stderr
+    )
     found = json.loads(done.stdout)["steps"]
     assert [one["step"] for one in found] == [10, 20, 30, 40, 50, 60, 70]
     reasons = [one["reason"] for one in found]
@@ -167,28 +176,120 @@ def test_unreadable_line(ruler: Ruler, tmp_path: Path) -> None:
     assert (found["problems"], found["steps"][3]["reason"]) == (1, "")
 
 
-def test_change_of_the_judge(ruler: Ruler, tmp_path: Path) -> None:
-    """A step that another judge scored is named: it is no drift of the policy."""
-    names = steps(tmp_path, 6, judge="one", passes=1)
-    step(tmp_path, 40, judge="two", passes=3)
+def judged_otherwise(
+    folder: Path, groups: Callable[[int], int], rise: float = 0.15, **other: Any
+) -> list[str]:
+    """The names of 20 steps of 24 groups; in each some groups were judged otherwise, with higher scores."""
+    for i in range(20):
+        path = step(
+            folder, i + 1, groups=24, judge="one", rubric="a" * 16, params="b" * 16
+        )
+        lines = read(path)
+        for line in lines[: groups(i)]:
+            line["ruler"] |= other
+            for one in line["trajectories"]:
+                one["ruler"]["score"] += rise
+        write(path, lines)
+    return [f"step-{i + 1}.jsonl" for i in range(20)]
+
+
+OTHERWISE: dict[str, Any] = {
+    "judge": "two",
+    "rubric": "c" * 16,
+    "params": "d" * 16,
+    "served": ["two-0926"],
+}
+"""The fields of a group that was judged otherwise."""
+
+
+@pytest.mark.parametrize("name", [*OTHERWISE])
+def test_change_of_the_judge(name: str, ruler: Ruler, tmp_path: Path) -> None:
+    """Another judge, rubric, parameters or model, in any share of the groups, is a line of its own and no drift."""
+    base = {} if name != "served" else {"served": ["one-0815"]}
+    shares: list[Callable[[int], int]] = [
+        lambda i: 11 * (i >= 9),
+        lambda i: 24 * (i >= 9),
+        lambda i: max(0, min(24, 3 * (i - 6))),
+    ]
+    for share in shares:
+        names = judged_otherwise(tmp_path, share, **{name: OTHERWISE[name]})
+        if base:
+            for source in names:
+                lines = read(tmp_path / source)
+                for line in lines:
+                    line["ruler"] = base | line["ruler"]
+                write(tmp_path / source, lines)
+        found = json.loads(ruler("report", *names, "--json").stdout)
+        assert found["drift"] == [], share
+        changed = {
+            one["step"]: one["differs"] for one in found["steps"] if one["differs"]
+        }
+        (at, words), *_ = changed.items()
+        groups = share(int(at) - 1)
+        assert share(int(at) - 2) == 0 < groups
+        what = {"params": "parameters", "served": "served model"}.get(name, name)
+        assert words == what + (f" in {groups} of 24 groups" if groups < 24 else "")
+        assert {one["judged"] for one in found["tests"]} >= {
+            found["tests"][0]["judged"]
+        }
     text = " ".join(ruler("report", *names).stdout.split())
-    assert "judge changes at step 40: not the same judge, passes as before" in text
-    assert "at step 50: not the same judge, passes as before" in text
+    assert (
+        f"judge changes at step 8: not the same {what} in 3 of 24 groups as before"
+        in text
+    )
+    assert "judged apart each is a series of its own" in text
 
 
-def test_differences_of_few_groups(ruler: Ruler, tmp_path: Path) -> None:
-    """Rubrics of single tasks and passes of a few groups change from step to step, and the judge does not."""
+def test_drift_of_one_judge(ruler: Ruler, tmp_path: Path) -> None:
+    """A drift is found among the groups of one judge, whatever the others are judged by."""
+    names = judged_otherwise(tmp_path, lambda i: 8, judge="two")
+    for i, source in enumerate(names):
+        lines = read(tmp_path / source)
+        for one in (one for line in lines[8:] for one in line["trajectories"]):
+            one["ruler"]["score"] += 0.03 * max(0, i - 9)
+        write(tmp_path / source, lines)
+    (drift,) = json.loads(ruler("report", *names, "--json").stdout)["drift"]
+    assert (drift["kind"], drift["judged"]) == ("label", "one")
+    text = " ".join(ruler("report", *names).stdout.split())
+    assert "score and reward judged by one, the mean score rose" in text
+
+
+def test_rubrics_of_tasks(ruler: Ruler, tmp_path: Path) -> None:
+    """Rubrics of single tasks, passes and failures of a few groups change, and the judge does not."""
     for number in range(10, 60, 10):
-        path = step(tmp_path, number, passes=2, rubric="of all")
-        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        path = step(
+            tmp_path,
+            number,
+            passes=2,
+            rubric=digest_of("Be kind."),
+            judge="m",
+            served=["m-1"],
+        )
+        lines = read(path)
         for line in lines[:3]:
-            line["ruler"]["rubric"] = f"of {line['group_id']}"
+            line["rubric"] = f"Solve {line['group_id']}."
+            line["ruler"]["rubric"] = digest_of(line["rubric"])
         if number > 20:
             lines[4]["ruler"]["passes"] = 1
+            lines[5] = scored(
+                f"{number}-5", None, None, judge="m", rubric=digest_of("Be kind.")
+            )
         write(path, lines)
-    text = ruler("report", *sorted(path.name for path in tmp_path.glob("*"))).stdout
+    names = sorted(path.name for path in tmp_path.glob("*"))
+    text = ruler("report", *names).stdout
     assert "judge changes" not in text
     assert "fewer than 10 steps cannot show a drift" in " ".join(text.split())
+    found = json.loads(ruler("report", *names, "--json").stdout)
+    assert [one["differs"] for one in found["steps"]] == [""] * 5
+    # a task whose rubric is another one than before
+    lines = read(tmp_path / names[4])
+    for line in lines[:2]:
+        task = line["group_id"].replace("50-", "10-")
+        line |= {"group_id": task, "rubric": "Be quick."}
+        line["ruler"]["rubric"] = digest_of("Be quick.")
+    write(tmp_path / names[4], lines)
+    found = json.loads(ruler("report", *names, "--json").stdout)
+    assert found["steps"][4]["differs"] == "rubric in 2 of 8 groups"
 
 
 def test_judges_and_criteria(ruler: Ruler, tmp_path: Path) -> None:

@@ -141,7 +141,7 @@ def test_small_file() -> None:
         end = steps_of([0.53] * 2, [0.5] * 2, groups).steps
         steps = steps_of([0.5] * 20, [0.5] * 20).steps
         steps += [TrendStep(20 + one.number, "", one.figures) for one in end]
-        return Trend(steps, "order").evidence["label"]
+        return Trend(steps, "order").evidence[0]
 
     assert after(2) < 2 < after(12)
 
@@ -190,7 +190,7 @@ def test_too_few_steps() -> None:
     """With four steps nothing is tested, and no test claims that nothing drifts."""
     trend = Trend(training(World(both_judges=0.3), 1, 4), "order")
     assert trend.drifts == []
-    assert trend.evidence == {}
+    assert trend.evidence == []
     assert [one["evidence"] for one in trend.as_json()["tests"]] == [None] * 6
 
 
@@ -200,6 +200,10 @@ def test_too_few_steps() -> None:
         (["step-10.jsonl", "step-9.jsonl"], [], [10, 9], "name"),
         (["out/7/a.jsonl", "out/12/a.jsonl"], [], [7, 12], "name"),
         (["r2-s010.jsonl.gz", "r2-s100.jsonl.gz"], [], [10, 100], "name"),
+        (["step-10.jsonl", "step-1.5.jsonl", "step-9.jsonl"], [], [10, 1.5, 9], "name"),
+        (["e0.25/a.jsonl.gz", "e1.0/a.jsonl.gz"], [], [0.25, 1], "name"),
+        (["v1.2/s3.1.jsonl", "v1.2/s3.10.jsonl"], [], [1, 10], "name"),
+        (["s1.2.3.jsonl", "s1.2.4.jsonl"], [], [3, 4], "name"),
         (["a.jsonl", "b.jsonl"], [20, 10], [20, 10], "field"),
         (["s1-t1.jsonl", "s2-t2.jsonl"], [None, None], [1, 2], "order"),
         (["s1.jsonl", "s01.jsonl"], [5, 5], [1, 2], "order"),

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ruler_cli.scoring.combine import BatchStatistics, combine
 from ruler_cli.scoring.statistics import (
     ROUNDING,
     Anova,
@@ -24,6 +25,9 @@ from ruler_cli.scoring.statistics import (
     rate,
     trigamma_inverse,
 )
+from ruler_cli.settings.models import CombineSettings
+from ruler_cli.types import Criterion, GroupScores, Rubric
+from tests.scoring.group_results import group_result, one_pass
 from tests.values import few
 
 SHROUT_FLEISS = [
@@ -228,3 +232,38 @@ def test_f_survival(f: float, d1: float, d2: float, wanted: float) -> None:
     assert f_survival(f, d1, d2) == pytest.approx(
         wanted, rel=1e-9 if d2 < 1e6 * d1 else 1e-4
     )
+
+
+@pytest.mark.parametrize("number", [1, 5, 200])
+def test_identical_passes_of_criteria(number: int) -> None:
+    """Passes with the same values of many criteria are reliable: a mean of many is finer than one value."""
+    dice = random.Random(number)
+    rubric = Rubric([Criterion(f"It holds {i}.") for i in range(number)])
+    batch = BatchStatistics()
+    results = []
+    for _ in range(20):
+        rows = [
+            tuple(float(dice.random() < 0.5) for _ in range(number)) for _ in "abcdef"
+        ]
+        given = [rubric.score(row) for row in rows]
+        passes = [one_pass(given, i, criteria=tuple(rows)) for i in range(2)]
+        results.append(group_result(*passes, rubric=rubric))
+        batch.add(results[-1])
+    found = [combine(one, CombineSettings(), batch) for one in results]
+    for one in found:
+        assert isinstance(one, GroupScores)
+        assert one.one_score or (one.reliability or 0.0) > 0.97
+
+
+def test_one_heavy_criterion() -> None:
+    """A criterion with all of the weight leaves a score as coarse as its value; signs do not matter."""
+    for weights, share in (
+        ((1, 0, 0), 1.0),
+        ((1, -1), 0.5),
+        ((3, 1), 10 / 16),
+        ((1e-300,) * 4, 0.25),
+    ):
+        rubric = Rubric(
+            [Criterion(f"It holds {i}.", one) for i, one in enumerate(weights)]
+        )
+        assert rubric.rounding == pytest.approx(share)

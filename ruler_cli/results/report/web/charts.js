@@ -152,9 +152,9 @@ function Chart({ chart }) {
 
 /** Which colour is what; an entry with a glyph is of a line with such dots, and leads nowhere. */
 function Legend({ entries }) {
-  const entry = ({ words, colour, href, glyph }) =>
+  const entry = ({ words, title, colour, href, glyph }) =>
     glyph
-      ? html`<span style=${{ color: colour }} aria-hidden="true">${glyph} </span>${words}`
+      ? html`<span style=${{ color: colour }} aria-hidden="true">${glyph} </span><span title=${title}>${words}</span>`
       : html`<a href=${href}><span class="swatch" style=${{ background: colour }} aria-hidden="true"></span>${words}</a>`;
   return html`<ul class="legend">${entries.map((one) => html`<li>${entry(one)}</li>`)}</ul>`;
 }

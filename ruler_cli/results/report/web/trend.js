@@ -19,6 +19,12 @@
   const unscored = (step) => (step.rollouts.all ? known(1 - step.rollouts.scored / step.rollouts.all) : null);
   const tied = (step) => (step.groups.scored ? known(step.groups.tied / step.groups.scored) : null);
 
+  /** A name that fits a legend: of a long one the beginning and the end. */
+  function fitting(name) {
+    const letters = [...visible(name)];
+    return letters.length > 40 ? `${letters.slice(0, 26).join("")}…${letters.slice(-12).join("")}` : letters.join("");
+  }
+
   /** The points of a line: those of the steps that have a value. */
   function pointsOf({ words, of, shown }, steps) {
     const points = steps.map((step, i) => ({ step: step.step, href: `#step-${i}`, ...of(step) })).filter((point) => Number.isFinite(point.mean));
@@ -52,7 +58,7 @@
       id,
       heading,
       sentence: sentence + from,
-      legend: drawnLines.length > 1 && drawnLines.map(({ words, form: [colour, , glyph] }) => ({ words, colour, glyph })),
+      legend: drawnLines.length > 1 && drawnLines.map(({ words, title, form: [colour, , glyph] }) => ({ words, title, colour, glyph })),
       table: {
         head: ["step", ...drawnLines.map((line) => line.words)],
         rows: steps.map((step) => [number(step.step), ...drawnLines.map((line) => cell(line, step))]),
@@ -79,7 +85,7 @@
     const lines = names.map((name) => {
       const of = (step) => known(step[list].find((one) => one.name === name)?.mean);
       const values = steps.map(of).filter(Boolean).map((value) => value.mean);
-      return { words: visible(name), of, change: Math.max(...values) - Math.min(...values) };
+      return { words: fitting(name), title: visible(name), of, change: Math.max(...values) - Math.min(...values) };
     });
     lines.sort((a, b) => b.change - a.change);
     const more = lines.length > LINES ? ` ${many(lines.length - LINES, "more")}, which change less, are in the JSON.` : "";
@@ -95,6 +101,7 @@
     const within = steps.every(({ label }) => !label || (label.mean >= 0 && label.mean <= 1));
     const [criteria, moreCriteria] = named(steps, "criteria");
     const [judges, moreJudges] = named(steps, "judges");
+    const [ways, moreWays] = named(steps, "ways");
     const gap = (kind) => ({ words: "gap", of: (step) => step.gaps[kind] ?? null });
     return [
       { id: "score", heading: within ? `Score and ${label}` : "Score", sentence: "The mean of each step; a band is two standard errors over groups.", lines: within ? [score, reward] : [score], kinds: ["label"] },
@@ -110,6 +117,7 @@
         lines: [{ words: "suspect", of: shareOf("suspect") }, { words: "without a score", of: unscored }, ...["truncated", "aborted", "error"].map((name) => ({ words: name, of: shareOf(name) }))].map((line) => ({ ...line, rare: true })) },
       { id: "bytes", heading: "Length", sentence: "Bytes that the agent wrote in a rollout, the mean.", lines: [{ words: "length", of: meanOf("bytes") }], shown: bytes },
       { id: "turns", heading: "Turns", sentence: "Turns of the agent in a rollout, the mean.", lines: [{ words: "turns", of: meanOf("turns") }] },
+      { id: "ways", heading: "Judged apart", sentence: `The mean score of the groups that were judged in one way; no test runs across them.${moreWays}`, lines: ways },
       { id: "judges", heading: "Judges", sentence: `The mean score of each judge.${moreJudges}`, lines: judges, kinds: ["held_out"] },
       { id: "held-out", heading: "First judge beyond the second", sentence: `The mean score of the first judge less ${number(slopes.held_out, 2)} times that of the second.`, lines: [gap("held_out")], kinds: ["held_out"] },
       { id: "criteria", heading: "Criteria", sentence: `The mean of each criterion, from 0 to 1.${moreCriteria}`, lines: criteria },
