@@ -491,9 +491,10 @@ class Reply:
 
     `body` is the chat completion as it came, JSON without the key; the ledger keeps it. `seconds` is the
     time that the judge took, in `http_requests` requests if it refused a form of the answer; `cached`: the
-    judge was not asked now but before; `thought`: the judge thought before it answered. `model` is the name
-    of the model in the body. `left` is what rate limits leave after this call. `likely` are the tokens that could
-    begin the text, each with the natural logarithm of its probability.
+    judge was not asked now but before; `thought`: the judge thought before it answered; `beside`: the text stood in
+    a tool call or where thoughts stand, and the answer was empty. `model` is the name of the model in the body.
+    `left` is what rate limits leave after this call. `likely` are the tokens that could begin the text, each with the
+    natural logarithm of its probability.
     """
 
     text: str
@@ -505,6 +506,7 @@ class Reply:
     cached: bool = field(default=False, compare=False)
     http_requests: int = field(default=1, compare=False)
     thought: bool = field(default=False, compare=False)
+    beside: bool = False
     model: str = field(default="", compare=False)
     left: Left | None = field(default=None, compare=False)
     likely: tuple[tuple[str, float], ...] = field(default=(), repr=False, compare=False)
@@ -578,10 +580,11 @@ class PassScores:
 
     `judge` is the judge's number in the panel, `pass_index` the pass, `window` the part of the group that
     the request shows, each from 0. `distinct` are the numbers of distinct rollouts in the order shown;
-    `scores` in [0, 1] and `explanations` are aligned with it. `rescaled`: the reply's scale went to 10;
-    `unknown` counts ids in the reply that belong to no rollout. `each`: the judge saw one rollout alone, and its
-    score is a probability, which its rounding leaves uncertain by `error`. `criteria` are the values of the criteria
-    of each rollout, if there are any; its score is their weighted mean.
+    `scores` in [0, 1] and `explanations` are aligned with it. `bounds`: a reply had no scores but 0 and 1, which
+    may stand on another scale (2: although its request named the scale); `mended`: its form was mended;
+    `unknown` counts ids in the reply that belong to no rollout. `each`: the judge saw one rollout alone, and its score
+    is a probability, which its rounding leaves uncertain by `error`. `criteria` are the values of the criteria of each
+    rollout, if there are any; its score is their weighted mean.
     """
 
     judge: int
@@ -590,7 +593,8 @@ class PassScores:
     distinct: tuple[int, ...]
     scores: tuple[float, ...]
     explanations: tuple[str, ...]
-    rescaled: bool = False
+    bounds: int = 0
+    mended: bool = False
     unknown: int = 0
     each: bool = False
     error: float = 0.0
@@ -661,9 +665,9 @@ class GroupResult:
         return sum(self.used, NO_USAGE)
 
     @property
-    def rescaled(self) -> int:
-        """The number of replies whose scale went to 10."""
-        return sum(scores.rescaled for scores in self.pass_scores)
+    def mended(self) -> int:
+        """The number of replies whose form was mended."""
+        return sum(scores.mended for scores in self.pass_scores)
 
     @property
     def unknown(self) -> int:
@@ -840,9 +844,10 @@ class Summary:
     pass, `cut` groups lack one because of the cap, `windowed` groups were shown in parts, `escalated` groups
     were scored by the stronger judge. `tied` groups have no relative signal: among them `alone` groups have
     one distinct rollout, and `one_score` groups have several with one score. Of the `explained` replies,
-    those about several rollouts, `same_explanations` have one text for all. `asked` counts calls with all
-    their tries, `hedged` second calls beside a slow one, `retried` tries by their reason, `unanswered`
-    requests that the ledger does not answer if no judge is asked. `usage` and `cost_usd` are of this run,
+    those about several rollouts, `same_explanations` have one text for all. `mended` replies were one slip away
+    from the form asked for. `other_scale` groups got only 0 and 1 from a judge that left that scale later, so that
+    they may stand on another. `asked` counts calls with all their tries, `hedged` second calls beside a slow one,
+    `retried` tries by their reason, `unanswered` requests that the ledger does not answer if no judge is asked. `usage` and `cost_usd` are of this run,
     `kept_usd` is the earlier cost of cached replies, `unsure_usd` the possible cost of calls without a reply.
     `figures` are there at the end of a run.
 
@@ -865,7 +870,8 @@ class Summary:
     explained: int = 0
     same_explanations: int = 0
     suspect: int = 0
-    rescaled: int = 0
+    mended: int = 0
+    other_scale: int = 0
     unknown_ids: int = 0
     shortened: int = 0
     pictures_left_out: int = 0
@@ -907,8 +913,9 @@ class Summary:
 
     @property
     def complete(self) -> bool:
-        """True if every group and every trajectory of the input has its score."""
-        return not (self.failed or self.unreadable or self.unanswered)
+        """True if every group and every trajectory of the input has its score, on a scale that is known."""
+        lacks = self.failed or self.unreadable or self.unanswered
+        return not (lacks or self.other_scale)
 
 
 def iso(at: float | None) -> str | None:
@@ -1145,6 +1152,15 @@ def keyed(system: str) -> str:
 
 _THOUGHTS = ("reasoning_content", "reasoning", "thinking_blocks")
 """Fields of a message with thoughts beside the answer."""
+_CUT_OFF = re.compile(
+    r"length|max.{0,20}token|context|token.{0,9}limit|compaction|incomplete",
+    re.IGNORECASE,
+)
+_FILTERED = re.compile(
+    r"filter|safety|sensitive|recitation|block_?list|prohibited|spii|refus|guardrail|moderat|censor|model_?armor",
+    re.IGNORECASE,
+)
+"""Reasons to finish, in the words of any provider: an answer was cut off, or stopped for what it says."""
 BOM = b"\xef\xbb\xbf"
 """Byte order mark, with which some servers begin a response."""
 SHORTEST_KEY = 8
@@ -1239,14 +1255,17 @@ def reply_of(body: bytes, key: str | None = None) -> Reply | CallError:
         content = "".join(text for text in texts if isinstance(text, str))
     refusal = message.get("refusal")
     refusal = refusal or _object(message, "provider_specific_fields").get("refusal")
-    reason = choice.get("finish_reason")
+    reason = str(choice.get("finish_reason"))
     model = value.get("model")
-    if reason == "content_filter":
+    if _FILTERED.search(reason):
         refusal = refusal or "its content filter stopped the answer"
+    text = content if isinstance(content, str) else ""
+    beside = "" if text.strip() else _beside(message)
     return Reply(
-        content if isinstance(content, str) else "",
+        beside or text,
         usage_of(value),
-        truncated=reason == "length",
+        truncated=_CUT_OFF.search(reason) is not None,
+        beside=bool(beside),
         thought=_thought(message, value),
         refusal=clean(str(refusal), key) if refusal else None,
         body=body,
@@ -1255,20 +1274,45 @@ def reply_of(body: bytes, key: str | None = None) -> Reply | CallError:
     )
 
 
+def _beside(message: Mapping[str, Any]) -> str:
+    """Return what a message without a text says elsewhere: in its one tool call, or where thoughts stand."""
+    calls = message.get("tool_calls") or [{"function": message.get("function_call")}]
+    texts = [message.get(name) for name in _THOUGHTS]
+    with suppress(AttributeError, KeyError, TypeError, ValueError):
+        (call,) = calls
+        texts.insert(0, call["function"]["arguments"])
+    # Ollama's arguments are an object
+    each = (
+        orjson.dumps(one).decode() if isinstance(one, dict) else one for one in texts
+    )
+    return next((one for one in each if isinstance(one, str) and one.strip()), "")
+
+
 def _likely(given: Any) -> tuple[tuple[str, float], ...]:
-    """Return the likely first tokens of a choice, in the form of chat completions or the older one; () without any."""
-    known: dict[Any, Any] = {}
-    with suppress(AttributeError, TypeError, LookupError):
+    """Return the likely first tokens of a choice, in the form of chat completions or the older one; () without any.
+
+    The one that was drawn comes first. Two tokens may be written alike.
+    """
+    known: list[tuple[Any, Any]] = []
+    with suppress(AttributeError, TypeError, LookupError, ValueError):
         if listed := given.get("content"):
-            # the one that was drawn stands in most lists, too
-            for each in (listed[0], *(listed[0].get("top_logprobs") or ())):
-                known[each.get("token")] = each.get("logprob")
+            pairs = [
+                (one.get("token"), one.get("logprob"))
+                for one in listed[0].get("top_logprobs") or ()
+            ]
+            drawn = listed[0].get("token"), listed[0].get("logprob")
         elif listed := given.get("tokens"):
-            known[listed[0]] = given["token_logprobs"][0]
-            known |= (given.get("top_logprobs") or [{}])[0] or {}
+            pairs = [*((given.get("top_logprobs") or [{}])[0] or {}).items()]
+            drawn = listed[0], given["token_logprobs"][0]
+        # the one that was drawn stands in most lists, too
+        same = [pair for pair in pairs if pair[0] == drawn[0]]
+        if same:
+            drawn = min(same, key=lambda pair: abs(pair[1] - drawn[1]))
+            pairs.remove(drawn)
+        known = [drawn, *pairs]
     return tuple(
         (token, float(each))
-        for token, each in known.items()
+        for token, each in known
         if isinstance(token, str) and type(each) in (int, float)
     )
 

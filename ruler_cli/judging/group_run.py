@@ -382,7 +382,7 @@ class _JudgePasses:
         asked = ask_each if self._ask.ask == "each" else exchange
         again = False
         while True:
-            steps = asked(self._laid_out(), self._ask, part, state)
+            steps = asked(self._laid_out(), self._ask, part, state, self._judge.scale)
             cached = True
             try:
                 request = next(steps)

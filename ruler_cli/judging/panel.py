@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 
@@ -13,6 +13,7 @@ from ruler_cli.files.location import Location
 from ruler_cli.formats.pictures import needs_less, with_smaller
 from ruler_cli.judges.providers import QUEUEING_ENGINES, Price, stated_limit
 from ruler_cli.judges.resolve import ResolvedJudge
+from ruler_cli.judging.exchange import Scale
 from ruler_cli.ledger.database import open_files
 from ruler_cli.ledger.reply_cache import Ledger, ReplyCache
 from ruler_cli.pool.cooldown import Breaker
@@ -32,6 +33,7 @@ from ruler_cli.settings.models import JudgeSettings, PoolSettings, ScoreSettings
 from ruler_cli.types import (
     UNANSWERED,
     CallError,
+    PassScores,
     Reply,
     Request,
     Status,
@@ -43,6 +45,8 @@ _EMBEDDED = 32
 """Calls at once of an embedded judge."""
 _CERTAIN = 0.995
 """Share of a limit on tokens that is used: the tokens of calls in flight are only estimated."""
+_SCORELESS = 3
+"""Replies without a score to a question about one rollout that are paid; then only failed calls that are asked anew."""
 _SPARE = 100
 """File descriptors that are left for everything else."""
 
@@ -61,6 +65,7 @@ class PanelJudge:
     context: int | None = None
     stop_signal: StopSignal | None = None
     unanswered: int = 0
+    scale: Scale = field(default_factory=Scale)
     _in_flight: dict[bytes, asyncio.Event] = field(default_factory=dict)
     _asked_again: set[bytes] = field(default_factory=set)
 
@@ -106,20 +111,21 @@ class PanelJudge:
     ) -> Reply | CallError | None:
         """Return a cached answer, if it is one. If it cannot be read the run stops.
 
-        A reply whose probabilities give no score is none: another endpoint may list more words.
+        A reply whose probabilities give no score is none, up to the third: another endpoint may list more words.
         """
         try:
             answer = cache.find(key)
+            scoreless = (
+                request.each
+                and isinstance(answer, Reply)
+                and answer.refusal is None
+                and not _has_score(answer)
+                and cache.times(key) < _SCORELESS
+            )
         except RulerError as error:  # calls in flight are paid for and may finish
             if self.stop_signal is not None:
                 self.stop_signal.stop(error)
             return INTERRUPTED
-        scoreless = (
-            request.each
-            and isinstance(answer, Reply)
-            and answer.refusal is None
-            and not _has_score(answer)
-        )
         return None if scoreless else answer
 
 
@@ -177,6 +183,11 @@ class Panel:
     def status(self) -> Status:
         """Sum up the gates of all judges now, with the longest wait of any."""
         return Status.of([gate.status() for gate in self._gates])
+
+    def unsure(self, scores: Iterable[PassScores]) -> bool:
+        """Tell if scores of only 0 and 1 may stand on another scale, by what their judges have said since."""
+        judges = self.judges
+        return any(0 < one.bounds <= judges[one.judge].scale.left for one in scores)
 
     def cost(self, used: Sequence[Usage]) -> float | None:
         """USD of tokens by judge; None if the price of any judge is not known, whichever were asked."""

@@ -70,6 +70,7 @@ _NEWEST = "SELECT status FROM replies WHERE key = ? ORDER BY id DESC LIMIT 1"
 _FIND = (
     "SELECT seconds, status, body FROM replies WHERE key = ? ORDER BY id DESC LIMIT 1"
 )
+_TIMES = "SELECT count(*) FROM replies WHERE key = ?"
 _STATS = (
     "SELECT model, status, min(at), max(at), count(*), sum(ifnull(prompt, 0)), sum(ifnull(completion, 0)), "
     "sum(ifnull(cached, 0)) FROM replies GROUP BY model, status ORDER BY model, status"
@@ -256,6 +257,10 @@ class Ledger(AbstractContextManager["Ledger"]):
                 if answer is not None and status == "fault" and failed is None:
                     failed = replace(answer, cached=True)
         return failed
+
+    def times(self, key: bytes) -> int:
+        """Count the answers to a request in all files."""
+        return sum(file.read(_TIMES, key)[0][0] for file in self._files)
 
     async def store(self, key: bytes, model: str, answer: Reply | CallError) -> None:
         """Store an answer as `keep` does, in a thread only if another process is writing."""
@@ -445,6 +450,10 @@ class ReplyCache:
     def find(self, key: bytes) -> Reply | CallError | None:
         """Return an earlier answer, with `cached` set; None if there is none."""
         return None if self.ledger is None else self.ledger.find(key)
+
+    def times(self, key: bytes) -> int:
+        """Count the earlier answers."""
+        return 0 if self.ledger is None else self.ledger.times(key)
 
     async def keep(self, key: bytes, answer: Reply | CallError) -> None:
         """Store an answer; it is committed when this returns. OutputError if it cannot be written."""

@@ -145,7 +145,7 @@ class JudgeData:
                 self.counts["pictures"] += 1
                 continue
             try:
-                scores, rescaled = _scores(request, reply, result)
+                scores = _scores(request, reply, result)
             except DefectError:
                 self.counts["unusable"] += 1
                 continue
@@ -160,7 +160,6 @@ class JudgeData:
                 "completion": [{"role": "assistant", "content": reply.text}],
                 "scores": own,
                 "agreement": _agreement(own),
-                "rescaled": rescaled,
                 "group": group_name(selected.group.key),
                 "judge": self.settings.judges[judge].label,
                 "model": reply.model,
@@ -184,8 +183,8 @@ class JudgeData:
 
 def _scores(
     request: Request, reply: Reply, result: GroupResult
-) -> tuple[Mapping[str, float | None], bool]:
-    """Return the score of each label in a reply, and if its scale went to 10; DefectError if it cannot be used.
+) -> Mapping[str, float | None]:
+    """Return the score of each label in a reply; DefectError if it cannot be used.
 
     A reply about some of the criteria has no scores.
     """
@@ -193,7 +192,7 @@ def _scores(
         if reply.refusal is not None:
             raise DefectError(reply.refusal)
         share = yes_share(reply.likely).score
-        return dict.fromkeys(request.shown, share), False
+        return dict.fromkeys(request.shown, share)
     reading = read_reply(reply, request)
     rubric = result.rubric
     scores: dict[str, float | None] = {}
@@ -205,7 +204,7 @@ def _scores(
             scores[label] = rubric.score(numbers)
         else:
             scores[label] = None
-    return scores, reading.rescaled
+    return scores
 
 
 class _LabelledRollouts:

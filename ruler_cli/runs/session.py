@@ -6,6 +6,7 @@ import asyncio
 import os
 import time
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache, partial
@@ -48,6 +49,7 @@ from ruler_cli.types import (
     GroupResult,
     GroupScores,
     Observer,
+    PassScores,
     Reply,
     Request,
     Status,
@@ -68,6 +70,10 @@ UNUSABLE = ("reply", "transport", "refused")
 _TWO_SCALES = Sentence(
     "some judges compare rollouts and others are asked about each: {standardize} brings them to one scale at the end; "
     "{standardize:no} does not"
+)
+_UNSURE = GroupError(
+    "reply",
+    "the judge left the scale from 0 to 1 after it gave only 0 and 1 here: run again, and it is asked on which scale",
 )
 _TICK = 1.0
 """Seconds between the reports to an observer."""
@@ -100,6 +106,8 @@ class ScoringSession:
         self._tasks = set[asyncio.Task[object]]()
         self._gave_up = self._begun = False
         self._grace: asyncio.TimerHandle | None = None
+        self._bounds = Counter[frozenset[PassScores]]()
+        self._told = set[str]()
         self._waits = WaitReports(observer)
         panel.watch(self._report_waits)
         panel.stop_signal.on_stop = self._stop
@@ -152,7 +160,11 @@ class ScoringSession:
             raise RuntimeError("no task runs")
         self._tasks.add(task)
         try:
-            return await group_run.judge()
+            result = await group_run.judge()
+            while self.panel.unsure(result.pass_scores):
+                # replies that are kept cost nothing again
+                result = await GroupRun(group_run.runner, group_run.group).judge()
+            return result
         except asyncio.CancelledError:
             if not self._gave_up:
                 raise
@@ -166,6 +178,7 @@ class ScoringSession:
         """Count a group; return its scores as far as they are known, None if the run stopped before it."""
         if self.coverage.enough:
             self._warn_of_coverage()
+        self._warn_of_scales()
         scores = batch.first(result)
         if isinstance(scores, GroupError) and scores.kind == "interrupted":
             self.stats.pay(result)
@@ -203,6 +216,12 @@ class ScoringSession:
             self.stats.summary.tied += scores.tied
             self.stats.summary.one_score += scores.one_score
             batch.statistics.add_scores(group.key, result, scores)
+            bounds = [
+                PassScores(one.judge, 0, 0, (), (), (), one.bounds)
+                for one in result.pass_scores
+                if one.bounds and one.judge in scores.used
+            ]
+            self._bounds[frozenset(bounds)] += 1
             self.observer.scored(group.key, scores.scores, fields.copy())
         return fields
 
@@ -217,6 +236,8 @@ class ScoringSession:
         stopped = with_outage(stopped, self.panel.status())
         summary = self.stats.finish(stopped)
         summary.figures = self.scores.figures()
+        unsure = self.panel.unsure
+        summary.other_scale = sum(n for own, n in self._bounds.items() if unsure(own))
         return summary, stopped
 
     def go_on(self) -> None:
@@ -257,6 +278,16 @@ class ScoringSession:
     def _report_waits(self) -> None:
         now = asyncio.get_running_loop().time()
         self._waits.look(now, self.panel.status())
+
+    def _warn_of_scales(self) -> None:
+        for settings, judge in zip(
+            self.settings.judges, self.panel.judges, strict=True
+        ):
+            if judge.scale.left > 1 and settings.label not in self._told:
+                self._told.add(settings.label)
+                self.observer.warn(
+                    f"{settings.label} stays on another scale than 0 to 1 when it is asked again; no such score is used"
+                )
 
     def _warn_of_coverage(self) -> None:
         for sentence in self.coverage.report():
@@ -351,6 +382,9 @@ class GroupStream(ABC):
                 raise StopAsyncIteration
             try:
                 run, result = await anext(self._engine)
+                if result and self._session.panel.unsure(result.pass_scores):
+                    again = GroupRun(self._runner, run.group)
+                    result = await asyncio.create_task(self._session.judge(again))
                 self._due = self._take(run.group, result) or iter(())
             except StopAsyncIteration:
                 self._ended = True
@@ -391,7 +425,10 @@ class GroupStream(ABC):
         if warning := self._batch.complete(results):
             self._session.observer.warn(warning)
         for group, result in self._held.all():
-            yield group, result, self._batch.final(result)
+            scores = self._batch.final(result)
+            if self._session.panel.unsure(result.pass_scores):
+                scores = self._session.stats.fail(scores)
+            yield group, result, scores
         self._forget()
 
 
@@ -580,7 +617,7 @@ class RunStats:
         summary.scored += 1
         summary.alone += result.alone
         summary.suspect += sum(rollout.suspect for rollout in scores.rollouts)
-        summary.rescaled += result.rescaled
+        summary.mended += result.mended
         summary.unknown_ids += result.unknown
         summary.shortened += bool(result.shortened)
         summary.pictures_left_out += bool(result.pictures_left_out)
@@ -588,6 +625,15 @@ class RunStats:
         summary.windowed += result.windows > 1
         summary.escalated += result.escalated_to in scores.used
         summary.cut += result.capped
+
+    def fail(self, scores: GroupScores | GroupError) -> GroupError:
+        """Take back the scores of a group that waited, as the scale of its judge has become unknown."""
+        summary = self.summary
+        if isinstance(scores, GroupError):
+            return scores
+        summary.scored -= 1
+        summary.failed["reply"] = summary.failed.get("reply", 0) + 1
+        return _UNSURE
 
     def pay(self, result: GroupResult) -> None:
         """Count the money of the group's cached replies; that of this run is known by the panel."""
