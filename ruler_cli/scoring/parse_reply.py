@@ -44,7 +44,7 @@ _DRAFT = re.compile(
 )
 """The line before scores that are not meant to last."""
 _TAKES_BACK = re.compile(
-    r"scores[\"'`]?\s*[:=]|\b(?:wait|hmm+|second thoughts?|re-?(?:consider|think|vis)\w*|draft|instead"
+    r"scores?[\"'`]?\s*[:=]|\b(?:wait|hmm+|second thoughts?|re-?(?:consider|think|vis)\w*|draft|instead"
     r"|correct(?:ion|ed)|(?:too|so|much) (?:high|low|much|generous|harsh|lower|higher)"
     r"|final (?:answer|scores?|verdict))\b",
     re.IGNORECASE,

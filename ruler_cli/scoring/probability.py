@@ -51,10 +51,6 @@ def yes_share(likely: Likely) -> YesShare:
     whole = math.fsum(probability for _, probability in listed)
     if listed and whole > math.exp(_MOVES + _rounding(likely)):
         raise DefectError(f"the probabilities of its first words sum to {whole:.3g}")
-    if len(listed) == 1 and whole >= 1:
-        raise DefectError(
-            "it lists one first word alone, with a probability of 1, which tells nothing"
-        )
     yes, no = (
         math.fsum(probability for word, probability in listed if word == wanted)
         for wanted in ("yes", "no")
@@ -63,6 +59,8 @@ def yes_share(likely: Likely) -> YesShare:
     if both < _LEAST:
         shown = ", ".join(_spelled(likely)) or "nothing"
         raise DefectError(f"its first word is neither Yes nor No, but {shown}")
+    if len(listed) == 1 and whole >= 1:
+        raise DefectError("it lists one word alone, with a probability of 1")
     missing = 0.0
     if not (yes and no):
         least = min((probability for _, probability in listed[1:]), default=1.0)
