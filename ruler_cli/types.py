@@ -403,10 +403,10 @@ class Request:
     `each`: it is about one rollout, has no labels, and the probability of the answer's first word is read.
     `pass_index` is the number of the pass, from 0: two passes may ask the same and are two calls.
     `criteria` are those that each rollout is judged by, by their labels; without any it gets a score.
-    `fitted`: `max_output_tokens` is all that the judge's context leaves. `shared` characters at the begin of `user`
-    come again, behind the same system message, in a later request; 0: none do. `shown` maps the label of each
-    rollout in the request, in order, to the number of the distinct rollout. `pictures` stand in the user
-    message, and take `picture_tokens`.
+    `fitted`: `max_output_tokens` is all that the judge's context leaves. `kept`: only an earlier reply counts.
+    `shared` characters at the begin of `user` come again, behind the same system message, in a later request; 0: none
+    do. `shown` maps the label of each rollout in the request, in order, to the number of the distinct rollout.
+    `pictures` stand in the user message, and take `picture_tokens`.
     """
 
     system: str
@@ -417,6 +417,7 @@ class Request:
     fitted: bool = field(default=False, compare=False)
     each: bool = False
     criteria: Mapping[str, Criterion] = field(default_factory=dict, compare=False)
+    kept: bool = field(default=False, compare=False)
     shared: int = field(default=0, compare=False)
     shown: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
     pictures: Placed = ()
@@ -847,8 +848,9 @@ class Summary:
     those about several rollouts, `same_explanations` have one text for all. `mended` replies were one slip away
     from the form asked for. `other_scale` groups got only 0 and 1 from a judge that left that scale later, so that
     they may stand on another. `asked` counts calls with all their tries, `hedged` second calls beside a slow one,
-    `retried` tries by their reason, `unanswered` requests that the ledger does not answer if no judge is asked. `usage` and `cost_usd` are of this run,
-    `kept_usd` is the earlier cost of cached replies, `unsure_usd` the possible cost of calls without a reply.
+    `retried` tries by their reason, `unanswered` requests that the ledger does not answer if no judge is asked.
+    `usage` and `cost_usd` are of this run, `kept_usd` is the earlier cost of cached replies, `unsure_usd` the
+    possible cost of calls without a reply.
     `figures` are there at the end of a run.
 
     `rubric_texts` are the first rubrics of the run by their digest, and `more_rubrics` counts groups with

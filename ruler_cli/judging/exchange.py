@@ -157,9 +157,13 @@ def _answered(
 ) -> Steps[_Entries | GroupError | Overflow]:
     """Ask about one part of a group by some of the criteria, if there are any."""
     given: dict[str, Entry] = {}
+    unsure: _Entries | None = None
     while True:
         request = write_prompt(layout, ask, part, state, given, criteria)
-        reply = yield request
+        reply = yield replace(request, kept=True) if unsure else request
+        if unsure and isinstance(reply, CallError):
+            return unsure
+        unsure = None
         defect = ""
         if isinstance(reply, Reply):
             named = state is not None and SCALE in state.note
@@ -174,11 +178,14 @@ def _answered(
                     reply = replace(reply, truncated=cut)
             else:
                 bounds = (1 + named) * (reading.bounds and _only_bounds(given))
-                if not 0 < bounds <= scale.left:
-                    entries = {**given, **reading.entries}
-                    return _Entries(request, entries, reading, bounds)
+                entries = {**given, **reading.entries}
+                read = _Entries(request, entries, reading, bounds)
+                # the run that kept it may have asked again
+                if not 0 < bounds <= max(scale.left, reply.cached):
+                    return read
                 if named:
                     return GroupError("reply", _OTHER_SCALE)
+                unsure = None if scale.left else read
                 defect = _UNKNOWN_SCALE
                 reply = replace(reply, truncated=False)
         state = state or ExchangeState()  # most requests need none
@@ -189,6 +196,8 @@ def _answered(
                 return _overflow(*reply.context, reply, layout, part, state)
             continue
         error = _correct(reply, defect, state)
+        if error and unsure:
+            return unsure
         if error:
             crowded = len(state.cuts) > 2
             return _crowded(error, layout, part, state) if crowded else error

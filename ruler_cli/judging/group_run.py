@@ -388,6 +388,9 @@ class _JudgePasses:
                 request = next(steps)
                 while True:
                     reply = await self._judge.call(request, again=again)
+                    if reply is UNANSWERED and request.kept:
+                        request = steps.send(reply)
+                        continue
                     if reply is UNANSWERED:
                         run.missing.append((self.number, request))
                     cached = cached and reply.cached

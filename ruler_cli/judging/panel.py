@@ -82,13 +82,13 @@ class PanelJudge:
         """
         caller = self.caller
         cache = self.cache
-        if caller is None:
+        if caller is None or request.kept:
             cached = None
             if cache is not None:
                 cached = self._cached(cache, cache.key(request), request)
             if cached and not (again and isinstance(cached, CallError)):
                 return cached
-            self.unanswered += 1
+            self.unanswered += not request.kept
             return UNANSWERED
         if cache is None:
             return await caller.call(await _fitted(request))

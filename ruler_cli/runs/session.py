@@ -44,6 +44,7 @@ from ruler_cli.types import (
     UNANSWERED,
     BatchFigures,
     CallError,
+    FailedCall,
     Group,
     GroupError,
     GroupResult,
@@ -71,9 +72,14 @@ _TWO_SCALES = Sentence(
     "some judges compare rollouts and others are asked about each: {standardize} brings them to one scale at the end; "
     "{standardize:no} does not"
 )
-_UNSURE = GroupError(
-    "reply",
-    "the judge left the scale from 0 to 1 after it gave only 0 and 1 here: run again, and it is asked on which scale",
+_UNSURE = FailedCall(
+    0,
+    0,
+    0,
+    GroupError(
+        "reply",
+        "the judge gave only 0 and 1, then left that scale, and was not asked again",
+    ),
 )
 _TICK = 1.0
 """Seconds between the reports to an observer."""
@@ -383,10 +389,10 @@ class GroupStream(ABC):
             try:
                 run, result = await anext(self._engine)
                 if result and self._session.panel.unsure(result.pass_scores):
-                    again = GroupRun(self._runner, run.group)
-                    result = await asyncio.create_task(self._session.judge(again))
+                    result = await self._again(run.group)
                 self._due = self._take(run.group, result) or iter(())
             except StopAsyncIteration:
+                await self._settle()
                 self._ended = True
                 self._due = self._rest()
         if self._ended:
@@ -417,6 +423,39 @@ class GroupStream(ABC):
         self._hold(group, result)
         return iter(())
 
+    async def _again(self, group: Group) -> GroupResult | None:
+        """Judge a group anew; what is in the ledger costs nothing."""
+        run = GroupRun(self._runner, group)
+        return await asyncio.create_task(self._session.judge(run))
+
+    def _whole(self, group: Group) -> Group | None:
+        """Return a group that was held, with its messages; None if they are gone."""
+        return group
+
+    async def _settle(self) -> None:
+        """Judge groups that waited anew, if their scores may stand on another scale by now."""
+        unsure = self._session.panel.unsure
+        held = self._held
+        if not held or not any(unsure(result.pass_scores) for _, result in held.all()):
+            return
+        self._held = None
+        self._session.scores = self._batch = BatchScores(self._session.settings)
+        for group, before in held.all():
+            result = before
+            if unsure(before.pass_scores):
+                whole = self._whole(group)
+                again = whole and await self._again(whole)
+                result = again or replace(
+                    before, pass_scores=(), failed_calls=(_UNSURE,)
+                )
+            scores = self._batch.first(result)
+            if isinstance(scores, GroupError) and result is not before:
+                self._session.stats.unscore(scores.kind)
+                self._session.observer.failed(group.key, scores.kind, scores.reason)
+            self._hold(group, result)
+        held.close()
+        await self._settle()
+
     def _rest(self) -> Due:
         """Yield the groups that waited for the last one."""
         if self._held is None:
@@ -425,10 +464,7 @@ class GroupStream(ABC):
         if warning := self._batch.complete(results):
             self._session.observer.warn(warning)
         for group, result in self._held.all():
-            scores = self._batch.final(result)
-            if self._session.panel.unsure(result.pass_scores):
-                scores = self._session.stats.fail(scores)
-            yield group, result, scores
+            yield group, result, self._batch.final(result)
         self._forget()
 
 
@@ -626,14 +662,11 @@ class RunStats:
         summary.escalated += result.escalated_to in scores.used
         summary.cut += result.capped
 
-    def fail(self, scores: GroupScores | GroupError) -> GroupError:
-        """Take back the scores of a group that waited, as the scale of its judge has become unknown."""
-        summary = self.summary
-        if isinstance(scores, GroupError):
-            return scores
-        summary.scored -= 1
-        summary.failed["reply"] = summary.failed.get("reply", 0) + 1
-        return _UNSURE
+    def unscore(self, kind: str) -> None:
+        """Count a scored group as one that failed."""
+        failed = self.summary.failed
+        self.summary.scored -= 1
+        failed[kind] = failed.get(kind, 0) + 1
 
     def pay(self, result: GroupResult) -> None:
         """Count the money of the group's cached replies; that of this run is known by the panel."""
