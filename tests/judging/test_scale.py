@@ -13,7 +13,7 @@ from ruler_cli.scoring.parse_reply import SCALE
 from ruler_cli.types import CallError, Criterion, Reply, Request, Rubric
 from tests.conftest import group
 from tests.judge_server.asks import expected_score
-from tests.runs import Stage, Stub, answer, group_of, truthful
+from tests.runs import Stage, Stub, answer, group_of, obedient, ten
 
 GROUPS = [
     group("worst", 0.1, 0.0),
@@ -25,19 +25,9 @@ TRUTH = [[0.1, 0.0], [0.9, 0.2], [0.1, 0.1, 0.0], [0.7, 0.3]]
 NOTHING = [[None] * len(each) for each in TRUTH]
 
 
-def ten(request: Request) -> Reply | CallError:
-    """Grade from 0 to 10 in whole numbers, whatever the request says."""
-    return answer(request, lambda text: round(10 * expected_score(text)))
-
-
 def five(request: Request) -> Reply | CallError:
     """Grade from 1 to 5."""
     return answer(request, lambda text: 1 + round(4 * expected_score(text)))
-
-
-def obedient(request: Request) -> Reply | CallError:
-    """Grade from 0 to 10 until a request names the scale."""
-    return (truthful if SCALE in request.user else ten)(request)
 
 
 @pytest.fixture
@@ -64,10 +54,8 @@ def test_obedient(staged: Callable[..., Stage], passes: int, backwards: bool) ->
     asked = stage.asked
     assert asked >= 2 * len(GROUPS) * passes
     stage.run(passes=passes)
-    assert (stage.asked, stage.rewards()) == (
-        asked,
-        [*map(pytest.approx, TRUTH[turned])],
-    )
+    assert stage.asked == asked
+    assert stage.rewards() == [pytest.approx(each) for each in TRUTH[turned]]
 
 
 @pytest.mark.parametrize("say", [ten, five])
@@ -158,7 +146,7 @@ def test_criteria(staged: Callable[..., Stage]) -> None:
 
     def say(request: Request) -> Reply | CallError:
         odd = SCALE not in request.user
-        entries = [
+        entries: list[Any] = [
             {"trajectory_id": label, "explanation": "so", "criteria": dict.fromkeys(request.criteria, 1)}
             for label in request.labels
         ]  # fmt: skip
