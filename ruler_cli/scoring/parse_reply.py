@@ -45,13 +45,15 @@ _DRAFT = re.compile(
 """The line before scores that are not meant to last."""
 _TAKES_BACK = re.compile(
     r"scores?[\"'`]?\s*[:=]|\b(?:wait|hmm+|second thoughts?|re-?(?:consider|think|vis)\w*|draft|instead"
-    r"|correct(?:ion|ed)|(?:too|so|much) (?:high|low|much|generous|harsh|lower|higher)"
+    r"|correct(?:ion|ed)|actually|lower|higher|less|needs?|(?:too|so) (?:high|low|much|generous|harsh)"
     r"|final (?:answer|scores?|verdict))\b",
     re.IGNORECASE,
 )
 """Words behind scores that do not last."""
 _ENDS = (*_QUOTES, *".!?…。\uff01\uff1f)}]*")
 """Ends of a text that does not break off."""
+_FAREWELL = 80
+"""Characters behind a verdict that may stand there whatever stands before it: `I hope this helps.`"""
 _NAMED = re.compile(r"scores[\"'`]\s*:")
 _TOKEN = re.compile(
     r"""
@@ -280,7 +282,7 @@ def _verdict(
     opening = _EDGE.fullmatch(before)
     closing = _EDGE.fullmatch(said)
     lasting = closing or (
-        (opening or _HEADING.fullmatch(before))
+        (opening or _HEADING.fullmatch(before) or len(said) <= _FAREWELL)
         and said.rstrip().endswith(_ENDS)
         and not _TAKES_BACK.search(said)
         and not (re.search(r"\d", after) and any(label in after for label in labels))

@@ -98,6 +98,9 @@ _TEXTS: dict[str, Say] = {
     "prose": lambda all_: f"I read them all. {_wrap(all_)} I hope this helps.",
     "decoy": _after_decoy("The form is, for example:\n", "\nMy answer is:\n"),
     "list": json.dumps,
+    "plain-map": lambda all_: json.dumps(
+        {"scores": {entry["trajectory_id"]: entry["score"] for entry in all_}}
+    ),
     "ten": _of_ten,
     "percent": _each(lambda score: f"{score * 100:g}%"),
     "fraction": _each(lambda score: f"{score * 10:g}/10"),
