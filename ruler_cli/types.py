@@ -1262,11 +1262,12 @@ def reply_of(body: bytes, key: str | None = None) -> Reply | CallError:
     if _FILTERED.search(reason):
         refusal = refusal or "its content filter stopped the answer"
     text = content if isinstance(content, str) else ""
-    beside = "" if text.strip() else _beside(message)
+    cut = _CUT_OFF.search(reason) is not None
+    beside = "" if cut or text.strip() else _beside(message)
     return Reply(
         beside or text,
         usage_of(value),
-        truncated=_CUT_OFF.search(reason) is not None,
+        truncated=cut,
         beside=bool(beside),
         thought=_thought(message, value),
         refusal=clean(str(refusal), key) if refusal else None,

@@ -33,8 +33,9 @@ _MARK = re.compile(
 )
 """Ends and beginnings of thoughts, of many models and of gpt-oss' channels, and of JSON that may be a verdict."""
 _QUOTES = ('"', "'", "`", "“", "”")
-_EDGE = re.compile(r"(?:[\s\ufeff{}\[\]*]++|```[\w-]*+|`|<\|\w++\|>)*+")
+_EDGE = re.compile(r"(?:[\s\ufeff{}\[\]*`]++|<\|\w++\|>)*+")
 """Text around a verdict that says nothing: blanks, fences, markers of a template, a doubled brace."""
+_FENCE = re.compile(r"```[\w-]*\s*\Z")
 _HEADING = re.compile(r"[^.!?。\n]{0,80}[:\uff1a*]\s*|.*```[\w-]*\s*", re.DOTALL)
 """Text before a verdict that is no thought: a line such as `Here it is:`, or any text before a fence."""
 _DRAFT = re.compile(
@@ -69,7 +70,9 @@ _TOKEN = re.compile(
 """Strings, and what may be left out: a comment without numbers, quotes and brackets, a comma behind the last item."""
 _ESCAPE = re.compile(r"""\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|\\?(?P<mark>['"\\])""")
 """An escape of JSON, or a character that needs one; Python escapes the single quote, too."""
-_INVISIBLE = re.compile(r"[\u200b-\u200d\u2060\ufeff]|\\u(?:200[b-d]|2060|feff)", re.I)
+_INVISIBLE = re.compile(
+    r"[\u200b-\u200f\u2060-\u2064\ufeff]|\\u(?:200[b-f]|206[0-4]|feff)", re.I
+)
 _PLAIN = r"[0-9]*\.?[0-9]+"
 _NUMBER = re.compile(
     r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)"
@@ -138,7 +141,7 @@ class ScaleError(DefectError):
 
 
 _Json = tuple[int, int, Any]
-"""Where a JSON value begins and ends in a text, and the value."""
+"""Begin and end of a JSON value in a text, and the value."""
 
 
 class _Answer(NamedTuple):
@@ -173,15 +176,15 @@ def parse(
     except ScaleError:
         raise
     except DefectError as defect:
-        value = None if whole else _mended(text, answer.begin)
-        if value is None:
+        if whole or len(_NAMED.findall(text)) > 1:
             raise
-        alone = _Answer(0, [(0, 0, value)], [], opened=False)
         try:
-            return replace(_verdict("", alone, labels, criteria), mended=True)
+            mended, found = _mended(text[answer.begin :])
+            answer = _Answer(0, [found], [], opened=False)
+            return replace(_verdict(mended, answer, labels, criteria), mended=True)
         except ScaleError:
             raise
-        except DefectError:
+        except (DefectError, ValueError, RecursionError):
             raise defect from None
 
 
@@ -279,15 +282,16 @@ def _verdict(
         if later >= at:
             said, at = said + text[at:later], past
     said += text[at:]
-    opening = _EDGE.fullmatch(before)
+    opening = _EDGE.fullmatch(_FENCE.sub("", before))
     closing = _EDGE.fullmatch(said)
     lasting = closing or (
         (opening or _HEADING.fullmatch(before) or len(said) <= _FAREWELL)
         and said.rstrip().endswith(_ENDS)
         and not _TAKES_BACK.search(said)
-        and not (re.search(r"\d", after) and any(label in after for label in labels))
     )
-    if (whole and not (opening and closing)) or not lasting or _DRAFT.search(before):
+    lasting = lasting and not _DRAFT.search(before)
+    on = re.search(r"\d", after) and any(label in after for label in labels)
+    if on or not lasting or (whole and not (opening and closing)):
         raise DefectError("the text around its scores says that they may be a draft")
     return replace(parsed, mended=mended)
 
@@ -301,9 +305,9 @@ def _listed(
     """
     alone = False
     if isinstance(value, dict) and _KEY not in value:
-        inner = (one for one in value.values() if isinstance(one, dict) and _KEY in one)
+        inner = [one for one in value.values() if isinstance(one, dict) and _KEY in one]
         alone = bare and value.keys() == {*labels}
-        value = {_KEY: value} if alone else next(inner, None)
+        value = {_KEY: value} if alone else inner[-1] if inner else None
     if isinstance(value, dict):
         value = value[_KEY]
         if not isinstance(value, dict | list):
@@ -316,21 +320,16 @@ def _listed(
     return [_entry(label, one) for label, one in value.items()], alone or plain
 
 
-def _mended(text: str, begin: int) -> Any:
-    """Return the JSON value that a text consists of, with the slips of a writer mended; None if that is unclear.
+def _mended(text: str) -> tuple[str, _Json]:
+    """Return a text without what nobody sees, and the one JSON value in it, with slips mended; else ValueError.
 
-    A slip is a line break, an escape or a quote that JSON does not know, a comment, a comma too many, a character
-    that nobody sees. None of them holds a number, so no number can change, move or go.
+    A slip is a line break, an escape or a quote that JSON does not know, a comment, a comma too many. None of them
+    holds a number, so no number can change, move or go.
     """
-    area = _INVISIBLE.sub("", text[begin:])
-    end = max(area.rfind("}"), area.rfind("]")) + 1
-    start = min(area.find(mark) % (end + 1) for mark in "{[")
-    before = area[:start]
-    heading = _EDGE.fullmatch(before) or _HEADING.fullmatch(before)
-    alone = heading and _EDGE.fullmatch(area[end:]) and not _DRAFT.search(before)
-    if not alone or len(_NAMED.findall(text)) > 1:
-        return None
-    area = area[start:end]
+    text = _INVISIBLE.sub("", text)
+    end = max(text.rfind("}"), text.rfind("]")) + 1
+    start = min(text.find(mark) % (end + 1) for mark in "{[")
+    area = text[start:end]
     single = "'" in area.partition('"')[0]
 
     def token(match: re.Match[str]) -> str:
@@ -340,10 +339,9 @@ def _mended(text: str, begin: int) -> Any:
             return match["comma"] or ""
         return f'"{_ESCAPE.sub(_escaped, match[0][1:-1])}"'
 
-    with suppress(ValueError, RecursionError):
-        # a comma too many may stand before a comment
-        return _LENIENT.decode(_TOKEN.sub(token, _TOKEN.sub(token, area)))
-    return None
+    # a comma too many may stand before a comment
+    area = _TOKEN.sub(token, _TOKEN.sub(token, area))
+    return text, (start, end, _LENIENT.decode(area))
 
 
 def _escaped(match: re.Match[str]) -> str:

@@ -145,7 +145,7 @@ def test_pairs_of_a_pipe(ruler: Ruler, tmp_path: Path) -> None:
 RUNS: dict[str, tuple[str, int]] = {
     "-m good": ("in", 10),
     "-m good --passes 3 --seed 5": ("in", 30),
-    "-m good -m ten --passes 2": ("in", 40),
+    "-m good -m percent --passes 2": ("in", 40),
     "-m good --group-size 2 --passes 2": ("in", 40),
     "-m good --passes 4 --adaptive": ("in", 40),
     "-m once-cutoff": ("in", 10),
@@ -182,7 +182,7 @@ def test_replies(
     for row in rows:
         # a reply with a list is written with the words for a list, whatever was asked for
         assert row["prompt"][1] in [messages[1] for messages in sent]
-        assert row["prompt"] in sent or {"list", "ten"} & {*options.split()}
+        assert row["prompt"] in sent or {"list", "percent"} & {*options.split()}
         for one in row["scores"]:
             own = by_rollout.setdefault((row["group"], one["rollout"]), [])
             own.append(one["score"])

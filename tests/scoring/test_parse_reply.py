@@ -92,6 +92,8 @@ SAME = [
     "Scores: " + GOOD.replace("so", 'the code {foo: 1} and {\\"scores\\": 3}'),
     "{" + GOOD,
     "{" + GOOD + "}",
+    f'{{"draft": {answer(1, 0)}, "final": {GOOD}}}',
+    f"{GOOD}\n```",
 ]
 """Forms in which the two labels have the scores 0.25 and 1."""
 MENDED = [
@@ -113,6 +115,7 @@ MENDED = [
     GOOD.replace("bcdf", "bcdf\u200b").replace("0.25", '"\u200b0.25"'),
     GOOD.replace("bcdf", "bc\\u200Bdf").replace('"scores"', '\u2060"sco\ufeffres"'),
     f"Here it is:\n{GOOD.replace('1}]', '1},]')}",
+    f"I weighed it.\n```json\n{GOOD.replace('1}]', '1},]')}\n```\nThat is all.",
 ]
 """Forms one slip or two away, in which the labels have the same scores."""
 OTHERS = [
@@ -237,6 +240,9 @@ DRAFTS = [
     f"{DRAFT}\nFinal scores: 0.25 and 1.",
     f"{DRAFT}\nNow: {listed(ONE)}",
     f"{DRAFT}\n{listed(ONE, ('zzzz', 1))}",
+    f"{DRAFT}\n```json\n",
+    f'{DRAFT}\n{{"final": {json.dumps(json.loads(GOOD)["scores"])}}}',
+    f'{DRAFT}\n{{"bcdf": 0.25, "ghjk": 1, "so": "b"}}',
     "<think>" + DRAFT + "</think>\n" + GOOD[:-5],
     "<think>" + DRAFT + "</think>\n",
     '{"scores": [{"trajectory_id": "bcdf", "details": '
@@ -261,7 +267,7 @@ def test_drafts(subtests: pytest.Subtests) -> None:
 
 
 def test_whole(subtests: pytest.Subtests) -> None:
-    """Where a verdict must be whole, text around it and slips are defects; a closed thought before it is none."""
+    """Text around a verdict that must be whole, and slips in it, are defects; a closed thought before it is none."""
     for text in (GOOD, KEYED, f"```json\n{GOOD}\n```", f"<think>{DRAFT}</think>{GOOD}"):
         assert parse(text, LABELS, whole=True).entries["bcdf"] == ((0.25,), "so")
     for text in (f"So: {GOOD}", f"{GOOD} That is all.", *MENDED[:9]):
