@@ -11,7 +11,8 @@ import pytest
 
 from ruler_cli.scoring.parse_reply import SCALE
 from ruler_cli.types import CallError, Criterion, Reply, Request, Rubric
-from tests.conftest import group
+from tests.conftest import Ruler, group, write
+from tests.judge_server import JudgeServer
 from tests.judge_server.asks import expected_score
 from tests.runs import Stage, Stub, answer, group_of, obedient, ten
 
@@ -68,6 +69,24 @@ def test_stubborn(staged: Callable[..., Stage], say: Any, more: dict[str, Any]) 
     assert done.summary.failed == {"reply": 4}
     reasons = [part["reason"] for part in stage.parts()]
     assert all("scale" in reason for reason in reasons)
+
+
+def test_told(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
+    """The command counts such groups on stderr and in `--summary`, and ends with exit code 1."""
+    write(tmp_path / "in.jsonl", GROUPS)
+    judge = ("-m", "hosted_vllm/of-ten-once", "--api-base", server.base)
+    command = ("score", "in.jsonl", "out.jsonl", *judge, "--summary", "s.json")
+    done = ruler(*command, "--concurrency", "1")
+    assert done.returncode == 1
+    assert (
+        "1 group scored 0 and 1 alone by a judge that left that scale later"
+        in done.stderr
+    )
+    summary = json.loads((tmp_path / "s.json").read_text())
+    assert (summary["other_scale"], summary["exit_code"]) == (1, 1)
+    done = ruler(*command, "-m", "hosted_vllm/ten")
+    assert done.returncode == 0
+    assert done.stderr.count("hosted_vllm/ten stays on another scale") == 1
 
 
 def test_written_before(staged: Callable[..., Stage]) -> None:
