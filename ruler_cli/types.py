@@ -666,6 +666,16 @@ class GroupResult:
         return sum(self.used, NO_USAGE)
 
     @property
+    def bounds(self) -> frozenset[tuple[int, int]]:
+        """The `judge` and `bounds` of replies of only 0 and 1, as far as scores are made of them."""
+        stands = self.escalated_to
+        return frozenset(
+            (one.judge, one.bounds)
+            for one in self.pass_scores
+            if one.bounds and stands in (None, one.judge)
+        )
+
+    @property
     def mended(self) -> int:
         """The number of replies whose form was mended."""
         return sum(scores.mended for scores in self.pass_scores)

@@ -33,7 +33,6 @@ from ruler_cli.settings.models import JudgeSettings, PoolSettings, ScoreSettings
 from ruler_cli.types import (
     UNANSWERED,
     CallError,
-    PassScores,
     Reply,
     Request,
     Status,
@@ -184,10 +183,9 @@ class Panel:
         """Sum up the gates of all judges now, with the longest wait of any."""
         return Status.of([gate.status() for gate in self._gates])
 
-    def unsure(self, scores: Iterable[PassScores]) -> bool:
-        """Tell if scores of only 0 and 1 may stand on another scale, by what their judges have said since."""
-        judges = self.judges
-        return any(0 < one.bounds <= judges[one.judge].scale.left for one in scores)
+    def unsure(self, bounds: Iterable[tuple[int, int]]) -> bool:
+        """Tell if replies of only 0 and 1, `GroupResult.bounds`, may stand on another scale by now."""
+        return any(bound <= self.judges[at].scale.left for at, bound in bounds)
 
     def cost(self, used: Sequence[Usage]) -> float | None:
         """USD of tokens by judge; None if the price of any judge is not known, whichever were asked."""

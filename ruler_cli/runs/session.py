@@ -50,7 +50,6 @@ from ruler_cli.types import (
     GroupResult,
     GroupScores,
     Observer,
-    PassScores,
     Reply,
     Request,
     Status,
@@ -112,7 +111,7 @@ class ScoringSession:
         self._tasks = set[asyncio.Task[object]]()
         self._gave_up = self._begun = False
         self._grace: asyncio.TimerHandle | None = None
-        self._bounds = Counter[frozenset[PassScores]]()
+        self._bounds = Counter[frozenset[tuple[int, int]]]()
         self._told = set[str]()
         self._waits = WaitReports(observer)
         panel.watch(self._report_waits)
@@ -167,9 +166,10 @@ class ScoringSession:
         self._tasks.add(task)
         try:
             result = await group_run.judge()
-            while self.panel.unsure(result.pass_scores):
+            while self.panel.unsure(result.bounds):
                 # replies that are kept cost nothing again
-                result = await GroupRun(group_run.runner, group_run.group).judge()
+                anew = GroupRun(group_run.runner, group_run.group)
+                result = await anew.judge()
             return result
         except asyncio.CancelledError:
             if not self._gave_up:
@@ -222,12 +222,7 @@ class ScoringSession:
             self.stats.summary.tied += scores.tied
             self.stats.summary.one_score += scores.one_score
             batch.statistics.add_scores(group.key, result, scores)
-            bounds = [
-                PassScores(one.judge, 0, 0, (), (), (), one.bounds)
-                for one in result.pass_scores
-                if one.bounds and one.judge in scores.used
-            ]
-            self._bounds[frozenset(bounds)] += 1
+            self._bounds[result.bounds] += 1
             self.observer.scored(group.key, scores.scores, fields.copy())
         return fields
 
@@ -388,7 +383,7 @@ class GroupStream(ABC):
                 raise StopAsyncIteration
             try:
                 run, result = await anext(self._engine)
-                if result and self._session.panel.unsure(result.pass_scores):
+                if result and self._session.panel.unsure(result.bounds):
                     result = await self._again(run.group)
                 self._due = self._take(run.group, result) or iter(())
             except StopAsyncIteration:
@@ -436,13 +431,13 @@ class GroupStream(ABC):
         """Judge groups that waited anew, if their scores may stand on another scale by now."""
         unsure = self._session.panel.unsure
         held = self._held
-        if not held or not any(unsure(result.pass_scores) for _, result in held.all()):
+        if not held or not any(unsure(result.bounds) for _, result in held.all()):
             return
         self._held = None
         self._session.scores = self._batch = BatchScores(self._session.settings)
         for group, before in held.all():
             result = before
-            if unsure(before.pass_scores):
+            if unsure(before.bounds):
                 whole = self._whole(group)
                 again = whole and await self._again(whole)
                 result = again or replace(

@@ -32,7 +32,7 @@ _MARK = re.compile(
     re.VERBOSE,
 )
 """Ends and beginnings of thoughts, of many models and of gpt-oss' channels, and of JSON that may be a verdict."""
-_QUOTES = ('"', "'", "`", "“", "”")
+_QUOTES = {'"', "'", "`", "“", "”"}
 _EDGE = re.compile(r"(?:[\s\ufeff{}\[\]*`]++|<\|\w++\|>)*+")
 """Text around a verdict that says nothing: blanks, fences, markers of a template, a doubled brace."""
 _FENCE = re.compile(r"```[\w-]*\s*\Z")
@@ -51,7 +51,7 @@ _TAKES_BACK = re.compile(
     re.IGNORECASE,
 )
 """Words behind scores that do not last."""
-_ENDS = (*_QUOTES, *".!?…。\uff01\uff1f)}]*")
+_ENDS = (*sorted(_QUOTES), *".!?…。\uff01\uff1f)}]*")
 """Ends of a text that does not break off."""
 _FAREWELL = 80
 """Characters behind a verdict that may stand there whatever stands before it: `I hope this helps.`"""
@@ -235,7 +235,7 @@ def _answer(text: str) -> _Answer:
             return _Answer(begin, found, broken, opened)
         start, at = mark.span()
         if mark["close"] or mark["open"]:
-            if text[:start].endswith(_QUOTES) and text.startswith(_QUOTES, at):
+            if {text[start - 1 : start], text[at : at + 1]} <= _QUOTES:
                 continue
             opened = mark["close"] is None
             if not opened:
@@ -261,10 +261,10 @@ def _verdict(
     whole: bool = False,
 ) -> ParsedReply:
     """Read the last verdict of an answer; DefectError if the text around it says that it may be a draft."""
-    first_broken = min(answer.broken, default=len(text) + 1)
     listed = []
     for start, end, value in answer.found:
-        entries, mended = _listed(value, labels, bare=start < first_broken)
+        bare = start < min(answer.broken, default=end)
+        entries, mended = _listed(value, labels, bare=bare)
         if entries is not None:
             listed.append((start, end, entries, mended))
     if not listed:
@@ -272,34 +272,30 @@ def _verdict(
         lacks = "was empty" if empty else "held no JSON object with `scores`"
         raise DefectError(f"the answer {lacks}")
     # behind its own verdict a judge may quote that of a rollout, which has other ids
-    own = [each for each in listed if any(_label(one) in labels for one in each[2])]
+    own = [one for one in listed if not _labels(one[2]).isdisjoint(labels)]
     start, end, entries, mended = (own or listed)[-1]
     parsed = _checked(entries, labels, criteria)
     before = text[answer.begin : start]
-    after = text[end:]
-    said, at = "", end
+    after = said = text[end:]
     for later, past, _ in answer.found:
-        if later >= at:
-            said, at = said + text[at:later], past
-    said += text[at:]
+        if later >= end:
+            said = said.replace(text[later:past], "")
     opening = _EDGE.fullmatch(_FENCE.sub("", before))
     closing = _EDGE.fullmatch(said)
-    lasting = closing or (
+    farewell = (
         (opening or _HEADING.fullmatch(before) or len(said) <= _FAREWELL)
         and said.rstrip().endswith(_ENDS)
         and not _TAKES_BACK.search(said)
     )
-    lasting = lasting and not _DRAFT.search(before)
-    on = re.search(r"\d", after) and any(label in after for label in labels)
-    if on or not lasting or (whole and not (opening and closing)):
+    more = re.search(r"\d", after) and any(label in after for label in labels)
+    draft = more or _DRAFT.search(before) or not (closing or farewell)
+    if draft or (whole and not (opening and closing)):
         raise DefectError("the text around its scores says that they may be a draft")
     return replace(parsed, mended=mended)
 
 
-def _listed(
-    value: Any, labels: Sequence[str], *, bare: bool
-) -> tuple[list[Any] | None, bool]:
-    """Return the entries in a JSON value, None without any, and True if its form is not the one asked for.
+def _listed(value: Any, labels: Sequence[str], *, bare: bool) -> tuple[Any, bool]:
+    """Return what a JSON value has for entries, None if nothing, and True if its form is not the one asked for.
 
     `bare`: a list or a map of the ids may stand alone, without `scores` around it.
     """
@@ -310,12 +306,10 @@ def _listed(
         value = {_KEY: value} if alone else inner[-1] if inner else None
     if isinstance(value, dict):
         value = value[_KEY]
-        if not isinstance(value, dict | list):
-            raise DefectError("`scores` was neither a list nor an object")
     elif not bare:
-        value = None
-    if not isinstance(value, dict):
-        return value if isinstance(value, list) else None, False
+        return None, False
+    if isinstance(value, list) or not isinstance(value, dict):
+        return value, False
     plain = any(isinstance(one, int | float | str) for one in value.values())
     return [_entry(label, one) for label, one in value.items()], alone or plain
 
@@ -352,9 +346,11 @@ def _escaped(match: re.Match[str]) -> str:
 
 
 def _checked(
-    entries: list[Any], labels: Sequence[str], criteria: Collection[str]
+    entries: Any, labels: Sequence[str], criteria: Collection[str]
 ) -> ParsedReply:
     """The entries with numbers from 0 to 1; DefectError unless there is one for each label."""
+    if not isinstance(entries, list):
+        raise DefectError("`scores` was neither a list nor an object")
     given: dict[str, list[Any]] = {}
     explanations: dict[str, str] = {}
     unknown = 0
@@ -407,6 +403,10 @@ def _label(entry: Any) -> str:
     """The id of an entry, "" without one."""
     label = entry.get("trajectory_id") if isinstance(entry, dict) else None
     return label.strip() if isinstance(label, str) else ""
+
+
+def _labels(entries: Any) -> set[str]:
+    return {*map(_label, entries)} if isinstance(entries, list) else set()
 
 
 def _entry(label: str, value: Any) -> Any:

@@ -89,6 +89,7 @@ SAME = [
     f"analysisWe try {answer(1, 0)}.assistantfinal{GOOD}",
     f"<|channel>thought\n{answer(1, 0)}<channel|>{GOOD}",
     GOOD.replace('"so"', '"so", "details": ' + listed(("bcdf", 1), ("ghjk", 0)), 1),
+    'The snippet {"scores": 3} and {foo: 1} are fine.\n' + GOOD,
     "Scores: " + GOOD.replace("so", 'the code {foo: 1} and {\\"scores\\": 3}'),
     "{" + GOOD,
     "{" + GOOD + "}",
