@@ -1306,28 +1306,26 @@ def _likely(given: Any) -> tuple[tuple[str, float], ...]:
 
     The one that was drawn comes first. Two tokens may be written alike.
     """
-    known: list[tuple[Any, Any]] = []
-    with suppress(AttributeError, TypeError, LookupError, ValueError):
-        if listed := given.get("content"):
-            pairs = [
-                (one.get("token"), one.get("logprob"))
-                for one in listed[0].get("top_logprobs") or ()
-            ]
-            drawn = listed[0].get("token"), listed[0].get("logprob")
-        elif listed := given.get("tokens"):
-            pairs = [*((given.get("top_logprobs") or [{}])[0] or {}).items()]
-            drawn = listed[0], given["token_logprobs"][0]
-        # the one that was drawn stands in most lists, too
-        same = [pair for pair in pairs if pair[0] == drawn[0]]
-        if same:
-            drawn = min(same, key=lambda pair: abs(pair[1] - drawn[1]))
-            pairs.remove(drawn)
-        known = [drawn, *pairs]
-    return tuple(
-        (token, float(each))
-        for token, each in known
-        if isinstance(token, str) and type(each) in (int, float)
-    )
+    listed: list[tuple[Any, Any]] = []
+    with suppress(AttributeError, TypeError, LookupError):
+        if content := given.get("content"):
+            each = (content[0], *(content[0].get("top_logprobs") or ()))
+            listed = [(one.get("token"), one.get("logprob")) for one in each]
+        elif tokens := given.get("tokens"):
+            top = (given.get("top_logprobs") or [{}])[0] or {}
+            listed = [(tokens[0], given["token_logprobs"][0]), *top.items()]
+    known = [
+        (token, float(logprob))
+        for token, logprob in listed
+        if isinstance(token, str) and type(logprob) in (int, float)
+    ]
+    # the one that was drawn stands in most lists, too
+    if same := [pair for pair in known[1:] if pair[0] == known[0][0]]:
+        drawn = min(same, key=lambda pair: abs(pair[1] - known[0][1]))
+        del known[0]
+        known.remove(drawn)
+        known.insert(0, drawn)
+    return tuple(known)
 
 
 def _object(value: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -39,18 +39,22 @@ _FENCE = re.compile(r"```[\w-]*\s*\Z")
 _HEADING = re.compile(r"[^.!?。\n]{0,80}[:\uff1a*]\s*|.*```[\w-]*\s*", re.DOTALL)
 """Text before a verdict that is no thought: a line such as `Here it is:`, or any text before a fence."""
 _DRAFT = re.compile(
-    r"\b(?:draft|idea|maybe|perhaps|guess|tentative|suppose|let me try|attempt|initial)(?:ly)?\b[^\n]*\s*"
-    r"(?:```[\w-]*\s*)?\Z",
+    r"\b(?:draft|maybe|perhaps|tentative(?:ly)?|suppose|let me try|(?:first|initial) (?:idea|guess|try|pass|thought))\b"
+    r"[^\n]*\s*(?:```[\w-]*\s*)?\Z",
     re.IGNORECASE,
 )
 """The line before scores that are not meant to last."""
 _TAKES_BACK = re.compile(
-    r"scores?[\"'`]?\s*[:=]|\b(?:wait|hmm+|second thoughts?|re-?(?:consider|think|vis)\w*|draft|instead"
-    r"|correct(?:ion|ed)|actually|lower|higher|less|needs?|(?:too|so) (?:high|low|much|generous|harsh)"
-    r"|final (?:answer|scores?|verdict))\b",
+    r"scores?[\"'`]?\s*[:=]|\b(?:wait|hmm+|second thoughts?|re-?(?:consider|think|vis)\w*|draft|correct(?:ion|ed)"
+    r"|(?:too|so) (?:high|low|much|generous|harsh)|final (?:answer|scores?|verdict))\b",
     re.IGNORECASE,
 )
 """Words behind scores that do not last."""
+_DOUBTS = re.compile(
+    r"\b(?:instead|actually|lower|higher|less|more|needs?|but|however|should|must|not)\b",
+    re.IGNORECASE,
+)
+"""Words that are no farewell."""
 _ENDS = (*sorted(_QUOTES), *".!?…。\uff01\uff1f)}]*")
 """Ends of a text that does not break off."""
 _FAREWELL = 80
@@ -92,6 +96,8 @@ _WIDEST = 40
 """Characters of the longest number in a string."""
 _LONGEST = 1_000_000
 """Characters of a reply that are parsed, from its end; no answer is longer."""
+_MENDABLE = 200_000
+"""Characters of a reply that is mended: its event loop waits meanwhile."""
 
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -176,7 +182,7 @@ def parse(
     except ScaleError:
         raise
     except DefectError as defect:
-        if whole or len(_NAMED.findall(text)) > 1:
+        if whole or len(_NAMED.findall(text)) > 1 or len(text) > _MENDABLE:
             raise
         try:
             mended, found = _mended(text[answer.begin :])
@@ -282,15 +288,16 @@ def _verdict(
             said = said.replace(text[later:past], "")
     opening = _EDGE.fullmatch(_FENCE.sub("", before))
     closing = _EDGE.fullmatch(said)
+    short = len(said) <= _FAREWELL and not _DOUBTS.search(said)
     farewell = (
-        (opening or _HEADING.fullmatch(before) or len(said) <= _FAREWELL)
+        (opening or _HEADING.fullmatch(before) or short)
         and said.rstrip().endswith(_ENDS)
         and not _TAKES_BACK.search(said)
     )
     more = re.search(r"\d", after) and any(label in after for label in labels)
     draft = more or _DRAFT.search(before) or not (closing or farewell)
     if draft or (whole and not (opening and closing)):
-        raise DefectError("the text around its scores says that they may be a draft")
+        raise DefectError("text around its scores may take them back: give them alone")
     return replace(parsed, mended=mended)
 
 
