@@ -233,7 +233,7 @@ DRAFTS = [
     f"{DRAFT}\nThe second one did not do what was",
     f"```json\n{DRAFT}\n```\nHmm, wait. The second failed.",
     f"I compare them. {DRAFT} The second one needs less.",
-    f"I compare them. {DRAFT} The second one said that it was done, and it was done by nobody at all so far, as the last call of it shows.",
+    f"I compare them. {DRAFT} The second one said that it was done, and nobody did it so far, as its last call shows.",
     f"Perhaps so:\n{DRAFT}",
     f"Draft: {DRAFT}",
     f"My first idea would be\n```json\n{DRAFT}\n```",
