@@ -215,7 +215,6 @@ def ask_each(
     ask: AskSettings,
     part: RequestPart,
     state: ExchangeState | None = None,
-    _scale: Scale | None = None,
 ) -> Steps[Answer]:
     """Ask the question about one rollout, or one for each criterion.
 

@@ -379,10 +379,11 @@ class _JudgePasses:
         An error that cached replies led to stays one, unless failed calls are to be asked anew.
         """
         run = self._run
-        asked = ask_each if self._ask.ask == "each" else exchange
+        scaled = partial(exchange, scale=self._judge.scale)
+        asked = ask_each if self._ask.ask == "each" else scaled
         again = False
         while True:
-            steps = asked(self._laid_out(), self._ask, part, state, self._judge.scale)
+            steps = asked(self._laid_out(), self._ask, part, state)
             cached = True
             try:
                 request = next(steps)
