@@ -121,8 +121,8 @@ def exchange(
 ) -> Steps[Answer]:
     """Ask about one part of a group, as often as corrections allow.
 
-    `state` is that of an exchange that ended in an Overflow, so that its corrections still count. The judge's
-    number in the result is 0.
+    `state` is that of an exchange that ended in an Overflow, so that its corrections still count; `scale` is the
+    judge's in this run. The judge's number in the result is 0.
     """
     rubric = layout.rubric
     scale = scale or Scale()
