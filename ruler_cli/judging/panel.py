@@ -54,8 +54,8 @@ _SPARE = 100
 class PanelJudge:
     """One judge of a run: its cached replies first, then its calls.
 
-    `context` is in tokens, `scale` what its replies in this run say of theirs. Without a `caller` only cached replies count, and `unanswered` counts the requests
-    that have none.
+    `context` is in tokens, `scale` what its replies in this run say of theirs. Without a `caller` only cached replies
+    count, and `unanswered` counts the requests that have none.
     """
 
     caller: Caller | None
