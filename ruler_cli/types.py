@@ -113,7 +113,9 @@ class Rubric:
             if not isinstance(one, Criterion):
                 raise ValueError(f"criterion {number}: is no Criterion")
             if not isinstance(one.text, str) or not one.text.strip():
-                raise ValueError(f"criterion {number}: has no statement")
+                raise ValueError(
+                    f"criterion {number}: has no statement; write it as `criterion`"
+                )
             numeric = isinstance(one.weight, int | float)
             if not numeric or not abs(one.weight) <= _HEAVIEST:
                 raise ValueError(

@@ -82,11 +82,14 @@ def options_of(ctx: typer.Context) -> Options:
 
 def warn_of_variables() -> None:
     """Warn of each variable that sets no option."""
-    known = {*variables_of(FIELDS), "RULER_CONFIG"}
-    for name in os.environ:
-        if name.startswith("RULER_") and name not in known:
-            near = question(nearest(name, known, 0.85))
-            print_note(f"warning: {name} sets no option{near}")
+    prefix = "RULER_"
+    variables = (*variables_of(FIELDS), f"{prefix}CONFIG")
+    names = [variable.removeprefix(prefix) for variable in variables]
+    for variable in os.environ:
+        if variable.startswith(prefix) and variable not in variables:
+            near = nearest(variable.removeprefix(prefix), names)
+            advice = question(near and prefix + near)
+            print_note(f"warning: {variable} sets no option{advice}")
 
 
 def command_line(

@@ -6,6 +6,7 @@ Control characters never reach a terminal raw.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -25,9 +26,10 @@ from ruler_cli.errors import (
 )
 from ruler_cli.settings.keys import secrets_among, without_keys
 from ruler_cli.settings.options import ALIASES, NAMES
-from ruler_cli.settings.suggestions import question
+from ruler_cli.settings.suggestions import instead_of, nearest, question
 
 _PREFIX = "ruler: "
+_NO_COMMAND = re.compile("No such command '(.*?)'")
 _SHORT = {"model": "-m", "param": "-p"}
 """Options that are named by a short name."""
 _LONG = {"model": "judge-model", "wait_timeout": "timeout"}
@@ -187,10 +189,21 @@ def report_usage_error(error: Any) -> int | None:
     if not hasattr(error, "format_message"):
         return None
     message = error.format_message().rstrip(".")
+    word, choices = "", list[str]()
     if hasattr(error, "possibilities"):
-        near = next(iter(error.possibilities or ()), None)
-        message = f"no such option: {error.option_name}{question(near)}"
-    if error.ctx is not None and not message.endswith("?"):
+        word = error.option_name
+        message = f"no such option: {word}"
+        for param in error.ctx.command.params:
+            choices += [*param.opts, *param.secondary_opts]
+    elif unknown := _NO_COMMAND.match(message):
+        word = unknown[1]
+        message = f"no such command: {word}"
+        choices = error.ctx.command.list_commands(error.ctx)
+    if remedy := instead_of(word):
+        message += f"; {command_words(remedy)}"
+    elif near := nearest(word, choices):
+        message += question(near)
+    elif error.ctx is not None:
         message += f"; `{error.ctx.command_path} --help` lists what it takes"
     print_note(message)
     return 2

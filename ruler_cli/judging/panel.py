@@ -232,6 +232,11 @@ def open_panel(
     return Panel(judges, stop_signal, budget, ledger)
 
 
+def first_level(model: str) -> int:
+    """Return the calls in flight with which a judge begins, if no option sets them."""
+    return START_OF_QUEUE if model.startswith(QUEUEING_ENGINES) else START
+
+
 def open_caller(
     resolved: ResolvedJudge,
     judge: JudgeSettings,
@@ -253,8 +258,7 @@ def open_caller(
     if limit := stated or (_EMBEDDED if resolved.embedded else None):
         concurrency = ConcurrencyLimit(limit)
     else:
-        queues = judge.model.startswith(QUEUEING_ENGINES)
-        start = START_OF_QUEUE if queues else START
+        start = first_level(judge.model)
         concurrency = AdaptiveConcurrency(most_open, start, resolved.account)
     gate = Gate(
         concurrency,

@@ -67,6 +67,10 @@ from ruler_cli.types import CallError, Kind, Reply, Request, Usage, reply_of, va
 RowStatus = Literal["answer", "truncated", "refusal", "odd", "fault"]
 """A reply (whole, cut off, declined), a body that is no chat completion, a call that failed for good."""
 _NEWEST = "SELECT status FROM replies WHERE key = ? ORDER BY id DESC LIMIT 1"
+_PACE = (
+    "SELECT avg(seconds) FROM (SELECT seconds FROM replies WHERE model = ? AND seconds > 0 "
+    "ORDER BY id DESC LIMIT 100)"
+)
 _FIND = (
     "SELECT seconds, status, body FROM replies WHERE key = ? ORDER BY id DESC LIMIT 1"
 )
@@ -186,7 +190,7 @@ class _File:
         with self.lock, self.errors(verb):
             return self.patient.execute(query, values).fetchall()
 
-    def read(self, query: str, *values: bytes | float) -> list[Any]:
+    def read(self, query: str, *values: bytes | float | str) -> list[Any]:
         """Return the rows of a query."""
         rows = self.at_once("read", query, values)
         # readers wait for one thing: the recovery after a process was killed
@@ -378,6 +382,11 @@ class Ledger(AbstractContextManager["Ledger"]):
             max((row[3] for row in rows), default=None),
             sum(file.stat().st_size for file in files if file.exists()),
         )
+
+    def pace(self, model: str) -> float | None:
+        """Return the mean seconds of the last calls of a model that were kept, None without any."""
+        rows: list[tuple[float | None]] = self._own.read(_PACE, model)
+        return rows[0][0]
 
     def measure(self, older_than: float | None = None) -> tuple[int, int]:
         """Return the number of rows that `clear` would remove, and the bytes of their answers."""

@@ -121,7 +121,7 @@ async def score_on_ray(
             return await score(settings, observer, stop_signal)
         if error := nothing_to_compare(settings, source):
             raise error
-        source.report(observer, [judge.model for judge in settings.judges])
+        source.report(observer)
         groups = source.survey.mine
         shape = source.reader.format.shape
     limits = settings.pool

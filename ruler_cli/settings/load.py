@@ -85,7 +85,7 @@ def _content(name: str) -> dict[str, Any] | None:
     ours = ("tool", "ruler") if path.name == "pyproject.toml" else ()
     with system_errors("read", UsageError, place=name):
         # most have no table of ours, and are another program's to read
-        if not path.exists() or (ours and b"ruler" not in path.read_bytes()):
+        if not path.exists() or (b"ruler" not in path.read_bytes() and ours):
             return None
         from pydantic_settings import BaseSettings, TomlConfigSettingsSource
 
@@ -93,6 +93,8 @@ def _content(name: str) -> dict[str, Any] | None:
             return TomlConfigSettingsSource(BaseSettings, path, ours).toml_data
         except KeyError:
             return None
+        except UnicodeDecodeError:
+            raise
         except (ValueError, RecursionError) as error:
             problem = f"is not valid TOML: {error}"
             raise UsageError(problem, place=name) from None
@@ -111,7 +113,10 @@ def _checked(path: str, content: Mapping[str, Any]) -> ConfigFile:
     for header, table in flat.items():
         group, _, name = header.partition(".")
         unknown = group not in _NAMED and header not in headers
-        if unknown or not isinstance(table, dict):
+        if not (unknown or isinstance(table, dict)):
+            remedy = f"write [{header}], and its settings below"
+            raise UsageError(f"{header} is not a table", remedy, place=path)
+        if unknown:
             near = nearest(header, headers)
             advice = question(near) or "; options stand in one such as [score]"
             raise UsageError(f"there is no table [{header}]{advice}", place=path)

@@ -44,7 +44,7 @@ from ruler_cli.settings.keys import (
     variable_name,
 )
 from ruler_cli.settings.rubric import read_rubric, scale_mistake
-from ruler_cli.settings.suggestions import nearest, question
+from ruler_cli.settings.suggestions import instead_of, nearest, question
 from ruler_cli.types import JudgeRequest, Rubric
 
 T = TypeVar("T")
@@ -84,7 +84,9 @@ class Settings:
         try:
             return check(values)
         except ValidationError as error:
-            mistake = error.errors(include_url=False)[0]
+            mistakes = error.errors(include_url=False)
+            # a misspelt name is why another one is missing
+            mistake = min(mistakes, key=lambda one: one["type"] == "missing")
             if not mistake["loc"]:  # whatever holds the value names it
                 raise
         fields: dict[str, Any] = cls.__pydantic_fields__  # type: ignore[attr-defined]  # pydantic adds it
@@ -97,6 +99,8 @@ class Settings:
         if len(value) > _LONGEST:
             value = f"{value[:_LONGEST]}…"
         problem = _TECHNICAL.sub("", mistake["msg"]).replace("should be", "is not")
+        if mistake["type"] == "missing":
+            raise UsageError("is missing", "set it", option=name)
         if _OF_NUMBER.match(mistake["type"]):
             problem = f"Input is not {_number(fields[name])}"
         kind = WrongShapeError if mistake["type"].endswith("_type") else UsageError
@@ -126,7 +130,11 @@ def unknown_option(name: str, known: Iterable[str]) -> UsageError:
     if is_key_name(name):
         remedy = Sentence("name the variable that holds the key with {api_key_env:VAR}")
         return UsageError(f"{name} is not an option", remedy)
-    return UsageError(f"no such option: {name}{question(nearest(name, known))}")
+    problem = f"no such option: {name}"
+    instead = instead_of(name)
+    if instead is not None:
+        return UsageError(problem, instead)
+    return UsageError(f"{problem}{question(nearest(name, known))}")
 
 
 DEFAULT_MODEL = "openai/o3"
@@ -538,8 +546,7 @@ class InputOptions(Settings):
 
     `format` is `auto`, the name of a row, a row, or a program's own reader. `records` is the path of the records
     in a document, or in each line. With `limit` only so many groups are read, the first; with `shard` only its
-    own. With `prompts`, another file, `prompt` are paths of its records, which have the key `on` (a path, or
-    `OURS=THEIRS`). A record of more than `max_record` mebibytes counts as unreadable.
+    own. A record of more than `max_record` mebibytes counts as unreadable.
     """
 
     _: KW_ONLY
@@ -552,8 +559,6 @@ class InputOptions(Settings):
     outcome: str | None = None
     shard: Annotated[Shard | None, BeforeValidator(shard_of)] = None
     prompt: Paths = ()
-    prompts: str | None = None
-    on: str | None = None
     tools: str | None = None
     reference: str | None = None
     limit: Limit = None

@@ -206,7 +206,7 @@ class Options(ScoreOptions):
     by: Literal["variance", "score", "majority"] | None = None
     answer: str | None = None
     marks: Annotated[Sequence[str], BeforeValidator(paths)] = ()
-    as_: Literal["pairs", "judge"] | None = None
+    as_: Literal["pairs"] | None = None
     gap: Annotated[Number, Field(gt=0, le=1)] = 0.2
     per_group: Annotated[Whole, Field(ge=1)] = 1
     shape: Literal["conversational", "standard"] = "conversational"

@@ -262,7 +262,7 @@ async def render_missing(
         source = await in_thread(reading)
         if error := nothing_to_compare(settings, source):
             raise error
-        source.report(observer, [judge.model for judge in settings.judges])
+        source.report(observer)
         groups: Iterator[Group] | None = held_groups(settings, source, observer)
         while groups is not None:
             scales = [replace(judge.scale) for judge in panel.judges]
