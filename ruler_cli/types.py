@@ -411,11 +411,11 @@ class Request:
     `each`: it is about one rollout, has no labels, and the probability of the answer's first word is read.
     `pass_index` is the number of the pass, from 0: two passes may ask the same and are two calls.
     `criteria` are those that each rollout is judged by, by their labels; without any it gets a score.
-    `fitted`: `max_output_tokens` is all that the judge's context leaves. `shared` characters at the begin of `user`
-    come again, behind the same system message, in a later request; 0: none do. `shown` maps the label of each
-    rollout in the request, in order, to the number of the distinct rollout. `pictures` stand in the user
-    message, and take `picture_tokens`. `earlier_user` is the user message of an earlier version's layout, under which
-    a ledger may hold the reply; empty if it is the same.
+    `fitted`: `max_output_tokens` is all that the judge's context leaves. `kept`: only an earlier reply counts.
+    `shared` characters at the begin of `user` come again, behind the same system message, in a later request; 0: none
+    do. `shown` maps the label of each rollout in the request, in order, to the number of the distinct rollout.
+    `pictures` stand in the user message, and take `picture_tokens`. `earlier_user` is the user message of an earlier
+    version's layout, under which a ledger may hold the reply; empty if it is the same.
     """
 
     system: str
@@ -426,6 +426,7 @@ class Request:
     fitted: bool = field(default=False, compare=False)
     each: bool = False
     criteria: Mapping[str, Criterion] = field(default_factory=dict, compare=False)
+    kept: bool = field(default=False, compare=False)
     shared: int = field(default=0, compare=False)
     shown: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
     pictures: Placed = ()
@@ -501,9 +502,10 @@ class Reply:
 
     `body` is the chat completion as it came, JSON without the key; the ledger keeps it. `seconds` is the
     time that the judge took, in `http_requests` requests if it refused a form of the answer; `cached`: the
-    judge was not asked now but before; `thought`: the judge thought before it answered. `model` is the name
-    of the model in the body. `left` is what rate limits leave after this call. `likely` are the tokens that could
-    begin the text, each with the natural logarithm of its probability.
+    judge was not asked now but before; `thought`: the judge thought before it answered; `beside`: the text stood in
+    a tool call or where thoughts stand, and the answer was empty. `model` is the name of the model in the body.
+    `left` is what rate limits leave after this call. `likely` are the tokens that could begin the text, each with the
+    natural logarithm of its probability.
     """
 
     text: str
@@ -515,6 +517,7 @@ class Reply:
     cached: bool = field(default=False, compare=False)
     http_requests: int = field(default=1, compare=False)
     thought: bool = field(default=False, compare=False)
+    beside: bool = False
     model: str = field(default="", compare=False)
     left: Left | None = field(default=None, compare=False)
     likely: tuple[tuple[str, float], ...] = field(default=(), repr=False, compare=False)
@@ -588,10 +591,11 @@ class PassScores:
 
     `judge` is the judge's number in the panel, `pass_index` the pass, `window` the part of the group that
     the request shows, each from 0. `distinct` are the numbers of distinct rollouts in the order shown;
-    `scores` in [0, 1] and `explanations` are aligned with it. `rescaled`: the reply's scale went to 10;
-    `unknown` counts ids in the reply that belong to no rollout. `each`: the judge saw one rollout alone, and its
-    score is a probability, which its rounding leaves uncertain by `error`. `criteria` are the values of the criteria
-    of each rollout, if there are any; its score is their weighted mean.
+    `scores` in [0, 1] and `explanations` are aligned with it. `bounds`: a reply had no scores but 0 and 1, which
+    may stand on another scale (2: although its request named the scale); `mended`: its form was mended;
+    `unknown` counts ids in the reply that belong to no rollout. `each`: the judge saw one rollout alone, and its score
+    is a probability, which its rounding leaves uncertain by `error`. `criteria` are the values of the criteria of each
+    rollout, if there are any; its score is their weighted mean.
     """
 
     judge: int
@@ -600,7 +604,8 @@ class PassScores:
     distinct: tuple[int, ...]
     scores: tuple[float, ...]
     explanations: tuple[str, ...]
-    rescaled: bool = False
+    bounds: int = 0
+    mended: bool = False
     unknown: int = 0
     each: bool = False
     error: float = 0.0
@@ -671,9 +676,19 @@ class GroupResult:
         return sum(self.used, NO_USAGE)
 
     @property
-    def rescaled(self) -> int:
-        """The number of replies whose scale went to 10."""
-        return sum(scores.rescaled for scores in self.pass_scores)
+    def bounds(self) -> frozenset[tuple[int, int]]:
+        """The `judge` and `bounds` of replies of only 0 and 1, as far as scores are made of them."""
+        stands = self.escalated_to
+        return frozenset(
+            (one.judge, one.bounds)
+            for one in self.pass_scores
+            if one.bounds and stands in (None, one.judge)
+        )
+
+    @property
+    def mended(self) -> int:
+        """The number of replies whose form was mended."""
+        return sum(scores.mended for scores in self.pass_scores)
 
     @property
     def unknown(self) -> int:
@@ -850,10 +865,12 @@ class Summary:
     pass, `cut` groups lack one because of the cap, `windowed` groups were shown in parts, `escalated` groups
     were scored by the stronger judge. `tied` groups have no relative signal: among them `alone` groups have
     one distinct rollout, and `one_score` groups have several with one score. Of the `explained` replies,
-    those about several rollouts, `same_explanations` have one text for all. `asked` counts calls with all
-    their tries, `hedged` second calls beside a slow one, `retried` tries by their reason, `unanswered`
-    requests that the ledger does not answer if no judge is asked. `usage` and `cost_usd` are of this run,
-    `kept_usd` is the earlier cost of cached replies, `unsure_usd` the possible cost of calls without a reply.
+    those about several rollouts, `same_explanations` have one text for all. `mended` replies were one slip away
+    from the form asked for. `other_scale` groups got only 0 and 1 from a judge that left that scale later, so that
+    they may stand on another. `asked` counts calls with all their tries, `hedged` second calls beside a slow one,
+    `retried` tries by their reason, `unanswered` requests that the ledger does not answer if no judge is asked.
+    `usage` and `cost_usd` are of this run, `kept_usd` is the earlier cost of cached replies, `unsure_usd` the
+    possible cost of calls without a reply.
     `figures` are there at the end of a run.
 
     `rubric_texts` are the first rubrics of the run by their digest, and `more_rubrics` counts groups with
@@ -875,7 +892,8 @@ class Summary:
     explained: int = 0
     same_explanations: int = 0
     suspect: int = 0
-    rescaled: int = 0
+    mended: int = 0
+    other_scale: int = 0
     unknown_ids: int = 0
     shortened: int = 0
     pictures_left_out: int = 0
@@ -917,8 +935,9 @@ class Summary:
 
     @property
     def complete(self) -> bool:
-        """True if every group and every trajectory of the input has its score."""
-        return not (self.failed or self.unreadable or self.unanswered)
+        """True if every group and every trajectory of the input has its score, on a scale that is known."""
+        lacks = self.failed or self.unreadable or self.unanswered
+        return not (lacks or self.other_scale)
 
 
 def iso(at: float | None) -> str | None:
@@ -1155,6 +1174,15 @@ def keyed(system: str) -> str:
 
 _THOUGHTS = ("reasoning_content", "reasoning", "thinking_blocks")
 """Fields of a message with thoughts beside the answer."""
+_CUT_OFF = re.compile(
+    r"length|max.{0,20}token|context|token.{0,9}limit|compaction|incomplete",
+    re.IGNORECASE,
+)
+_FILTERED = re.compile(
+    r"filter|safety|sensitive|recitation|block_?list|prohibited|spii|refus|guardrail|moderat|censor|model_?armor",
+    re.IGNORECASE,
+)
+"""Reasons to finish, in the words of any provider: an answer was cut off, or stopped for what it says."""
 BOM = b"\xef\xbb\xbf"
 """Byte order mark, with which some servers begin a response."""
 SHORTEST_KEY = 8
@@ -1261,14 +1289,18 @@ def reply_of(body: bytes, key: Secret = None) -> Reply | CallError:
         content = "".join(text for text in texts if isinstance(text, str))
     refusal = message.get("refusal")
     refusal = refusal or _object(message, "provider_specific_fields").get("refusal")
-    reason = choice.get("finish_reason")
+    reason = str(choice.get("finish_reason"))
     model = value.get("model")
-    if reason == "content_filter":
+    if _FILTERED.search(reason):
         refusal = refusal or "its content filter stopped the answer"
+    text = content if isinstance(content, str) else ""
+    cut = _CUT_OFF.search(reason) is not None
+    beside = "" if cut or text.strip() else _beside(message)
     return Reply(
-        content if isinstance(content, str) else "",
+        beside or text,
         usage_of(value),
-        truncated=reason == "length",
+        truncated=cut,
+        beside=bool(beside),
         thought=_thought(message, value),
         refusal=clean(str(refusal), key) if refusal else None,
         body=body,
@@ -1277,22 +1309,45 @@ def reply_of(body: bytes, key: Secret = None) -> Reply | CallError:
     )
 
 
-def _likely(given: Any) -> tuple[tuple[str, float], ...]:
-    """Return the likely first tokens of a choice, in the form of chat completions or the older one; () without any."""
-    known: dict[Any, Any] = {}
-    with suppress(AttributeError, TypeError, LookupError):
-        if listed := given.get("content"):
-            # the one that was drawn stands in most lists, too
-            for each in (listed[0], *(listed[0].get("top_logprobs") or ())):
-                known[each.get("token")] = each.get("logprob")
-        elif listed := given.get("tokens"):
-            known[listed[0]] = given["token_logprobs"][0]
-            known |= (given.get("top_logprobs") or [{}])[0] or {}
-    return tuple(
-        (token, float(each))
-        for token, each in known.items()
-        if isinstance(token, str) and type(each) in (int, float)
+def _beside(message: Mapping[str, Any]) -> str:
+    """Return what a message without a text says elsewhere: in its one tool call, or where thoughts stand."""
+    calls = message.get("tool_calls") or [{"function": message.get("function_call")}]
+    texts = [message.get(name) for name in _THOUGHTS]
+    with suppress(AttributeError, KeyError, TypeError, ValueError):
+        (call,) = calls
+        texts.insert(0, call["function"]["arguments"])
+    # Ollama's arguments are an object
+    each = (
+        orjson.dumps(one).decode() if isinstance(one, dict) else one for one in texts
     )
+    return next((one for one in each if isinstance(one, str) and one.strip()), "")
+
+
+def _likely(given: Any) -> tuple[tuple[str, float], ...]:
+    """Return the likely first tokens of a choice, in the form of chat completions or the older one; () without any.
+
+    The one that was drawn comes first. Two tokens may be written alike.
+    """
+    listed: list[tuple[Any, Any]] = []
+    with suppress(AttributeError, TypeError, LookupError):
+        if content := given.get("content"):
+            each = (content[0], *(content[0].get("top_logprobs") or ()))
+            listed = [(one.get("token"), one.get("logprob")) for one in each]
+        elif tokens := given.get("tokens"):
+            top = (given.get("top_logprobs") or [{}])[0] or {}
+            listed = [(tokens[0], given["token_logprobs"][0]), *top.items()]
+    known = [
+        (token, float(logprob))
+        for token, logprob in listed
+        if isinstance(token, str) and type(logprob) in (int, float)
+    ]
+    # the one that was drawn stands in most lists, too
+    if same := [pair for pair in known[1:] if pair[0] == known[0][0]]:
+        drawn = min(same, key=lambda pair: abs(pair[1] - known[0][1]))
+        del known[0]
+        known.remove(drawn)
+        known.insert(0, drawn)
+    return tuple(known)
 
 
 def _object(value: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -18,6 +18,7 @@ from ruler_cli.judges.providers import Price, stated_price
 from ruler_cli.judges.resolve import ResolvedJudge
 from ruler_cli.pool.engine import StopSignal
 from ruler_cli.runs.file import RunResult, score
+from ruler_cli.scoring.parse_reply import SCALE
 from ruler_cli.settings.models import (
     AskSettings,
     CombineSettings,
@@ -82,6 +83,16 @@ def noisy(request: Request) -> Reply | CallError:
 def _moved(text: str, pass_index: int) -> float:
     by = sum(map(ord, text)) * (7 + 3 * pass_index) % 41 / 100 - 0.2
     return round(min(1.0, max(0.0, expected_score(text) + by)), 6)
+
+
+def ten(request: Request) -> Reply | CallError:
+    """Grade from 0 to 10 in whole numbers, whatever the request says."""
+    return answer(request, lambda text: round(10 * expected_score(text)))
+
+
+def obedient(request: Request) -> Reply | CallError:
+    """Grade from 0 to 10 until a request names the scale."""
+    return (truthful if SCALE in request.user else ten)(request)
 
 
 def refusing(request: Request) -> Reply | CallError:

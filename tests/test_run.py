@@ -33,11 +33,11 @@ GROUPS = [
     group("c", 0.5, 0.75, 0.25, 1.0),
 ]
 HARMLESS = """
-good reordered duplicate-same extra fenced think prose decoy list ten percent fraction strings
+good reordered duplicate-same extra fenced think prose decoy list plain-map percent fraction strings
 schema-refused format-refused 400-context
 """
 MENDED = """
-duplicate missing integer position mixed negative nan null-score bool-score cutoff empty
+duplicate missing integer position ten mixed negative nan null-score bool-score cutoff empty
 null-content refusal filter not-json huge no-choices html 429 500 502 529 drop half
 """
 LIMITS = ["429", "429-date", "529"]
@@ -281,13 +281,13 @@ async def test_bad_trajectory_in_group(tmp_path: Path, server: JudgeServer) -> N
 
 async def test_summary_counts(tmp_path: Path, server: JudgeServer) -> None:
     """The summary counts groups, rollouts, calls, tokens and money."""
-    done = await score(settings(tmp_path, server, "ten", price=(1.0, 2.0)))
+    done = await score(settings(tmp_path, server, "plain-map", price=(1.0, 2.0)))
     assert (done.groups, done.scored, done.rollouts, done.written) == (3, 3, 9, 3)
     assert done.usage.calls == 3
     assert done.cost_usd == pytest.approx(
         (done.usage.prompt + 2 * done.usage.completion) / 1e6
     )
-    assert done.rescaled == 3
+    assert (done.mended, done.other_scale) == (3, 0)
 
 
 async def test_input_order(tmp_path: Path, server: JudgeServer) -> None:

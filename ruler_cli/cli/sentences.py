@@ -65,7 +65,8 @@ _NOTES = """
 {0.windowed:group} shown in windows
 {0.escalated:group} scored by the stronger judge
 {0.suspect:rollout} with text that addresses a judge (suspect)
-{0.rescaled:reply} on a scale to 10, rescaled
+{0.mended:reply} mended: a slip or two away from the JSON asked for
+{0.other_scale:group} scored 0 and 1 alone by a judge that left that scale later: perhaps on another one
 {0.unknown_ids:unknown id} in replies, ignored
 {0.shortened:group} shortened to fit the judge
 {0.pictures_left_out:group} judged without some of their pictures

@@ -95,7 +95,8 @@ class AnswerFormat:
         tokens = asked or 0
         if self.limit and not (asked and request.fitted):
             usual = request.answer_tokens(_ANSWER, _PER_ROLLOUT, _PER_VALUE)
-            tokens = max(tokens, int(usual) + self.thinking)
+            # a request that names tokens follows a cut: at least twice as many, whatever the usage says
+            tokens = max(tokens, int(usual) * (1 + bool(asked)) + self.thinking)
         if own is not None:
             return own if asked is None else min(tokens, own)
         return tokens if self.max_output is None else min(tokens, self.max_output)

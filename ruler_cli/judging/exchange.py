@@ -7,7 +7,7 @@ pool, a test or a file of replies can drive it.
 from __future__ import annotations
 
 import re
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -21,9 +21,12 @@ from ruler_cli.prompting.prompt import (
     write_prompt,
 )
 from ruler_cli.scoring.parse_reply import (
+    SCALE,
+    CutOffError,
     DefectError,
     Entry,
     ParsedReply,
+    ScaleError,
     parse,
     parse_complete,
 )
@@ -43,6 +46,10 @@ from ruler_cli.types import (
 CORRECTIONS = 3
 """Corrective requests after a defect: some judges lose one reply in twenty, so four in a row are one group
 in 160,000."""
+_UNKNOWN_SCALE = (
+    f"its scores were only 0 and 1, and may stand on another scale: {SCALE}"
+)
+_OTHER_SCALE = "the judge stays on another scale than 0 to 1, and its scores of only 0 and 1 may stand on that"
 _BRIEF = 32
 _BRIEF_PER_ROLLOUT = 48
 _BRIEF_PER_VALUE = 9
@@ -50,6 +57,15 @@ _BRIEF_PER_VALUE = 9
 _SAFETY = 0.95
 """Share of the judge's stated context that a prompt may fill: tokens per byte are those of the request that
 was too long, and a part of it may take more. A window that still does is asked in halves."""
+
+
+@dataclass(slots=True)
+class Scale:
+    """The scale of a judge in a run: `left` is 1 once a score stood outside 0 to 1, 2 if one did although the request
+    named the scale. Scores of only 0 and 1 are then of unknown scale, as `PassScores.bounds` says.
+    """
+
+    left: int = 0
 
 
 _LETTER = "[0-9A-Za-z_À-ɏ]"
@@ -89,6 +105,7 @@ class _Entries:
     request: Request
     entries: dict[str, Entry]
     reading: ParsedReply
+    bounds: int
 
 
 Steps = Generator[Request, Reply | CallError, T]
@@ -100,15 +117,17 @@ def exchange(
     ask: AskSettings,
     part: RequestPart,
     state: ExchangeState | None = None,
+    scale: Scale | None = None,
 ) -> Steps[Answer]:
     """Ask about one part of a group, as often as corrections allow.
 
-    `state` is that of an exchange that ended in an Overflow, so that its corrections still count. The judge's
-    number in the result is 0.
+    `state` is that of an exchange that ended in an Overflow, so that its corrections still count; `scale` is the
+    judge's in this run. The judge's number in the result is 0.
     """
     rubric = layout.rubric
+    scale = scale or Scale()
     if not isinstance(rubric, Rubric):
-        answer = yield from _answered(layout, ask, part, state)
+        answer = yield from _answered(layout, ask, part, state, scale)
         return (
             _pass_scores(layout, part, answer)
             if isinstance(answer, _Entries)
@@ -117,7 +136,7 @@ def exchange(
     whole: PassScores | None = None
     for number, criteria in enumerate(criteria_parts(rubric, len(part.distinct))):
         own = state if state and state.criteria == number else None
-        answer = yield from _answered(layout, ask, part, own, criteria)
+        answer = yield from _answered(layout, ask, part, own, scale, criteria)
         if isinstance(answer, Overflow):
             answer.state.criteria = number
         if not isinstance(answer, _Entries):
@@ -133,21 +152,42 @@ def _answered(
     ask: AskSettings,
     part: RequestPart,
     state: ExchangeState | None,
+    scale: Scale,
     criteria: range | None = None,
 ) -> Steps[_Entries | GroupError | Overflow]:
     """Ask about one part of a group by some of the criteria, if there are any."""
     given: dict[str, Entry] = {}
+    unsure: _Entries | None = None
     while True:
         request = write_prompt(layout, ask, part, state, given, criteria)
-        reply = yield request
+        reply = yield replace(request, kept=True) if unsure else request
+        if unsure and isinstance(reply, CallError):
+            return unsure
+        unsure = None
         defect = ""
         if isinstance(reply, Reply):
+            named = state is not None and SCALE in state.note
             try:
                 reading = read_reply(reply, request)
             except DefectError as problem:
                 defect = str(problem)
+                if isinstance(problem, ScaleError):
+                    scale.left = max(scale.left, 1 + named)
+                if isinstance(problem, ScaleError | CutOffError):
+                    cut = isinstance(problem, CutOffError)
+                    reply = replace(reply, truncated=cut)
             else:
-                return _Entries(request, {**given, **reading.entries}, reading)
+                bounds = (1 + named) * (reading.bounds and _only_bounds(given))
+                entries = {**given, **reading.entries}
+                read = _Entries(request, entries, reading, bounds)
+                # the run that kept it may have asked again
+                if not 0 < bounds <= max(scale.left, reply.cached):
+                    return read
+                if named:
+                    return GroupError("reply", _OTHER_SCALE)
+                unsure = None if scale.left else read
+                defect = _UNKNOWN_SCALE
+                reply = replace(reply, truncated=False)
         state = state or ExchangeState()  # most requests need none
         if isinstance(reply, CallError):
             if reply.context is None:
@@ -156,6 +196,8 @@ def _answered(
                 return _overflow(*reply.context, reply, layout, part, state)
             continue
         error = _correct(reply, defect, state)
+        if error and unsure:
+            return unsure
         if error:
             crowded = len(state.cuts) > 2
             return _crowded(error, layout, part, state) if crowded else error
@@ -163,6 +205,8 @@ def _answered(
         given = {}
         if cut_twice:
             given = parse_complete(reply.text, request.labels, request.criteria)
+        if scale.left and _only_bounds(given):
+            given = {}
         state.attempt += not given
 
 
@@ -254,14 +298,13 @@ def read_reply(reply: Reply, request: Request) -> ParsedReply:
     """Read the entries of a reply; DefectError if it cannot be used."""
     if reply.refusal is not None:
         raise DefectError(reply.refusal)
-    if reply.truncated and not reply.text.rstrip().endswith(("}", "]", "```")):
-        # scores before its end may be a draft
-        raise DefectError("the answer was cut off")
-    reading = parse(reply.text, request.labels, request.criteria)
-    again = len(request.labels) < len(request.shown)
-    if again and reading.rescaled:
-        raise DefectError("the scores stood on another scale than those given before")
-    return reading
+    # scores before the end of a thought, or of an answer that was cut off, may be a draft
+    whole = reply.truncated or reply.beside
+    return parse(reply.text, request.labels, request.criteria, whole=whole)
+
+
+def _only_bounds(entries: Mapping[str, Entry]) -> bool:
+    return all(number in (0, 1) for own, _ in entries.values() for number in own)
 
 
 def _correct(reply: Reply, reason: str, state: ExchangeState) -> GroupError | None:
@@ -340,7 +383,8 @@ def _pass_scores(
         distinct=tuple(request.shown.values()),
         scores=tuple([own[0] for own in numbers]),
         explanations=_with_places([text for _, text in each], layout, request),
-        rescaled=answer.reading.rescaled,
+        bounds=answer.bounds,
+        mended=answer.reading.mended,
         unknown=answer.reading.unknown,
         criteria=numbers if request.criteria else (),
     )
@@ -367,7 +411,8 @@ def _joined(one: PassScores, other: PassScores) -> PassScores:
         one,
         criteria=tuple(values),
         explanations=tuple(texts),
-        rescaled=one.rescaled or other.rescaled,
+        bounds=min(filter(None, (one.bounds, other.bounds)), default=0),
+        mended=one.mended or other.mended,
         unknown=one.unknown + other.unknown,
     )
 

@@ -379,7 +379,8 @@ class _JudgePasses:
         An error that cached replies led to stays one, unless failed calls are to be asked anew.
         """
         run = self._run
-        asked = ask_each if self._ask.ask == "each" else exchange
+        scaled = partial(exchange, scale=self._judge.scale)
+        asked = ask_each if self._ask.ask == "each" else scaled
         again = False
         while True:
             steps = asked(self._laid_out(), self._ask, part, state)
@@ -388,6 +389,9 @@ class _JudgePasses:
                 request = next(steps)
                 while True:
                     reply = await self._judge.call(request, again=again)
+                    if reply is UNANSWERED and request.kept:
+                        request = steps.send(reply)
+                        continue
                     if reply is UNANSWERED:
                         run.missing.append((self.number, request))
                     cached = cached and reply.cached

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 
@@ -13,6 +13,7 @@ from ruler_cli.files.location import Location
 from ruler_cli.formats.pictures import needs_less, with_smaller
 from ruler_cli.judges.providers import QUEUEING_ENGINES, Price, stated_limit
 from ruler_cli.judges.resolve import ResolvedJudge, stand_in_of
+from ruler_cli.judging.exchange import Scale
 from ruler_cli.ledger.database import open_files
 from ruler_cli.ledger.reply_cache import Ledger, ReplyCache
 from ruler_cli.pool.cooldown import Breaker
@@ -44,6 +45,8 @@ _EMBEDDED = 32
 """Calls at once of an embedded judge."""
 _CERTAIN = 0.995
 """Share of a limit on tokens that is used: the tokens of calls in flight are only estimated."""
+_SCORELESS = 3
+"""Replies without a score to a question about one rollout that are paid; then only failed calls that are asked anew."""
 _SPARE = 100
 """File descriptors that are left for everything else."""
 
@@ -52,9 +55,9 @@ _SPARE = 100
 class PanelJudge:
     """One judge of a run: its cached replies first, then its calls.
 
-    `context` is in tokens. Without a `caller` only cached replies count, and `unanswered` counts the requests
-    that have none. `outdated` maps the keys of requests that an earlier version has a reply of to why it no longer
-    answers.
+    `context` is in tokens, `scale` what its replies in this run say of theirs. Without a `caller` only cached replies
+    count, and `unanswered` counts the requests that have none. `outdated` maps the keys of requests that an earlier
+    version has a reply of to why it no longer answers.
     """
 
     caller: Caller | None
@@ -64,6 +67,7 @@ class PanelJudge:
     stop_signal: StopSignal | None = None
     unanswered: int = 0
     outdated: dict[bytes, str] = field(default_factory=dict)
+    scale: Scale = field(default_factory=Scale)
     _in_flight: dict[bytes, asyncio.Event] = field(default_factory=dict)
     _asked_again: set[bytes] = field(default_factory=set)
 
@@ -80,13 +84,13 @@ class PanelJudge:
         """
         caller = self.caller
         cache = self.cache
-        if caller is None:
+        if caller is None or request.kept:
             cached = None
             if cache is not None:
                 cached = self._cached(cache, cache.key(request), request)
             if cached and not (again and isinstance(cached, CallError)):
                 return cached
-            self.unanswered += 1
+            self.unanswered += not request.kept
             return UNANSWERED
         if cache is None:
             return await caller.call(await _fitted(request))
@@ -109,22 +113,23 @@ class PanelJudge:
     ) -> Reply | CallError | None:
         """Return a cached answer, if it is one. If it cannot be read the run stops.
 
-        A reply whose probabilities give no score is none: another endpoint may list more words.
+        A reply whose probabilities give no score is none, up to the third: another endpoint may list more words.
         """
         try:
             answer = cache.find(key)
             if answer is None and (why := cache.earlier(request)):
                 self.outdated[key] = why
+            scoreless = (
+                request.each
+                and isinstance(answer, Reply)
+                and answer.refusal is None
+                and not _has_score(answer)
+                and cache.times(key) < _SCORELESS
+            )
         except RulerError as error:  # calls in flight are paid for and may finish
             if self.stop_signal is not None:
                 self.stop_signal.stop(error)
             return INTERRUPTED
-        scoreless = (
-            request.each
-            and isinstance(answer, Reply)
-            and answer.refusal is None
-            and not _has_score(answer)
-        )
         return None if scoreless else answer
 
 
@@ -182,6 +187,10 @@ class Panel:
     def status(self) -> Status:
         """Sum up the gates of all judges now, with the longest wait of any."""
         return Status.of([gate.status() for gate in self._gates])
+
+    def unsure(self, bounds: Iterable[tuple[int, int]]) -> bool:
+        """Tell if replies of only 0 and 1, `GroupResult.bounds`, may stand on another scale by now."""
+        return any(bound <= self.judges[at].scale.left for at, bound in bounds)
 
     def cost(self, used: Sequence[Usage]) -> float | None:
         """USD of tokens by judge; None if the price of any judge is not known, whichever were asked."""

@@ -80,6 +80,7 @@ _FIND = (
     f"SELECT CAST(seconds AS REAL), {_STATUS}, CAST(ifnull(body, '') AS BLOB) FROM replies "  # noqa: S608 - the same
     "WHERE key = ? ORDER BY id DESC LIMIT 1"
 )
+_TIMES = "SELECT count(*) FROM replies WHERE key = ?"
 _STATS = (
     f"SELECT CAST(ifnull(model, '') AS TEXT), {_STATUS}, min(CAST(ifnull(at, 0) AS REAL)), "  # noqa: S608 - the same
     "max(CAST(ifnull(at, 0) AS REAL)), count(*), "
@@ -297,6 +298,10 @@ class Ledger(AbstractContextManager["Ledger"]):
                 if answer is not None and status == "fault" and failed is None:
                     failed = replace(answer, cached=True)
         return failed
+
+    def times(self, key: bytes) -> int:
+        """Count the answers to a request in all files."""
+        return sum(file.read(_TIMES, key)[0][0] for file in self._files)
 
     async def store(self, key: bytes, model: str, answer: Reply | CallError) -> None:
         """Store an answer as `keep` does, in a thread only if another process is writing."""
@@ -526,6 +531,10 @@ class ReplyCache:
     def find(self, key: bytes) -> Reply | CallError | None:
         """Return an earlier answer, with `cached` set; None if there is none."""
         return None if self.ledger is None else self.ledger.find(key)
+
+    def times(self, key: bytes) -> int:
+        """Count the earlier answers."""
+        return 0 if self.ledger is None else self.ledger.times(key)
 
     async def keep(self, key: bytes, answer: Reply | CallError) -> None:
         """Store an answer; it is committed when this returns. OutputError if it cannot be written."""

@@ -216,7 +216,7 @@ def group_fields(
         "degraded": quality.degraded,
         "escalated": counted.escalated_to in quality.used,
         "windows": counted.windows if counted.windows > 1 else 0,
-        "rescaled": counted.rescaled,
+        "rescaled": 0,  # of earlier versions
         "unknown_ids": counted.unknown,
         "shortened": counted.shortened,
         "pictures_left_out": counted.pictures_left_out,

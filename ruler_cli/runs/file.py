@@ -410,6 +410,14 @@ class _FileRun(GroupStream):
     def _hold(self, group: Group, result: GroupResult) -> None:
         super()._hold(slim(group), result)
 
+    def _whole(self, group: Group) -> Group | None:
+        assert self._reader is not None  # noqa: S101 - it read the group
+        with suppress(UnreadableError):
+            read = self._reader.read
+            records = [read(one.line)[one.part] for one in group.records]
+            return Group(group.key, tuple(records))
+        return None  # of a line of several groups the last alone has the bytes
+
     def _take(self, group: Group, result: GroupResult | None) -> Due | None:
         if self._cut and result is not None:
             self._session.stats.pay(result)

@@ -6,6 +6,7 @@ import asyncio
 import os
 import time
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache, partial
@@ -43,6 +44,7 @@ from ruler_cli.types import (
     UNANSWERED,
     BatchFigures,
     CallError,
+    FailedCall,
     Group,
     GroupError,
     GroupResult,
@@ -68,6 +70,15 @@ UNUSABLE = ("reply", "transport", "refused")
 _TWO_SCALES = Sentence(
     "some judges compare rollouts and others are asked about each: {standardize} brings them to one scale at the end; "
     "{standardize:no} does not"
+)
+_UNSURE = FailedCall(
+    0,
+    0,
+    0,
+    GroupError(
+        "reply",
+        "the judge gave only 0 and 1, then left that scale, and was not asked again",
+    ),
 )
 _TICK = 1.0
 """Seconds between the reports to an observer."""
@@ -100,6 +111,8 @@ class ScoringSession:
         self._tasks = set[asyncio.Task[object]]()
         self._gave_up = self._begun = False
         self._grace: asyncio.TimerHandle | None = None
+        self._bounds = Counter[frozenset[tuple[int, int]]]()
+        self._told = set[str]()
         self._waits = WaitReports(observer)
         panel.watch(self._report_waits)
         panel.stop_signal.on_stop = self._stop
@@ -154,7 +167,12 @@ class ScoringSession:
             raise RuntimeError("no task runs")
         self._tasks.add(task)
         try:
-            return await group_run.judge()
+            result = await group_run.judge()
+            while self.panel.unsure(result.bounds):
+                # replies that are kept cost nothing again
+                anew = GroupRun(group_run.runner, group_run.group)
+                result = await anew.judge()
+            return result
         except asyncio.CancelledError:
             if not self._gave_up:
                 raise
@@ -168,6 +186,7 @@ class ScoringSession:
         """Count a group; return its scores as far as they are known, None if the run stopped before it."""
         if self.coverage.enough:
             self._warn_of_coverage()
+        self._warn_of_scales()
         scores = batch.first(result)
         if isinstance(scores, GroupError) and scores.kind == "interrupted":
             self.stats.pay(result)
@@ -205,6 +224,7 @@ class ScoringSession:
             self.stats.summary.tied += scores.tied
             self.stats.summary.one_score += scores.one_score
             batch.statistics.add_scores(group.key, result, scores)
+            self._bounds[result.bounds] += 1
             self.observer.scored(group.key, scores.scores, fields.copy())
         return fields
 
@@ -219,6 +239,8 @@ class ScoringSession:
         stopped = with_outage(stopped, self.panel.status())
         summary = self.stats.finish(stopped)
         summary.figures = self.scores.figures()
+        unsure = self.panel.unsure
+        summary.other_scale = sum(n for own, n in self._bounds.items() if unsure(own))
         return summary, stopped
 
     def go_on(self) -> None:
@@ -259,6 +281,16 @@ class ScoringSession:
     def _report_waits(self) -> None:
         now = asyncio.get_running_loop().time()
         self._waits.look(now, self.panel.status())
+
+    def _warn_of_scales(self) -> None:
+        for settings, judge in zip(
+            self.settings.judges, self.panel.judges, strict=True
+        ):
+            if judge.scale.left > 1 and settings.label not in self._told:
+                self._told.add(settings.label)
+                self.observer.warn(
+                    f"{settings.label} stays on another scale than 0 to 1 when it is asked again; no such score is used"
+                )
 
     def _warn_of_coverage(self) -> None:
         for sentence in self.coverage.report():
@@ -353,8 +385,11 @@ class GroupStream(ABC):
                 raise StopAsyncIteration
             try:
                 run, result = await anext(self._engine)
+                if result and self._session.panel.unsure(result.bounds):
+                    result = await self._again(run.group)
                 self._due = self._take(run.group, result) or iter(())
             except StopAsyncIteration:
+                await self._settle()
                 self._ended = True
                 self._due = self._rest()
         if self._ended:
@@ -384,6 +419,39 @@ class GroupStream(ABC):
             return iter([(group, result, scores)])
         self._hold(group, result)
         return iter(())
+
+    async def _again(self, group: Group) -> GroupResult | None:
+        """Judge a group anew; what is in the ledger costs nothing."""
+        run = GroupRun(self._runner, group)
+        return await asyncio.create_task(self._session.judge(run))
+
+    def _whole(self, group: Group) -> Group | None:
+        """Return a group that was held, with its messages; None if they are gone."""
+        return group
+
+    async def _settle(self) -> None:
+        """Judge groups that waited anew, if their scores may stand on another scale by now."""
+        unsure = self._session.panel.unsure
+        held = self._held
+        if not held or not any(unsure(result.bounds) for _, result in held.all()):
+            return
+        self._held = None
+        self._session.scores = self._batch = BatchScores(self._session.settings)
+        for group, before in held.all():
+            result = before
+            if unsure(before.bounds):
+                whole = self._whole(group)
+                again = whole and await self._again(whole)
+                result = again or replace(
+                    before, pass_scores=(), failed_calls=(_UNSURE,)
+                )
+            scores = self._batch.first(result)
+            if isinstance(scores, GroupError) and result is not before:
+                self._session.stats.unscore(scores.kind)
+                self._session.observer.failed(group.key, scores.kind, scores.reason)
+            self._hold(group, result)
+        held.close()
+        await self._settle()
 
     def _rest(self) -> Due:
         """Yield the groups that waited for the last one."""
@@ -582,7 +650,7 @@ class RunStats:
         summary.scored += 1
         summary.alone += result.alone
         summary.suspect += sum(rollout.suspect for rollout in scores.rollouts)
-        summary.rescaled += result.rescaled
+        summary.mended += result.mended
         summary.unknown_ids += result.unknown
         summary.shortened += bool(result.shortened)
         summary.pictures_left_out += bool(result.pictures_left_out)
@@ -590,6 +658,12 @@ class RunStats:
         summary.windowed += result.windows > 1
         summary.escalated += result.escalated_to in scores.used
         summary.cut += result.capped
+
+    def unscore(self, kind: str) -> None:
+        """Count a scored group as one that failed."""
+        failed = self.summary.failed
+        self.summary.scored -= 1
+        failed[kind] = failed.get(kind, 0) + 1
 
     def pay(self, result: GroupResult) -> None:
         """Count the money of the group's cached replies; that of this run is known by the panel."""

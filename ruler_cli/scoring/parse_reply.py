@@ -7,15 +7,76 @@ import math
 import re
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from ruler_cli.types import readable_text
 
 _KEY = "scores"
-_END = "</think>"
-_FENCE = r"```[\w-]*[ \t\r]*"
+SCALE = "the scale goes from 0 to 1"
+"""The words by which a defect names the scale."""
+_MARK = re.compile(
+    r"""
+    (?P<close>
+        </(?:\w+:)?(?i:think(?:ing)?|thoughts?|reasoning|reflection|analysis|scratchpad)\s*>
+        | \[/THINK\] | ◁/think▷ | <\|END_THINKING\|> | <\|end_of_thought\|> | <channel\|>
+        | (?:<\|channel\|>\s*|\bassistant)final\b(?:[^{[]{0,60}?<\|message\|>)?
+    )
+    | (?P<open>
+        <(?:\w+:)?(?i:think(?:ing)?|thoughts?|reasoning|reflection|analysis|scratchpad)\b[^<>]{0,60}>
+        | \[THINK\] | ◁think▷ | <\|START_THINKING\|> | <\|begin_of_thought\|> | <\|channel\|?> | \Aanalysis(?=[A-Z])
+    )
+    | \{\s*" | \[\s*\{\s*"
+    """,
+    re.VERBOSE,
+)
+"""Ends and beginnings of thoughts, of many models and of gpt-oss' channels, and of JSON that may be a verdict."""
+_QUOTES = {'"', "'", "`", "“", "”"}
+_EDGE = re.compile(r"(?:[\s\ufeff{}\[\]*`]++|<\|\w++\|>)*+")
+"""Text around a verdict that says nothing: blanks, fences, markers of a template, a doubled brace."""
+_FENCE = re.compile(r"```[\w-]*\s*\Z")
+_HEADING = re.compile(r"[^.!?。\n]{0,80}[:\uff1a*]\s*|.*```[\w-]*\s*", re.DOTALL)
+"""Text before a verdict that is no thought: a line such as `Here it is:`, or any text before a fence."""
+_DRAFT = re.compile(
+    r"\b(?:draft|maybe|perhaps|tentative(?:ly)?|suppose|let me try|(?:first|initial) (?:idea|guess|try|pass|thought))\b"
+    r"[^\n]*\s*(?:```[\w-]*\s*)?\Z",
+    re.IGNORECASE,
+)
+"""The line before scores that are not meant to last."""
+_TAKES_BACK = re.compile(
+    r"scores?[\"'`]?\s*[:=]|\b(?:wait|hmm+|second thoughts?|re-?(?:consider|think|vis)\w*|draft|correct(?:ion|ed)"
+    r"|(?:too|so) (?:high|low|much|generous|harsh)|final (?:answer|scores?|verdict))\b",
+    re.IGNORECASE,
+)
+"""Words behind scores that do not last."""
+_DOUBTS = re.compile(
+    r"\b(?:instead|actually|lower|higher|less|more|needs?|but|however|should|must|not)\b",
+    re.IGNORECASE,
+)
+"""Words that are no farewell."""
+_ENDS = (*sorted(_QUOTES), *".!?…。\uff01\uff1f)}]*")
+"""Ends of a text that does not break off."""
+_FAREWELL = 80
+"""Characters behind a verdict that may stand there whatever stands before it: `I hope this helps.`"""
+_NAMED = re.compile(r"scores[\"'`]\s*:")
+_TOKEN = re.compile(
+    r"""
+    "(?:[^"\\]|\\.)*" | (?P<single>'(?:[^'\\]|\\.)*') | (?P<odd>["'])
+    | (?P<drop>
+        (?://|\#)[^\n"'\d{}[\]]{0,200}?(?P<comma>,?)[ \t]*(?=\n|\Z)
+        | /\*[^"'\d{}[\]]{0,200}?\*/
+        | ,(?=\s*[\]}])
+    )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+"""Strings, and what may be left out: a comment without numbers, quotes and brackets, a comma behind the last item."""
+_ESCAPE = re.compile(r"""\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|\\?(?P<mark>['"\\])""")
+"""An escape of JSON, or a character that needs one; Python escapes the single quote, too."""
+_INVISIBLE = re.compile(
+    r"[\u200b-\u200f\u2060-\u2064\ufeff]|\\u(?:200[b-f]|206[0-4]|feff)", re.I
+)
 _PLAIN = r"[0-9]*\.?[0-9]+"
 _NUMBER = re.compile(
     r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)"
@@ -26,16 +87,17 @@ _OPENED = re.compile(r'"scores"\s*:\s*\{')
 _MEMBER = re.compile(r'[\s,]*"([^"\\]*)"\s*:\s*(?=\{)')
 _ITEM = re.compile(r"[^{]*")
 """Beginnings of an object of entries, of a member of it, whose id needs no escape, and of an item of a list."""
-_CLEARLY_TEN = 2.0
-"""A best score between 1 and this is an error on a scale to 1; from here on the scale goes to 10."""
 _NEAR = 1e-6 + 1e-12
 """Distance up to which a score is the bound of its scale: 1.0000001 is 1, and -0.0000001 is 0."""
-_TRIES = 60
+_TRIES = 2000
+"""Beginnings of JSON, and tags of thoughts, that are looked at."""
 _HUGE = 10**9
 _WIDEST = 40
 """Characters of the longest number in a string."""
 _LONGEST = 1_000_000
 """Characters of a reply that are parsed, from its end; no answer is longer."""
+_MENDABLE = 200_000
+"""Characters of a reply that is mended: its event loop waits meanwhile."""
 
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -50,6 +112,8 @@ def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_members)
+_LENIENT = json.JSONDecoder(object_pairs_hook=_members, strict=False)
+"""One that takes line breaks in strings."""
 
 
 Entry = tuple[tuple[float, ...], str]
@@ -60,11 +124,13 @@ Entry = tuple[tuple[float, ...], str]
 class ParsedReply:
     """The entries of a reply, by label.
 
-    `rescaled`: the scores went to 10; `unknown` counts the entries with an id that was not asked for.
+    `bounds`: all numbers that do not name their scale are 0 or 1; `mended`: the text was no JSON of the form asked
+    for; `unknown` counts the entries with an id that was not asked for.
     """
 
     entries: dict[str, Entry]
-    rescaled: bool = False
+    bounds: bool = False
+    mended: bool = False
     unknown: int = 0
 
 
@@ -72,28 +138,82 @@ class DefectError(Exception):
     """A reply that cannot be used; the message is half a sentence that a judge and a person understand."""
 
 
+class CutOffError(DefectError):
+    """A reply that ends inside a thought."""
+
+
+class ScaleError(DefectError):
+    """A reply with a score outside the scale."""
+
+
+_Json = tuple[int, int, Any]
+"""Begin and end of a JSON value in a text, and the value."""
+
+
+class _Answer(NamedTuple):
+    """The text behind the last closed thought: its beginning, the whole JSON in it, and where other JSON begins.
+
+    `opened`: a thought begins in it.
+    """
+
+    begin: int
+    found: list[_Json]
+    broken: list[int]
+    opened: bool
+
+
 def parse(
-    text: str, labels: Sequence[str], criteria: Collection[str] = ()
+    text: str,
+    labels: Sequence[str],
+    criteria: Collection[str] = (),
+    *,
+    whole: bool = False,
 ) -> ParsedReply:
-    """Parse a whole reply; DefectError unless it scores exactly the expected labels, by exactly these criteria."""
-    return _checked(_entries(text[-_LONGEST:]), labels, criteria)
+    """Parse a whole reply; DefectError unless it scores exactly the expected labels, by exactly these criteria.
+
+    `whole`: text before and behind the JSON is a defect, too, and nothing is mended.
+    """
+    text = text[-_LONGEST:]
+    answer = _answer(text)
+    if answer.opened:
+        raise CutOffError("the answer ended inside a thought")
+    try:
+        return _verdict(text, answer, labels, criteria, whole=whole)
+    except ScaleError:
+        raise
+    except DefectError as defect:
+        if whole or len(_NAMED.findall(text)) > 1 or len(text) > _MENDABLE:
+            raise
+        try:
+            mended, found = _mended(text[answer.begin :])
+            answer = _Answer(0, [found], [], opened=False)
+            return replace(_verdict(mended, answer, labels, criteria), mended=True)
+        except ScaleError:
+            raise
+        except (DefectError, ValueError, RecursionError):
+            raise defect from None
 
 
 def parse_complete(
     text: str, labels: Sequence[str], criteria: Collection[str] = ()
 ) -> dict[str, Entry]:
     """The complete entries of a reply that was cut off, by label; none if any of them is doubtful."""
-    bare = _bare(text)
-    if "<think>" in bare:
-        return {}
-    at = max(0, bare.rfind(f'"{_KEY}"'))
-    opened = _OPENED.match(bare, at)
-    at = opened.end() if opened else bare.find("[", at)
+    text = text[-_LONGEST:]
     entries = []
-    with suppress(ValueError, RecursionError):  # at the entry that has no end
-        while at >= 0 and (begin := (_MEMBER if opened else _ITEM).match(bare, at)):
-            value, at = _DECODER.raw_decode(bare, begin.end())
-            entries.append(_entry(begin[1], value) if opened else value)
+    with suppress(DefectError, ValueError, RecursionError):
+        answer = _answer(text)
+        last = answer.found[-1][1] if answer.found else 0
+        begin = next((at for at in answer.broken if at >= last), -1)
+        if answer.opened or begin < 0:
+            return {}
+        bare = text[begin:]
+        at = max(0, bare.find(f'"{_KEY}"'))
+        opened = _OPENED.match(bare, at)
+        at = opened.end() if opened else bare.find("[", at)
+        # up to the entry that has no end
+        while at >= 0 and (item := (_MEMBER if opened else _ITEM).match(bare, at)):
+            value, at = _DECODER.raw_decode(bare, item.end())
+            entries.append(_entry(item[1], value) if opened else value)
     complete = [
         entry
         for entry in entries
@@ -101,26 +221,150 @@ def parse_complete(
     ]
     answered = dict.fromkeys(entry["trajectory_id"] for entry in complete)
     try:
-        parsed = _checked(complete, list(answered), criteria)
+        return _checked(complete, list(answered), criteria).entries
     except DefectError:
         return {}
-    if parsed.rescaled:
-        return {}
-    return parsed.entries
+
+
+def _answer(text: str) -> _Answer:
+    """Read a text to its end: a tag inside JSON is text that it quotes. DefectError if it holds too much.
+
+    Where JSON breaks, reading goes on behind the break, so that nothing inside of it is taken for whole.
+    """
+    begin = at = 0
+    opened = False
+    found: list[_Json] = []
+    broken: list[int] = []
+    for _ in range(_TRIES):
+        mark = _MARK.search(text, at)
+        if mark is None:
+            return _Answer(begin, found, broken, opened)
+        start, at = mark.span()
+        if mark["close"] or mark["open"]:
+            if {text[start - 1 : start], text[at : at + 1]} <= _QUOTES:
+                continue
+            opened = mark["close"] is None
+            if not opened:
+                begin, found, broken = at, [], []
+            continue
+        try:
+            value, at = _DECODER.raw_decode(text, start)
+            found.append((start, at, value))
+        except json.JSONDecodeError as error:
+            at = max(at, error.pos)
+            broken.append(start)
+        except (ValueError, RecursionError):
+            broken.append(start)
+    raise DefectError("the answer held no JSON object with `scores`")
+
+
+def _verdict(
+    text: str,
+    answer: _Answer,
+    labels: Sequence[str],
+    criteria: Collection[str],
+    *,
+    whole: bool = False,
+) -> ParsedReply:
+    """Read the last verdict of an answer; DefectError if the text around it says that it may be a draft."""
+    listed = []
+    for start, end, value in answer.found:
+        bare = start < min(answer.broken, default=end)
+        entries, mended = _listed(value, labels, bare=bare)
+        if entries is not None:
+            listed.append((start, end, entries, mended))
+    if not listed:
+        empty = not text[answer.begin :].strip()
+        lacks = "was empty" if empty else "held no JSON object with `scores`"
+        raise DefectError(f"the answer {lacks}")
+    # behind its own verdict a judge may quote that of a rollout, which has other ids
+    own = [one for one in listed if not _labels(one[2]).isdisjoint(labels)]
+    start, end, entries, mended = (own or listed)[-1]
+    parsed = _checked(entries, labels, criteria)
+    before = text[answer.begin : start]
+    after = said = text[end:]
+    for later, past, _ in answer.found:
+        if later >= end:
+            said = said.replace(text[later:past], "")
+    opening = _EDGE.fullmatch(_FENCE.sub("", before))
+    closing = _EDGE.fullmatch(said)
+    short = len(said) <= _FAREWELL and not _DOUBTS.search(said)
+    farewell = (
+        (opening or _HEADING.fullmatch(before) or short)
+        and said.rstrip().endswith(_ENDS)
+        and not _TAKES_BACK.search(said)
+    )
+    more = re.search(r"\d", after) and any(label in after for label in labels)
+    draft = more or _DRAFT.search(before) or not (closing or farewell)
+    if draft or (whole and not (opening and closing)):
+        raise DefectError("text around its scores may take them back: give them alone")
+    return replace(parsed, mended=mended)
+
+
+def _listed(value: Any, labels: Sequence[str], *, bare: bool) -> tuple[Any, bool]:
+    """Return what a JSON value has for entries, None if nothing, and True if its form is not the one asked for.
+
+    `bare`: a list or a map of the ids may stand alone, without `scores` around it.
+    """
+    alone = False
+    if isinstance(value, dict) and _KEY not in value:
+        inner = [one for one in value.values() if isinstance(one, dict) and _KEY in one]
+        alone = bare and value.keys() == {*labels}
+        value = {_KEY: value} if alone else inner[-1] if inner else None
+    if isinstance(value, dict):
+        value = value[_KEY]
+    elif not bare:
+        return None, False
+    if isinstance(value, list) or not isinstance(value, dict):
+        return value, False
+    plain = any(isinstance(one, int | float | str) for one in value.values())
+    return [_entry(label, one) for label, one in value.items()], alone or plain
+
+
+def _mended(text: str) -> tuple[str, _Json]:
+    """Return a text without what nobody sees, and the one JSON value in it, with slips mended; else ValueError.
+
+    A slip is a line break, an escape or a quote that JSON does not know, a comment, a comma too many. None of them
+    holds a number, so no number can change, move or go.
+    """
+    text = _INVISIBLE.sub("", text)
+    end = max(text.rfind("}"), text.rfind("]")) + 1
+    start = min(text.find(mark) % (end + 1) for mark in "{[")
+    area = text[start:end]
+    single = "'" in area.partition('"')[0]
+
+    def token(match: re.Match[str]) -> str:
+        if match["odd"] or (match["single"] and not single):
+            raise ValueError
+        if match["drop"]:
+            return match["comma"] or ""
+        return f'"{_ESCAPE.sub(_escaped, match[0][1:-1])}"'
+
+    # a comma too many may stand before a comment
+    area = _TOKEN.sub(token, _TOKEN.sub(token, area))
+    return text, (start, end, _LENIENT.decode(area))
+
+
+def _escaped(match: re.Match[str]) -> str:
+    mark = match["mark"]
+    if mark is None:
+        return match[0]
+    return mark if mark == "'" else f"\\{mark}"
 
 
 def _checked(
-    entries: list[Any], labels: Sequence[str], criteria: Collection[str]
+    entries: Any, labels: Sequence[str], criteria: Collection[str]
 ) -> ParsedReply:
     """The entries with numbers from 0 to 1; DefectError unless there is one for each label."""
+    if not isinstance(entries, list):
+        raise DefectError("`scores` was neither a list nor an object")
     given: dict[str, list[Any]] = {}
     explanations: dict[str, str] = {}
     unknown = 0
     for entry in entries:
         if not isinstance(entry, dict):
             raise DefectError("an entry of `scores` was no object")
-        label = entry.get("trajectory_id")
-        label = label.strip() if isinstance(label, str) else ""
+        label = _label(entry)
         if label not in labels:
             unknown += 1
             continue
@@ -139,13 +383,13 @@ def _checked(
     missing = len(labels) - len(given)
     if missing:
         raise DefectError(f"{missing} of {len(labels)} ids had no score")
-    shares, rescaled = _shares([*chain.from_iterable(given.values())])
+    shares, bounds = _shares([*chain.from_iterable(given.values())])
     left = iter(shares)
     scored = {
         label: (tuple(islice(left, len(numbers))), explanations[label])
         for label, numbers in given.items()
     }
-    return ParsedReply(scored, rescaled, unknown)
+    return ParsedReply(scored, bounds, unknown=unknown)
 
 
 def _values(entry: dict[str, Any], criteria: Collection[str]) -> list[Any]:
@@ -162,115 +406,47 @@ def _values(entry: dict[str, Any], criteria: Collection[str]) -> list[Any]:
     return [values[name] for name in criteria]
 
 
-def _bare(text: str) -> str:
-    """The text after the last `</think>`, without a fence around it."""
-    return _unfenced(text[-_LONGEST:].rpartition(_END)[2])
+def _label(entry: Any) -> str:
+    """The id of an entry, "" without one."""
+    label = entry.get("trajectory_id") if isinstance(entry, dict) else None
+    return label.strip() if isinstance(label, str) else ""
 
 
-def _unfenced(text: str) -> str:
-    # some servers begin with a byte order mark
-    text = text.strip().removeprefix("\ufeff").strip()
-    if text.startswith("```") and text.endswith("```"):
-        head, _, rest = text.partition("\n")
-        if rest and re.fullmatch(_FENCE, head):
-            return rest[:-3].strip()
-    return text
-
-
-def _entries(text: str) -> list[Any]:
-    """The entries of `scores` in the whole answer, or in the last balanced object that has that key.
-
-    An answer reaches from the beginning, or from behind a `</think>`, to the end of the text. Thoughts and
-    explanations may quote a `</think>`, so the last one need not end the thought.
-    """
-    ends = (end.end() for end in re.finditer(_END, text))
-    for at in chain((0,), islice(ends, _TRIES)):
-        with suppress(ValueError, RecursionError):
-            whole = _DECODER.decode(_unfenced(text[at:]))
-            break
-    else:
-        bare = _bare(text)
-        if not bare:
-            raise DefectError("the answer was empty")
-        whole = _last_object(bare)
-    if isinstance(whole, dict):
-        whole = whole.get(_KEY)
-    if whole is None:
-        raise DefectError("the answer held no JSON object with `scores`")
-    if isinstance(whole, dict):
-        return [_entry(label, value) for label, value in whole.items()]
-    if not isinstance(whole, list):
-        raise DefectError("`scores` was neither a list nor an object")
-    return whole
+def _labels(entries: Any) -> set[str]:
+    return {*map(_label, entries)} if isinstance(entries, list) else set()
 
 
 def _entry(label: str, value: Any) -> Any:
     """An entry of the list from a member of an object; None if it has another id of its own."""
+    if isinstance(value, int | float | str):
+        value = {"score": value}
     if not isinstance(value, dict) or value.get("trajectory_id", label) != label:
         return None
     return {**value, "trajectory_id": label}
 
 
-def _last_object(text: str) -> dict[str, Any] | None:
-    """The last object that has `scores`: the braces before each such key are tried, the last key first.
-
-    The number of tries and of parsed characters is bounded, since the text may be hostile.
-    """
-    end = len(text)
-    tries = 0
-    parsed = 0
-    while tries < _TRIES and (key := text.rfind(f'"{_KEY}"', 0, end)) >= 0:
-        brace = key
-        while tries < _TRIES and (brace := text.rfind("{", 0, brace)) >= 0:
-            tries += 1
-            try:
-                value, stop = _DECODER.raw_decode(text, brace)
-            except json.JSONDecodeError as error:
-                parsed += error.pos - brace
-                if parsed > 4 * _LONGEST:
-                    return None
-                continue
-            except (ValueError, RecursionError):
-                continue
-            if stop > key and isinstance(value, dict) and _KEY in value:
-                return value
-            break
-        end = key
-    return None
-
-
 def _shares(values: Sequence[Any]) -> tuple[list[float], bool]:
-    """Scores in [0, 1], and True if plain numbers on a scale to 10 were rescaled; else DefectError.
+    """Scores in [0, 1], and True if all that do not name their scale, at least one, are 0 or 1; else DefectError.
 
     A score next to a bound of its scale is that bound.
     """
     numbers = [_number(value) for value in values]
-    for value, (number, scaled) in zip(values, numbers, strict=True):
-        wrong = ""
-        if not math.isfinite(number):
-            wrong = "no number"
-        elif number < -_NEAR:
-            wrong = "negative"
-        elif number > (1 if scaled else 10) + _NEAR:
-            wrong = "out of range"
-        if wrong:
-            nested = isinstance(value, dict | list)
-            shown = type(value).__name__ if nested else repr(value)[:40]
-            raise DefectError(f"a score was {wrong} ({shown})")
-    plain = [number for number, scaled in numbers if not scaled]
-    best = max(plain, default=0.0)
-    rescaled = best > 1 + _NEAR
-    if rescaled and best < _CLEARLY_TEN:
-        raise DefectError(f"a score was out of range ({best:g})")
-    if rescaled and any(_NEAR < number < 1 for number in plain):
-        mixed = "scores stood on mixed scales, some from 0 to 1 and some from 0 to 10"
-        raise DefectError(mixed)
     shares = []
-    for number, scaled in numbers:
-        top = 10 if rescaled and not scaled else 1
-        within = 1.0 if number >= top - _NEAR else number / top
-        shares.append(0.0 if number <= _NEAR else within)
-    return shares, rescaled
+    for value, (number, scaled) in zip(values, numbers, strict=True):
+        nested = isinstance(value, dict | list)
+        shown = type(value).__name__ if nested else repr(value)[:40]
+        if not math.isfinite(number):
+            raise DefectError(f"a score was no number ({shown})")
+        if not -_NEAR <= number <= 1 + _NEAR:
+            error = DefectError if scaled else ScaleError
+            raise error(f"a score was out of range ({shown}): {SCALE}")
+        # next to a bound, a score is that
+        near = round(number)
+        shares.append(float(near) if abs(number - near) <= _NEAR else number)
+    plain = {
+        share for share, (_, scaled) in zip(shares, numbers, strict=True) if not scaled
+    }
+    return shares, bool(plain) and plain <= {0.0, 1.0}
 
 
 def _number(value: Any) -> tuple[float, bool]:

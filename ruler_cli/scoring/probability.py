@@ -16,7 +16,7 @@ from ruler_cli.types import clean
 
 Likely = Sequence[tuple[str, float]]
 """Tokens that may begin a reply, each with the natural logarithm of its probability; the first is the drawn one."""
-_AROUND = " \t\r\n\"'`*_.,:;!-([{<▁Ġ"
+_AROUND = " \t\r\n\"'`*_.,:;!-()[]{}<>▁ĠĊ"
 """Characters around a word that a tokenizer or Markdown adds."""
 _MOVES = 0.01
 """Greatest distance between two scores that the same list allows."""
@@ -44,9 +44,13 @@ def yes_share(likely: Likely) -> YesShare:
     A word that is not listed is at most as likely as the least likely token of the list, and as what is left of 1.
     The drawn token bounds nothing: it may be less likely than tokens that are not listed.
     DefectError if neither is listed or both are unlikely, if the missing one could move the score by more than
-    0.01, or if a number is no logarithm of a probability.
+    0.01, if a number is no logarithm of a probability, if all sum to more than 1, or if one alone has all of it: an
+    engine that knows no probabilities writes 0.0 for each.
     """
     listed = [(_word(token), _probability(given)) for token, given in likely]
+    whole = math.fsum(probability for _, probability in listed)
+    if listed and whole > math.exp(_MOVES + _rounding(likely)):
+        raise DefectError(f"the probabilities of its first words sum to {whole:.3g}")
     yes, no = (
         math.fsum(probability for word, probability in listed if word == wanted)
         for wanted in ("yes", "no")
@@ -55,11 +59,12 @@ def yes_share(likely: Likely) -> YesShare:
     if both < _LEAST:
         shown = ", ".join(_spelled(likely)) or "nothing"
         raise DefectError(f"its first word is neither Yes nor No, but {shown}")
+    if len(listed) == 1 and whole >= 1:
+        raise DefectError("it lists one word alone, with a probability of 1")
     missing = 0.0
     if not (yes and no):
         least = min((probability for _, probability in listed[1:]), default=1.0)
-        left = 1 - math.fsum(probability for _, probability in listed)
-        missing = max(0.0, min(least, left))
+        missing = max(0.0, min(least, 1 - whole))
     low = yes / (both + missing)
     high = (yes + missing) / (both + missing)
     if high - low > _MOVES:

@@ -22,7 +22,17 @@ from ruler_cli.settings.models import JudgeSettings, ScoreSettings
 from ruler_cli.types import CallError, Observer, Reply, Request, reply_of
 from tests.attacks import FAMILIES
 from tests.conftest import group, rollout
-from tests.runs import Say, Stage, Stub, group_of, noisy, refusing, shifting, truthful
+from tests.runs import (
+    Say,
+    Stage,
+    Stub,
+    group_of,
+    noisy,
+    obedient,
+    refusing,
+    shifting,
+    truthful,
+)
 from tests.sdk_types import assert_typed
 from tests.values import NASTY
 
@@ -138,6 +148,7 @@ BIG = [
     }
     for i in range(3)
 ]
+LOW = [group("low", 0.1, 0.0), group("lower", 0.1, 0.1, 0.0), *GROUPS]
 CASES: dict[str, tuple[tuple[str, ...], dict[str, Any], Say, list[Any]]] = {
     "panel": (("one", "two"), {"passes": 2, "debias": True}, noisy, GROUPS),
     "fallback": (("one", "two"), {"fallback": True, "passes": 2}, refusing, GROUPS),
@@ -146,6 +157,8 @@ CASES: dict[str, tuple[tuple[str, ...], dict[str, Any], Say, list[Any]]] = {
     "windows": (("one",), {"passes": 3, "group_size": 5}, truthful, [*GROUPS, *BIG]),
     "unusable": (("one",), {"passes": 2}, odd_first, GROUPS),
     "cut off": (("one",), {}, cut_first, GROUPS),
+    "scale": (("one",), {}, obedient, LOW),
+    "scale, passes": (("one",), {"passes": 2}, obedient, LOW),
     "context": (("one",), {"passes": 2}, short_of(4000), [*BIG, *GROUPS]),
 }
 

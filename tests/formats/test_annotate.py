@@ -549,9 +549,9 @@ def test_pass_scores() -> None:
 
 
 def test_counts_and_flags() -> None:
-    """Rescaling, suspects and repairs are counted; a rollout that cannot be judged has its reason."""
+    """Unknown ids, suspects and repairs are counted; a rollout that cannot be judged has its reason."""
     result = group_result(
-        one_pass([0.1, 0.9], rescaled=True, unknown=2),
+        one_pass([0.1, 0.9], unknown=2),
         owner=(0, 1, None),
         faults=("", "", "no messages"),
         suspects=frozenset({1}),
@@ -561,7 +561,7 @@ def test_counts_and_flags() -> None:
     assert [annotation["suspect"] for annotation in annotations] == [False, True, False]
     assert annotations[2] == FAILED | {"kind": "input", "reason": "no messages"}
     assert {name: part[name] for name in ("rescaled", "unknown_ids", "shortened")} == {
-        "rescaled": 1,
+        "rescaled": 0,
         "unknown_ids": 2,
         "shortened": 3,
     }

@@ -16,9 +16,9 @@ The `model` field (after its last `/`) is the cue.  `KIND` misbehaves always, `o
 first request for a group of rollouts, `twice-KIND` on its first two; any other name answers well.
 
 Labels      reordered duplicate-same duplicate missing extra integer position
-Wrapping    fenced think prose decoy list
+Wrapping    fenced think prose decoy list plain-map
 Text        escapes
-Scores      ten percent fraction strings same mixed negative nan null-score bool-score
+Scores      ten of-ten-once percent fraction strings same mixed negative nan null-score bool-score
 No answer   cutoff crowded empty null-content refusal filter not-json no-choices html
             huge raw-escapes
 Words       no-logprobs logprobs-refused five-logprobs top-1 maybe

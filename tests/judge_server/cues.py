@@ -11,6 +11,7 @@ from typing import Any
 
 import orjson
 
+from ruler_cli.scoring.parse_reply import SCALE
 from tests.judge_server.asks import Ask, Entries
 from tests.judge_server.replies import (
     Reply,
@@ -98,6 +99,9 @@ _TEXTS: dict[str, Say] = {
     "prose": lambda all_: f"I read them all. {_wrap(all_)} I hope this helps.",
     "decoy": _after_decoy("The form is, for example:\n", "\nMy answer is:\n"),
     "list": json.dumps,
+    "plain-map": lambda all_: json.dumps(
+        {"scores": {entry["trajectory_id"]: entry["score"] for entry in all_}}
+    ),
     "ten": _of_ten,
     "percent": _each(lambda score: f"{score * 100:g}%"),
     "fraction": _each(lambda score: f"{score * 10:g}/10"),
@@ -187,6 +191,13 @@ def _deliver(how: str, delay: float = 0.0) -> Callable[[Ask], Reply]:
     return lambda ask: replace(good(ask), delivery=how, delay=delay)
 
 
+def _of_ten_once(ask: Ask) -> Reply:
+    """Grade from 0 to 10 in whole numbers, until a request names the scale."""
+    if SCALE in ask.texts[-1]:
+        return good(ask)
+    return complete(ask, _each(lambda score: round(10 * score))(ask.entries))
+
+
 def _refuse_many(ask: Ask) -> Reply:
     return refuse(400, f"top_logprobs: {ask.likely} is more than 5")
 
@@ -199,6 +210,7 @@ CUES: dict[str, Callable[[Ask], Reply]] = {
         ask, None, refusal="I'm sorry, I can't help with that."
     ),
     "filter": lambda ask: complete(ask, "", finish="content_filter"),
+    "of-ten-once": _of_ten_once,
     "no-choices": _no_choices,
     "html": lambda ask: page(200, "Welcome to the portal"),
     "keyed-refused": lambda ask: (_refuse_form if ask.keyed else good)(ask),

@@ -17,6 +17,7 @@ from aiohttp.test_utils import TestServer
 
 from ruler_cli.errors import UsageError
 from ruler_cli.judges.resolve import resolve
+from ruler_cli.scoring.probability import yes_share
 from ruler_cli.settings.models import JudgeSettings
 from ruler_cli.types import (
     BOM,
@@ -465,6 +466,87 @@ def test_stored_body() -> None:
     call_error = reply_of(b"<html>")
     assert isinstance(call_error, CallError)
     assert (call_error.scope, call_error.body) == ("call", b"<html>")
+
+
+def finished(reason: Any) -> Reply:
+    """Return a reply with a reason to finish."""
+    choice = {"message": {"content": "hm"}, "finish_reason": reason}
+    reply = reply_of(orjson.dumps({"choices": [choice]}))
+    assert isinstance(reply, Reply)
+    return reply
+
+
+CUT_OFF = """
+length max_tokens MAX_TOKENS FinishReason.MAX_TOKENS max_output_tokens model_length max_completion_tokens
+model_context_window_exceeded context_length_exceeded token_limit max-tokens compaction incomplete
+"""
+FILTERED = """
+content_filter sensitive safety SAFETY RECITATION BLOCKLIST PROHIBITED_CONTENT SPII refusal content_filtered
+guardrail_intervened IMAGE_SAFETY ContentFilter MODEL_ARMOR
+"""
+
+
+def test_finish_reasons() -> None:
+    """A cut-off and a filter are known in the words of every provider; any other end says nothing."""
+    for reason in (CUT_OFF + FILTERED).split():
+        reply = finished(reason)
+        filtered = reason in FILTERED.split()
+        assert (reply.truncated, reply.refusal is not None) == (not filtered, filtered)
+    for other in (None, "stop", "STOP", "eos", "end_turn", "tool_calls", "", 0, ["x"]):
+        assert finished(other) == Reply("hm", Usage(calls=1))
+
+
+def test_text_beside() -> None:
+    """An answer that is empty is read from its one tool call, or from where thoughts stand, and is marked so."""
+    call = {"id": "1", "type": "function", "function": {"name": "json", "arguments": "{1}"}}  # fmt: skip
+    found: list[tuple[dict[str, Any], str]] = [
+        ({"reasoning_content": "{2}"}, "{2}"),
+        ({"reasoning": "{3}", "reasoning_content": None}, "{3}"),
+        ({"tool_calls": [call], "reasoning": "so"}, "{1}"),
+        ({"function_call": call["function"]}, "{1}"),
+        ({"tool_calls": [{"function": {"arguments": {"a": 1}}}]}, '{"a":1}'),
+    ]
+    none: list[dict[str, Any]] = [
+        {"tool_calls": [call, call]},
+        {"tool_calls": [None]},
+        {"tool_calls": {"function": 1}},
+        {"tool_calls": [{"function": {"arguments": ""}}]},
+        {"reasoning": {"a": 1}, "reasoning_content": 5} | {"reasoning": ["x"]},
+        {"thinking_blocks": [{"thinking": "{4}"}]},
+    ]
+    for content in (None, "", "\n\n"):
+        for message, text in [*found, *((each, content or "") for each in none)]:
+            reply = reply_of(
+                orjson.dumps(
+                    {"choices": [{"message": {**message, "content": content}}]}
+                )
+            )
+            assert isinstance(reply, Reply)
+            assert (reply.text, reply.beside) == (text, (message, text) in found)
+    reply = reply_of(b'{"choices":[{"message":{"content":"a","reasoning":"b"}}]}')
+    assert isinstance(reply, Reply)
+    assert (reply.text, reply.beside) == ("a", False)
+
+
+def test_likely_words() -> None:
+    """Tokens that are written alike all count; the one that was drawn comes first, and counts once."""
+
+    def likely(drawn: tuple[str, float], *top: tuple[str, float]) -> Any:
+        listed = [{"token": token, "logprob": share} for token, share in (drawn, *top)]
+        first = {**listed[0], "top_logprobs": listed[1:]}
+        choice = {"message": {"content": "Yes"}, "logprobs": {"content": [first]}}
+        reply = reply_of(orjson.dumps({"choices": [choice]}))
+        assert isinstance(reply, Reply)
+        return reply.likely
+
+    yes, other, no = ("Yes", -0.8), ("Yes", -1.4), ("No", -1.2)
+    assert likely(yes, yes, no, other) == (yes, no, other)
+    assert likely(other, yes, no, other) == (other, yes, no)
+    assert likely(("So", -7.0), yes, no) == (("So", -7.0), yes, no)
+    assert likely(("Yes", 0.0), yes, no) == (yes, no)
+    assert likely(yes) == (yes,)
+    twins = likely(yes, yes, no, other)
+    assert yes_share(twins).score == pytest.approx(0.6974, abs=1e-3)
 
 
 def test_echoed_key() -> None:

@@ -122,12 +122,13 @@ def test_no_probability(
 
 @pytest.mark.parametrize("cue", ["maybe", "top-1"])
 def test_no_answer(cue: str, ruler: Ruler, source: Path, server: JudgeServer) -> None:
-    """A reply whose words are neither Yes nor No, or too few, is no answer: the next run asks again."""
-    for _ in range(2):
+    """A reply whose words are neither Yes nor No, or too few, is asked for three times; then on request alone."""
+    for calls, more in ((6, ()), (6, ()), (6, ()), (0, ()), (0, ()), (6, ("--retry-failed",))):  # fmt: skip
         server.reset()
-        run = ruler("score", source, "out.jsonl", *judge(server, cue))
+        run = ruler("score", source, "out.jsonl", *judge(server, cue), *more)
         assert run.returncode == 1
-        assert len(server.requests()) == 6
+        assert len(server.requests()) == calls
+        assert ("--retry-failed does" in run.stderr) is (calls == 0)
 
 
 def test_asked_again(ruler: Ruler, source: Path, server: JudgeServer) -> None:

@@ -219,10 +219,10 @@ def test_shared_scores() -> None:
 
 
 def test_counts() -> None:
-    """Rescaled and unknown entries are counted, and suspects stand at their position in the input."""
+    """Unknown entries do no harm, and suspects stand at their position in the input."""
 
     def sloppy(request: Request) -> Reply:
-        result = entries(request, 10)
+        result = entries(request)
         return reply(
             json.dumps({"scores": [*result, {**result[0], "trajectory_id": "zzzz"}]})
         )

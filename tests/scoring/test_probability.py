@@ -43,7 +43,6 @@ def test_share(yes: float) -> None:
     [
         (listed(Yes=0.99, Sure=0.001), 0.9995),
         (listed(No=0.995, Not=0.001), 0.0005),
-        (listed(Yes=1.0), 1.0),
     ],
 )
 def test_missing_word(likely: list[tuple[str, float]], score: float) -> None:
@@ -63,6 +62,10 @@ def test_missing_word(likely: list[tuple[str, float]], score: float) -> None:
         ),
         (listed(Maybe=0.99, Yes=0.001, No=0.002), "neither Yes nor No"),
         (listed(Yes=0.6), "No is not among the first words that it lists"),
+        ([("Yes", 0.0)], "lists one word alone, with a probability of 1"),
+        ([("No", 0.005)], "lists one word alone"),
+        ([("Yes", 0.0), ("No", 0.0)], "sum to 2"),
+        (listed(Yes=0.7, No=0.3, Maybe=0.2), r"sum to 1\.2"),
         (listed(No=0.5, Not=0.2), "Yes is not among"),
         # drawn at a high temperature, and less likely than what is not listed
         (listed(So=1e-6, Yes=0.6, Maybe=0.1), "No is not among"),

@@ -60,15 +60,6 @@ _PROMPT_TOKENS = ("prompt_tokens", "num_input_tokens", "input_tokens")
 _COMPLETION_TOKENS = ("completion_tokens", "num_generated_tokens", "output_tokens")
 _JSON_TOOL = "json_tool_call"
 """Tool through which litellm requests JSON from a model without schema support."""
-_FINISHES = {
-    "max_tokens": "length",
-    "length": "length",
-    "compaction": "length",
-    "model_context_window_exceeded": "length",
-    "refusal": "content_filter",
-    "content_filter": "content_filter",
-}
-"""Finish reason → finish reason of a chat completion; no other one tells anything."""
 
 
 Row = tuple[str, int, bytes | str]
@@ -345,7 +336,7 @@ def _completion(row: Mapping[str, Any], content: str, finish: Any) -> dict[str, 
     cached = _tokens(row, "cached_tokens")
     return {
         "model": row.get("model"),
-        "choices": [{"message": message, "finish_reason": _FINISHES.get(str(finish))}],
+        "choices": [{"message": message, "finish_reason": finish}],
         "usage": {
             "prompt_tokens": _tokens(row, *_PROMPT_TOKENS),
             "completion_tokens": _tokens(row, *_COMPLETION_TOKENS),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -259,7 +259,6 @@ async def render_missing(
         ledger = stack.enter_context(opened)
         panel = open_panel(settings, resolved, StopSignal(), ledger)
         caches = [cache_of(ledger, judge) for judge in settings.judges]
-        runner = JudgeRunner(settings, panel.judges)
 
         def on_problem(problem: Problem) -> None:
             counts.unreadable += 1
@@ -271,26 +270,33 @@ async def render_missing(
         if error := nothing_to_compare(settings, source):
             raise error
         source.report(observer)
-        groups = held_groups(settings, source, observer)
-        engine = ledger_engine(runner, groups, waits=source.waits)
-        async with engine:
-            async for group_run, result in engine:
-                for judge_index, request in group_run.missing:
-                    key = caches[judge_index].key(request)
-                    number = sum(counts.requests) + 1
-                    if seen.first_seen(key.hex(), number) == number:
-                        counts.requests[judge_index] += 1
-                        on_missing(judge_index, key, with_smaller(request))
-                if group_run.missing:
-                    continue
-                if result.pass_scores or not result.failed_calls:
-                    counts.answered += 1
-                    continue
-                failed = result.failed_calls[0].error
-                observer.failed(group_run.group.key, failed.kind, failed.reason)
-                unaskable = failed.kind in ("input", "too_long")
-                counts.unaskable += unaskable
-                counts.lost += not unaskable
+        groups: Iterator[Group] | None = held_groups(settings, source, observer)
+        while groups is not None:
+            scales = [replace(judge.scale) for judge in panel.judges]
+            counts.answered = counts.unaskable = counts.lost = 0
+            runner = JudgeRunner(settings, panel.judges)
+            engine = ledger_engine(runner, groups, waits=source.waits)
+            async with engine:
+                async for group_run, result in engine:
+                    for judge_index, request in group_run.missing:
+                        key = caches[judge_index].key(request)
+                        number = sum(counts.requests) + 1
+                        if seen.first_seen(key.hex(), number) == number:
+                            counts.requests[judge_index] += 1
+                            on_missing(judge_index, key, with_smaller(request))
+                    if group_run.missing:
+                        continue
+                    if result.pass_scores or not result.failed_calls:
+                        counts.answered += 1
+                        continue
+                    failed = result.failed_calls[0].error
+                    observer.failed(group_run.group.key, failed.kind, failed.reason)
+                    unaskable = failed.kind in ("input", "too_long")
+                    counts.unaskable += unaskable
+                    counts.lost += not unaskable
+            # scores of only 0 and 1 that were read before may stand on another scale by now
+            same = scales == [judge.scale for judge in panel.judges]
+            groups = None if same or source.survey is None else source.again()
         source.report(observer, end=True)
     for sentence in panel.outdated():
         observer.warn(sentence)
