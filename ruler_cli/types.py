@@ -15,6 +15,8 @@ from typing import Any, Literal, Protocol, Self, TypeVar, dataclass_transform
 
 import orjson
 
+from ruler_cli.tokens import CHARACTERS_PER_TOKEN
+
 Kind = Literal[
     "reply", "transport", "refused", "too_long", "input", "budget", "interrupted"
 ]
@@ -325,7 +327,8 @@ class Group:
 class Usage:
     """Tokens of one or more calls, as the judge reported them.
 
-    Of the prompt, `cached` tokens were read from the provider's cache and `written` ones put there.
+    Of the prompt, `cached` tokens were read from the provider's cache and `written` ones put there. `estimated`:
+    some number was not reported, or cannot be.
     """
 
     prompt: int = 0
@@ -333,6 +336,7 @@ class Usage:
     cached: int = 0
     calls: int = 0
     written: int = 0
+    estimated: bool = False
 
     def __add__(self, other: Usage) -> Usage:
         """Sum, field by field."""
@@ -344,6 +348,7 @@ class Usage:
             self.cached + other.cached,
             self.calls + other.calls,
             self.written + other.written,
+            self.estimated or other.estimated,
         )
 
 
@@ -1100,8 +1105,6 @@ there, write the explanation (one or two sentences) before the values, and give 
 for every id in <criteria>, in their order, with a number from 0 to 1 with up to two decimals, in quotes.\
 """
 _KEYED_FORMS = {FORM: _KEYED, CRITERIA_FORM: _CRITERIA_KEYED}
-CHARACTERS_PER_TOKEN = 3.8
-"""Ratio by which tokens are estimated where nobody counts them."""
 EXPLANATION = 300
 """Characters of an explanation, if the form can bound them: one or two sentences."""
 
@@ -1297,15 +1300,19 @@ def _thought(message: Mapping[str, Any], completion: Mapping[str, Any]) -> bool:
 
 
 def usage_of(completion: Mapping[str, Any]) -> Usage:
-    """Return the tokens of one call, as a chat completion tells them."""
+    """Return the tokens of one call, as a chat completion tells them.
+
+    Cached and written tokens that stand beside those of the prompt, as in Anthropic's own usage, are added to them.
+    """
     usage = _object(completion, "usage")
-    return Usage(
-        _count(usage, "prompt_tokens"),
-        _count(usage, "completion_tokens"),
-        _count(_object(usage, "prompt_tokens_details"), "cached_tokens"),
-        1,
-        _count(usage, "cache_creation_input_tokens"),
-    )
+    details = _object(usage, "prompt_tokens_details")
+    prompt = _count(usage, "prompt_tokens")
+    cached = _count(details, "cached_tokens")
+    cached = cached or _count(usage, "cache_read_input_tokens")
+    written = _count(usage, "cache_creation_input_tokens")
+    if cached + written > prompt or not details:
+        prompt += cached + written
+    return Usage(prompt, _count(usage, "completion_tokens"), cached, 1, written)
 
 
 _UNCOUNTED = 1 << 40
