@@ -29,6 +29,7 @@ from ruler_cli.pool.limits import (
 )
 from ruler_cli.pool.reports import counted
 from ruler_cli.pool.retries import Caller, CallStats, Hedging
+from ruler_cli.prompting.prompt import cut_short
 from ruler_cli.settings.models import JudgeSettings, PoolSettings, ScoreSettings
 from ruler_cli.types import (
     UNANSWERED,
@@ -53,7 +54,7 @@ class PanelJudge:
     """One judge of a run: its cached replies first, then its calls.
 
     `context` is in tokens. Without a `caller` only cached replies count, and `unanswered` counts the requests
-    that have none.
+    that have none. `cut` is what the judge's server leaves of a prompt, in tokens, once it has cut any.
     """
 
     caller: Caller | None
@@ -62,6 +63,7 @@ class PanelJudge:
     context: int | None = None
     stop_signal: StopSignal | None = None
     unanswered: int = 0
+    cut: int | None = None
     _in_flight: dict[bytes, asyncio.Event] = field(default_factory=dict)
     _asked_again: set[bytes] = field(default_factory=set)
 
@@ -87,7 +89,7 @@ class PanelJudge:
             self.unanswered += 1
             return UNANSWERED
         if cache is None:
-            return await caller.call(await _fitted(request))
+            return self._whole(await caller.call(await _fitted(request)))
         key = cache.key(request)
         while key in self._in_flight:
             await self._in_flight[key].wait()
@@ -97,7 +99,10 @@ class PanelJudge:
             return cached
         done = self._in_flight[key] = asyncio.Event()
         try:
-            return await caller.call(await _fitted(request), partial(cache.keep, key))
+            answer = await caller.call(
+                await _fitted(request), partial(_keep_whole, cache, key)
+            )
+            return self._whole(answer)
         finally:
             del self._in_flight[key]
             done.set()
@@ -107,7 +112,8 @@ class PanelJudge:
     ) -> Reply | CallError | None:
         """Return a cached answer, if it is one. If it cannot be read the run stops.
 
-        A reply whose probabilities give no score is none: another endpoint may list more words.
+        A reply whose probabilities give no score is none: another endpoint may list more words. Nor is one to a
+        prompt that was cut, if the judge can be asked.
         """
         try:
             answer = cache.find(key)
@@ -119,7 +125,28 @@ class PanelJudge:
             return answer
         if request.each and answer.refusal is None and not _has_score(answer):
             return None
-        return counted(request, answer)
+        answer = counted(request, answer)
+        return None if answer.cut and self.caller else self._whole(answer)
+
+    def _whole(self, answer: Reply | CallError) -> Reply | CallError:
+        """Return the answer, or an error in place of one to a prompt that the server cut."""
+        if isinstance(answer, CallError) or not answer.cut:
+            return answer
+        self.cut = min(answer.cut, self.cut or answer.cut)
+        return CallError(
+            "too_long",
+            cut_short(answer.usage.prompt, answer.cut),
+            "group",
+            context=(answer.cut, answer.usage.prompt),
+            cut=answer.usage,
+            cached=answer.cached,
+        )
+
+
+async def _keep_whole(cache: ReplyCache, key: bytes, answer: Reply | CallError) -> None:
+    """Keep an answer, unless the prompt was cut."""
+    if isinstance(answer, CallError) or not answer.cut:
+        await cache.keep(key, answer)
 
 
 async def _fitted(request: Request) -> Request:
