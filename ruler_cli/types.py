@@ -526,7 +526,8 @@ class CallError:
     and nothing is broken. `context` is the judge's context and this request's size in tokens, where
     the server named both. `sent` is False where the request certainly never reached the judge.
     `body` is an answer that came, and may have been paid for, but is no chat completion. `kept` is False
-    where the next run asks again in any case. `cut` are the tokens of a reply to a prompt that the server cut.
+    where the next run asks again in any case. `cut` are the tokens of a reply to a prompt that the server cut; none
+    if it was not sent, since the server would cut it.
     """
 
     kind: Kind

@@ -47,9 +47,6 @@ _BRIEF = 32
 _BRIEF_PER_ROLLOUT = 48
 _BRIEF_PER_VALUE = 9
 """Fewest tokens of an answer, of each rollout in it (an explanation of ten words), and of each criterion's value."""
-UNCUT = 0.75
-"""Share of the tokens at which a server cuts prompts that one may have: their number is a guess from its bytes, and
-the answer may need room there."""
 _SAFETY = 0.95
 """Share of the judge's stated context that a prompt may fill: tokens per byte are those of the request that
 was too long, and a part of it may take more. A window that still does is asked in halves."""
@@ -303,13 +300,12 @@ def _overflow(
     state: ExchangeState,
 ) -> Overflow:
     """The result if the prompt fills more than the context that the server named."""
-    most = min(limit * _SAFETY, max(limit - _least(layout, part), limit / 2))
+    least = 0 if error.cut else _least(layout, part)  # a prompt alone was cut
+    most = min(limit * _SAFETY, max(limit - least, limit / 2))
     tokens = layout.tokens_of(part.distinct)
     # vLLM counts no further than it must: the length of a prompt that is one token too long is not known
     at_least = min(most, tokens / 2)
     target = at_least if actual == limit + 1 else tokens * most / max(actual, 1)
-    if error.cut:
-        target = limit * UNCUT
     group_error = GroupError(error.kind, error.reason, cut=error.cut is not None)
     return Overflow(limit, actual, int(target), group_error, state)
 

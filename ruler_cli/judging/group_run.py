@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, TypeVar
 
 from ruler_cli.judges.resolve import with_eyes
-from ruler_cli.judging.exchange import UNCUT, Answer, Overflow, ask_each, exchange
+from ruler_cli.judging.exchange import Answer, Overflow, ask_each, exchange
 from ruler_cli.judging.panel import PanelJudge
 from ruler_cli.pool.engine import ByteLimit, together
 from ruler_cli.prompting.coverage import Coverage
@@ -19,7 +19,6 @@ from ruler_cli.prompting.prompt import (
     PromptLayout,
     RequestPart,
     build_layout,
-    cut_short,
     halved,
     pass_count,
     pass_of_judge,
@@ -259,9 +258,6 @@ class _JudgePasses:
         self.number = at
         self._judge = judge
         self._ask = run.runner.asks[at]
-        if judge.cut:
-            least = int(min(judge.cut * UNCUT, self._ask.context_tokens or judge.cut))
-            self._ask = replace(self._ask, context_tokens=least)
         self.layout: PromptLayout | None = None
         self.windows = 1
         self.passes = 0
@@ -285,7 +281,7 @@ class _JudgePasses:
             parts = self._parts(range(1))
             if not parts:
                 if error is None:
-                    error = self._unaskable()
+                    error = why_unaskable(self._run.group, self._laid_out(), self._ask)
                 failed = FailedCall(self.number, 0, 0, error)
                 self._run.failed_calls.append(failed)
                 return
@@ -318,14 +314,6 @@ class _JudgePasses:
         begin = self.passes
         self.passes += passes
         await self._ask_all(self._parts(range(begin, begin + passes)))
-
-    def _unaskable(self) -> GroupError:
-        layout = self._laid_out()
-        error = why_unaskable(self._run.group, layout, self._ask)
-        if error.kind != "too_long" or not self._judge.cut:
-            return error
-        words = cut_short(layout.tokens, self._judge.cut)
-        return GroupError("too_long", words, cut=True)
 
     def _laid_out(self) -> PromptLayout:
         """The group as this judge can read it: judges that read equally much share one layout."""
@@ -421,7 +409,7 @@ class _JudgePasses:
         run.asked = True
         run.asked_now |= not reply.cached
         usage = reply.usage if isinstance(reply, Reply) else reply.cut
-        if usage:
+        if usage and usage.calls:
             self.used += usage
             if not reply.cached:
                 self.paid += usage

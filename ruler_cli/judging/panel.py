@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 from ruler_cli.errors import RulerError, UsageError
@@ -29,8 +29,8 @@ from ruler_cli.pool.limits import (
 )
 from ruler_cli.pool.reports import counted
 from ruler_cli.pool.retries import Caller, CallStats, Hedging
-from ruler_cli.prompting.prompt import cut_short
 from ruler_cli.settings.models import JudgeSettings, PoolSettings, ScoreSettings
+from ruler_cli.tokens import likely_tokens
 from ruler_cli.types import (
     UNANSWERED,
     CallError,
@@ -89,7 +89,8 @@ class PanelJudge:
             self.unanswered += 1
             return UNANSWERED
         if cache is None:
-            return self._whole(await caller.call(await _fitted(request)))
+            short = self._too_long(request)
+            return short or self._whole(await caller.call(await _fitted(request)))
         key = cache.key(request)
         while key in self._in_flight:
             await self._in_flight[key].wait()
@@ -116,7 +117,7 @@ class PanelJudge:
         prompt that was cut, if the judge can be asked.
         """
         try:
-            answer = cache.find(key)
+            answer = cache.find(key) or self._too_long(request)
         except RulerError as error:  # calls in flight are paid for and may finish
             if self.stop_signal is not None:
                 self.stop_signal.stop(error)
@@ -133,14 +134,24 @@ class PanelJudge:
         if isinstance(answer, CallError) or not answer.cut:
             return answer
         self.cut = min(answer.cut, self.cut or answer.cut)
-        return CallError(
-            "too_long",
-            cut_short(answer.usage.prompt, answer.cut),
-            "group",
-            context=(answer.cut, answer.usage.prompt),
-            cut=answer.usage,
-            cached=answer.cached,
-        )
+        return replace(_cut_short(answer.usage, answer.cut), cached=answer.cached)
+
+    def _too_long(self, request: Request) -> CallError | None:
+        """Return the error of a prompt that the judge's server would cut, as it cut others."""
+        if self.cut is None:
+            return None
+        tokens = likely_tokens(f"{request.system}\n{request.user}")
+        return _cut_short(Usage(tokens), self.cut) if tokens > self.cut else None
+
+
+def _cut_short(usage: Usage, read: int) -> CallError:
+    """Return the error of a prompt of which a server reads so many tokens."""
+    words = (
+        f"about {usage.prompt} tokens, of which the judge's server reads only {read}: it cuts prompts in silence; "
+        "give it a longer context (num_ctx of Ollama)"
+    )
+    context = (read, usage.prompt)
+    return CallError("too_long", words, "group", context=context, cut=usage)
 
 
 async def _keep_whole(cache: ReplyCache, key: bytes, answer: Reply | CallError) -> None:

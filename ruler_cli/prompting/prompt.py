@@ -711,14 +711,6 @@ def too_long(tokens: int, limit: int) -> str:
     )
 
 
-def cut_short(tokens: int, limit: int) -> str:
-    """Return the sentence for a group of which no two rollouts fit what a server leaves of a prompt."""
-    return (
-        f"about {tokens} tokens, of which the judge's server read only {limit}: it cuts prompts in silence; "
-        "give it a longer context (num_ctx of Ollama)"
-    )
-
-
 def _shortened(rendered: RenderedGroup, ask: AskSettings) -> PromptLayout:
     """Shorten a group until it fits the judge's context, in windows of WIDE rollouts, or to the last step."""
     highest = 0
