@@ -157,8 +157,10 @@ class Caller:
                 await self._keep(store, replace(answer, scope="call"))
             wait = self._failed(number, permit, answer, budget)
             if wait is None:
-                tried = f" (tried {budget.tries} times)" if budget.tries > 1 else ""
-                last = replace(answer, reason=answer.reason + tried, scope="group")
+                reason = answer.reason  # a Sentence names options
+                if budget.tries > 1:
+                    reason = f"{reason} (tried {budget.tries} times)"
+                last = replace(answer, reason=reason, scope="group")
                 # a request that never reached the judge costs nothing to ask again
                 if last.sent and last.kept:
                     await self._keep(store, last)
