@@ -263,6 +263,7 @@ TOO_MANY = {
     "too many images in the message, max allowed is 7": 7,
     "You can only include 7 image links": 7,
     "a request carries at most 7 images.": 7,
+    "You set image=7 (or defaulted to 1) in `--limit-mm-per-prompt`, but found {sent} items in the same prompt.": 7,
     "litellm.BadRequestError: gpt-4o-2024-08-06: the number of images, {sent}, is above what this model takes: 7": 7,
     "messages.0.content.27.image.source.base64.data: At least one of the image dimensions exceed max allowed size "
     "for many-image requests: 2000 pixels": 20,

@@ -193,7 +193,9 @@ def submit(
             print_figures(NOT_RENDERED, missing)
             print_figures(_SUBMITTED, result)
             print_note(*(each.error for each in uncertain))
-            failed = missing.unreadable or missing.unaskable or result.large + result.held
+            failed = (
+                missing.unreadable or missing.unaskable or result.large + result.held
+            )
             code = 1 if failed or uncertain else 0
             still_open = result.batches or result.out or uncertain
             if options.wait and still_open:

@@ -127,7 +127,8 @@ _LONG = (
     r"|must have less than \d+ tokens|reduce the length|too large for model|request_too_large"
 )
 _PICTURES = (
-    r"too (?:many|much) (?:image|picture|media)|many-image|(?:number|count) of image|image count"
+    r"too (?:many|much) (?:image|picture|media)|many-image|(?:number|count) of image|image (?:count|limit)"
+    r"|max\w* images|limit.mm.(?:per|data)"
     r"|(?:at most|up to|max\w*(?: of| is)?|only \w+|fewer than|more than|limit(?: of| is)?) \d+ image"
     r"|\d+ images?\b.{0,40}(?:exceed|max|limit| > )"
 )

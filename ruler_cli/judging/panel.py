@@ -100,10 +100,8 @@ class PanelJudge:
             return cached
         done = self._in_flight[key] = asyncio.Event()
         try:
-            answer = await caller.call(
-                await _fitted(request), partial(_keep_whole, cache, key)
-            )
-            return self._whole(answer)
+            store = partial(cache.keep, key)
+            return self._whole(await caller.call(await _fitted(request), store))
         finally:
             del self._in_flight[key]
             done.set()
@@ -131,7 +129,12 @@ class PanelJudge:
 
     def _whole(self, answer: Reply | CallError) -> Reply | CallError:
         """Return the answer, or an error in place of one to a prompt that the server cut."""
-        if isinstance(answer, CallError) or not answer.cut:
+        if isinstance(answer, CallError):
+            return answer
+        if not answer.cut:
+            usage = answer.usage
+            if self.cut and usage.prompt > self.cut and not usage.estimated:
+                self.cut = None  # the shorter figure was a miscount
             return answer
         self.cut = min(answer.cut, self.cut or answer.cut)
         return replace(_cut_short(answer.usage, answer.cut), cached=answer.cached)
@@ -152,12 +155,6 @@ def _cut_short(usage: Usage, read: int) -> CallError:
     )
     context = (read, usage.prompt)
     return CallError("too_long", words, "group", context=context, cut=usage)
-
-
-async def _keep_whole(cache: ReplyCache, key: bytes, answer: Reply | CallError) -> None:
-    """Keep an answer, unless the prompt was cut."""
-    if isinstance(answer, CallError) or not answer.cut:
-        await cache.keep(key, answer)
 
 
 async def _fitted(request: Request) -> Request:

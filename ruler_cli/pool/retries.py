@@ -287,9 +287,10 @@ class Caller:
         return self.gate.refused(permit, error.retry_after or 0.0, rate=error.rate)
 
     async def _keep(self, store: Store, answer: Reply | CallError) -> None:
-        """Store an answer; if that fails the run stops, since nothing should be paid that is not kept."""
+        """Store an answer, but to a prompt that was cut; if that fails the run stops: nothing is paid and not kept."""
         try:
-            await store(answer)
+            if not answer.cut:
+                await store(answer)
         except RulerError as error:
             self.gate.stop_signal.stop(error)
             self.gate.nudge()

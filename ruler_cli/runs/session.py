@@ -629,7 +629,9 @@ class RunStats:
             return None
         self._bounded = False
         if cut:
-            return RefusedError(f"{_FIRST_CUT} groups failed, the last: {last.reason}")
+            return RefusedError(
+                f"no part of the first {_FIRST_CUT} groups was read whole, the last: {last.reason}"
+            )
         return NoUsableReply(FIRST_ASKED, last.reason, self._first_unusable)
 
     def cap_reached(self) -> CapReached | None:
