@@ -14,6 +14,8 @@ BYTES_PER_TOKEN = 3.8
 """UTF-8 bytes of a rendered prompt per token."""
 _OF_FEWEST = 1.5
 """Tokens for each of the fewest, at least: nine tokenizers make 1.5 to 2.2 of English, code and hexadecimal digits."""
+_LEAST_BYTES = 3.2
+"""Bytes of English, code and other prose per token, at the least."""
 _PER_SPACELESS = 4
 """Characters per token, at most, of a script without spaces; measured: 1.1 to 2.4."""
 _SPACELESS = re.compile(
@@ -22,8 +24,9 @@ _SPACELESS = re.compile(
 """Thai, Lao, Tibetan, Burmese; Khmer; Kana without the mark ー, of which lines are made; Han."""
 _LETTERS = [*ascii_letters.encode(), *range(0xC3, 0xE2), *range(0xEA, 0xEE)]
 """ASCII letters, and the first bytes in UTF-8 of scripts with spaces; E2, EE, EF and F0 begin marks and pictures."""
+_DIGITS = digits.encode()
 _CLASSES = bytes(
-    ord("a") if byte in _LETTERS else ord("1") if byte in digits.encode() else ord(" ")
+    ord("a") if byte in _LETTERS else ord("1") if byte in _DIGITS else ord(" ")
     for byte in range(256)
 )
 _INSIDE = bytes([ord("'"), *range(0x80, 0xC0)])
@@ -50,6 +53,13 @@ def likely_tokens(text: str) -> int:
     """Guess the tokens of a text by its bytes, and by its runs where those are short, as in hexadecimal digits."""
     size = len(text.encode("utf-8", "replace"))
     return int(max(size / BYTES_PER_TOKEN, _OF_FEWEST * fewest_tokens(text))) + 1
+
+
+def most_tokens(text: str) -> int:
+    """Guess how many tokens a text has at the most: for many tokenizers each digit is one."""
+    data = text.encode("utf-8", "replace")
+    plain = len(data.translate(None, _DIGITS))
+    return max(likely_tokens(text), int(plain / _LEAST_BYTES) + len(data) - plain)
 
 
 def possible(tokens: int, text: str) -> bool:

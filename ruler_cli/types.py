@@ -428,6 +428,11 @@ class Request:
     picture_tokens: int = field(default=0, compare=False)
 
     @property
+    def prompt(self) -> str:
+        """Its two messages as one text."""
+        return f"{self.system}\n{self.user}"
+
+    @property
     def size(self) -> int:
         """Characters of the prompt; its pictures count as text of as many tokens."""
         pictures = int(self.picture_tokens * CHARACTERS_PER_TOKEN)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 
 from ruler_cli.errors import RulerError, UsageError
@@ -30,8 +30,9 @@ from ruler_cli.pool.limits import (
 from ruler_cli.pool.reports import counted
 from ruler_cli.pool.retries import Caller, CallStats, Hedging
 from ruler_cli.settings.models import JudgeSettings, PoolSettings, ScoreSettings
-from ruler_cli.tokens import likely_tokens
+from ruler_cli.tokens import likely_tokens, most_tokens
 from ruler_cli.types import (
+    NO_USAGE,
     UNANSWERED,
     CallError,
     Reply,
@@ -90,7 +91,9 @@ class PanelJudge:
             return UNANSWERED
         if cache is None:
             short = self._too_long(request)
-            return short or self._whole(await caller.call(await _fitted(request)))
+            if short:
+                return short
+            return self._whole(request, await caller.call(await _fitted(request)))
         key = cache.key(request)
         while key in self._in_flight:
             await self._in_flight[key].wait()
@@ -101,7 +104,8 @@ class PanelJudge:
         done = self._in_flight[key] = asyncio.Event()
         try:
             store = partial(cache.keep, key)
-            return self._whole(await caller.call(await _fitted(request), store))
+            answer = await caller.call(await _fitted(request), store)
+            return self._whole(request, answer)
         finally:
             del self._in_flight[key]
             done.set()
@@ -125,9 +129,9 @@ class PanelJudge:
         if request.each and answer.refusal is None and not _has_score(answer):
             return None
         answer = counted(request, answer)
-        return None if answer.cut and self.caller else self._whole(answer)
+        return None if answer.cut and self.caller else self._whole(request, answer)
 
-    def _whole(self, answer: Reply | CallError) -> Reply | CallError:
+    def _whole(self, request: Request, answer: Reply | CallError) -> Reply | CallError:
         """Return the answer, or an error in place of one to a prompt that the server cut."""
         if isinstance(answer, CallError):
             return answer
@@ -137,24 +141,26 @@ class PanelJudge:
                 self.cut = None  # the shorter figure was a miscount
             return answer
         self.cut = min(answer.cut, self.cut or answer.cut)
-        return replace(_cut_short(answer.usage, answer.cut), cached=answer.cached)
+        return self._cut_short(request, answer.usage, cached=answer.cached)
 
     def _too_long(self, request: Request) -> CallError | None:
         """Return the error of a prompt that the judge's server would cut, as it cut others."""
-        if self.cut is None:
+        if self.cut is None or most_tokens(request.prompt) <= self.cut:
             return None
-        tokens = likely_tokens(f"{request.system}\n{request.user}")
-        return _cut_short(Usage(tokens), self.cut) if tokens > self.cut else None
+        return self._cut_short(request, NO_USAGE)
 
-
-def _cut_short(usage: Usage, read: int) -> CallError:
-    """Return the error of a prompt of which a server reads so many tokens."""
-    words = (
-        f"about {usage.prompt} tokens, of which the judge's server reads only {read}: it cuts prompts in silence; "
-        "give it a longer context (num_ctx of Ollama)"
-    )
-    context = (read, usage.prompt)
-    return CallError("too_long", words, "group", context=context, cut=usage)
+    def _cut_short(
+        self, request: Request, usage: Usage, *, cached: bool = False
+    ) -> CallError:
+        """Return the error of a prompt of which the judge's server reads too little."""
+        words = (
+            f"about {likely_tokens(request.prompt)} tokens, of which the judge's server reads only {self.cut}: "
+            "it cuts prompts in silence; give it a longer context (num_ctx of Ollama)"
+        )
+        context = (self.cut or 0, most_tokens(request.prompt))
+        return CallError(
+            "too_long", words, "group", context=context, cut=usage, cached=cached
+        )
 
 
 async def _fitted(request: Request) -> Request:

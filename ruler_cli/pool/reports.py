@@ -16,7 +16,7 @@ def counted(request: Request, reply: Reply) -> Reply:
     """
     if not reply.body:
         return reply
-    sent = f"{request.system}\n{request.user}"
+    sent = request.prompt
     prompt, completion = reply.usage.prompt, reply.usage.completion
     cut = 0
     if not possible(prompt, sent):
