@@ -26,12 +26,10 @@ _LETTERS = [*ascii_letters.encode(), *range(0xC3, 0xE2), *range(0xEA, 0xEE)]
 """ASCII letters, and the first bytes in UTF-8 of scripts with spaces; E2, EE, EF and F0 begin marks and pictures."""
 _DIGITS = digits.encode()
 _CLASSES = bytes(
-    ord("a") if byte in _LETTERS else ord("1") if byte in _DIGITS else ord(" ")
-    for byte in range(256)
+    1 if byte in _LETTERS else 2 if byte in _DIGITS else 0 for byte in range(256)
 )
 _INSIDE = bytes([ord("'"), *range(0x80, 0xC0)])
 """Bytes that end no run: an apostrophe, since "don't" is one token of o200k, and later bytes of a character."""
-_BEGINS = (b" a", b" 1", b"a1", b"1a")
 
 
 def fewest_tokens(text: str) -> int:
@@ -45,8 +43,12 @@ def fewest_tokens(text: str) -> int:
         spaced, runs = _SPACELESS.subn(" ", text)
         spaceless = len(text) - len(spaced) + runs
         text = spaced
-    classes = f" {text}".encode("utf-8", "replace").translate(_CLASSES, _INSIDE)
-    return spaceless // _PER_SPACELESS + sum(map(classes.count, _BEGINS))
+    classes = f"{text} ".encode("utf-8", "replace").translate(_CLASSES, _INSIDE)
+    number = int.from_bytes(classes)
+    # not 0 at each end of a run, and 3 between letters and digits: twice as fast as to count pairs
+    ends = (number ^ number >> 8).to_bytes(len(classes))
+    runs = (ends.count(1) + ends.count(2)) // 2 + ends.count(3)
+    return spaceless // _PER_SPACELESS + runs
 
 
 def likely_tokens(text: str) -> int:
