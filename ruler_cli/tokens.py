@@ -12,8 +12,8 @@ CHARACTERS_PER_TOKEN = 3.8
 """Characters of a prompt or an answer per token."""
 BYTES_PER_TOKEN = 3.8
 """UTF-8 bytes of a rendered prompt per token."""
-_OF_FEWEST = 1.5
-"""Tokens for each of the fewest, at least: nine tokenizers make 1.5 to 2.2 of English, code and hexadecimal digits."""
+_OF_FEWEST = 1.35
+"""Tokens for each of the fewest: nine tokenizers make 1.2 to 2 of hexadecimal digits, 1.5 to 2 of English and code."""
 _LEAST_BYTES = 3.2
 """Bytes of English, code and other prose per token, at the least."""
 _PER_SPACELESS = 4
