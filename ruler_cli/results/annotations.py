@@ -556,10 +556,11 @@ def _numbers(value: Any) -> tuple[float, ...]:
 
 
 def _usage(value: Any) -> Usage:
-    names = ("prompt_tokens", "completion_tokens", "cached_tokens", "calls")
     usage = _object(value)
-    counts = (_whole(usage.get(name)) or 0 for name in names)
-    return Usage(*counts, estimated=usage.get("estimated") is True)
+    names = ("prompt_tokens", "completion_tokens", "cached_tokens", "calls")
+    prompt, completion, cached, calls = (_whole(usage.get(name)) or 0 for name in names)
+    estimated = usage.get("estimated") is True
+    return Usage(prompt, completion, cached, calls, estimated=estimated)
 
 
 def _time(value: Any) -> float | None:
