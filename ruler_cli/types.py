@@ -15,6 +15,8 @@ from typing import Any, Literal, Protocol, Self, TypeVar, dataclass_transform
 
 import orjson
 
+from ruler_cli.tokens import CHARACTERS_PER_TOKEN
+
 Kind = Literal[
     "reply", "transport", "refused", "too_long", "input", "budget", "interrupted"
 ]
@@ -333,7 +335,8 @@ class Group:
 class Usage:
     """Tokens of one or more calls, as the judge reported them.
 
-    Of the prompt, `cached` tokens were read from the provider's cache and `written` ones put there.
+    Of the prompt, `cached` tokens were read from the provider's cache and `written` ones put there. `estimated`:
+    some number was not reported, or cannot be.
     """
 
     prompt: int = 0
@@ -341,6 +344,7 @@ class Usage:
     cached: int = 0
     calls: int = 0
     written: int = 0
+    estimated: bool = False
 
     def __add__(self, other: Usage) -> Usage:
         """Sum, field by field."""
@@ -352,6 +356,7 @@ class Usage:
             self.cached + other.cached,
             self.calls + other.calls,
             self.written + other.written,
+            self.estimated or other.estimated,
         )
 
 
@@ -434,6 +439,11 @@ class Request:
     earlier_user: str = field(default="", repr=False, compare=False)
 
     @property
+    def prompt(self) -> str:
+        """Its two messages as one text."""
+        return f"{self.system}\n{self.user}"
+
+    @property
     def size(self) -> int:
         """Characters of the prompt; its pictures count as text of as many tokens."""
         pictures = int(self.picture_tokens * CHARACTERS_PER_TOKEN)
@@ -505,7 +515,8 @@ class Reply:
     judge was not asked now but before; `thought`: the judge thought before it answered; `beside`: the text stood in
     a tool call or where thoughts stand, and the answer was empty. `model` is the name of the model in the body.
     `left` is what rate limits leave after this call. `likely` are the tokens that could begin the text, each with the
-    natural logarithm of its probability.
+    natural logarithm of its probability. `cut` are the tokens of the prompt that the judge has read, if its server
+    cut it; 0: it read all.
     """
 
     text: str
@@ -521,6 +532,7 @@ class Reply:
     model: str = field(default="", compare=False)
     left: Left | None = field(default=None, compare=False)
     likely: tuple[tuple[str, float], ...] = field(default=(), repr=False, compare=False)
+    cut: int = field(default=0, compare=False)
 
 
 @value
@@ -532,7 +544,8 @@ class CallError:
     and nothing is broken. `context` is the judge's context and this request's size in tokens, where
     the server named both. `sent` is False where the request certainly never reached the judge.
     `body` is an answer that came, and may have been paid for, but is no chat completion. `kept` is False
-    where the next run asks again in any case.
+    where the next run asks again in any case. `cut` are the tokens of a reply to a prompt that the server cut; none
+    if it was not sent, since the server would cut it.
     """
 
     kind: Kind
@@ -544,6 +557,7 @@ class CallError:
     billed: bool = True
     kept: bool = True
     rate: bool = False
+    cut: Usage | None = None
     body: bytes = field(default=b"", repr=False, compare=False)
     cached: bool = field(default=False, compare=False)
     http_requests: int = field(default=1, compare=False)
@@ -579,10 +593,14 @@ UNANSWERED = CallError(
 
 @value
 class GroupError:
-    """A group that could not be scored: what kind of failure, and one sentence."""
+    """A group that could not be scored: what kind of failure, and one sentence.
+
+    `cut`: it is too long for a server that cuts prompts.
+    """
 
     kind: Kind
     reason: str
+    cut: bool = False
 
 
 @value
@@ -1129,8 +1147,6 @@ there, write the explanation (one or two sentences) before the values, and give 
 for every id in <criteria>, in their order, with a number from 0 to 1 with up to two decimals, in quotes.\
 """
 _KEYED_FORMS = {FORM: _KEYED, CRITERIA_FORM: _CRITERIA_KEYED}
-CHARACTERS_PER_TOKEN = 3.8
-"""Ratio by which tokens are estimated where nobody counts them."""
 EXPLANATION = 300
 """Characters of an explanation, if the form can bound them: one or two sentences."""
 
@@ -1374,15 +1390,19 @@ def _thought(message: Mapping[str, Any], completion: Mapping[str, Any]) -> bool:
 
 
 def usage_of(completion: Mapping[str, Any]) -> Usage:
-    """Return the tokens of one call, as a chat completion tells them."""
+    """Return the tokens of one call, as a chat completion tells them.
+
+    Cached and written tokens that stand beside those of the prompt, as in Anthropic's own usage, are added to them.
+    """
     usage = _object(completion, "usage")
-    return Usage(
-        _count(usage, "prompt_tokens"),
-        _count(usage, "completion_tokens"),
-        _count(_object(usage, "prompt_tokens_details"), "cached_tokens"),
-        1,
-        _count(usage, "cache_creation_input_tokens"),
-    )
+    details = _object(usage, "prompt_tokens_details")
+    prompt = _count(usage, "prompt_tokens")
+    cached = _count(details, "cached_tokens")
+    cached = cached or _count(usage, "cache_read_input_tokens")
+    written = _count(usage, "cache_creation_input_tokens")
+    if cached + written > prompt or not details:
+        prompt += cached + written
+    return Usage(prompt, _count(usage, "completion_tokens"), cached, 1, written)
 
 
 _UNCOUNTED = 1 << 40

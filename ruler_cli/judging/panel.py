@@ -28,10 +28,13 @@ from ruler_cli.pool.limits import (
     Estimates,
     Window,
 )
+from ruler_cli.pool.reports import counted
 from ruler_cli.pool.retries import Caller, CallStats, Hedging
 from ruler_cli.settings.models import JudgeSettings, PoolSettings, ScoreSettings
 from ruler_cli.settings.parameters import body_of
+from ruler_cli.tokens import likely_tokens, most_tokens
 from ruler_cli.types import (
+    NO_USAGE,
     UNANSWERED,
     CallError,
     Reply,
@@ -57,7 +60,8 @@ class PanelJudge:
 
     `context` is in tokens, `scale` what its replies in this run say of theirs. Without a `caller` only cached replies
     count, and `unanswered` counts the requests that have none. `outdated` maps the keys of requests that an earlier
-    version has a reply of to why it no longer answers.
+    version has a reply of to why it no longer answers. `cut` is what the judge's server leaves of a prompt, in tokens,
+    once it has cut any.
     """
 
     caller: Caller | None
@@ -68,6 +72,7 @@ class PanelJudge:
     unanswered: int = 0
     outdated: dict[bytes, str] = field(default_factory=dict)
     scale: Scale = field(default_factory=Scale)
+    cut: int | None = None
     _in_flight: dict[bytes, asyncio.Event] = field(default_factory=dict)
     _asked_again: set[bytes] = field(default_factory=set)
 
@@ -93,7 +98,10 @@ class PanelJudge:
             self.unanswered += not request.kept
             return UNANSWERED
         if cache is None:
-            return await caller.call(await _fitted(request))
+            short = self._too_long(request)
+            if short:
+                return short
+            return self._whole(request, await caller.call(await _fitted(request)))
         key = cache.key(request)
         while key in self._in_flight:
             await self._in_flight[key].wait()
@@ -103,7 +111,9 @@ class PanelJudge:
             return cached
         done = self._in_flight[key] = asyncio.Event()
         try:
-            return await caller.call(await _fitted(request), partial(cache.keep, key))
+            store = partial(cache.keep, key)
+            answer = await caller.call(await _fitted(request), store)
+            return self._whole(request, answer)
         finally:
             del self._in_flight[key]
             done.set()
@@ -113,12 +123,14 @@ class PanelJudge:
     ) -> Reply | CallError | None:
         """Return a cached answer, if it is one. If it cannot be read the run stops.
 
-        A reply whose probabilities give no score is none, up to the third: another endpoint may list more words.
+        A reply whose probabilities give no score is none, up to the third: another endpoint may list more words. Nor
+        is one to a prompt that was cut, if the judge can be asked.
         """
         try:
-            answer = cache.find(key)
-            if answer is None and (why := cache.earlier(request)):
+            kept = cache.find(key)
+            if kept is None and (why := cache.earlier(request)):
                 self.outdated[key] = why
+            answer = kept or self._too_long(request)
             scoreless = (
                 request.each
                 and isinstance(answer, Reply)
@@ -130,7 +142,43 @@ class PanelJudge:
             if self.stop_signal is not None:
                 self.stop_signal.stop(error)
             return INTERRUPTED
-        return None if scoreless else answer
+        if not isinstance(answer, Reply):
+            return answer
+        if scoreless:
+            return None
+        answer = counted(request, answer)
+        return None if answer.cut and self.caller else self._whole(request, answer)
+
+    def _whole(self, request: Request, answer: Reply | CallError) -> Reply | CallError:
+        """Return the answer, or an error in place of one to a prompt that the server cut."""
+        if isinstance(answer, CallError):
+            return answer
+        if not answer.cut:
+            usage = answer.usage
+            if self.cut and usage.prompt > self.cut and not usage.estimated:
+                self.cut = None  # the shorter figure was a miscount
+            return answer
+        self.cut = min(answer.cut, self.cut or answer.cut)
+        return self._cut_short(request, answer.usage, cached=answer.cached)
+
+    def _too_long(self, request: Request) -> CallError | None:
+        """Return the error of a prompt that the judge's server would cut, as it cut others."""
+        if self.cut is None or most_tokens(request.prompt) <= self.cut:
+            return None
+        return self._cut_short(request, NO_USAGE)
+
+    def _cut_short(
+        self, request: Request, usage: Usage, *, cached: bool = False
+    ) -> CallError:
+        """Return the error of a prompt of which the judge's server reads too little."""
+        words = (
+            f"about {likely_tokens(request.prompt)} tokens, of which the judge's server reads only {self.cut}: "
+            "it cuts prompts in silence; give it a longer context (num_ctx of Ollama)"
+        )
+        context = (self.cut or 0, most_tokens(request.prompt))
+        return CallError(
+            "too_long", words, "group", context=context, cut=usage, cached=cached
+        )
 
 
 async def _fitted(request: Request) -> Request:

@@ -46,6 +46,7 @@ from ruler_cli.prompting.render import (
 )
 from ruler_cli.settings.models import AskSettings
 from ruler_cli.settings.rubric import scale_mistake
+from ruler_cli.tokens import BYTES_PER_TOKEN
 from ruler_cli.types import (
     ENDINGS,
     Criterion,
@@ -86,8 +87,6 @@ def keyed(*parts: bytes) -> bytes:
     return digest.digest()
 
 
-BYTES_PER_TOKEN = 3.8
-"""UTF-8 bytes of a rendered prompt per token, to estimate before the judge's own count is known."""
 _FRAME_TOKENS = 400
 _ENTRY_TOKENS = 20
 ENTRY_BYTES = int(_ENTRY_TOKENS * BYTES_PER_TOKEN)
@@ -702,6 +701,27 @@ def why_unseen(layout: PromptLayout, ask: AskSettings) -> str:
         "{pictures:leave} to judge by the text alone",
         judge=ask.judge_model,
     )
+
+
+def with_fewer_pictures(
+    layout: PromptLayout, ask: AskSettings, most: int
+) -> AskSettings | None:
+    """Return settings for requests with at most so many pictures: fewer rollouts, then fewer pictures of each.
+
+    None if a request could show no picture of some rollout: it is not judged unseen.
+    """
+    from ruler_cli.prompting.windows import LEAST, fewest
+
+    room = most - _marks(layout.context, layout.reference)
+    counts = sorted(map(_marks, layout.distinct), reverse=True)
+    number = 1 if ask.ask == "each" else len(counts)
+    widest = number
+    for size in range(min(number, ask.group_size), LEAST - 1, -1):
+        widest = -(-number // fewest(number, size))
+        if sum(counts[:widest]) <= room:
+            return replace(ask, group_size=size)
+    shown = room // widest
+    return replace(ask, group_size=LEAST, most_pictures=shown) if shown > 0 else None
 
 
 def too_long(tokens: int, limit: int) -> str:

@@ -556,8 +556,11 @@ def _numbers(value: Any) -> tuple[float, ...]:
 
 
 def _usage(value: Any) -> Usage:
+    usage = _object(value)
     names = ("prompt_tokens", "completion_tokens", "cached_tokens", "calls")
-    return Usage(*(_whole(_object(value).get(name)) or 0 for name in names))
+    prompt, completion, cached, calls = (_whole(usage.get(name)) or 0 for name in names)
+    estimated = usage.get("estimated") is True
+    return Usage(prompt, completion, cached, calls, estimated=estimated)
 
 
 def _time(value: Any) -> float | None:

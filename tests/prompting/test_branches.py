@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 
 from ruler_cli.judges.offline import Offline, blocks
 from ruler_cli.prompting.prompt import (
-    BYTES_PER_TOKEN,
     ExchangeState,
     PromptLayout,
     build_layout,
@@ -28,6 +27,7 @@ from ruler_cli.prompting.prompt import (
 )
 from ruler_cli.runs.input import open_input
 from ruler_cli.settings.models import AskSettings, InputSettings
+from ruler_cli.tokens import BYTES_PER_TOKEN
 from ruler_cli.types import Group, Request, Rollout
 from tests.attacks import FAMILIES
 from tests.conftest import SHARED, Ruler, read, write
