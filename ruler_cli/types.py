@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from functools import lru_cache
+from itertools import starmap
 from typing import Any, Literal, Protocol, Self, TypeVar, dataclass_transform
 
 import orjson
@@ -269,6 +270,20 @@ class Record:
     parts: int = 1
 
 
+def same_json(one: Any, other: Any) -> bool:
+    """Tell if two JSON values are equal by type and value: true is not 1, and 1 is 1.0."""
+    if one is other:
+        return True
+    if isinstance(one, list) and isinstance(other, list):
+        pairs = zip(one, other, strict=False)
+        return len(one) == len(other) and all(starmap(same_json, pairs))
+    if isinstance(one, dict) and isinstance(other, dict):
+        values = (same_json(inner, other[key]) for key, inner in one.items())
+        return one.keys() == other.keys() and all(values)
+    equal: bool = one == other
+    return equal and isinstance(one, bool) is isinstance(other, bool)
+
+
 @value
 class Group:
     """All rollouts of one task, in input order, with the records they stand in."""
@@ -298,7 +313,7 @@ class Group:
     def mistake(self) -> str:
         """The reason why the group cannot be judged by what its records say of it; empty if it can."""
         references = [one.reference for one in self.rollouts if one.error is None]
-        if references.count(references[0]) < len(references) if references else False:
+        if any(not same_json(references[0], one) for one in references[1:]):
             return "its reference answer is not the same in all its rollouts"
         error = self.rubric_error
         between = ", " if error.startswith("criterion") else " "
@@ -356,7 +371,7 @@ class Picture:
 
     `digest` is that of the original bytes, or of the address, and of the stated size: it stays if the picture is made
     smaller. `width` and `height` are pixels, 0 if not known. `error` says why no judge can be sent it, as a
-    predicate.
+    predicate. `kind` is "picture", or "audio", "video" or "file" for another medium, which no judge is sent.
     """
 
     digest: str
@@ -367,6 +382,7 @@ class Picture:
     width: int = 0
     height: int = 0
     error: str = ""
+    kind: str = "picture"
 
     @property
     def url(self) -> str:

@@ -19,8 +19,11 @@ from threading import Lock
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
+import orjson
+
 from ruler_cli.formats.fields import (
     JsonObject,
+    Names,
     first,
     first_of,
     is_object,
@@ -45,11 +48,33 @@ _BYTES = words(
 )
 """Fields that hold its bytes or its address as a text."""
 _MEDIA = words("media_type mediaType mime_type mimeType mime")
+_MEDIUM = re.compile(
+    r"(?:(?:in|out)put_)?(audio|video|file|document|pdf)(?:[-_]?url)?|(?=.*/)(audio|video|application|text)/[\w.+-]+"
+    "|container_(upload)",
+    re.IGNORECASE,
+)
+"""Kinds of parts that are other media."""
+_MEDIUM_HOLDERS = (
+    *_HOLDERS,
+    *words("input_audio audio audio_url video video_url file document resource"),
+)
+_MEDIUM_BYTES = (
+    *_BYTES,
+    *words("file_data file_url audio audio_url video video_url document blob"),
+)
+_REFERENCE = re.compile(
+    r"@@@langfuseMedia:type=(\w+)/[\w.+-]+\|id=[^|\s\"\\]+\|source=\w+@@@"
+    r"|mlflow-attachment://[^\s\"\\]*?content_type=(\w+)[^\s\"\\)]*"
+)
+"""What tracers write in place of media, which they keep elsewhere."""
+REFERENCES = ("@@@langfuseMedia:", "mlflow-attachment://")
+"""The signs of it."""
 _TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 """Media types that judges take. A type is read from the bytes; what a record states is not believed."""
 _NOT_HELD = "is no address on the web, and the data does not hold its bytes"
+_ELSEWHERE = "is kept by a tracer, and the data does not hold its bytes"
 _PLACE = re.compile(
-    r"[a-z][a-z0-9+.-]*:|[.~\\]|[^\n]{1,255}\.\w{2,4}$|file-", re.IGNORECASE
+    r"[a-z][a-z0-9+.-]*:|[.~\\@]|[^\n]{1,255}\.\w{2,4}$|file-", re.IGNORECASE
 )
 """Beginnings of an address, or a file's name: never of a picture in base64."""
 _DEEPEST = 4
@@ -76,16 +101,83 @@ def picture_of(part: Any) -> Picture | None:
     """Return the picture that a part of a message is; None if it is none."""
     if not is_object(part) or not _is_picture(part):
         return None
+    source, detail = _source(part, _HOLDERS, _BYTES)
+    if source is None:
+        return _named("", detail, error="has no bytes in the data")
+    return read_picture(source, detail)
+
+
+def _source(part: JsonObject, holders: Names, held: Names) -> tuple[str | None, str]:
+    """Return the text with the bytes or the address that a part holds, None without one, and the stated size."""
     inner: Any = part
     detail = ""
     for _ in range(_DEEPEST):
         detail = detail or str(inner.get("detail") or "")[:20]
-        if is_text(source := first(filter(is_text, map(inner.get, _BYTES)))):
-            return read_picture(source, detail)
-        inner = first(filter(is_object, map(inner.get, _HOLDERS)))
+        if is_text(source := first(filter(is_text, map(inner.get, held)))):
+            return source, detail
+        inner = first(filter(is_object, map(inner.get, holders)))
         if inner is None:
             break
-    return _named("", detail, error="has no bytes in the data")
+    return None, detail
+
+
+def medium_of(part: JsonObject) -> Picture | None:
+    """Return the picture, audio, video or file that a part of a message is; None if it is none."""
+    if picture := picture_of(part):
+        return picture
+    inside = [part, *filter(is_object, map(part.get, _MEDIUM_HOLDERS))]
+    stated = _MEDIUM.fullmatch(str(part.get("type")))
+    held = first(
+        name
+        for name in ("audio", "video", "document")
+        if lookup(part, f"{name}.source")
+    )
+    media = first(
+        filter(None, (first_of(one, ("modality", *_MEDIA)) for one in inside))
+    )
+    if (
+        stated is None
+        and held is None
+        and not ((media and len(inside) > 1) or part.get("type") in _DATA_KINDS)
+    ):
+        return None
+    source, _ = _source(part, _MEDIUM_HOLDERS, _MEDIUM_BYTES)
+    kind = _kind_of(held or (stated and first(filter(None, stated.groups()))) or media)
+    # a file may hold its text, and anything may be called one
+    if kind == "file" and (
+        source is None or any(is_text(one.get("text")) for one in inside)
+    ):
+        return None
+    return _named(
+        source or _json_of(part),
+        "",
+        error="is not shown to judges, which are sent pictures alone",
+        kind=kind,
+    )
+
+
+def _json_of(part: JsonObject) -> str:
+    with suppress(TypeError):
+        return orjson.dumps(part, option=orjson.OPT_SORT_KEYS).decode()
+    return str(part.keys())
+
+
+def _kind_of(medium: Any) -> str:
+    """Return the kind of a medium, from a word or from a media type."""
+    word = str(medium).partition("/")[0].lower()
+    return (
+        "picture" if word == "image" else word if word in ("audio", "video") else "file"
+    )
+
+
+def mark_media(text: str, mark: Callable[[Picture], str]) -> str:
+    """Replace each reference that a tracer wrote in place of a medium by its mark."""
+
+    def marked(match: re.Match[str]) -> str:
+        kind = _kind_of(match[1] or match[2])
+        return mark(_named(match[0], "", error=_ELSEWHERE, kind=kind))
+
+    return _REFERENCE.sub(marked, text)
 
 
 def is_picture_kind(part: JsonObject) -> bool:

@@ -143,7 +143,8 @@ class Coverage:
     def _look_at(self, message: dict[str, Any], prompt: _PromptText) -> None:
         """Count a message, and its fields that are not shown because it has content or calls."""
         self.messages += 1
-        for key, texts in fields_told(message).items():
+        for key, said in fields_told(message).items():
+            texts = [*map(str, said)]
             hidden = sum(prompt.hidden_bytes(text) for text in texts)
             if 2 * hidden > sum(map(_bytes, texts)):
                 self.fields[_key(key)] += 1
