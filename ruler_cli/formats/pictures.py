@@ -66,7 +66,7 @@ _REFERENCE = re.compile(
     r"@@@langfuseMedia:type=(\w+)/[\w.+-]+\|id=[^|\s\"\\]+\|source=\w+@@@"
     r"|mlflow-attachment://[^\s\"\\]*?content_type=(\w+)[^\s\"\\)]*"
 )
-"""What tracers write in place of media, which they keep elsewhere."""
+"""The text that a tracer writes in place of a medium, which it keeps elsewhere."""
 REFERENCES = ("@@@langfuseMedia:", "mlflow-attachment://")
 """The signs of it."""
 _TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
@@ -151,7 +151,7 @@ def medium_of(part: JsonObject) -> Picture | None:
     return _named(
         source or _json_of(part),
         "",
-        error="is not shown to judges, which are sent pictures alone",
+        error="cannot be sent: judges are sent pictures alone",
         kind=kind,
     )
 

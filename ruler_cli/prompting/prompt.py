@@ -436,22 +436,25 @@ def _fault(
     most = ask.shown_pictures
     for shown in (_shared_pictures(context, most), _without_first(text, most)):
         for mark in MARK.finditer(shown):
-            if why := unsendable(pictures[mark[2]]):
-                return Sentence(
-                    "{mark} {why}; put a picture into the data, or give {pictures:leave} to judge without",
-                    mark=mark[1],
-                    why=why,
+            picture = pictures[mark[2]]
+            if why := unsendable(picture):
+                put = (
+                    "put its bytes into the data, or "
+                    if picture.kind == "picture"
+                    else ""
                 )
+                told = "{mark} {why}; {put}give {pictures:leave} to judge without it"
+                return Sentence(told, mark=mark[1], why=why, put=put)
     return ""
 
 
 def _twins(texts: Sequence[str], whole: PromptLayout) -> tuple[int, ...]:
     """Return the places of two rollouts whose texts are the same without pictures; () if there are none."""
-    first: dict[str, tuple[int, str]] = {}
-    for text, *own in zip(texts, whole.places, whole.distinct, strict=True):
-        place, before = first.setdefault(text, (own[0], own[1]))
-        if before != own[1]:
-            return place, own[0]
+    first: dict[str, int] = {}
+    for at, text in enumerate(texts):
+        before = first.setdefault(text, at)
+        if whole.distinct[before] != whole.distinct[at]:
+            return whole.places[before], whole.places[at]
     return ()
 
 
@@ -721,8 +724,8 @@ def why_unaskable(group: Group, layout: PromptLayout, ask: AskSettings) -> Group
         errors += layout.faults.values()
         if not errors:
             return GroupError("input", "the group has no trajectories")
-        reason = f"no trajectory can be judged; the first: {errors[0]}"
-        return GroupError("input", reason)
+        told = "no trajectory can be judged; the first: {reason}"
+        return GroupError("input", Sentence(told, reason=errors[0]))
     if unseen := why_unseen(layout, ask):
         return GroupError("input", unseen)
     # the smallest request that would help: the longest rollout and a short one
@@ -744,7 +747,7 @@ def why_unseen(layout: PromptLayout, ask: AskSettings) -> str:
             return f"{mark[1]} of its reference answer {why}"
     if layout.twins:
         one, other = layout.twins
-        return f"nothing to compare: rollouts {one} and {other} differ only in pictures, and these are not shown"
+        return f"nothing to compare: rollouts {one} and {other} differ only in media that are not shown"
     shown = _marks(layout.context, *layout.distinct)
     if not shown or ask.pictures == "send" or ask.reads_pictures:
         return ""
