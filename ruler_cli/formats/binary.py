@@ -18,7 +18,7 @@ _LINE = 60
 _ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_"
 _AS_A = bytes.maketrans(_ALPHABET, b"A" * len(_ALPHABET))
 _RUN = b"A" * _SHORTEST_DATA
-_BROKEN = re.compile(rb"A{60}(?:\\+A|[\r\n])+A{58}")
+_BROKEN = re.compile(rb"(?<=A{60})(?:\\+A|[\r\n])+A{58}")
 _FOUND = re.compile(
     rf"(data:[\w.+/;=-]{{0,100}};base64,)?(?<![\w+/-])"
     rf"([A-Za-z0-9+/_-]{{{_SHORTEST_DATA},}}+|(?:[A-Za-z0-9+/]{{{_LINE},}}+(?:\\+[rn]|\r?\n)++){{15,}}+[A-Za-z0-9+/]*+)"
@@ -31,7 +31,7 @@ _LETTERS, _DIGITS, _DISTINCT = 0.12, 0.03, 48
 LEFT_OUT = re.compile(r"\[… [0-9,]+ characters of base64 left out by ruler, \w+ …\]")
 """A mark."""
 _CIPHER = re.compile(
-    r'(\\*)"(encrypted_(?:content|index|stdout)|redacted_thinking\1",\s?\1"data)\1":(\s?)\1"([^"\\\s]{40,})\1"'
+    r'(?<!\\)(\\*)"(encrypted_(?:content|index|stdout)|redacted_thinking\1",\s?\1"data)\1":(\s?)\1"([^"\\\s]{40,})\1"'
 )
 """Ciphertext of a provider, in JSON or in JSON text."""
 

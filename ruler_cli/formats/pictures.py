@@ -49,8 +49,7 @@ _BYTES = words(
 """Fields that hold its bytes or its address as a text."""
 _MEDIA = words("media_type mediaType mime_type mimeType mime")
 _MEDIUM = re.compile(
-    r"(?:(?:in|out)put_)?(audio|video|file|document|pdf)(?:[-_]?url)?|(?=.*/)(audio|video|application|text)/[\w.+-]+"
-    "|container_(upload)",
+    r"((in|out)put_)?(audio|video|file|document|pdf)([-_]?url)?|(audio|video|application|text)/.*|container_upload",
     re.IGNORECASE,
 )
 """Kinds of parts that are other media."""
@@ -59,12 +58,13 @@ _MEDIUM_HOLDERS = (
     *words("input_audio audio audio_url video video_url file document resource"),
 )
 _MEDIUM_BYTES = (
+    *words("blob file_data"),
     *_BYTES,
-    *words("file_data file_url audio audio_url video video_url document blob"),
+    *words("file_url audio audio_url video video_url document"),
 )
 _REFERENCE = re.compile(
-    r"@@@langfuseMedia:type=(\w+)/[\w.+-]+\|id=[^|\s\"\\]+\|source=\w+@@@"
-    r"|mlflow-attachment://[^\s\"\\]*?content_type=(\w+)[^\s\"\\)]*"
+    r"@@@langfuseMedia:type=\w{1,20}/[\w.+-]{1,80}\|id=[^|\s\"\\]{1,80}\|source=\w{1,40}@@@"
+    r"|mlflow-attachment://[^\s\"\\]{0,200}?content_type=[^\s\"\\)]{1,200}"
 )
 """The text that a tracer writes in place of a medium, which it keeps elsewhere."""
 REFERENCES = ("@@@langfuseMedia:", "mlflow-attachment://")
@@ -73,6 +73,7 @@ _TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 """Media types that judges take. A type is read from the bytes; what a record states is not believed."""
 _NOT_HELD = "is no address on the web, and the data does not hold its bytes"
 _ELSEWHERE = "is kept by a tracer, and the data does not hold its bytes"
+_UNSHOWN = "cannot be sent: judges are sent pictures alone"
 _PLACE = re.compile(
     r"[a-z][a-z0-9+.-]*:|[.~\\@]|[^\n]{1,255}\.\w{2,4}$|file-", re.IGNORECASE
 )
@@ -126,55 +127,37 @@ def medium_of(part: JsonObject) -> Picture | None:
     if picture := picture_of(part):
         return picture
     inside = [part, *filter(is_object, map(part.get, _MEDIUM_HOLDERS))]
-    stated = _MEDIUM.fullmatch(str(part.get("type")))
-    held = first(
-        name
-        for name in ("audio", "video", "document")
-        if lookup(part, f"{name}.source")
-    )
-    media = first(
-        filter(None, (first_of(one, ("modality", *_MEDIA)) for one in inside))
-    )
-    if (
-        stated is None
-        and held is None
-        and not ((media and len(inside) > 1) or part.get("type") in _DATA_KINDS)
-    ):
+    media = [first_of(one, ("modality", *_MEDIA)) for one in inside]
+    held = [name for name in _MEDIUM_HOLDERS if lookup(part, f"{name}.source")]
+    kind = str(part.get("type"))
+    named = _MEDIUM.fullmatch(kind) or held or kind in _DATA_KINDS
+    if not named and not any(media[1:]):
         return None
+    kind = _kind_of(f"{kind} {held} {media}")
     source, _ = _source(part, _MEDIUM_HOLDERS, _MEDIUM_BYTES)
-    kind = _kind_of(held or (stated and first(filter(None, stated.groups()))) or media)
-    # a file may hold its text, and anything may be called one
-    if kind == "file" and (
-        source is None or any(is_text(one.get("text")) for one in inside)
-    ):
+    texts = [
+        one.get("text") or (not any(media) and one.get("content")) for one in inside
+    ]
+    # anything may be called a file, and one may hold its text
+    if kind == "file" and (source is None or any(map(is_text, texts))):
         return None
-    return _named(
-        source or _json_of(part),
-        "",
-        error="cannot be sent: judges are sent pictures alone",
-        kind=kind,
-    )
+    if source is None:
+        with suppress(TypeError):
+            source = orjson.dumps(part, option=orjson.OPT_SORT_KEYS).decode()
+    return _named(source or "", "", error=_UNSHOWN, kind=kind)
 
 
-def _json_of(part: JsonObject) -> str:
-    with suppress(TypeError):
-        return orjson.dumps(part, option=orjson.OPT_SORT_KEYS).decode()
-    return str(part.keys())
-
-
-def _kind_of(medium: Any) -> str:
-    """Return the kind of a medium, from a word or from a media type."""
-    word = str(medium).partition("/")[0].lower()
-    return (
-        "picture" if word == "image" else word if word in ("audio", "video") else "file"
-    )
+def _kind_of(text: str) -> str:
+    """Return the kind of a medium by a word in what is said of it."""
+    kinds = {"image": "picture", "audio": "audio", "video": "video"}
+    return first(kinds[word] for word in kinds if word in text.lower()) or "file"
 
 
 def mark_media(text: str, mark: Callable[[Picture], str]) -> str:
     """Replace each reference that a tracer wrote in place of a medium by its mark."""
 
     def marked(match: re.Match[str]) -> str:
-        kind = _kind_of(match[1] or match[2])
+        kind = _kind_of(match[0].partition("type=")[2])
         return mark(_named(match[0], "", error=_ELSEWHERE, kind=kind))
 
     return _REFERENCE.sub(marked, text)

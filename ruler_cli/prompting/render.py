@@ -76,13 +76,6 @@ _CUT_NOTE = "[… {} characters left out by ruler …]"
 _CALL_KINDS = words("tool_call tool-call toolCall toolUse")
 _TEXT_KEYS = words("content text value parts message body output result")
 """Fields that hold the text of a message, best first."""
-_USUAL = frozenset(
-    words(
-        "type id text name arguments input args function content tool_use_id tool_call_id call_id toolCallId toolName "
-        "annotations logprobs status index signature cache_control"
-    )
-)
-"""Fields of parts and calls that are read, or metadata."""
 _THOUGHTS = words("thinking reasoning think")
 _THOUGHT_TEXTS = words("text value summary content")
 _REDACTED = words("redacted_thinking reasoning.encrypted")
@@ -283,9 +276,10 @@ def _plain(role: str, message: JsonObject) -> JsonObject:
     if more and is_object(more):
         stated = {name: value for name, value in message.items() if value is not None}
         message = {**more, **stated}
-    if not message.get("content") and is_list(blocks := message.get("blocks")):
-        rest = {name: message[name] for name in message if name != "blocks"}
-        message = {**rest, "content": blocks}
+    held = first(name for name in ("blocks", "parts") if is_list(message.get(name)))
+    if held and not message.get("content"):
+        rest = {name: message[name] for name in message if name != held}
+        message = {**rest, "content": message[held]}
     if role in _NOT_SPEAKERS and message.get("status") == "error":
         return {"is_error": True, **message}
     return message
@@ -371,15 +365,14 @@ def _beside(
     role: str, part: JsonObject, used: Sequence[Any], progress: _Progress, line: str
 ) -> Iterator[str]:
     """Yield lines of the fields of a part or a call that are neither metadata nor `used`, its values in the line."""
-    if not _USUAL.issuperset(part):
-        rest = {
-            key: value
-            for key, value in part.items()
-            if not any(value is one for one in used)
-        }
-        if fields := fields_told(rest, LABELS):
-            values = other_text(rest, numbers=True, known=LABELS)
-            yield from _field_lines(role, fields, values, progress, [line])
+    rest = {
+        key: value
+        for key, value in part.items()
+        if key not in LABELS and not any(value is one for one in used)
+    }
+    if rest and (fields := fields_told(rest, LABELS)):
+        values = other_text(rest, numbers=True, known=LABELS)
+        yield from _field_lines(role, fields, values, progress, [line])
 
 
 def _field_lines(
