@@ -18,7 +18,7 @@ _LINE = 60
 _ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_"
 _AS_A = bytes.maketrans(_ALPHABET, b"A" * len(_ALPHABET))
 _RUN = b"A" * _SHORTEST_DATA
-_BROKEN = re.compile(rb"(?<=A{60})(?:\\+A|[\r\n])+A{58}")
+_BROKEN = tuple([b"A" * _LINE + end for end in (b"\\", b"\n", b"\r")])
 _FOUND = re.compile(
     rf"(data:[\w.+/;=-]{{0,100}};base64,)?(?<![\w+/-])"
     rf"([A-Za-z0-9+/_-]{{{_SHORTEST_DATA},}}+|(?:[A-Za-z0-9+/]{{{_LINE},}}+(?:\\+[rn]|\r?\n)++){{15,}}+[A-Za-z0-9+/]*+)"
@@ -49,7 +49,7 @@ def without_binary(text: str) -> str:
     if len(text) < _SHORTEST_DATA:
         return text
     runs = text.encode("utf-8", "surrogatepass").translate(_AS_A)
-    if _RUN in runs or _BROKEN.search(runs):
+    if _RUN in runs or any(map(runs.__contains__, _BROKEN)):
         return _FOUND.sub(_marked, text)
     return text
 

@@ -354,11 +354,10 @@ def _laid_out(
         which[i] = distinct.setdefault((text, *hidden[i]), len(distinct))
         example.setdefault(which[i], i)
     texts = [text for text, *_ in distinct]
-    digests = tuple(
-        # what is not shown tells rollouts of one text apart
-        keyed(*map(_raw, each if texts.count(each[0]) > 1 else each[:1]))
-        for each in distinct
-    )
+    raws = [text.encode() for text in texts]
+    digests = tuple(map(keyed, raws))
+    if len({*texts}) < len(texts):  # what is not shown tells rollouts of one text apart
+        digests = tuple([keyed(*map(_raw, each)) for each in distinct])
     rubric = shown_rubric(group, ask.rubric)
     # other criteria over the same rollouts leave order and ids as they are, and so the beginning of the prompt
     text = rubric if isinstance(rubric, str) else ""
@@ -379,7 +378,7 @@ def _laid_out(
         rubric=rubric,
         digests=digests,
         digest=keyed(b"group", *common, *sorted(digests)),
-        sizes=tuple([len(text.encode()) for text in texts]),
+        sizes=tuple(map(len, raws)),
         places=tuple([i + 1 for i in example.values()]),
         reference=reference,
         faults={i: faults[at] for i, at in enumerate(place) if at in faults},
@@ -748,7 +747,7 @@ def why_unseen(layout: PromptLayout, ask: AskSettings) -> str:
     if layout.twins:
         one, other = layout.twins
         return f"nothing to compare: rollouts {one} and {other} differ only in media that are not shown"
-    shown = _marks(layout.context, *layout.distinct)
+    shown = layout.pictures and _marks(layout.context, *layout.distinct)
     if not shown or ask.pictures == "send" or ask.reads_pictures:
         return ""
     texts = (layout.context, *layout.distinct)

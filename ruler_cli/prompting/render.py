@@ -45,7 +45,6 @@ from ruler_cli.formats.fields import (
 )
 from ruler_cli.formats.pictures import (
     MARKDOWN,
-    REFERENCES,
     is_picture_kind,
     mark_media,
     mark_pictures,
@@ -72,10 +71,14 @@ _BINARY = re.compile(r'"[A-Za-z0-9+/=_-]{400,}"')
 """A sound or a picture in the fields of a message: a text judge cannot read its bytes."""
 _NOT_SPEAKERS = ("tool", "function", "")
 """Roles of messages that are not rendered as `role: text`."""
+_SHORT = 60
+"""Characters of a line that holds neither ciphertext nor a reference to a medium."""
 _CUT_NOTE = "[… {} characters left out by ruler …]"
 _CALL_KINDS = words("tool_call tool-call toolCall toolUse")
 _TEXT_KEYS = words("content text value parts message body output result")
 """Fields that hold the text of a message, best first."""
+_PLAIN = frozenset(words("id type function"))
+_FUNCTION = frozenset(words("name arguments"))
 _THOUGHTS = words("thinking reasoning think")
 _THOUGHT_TEXTS = words("text value summary content")
 _REDACTED = words("redacted_thinking reasoning.encrypted")
@@ -102,7 +105,7 @@ class Shortening:
 WHOLE = Shortening()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Call:
     """A tool call, the result that stands inside it, and the objects that it was read from."""
 
@@ -146,7 +149,8 @@ class _Progress:
         if call_id != "None":
             self.names.pop("None", None)
         self.names[call_id] = name
-        self.parallel |= bool(self.events) and self.events[-1][2] is not None
+        if self.events and self.events[-1][2] is not None:
+            self.parallel = True
         self.events.append((self.at, call_id, name))
         self.calls += 1
         if self.pairing is None:
@@ -160,7 +164,8 @@ class _Progress:
         If its message names no call, its `parts` may.
         """
         ids = parts if parts and call_id == "None" else (call_id,)
-        self.events += [(self.at, one, None) for one in ids]
+        for one in ids:
+            self.events.append((self.at, one, None))
         name = self.names.get(call_id)
         if self.pairing is None:
             return "", name
@@ -231,9 +236,9 @@ def render_tools(tools: Any) -> str:
 
 def _message(message: JsonObject, progress: _Progress) -> str:
     """Render one message, with the marks of its pictures behind it."""
-    text = without_binary(_whole(message, progress))
-    if any(sign in text for sign in REFERENCES):
-        text = mark_media(text, progress.mark)
+    text = _whole(message, progress)
+    if len(text) > _SHORT:
+        text = mark_media(without_binary(text), progress.mark)
     if progress.marks:
         text = "\n".join((text, *progress.marks))
         progress.marks.clear()
@@ -547,7 +552,8 @@ def _call(call: Any) -> _Call:
         arguments = next(given, None if name else call)
     result = _first(call, _RESULTS)
     name = str(name or "unknown")
-    parts = (call,) if inner is call else (call, inner)
+    plain = _PLAIN.issuperset(call) and _FUNCTION.issuperset(inner)
+    parts = () if plain else (call,) if inner is call else (call, inner)
     return _Call(str(_first(call, _CALL_IDS)), name, arguments, result, parts)
 
 

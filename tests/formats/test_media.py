@@ -110,7 +110,7 @@ REFERENCES = {
 
 
 def test_references_of_tracers() -> None:
-    """What a tracer writes in place of a medium is one that the data does not hold, wherever it stands."""
+    """The text that a tracer writes in place of a medium is one that the data does not hold, wherever it stands."""
     for kind, references in REFERENCES.items():
         for reference in references:
             for message in (

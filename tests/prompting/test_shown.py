@@ -1,4 +1,4 @@
-"""What stands inside a message: read, shown as JSON, or counted as not shown, and part of what is identical."""
+"""The rule on fields of a message: read, shown as JSON, or counted as not shown, and part of what is identical."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ SHOWN: dict[str, Any] = {
 
 
 def test_shown(subtests: pytest.Subtests) -> None:
-    """What an agent or a tool says is shown, in whatever field, so rollouts that differ in it are two."""
+    """Anything that an agent or a tool says is shown, in whatever field, so rollouts that differ in it are two."""
     for law, message in SHOWN.items():
         with subtests.test(law):
             texts = ["\n".join(render([message(n)])) for n in (17, 71)]
