@@ -11,7 +11,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from functools import lru_cache
-from itertools import starmap
 from typing import Any, Literal, Protocol, Self, TypeVar, dataclass_transform
 
 import orjson
@@ -272,16 +271,16 @@ class Record:
 
 def same_json(one: Any, other: Any) -> bool:
     """Tell if two JSON values are equal by type and value: true is not 1, and 1 is 1.0."""
-    if one is other:
-        return True
-    if isinstance(one, list) and isinstance(other, list):
-        pairs = zip(one, other, strict=False)
-        return len(one) == len(other) and all(starmap(same_json, pairs))
-    if isinstance(one, dict) and isinstance(other, dict):
-        values = (same_json(inner, other[key]) for key, inner in one.items())
-        return one.keys() == other.keys() and all(values)
-    equal: bool = one == other
-    return equal and isinstance(one, bool) is isinstance(other, bool)
+    pairs = [(one, other)]
+    while pairs:  # no recursion: a value may be nested deeply
+        a, b = pairs.pop()
+        if isinstance(a, list) and isinstance(b, list) and len(a) == len(b):
+            pairs += zip(a, b, strict=True)
+        elif isinstance(a, dict) and isinstance(b, dict) and a.keys() == b.keys():
+            pairs += ((a[key], b[key]) for key in a)
+        elif isinstance(a, bool) is not isinstance(b, bool) or (a is not b and a != b):
+            return False
+    return True
 
 
 @value

@@ -142,6 +142,8 @@ def medium_of(part: JsonObject) -> Picture | None:
     if kind == "file" and (source is None or any(map(is_text, texts))):
         return None
     if source is None:
+        if is_text(part.get("transcript")):
+            return None
         with suppress(TypeError):
             source = orjson.dumps(part, option=orjson.OPT_SORT_KEYS).decode()
     return _named(source or "", "", error=_UNSHOWN, kind=kind)

@@ -45,7 +45,6 @@ from ruler_cli.formats.fields import (
 )
 from ruler_cli.formats.pictures import (
     MARKDOWN,
-    is_picture_kind,
     mark_media,
     mark_pictures,
     medium_of,
@@ -276,7 +275,7 @@ def _whole(message: JsonObject, progress: _Progress) -> str:
 
 
 def _plain(role: str, message: JsonObject) -> JsonObject:
-    """Return a message of LlamaIndex' or LangChain's as others write it."""
+    """Return a message of LlamaIndex' or LangChain's, or one of speech, as others write it."""
     more = message.get("additional_kwargs")
     if more and is_object(more):
         stated = {name: value for name, value in message.items() if value is not None}
@@ -285,6 +284,12 @@ def _plain(role: str, message: JsonObject) -> JsonObject:
     if held and not message.get("content"):
         rest = {name: message[name] for name in message if name != held}
         message = {**rest, "content": message[held]}
+    audio = message.get("audio")
+    if is_object(audio) and {"id", "data"} & audio.keys():  # OpenAI's, of speech
+        content = message.get("content")
+        parts = content if is_list(content) else [content or ""]
+        spoken = {"type": "audio", **audio}
+        return {**message, "audio": None, "content": [*filter(None, parts), spoken]}
     if role in _NOT_SPEAKERS and message.get("status") == "error":
         return {"is_error": True, **message}
     return message
@@ -316,10 +321,6 @@ def _lines(role: str, message: JsonObject, progress: _Progress) -> list[str]:
         lines += _result_lines(results, progress)
         alone = not (calls or results or thought or made)
         text = text or _text(message.get("refusal"), progress)
-    audio = message.get("audio")
-    if is_object(audio) and {"id", "data"} & audio.keys():  # OpenAI's, of speech
-        spoken = _part_text("audio", {"type": "audio", **audio}, progress)
-        text = "\n".join(filter(None, (text, spoken)))
     told = fields_told(message)
     fields = {key: told[key] for key in told if is_shown_beside(message, key)}
     progress.hidden += [f"{key} {told[key]}" for key in told if key not in fields]
@@ -363,7 +364,7 @@ def _result_lines(results: list[JsonObject], progress: _Progress) -> Iterator[st
 
 
 def _result_id(block: JsonObject) -> str:
-    return str(_first(block, _CALL_IDS[1:]))
+    return str(_first(block, (*_CALL_IDS[1:], "id")))
 
 
 def _beside(
@@ -405,7 +406,8 @@ def _field_line(role: str, key: str, value: Any, shortening: Shortening) -> str:
     """Render a field beside the content of a message."""
     text = _BINARY.sub(_marked, json_or_quoted(value))
     cut = _without_middle(text, shortening.tool)
-    return f"{_name(role)} {_name(key)}: {quoted(cut) if cut != text else text}"
+    head = f"{_name(role)} {_name(key)}" if role else _name(key)
+    return f"{head}: {quoted(cut) if cut != text else text}"
 
 
 def _marked(match: re.Match[str]) -> str:
@@ -453,7 +455,7 @@ def _split_content(
     if is_object(content) and len(content) == 1:  # an object around a text
         texts = (content[k] for k in _WRAPPERS if is_text(content.get(k)))
         content = next(texts, content)
-    if is_object(content) and is_picture_kind(content):
+    if is_object(content) and medium_of(content):
         content = [content]
     if not is_list(content):
         return _text(content, progress), "", [], []
@@ -483,8 +485,17 @@ def _split_content(
 
 
 def _typed(part: Any) -> Any:
-    """Return a part of Gemini's, Bedrock's or LlamaIndex' with a type; another one as it is."""
-    if not is_object(part) or "type" in part or "text" in part:
+    """Return a part of Gemini's, Bedrock's, LlamaIndex' or goose's as others write it; another one as it is."""
+    if not is_object(part) or "text" in part:
+        return part
+    kind = part.get("type")
+    if kind == "toolRequest" and is_object(call := lookup(part, "toolCall.value")):
+        return {"type": "tool_use", "id": part.get("id"), **call}  # goose
+    if kind == "toolResponse":
+        inner = part.get("toolResult")
+        content = lookup(inner, "value") or inner
+        return {"type": "tool_result", "id": part.get("id"), "content": content}
+    if kind is not None:
         return part
     if block := part.get("block_type"):
         return {"type": block, **part}
@@ -503,7 +514,8 @@ def _part_text(kind: Any, part: Any, progress: _Progress) -> str:
         if typed or ("path" in part and is_text(part.get("content"))):
             return _json(part)
         if medium := medium_of(part):
-            return progress.mark(medium)
+            spoken = _text(part.get("transcript"), progress)
+            return "\n".join(filter(None, (progress.mark(medium), spoken)))
     return _json(part)
 
 

@@ -31,7 +31,7 @@ terminal terminated truncated final finished complete completed success succeede
 masked cached stream streaming partial synthetic internal visible hidden latency timing ms sec second elapsed timeout
 length len size byte char temperature penalty price usd budget remaining position pos rank priority level depth seq
 sequence prob probability confidence kl entropy perplexity ratio rate percent uid gid pid start end begin stop ttft
-offset logp top first last
+offset logp top first last strict
 """)
 )
 """Words of keys whose numbers count, measure or mark a message, or tell how good it is."""

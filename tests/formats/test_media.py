@@ -238,7 +238,7 @@ def test_binary_fields() -> None:
     ]  # fmt: skip
     texts = [render([message])[0] for message in speech]
     assert texts[0] != texts[1]
-    assert all('"transcript":"Hi."' in text and "(audio 1 " in text for text in texts)
+    assert all('"[audio 1]\\nHi."' in text and "(audio 1 " in text for text in texts)
 
 
 CIPHER = "gAAAAABk" * 30

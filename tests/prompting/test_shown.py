@@ -11,6 +11,7 @@ import pytest
 from ruler_cli.prompting.prompt import build_layout
 from ruler_cli.prompting.render import render
 from ruler_cli.settings.models import AskSettings
+from ruler_cli.types import Rollout
 from tests.conftest import Ruler, write
 from tests.values import group, read
 
@@ -176,3 +177,26 @@ def test_speakers() -> None:
         assert render(read(record)[0].rollouts[0].messages)[1] == 'tool: "bar"'
     allowed = {"type": "mcp_approval_response", "approve": True, "reason": "fine"}
     assert render([allowed])[0].startswith("user: ")
+
+
+DIFFERENT: tuple[tuple[Any, Any], ...] = (
+    (True, 1), (False, 0), ([True, 1], [1, True]), ({"a": [1]}, {"a": [True]}), ("1", 1), (None, False), ([], {}),
+)  # fmt: skip
+
+
+def test_reference_by_type() -> None:
+    """Members of a group agree on a reference only by type and value, and a number however it is written."""
+    for one, other in DIFFERENT:
+        for pair in ((one, other), (other, one)):
+            rollouts = [Rollout([TASK], reference=value) for value in pair]
+            assert group(*rollouts).mistake, pair
+    deep: Any = 1
+    for _ in range(5000):
+        deep = [deep]
+    for one, other in (
+        (1, 1.0),
+        ({"a": 1, "b": [True]}, {"b": [True], "a": 1}),
+        (deep, [*deep]),
+    ):
+        rollouts = [Rollout([TASK], reference=value) for value in (one, other)]
+        assert not group(*rollouts).mistake
