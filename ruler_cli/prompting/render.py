@@ -683,8 +683,6 @@ def _from_responses(item: JsonObject) -> tuple[str, JsonObject]:
         for key, value in item.items()
         if value is not None and key not in ("id", "status")
     }
-    if kind == "function_call":
-        return "assistant", {"tool_calls": [{**item, "id": called}]}
     if is_returned(kind):
         role = "tool" if kind.endswith("_output") else "user"
         content = rest.pop("output", None if role == "tool" else rest)
@@ -695,7 +693,7 @@ def _from_responses(item: JsonObject) -> tuple[str, JsonObject]:
         return "assistant", {"reasoning": both or summary or content or "(not shown)"}
     if "content" in item:
         return "assistant", item
-    if called is not None and kind.endswith("_call"):
+    if kind == "function_call" or (called is not None and kind.endswith("_call")):
         inside = {key: rest[key] for key in rest if key not in ("type", "call_id")}
         call = inside if "name" in rest else {"name": kind, "arguments": inside}
         return "assistant", {"tool_calls": [{**call, "id": called}]}
