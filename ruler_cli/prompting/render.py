@@ -376,7 +376,9 @@ def _beside(
         for key, value in part.items()
         if key not in LABELS and not any(value is one for one in used)
     }
-    if rest and (fields := fields_told(rest, LABELS)):
+    if rest and (told := fields_told(rest, LABELS)):
+        fields = {key: told[key] for key in told if is_shown_beside(rest, key)}
+        progress.hidden += [f"{key} {told[key]}" for key in told if key not in fields]
         values = other_text(rest, numbers=True, known=LABELS)
         yield from _field_lines(role, fields, values, progress, [line])
 

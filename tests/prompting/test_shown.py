@@ -138,7 +138,8 @@ def test_not_shown_is_not_identical(tmp_path: Path, ruler: Ruler) -> None:
         for text in ("one", "two")
     ]
     answers = [[TASK, by("assistant", "a", answer=n)] for n in ("4", "5")]
-    for rollouts in (own, answers):
+    parts = [[TASK, by("assistant", [said(answer=n)])] for n in ("4", "5")]
+    for rollouts in (own, answers, parts):
         there, back = (
             build_layout(group(*turns), AskSettings())
             for turns in (rollouts, [*reversed(rollouts)])
