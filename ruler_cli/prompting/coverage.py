@@ -282,11 +282,10 @@ class Coverage:
         self._seen.add(digest)
         bare = "" if _CIPHER.search(path) else without_binary(text)
         mark = LEFT_OUT.search(bare)
-        if not bare or (
-            mark and prompt.holds(mark[0])
-        ):  # not of a picture that is sent
+        # else it is of a picture, or of no message
+        if not bare or (mark and prompt.holds(mark[0])):
             self.binary[path] += _bytes(text) - _bytes(bare)
-        text = bare
+            text = bare
         if text.isascii() and " " not in text.strip() and text[:1] not in "{[":
             return  # an id, a path, a signature
         whole = shown = _bytes(text)
