@@ -128,9 +128,9 @@ def test_references_of_tracers() -> None:
                 )
                 assert reference not in text
     part = {"type": "image_url", "image_url": {"url": REFERENCES["picture"][0]}}
-    medium = medium_of(part)
-    assert medium
-    assert "does not hold its bytes" in medium.error
+    held = medium_of(part)
+    assert held
+    assert "does not hold its bytes" in held.error
     for plain in ("@@@langfuseMedia:@@@", "Write mlflow-attachment://ID in its place."):
         assert render([{"role": "user", "content": plain}]) == [f'user: "{plain}"']
 
