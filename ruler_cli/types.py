@@ -279,6 +279,20 @@ class Record:
     parts: int = 1
 
 
+def same_json(one: Any, other: Any) -> bool:
+    """Tell if two JSON values are equal by type and value: true is not 1, and 1 is 1.0."""
+    pairs = [(one, other)]
+    while pairs:  # no recursion: a value may be nested deeply
+        a, b = pairs.pop()
+        if isinstance(a, list) and isinstance(b, list) and len(a) == len(b):
+            pairs += zip(a, b, strict=True)
+        elif isinstance(a, dict) and isinstance(b, dict) and a.keys() == b.keys():
+            pairs += ((a[key], b[key]) for key in a)
+        elif isinstance(a, bool) is not isinstance(b, bool) or (a is not b and a != b):
+            return False
+    return True
+
+
 @value
 class Group:
     """All rollouts of one task, in input order, with the records they stand in."""
@@ -308,7 +322,7 @@ class Group:
     def mistake(self) -> str:
         """The reason why the group cannot be judged by what its records say of it; empty if it can."""
         references = [one.reference for one in self.rollouts if one.error is None]
-        if references.count(references[0]) < len(references) if references else False:
+        if any(not same_json(references[0], one) for one in references[1:]):
             return "its reference answer is not the same in all its rollouts"
         error = self.rubric_error
         between = ", " if error.startswith("criterion") else " "
@@ -369,7 +383,7 @@ class Picture:
 
     `digest` is that of the original bytes, or of the address, and of the stated size: it stays if the picture is made
     smaller. `width` and `height` are pixels, 0 if not known. `error` says why no judge can be sent it, as a
-    predicate.
+    predicate. `kind` is "picture", or "audio", "video" or "file" for another medium, which no judge is sent.
     """
 
     digest: str
@@ -380,6 +394,7 @@ class Picture:
     width: int = 0
     height: int = 0
     error: str = ""
+    kind: str = "picture"
 
     @property
     def url(self) -> str:

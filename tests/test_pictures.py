@@ -125,6 +125,8 @@ def test_no_eyes(ruler: Ruler, tmp_path: Path) -> None:
     for said in (done.stderr, checked.stdout):
         assert "--pictures send" in said
         assert "--pictures leave" in said
+    assert "the first in rollout 1, and offline reads none; give" in embedded.stderr
+    assert "--pictures send" not in embedded.stderr
     for group in judged(tmp_path / "out.jsonl"):
         assert (group["ruler"]["kind"], group["ruler"]["status"]) == ("input", "failed")
         assert [one["reward"] for one in group["trajectories"]] == [None] * 4
@@ -228,6 +230,9 @@ def test_bad_pictures(ruler: Ruler, tmp_path: Path, subtests: pytest.Subtests) -
             done = ruler(*SCORE, *asked(judge, "--pictures", "send"))
             checked = ruler("check", "in.jsonl", *asked(judge, "--pictures", "send"))
             assert (done.returncode, checked.returncode) == (1, 1)
+            assert "`trajectories.1` picture 1 " in done.stderr
+            for said in (done.stderr, checked.stdout):
+                assert "or give --pictures leave" in " ".join(said.split())
             (group,) = judged(tmp_path / "out.jsonl")
             one, failed, other = group["trajectories"]
             assert failed["ruler"]["status"] == "failed"

@@ -146,10 +146,11 @@ tied groups: {about!s}{tied_groups:group} (one rollout, or all identical): nothi
 What the judge sees
 tokens a rollout: {about!s}{tokens_per_rollout}
 shown: {shown}
+left out: {binary}
 rubric: {rubric}
 reference: {references}
 pictures: {about!s}{pictures[shown]:picture} sent
-not shown: {about!s}{pictures[left_out]:picture}
+not shown: {about!s}{pictures[left_out]:picture} (sound, video and files count as pictures)
 cannot be sent: {about!s}{pictures[unsendable]:rollout} with such a picture ({pictures[first]})
 shared prefix: {about!s}{shared:%} of the prompts, shown once for a group
 windows: {about!s}{windows[groups]:group} in parts, twice at least: {windows[calls]} of the calls
@@ -369,6 +370,7 @@ def _figures(
             "share": coverage.share,
             "not_shown": dict(coverage.not_shown()),
             "beside": dict(coverage.not_shown(beside=True)),
+            "left_out": dict(coverage.binary.most_common()),
         },
         "rubric": _rubric(notes, settings),
         "references": _references(notes, settings),
@@ -376,7 +378,7 @@ def _figures(
             "shown": estimate.pictures - estimate.pictures_left_out,
             "left_out": estimate.pictures_left_out,
             "unsendable": estimate.faults.total(),
-            "first": next(iter(estimate.faults), ""),
+            "first": command_words(next(iter(estimate.faults), "")),
         },
         "rollouts_without_task": source.openings.taskless,
         "groups_of_several_tasks": source.openings.mixed,
@@ -475,7 +477,8 @@ def _reasons(
         yield f"{count(number, 'group')}: {command_words(reason)}"
     if faults := estimate.faults:
         first = next(iter(faults))
-        yield f"{count(faults.total(), 'rollout')} cannot be scored: {first}"
+        why = command_words(first)
+        yield f"{count(faults.total(), 'rollout')} cannot be scored: {why}"
     compared = estimate.comparable or settings.absolute
     if groups and source.reader and not compared:
         yield command_words(NothingToCompare(shown_key(source.reader)))
@@ -708,11 +711,14 @@ def _texts(facts: Facts, source: Input, estimate: Estimate) -> Facts:
         shown += f"; not shown: {hidden}"
     if facts["pictures"]["left_out"]:
         shown += ", without pictures"
+    binary = facts["shown_to_the_judge"]["left_out"]
+    left_out, first = sum(binary.values()), printable(next(iter(binary), ""))
     passed = f"up to {passes} on average"
     cap, duration = facts["estimate"].max_cost_usd, facts["seconds"]
     return {
         "found": source.found(),
         "shown": shown,
+        "binary": left_out and f"{left_out:,} bytes of base64 and ciphertext ({first})",
         "sizes": common,
         "endings": [
             f"{number:,} {how}" for how, number in facts["ended"].items() if number

@@ -68,9 +68,9 @@ TOOLS = words("functions tool_definitions info.oai_tools")
 """Fields that hold tools beside `tools`: OpenAI's old name, Azure's evaluation, verifiers."""
 THOUGHT_KEYS = words("reasoning_content reasoning thinking")
 _CONTENTS = ("content", "refusal", *SINGLE_CALLS, *CALL_KEYS, *THOUGHT_KEYS)
-_LABELS = frozenset(
+LABELS = frozenset(
     words(
-        "role name type kind id uuid parent parent_id index tool_call_id call_id function model model_name "
+        "role name type kind block_type id uuid parent parent_id index tool_call_id call_id function model model_name "
         "provider usage cost timestamp time date created created_at updated_at started_at ended_at "
         "finish_reason stop_reason stop_sequence end_turn logprobs token_ids tokens mask loss weight status "
         "state object metadata meta extra source annotations signature cache_control phase channel recipient "
@@ -80,7 +80,7 @@ _LABELS = frozenset(
     )
 )
 """Fields of a message that are metadata, not content."""
-_ABOUT_TURN = _LABELS - {
+_ABOUT_TURN = LABELS - {
     *words("name function status state source sender agent phase extra")
 }
 """Those that are metadata inside another field, too."""
@@ -99,7 +99,7 @@ _NOT_SHOWN = GRADED.union(
     )
 )
 """These words and more, which mean the same in a turn; of a record they may be the rollouts."""
-_KNOWN = _LABELS.union(_CONTENTS)
+_KNOWN = LABELS.union(_CONTENTS)
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 _TEXT_KINDS = (
     None,
@@ -186,8 +186,13 @@ def task_messages(rollout: Rollout) -> Messages:
 def is_agent(message: JsonObject) -> bool:
     """Tell if the agent wrote a message: by its role, or as a Responses item that is no tool result."""
     role = message.get("role")
-    returned = role is None and str(message.get("type")).endswith("call_output")
+    returned = role is None and is_returned(message.get("type"))
     return role == TRANSCRIPT or (role in AGENT_ROLES and not returned)
+
+
+def is_returned(kind: Any) -> bool:
+    """Tell if an item of OpenAI's Responses is the result of a call, or the user's answer to a question."""
+    return str(kind).endswith(("_output", "approval_response"))
 
 
 def has_content(message: JsonObject) -> bool:
@@ -259,18 +264,30 @@ def calls_of(message: JsonObject) -> list[Any]:
     # a number only counts them
     single = [value] if value and isinstance(value, str | dict) else []
     calls = items(value) or single
-    return [*calls, *filter(None, map(message.get, SINGLE_CALLS))]
+    calls = [*calls, *filter(None, map(message.get, SINGLE_CALLS))]
+    more = message.get("additional_kwargs")  # LlamaIndex, LangChain
+    return calls or (calls_of(more) if more and is_object(more) else [])
 
 
-def other_text(message: JsonObject) -> dict[str, Any]:
-    """Return the fields of a message that hold text and are neither its content, nor metadata, nor a grader's."""
-    if _KNOWN.issuperset(message):  # fast, as most are
+def other_text(
+    message: JsonObject, *, numbers: bool = False, known: frozenset[str] | None = None
+) -> dict[str, Any]:
+    """Return the fields of a message that hold text and are neither its content, nor metadata, nor a grader's.
+
+    With `numbers` also those that hold a number or true. `known` are the fields that are content or metadata.
+    """
+    known = known or _KNOWN
+    if known.issuperset(message):  # fast, as most are
         return {}
-    fields = {key: value for key, value in message.items() if key not in _KNOWN}
+    fields = {key: value for key, value in message.items() if key not in known}
     return {
         key: value
         for key, value in ungraded(fields).items()
-        if not isinstance(value, int | float) and has_text(value)
+        if (
+            any(one is not False for one in leaves(value))
+            if numbers
+            else not isinstance(value, int | float) and has_text(value)
+        )
     }
 
 
@@ -384,7 +401,7 @@ _APART = frozenset(_STEP_KEYS[0] + _STEP_KEYS[-1])
 """Fields of steps, of which each list of steps has one of both kinds."""
 _TOOL_KEYS = frozenset(words("name function tool tool_name api_name"))
 """Fields with the name of a tool."""
-_SPEAKER_KEYS = frozenset(words("role from speaker sender author source"))
+_SPEAKER_KEYS = frozenset(words("role from speaker sender author source message_type"))
 _CONTENT_KEYS = {"content", "tool_calls", "value", "text", "parts"}
 
 _MARKERS = (
@@ -561,7 +578,7 @@ def normalize_call(call: JsonObject) -> Turn:
             fields |= inner
     name = fields.get("name") or fields.get("toolName")
     return {
-        "id": fields.get("id") or fields.get("toolCallId") or name,
+        "id": first_of(fields, words("id toolCallId toolUseId")) or name,
         "name": name,
         "arguments": first_at(fields, "arguments", "args", "input"),
     }
@@ -573,7 +590,7 @@ def normalize_part(part: Any) -> Any:
     if not is_object(part):
         return part
     part = {key.removeprefix("message_content."): value for key, value in part.items()}
-    for name, read in _GEMINI.items():
+    for name, read in _UNTYPED.items():
         if is_object(inner := pick(part, name)) and inner:
             return read(inner)
     kind = str(part.get("type")).replace("-", "_")
@@ -595,21 +612,28 @@ def _use(part: JsonObject) -> Turn:
 
 def _result(part: JsonObject) -> Turn:
     name = part.get("name") or part.get("toolName")
-    named = {"toolName": name} if name else {}
+    named: Turn = {"toolName": name} if name else {}
+    if part.get("status") == "error":  # Bedrock
+        named["is_error"] = True
+    names = words("tool_use_id id toolCallId toolUseId tool_call_id name")
     return {
         "type": "tool_result",
-        "tool_use_id": str(
-            first_of(part, words("tool_use_id id toolCallId tool_call_id name"))
-        ),
+        "tool_use_id": str(first_of(part, names)),
         "content": first_at(part, *_RETURNED),
         **named,
     }
 
 
 _RETURNED = words("result response output content errorText")
-_GEMINI: dict[str, Callable[..., Turn]] = {
+_UNTYPED: dict[str, Callable[..., Turn]] = {
     "function_call": _use,
     "function_response": _result,
+    "tool_use": _use,
+    "tool_result": _result,
+    "reasoning_content": lambda part: {
+        "type": "thinking",
+        "thinking": first_at(part, "reasoningText.text", "text") or "(not shown)",
+    },
     "executable_code": lambda part: _use({"name": "code", "input": part}),
     "code_execution_result": lambda part: _result({"name": "code", "output": part}),
     "inline_data": lambda part: {
@@ -617,7 +641,7 @@ _GEMINI: dict[str, Callable[..., Turn]] = {
         "inline_data": part,
     },
 }
-"""Gemini's parts of a message."""
+"""Parts of a message of Gemini's and Bedrock's, which have no type."""
 
 
 def pick(value: Any, name: str) -> Any:

@@ -19,8 +19,11 @@ from threading import Lock
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
+import orjson
+
 from ruler_cli.formats.fields import (
     JsonObject,
+    Names,
     first,
     first_of,
     is_object,
@@ -45,11 +48,34 @@ _BYTES = words(
 )
 """Fields that hold its bytes or its address as a text."""
 _MEDIA = words("media_type mediaType mime_type mimeType mime")
+_MEDIUM = re.compile(
+    r"((in|out)put_)?(audio|video|file|document|pdf)([-_]?url)?|(audio|video|application|text)/.*|container_upload",
+    re.IGNORECASE,
+)
+"""Kinds of parts that are other media."""
+_MEDIUM_HOLDERS = (
+    *_HOLDERS,
+    *words("input_audio audio audio_url video video_url file document resource"),
+)
+_MEDIUM_BYTES = (
+    *words("blob file_data"),
+    *_BYTES,
+    *words("file_url audio audio_url video video_url document"),
+)
+_REFERENCE = re.compile(
+    r"@@@langfuseMedia:type=\w{1,20}/[\w.+-]{1,80}\|id=[^|\s\"\\]{1,80}\|source=\w{1,40}@@@"
+    r"|mlflow-attachment://[^\s\"\\]{0,200}?content_type=[^\s\"\\)]{1,200}"
+)
+"""The text that a tracer writes in place of a medium, which it keeps elsewhere."""
+REFERENCES = ("@@@langfuseMedia:", "mlflow-attachment://")
+"""The signs of it."""
 _TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 """Media types that judges take. A type is read from the bytes; what a record states is not believed."""
 _NOT_HELD = "is no address on the web, and the data does not hold its bytes"
+_ELSEWHERE = "is kept by a tracer, and the data does not hold its bytes"
+_UNSHOWN = "cannot be sent: judges are sent pictures alone"
 _PLACE = re.compile(
-    r"[a-z][a-z0-9+.-]*:|[.~\\]|[^\n]{1,255}\.\w{2,4}$|file-", re.IGNORECASE
+    r"[a-z][a-z0-9+.-]*:|[.~\\@]|[^\n]{1,255}\.\w{2,4}$|file-", re.IGNORECASE
 )
 """Beginnings of an address, or a file's name: never of a picture in base64."""
 _DEEPEST = 4
@@ -76,16 +102,69 @@ def picture_of(part: Any) -> Picture | None:
     """Return the picture that a part of a message is; None if it is none."""
     if not is_object(part) or not _is_picture(part):
         return None
+    source, detail = _source(part, _HOLDERS, _BYTES)
+    if source is None:
+        return _named("", detail, error="has no bytes in the data")
+    return read_picture(source, detail)
+
+
+def _source(part: JsonObject, holders: Names, held: Names) -> tuple[str | None, str]:
+    """Return the text with the bytes or the address that a part holds, None without one, and the stated size."""
     inner: Any = part
     detail = ""
     for _ in range(_DEEPEST):
         detail = detail or str(inner.get("detail") or "")[:20]
-        if is_text(source := first(filter(is_text, map(inner.get, _BYTES)))):
-            return read_picture(source, detail)
-        inner = first(filter(is_object, map(inner.get, _HOLDERS)))
+        if is_text(source := first(filter(is_text, map(inner.get, held)))):
+            return source, detail
+        inner = first(filter(is_object, map(inner.get, holders)))
         if inner is None:
             break
-    return _named("", detail, error="has no bytes in the data")
+    return None, detail
+
+
+def medium_of(part: JsonObject) -> Picture | None:
+    """Return the picture, audio, video or file that a part of a message is; None if it is none."""
+    if picture := picture_of(part):
+        return picture
+    inside = [part, *filter(is_object, map(part.get, _MEDIUM_HOLDERS))]
+    media = [first_of(one, ("modality", *_MEDIA)) for one in inside]
+    held = [name for name in _MEDIUM_HOLDERS if lookup(part, f"{name}.source")]
+    kind = str(part.get("type"))
+    named = _MEDIUM.fullmatch(kind) or held or kind in _DATA_KINDS
+    if not named and not any(media[1:]):
+        return None
+    kind = _kind_of(f"{kind} {held} {media}")
+    source, _ = _source(part, _MEDIUM_HOLDERS, _MEDIUM_BYTES)
+    texts = [
+        one.get("text") or (not any(media) and one.get("content")) for one in inside
+    ]
+    # anything may be called a file, and one may hold its text
+    if kind == "file" and (source is None or any(map(is_text, texts))):
+        return None
+    if source is None:
+        if is_text(part.get("transcript")):
+            return None
+        with suppress(TypeError):
+            source = orjson.dumps(part, option=orjson.OPT_SORT_KEYS).decode()
+    return _named(source or "", "", error=_UNSHOWN, kind=kind)
+
+
+def _kind_of(text: str) -> str:
+    """Return the kind of a medium by a word in what is said of it."""
+    kinds = {"image": "picture", "audio": "audio", "video": "video"}
+    return first(kinds[word] for word in kinds if word in text.lower()) or "file"
+
+
+def mark_media(text: str, mark: Callable[[Picture], str]) -> str:
+    """Replace each reference that a tracer wrote in place of a medium by its mark."""
+
+    def marked(match: re.Match[str]) -> str:
+        kind = _kind_of(match[0].partition("type=")[2])
+        return mark(_named(match[0], "", error=_ELSEWHERE, kind=kind))
+
+    if REFERENCES[0] in text or REFERENCES[1] in text:
+        return _REFERENCE.sub(marked, text)
+    return text
 
 
 def is_picture_kind(part: JsonObject) -> bool:

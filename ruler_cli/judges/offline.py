@@ -60,6 +60,8 @@ _HANDOFFS = {"escalate", "handoff", "handover"}
 _VERBS = _WRITES | _READS
 """Verbs in the names of tools: the first one tells if a tool changes something."""
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
+_NUMBER = re.compile(r"[0-9]+ ")
+"""The number before the name of one of several calls made at once."""
 _ERROR = re.compile(
     r"""^[\s"\[\\]*(?:error|exception|failed|failure|fatal|forbidden|invalid|timed?\ ?out|unauthori[sz]ed)\b
     | Traceback\ \(most\ recent
@@ -118,6 +120,7 @@ def observe(rollout: str) -> RolloutSignals:
         if kind == "call":
             first_call = first_call or messages
             calls += 1
+            name = _NUMBER.sub("", name, count=1)
             call = f"{name}: {_canonical(value)}"
             distinct_calls.add(call)
             words = [word.lower() for word in _WORD.findall(name[:_EDGE])]

@@ -262,11 +262,11 @@ def with_eyes(
 
     `model` is what is known of it. An embedded judge reads none, and is sent none.
     """
-    reads = judge.pictures
+    reads: bool | None = judge.pictures
     if reads is None:
         reads = (model or model_of(judge)).pictures
     if is_embedded(judge):
-        reads = False
+        reads = None
         ask = replace(ask, pictures="leave" if ask.pictures == "leave" else "auto")
     return replace(ask, reads_pictures=reads)
 

@@ -19,7 +19,7 @@ from ruler_cli.prompting import templates
 _BLOCK_BYTES = 120
 _ID_BYTES = 55
 """Bytes that a block takes beside its lines, and each id in it with the note of what stands before."""
-_PICTURE = "(picture "
+_MEDIA = ("(picture ", "(audio ", "(video ", "(file ")
 _OURS = "("
 """The beginning of a line that is no message: a message begins with a role, `call` or `tool`."""
 
@@ -116,7 +116,7 @@ def _line_to_share(lines: Sequence[str], at: int) -> str:
     """Return a line that others may share: a message before further parts, and not the last; else nothing."""
     if at + 1 < len(lines) and not lines[at].startswith(_OURS):
         # a picture stands right below its message
-        return "" if lines[at + 1].startswith(_PICTURE) else lines[at]
+        return "" if lines[at + 1].startswith(_MEDIA) else lines[at]
     return ""
 
 

@@ -19,6 +19,7 @@ from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.parse import parse
+from ruler_cli.formats.binary import LEFT_OUT, without_binary
 from ruler_cli.formats.chat import GRADED, words_of
 from ruler_cli.formats.fields import first, words
 from ruler_cli.prompting.prompt import PromptLayout
@@ -63,6 +64,10 @@ _BREAKS = re.compile(
     r"""(?:\\+(?:u[0-9a-fA-F]{4}|.)?|["'`<>{}\[\]|\x00-\x1f\x7f-\x9f\u2028-\u202e])+"""
 )
 """Characters that another form of a text may escape, drop or replace, with the escapes themselves."""
+_CIPHER = re.compile(
+    r"\.(?:encrypted_(?:content|index|stdout)|redacted_thinking|redactedContent)$"
+)
+"""Paths of ciphertext."""
 _KEYS = re.compile(r'"[^"\\]*\\*"\s*:')
 _SCALARS = re.compile(r"(?:[\s\d.,:eE+-]|true|false|null)*")
 """Keys in JSON text, and what stands there between strings."""
@@ -80,7 +85,7 @@ class Coverage:
     `found` counts what prompts show, `unseen` what they do not. `messages` counts messages, `fields` those
     with a field that is neither content nor metadata and is not shown, by its name. `continued` counts groups
     in which a rollout goes on where another ends, `told` those with the reference answer in what all rollouts share.
-    `hidden` counts the bytes of these fields.
+    `hidden` counts the bytes of these fields. `binary` counts the bytes of base64 and ciphertext, which are left out.
     """
 
     groups: int = 0
@@ -89,6 +94,7 @@ class Coverage:
     messages: int = 0
     fields: Counter[str] = field(default_factory=Counter)
     hidden: Counter[str] = field(default_factory=Counter)
+    binary: Counter[str] = field(default_factory=Counter)
     continued: int = 0
     first_continued: str = ""
     told: int = 0
@@ -143,7 +149,8 @@ class Coverage:
     def _look_at(self, message: dict[str, Any], prompt: _PromptText) -> None:
         """Count a message, and its fields that are not shown because it has content or calls."""
         self.messages += 1
-        for key, texts in fields_told(message).items():
+        for key, said in fields_told(message).items():
+            texts = [*map(str, said)]
             hidden = sum(prompt.hidden_bytes(text) for text in texts)
             if 2 * hidden > sum(map(_bytes, texts)):
                 self.fields[_key(key)] += 1
@@ -273,6 +280,12 @@ class Coverage:
         if digest in self._seen:
             return
         self._seen.add(digest)
+        bare = "" if _CIPHER.search(path) else without_binary(text)
+        mark = LEFT_OUT.search(bare)
+        # else it is of a picture, or of no message
+        if not bare or (mark and prompt.holds(mark[0])):
+            self.binary[path] += _bytes(text) - _bytes(bare)
+            text = bare
         if text.isascii() and " " not in text.strip() and text[:1] not in "{[":
             return  # an id, a path, a signature
         whole = shown = _bytes(text)
@@ -381,6 +394,8 @@ def _leaves(value: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, s
                 yield from _leaves(one, below, depth + 1)
     elif isinstance(value, dict) and value.get("is_demo") is not True:
         before = f"{path}." if path else ""
+        if value.get("type") == "redacted_thinking":
+            value = {"redacted_thinking": value.get("data")}
         for key, one in value.items():
             if key != _RULER and type(one) in _HOLDERS:
                 yield from _leaves(one, before + _key(key), depth + 1)

@@ -28,7 +28,8 @@ from ruler_cli.errors import Sentence
 from ruler_cli.formats.chat import first_agent_turn
 from ruler_cli.formats.pictures import (
     MARKDOWN,
-    picture_of,
+    REFERENCES,
+    medium_of,
     picture_tokens,
     unsendable,
 )
@@ -37,10 +38,12 @@ from ruler_cli.prompting.branches import Branches, find_branches, may_save
 from ruler_cli.prompting.injection import suspects
 from ruler_cli.prompting.render import (
     MARK,
+    NUMBERED,
     WHOLE,
     Shortening,
     quoted,
     render,
+    render_paired,
     render_tools,
     sorted_json,
 )
@@ -111,7 +114,8 @@ class PromptLayout:
     Texts hold the marks of the `pictures` that are shown, by their digests; `pictures` has all others, too, of which
     `left_out` are not shown. A size counts the tokens of a picture as bytes of text, and digests are of texts with
     all marks. `faults` say of input rollouts why their pictures cannot be sent. `twins` are the places of two distinct
-    rollouts that differ only in pictures that are not shown.
+    rollouts that differ only in pictures that are not shown. `numbered`: calls that were made at once have numbers.
+    `earlier` is the layout of an earlier version, if it was another.
     """
 
     context: str
@@ -131,6 +135,8 @@ class PromptLayout:
     faults: Mapping[int, str] = field(default_factory=dict)
     twins: tuple[int, ...] = ()
     model: str = ""
+    numbered: bool = False
+    earlier: PromptLayout | None = field(default=None, compare=False, repr=False)
 
     def order(self, seed: int, pass_index: int) -> list[int]:
         """The order in which a pass shows all rollouts; it does not depend on their order in the input."""
@@ -225,7 +231,7 @@ def size_of(text: str, pictures: Mapping[str, Picture], model: str) -> int:
 def _without_first(text: str, most: int | None) -> str:
     """Leave out the pictures of a text but for the last `most`, and say so in their places."""
     left = 0 if most is None else _marks(text) - most
-    return MARK.sub(r"(picture \1 is not shown)", text, left) if left > 0 else text
+    return MARK.sub(r"(\1 is not shown)", text, left) if left > 0 else text
 
 
 @dataclass(slots=True)
@@ -255,16 +261,17 @@ class RenderedGroup:
         sizes = list(self.layout.sizes)
         for at in rollouts:
             rollout = self.rollouts[self.example[at]]
-            lines = render(rollout.messages, keep)
-            text = _text_of(rollout, lines, self.shared, keep, tools=self.own_tools)
+            parts = rollout.messages, *rollout.histories
+            lines = [render(part, keep) for part in parts]
+            text = _text_of(rollout, lines, self.shared, tools=self.own_tools)
             text = _without_first(text, self.most_pictures)
             size = size_of(text, self.layout.pictures, self.layout.model)
             if size < sizes[at]:
                 texts[at], sizes[at] = text, size
         prefix = self.layout.context
         if context and self.example:
-            messages = self.rollouts[self.example[0]].messages[: self.shared]
-            less = "\n".join(render(messages, keep))
+            messages = self.rollouts[self.example[0]].messages
+            less = "\n".join(render(messages, keep)[: self.shared])
             less = _shared_pictures(less, self.most_pictures)
             prefix = min(prefix, less, key=lambda text: len(text.encode()))
         self.layout = replace(
@@ -284,35 +291,72 @@ class RenderedGroup:
 
 def render_group(group: Group, ask: AskSettings, *, sent: bool = True) -> RenderedGroup:
     """Render all of a group. If it is to be `sent`, rollouts with pictures that cannot be are left out."""
-    given = group.rollouts
-    rollouts, place = _joined(given)
+    rollouts, place = _joined(group.rollouts)
     shown = not _mistake(group)
     readable = [i for i, r in enumerate(rollouts) if r.error is None and shown]
     opening = _opening([rollouts[i].messages for i in readable])
     pictures: dict[str, Picture] = {}
     same = render(rollouts[readable[0]].messages[:opening]) if opening else []
-    lines = {
-        i: same + render(rollouts[i].messages[opening:], WHOLE, pictures)
-        for i in readable
-    }
+    now: Lines = {}
+    before: Lines = {}
+    hidden: dict[int, list[str]] = {}
+    for i in readable:
+        hidden[i] = []
+        parts = rollouts[i].messages[opening:], *rollouts[i].histories
+        both = [render_paired(part, WHOLE, pictures, hidden[i]) for part in parts]
+        (first, first_before), *rest = both
+        now[i] = [same + first, *(lines for lines, _ in rest)]
+        before[i] = [same + first_before, *(lines for _, lines in rest)]
+
+    def laid_out(lines: Lines) -> RenderedGroup:
+        return _laid_out(group, ask, rollouts, place, lines, hidden, pictures, sent)
+
+    rendered = laid_out(now)
+    if now != before:
+        whole = (line for parts in now.values() for part in parts for line in part)
+        rendered.layout = replace(
+            rendered.layout,
+            numbered=any(map(NUMBERED.search, whole)),
+            earlier=laid_out(before).layout,
+        )
+    return rendered
+
+
+Lines = dict[int, list[list[str]]]
+"""The lines of each message of a rollout, and of its further histories, by the number of the rollout."""
+
+
+def _laid_out(
+    group: Group,
+    ask: AskSettings,
+    rollouts: list[Rollout],
+    place: list[int],
+    lines: Lines,
+    hidden: Mapping[int, list[str]],
+    pictures: dict[str, Picture],
+    sent: bool,
+) -> RenderedGroup:
+    """Lay out the lines of a group; `place` has the rollout of each input rollout, `hidden` what is not shown."""
+    readable = [*lines]
     tools, own_tools = _tools(group, [rollouts[i] for i in readable])
-    shared = _shared_prefix(rollouts, lines)
-    context = "\n".join(lines[readable[0]][:shared]) if readable else ""
-    distinct: dict[str, int] = {}
+    shared = _shared_prefix(rollouts, {i: lines[i][0] for i in readable})
+    context = "\n".join(lines[readable[0]][0][:shared]) if readable else ""
+    distinct: dict[tuple[str, ...], int] = {}
     example: dict[int, int] = {}
     which: dict[int, int] = {}
     faults: dict[int, str] = {}
     for i in readable:
-        text = _text_of(
-            rollouts[i], lines[i], shared, WHOLE, tools=own_tools, pictures=pictures
-        )
+        text = _text_of(rollouts[i], lines[i], shared, tools=own_tools)
         if pictures and sent and (fault := _fault(context, text, pictures, ask)):
             faults[i] = fault
             continue
-        which[i] = distinct.setdefault(text, len(distinct))
+        which[i] = distinct.setdefault((text, *hidden[i]), len(distinct))
         example.setdefault(which[i], i)
-    texts = [text.encode() for text in distinct]
-    digests = tuple(map(keyed, texts))
+    texts = [text for text, *_ in distinct]
+    raws = [text.encode() for text in texts]
+    digests = tuple(map(keyed, raws))
+    if len({*texts}) < len(texts):  # what is not shown tells rollouts of one text apart
+        digests = tuple([keyed(*map(_raw, each)) for each in distinct])
     rubric = shown_rubric(group, ask.rubric)
     # other criteria over the same rollouts leave order and ids as they are, and so the beginning of the prompt
     text = rubric if isinstance(rubric, str) else ""
@@ -323,17 +367,17 @@ def render_group(group: Group, ask: AskSettings, *, sent: bool = True) -> Render
     layout = PromptLayout(
         context,
         tools,
-        tuple(distinct),
+        tuple(texts),
         owner=tuple(
             [
                 None if r.error is not None else which.get(place[i])
-                for i, r in enumerate(given)
+                for i, r in enumerate(group.rollouts)
             ]
         ),
         rubric=rubric,
         digests=digests,
         digest=keyed(b"group", *common, *sorted(digests)),
-        sizes=tuple(map(len, texts)),
+        sizes=tuple(map(len, raws)),
         places=tuple([i + 1 for i in example.values()]),
         reference=reference,
         faults={i: faults[at] for i, at in enumerate(place) if at in faults},
@@ -346,6 +390,10 @@ def render_group(group: Group, ask: AskSettings, *, sent: bool = True) -> Render
         own_tools,
         ask.shown_pictures,
     )
+
+
+def _raw(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
 
 
 def _with_pictures(
@@ -364,7 +412,7 @@ def _with_pictures(
         sizes=tuple([size_of(text, pictures, model) for text in texts]),
         pictures=pictures,
         left_out=whole - _marks(context, *texts),
-        twins=_twins(texts, layout.places),
+        twins=_twins(texts, layout),
         model=model,
     )
 
@@ -386,17 +434,25 @@ def _fault(
     most = ask.shown_pictures
     for shown in (_shared_pictures(context, most), _without_first(text, most)):
         for mark in MARK.finditer(shown):
-            if why := unsendable(pictures[mark[2]]):
-                return f"picture {mark[1]} {why}"
+            picture = pictures[mark[2]]
+            if why := unsendable(picture):
+                put = (
+                    "put its bytes into the data, or "
+                    if picture.kind == "picture"
+                    else ""
+                )
+                told = "{mark} {why}; {put}give {pictures:leave} to judge without it"
+                return Sentence(told, mark=mark[1], why=why, put=put)
     return ""
 
 
-def _twins(texts: Sequence[str], places: Sequence[int]) -> tuple[int, ...]:
-    """Return the places of two distinct rollouts whose texts are the same; () if there are none."""
+def _twins(texts: Sequence[str], whole: PromptLayout) -> tuple[int, ...]:
+    """Return the places of two rollouts whose texts are the same without pictures; () if there are none."""
     first: dict[str, int] = {}
-    for text, place in zip(texts, places, strict=True):
-        if first.setdefault(text, place) != place:
-            return first[text], place
+    for at, text in enumerate(texts):
+        before = first.setdefault(text, at)
+        if whole.distinct[before] != whole.distinct[at]:
+            return whole.places[before], whole.places[at]
     return ()
 
 
@@ -444,7 +500,7 @@ def _reference(rollouts: Sequence[Rollout], pictures: dict[str, Picture]) -> str
     parts = stated if isinstance(stated, list) else [stated]
     if isinstance(stated, str) and stated.startswith("data:image/"):
         parts = [{"type": "image_url", "image_url": stated}]
-    if any(map(picture_of, parts)):
+    if any(isinstance(one, dict) and medium_of(one) for one in parts):
         (line,) = render([{"role": "answer", "content": parts}], WHOLE, pictures)
         return line.removeprefix("answer: ")
     # one order of keys, whichever rollout comes first
@@ -495,6 +551,10 @@ def _add_part(parts: list[list[Any]], part: list[Any]) -> None:
         parts.append(part)
 
 
+_MARKED = (MARKDOWN, *REFERENCES)
+"""Signs of texts that get marks."""
+
+
 def _opening(conversations: list[list[Any]]) -> int:
     """Count the first messages that are plain text and the same in all: they are rendered once."""
     for i, column in enumerate(zip(*conversations, strict=False)):
@@ -502,7 +562,7 @@ def _opening(conversations: list[list[Any]]) -> int:
         plain = len(first) == 2 and all(
             isinstance(first.get(name), str) for name in ("role", "content")
         )
-        plain = plain and MARKDOWN not in first["content"]
+        plain = plain and not any(map(first["content"].__contains__, _MARKED))
         if not plain or column.count(first) < len(column):
             return i
     return min(map(len, conversations), default=0)
@@ -538,28 +598,21 @@ def _tools(group: Group, rollouts: list[Rollout]) -> tuple[str, bool]:
 
 
 def _text_of(
-    rollout: Rollout,
-    rendered: list[str],
-    shared: int,
-    keep: Shortening,
-    *,
-    tools: bool,
-    pictures: dict[str, Picture] | None = None,
+    rollout: Rollout, parts: Sequence[list[str]], shared: int, *, tools: bool
 ) -> str:
     lines = []
     if tools and rollout.tools:
         lines.append("(tools of this rollout)\n" + render_tools(rollout.tools))
+    rendered = parts[0]
     lines += rendered[shared:]
-    for number, history in enumerate(rollout.histories, 2):
-        part = render(history, keep, pictures)
+    for number, part in enumerate(parts[1:], 2):
         if shared and part[:shared] == rendered[:shared]:
             lines.append(
                 f"(part {number} of the same rollout, again from the shared context)"
             )
-            part = part[shared:]
+            lines += part[shared:]
         else:
-            lines.append(f"(part {number} of the same rollout)")
-        lines += part
+            lines += [f"(part {number} of the same rollout)", *part]
     if rollout.ended:  # a bare word: the text of a message is in quotes
         lines.append(f"ended: {rollout.ended}")
     return "\n".join(lines)
@@ -669,8 +722,8 @@ def why_unaskable(group: Group, layout: PromptLayout, ask: AskSettings) -> Group
         errors += layout.faults.values()
         if not errors:
             return GroupError("input", "the group has no trajectories")
-        reason = f"no trajectory can be judged; the first: {errors[0]}"
-        return GroupError("input", reason)
+        told = "no trajectory can be judged; the first: {reason}"
+        return GroupError("input", Sentence(told, reason=errors[0]))
     if unseen := why_unseen(layout, ask):
         return GroupError("input", unseen)
     # the smallest request that would help: the longest rollout and a short one
@@ -689,16 +742,27 @@ def why_unseen(layout: PromptLayout, ask: AskSettings) -> str:
         if ask.shown_pictures == 0:
             why = "is not shown"
         if why:
-            return f"picture {mark[1]} of its reference answer {why}"
+            return f"{mark[1]} of its reference answer {why}"
     if layout.twins:
         one, other = layout.twins
-        return f"nothing to compare: rollouts {one} and {other} differ only in pictures, and these are not shown"
-    shown = layout.pictures and ask.shown_pictures != 0
+        return f"nothing to compare: rollouts {one} and {other} differ only in media that are not shown"
+    shown = layout.pictures and _marks(layout.context, *layout.distinct)
     if not shown or ask.pictures == "send" or ask.reads_pictures:
         return ""
+    texts = (layout.context, *layout.distinct)
+    at = next(at for at, text in enumerate(texts) if _marks(text))
+    place = f"rollout {layout.places[at - 1]}" if at else "what its rollouts share"
+    if ask.reads_pictures is None:
+        return Sentence(
+            "it has pictures, the first in {place}, and {judge} reads none; give a judge that does with {model:NAME}, "
+            "or {pictures:leave} to judge by the text alone",
+            place=place,
+            judge=ask.judge_model,
+        )
     return Sentence(
-        "it has pictures, and {judge} is not known to read them; give {pictures:send} if it does, or "
-        "{pictures:leave} to judge by the text alone",
+        "it has pictures, the first in {place}, and {judge} is not known to read them; give {pictures:send} if it "
+        "does, or {pictures:leave} to judge by the text alone",
+        place=place,
         judge=ask.judge_model,
     )
 
@@ -957,7 +1021,24 @@ def write_prompt(
         shown=shown,
         pictures=pictures,
         picture_tokens=_tokens_of(pictures, ask),
+        earlier_user="" if given else _earlier_user(layout, ask, part, state, criteria),
     )
+
+
+def _earlier_user(
+    layout: PromptLayout,
+    ask: AskSettings,
+    part: RequestPart,
+    state: ExchangeState = _FIRST,
+    criteria: range | None = None,
+) -> str:
+    """Return the user message that an earlier version wrote of a part; empty if it is not known or not another."""
+    if layout.earlier is None or layout.shortening:
+        return ""
+    parts = requests_of_pass(layout.earlier, ask, part.pass_index)[part.window :]
+    if not parts:
+        return ""
+    return write_prompt(layout.earlier, ask, parts[0], state, criteria=criteria).user
 
 
 def _placed(text: str, known: Mapping[str, Picture]) -> tuple[str, Placed]:
@@ -968,7 +1049,7 @@ def _placed(text: str, known: Mapping[str, Picture]) -> tuple[str, Placed]:
     placed = []
     at = size = 0
     for mark in MARK.finditer(text):
-        piece = f"{text[at : mark.start()]}(picture {mark[1]})"
+        piece = f"{text[at : mark.start()]}({mark[1]})"
         pieces.append(piece)
         size += len(piece)
         placed.append((size, known[mark[2]]))
@@ -987,6 +1068,8 @@ def _common(layout: PromptLayout) -> list[str]:
         lines.append(f"<available_tools>\n{layout.tools}\n</available_tools>")
     if layout.reference:
         lines.append(templates.reference_block(layout.reference))
+    if layout.numbered:
+        lines.append(templates.NUMBERS)
     return lines
 
 
@@ -1021,6 +1104,9 @@ def _question(
         shown={"rollout": at},
         pictures=pictures,
         picture_tokens=_tokens_of(pictures, ask),
+        earlier_user=_earlier_user(
+            layout, ask, part, criteria=range(criterion, criterion + 1)
+        ),
     )
 
 

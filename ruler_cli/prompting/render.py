@@ -13,19 +13,23 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
 import orjson
 
+from ruler_cli.formats.binary import mark_of, without_binary
 from ruler_cli.formats.chat import (
     AGENT_ROLES,
+    LABELS,
     RESULT_KINDS,
     THOUGHT_KEYS,
     USER_ROLES,
     calls_of,
+    is_returned,
+    normalize_part,
     other_text,
 )
 from ruler_cli.formats.fields import (
@@ -41,15 +45,20 @@ from ruler_cli.formats.fields import (
 )
 from ruler_cli.formats.pictures import (
     MARKDOWN,
-    is_picture_kind,
+    mark_media,
     mark_pictures,
-    picture_of,
+    medium_of,
 )
-from ruler_cli.prompting.turn_fields import fields_beside
+from ruler_cli.prompting.parallel import Event, Pairing, pair_results
+from ruler_cli.prompting.turn_fields import fields_told, is_shown_beside
 from ruler_cli.types import Picture, readable_text
 
-MARK = re.compile(r"^\(picture ([0-9]+) ([0-9a-f]{32})\)$", re.MULTILINE)
-"""The mark of a picture: its number and its digest."""
+MARK = re.compile(
+    r"^\(((?:picture|audio|video|file) [0-9]+) ([0-9a-f]{32})\)$", re.MULTILINE
+)
+"""The mark of a picture or of another medium: its kind and number, and its digest."""
+NUMBERED = re.compile(r"^call [0-9]+ ", re.MULTILINE)
+"""The beginning of the line of a call with a number."""
 
 _LONGEST_NAME = 80
 _SAFE_NAME = re.compile(r"[A-Za-z0-9_.\-]+")
@@ -61,19 +70,23 @@ _BINARY = re.compile(r'"[A-Za-z0-9+/=_-]{400,}"')
 """A sound or a picture in the fields of a message: a text judge cannot read its bytes."""
 _NOT_SPEAKERS = ("tool", "function", "")
 """Roles of messages that are not rendered as `role: text`."""
+_SHORT = 60
+"""Characters of a line that holds neither ciphertext nor a reference to a medium."""
 _CUT_NOTE = "[… {} characters left out by ruler …]"
-_Call = tuple[str, str, Any, Any]
-"""Id, name and arguments of a tool call, and the result that stands inside it."""
 _CALL_KINDS = words("tool_call tool-call toolCall toolUse")
 _TEXT_KEYS = words("content text value parts message body output result")
 """Fields that hold the text of a message, best first."""
-_MEDIA = words("image audio video file document")
-"""Parts that a text judge cannot read: their kinds hold one of these words."""
+_PLAIN = frozenset(words("id type function"))
+_FUNCTION = frozenset(words("name arguments"))
 _THOUGHTS = words("thinking reasoning think")
-_NAMES = ("name", "toolName")
+_THOUGHT_TEXTS = words("text value summary content")
+_REDACTED = words("redacted_thinking reasoning.encrypted")
+_NAMES = words("name toolName tool_name")
 _CALL_IDS = words("id tool_use_id tool_call_id toolCallId toolUseId call_id")
 _TOOL_NAMES = words("toolName tool_name tool function_name api_name")
-_ARGUMENTS = words("arguments input args parameters tool_input params inputParameters")
+_ARGUMENTS = words(
+    "arguments input args parameters tool_input params inputParameters tool_kwargs"
+)
 _RESULTS = words("result output response observation")
 _RETURNED = words("content output result tool_result")
 _WRAPPERS = words("text content answer value")
@@ -92,28 +105,93 @@ WHOLE = Shortening()
 
 
 @dataclass(slots=True)
+class _Call:
+    """A tool call, the result that stands inside it, and the objects that it was read from."""
+
+    id: str
+    name: str
+    arguments: Any
+    result: Any = None
+    parts: tuple[JsonObject, ...] = ()
+
+
+@dataclass(slots=True)
 class _Progress:
     """The state of a rendering: tool names by the ids of earlier calls, and all pictures by their digests.
 
-    `number` counts the pictures of this conversation; `marks` are those of the message that is rendered.
+    `number` counts the pictures of this conversation; `marks` are those of the message that is rendered, the `at`th.
+    `events` are its calls and results, `parallel` if no result stands between two calls; `pairing` numbers these.
+    `hidden` are fields that are not shown, as JSON.
     """
 
     shortening: Shortening
     pictures: dict[str, Picture]
+    pairing: Pairing | None = None
     names: dict[str, str] = field(default_factory=dict)
     number: int = 0
     marks: list[str] = field(default_factory=list)
+    hidden: list[str] = field(default_factory=list)
+    at: int = 0
+    events: list[Event] = field(default_factory=list)
+    parallel: bool = False
+    calls: int = 0
 
     def mark(self, picture: Picture) -> str:
-        """Number a picture, and return what stands for it in the text of its message."""
+        """Number a picture or another medium, and return what stands for it in the text of its message."""
         self.number += 1
         self.pictures[picture.digest] = picture
-        self.marks.append(f"(picture {self.number} {picture.digest})")
-        return f"[picture {self.number}]"
+        self.marks.append(f"({picture.kind} {self.number} {picture.digest})")
+        return f"[{picture.kind} {self.number}]"
+
+    def call(self, call_id: str, name: str) -> tuple[str, bool]:
+        """Note a call, and return its number, before a space, and whether its result is missing."""
+        if call_id != "None":
+            self.names.pop("None", None)
+        self.names[call_id] = name
+        if self.events and self.events[-1][2] is not None:
+            self.parallel = True
+        self.events.append((self.at, call_id, name))
+        self.calls += 1
+        if self.pairing is None:
+            return "", False
+        call = self.calls - 1
+        return _number(self.pairing.calls.get(call, 0)), call in self.pairing.unanswered
+
+    def result(self, call_id: str, *parts: str) -> tuple[str, str | None]:
+        """Note a result, and return the number of its call, before a space, and the name of its tool.
+
+        If its message names no call, its `parts` may.
+        """
+        ids = parts if parts and call_id == "None" else (call_id,)
+        for one in ids:
+            self.events.append((self.at, one, None))
+        name = self.names.get(call_id)
+        if self.pairing is None:
+            return "", name
+        number, name = self.pairing.results.get((self.at, call_id), (0, name))
+        return _number(number), name
+
+    def number_of(self, call_id: str) -> int:
+        """Return the number of a result in the message that is rendered; 0 without one."""
+        if self.pairing is None:
+            return 0
+        return self.pairing.results.get((self.at, call_id), (0, None))[0]
+
+    def lines(self, messages: Sequence[Any]) -> list[str]:
+        """Render messages, in the order of the pairing."""
+        out = []
+        for at in self.pairing.order if self.pairing else range(len(messages)):
+            self.at = at
+            out.append(_message(messages[at], self))
+        return out
+
+
+def _number(number: int) -> str:
+    return f" {number}" if number else ""
 
 
 def render(
-    messages: Iterable[Any],
+    messages: Sequence[Any],
     shortening: Shortening = WHOLE,
     pictures: dict[str, Picture] | None = None,
 ) -> list[str]:
@@ -121,8 +199,29 @@ def render(
 
     `pictures` gets the pictures that the marks name.
     """
+    return render_paired(messages, shortening, pictures)[0]
+
+
+def render_paired(
+    messages: Sequence[Any],
+    shortening: Shortening = WHOLE,
+    pictures: dict[str, Picture] | None = None,
+    hidden: list[str] | None = None,
+) -> tuple[list[str], list[str]]:
+    """Render messages, and as an earlier version did, which did not pair results with calls made at once.
+
+    `hidden` gets the fields that are not shown.
+    """
     progress = _Progress(shortening, {} if pictures is None else pictures)
-    return [_message(m, progress) for m in messages]
+    before = lines = progress.lines(messages)
+    if progress.parallel:
+        pairing = pair_results(progress.events, messages, lines)
+        if pairing.results:
+            again = _Progress(shortening, progress.pictures, pairing)
+            lines = again.lines(messages)
+    if hidden is not None:
+        hidden += progress.hidden
+    return lines, before
 
 
 def render_tools(tools: Any) -> str:
@@ -136,6 +235,16 @@ def render_tools(tools: Any) -> str:
 
 def _message(message: JsonObject, progress: _Progress) -> str:
     """Render one message, with the marks of its pictures behind it."""
+    text = _whole(message, progress)
+    if len(text) > _SHORT:
+        text = mark_media(without_binary(text), progress.mark)
+    if progress.marks:
+        text = "\n".join((text, *progress.marks))
+        progress.marks.clear()
+    return text
+
+
+def _whole(message: JsonObject, progress: _Progress) -> str:
     role = message.get("role")
     content = message.get("content")
     # the common shapes first, without a search for rare fields: it takes a quarter less time
@@ -147,9 +256,9 @@ def _message(message: JsonObject, progress: _Progress) -> str:
             and "tool_call_id" in message
             and len(message) == 3 + ("name" in message)
         ):
-            called = progress.names.get(str(message["tool_call_id"] or None))
+            number, called = progress.result(str(message["tool_call_id"] or None))
             name = _text(message.get("name") or None, progress) or called
-            return _result_line(name, content, progress.shortening)
+            return _result_line(number, name, content, progress.shortening)
     elif (
         role == "assistant"
         and content is None
@@ -162,48 +271,68 @@ def _message(message: JsonObject, progress: _Progress) -> str:
         )
     if role is None and isinstance(message.get("type"), str):
         role, message = _from_responses(message)
-    lines = _lines(str(role or "assistant"), message, progress)
-    if progress.marks:
-        lines += progress.marks
-        progress.marks.clear()
-    return "\n".join(lines)
+    return "\n".join(_lines(str(role or "assistant"), message, progress))
+
+
+def _plain(role: str, message: JsonObject) -> JsonObject:
+    """Return a message of LlamaIndex' or LangChain's, or one of speech, as others write it."""
+    more = message.get("additional_kwargs")
+    if more and is_object(more):
+        stated = {name: value for name, value in message.items() if value is not None}
+        message = {**more, **stated}
+    held = first(name for name in ("blocks", "parts") if is_list(message.get(name)))
+    if held and not message.get("content"):
+        rest = {name: message[name] for name in message if name != held}
+        message = {**rest, "content": message[held]}
+    audio = message.get("audio")
+    if is_object(audio) and {"id", "data"} & audio.keys():  # OpenAI's, of speech
+        content = message.get("content")
+        parts = content if is_list(content) else [content or ""]
+        spoken = {"type": "audio", **audio}
+        return {**message, "audio": None, "content": [*filter(None, parts), spoken]}
+    if role in _NOT_SPEAKERS and message.get("status") == "error":
+        return {"is_error": True, **message}
+    return message
 
 
 def _lines(role: str, message: JsonObject, progress: _Progress) -> list[str]:
     """Return the lines of a message of any shape: thought, results, text, calls, other fields."""
     lines = []
-    names, shortening = progress.names, progress.shortening
+    shortening = progress.shortening
+    message = _plain(role, message)
     content = message.get("content")
     text, thought, calls, results = _split_content(content, progress)
     thought = _text(first_of(message, THOUGHT_KEYS), progress) or thought
     if thought:
         shown = _without_middle(thought, shortening.reasoning)
         lines.append(f"{_name(role)} thinking: {quoted(shown)}")
+    made = {call.id for call in calls}
+    calls += [call for call in _calls(message) if call.id not in made - {"None"}]
     returned = role in _NOT_SPEAKERS
-    if returned:
-        calls = _calls(message)
+    call_id = message.get("tool_call_id") or message.get("call_id")
+    answered = [*map(_result_id, results)]
+    if returned and not (call_id is None and any(map(progress.number_of, answered))):
         alone = not calls
         text = text or "\n".join(_returned(one, progress) for one in results)
     else:
-        for block in results:
-            called = names.get(str(_first(block, _CALL_IDS[1:])))
-            name = called or _text(block.get("toolName"), progress)
-            returned_text = _returned(block, progress)
-            lines.append(_result_line(name, returned_text, shortening))
-        calls += _calls(message)
-        alone = not (calls or results or thought)
+        if made.intersection(answered) - {"None"}:  # the result is in the same message
+            lines += [line for call in calls for line in _call_lines(call, progress)]
+            calls = []
+        lines += _result_lines(results, progress)
+        alone = not (calls or results or thought or made)
         text = text or _text(message.get("refusal"), progress)
-    fields = fields_beside(message)
+    told = fields_told(message)
+    fields = {key: told[key] for key in told if is_shown_beside(message, key)}
+    progress.hidden += [f"{key} {told[key]}" for key in told if key not in fields]
     if not text:
         text, named = _other_text(message, progress, alone=alone)
-        fields = {key: texts for key, texts in fields.items() if key not in named}
+        fields = {key: said for key, said in fields.items() if key not in named}
     if text or (alone and not fields):
         speaker = message.get("name")
         if returned:  # the result of a call
-            call_id = message.get("tool_call_id") or message.get("call_id")
+            number, called = progress.result(str(call_id), *answered)
             stated = _text(speaker or message.get("function"), progress)
-            called = names.get(str(call_id))
-            lines.append(_result_line(stated or called, text, shortening))
+            lines.append(_result_line(number, stated or called, text, shortening))
         else:
             who = f"{_name(role)} {_name(str(speaker))}" if speaker else _name(role)
             if MARKDOWN in text and role in AGENT_ROLES:
@@ -212,29 +341,99 @@ def _lines(role: str, message: JsonObject, progress: _Progress) -> list[str]:
     for call in calls:
         lines += _call_lines(call, progress)
     if fields:
-        said = "\n".join(lines)
-        values = other_text(message)
-        for key, texts in fields.items():
-            if any(quoted(one)[1:-1] not in said for one in texts):
-                lines.append(_field_line(role, key, values[key], shortening))
+        values = other_text(message, numbers=True)
+        lines += _field_lines(role, fields, values, progress, lines)
     return lines
+
+
+def _result_lines(results: list[JsonObject], progress: _Progress) -> Iterator[str]:
+    """Yield the lines of results among the parts of a message, in the order of their calls."""
+    ids = [*map(_result_id, results)]
+    if all(map(progress.number_of, ids)):
+        results = sorted(
+            results, key=lambda block: progress.number_of(_result_id(block))
+        )
+    for block in results:
+        number, called = progress.result(_result_id(block))
+        name = called or _text(block.get("toolName"), progress)
+        content = _first(block, _RETURNED)
+        text = _split_content(content, progress)[0]
+        line = _result_line(number, name, text, progress.shortening)
+        yield line
+        yield from _beside("tool", block, (content, name), progress, line)
+
+
+def _result_id(block: JsonObject) -> str:
+    return str(_first(block, (*_CALL_IDS[1:], "id")))
+
+
+def _beside(
+    role: str, part: JsonObject, used: Sequence[Any], progress: _Progress, line: str
+) -> Iterator[str]:
+    """Yield lines of the fields of a part or a call that are neither metadata nor `used`, its values in the line."""
+    rest = {
+        key: value
+        for key, value in part.items()
+        if key not in LABELS and not any(value is one for one in used)
+    }
+    if rest and (told := fields_told(rest, LABELS)):
+        fields = {key: told[key] for key in told if is_shown_beside(rest, key)}
+        progress.hidden += [f"{key} {told[key]}" for key in told if key not in fields]
+        values = other_text(rest, numbers=True, known=LABELS)
+        yield from _field_lines(role, fields, values, progress, [line])
+
+
+def _field_lines(
+    role: str,
+    fields: Mapping[str, list[Any]],
+    values: JsonObject,
+    progress: _Progress,
+    lines: Sequence[str],
+) -> Iterator[str]:
+    """Yield a line for each field that says what no line says yet."""
+    said = "\n".join(lines)
+    for key, inside in fields.items():
+        if not all(_is_said(one, said) for one in inside):
+            yield _field_line(role, key, values[key], progress.shortening)
+
+
+def _is_said(one: Any, said: str) -> bool:
+    if is_text(one):
+        return quoted(one)[1:-1] in said
+    number = rf"(?<![\w.]){re.escape(_json(one))}(?![\w.])"
+    return one is not True and re.search(number, said) is not None
 
 
 def _field_line(role: str, key: str, value: Any, shortening: Shortening) -> str:
     """Render a field beside the content of a message."""
-    text = _BINARY.sub('"[data]"', json_or_quoted(value))
+    text = _BINARY.sub(_marked, json_or_quoted(value))
     cut = _without_middle(text, shortening.tool)
-    return f"{_name(role)} {_name(key)}: {quoted(cut) if cut != text else text}"
+    head = f"{_name(role)} {_name(key)}" if role else _name(key)
+    return f"{head}: {quoted(cut) if cut != text else text}"
+
+
+def _marked(match: re.Match[str]) -> str:
+    return quoted(mark_of(match[0][1:-1]))
 
 
 def _call_lines(call: _Call, progress: _Progress) -> Iterator[str]:
     """Yield the line of a tool call and of a result inside it, and note its name for one outside."""
-    call_id, name, arguments, result = call
-    progress.names[call_id] = name
-    yield f"call {_name(name)}: {json_or_quoted(arguments)}"
-    if result is not None:
-        text = _split_content(result, progress)[0]
-        yield _result_line(name, text, progress.shortening)
+    name = _name(call.name)
+    number, missing = "", False
+    if call.result is None:
+        number, missing = progress.call(call.id, call.name)
+    else:
+        progress.names[call.id] = call.name
+    line = f"call{number} {name}: {json_or_quoted(call.arguments)}"
+    yield line
+    used = (call.name, call.arguments, call.result)
+    for part in call.parts:
+        yield from _beside("assistant", part, used, progress, line)
+    if missing:
+        yield f"tool{number} {name}: (no result)"
+    if call.result is not None:
+        text = _split_content(call.result, progress)[0]
+        yield _result_line("", call.name, text, progress.shortening)
 
 
 def _first(part: JsonObject, names: Names) -> Any:
@@ -258,7 +457,7 @@ def _split_content(
     if is_object(content) and len(content) == 1:  # an object around a text
         texts = (content[k] for k in _WRAPPERS if is_text(content.get(k)))
         content = next(texts, content)
-    if is_object(content) and is_picture_kind(content):
+    if is_object(content) and medium_of(content):
         content = [content]
     if not is_list(content):
         return _text(content, progress), "", [], []
@@ -266,37 +465,60 @@ def _split_content(
     thoughts = []
     calls = []
     results = []
-    for part in content:
+    for one in content:
+        part = _typed(one)
         kind = part.get("type") if is_object(part) else None
         if kind == "tool_use" or (kind in _CALL_KINDS and _first(part, _NAMES)):
             name = str(_first(part, _NAMES))
             arguments = _first(part, _ARGUMENTS)
-            calls.append((str(_first(part, _CALL_IDS)), name, arguments, None))
+            calls.append(
+                _Call(str(_first(part, _CALL_IDS)), name, arguments, parts=(part,))
+            )
         elif kind in RESULT_KINDS:
             results.append(part)
         elif kind in _THOUGHTS:
-            thought = _first(part, (*_THOUGHTS, "text", "value"))
+            thought = _first(part, (*_THOUGHTS, *_THOUGHT_TEXTS))
             thoughts.append(_text(thought, progress))
+        elif kind in _REDACTED:
+            thoughts.append("(not shown)")
         else:
             shown.append(part if is_text(part) else _part_text(kind, part, progress))
     return "\n".join(shown), "\n".join(thoughts), calls, results
 
 
+def _typed(part: Any) -> Any:
+    """Return a part of Gemini's, Bedrock's, LlamaIndex' or goose's as others write it; another one as it is."""
+    if not is_object(part) or "text" in part:
+        return part
+    kind = part.get("type")
+    if kind == "toolRequest" and is_object(call := lookup(part, "toolCall.value")):
+        return {"type": "tool_use", "id": part.get("id"), **call}  # goose
+    if kind == "toolResponse":
+        inner = part.get("toolResult")
+        content = lookup(inner, "value") or inner
+        return {"type": "tool_result", "id": part.get("id"), "content": content}
+    if kind is not None:
+        return part
+    if block := part.get("block_type"):
+        return {"type": block, **part}
+    return normalize_part(part)
+
+
 def _part_text(kind: Any, part: Any, progress: _Progress) -> str:
-    """Return the text of a part, the mark of a picture, another medium in brackets, or the part as JSON."""
+    """Return the text of a part, the mark of a picture or another medium, or the part as JSON."""
     if is_object(part):
         keys = words("text value refusal" if kind == "text" else "text refusal")
         said = first(filter(is_text, map(part.get, keys)))
         if is_text(said):
-            return said
+            return "\n".join((said, *_beside("", part, (said,), progress, said)))
         # a document, or an attached file, may hold its text
         typed = lookup(part, "source.type") == "text"
         if typed or ("path" in part and is_text(part.get("content"))):
             return _json(part)
-    if picture := picture_of(part):
-        return progress.mark(picture)
-    medium = first(medium for medium in _MEDIA if medium in str(kind))
-    return f"[{medium}]" if medium else _json(part)
+        if medium := medium_of(part):
+            spoken = _text(part.get("transcript"), progress)
+            return "\n".join(filter(None, (progress.mark(medium), spoken)))
+    return _json(part)
 
 
 def _other_text(
@@ -328,7 +550,7 @@ def _calls(message: JsonObject) -> list[_Call]:
 def _call(call: Any) -> _Call:
     """Return a tool call of any dialect; one that is no object is shown as it is."""
     if not is_object(call):
-        return "", "unknown", call, None
+        return _Call("", "unknown", call)
     function = call.get("function")
     if is_text(function) and function[:1] == "{":
         function = _loads(function)
@@ -343,11 +565,16 @@ def _call(call: Any) -> _Call:
         given = (holder[key] for holder, key in both if key in holder)
         arguments = next(given, None if name else call)
     result = _first(call, _RESULTS)
-    return str(_first(call, _CALL_IDS)), str(name or "unknown"), arguments, result
+    name = str(name or "unknown")
+    plain = _PLAIN.issuperset(call) and _FUNCTION.issuperset(inner)
+    parts = () if plain else (call,) if inner is call else (call, inner)
+    return _Call(str(_first(call, _CALL_IDS)), name, arguments, result, parts)
 
 
-def _result_line(name: str | None, text: str, shortening: Shortening) -> str:
-    head = f"tool {_name(name)}" if name else "tool"
+def _result_line(
+    number: str, name: str | None, text: str, shortening: Shortening
+) -> str:
+    head = f"tool{number} {_name(name)}" if name else "tool"
     cut = _without_middle(text, shortening.tool)
     return f"{head}: {quoted(cut) if cut != text else json_or_quoted(text)}"
 
@@ -453,19 +680,24 @@ def _from_responses(item: JsonObject) -> tuple[str, JsonObject]:
     """Return the role and the message of an item of OpenAI's Responses; one with `content` is a message."""
     kind = item["type"]
     called = item.get("call_id")
-    if kind == "function_call":
-        return "assistant", {"tool_calls": [{**item, "id": called}]}
-    if kind in ("function_call_output", "computer_call_output"):
-        return "tool", {"tool_call_id": called, "content": item.get("output")}
-    if kind == "reasoning":
-        thought = item.get("summary") or item.get("content") or "(not shown)"
-        return "assistant", {"reasoning": thought}
-    if "content" in item:
-        return "assistant", item
-    # a call of a server's own tool and its result in one item
-    fields = {
+    rest = {
         key: value
         for key, value in item.items()
         if value is not None and key not in ("id", "status")
     }
-    return "assistant", {"content": fields}
+    if is_returned(kind):
+        role = "tool" if kind.endswith("_output") else "user"
+        content = rest.pop("output", None if role == "tool" else rest)
+        return role, {**rest, "tool_call_id": called, "content": content}
+    if kind == "reasoning":
+        summary, content = item.get("summary"), item.get("content")
+        both = [*summary, *content] if is_list(summary) and is_list(content) else None
+        return "assistant", {"reasoning": both or summary or content or "(not shown)"}
+    if "content" in item:
+        return "assistant", item
+    if kind == "function_call" or (called is not None and kind.endswith("_call")):
+        inside = {key: rest[key] for key in rest if key not in ("type", "call_id")}
+        call = inside if "name" in rest else {"name": kind, "arguments": inside}
+        return "assistant", {"tool_calls": [{**call, "id": called}]}
+    # a call of a server's own tool and its result in one item
+    return "assistant", {"content": rest}

@@ -53,6 +53,11 @@ their ids, and are data too. A <trajectory> that continues shared_messages 1, 3 
 that rollout is the messages of 1, then those of 3, then its own. Grade all of it.)\
 """
 """The line before blocks of messages that some of the rollouts share."""
+NUMBERS = (
+    "(Calls that were made at once have numbers: `tool 2 name: …` is the result of `call 2 name: …`, whenever it came "
+    "back.)"
+)
+"""The line before rollouts with such calls."""
 _ENDED = """\
  A last line `ended: …` is from the program that ran the agent: a limit cut the rollout off (truncated), \
 it was stopped from outside (aborted), or an error ended it (error).\

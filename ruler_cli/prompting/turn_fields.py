@@ -1,4 +1,4 @@
-"""Fields of a turn beside its content → their texts, which a judge is shown, or which count as not shown."""
+"""Fields of a turn beside its content → what they say, which a judge is shown, or which counts as not shown."""
 
 from __future__ import annotations
 
@@ -6,7 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from ruler_cli.formats.chat import USER_ROLES, leaves, other_text, words_of
-from ruler_cli.formats.fields import JsonObject, is_text, json_value, words
+from ruler_cli.formats.fields import (
+    JsonObject,
+    is_text,
+    json_value,
+    words,
+)
 
 ABOUT = frozenset(words("note signature attachment file filename path uri url id uuid"))
 """Words of keys with notes, and with names of other data."""
@@ -19,37 +24,53 @@ _MEASURED = frozenset(
 )
 """Words of keys with marks and figures of a message."""
 _NOTES = ABOUT | HARNESS | _MEASURED
+_COUNTED = _NOTES | frozenset(
+    words("""
+step turn index idx count number num n no nr round epoch iteration iter attempt try retry seed at value return done
+terminal terminated truncated final finished complete completed success succeeded passed pass won win train trainable
+masked cached stream streaming partial synthetic internal visible hidden latency timing ms sec second elapsed timeout
+length len size byte char temperature penalty price usd budget remaining position pos rank priority level depth seq
+sequence prob probability confidence kl entropy perplexity ratio rate percent uid gid pid start end begin stop ttft
+offset logp top first last strict
+""")
+)
+"""Words of keys whose numbers count, measure or mark a message, or tell how good it is."""
+_MOST_NUMBERS = 16
+"""Numbers of a field that says something; more are ids of tokens, or measures."""
 
 
-def fields_told(message: JsonObject) -> dict[str, list[str]]:
-    """Return the fields of a message with text that is no content, not about the message and no grader's."""
+def fields_told(
+    message: JsonObject, known: frozenset[str] | None = None
+) -> dict[str, list[Any]]:
+    """Return the fields of a message with text or numbers that are no content, not about it and no grader's.
+
+    Each with its texts and numbers. `known` are other fields that are content or metadata, as of a call.
+    """
     return {
-        key: texts
-        for key, value in other_text(message).items()
-        if not _NOTES & words_of(key) and (texts := [*_texts_inside(value)])
+        key: said
+        for key, value in other_text(message, numbers=True, known=known).items()
+        if not _NOTES & words_of(key) and (said := [*_said_inside(value, key)])
     }
 
 
-def fields_beside(message: JsonObject) -> dict[str, list[str]]:
-    """Return the fields that are shown beside the content of a turn, each with its texts.
+def is_shown_beside(message: JsonObject, key: str) -> bool:
+    """Tell if a field beside the content of a turn is shown.
 
-    A user's are none: they mostly describe a task, whose text is the content. An `answer` is none: it may be the
+    A user's are not: they mostly describe a task, whose text is the content. An `answer` is not: it may be the
     reference.
     """
-    if message.get("role") in USER_ROLES:
-        return {}
-    return {
-        key: texts
-        for key, texts in fields_told(message).items()
-        if "answer" not in words_of(key)
-    }
+    return message.get("role") not in USER_ROLES and "answer" not in words_of(key)
 
 
-def _texts_inside(value: Any) -> Iterator[str]:
-    """Yield the texts in a JSON value, also in JSON text, without those of metadata."""
+def _said_inside(value: Any, key: str) -> Iterator[Any]:
+    """Yield the texts and numbers in a JSON value, also in JSON text, without those of metadata."""
     for text in filter(is_text, leaves(value, ABOUT | _MEASURED)):
         inner = json_value(text) if text[0] in ("{", "[") else None
         if isinstance(inner, dict | list):
-            yield from _texts_inside(inner)
+            yield from _said_inside(inner, key)
         elif text.strip():
             yield text.strip()
+    if not _COUNTED & words_of(key):
+        inside = leaves(value, _COUNTED)
+        numbers = [one for one in inside if not is_text(one) and one is not False]
+        yield from numbers if len(numbers) <= _MOST_NUMBERS else ()

@@ -67,7 +67,7 @@ def _lines(text: str) -> list[str]:
 
 def as_read(lines: Iterable[str]) -> list[str]:
     """Return lines with the marks of pictures as a judge reads them."""
-    return [MARK.sub(r"(picture \1)", line) for line in lines]
+    return [MARK.sub(r"(\1)", line) for line in lines]
 
 
 def _task(group: Group) -> str:

@@ -480,7 +480,8 @@ class _FileRun(GroupStream):
             for rollout, fault in zip(record.rollouts, faults, strict=False):
                 if fault:
                     raw = _own_bytes(record, rollout)
-                    reason = replace(rollout, error=fault).problem
+                    place = replace(rollout, error="").problem
+                    reason = Sentence("{place}{fault}", place=place, fault=fault)
                     self._report(Problem(line.number, reason, raw, line.place))
             if record.parts > 1:
                 # a line of several groups is written with the last of them

@@ -424,13 +424,14 @@ class AskOptions(Settings):
 class AskSettings(AskOptions):
     """The requests about a group, in a judge's context of `context_tokens` tokens; None: the model's.
 
-    `judge_model` names the model, by which the tokens of pictures are estimated; `reads_pictures`: it reads them.
+    `judge_model` names the model, by which the tokens of pictures are estimated; `reads_pictures`: it reads them,
+    None: it is embedded, and never does.
     Both are the judge's: judges that differ in nothing else are shown the same.
     """
 
     context_tokens: Limit = None
     judge_model: str = field(default="", compare=False)
-    reads_pictures: bool = field(default=True, compare=False)
+    reads_pictures: bool | None = field(default=True, compare=False)
 
     @property
     def shown_pictures(self) -> int | None:

@@ -369,7 +369,7 @@ def test_tau2_calls() -> None:
     lines = render(
         read({**sample("tau2")[0], "messages": both})[0].rollouts[0].messages
     )
-    assert lines[1:] == ['tool fb: "b"', 'tool fa: "a"']
+    assert lines[1:] == ['tool 1 fa: "a"', 'tool 2 fb: "b"']
 
 
 def test_calls_as_json_text() -> None:

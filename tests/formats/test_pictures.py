@@ -140,8 +140,8 @@ def test_in_messages() -> None:
         whole = "\n".join(render(messages, pictures=found))
         assert len(MARK.findall(whole)) == number, messages
         assert len(found) == min(number, 1)
-        assert [*map(int, (mark[0] for mark in MARK.findall(whole)))] == [
-            *range(1, number + 1)
+        assert [mark[0] for mark in MARK.findall(whole)] == [
+            f"picture {at}" for at in range(1, number + 1)
         ]
 
 

@@ -398,7 +398,7 @@ STEPS: list[tuple[list[Any], list[str]]] = [
     ([{"thought": "t", "action": {"click": 7}}], ['assistant thinking: "t"\ncall action: {"click":7}']),
     ([{"thought": "t", "tool_calls": [{"name": "f", "args": {}}], "observation": "o"}],
      ['assistant thinking: "t"\ncall f: {}', 'tool f: "o"']),
-    ([{"actions": ["up", {"name": "f", "args": {}}], "obs": "o"}], ['call actions: "up"\ncall f: {}', 'tool f: "o"']),
+    ([{"actions": ["up", {"name": "f", "args": {}}], "obs": "o"}], ['call actions: "up"\ncall f: {}', 'tool: "o"']),
     ([{"observation": "o", "act": "go"}], ['tool: "o"', 'call act: "go"']),
     ([{"command": "ls", "output": "a"}, {"thought": "t", "final_answer": "4"}],
      ['call command: "ls"', 'tool command: "a"', 'assistant thinking: "t"\nassistant: "4"']),

@@ -58,7 +58,10 @@ RENDERED: list[tuple[list[Any], list[str]]] = [
         [of_parts("user", {"type": "image_url", "image_url": {"url": "data:…"}})],
         ['user: "[picture 1]"\n(picture 1 2faeefe425a7e35e20597d63791b129b)'],
     ),
-    ([of_parts("user", PDF)], ['user: "[document]"']),
+    (
+        [of_parts("user", PDF)],
+        ['user: "[file 1]"\n(file 1 b3ea4e83e8ee853ce9a69d24bcd5c415)'],
+    ),
     (
         [of_parts("user", WORDS)],
         ["user: " + json.dumps(json.dumps(WORDS, separators=(",", ":")))],
@@ -67,7 +70,10 @@ RENDERED: list[tuple[list[Any], list[str]]] = [
         [of_parts("user", FILE)],
         ["user: " + json.dumps(json.dumps(FILE, separators=(",", ":")))],
     ),
-    ([of_parts("user", {"type": "input_audio", "x": 1})], ['user: "[audio]"']),
+    (
+        [of_parts("user", {"type": "file_diff", "diff": "+1"})],
+        ['user: "{\\"type\\":\\"file_diff\\",\\"diff\\":\\"+1\\"}"'],
+    ),
     ([of_parts("user", {"odd": 1})], ['user: "{\\"odd\\":1}"']),
     ([by("assistant", {"answer": "x"})], ['assistant: "x"']),
     # reasoning

@@ -89,15 +89,15 @@ const turnlist = (() => {
     return html`<span class="g-badge"><bdi>${says}</bdi>${named}</span>`;
   }
 
-  const PICTURE = /^\(picture (\d+) ([0-9a-f]{32})\)$/; // a mark of ruler's own, see prompting/render.py
+  const PICTURE = /^\(((?:picture|audio|video|file) \d+) ([0-9a-f]{32})\)$/; // a mark of ruler's own, see prompting/render.py
   const BYTES = /^data:image\/(png|jpeg|gif|webp);base64,/;
 
   // A picture of the record: small, and large after a click; only its number where the file has no bytes of it.
-  function Picture({ number: n, source }) {
+  function Picture({ name, source }) {
     const [large, setLarge] = useState(false);
-    if (!BYTES.test(source ?? "")) return html`<p class="g-left-out">picture ${n}, which is not in this file</p>`;
+    if (!BYTES.test(source ?? "")) return html`<p class="g-left-out">${name}, which is not in this file</p>`;
     return html`<button type="button" class="g-picture" aria-expanded=${large} onClick=${() => setLarge(!large)}>
-      <img src=${source} alt=${`picture ${n}`} />
+      <img src=${source} alt=${name} />
     </button>`;
   }
 
@@ -107,7 +107,7 @@ const turnlist = (() => {
       if (picture) {
         return html`<li class="g-turn g-note">
           <p class="g-turn-head"><span class="g-place">${place}</span></p>
-          <${Picture} number=${picture[1]} source=${pictures?.[picture[2]]} />
+          <${Picture} name=${picture[1]} source=${pictures?.[picture[2]]} />
         </li>`;
       }
       const turn = turns.turnOf(line);

@@ -4,7 +4,7 @@
 // The lines are those of ruler_cli/prompting/render.py: one turn a line, `head: <JSON>`.
 const turns = (() => {
   const NAME = String.raw`"(?:[^"\\]|\\.)*"|[A-Za-z0-9_.-]+`;
-  const HEAD = new RegExp(`^(${NAME})(?: (${NAME}))?: `);
+  const HEAD = new RegExp(`^(${NAME})( \\d+(?= ))?(?: (${NAME}))?: `); // calls made at once have numbers
   const LONGEST_HEAD = 4096; // a name may be as long as its author likes; no need to look further
   const ROLES = new Set(["assistant", "user", "system", "developer"]);
   const DEEPEST = 40; // JSON nested deeper goes on in its line: indents alone could fill the memory
@@ -27,8 +27,8 @@ const turns = (() => {
   function turnOf(line) {
     const head = HEAD.exec(line.slice(0, LONGEST_HEAD));
     if (!head) return { kind: "note", who: "", name: "", body: line };
-    const [all, first, second] = head;
-    const turn = { who: unquoted(first), name: unquoted(second), body: line.slice(all.length) };
+    const [all, first, number = "", second] = head;
+    const turn = { who: unquoted(first), name: `${number} ${unquoted(second)}`.trim(), body: line.slice(all.length) };
     // a role called "call" stands in quotes, so these three words are ruler's own
     if (first === "call" && second) return { ...turn, kind: "call" };
     if (first === "tool") return { ...turn, kind: "result" };

@@ -1,0 +1,88 @@
+"""Base64 and ciphertext in text → marks with their size: no judge can read them, and each takes thousands of tokens.
+
+What is cut is surely binary: some kilobytes without a break that use the whole alphabet as bytes do, and are no text in
+base64. Hashes, DNA, minified code, numbers, paths and tokens for log-ins stay.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode
+from hashlib import blake2b
+
+SHORTEST = 4000
+"""Characters of the shortest base64 that is left out; a data address says what it is, and may be shorter."""
+_SHORTEST_DATA = 1000
+_LINE = 60
+"""Characters of the shortest line of base64 that is broken into lines."""
+_ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_"
+_AS_A = bytes.maketrans(_ALPHABET, b"A" * len(_ALPHABET))
+_RUN = b"A" * _SHORTEST_DATA
+_BROKEN = tuple([b"A" * _LINE + end for end in (b"\\", b"\n", b"\r")])
+_FOUND = re.compile(
+    rf"(data:[\w.+/;=-]{{0,100}};base64,)?(?<![\w+/-])"
+    rf"([A-Za-z0-9+/_-]{{{_SHORTEST_DATA},}}+|(?:[A-Za-z0-9+/]{{{_LINE},}}+(?:\\+[rn]|\r?\n)++){{15,}}+[A-Za-z0-9+/]*+)"
+    r"(={0,2})"
+)
+_BREAK = re.compile(r"\\+[rn]|\s")
+_SAMPLE = 2000
+_LETTERS, _DIGITS, _DISTINCT = 0.12, 0.03, 48
+"""Least shares of capital letters, small letters and digits, and least number of different characters, in bytes."""
+LEFT_OUT = re.compile(r"\[… [0-9,]+ characters of base64 left out by ruler, \w+ …\]")
+"""A mark."""
+_CIPHER = re.compile(
+    r'(?<!\\)(\\*)"(encrypted_(?:content|index|stdout)|redacted_thinking\1",\s?\1"data)\1":(\s?)\1"([^"\\\s]{40,})\1"'
+)
+"""Ciphertext of a provider, in JSON or in JSON text."""
+
+
+def mark_of(text: str) -> str:
+    """Return what stands for a binary text: its size, and a digest that other bytes do not have."""
+    digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
+    return f"[… {len(text):,} characters of base64 left out by ruler, {digest} …]"
+
+
+def without_binary(text: str) -> str:
+    """Return a text with marks in place of base64, and without ciphertext, which differs from call to call."""
+    if "encrypted_" in text or "redacted_thinking" in text:
+        text = _CIPHER.sub(r'\1"\2\1":\3\1"[left out]\1"', text)
+    if len(text) < _SHORTEST_DATA:
+        return text
+    runs = text.encode("utf-8", "surrogatepass").translate(_AS_A)
+    if _RUN in runs or any(map(runs.__contains__, _BROKEN)):
+        return _FOUND.sub(_marked, text)
+    return text
+
+
+def _marked(match: re.Match[str]) -> str:
+    stated, run, end = match[1] or "", match[2], match[3]
+    bare = _BREAK.sub("", run)
+    least = _SHORTEST_DATA if stated else SHORTEST
+    if len(bare) < least or not (stated or _is_binary(bare)):
+        return match[0]
+    return stated + mark_of(bare + end)
+
+
+def _is_binary(run: str) -> bool:
+    """Tell if a long run of base64's characters stands for bytes, not for text or for itself."""
+    size = len(run)
+    kinds = (
+        sum(map(str.isupper, run)) / size / _LETTERS,
+        sum(map(str.islower, run)) / size / _LETTERS,
+        sum(map(str.isdigit, run)) / size / _DIGITS,
+        len({*run}) / _DISTINCT,
+    )
+    if min(kinds) < 1:
+        return False
+    plain = run.translate({45: 43, 95: 47})
+    for shift in range(4):
+        data = b64decode(plain[shift : shift + _SAMPLE])
+        # a character may be cut off at the end
+        if _is_text(data):
+            return False
+    return True
+
+
+def _is_text(data: bytes) -> bool:
+    text = data[:-3].decode("utf-8", "replace")
+    return "\ufffd" not in text and all(c.isprintable() or c.isspace() for c in text)

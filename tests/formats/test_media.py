@@ -1,0 +1,312 @@
+"""Sound, video and files in messages, which no judge is sent; base64 and ciphertext, which no judge can read."""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+import string
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import pytest
+
+from ruler_cli.formats.binary import mark_of, without_binary
+from ruler_cli.formats.pictures import medium_of
+from ruler_cli.prompting.render import MARK, render
+from ruler_cli.types import Picture
+from tests.conftest import Ruler, write
+from tests.conftest import read as read_file
+
+DRAWN = random.Random(7)
+BYTES = DRAWN.randbytes(9000)
+B64 = base64.b64encode(BYTES).decode()
+URL = "https://example.com/x"
+LANGFUSE = "@@@langfuseMedia:type={}|id=cc48838a-3da8|source=base64_data_uri@@@"
+MLFLOW = "mlflow-attachment://0b1c?content_type={}&trace_id=tr-1"
+SHAPES: dict[str, tuple[dict[str, Any], ...]] = {
+    "audio": (
+        {"type": "input_audio", "input_audio": {"data": B64, "format": "wav"}},
+        {"type": "audio", "data": B64, "mimeType": "audio/wav"},
+        {"type": "audio", "source_type": "base64", "data": B64, "mime_type": "audio/wav"},
+        {"type": "audio_url", "audio_url": {"url": URL}},
+        {"type": "audio", "audio": {"id": "audio_1"}},
+        {"type": "media", "mime_type": "audio/wav", "data": B64},
+        {"type": "blob", "modality": "audio", "content": B64},
+        {"inlineData": {"mimeType": "audio/wav", "data": B64}},
+        {"type": "audio/wav", "inline_data": {"mime_type": "audio/wav", "data": B64}},
+        {"type": "file", "mediaType": "audio/mpeg", "data": B64},
+        {"audio": {"format": "wav", "source": {"bytes": B64}}},
+    ),
+    "video": (
+        {"type": "video_url", "video_url": {"url": URL}},
+        {"type": "video", "video": URL},
+        {"fileData": {"mimeType": "video/mp4", "fileUri": URL}},
+        {"video": {"format": "mp4", "source": {"s3Location": {"uri": "s3://b/x"}}}},
+        {"type": "uri", "modality": "video", "uri": URL},
+    ),
+    "file": (
+        {"type": "file", "file": {"filename": "a.pdf", "file_data": f"data:application/pdf;base64,{B64}"}},
+        {"type": "input_file", "file_id": "file-1"},
+        {"type": "input_file", "file_url": URL},
+        {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": B64}},
+        {"type": "document", "source": {"type": "url", "url": URL}},
+        {"document": {"format": "pdf", "name": "x", "source": {"bytes": B64}}},
+        {"type": "file", "mediaType": "application/pdf", "url": URL},
+        {"type": "resource", "resource": {"uri": "x://1", "mimeType": "application/pdf", "blob": B64}},
+        {"type": "container_upload", "file_id": "f1"},
+        {"type": "document", "data": B64, "document_mimetype": "application/pdf"},
+    ),
+}  # fmt: skip
+TEXTS: tuple[dict[str, Any], ...] = (
+    {"type": "text", "text": "x"}, {"type": "document", "source": {"type": "text", "data": "x"}},
+    {"type": "file", "path": "a.py", "content": "x"}, {"type": "file_diff", "diff": "x"},
+    {"type": "document", "title": "t", "content": "x"}, {"type": "file_edit", "file": {"change": "x"}},
+    {"type": "resource", "resource": {"uri": "x://1", "mimeType": "text/plain", "text": "x"}},
+    {"type": "search_result", "source": URL, "content": [{"type": "text", "text": "x"}]},
+    {"type": "audio_transcript", "transcript": "x"}, {"profile": "x"}, {"type": "file", "note": "x"},
+    {"document": {"name": "x", "source": {"text": "x"}}},
+)  # fmt: skip
+
+
+def test_media(subtests: pytest.Subtests) -> None:
+    """Sound, video and files are told in every shape, cannot be sent, and are the same only if their bytes are."""
+    for kind, parts in SHAPES.items():
+        for part in parts:
+            with subtests.test(part=str(part)[:80]):
+                medium = medium_of(part)
+                assert medium
+                assert (medium.kind, bool(medium.error)) == (kind, True)
+                text = json.dumps(part)
+                for old, new in (
+                    (B64, B64[4:]),
+                    (URL, URL + "2"),
+                    ("_1", "_2"),
+                    ("f1", "f2"),
+                    ("-1", "-2"),
+                    ("b/x", "b/y"),
+                ):
+                    if old in text:
+                        other = medium_of(json.loads(text.replace(old, new)))
+                        assert other
+                        assert other.digest != medium.digest
+                (lines,) = render([{"role": "user", "content": [part]}])
+                assert lines == f'user: "[{kind} 1]"\n({kind} 1 {medium.digest})'
+
+
+def test_texts_of_files() -> None:
+    """A file whose text stands in the message, and a part that is only named like one, is text."""
+    for part in TEXTS:
+        (line,) = render([{"role": "user", "content": [part]}])
+        assert "x" in line.removeprefix("user: ").replace("text", ""), part
+
+
+REFERENCES = {
+    "picture": (LANGFUSE.format("image/png"), MLFLOW.format("image/png")),
+    "audio": (LANGFUSE.format("audio/wav"), MLFLOW.format("audio/wav")),
+    "file": (LANGFUSE.format("application/pdf"), MLFLOW.format("application/pdf")),
+}
+
+
+def test_references_of_tracers() -> None:
+    """The text that a tracer writes in place of a medium is one that the data does not hold, wherever it stands."""
+    for kind, references in REFERENCES.items():
+        for reference in references:
+            for message in (
+                {"role": "user", "content": reference},
+                {"role": "tool", "content": json.dumps({"shot": reference})},
+                {"role": "assistant", "content": [{"type": "text", "text": f"See {reference}!"}]},
+                {"role": "assistant", "content": "Done.", "shown": reference},
+            ):  # fmt: skip
+                found: dict[str, Picture] = {}
+                text = "\n".join(render([message], pictures=found))
+                (medium,) = found.values()
+                assert (medium.kind, MARK.findall(text)) == (
+                    kind,
+                    [(f"{kind} 1", medium.digest)],
+                )
+                assert reference not in text
+    part = {"type": "image_url", "image_url": {"url": REFERENCES["picture"][0]}}
+    held = medium_of(part)
+    assert held
+    assert "does not hold its bytes" in held.error
+    for plain in ("@@@langfuseMedia:@@@", "Write mlflow-attachment://ID in its place."):
+        assert render([{"role": "user", "content": plain}]) == [f'user: "{plain}"']
+
+
+def rollout(*parts: Any) -> dict[str, Any]:
+    """An agent that answers with these parts."""
+    return {
+        "messages": [
+            {"role": "user", "content": "Say it."},
+            {"role": "assistant", "content": [*parts]},
+        ]
+    }
+
+
+def test_scored(tmp_path: Path, ruler: Ruler) -> None:
+    """A rollout with sound, video, a file or a reference fails with reason and remedy; with `leave` it is scored."""
+    words = {"type": "text", "text": "I say it."}
+    media = [parts[0] for parts in SHAPES.values()]
+    media.append({"type": "text", "text": LANGFUSE.format("image/png")})
+    group = [
+        rollout(words),
+        rollout({**words, "text": "No."}),
+        *(rollout(words, one) for one in media),
+    ]
+    write(tmp_path / "in.jsonl", [{"group_id": 1, "trajectories": group}])
+    done = ruler("score", "in.jsonl", "out.jsonl", "-m", "offline")
+    (scored,) = read_file(tmp_path / "out.jsonl")
+    assert [one["reward"] is None for one in scored["trajectories"]] == [False] * 2 + [
+        True
+    ] * 4
+    assert done.returncode == 1
+    for kind in ("audio", "video", "file", "picture"):
+        assert f"{kind} 1 " in done.stderr
+    assert done.stderr.count("--pictures leave") == 4
+    checked = ruler("check", "in.jsonl", "-m", "offline")
+    assert "4 rollouts cannot be scored: audio 1" in " ".join(checked.stdout.split())
+    left = ruler(
+        "score", "in.jsonl", "left.jsonl", "-m", "offline", "--pictures", "leave"
+    )
+    assert left.returncode == 0, left.stderr
+    (scored,) = read_file(tmp_path / "left.jsonl")
+    assert scored["ruler"]["pictures_left_out"] == 4
+    two = [
+        rollout({**SHAPES["audio"][0], "input_audio": {"data": data}})
+        for data in (B64, B64[4:])
+    ]
+    write(tmp_path / "in.jsonl", [{"group_id": 1, "trajectories": two}])
+    ruler("score", "in.jsonl", "two.jsonl", "-m", "offline", "--pictures", "leave")
+    (partial,) = tmp_path.glob("two.jsonl*")
+    (scored,) = read_file(partial)
+    assert "rollouts 1 and 2 differ only in media" in scored["ruler"]["reason"]
+
+
+def random_text(alphabet: str, size: int = 9000) -> str:
+    """A text of characters drawn at random."""
+    return "".join(DRAWN.choices(alphabet, k=size))
+
+
+WRAPPED = base64.encodebytes(BYTES).decode()
+TOKEN = ".".join(
+    base64.urlsafe_b64encode(json.dumps({"n": [*range(1500)]}).encode()).decode()
+    for _ in "ab"
+)
+BINARY = {
+    "as it is": B64, "for addresses": base64.urlsafe_b64encode(BYTES).decode(), "in lines": WRAPPED,
+    "in lines of Windows": WRAPPED.replace("\n", "\r\n"), "in a data address": f"data:image/png;base64,{B64[:1200]}",
+    "in JSON": json.dumps({"shot": B64}),
+    "in lines in JSON": json.dumps({"shot": WRAPPED}),
+    "in JSON in JSON": json.dumps(json.dumps({"shot": WRAPPED})),
+}  # fmt: skip
+KEPT = {
+    "short": B64[:3000], "hex": BYTES.hex(),
+    "DNA": random_text("ACGT"), "a protein": random_text("ACDEFGHIKLMNPQRSTVWY"),
+    "digits": random_text(string.digits), "letters": random_text(string.ascii_letters), "one letter": "a" * 9000,
+    "minified code": random_text(string.ascii_letters + string.digits + "(){};=.,"), "a log-in token": TOKEN,
+    "text in base64": base64.b64encode("Wie schön, 13 Vögel. ".encode() * 400).decode(),
+    "names in a row": "GetUserNameForOrderId2" * 400, "silence": base64.b64encode(bytes(9000)).decode(),
+    "a path": "/usr/lib/python3.11/site-packages" * 300, "words": "the quick brown fox " * 500,
+    "a short address": f"data:image/png;base64,{B64[:900]}",
+}  # fmt: skip
+
+
+def test_binary_text(subtests: pytest.Subtests) -> None:
+    """Some kilobytes of base64 become a mark with their size, and what is not surely binary stays."""
+    for law, text in BINARY.items():
+        with subtests.test(law):
+            (line,) = render([{"role": "tool", "content": text}])
+            assert len(line) < 200
+            assert "characters of base64 left out by ruler" in line
+            assert json.loads(line.removeprefix("tool: "))
+    for law, text in KEPT.items():
+        with subtests.test(law):
+            assert without_binary(text) == text
+    one, other = (without_binary(text) for text in (B64, B64[:-8] + "AAAAAAA="))
+    assert one != other
+    assert one == mark_of(B64)
+    assert "12,000" in one
+
+
+def test_binary_fields() -> None:
+    """A sound in a field of a message has a mark, and two different ones are not the same."""
+    speech = [
+        {"role": "assistant", "content": None, "audio": {"id": "a", "data": data, "transcript": "Hi."}}
+        for data in (B64[:800], B64[8:808])
+    ]  # fmt: skip
+    texts = [render([message])[0] for message in speech]
+    assert texts[0] != texts[1]
+    assert all('"[audio 1]\\nHi."' in text and "(audio 1 " in text for text in texts)
+
+
+CIPHER = "gAAAAABk" * 30
+CIPHERS: tuple[Any, ...] = (
+    [{"type": "web_search_tool_result", "content": [{"title": "T", "encrypted_content": CIPHER}]}],
+    [{"type": "redacted_thinking", "data": CIPHER}],
+    [{"x": {"data": CIPHER, "parts": [{"type": "redacted_thinking", "data": CIPHER}]}}],
+    [{"type": "code", "encrypted_stdout": CIPHER}],
+    json.dumps({"found": [{"encrypted_content": CIPHER}]}),
+    json.dumps({"found": json.dumps({"encrypted_content": CIPHER})}),
+)  # fmt: skip
+
+
+def test_ciphertext() -> None:
+    """Ciphertext is left out at any depth, so rollouts do not differ in it; a task about a cipher keeps its texts."""
+    for content in CIPHERS[:2] + CIPHERS[3:]:
+        message = {"role": "assistant", "content": content, "encrypted_content": CIPHER}
+        assert CIPHER not in render([message])[0]
+        other = json.loads(json.dumps(message).replace(CIPHER, "hBBB" + CIPHER))
+        assert render([other]) == render([message])
+    nested = render([{"role": "assistant", "content": CIPHERS[2]}])[0]
+    assert nested.count(CIPHER) == 1
+    for text in (
+        '{"encrypted_content":"Uryyb"}',
+        json.dumps({"encrypted_content": "Attack at dawn. " * 9}),
+    ):
+        assert render([{"role": "tool", "content": text}]) == [
+            "tool: " + json.dumps(json.loads(text), separators=(",", ":"))
+        ]
+
+
+def test_counted(tmp_path: Path, ruler: Ruler) -> None:
+    """`check` counts what is left out by its path, and it is no text that is not shown."""
+    said = "Here is what I found for you, as asked."
+    found = [
+        {
+            "type": "web_search_tool_result",
+            "content": [{"title": "T", "encrypted_content": CIPHER}],
+        }
+    ]
+    turns = [
+        {"role": "user", "content": "Search."},
+        {"role": "tool", "content": json.dumps({"text": said, "shot": B64})},
+        {
+            "role": "assistant",
+            "content": [*found, {"type": "redacted_thinking", "data": CIPHER + "A"}],
+        },
+    ]
+    write(tmp_path / "in.jsonl", [{"group_id": 1, "messages": turns}] * 2)
+    ask = ("check", "in.jsonl", "-m", "offline")
+    shown = json.loads(ruler(*ask, "--json").stdout)["shown_to_the_judge"]
+    assert shown["left_out"] == {
+        "messages[].content": len(B64) - len(mark_of(B64).encode()),
+        "messages[].content[].redacted_thinking": len(CIPHER) + 1,
+        "messages[].content[].content[].encrypted_content": len(CIPHER),
+    }
+    assert (shown["share"], shown["not_shown"]) == (1.0, {})
+    assert "bytes of base64 and ciphertext" in " ".join(ruler(*ask).stdout.split())
+
+
+def test_time() -> None:
+    """No text takes long to be looked through."""
+    began = perf_counter()
+    line = B64[:76]
+    for text in (
+        ("a" * 3999 + " ") * 500, "data:" * 400_000, (line + "\\n") * 14 + "!", ((line + "\\n") * 14 + "!") * 1000,
+        '"encrypted_content":' * 100_000, "[" * 500_000, "\\" * 2_000_000, "@@@langfuseMedia:type=" * 100_000,
+        "mlflow-attachment://" * 100_000, ("A" * 60 + "\\" * 500) * 500,
+    ):  # fmt: skip
+        render([{"role": "tool", "content": text}])
+    assert perf_counter() - began < 10
