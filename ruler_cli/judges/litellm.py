@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, Self
 
 import orjson
@@ -29,15 +30,25 @@ from ruler_cli.judges.chat_completions import (
     chat_arguments,
     first_format,
 )
-from ruler_cli.judges.provider_errors import ErrorResponse, error_of, left_of
+from ruler_cli.judges.network import BUNDLES, advice
+from ruler_cli.judges.provider_errors import (
+    ErrorResponse,
+    error_in,
+    error_of,
+    error_response,
+    left_of,
+)
 from ruler_cli.judges.providers import (
     NEEDS,
     Credentials,
+    is_installed,
     missing_key,
+    model_info,
     provider_of,
     unknown_judge,
     variables,
 )
+from ruler_cli.judges.streams import joined_chunks
 from ruler_cli.settings.models import JudgeSettings
 from ruler_cli.types import (
     CHARACTERS_PER_TOKEN,
@@ -139,7 +150,11 @@ def _unanswered(names: set[str], message: str, why: str) -> CallError | None:
     for classes, reason in _ANSWERLESS:
         if names & classes:
             sent = classes is not _UNREACHED
-            told = f"{reason} ({why})"
+            told = Sentence("{reason} ({why})", reason=reason, why=why)
+            if "CERTIFICATE_VERIFY_FAILED" in message:
+                told = Sentence(
+                    "{told}; {advice}", told=told, advice=advice(message, None)
+                )
             return CallError("transport", told, "call", sent=sent, billed=sent)
     return None
 
@@ -167,7 +182,10 @@ class LitellmJudge(ChatJudge):
             )
         try:
             answer = await self._litellm.acompletion(**self.arguments(request, how))
-            return _reply(answer, self.secret)
+            if how.stream:
+                chunks = [_dumped(chunk) async for chunk in answer]
+                return _reply(joined_chunks(chunks), self.secret)
+            return _reply(_dumped(answer), self.secret, _headers(answer))
         except Exception as error:  # noqa: BLE001 - litellm's errors share no base class
             return read_error(error, self.secret)
 
@@ -182,8 +200,13 @@ class LitellmJudge(ChatJudge):
             "api_key": self.key or hidden,
             "api_base": self.base,
         }
+        how = replace(how, responses=False)  # litellm's own way has another form
         arguments = own | chat_arguments(self.model, self.params, request, how)
-        if self._marks and request.common >= _LEAST_CACHED * CHARACTERS_PER_TOKEN:
+        if (
+            self._marks
+            and not how.merged
+            and request.common >= _LEAST_CACHED * CHARACTERS_PER_TOKEN
+        ):
             arguments["messages"][-1]["content"] = _marked(request)
         return arguments
 
@@ -195,6 +218,13 @@ class LitellmJudge(ChatJudge):
         provider = provider_of(self.model, self.params) or read_name(self.model)[1]
         if provider is None:
             raise unknown_judge(self.model)
+        if model_info(self.model).responses and not is_installed("mcp"):
+            problem = "is answered at /v1/responses only, which litellm asks with the package mcp"
+            remedy = Sentence(
+                "pip install mcp, or name it openai/NAME, with {api_base:URL} of OpenAI's protocol (Azure's ends in "
+                "/openai/v1)"
+            )
+            raise UsageError(problem, remedy, place=f"judge {self.name}")
         given = self._credentials(provider)
         if given.missing():
             load_dotenv()  # as litellm does when it is imported
@@ -360,6 +390,9 @@ def _litellm() -> Any:
 
     if not loud:  # it logs tracebacks of errors that we report; a caller's own litellm stays as it is
         logging.getLogger("LiteLLM").setLevel(logging.CRITICAL + 1)
+        bundles = [os.environ.get(name, "") for name in BUNDLES]
+        if own := next(filter(os.path.isfile, bundles), None):
+            litellm.ssl_verify = own
     litellm.suppress_debug_info = True
     litellm.telemetry = False
     return litellm
@@ -374,21 +407,29 @@ def read_name(name: str) -> tuple[str, str | None, str | None]:
     return str(model), str(provider), key
 
 
-def _reply(answer: Any, key: str | None) -> Reply | CallError:
-    """Read litellm's answer, which is a chat completion for any provider."""
-    try:
-        with warnings.catch_warnings():
-            # pydantic's, about types of litellm's fields
-            warnings.simplefilter("ignore")
-            # escaped: pydantic's own JSON cannot hold a lone surrogate
-            body = json.dumps(answer.model_dump(), default=str)
-    except (AttributeError, TypeError, ValueError):
-        broken = "the provider's answer is not a chat completion"
-        return CallError("transport", broken, "call")
-    reply = reply_of(body.encode(), key)
-    # litellm has no public name for a response's headers
+def _dumped(answer: Any) -> Any:
+    """Return litellm's answer, or a chunk of it, as JSON values; None if it is something else."""
+    with suppress(AttributeError, TypeError, ValueError), warnings.catch_warnings():
+        # pydantic's, about types of litellm's fields
+        warnings.simplefilter("ignore")
+        return answer.model_dump()
+    return None
+
+
+def _headers(answer: Any) -> Mapping[str, Any]:
+    """Return the headers of a response, for which litellm has no public name."""
     hidden = getattr(answer, "_hidden_params", None) or {}
-    headers = hidden.get("additional_headers") or {}
+    return hidden.get("additional_headers") or {}
+
+
+def _reply(
+    completion: Any, key: str | None, headers: Mapping[str, Any] = MappingProxyType({})
+) -> Reply | CallError | ErrorResponse:
+    """Read a chat completion, as litellm makes it for any provider."""
+    if error := error_in(completion):
+        return error_response(error, headers)
+    # escaped: pydantic's own JSON cannot hold a lone surrogate
+    reply = reply_of(json.dumps(completion, default=str).encode(), key)
     if isinstance(reply, Reply):
         return replace(reply, left=left_of(headers))
     return reply

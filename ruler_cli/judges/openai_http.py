@@ -9,12 +9,11 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 from typing import Self
-from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 
 from ruler_cli.judges.chat_completions import AnswerFormat, ChatJudge, chat_body
+from ruler_cli.judges.network import advice, proxy_of, trusted
 from ruler_cli.judges.provider_errors import ErrorResponse, read_response
 from ruler_cli.types import CallError, Reply, Request, clean
 
@@ -29,12 +28,14 @@ class HttpJudge(ChatJudge):
     """A judge behind `{base}/chat/completions`."""
 
     _session: aiohttp.ClientSession = field(init=False, repr=False)
+    _proxy: str | None = field(default=None, init=False, repr=False)
 
     async def _post(
         self, request: Request, how: AnswerFormat
     ) -> Reply | CallError | ErrorResponse:
         body = chat_body(self.model, self.params, request, how)
-        url = f"{self.base}/chat/completions"
+        path = "responses" if how.responses else "chat/completions"
+        url = f"{self.base}/{path}"
         try:
             async with self._session.post(
                 url, data=body, allow_redirects=False
@@ -47,7 +48,8 @@ class HttpJudge(ChatJudge):
                         return CallError("transport", large, "call")
         except (aiohttp.ConnectionTimeoutError, aiohttp.ClientConnectorError) as error:
             why = clean(str(getattr(error, "os_error", error)), self.key)
-            unreached = f"the judge at {self.base} cannot be reached ({why}); is it running, and is the address right?"
+            through = self.who.removeprefix("the judge")
+            unreached = f"the judge at {self.base} cannot be reached{through} ({why}); {advice(why, self._proxy)}"
             return CallError("transport", unreached, "call", sent=False, billed=False)
         except (aiohttp.InvalidURL, ValueError) as error:
             # a name that cannot be looked up, a bad proxy
@@ -59,7 +61,7 @@ class HttpJudge(ChatJudge):
             asyncio.IncompleteReadError,
         ) as error:
             why = clean(str(error) or type(error).__name__, self.key)
-            broke = f"the connection to the judge broke ({why})"
+            broke = f"the connection to {self.who} broke ({why})"
             return CallError("transport", broke, "call")
         return read_response(response.status, data, response.headers, self.key)
 
@@ -67,25 +69,20 @@ class HttpJudge(ChatJudge):
         """Open the session; it does not limit the number of connections."""
         headers = {"Content-Type": "application/json"}
         self.secret = self.key
+        # aiohttp would read the environment for every call
+        self._proxy = proxy_of(self.base or "")
+        if self._proxy:
+            self.who = f"the judge through the proxy {clean(self._proxy)}"
         if self.key:
             headers["Authorization"] = f"Bearer {self.key}"
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=300),
+            connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=300, ssl=trusted()),
             # `ask` has the deadline of the whole call; an unreachable host is reported sooner
             timeout=aiohttp.ClientTimeout(sock_connect=min(_CONNECT, self.timeout)),
             headers=headers,
-            # aiohttp would read the environment for every call
-            proxy=proxy_of(self.base or ""),
+            proxy=self._proxy,
         )
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._session.close()
-
-
-def proxy_of(base: str) -> str | None:
-    """The proxy for an endpoint, as the environment names it, or None."""
-    parts = urlsplit(base)
-    if not parts.hostname or proxy_bypass(parts.hostname):
-        return None
-    return getproxies().get(parts.scheme)

@@ -264,6 +264,15 @@ def read_reply(reply: Reply, request: Request) -> ParsedReply:
     return reading
 
 
+def is_usable(reply: Reply, request: Request) -> bool:
+    """Tell if the entries of a reply can be read."""
+    try:
+        read_reply(reply, request)
+    except DefectError:
+        return False
+    return True
+
+
 def _correct(reply: Reply, reason: str, state: ExchangeState) -> GroupError | None:
     """Note what the next request must say; return an error if this correction was made already."""
     if reply.refusal is not None:

@@ -11,8 +11,10 @@ from functools import cached_property, partial
 from ruler_cli.errors import RulerError, UsageError
 from ruler_cli.files.location import Location
 from ruler_cli.formats.pictures import needs_less, with_smaller
+from ruler_cli.judges.chat_completions import ChatJudge
 from ruler_cli.judges.providers import QUEUEING_ENGINES, Price, stated_limit
 from ruler_cli.judges.resolve import ResolvedJudge
+from ruler_cli.judging.exchange import is_usable
 from ruler_cli.ledger.database import open_files
 from ruler_cli.ledger.reply_cache import Ledger, ReplyCache
 from ruler_cli.pool.cooldown import Breaker
@@ -32,6 +34,7 @@ from ruler_cli.settings.models import JudgeSettings, PoolSettings, ScoreSettings
 from ruler_cli.types import (
     UNANSWERED,
     CallError,
+    Judge,
     Reply,
     Request,
     Status,
@@ -61,6 +64,7 @@ class PanelJudge:
     context: int | None = None
     stop_signal: StopSignal | None = None
     unanswered: int = 0
+    judge: Judge | None = None
     _in_flight: dict[bytes, asyncio.Event] = field(default_factory=dict)
     _asked_again: set[bytes] = field(default_factory=set)
 
@@ -100,6 +104,19 @@ class PanelJudge:
         finally:
             del self._in_flight[key]
             done.set()
+
+    @property
+    def form_steps(self) -> int:
+        """The number of forms of an answer that the judge gave up."""
+        return self.judge.steps if isinstance(self.judge, ChatJudge) else 0
+
+    def has_another_form(self, steps: int) -> bool:
+        """Tell if calls that failed since `steps` forms were given up are to be asked again, in another form."""
+        judge = self.judge
+        again = isinstance(judge, ChatJudge) and judge.has_another_form(steps)
+        if again:
+            self._asked_again.clear()
+        return again
 
     def _cached(
         self, cache: ReplyCache, key: bytes, request: Request
@@ -217,6 +234,9 @@ def open_panel(
         if way.judge is not None:
             limits = settings.pool.of(judge)
             made.caller = open_caller(way, judge, limits, stop_signal, budget)
+            made.judge = way.judge
+            if isinstance(way.judge, ChatJudge):
+                way.judge.usable = is_usable
         if not way.embedded and (ledger is not None or made.caller is None):
             made.cache = ReplyCache(ledger, judge.model, judge.params)
         judges.append(made)

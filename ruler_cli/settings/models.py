@@ -264,11 +264,10 @@ _REFUSED = {
     "base_url": _ENDPOINT,
     "model": Sentence("name the model with {model:NAME}"),
     "messages": _OURS,
-    "stream": _OURS,
     "n": _OURS,
 }
 """Parameters that would change who is asked, or what, each with what to do."""
-_HARMLESS = (("stream", False), ("n", 1))
+_HARMLESS = (("n", 1),)
 
 
 def params_of(value: Any) -> Any:

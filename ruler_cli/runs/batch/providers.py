@@ -33,7 +33,7 @@ from pydantic import (
 )
 
 from ruler_cli.errors import RefusedError, RulerError, Sentence, UsageError
-from ruler_cli.judges.openai_http import proxy_of
+from ruler_cli.judges.network import proxy_of, trusted
 from ruler_cli.judges.provider_errors import classify, error_of
 from ruler_cli.judges.resolve import check_address, cut_address, endpoint_of, key_for
 from ruler_cli.pool.retries import delay
@@ -184,7 +184,7 @@ def open_session() -> aiohttp.ClientSession:
 
     A server may close an idle connection at any moment, which would leave open if a batch was created.
     """
-    return aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True))
+    return aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True, ssl=trusted()))
 
 
 @dataclass
