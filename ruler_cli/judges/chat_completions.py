@@ -368,12 +368,14 @@ def chat_arguments(
     body |= params
     if (tokens := how.max_tokens(request, params)) is not None:
         body[limit_name(params) or how.limit or LIMITS[1]] = tokens
+    body.pop("stream", None)
     if how.responses:
-        body.pop("stream", None)
         return response_arguments(body)
+    if how.stream:
+        body["stream"] = True
     if how.stream == "counted":
-        body = {"stream_options": {"include_usage": True}, **body}
-    return body | {"stream": True} if how.stream else body
+        body.setdefault("stream_options", {"include_usage": True})
+    return body
 
 
 def messages(request: Request, how: AnswerFormat) -> list[dict[str, Any]]:

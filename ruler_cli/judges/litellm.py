@@ -17,7 +17,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from types import MappingProxyType
 from typing import Any, Self
 
 import orjson
@@ -30,7 +29,7 @@ from ruler_cli.judges.chat_completions import (
     chat_arguments,
     first_format,
 )
-from ruler_cli.judges.network import BUNDLES, advice
+from ruler_cli.judges.network import BUNDLES, UNTRUSTED, advice
 from ruler_cli.judges.provider_errors import (
     ErrorResponse,
     error_in,
@@ -48,7 +47,7 @@ from ruler_cli.judges.providers import (
     unknown_judge,
     variables,
 )
-from ruler_cli.judges.streams import joined_chunks
+from ruler_cli.judges.streams import joined
 from ruler_cli.settings.models import JudgeSettings
 from ruler_cli.types import (
     CHARACTERS_PER_TOKEN,
@@ -150,11 +149,9 @@ def _unanswered(names: set[str], message: str, why: str) -> CallError | None:
     for classes, reason in _ANSWERLESS:
         if names & classes:
             sent = classes is not _UNREACHED
-            told = Sentence("{reason} ({why})", reason=reason, why=why)
-            if "CERTIFICATE_VERIFY_FAILED" in message:
-                told = Sentence(
-                    "{told}; {advice}", told=told, advice=advice(message, None)
-                )
+            told = f"{reason} ({why})"
+            if UNTRUSTED in message:
+                told = f"{told}; {advice(message)}"
             return CallError("transport", told, "call", sent=sent, billed=sent)
     return None
 
@@ -183,9 +180,8 @@ class LitellmJudge(ChatJudge):
         try:
             answer = await self._litellm.acompletion(**self.arguments(request, how))
             if how.stream:
-                chunks = [_dumped(chunk) async for chunk in answer]
-                return _reply(joined_chunks(chunks), self.secret)
-            return _reply(_dumped(answer), self.secret, _headers(answer))
+                answer = joined([chunk.model_dump() async for chunk in answer])
+            return _reply(answer, self.secret)
         except Exception as error:  # noqa: BLE001 - litellm's errors share no base class
             return read_error(error, self.secret)
 
@@ -290,7 +286,7 @@ def anthropic_params(settings: JudgeSettings) -> Callable[[Request], bytes]:
         raise UsageError(
             problem, "name it anthropic/…", option="target", value="anthropic"
         )
-    how = first_format(settings, None)
+    how = replace(first_format(settings, None), stream="")
     model = settings.model
     judge = LitellmJudge(
         model, model, None, None, settings.timeout, settings.params, how
@@ -407,29 +403,24 @@ def read_name(name: str) -> tuple[str, str | None, str | None]:
     return str(model), str(provider), key
 
 
-def _dumped(answer: Any) -> Any:
-    """Return litellm's answer, or a chunk of it, as JSON values; None if it is something else."""
-    with suppress(AttributeError, TypeError, ValueError), warnings.catch_warnings():
-        # pydantic's, about types of litellm's fields
-        warnings.simplefilter("ignore")
-        return answer.model_dump()
-    return None
-
-
-def _headers(answer: Any) -> Mapping[str, Any]:
-    """Return the headers of a response, for which litellm has no public name."""
+def _reply(answer: Any, key: str | None) -> Reply | CallError | ErrorResponse:
+    """Read litellm's answer, which is a chat completion for any provider, or a dict if it came in pieces."""
+    # litellm has no public name for a response's headers
     hidden = getattr(answer, "_hidden_params", None) or {}
-    return hidden.get("additional_headers") or {}
-
-
-def _reply(
-    completion: Any, key: str | None, headers: Mapping[str, Any] = MappingProxyType({})
-) -> Reply | CallError | ErrorResponse:
-    """Read a chat completion, as litellm makes it for any provider."""
-    if error := error_in(completion):
+    headers = hidden.get("additional_headers") or {}
+    try:
+        with warnings.catch_warnings():
+            # pydantic's, about types of litellm's fields
+            warnings.simplefilter("ignore")
+            value = answer if isinstance(answer, dict) else answer.model_dump()
+            # escaped: pydantic's own JSON cannot hold a lone surrogate
+            body = json.dumps(value, default=str)
+    except (AttributeError, TypeError, ValueError):
+        broken = "the provider's answer is not a chat completion"
+        return CallError("transport", broken, "call")
+    if error := error_in(value):
         return error_response(error, headers)
-    # escaped: pydantic's own JSON cannot hold a lone surrogate
-    reply = reply_of(json.dumps(completion, default=str).encode(), key)
+    reply = reply_of(body.encode(), key)
     if isinstance(reply, Reply):
         return replace(reply, left=left_of(headers))
     return reply

@@ -11,10 +11,12 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from ruler_cli.errors import Sentence, UsageError
+from ruler_cli.errors import UsageError
 
 BUNDLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 """Variables with a file, or a directory, of the certificates of further authorities."""
+
+UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
 
 
 def proxy_of(base: str) -> str | None:
@@ -51,13 +53,13 @@ def _is_excepted(host: str, port: int | None, listed: str) -> bool:
     return False
 
 
-def trusted() -> ssl.SSLContext | bool:
+def trusted(base: str) -> ssl.SSLContext | bool:
     """Return the certificates that are trusted: Python's own, and those that variables name; True without any.
 
     UsageError if the file of a variable has none.
     """
     named = {name: os.environ[name] for name in BUNDLES if os.environ.get(name)}
-    if not named:
+    if not named or base.startswith("http:"):
         return True
     context = ssl.create_default_context()
     for name, path in named.items():
@@ -72,13 +74,10 @@ def trusted() -> ssl.SSLContext | bool:
     return context
 
 
-def advice(why: str, proxy: str | None) -> str:
+def advice(why: str, proxy: str | None = None) -> str:
     """Return what to look at if an endpoint cannot be reached; `why` is the error."""
-    if "CERTIFICATE_VERIFY_FAILED" in why:
-        return Sentence(
-            "if its certificate is of an authority of your own, name the file of that in {names}",
-            names=" or ".join(BUNDLES[:2]),
-        )
+    if UNTRUSTED in why:
+        return "if an authority of your own has made its certificate, name that one's file in SSL_CERT_FILE"
     if proxy:
         return "is the proxy right? NO_PROXY names hosts that need none"
     return "is it running, and is the address right?"

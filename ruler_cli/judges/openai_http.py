@@ -76,7 +76,9 @@ class HttpJudge(ChatJudge):
         if self.key:
             headers["Authorization"] = f"Bearer {self.key}"
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=300, ssl=trusted()),
+            connector=aiohttp.TCPConnector(
+                limit=0, ttl_dns_cache=300, ssl=trusted(self.base or "")
+            ),
             # `ask` has the deadline of the whole call; an unreachable host is reported sooner
             timeout=aiohttp.ClientTimeout(sock_connect=min(_CONNECT, self.timeout)),
             headers=headers,

@@ -25,7 +25,7 @@ import orjson
 
 from ruler_cli.errors import Sentence
 from ruler_cli.judges.responses import completion_of
-from ruler_cli.judges.streams import is_stream, joined
+from ruler_cli.judges.streams import chunks_of, is_stream, joined
 from ruler_cli.types import (
     BOM,
     CallError,
@@ -321,20 +321,17 @@ def read_response(
     """
     data = data.removeprefix(BOM)
     if is_stream(data):
-        completion = joined(data)
-        if completion is None:
+        data = orjson.dumps(joined(chunks_of(data)))
+        if data == b"null":
             broke = "the stream of the judge's answer broke before its end"
             return CallError("transport", broke, "call")
-        data = orjson.dumps(completion)
     if status < 300:
-        try:
+        with suppress(AttributeError, LookupError, TypeError, ValueError):
             value = parse_foreign(data)
-        except orjson.JSONDecodeError:
-            value = None
-        if error := error_in(value):
-            return error_response(error, headers or {})
-        if isinstance(value, Mapping) and value.get("object") == "response":
-            data = orjson.dumps(completion_of(value))
+            if error := error_in(value):
+                return error_response(error, headers or {})
+            if value.get("object") == "response":
+                data = orjson.dumps(completion_of(value))
         reply = reply_of(data, key)
         if isinstance(reply, Reply):
             return replace(reply, left=left_of(headers or {}))
@@ -379,13 +376,11 @@ def error_in(body: Any) -> Any:
 def error_response(error: Any, headers: Mapping[str, str]) -> ErrorResponse:
     """Return the response that an error inside a good one stands for: with the status that it names, else 200."""
     status = 200
-    if isinstance(error, Mapping):
+    with suppress(AttributeError, LookupError, TypeError):
         codes = [str(error.get(name)) for name in ("code", "status", "status_code")]
-        status = int(next(filter(_STATUS.fullmatch, codes), 200))
-        metadata = error.get("metadata")
-        inner = metadata.get("headers") if isinstance(metadata, Mapping) else None
-        if isinstance(inner, Mapping):  # OpenRouter: of the provider
-            headers = {**headers, **{name: str(item) for name, item in inner.items()}}
+        status = int(next(filter(_STATUS.fullmatch, codes), status))
+        # OpenRouter: those of the provider
+        headers = {**headers, **error["metadata"]["headers"]}
     return ErrorResponse(status, *error_of(orjson.dumps({"error": error})), headers)
 
 
@@ -500,7 +495,7 @@ def _left(headers: Mapping[str, Any], names: Iterable[str]) -> int | None:
 def lowered(headers: Mapping[str, str]) -> dict[str, str]:
     """Return headers with names in lower case, without the prefix that litellm puts before some."""
     return {
-        name.lower().removeprefix("llm_provider-"): value.strip()
+        name.lower().removeprefix("llm_provider-"): str(value).strip()
         for name, value in headers.items()
     }
 

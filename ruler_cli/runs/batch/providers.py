@@ -184,7 +184,7 @@ def open_session() -> aiohttp.ClientSession:
 
     A server may close an idle connection at any moment, which would leave open if a batch was created.
     """
-    return aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True, ssl=trusted()))
+    return aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True))
 
 
 @dataclass
@@ -351,6 +351,7 @@ class Provider:
                         data=body and body(source),
                         headers=self.headers,
                         proxy=proxy_of(url),
+                        ssl=trusted(url),
                         allow_redirects=follow,
                         timeout=aiohttp.ClientTimeout(
                             total=None if into else seconds,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -163,7 +163,11 @@ def request_line(target: Target, judge: JudgeSettings) -> Line:
 
         model = read_name(model)[0]  # without the name of the provider
     address = judge.api_base or (OPENAI if at_openai else LOCAL)
-    answer_format = first_format(judge, address)
+    answer_format = replace(first_format(judge, address), stream="")
+    if answer_format.responses:
+        problem = "is answered at /v1/responses only, and a batch is written for chat completions"
+        remedy = Sentence("name another one with {model}")
+        raise UsageError(problem, remedy, place=f"judge {judge.label}")
     return lambda key, request: (
         b'{"custom_id":"%s","method":"POST","url":"/v1/chat/completions","body":%s}\n'
         % (key.hex().encode(), chat_body(model, judge.params, request, answer_format))
