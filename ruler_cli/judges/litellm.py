@@ -29,7 +29,13 @@ from ruler_cli.judges.chat_completions import (
     chat_arguments,
     first_format,
 )
-from ruler_cli.judges.network import BUNDLES, UNTRUSTED, advice
+from ruler_cli.judges.network import (
+    BUNDLES,
+    UNTRUSTED,
+    advice,
+    judge_through,
+    proxy_of,
+)
 from ruler_cli.judges.provider_errors import (
     ErrorResponse,
     error_in,
@@ -120,7 +126,8 @@ def read_error(error: Exception, secret: str | None) -> CallError | ErrorRespons
     status = int(stated) if stated.isdecimal() else 0
     if isinstance(error, TypeError | AttributeError | KeyError) and not status:
         raise error  # a mistake of ours or of litellm's, not the outside world
-    text = str(getattr(error, "message", "") or error)
+    texts = [str(cause) for cause in causes if UNTRUSTED in str(cause)]
+    text = texts[0] if texts else str(getattr(error, "message", "") or error)
     message = _PREFIX.sub("", text.partition("Traceback (most recent")[0])
     names = {base.__name__ for cause in causes for base in type(cause).__mro__}
     if call_error := _unanswered(names, message, clean(message, secret)):
@@ -183,7 +190,11 @@ class LitellmJudge(ChatJudge):
                 answer = joined([chunk.model_dump() async for chunk in answer])
             return _reply(answer, self.secret)
         except Exception as error:  # noqa: BLE001 - litellm's errors share no base class
-            return read_error(error, self.secret)
+            answer = read_error(error, self.secret)
+            if isinstance(answer, CallError) and answer.kind == "transport":
+                reason = answer.reason.replace("the judge", self.who, 1)
+                return replace(answer, reason=reason)
+            return answer
 
     def arguments(self, request: Request, how: AnswerFormat) -> dict[str, Any]:
         """The arguments of `litellm.completion`."""
@@ -249,6 +260,8 @@ class LitellmJudge(ChatJudge):
         self.secret = self.key or next(filter(None, keys), found)
         self._finds = self._credentials(provider).finds_itself()
         self._marks = provider == "anthropic"
+        # most have an address of their own, which only litellm knows
+        self.who = judge_through(proxy_of(self.base or "https://provider"))
         return self
 
 
@@ -381,14 +394,14 @@ def _litellm() -> Any:
     # litellm would download its price list and its table of headers otherwise
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     os.environ.setdefault("LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS", "True")
+    # its clients read one variable for certificates, some when they are imported
+    if bundle := next(filter(None, map(os.environ.get, BUNDLES)), None):
+        os.environ.setdefault("SSL_CERT_FILE", bundle)
     loud = "litellm" in sys.modules or "LITELLM_LOG" in os.environ
     import litellm
 
     if not loud:  # it logs tracebacks of errors that we report; a caller's own litellm stays as it is
         logging.getLogger("LiteLLM").setLevel(logging.CRITICAL + 1)
-        bundles = [os.environ.get(name, "") for name in BUNDLES]
-        if own := next(filter(os.path.isfile, bundles), None):
-            litellm.ssl_verify = own
     litellm.suppress_debug_info = True
     litellm.telemetry = False
     return litellm

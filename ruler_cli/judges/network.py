@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from ruler_cli.errors import UsageError
+from ruler_cli.types import clean
 
 BUNDLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 """Variables with a file, or a directory, of the certificates of further authorities."""
@@ -38,6 +39,11 @@ def proxy_of(base: str) -> str | None:
             place=f"judge at {base}",
         )
     return f"{kind or 'http'}://{rest}"
+
+
+def judge_through(proxy: str | None) -> str:
+    """Return the name of a judge in sentences, with its proxy."""
+    return f"the judge through the proxy {clean(proxy)}" if proxy else "the judge"
 
 
 def _is_excepted(host: str, port: int | None, listed: str) -> bool:

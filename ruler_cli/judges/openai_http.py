@@ -13,7 +13,7 @@ from typing import Self
 import aiohttp
 
 from ruler_cli.judges.chat_completions import AnswerFormat, ChatJudge, chat_body
-from ruler_cli.judges.network import advice, proxy_of, trusted
+from ruler_cli.judges.network import advice, judge_through, proxy_of, trusted
 from ruler_cli.judges.provider_errors import ErrorResponse, read_response
 from ruler_cli.types import CallError, Reply, Request, clean
 
@@ -71,8 +71,7 @@ class HttpJudge(ChatJudge):
         self.secret = self.key
         # aiohttp would read the environment for every call
         self._proxy = proxy_of(self.base or "")
-        if self._proxy:
-            self.who = f"the judge through the proxy {clean(self._proxy)}"
+        self.who = judge_through(self._proxy)
         if self.key:
             headers["Authorization"] = f"Bearer {self.key}"
         self._session = aiohttp.ClientSession(
