@@ -11,6 +11,7 @@ import json
 import logging
 import os
 import re
+import ssl
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -30,11 +31,11 @@ from ruler_cli.judges.chat_completions import (
     first_format,
 )
 from ruler_cli.judges.network import (
-    BUNDLES,
     UNTRUSTED,
     advice,
     judge_through,
     proxy_of,
+    trust_bundles,
 )
 from ruler_cli.judges.provider_errors import (
     ErrorResponse,
@@ -394,14 +395,16 @@ def _litellm() -> Any:
     # litellm would download its price list and its table of headers otherwise
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     os.environ.setdefault("LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS", "True")
-    # its clients read one variable for certificates, some when they are imported
-    if bundle := next(filter(None, map(os.environ.get, BUNDLES)), None):
-        os.environ.setdefault("SSL_CERT_FILE", bundle)
     loud = "litellm" in sys.modules or "LITELLM_LOG" in os.environ
     import litellm
 
     if not loud:  # it logs tracebacks of errors that we report; a caller's own litellm stays as it is
         logging.getLogger("LiteLLM").setLevel(logging.CRITICAL + 1)
+    from litellm.llms.custom_httpx.http_handler import get_ssl_configuration
+
+    # its clients share one context, for which it reads one of the variables only
+    if isinstance(context := get_ssl_configuration(), ssl.SSLContext):
+        trust_bundles(context)
     litellm.suppress_debug_info = True
     litellm.telemetry = False
     return litellm

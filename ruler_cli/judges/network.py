@@ -60,24 +60,27 @@ def _is_excepted(host: str, port: int | None, listed: str) -> bool:
 
 
 def trusted(base: str) -> ssl.SSLContext | bool:
-    """Return the certificates that are trusted: Python's own, and those that variables name; True without any.
-
-    UsageError if the file of a variable has none.
-    """
-    named = {name: os.environ[name] for name in BUNDLES if os.environ.get(name)}
-    if not named or base.startswith("http:"):
+    """Return the certificates that are trusted at an address; True: those that Python finds. UsageError as below."""
+    if base.startswith("http:") or not any(map(os.environ.get, BUNDLES)):
         return True
     context = ssl.create_default_context()
-    for name, path in named.items():
+    trust_bundles(context)
+    return context
+
+
+def trust_bundles(context: ssl.SSLContext) -> None:
+    """Add the certificates that variables name; UsageError if the file of one holds none."""
+    for name in BUNDLES:
+        path = os.environ.get(name)
+        if not path:
+            continue
         kind = "capath" if Path(path).is_dir() else "cafile"
         try:
             context.load_verify_locations(**{kind: path})
         except OSError as error:  # an error of SSL, too
-            problem = (
-                f"no certificates can be read from {path} ({error.strerror or error})"
-            )
+            why = error.strerror or error
+            problem = f"no certificates can be read from {path} ({why})"
             raise UsageError(problem, "correct the variable", place=name) from None
-    return context
 
 
 def advice(why: str, proxy: str | None = None) -> str:
