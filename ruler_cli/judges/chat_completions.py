@@ -80,10 +80,11 @@ _STREAM = (
     r"non-?stream|\bstream\w*\W{1,3}(?:only|mode|must|is (?:required|mandatory))|\bonly\W.{0,30}\bstream"
     r"|\b(?:set|enable|requires?|use)\W.{0,20}\bstream|\bstream\W{0,4}(?:to\W{0,3})?true"
 )
+_ROLE = r"(?:\bsystem[ _-]?(?:role|message|prompt|instruction)|\brole\W{1,3}system|['\"`]system)"
 _SYSTEM = (
-    r"system[ _-]?(?:role|message|prompt|instruction)s?\b.{0,60}\b(?:not|un\w+|must|cannot)\b|n't.{0,40}\bsystem\b"
-    r"|\b(?:not|un(?:supported|expected|known)|invalid).{0,40}\bsystem\b|roles? must alternate|developer instruction"
-    r"|messages?\W{1,3}0\W{1,3}role|\b(?:only|one of|should be|expected)\b.{0,40}\buser\b.{0,30}\b(?:assistant|model)\b"
+    rf"{_ROLE}.{{0,60}}\b(?:not|un\w+|must|cannot)\b|(?:\bnot|n't|\bun\w+|\binvalid)\b.{{0,40}}{_ROLE}"
+    r"|roles? must alternate|developer instruction|messages?\W{1,3}0\W{1,3}role"
+    r"|\b(?:only|one of|should be|expected)\b.{0,40}\buser\b.{0,30}\b(?:assistant|model)\b"
 )
 _SWITCHES: tuple[tuple[re.Pattern[str], str, Any, Any], ...] = tuple(
     (re.compile(words, re.IGNORECASE | re.DOTALL), name, before, after)
