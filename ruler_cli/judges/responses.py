@@ -22,8 +22,10 @@ def response_arguments(chat: dict[str, Any]) -> dict[str, Any]:
     for name in LIMITS:
         if name in body:
             body["max_output_tokens"] = body.pop(name)
-    if form := body.pop("response_format", None):
-        body["text"] = {"format": {"type": form["type"], **form.get("json_schema", {})}}
+    form = body.pop("response_format", None)
+    if isinstance(form, Mapping):
+        schema = form.get("json_schema") or {}
+        body["text"] = {"format": {"type": form.get("type"), **schema}}
     if effort := body.pop("reasoning_effort", None):
         body["reasoning"] = {"effort": effort}
     return body
@@ -33,7 +35,8 @@ def _part(part: Mapping[str, Any]) -> dict[str, Any]:
     picture = part.get("image_url")
     if picture is None:
         return {"type": "input_text", "text": part["text"]}
-    return {"type": "input_image", **picture, "image_url": picture["url"]}
+    detail = {name: item for name, item in picture.items() if name != "url"}
+    return {"type": "input_image", "image_url": picture["url"], **detail}
 
 
 def completion_of(response: Mapping[str, Any]) -> dict[str, Any]:

@@ -65,7 +65,11 @@ def test_merged_messages(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> N
     sent = [each["messages"] for each in server.requests()]
     roles = [[message["role"] for message in messages] for messages in sent]
     assert roles == [["system", "user"], *[["user"]] * 30]
-    assert "Answer with one JSON object" in sent[-1][0]["content"].partition("<traj")[0]
+    merged = sent[-1][0]["content"]
+    assert merged.index("Answer with one JSON") < merged.rindex("<trajectory id")
+    server.reset()
+    assert ruler("score", source, "again.jsonl", *judge).returncode == 0
+    assert not server.requests()  # the ledger knows no merged messages
 
 
 def test_error_inside(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
