@@ -1,4 +1,4 @@
-"""What the environment says of the way to an endpoint: its proxy, and the certificates that are trusted."""
+"""The environment → the way to an endpoint: its proxy, and the certificates that are trusted."""
 
 from __future__ import annotations
 

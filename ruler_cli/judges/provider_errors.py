@@ -321,8 +321,10 @@ def read_response(
     """
     data = data.removeprefix(BOM)
     if is_stream(data):
-        data = orjson.dumps(joined(chunks_of(data)))
-        if data == b"null":
+        completion = joined(chunks_of(data))
+        if completion is not None:
+            data = orjson.dumps(completion)
+        elif status < 300:
             broke = "the stream of the judge's answer broke before its end"
             return CallError("transport", broke, "call")
     if status < 300:

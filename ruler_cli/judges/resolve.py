@@ -127,7 +127,7 @@ def key_variable(settings: JudgeSettings) -> str | None:
 
 
 _AZURE = re.compile(
-    r"(?<=\.azure\.com)(?:/openai|/models(?:/.*)?)?$|/openai/(?:v1|deployments)\b.*$"
+    r"(?<=\.azure\.com)(?:/openai|/models(?:/.*)?)?$|/openai/(?:v1|deployments)\b[^?#]*(?:\?api-version=[^&#]*)?$"
 )
 """Ends of Azure's addresses, of which OpenAI's protocol is spoken below /openai/v1."""
 _DEPLOYMENT = re.compile(

@@ -141,6 +141,8 @@ def test_half_a_stream() -> None:
     dashscope = (
         b'id:1\nevent:error\n:HTTP_STATUS/400\ndata:{"code":"Bad","message":"no"}\n\n'
     )
+    plain = ErrorResponse(401, "", "id: 7 is unknown", {})
+    assert read_response(401, b"id: 7 is unknown") == plain
     assert read_response(400, dashscope) == ErrorResponse(400, "Bad", "no", {})
 
 
