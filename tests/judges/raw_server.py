@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+import ssl
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
@@ -36,6 +37,7 @@ async def serving(
     data: bytes | Callable[[bytes], bytes],
     *,
     pause: float = 0.0,
+    tls: ssl.SSLContext | None = None,
     whole: bytes = b"",
     wait: float = 0.0,
 ) -> AsyncIterator[RawServer]:
@@ -79,7 +81,7 @@ async def serving(
         tasks.add(task)
         task.add_done_callback(tasks.discard)
 
-    listening = await asyncio.start_server(connected, "127.0.0.1", 0)
+    listening = await asyncio.start_server(connected, "127.0.0.1", 0, ssl=tls)
     server.port = listening.sockets[0].getsockname()[1]
     try:
         yield server

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import ssl
+from dataclasses import replace
 from pathlib import Path
+from shutil import which
+from subprocess import run
 
 import pytest
 
@@ -12,10 +15,12 @@ from ruler_cli.errors import UsageError
 from ruler_cli.judges.network import BUNDLES, proxy_of, trusted
 from ruler_cli.judges.resolve import refuse_judge, resolve
 from ruler_cli.settings.models import JudgeSettings
-from ruler_cli.types import CallError, Request
+from ruler_cli.types import CallError, Reply, Request
+from tests.judges.raw_server import answer, serving
 from tests.values import opened
 
-pytestmark = pytest.mark.anyio
+# litellm and its clients warn at import and at exit
+pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore")]
 REQUEST = Request("Grade.", "?", ("abcd",))
 PROXY = "http://me:secret@127.0.0.1:1"
 
@@ -102,3 +107,40 @@ def test_certificates(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
                 ):
                     trusted("https://h/v1")
     assert paths == ssl.get_default_verify_paths()
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> tuple[str, str]:
+    """Make a certificate that nobody has signed, and its key; return their files."""
+    made, key = (str(tmp_path / name) for name in ("made.pem", "key.pem"))
+    command = ["openssl", "req", "-x509", "-nodes", "-newkey", "rsa:2048"]
+    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
+    run(
+        [*command, *names, "-keyout", key, "-out", made],
+        check=True,
+        capture_output=True,
+    )
+    return made, key
+
+
+@pytest.mark.skipif(not which("openssl"), reason="openssl makes the certificate")
+async def test_own_authority(
+    monkeypatch: pytest.MonkeyPatch, certificate: tuple[str, str]
+) -> None:
+    """A certificate of one's own counts by any variable, on both routes; without it the error names one."""
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(*certificate)
+    good = answer(200, b'{"choices": [{"message": {"content": "fine"}}]}')
+    async with serving(good, tls=tls) as server:
+        base = server.base.replace("http:", "https:")
+        for variable in ("", *BUNDLES[:2]):
+            monkeypatch.setenv(variable or "NONE", certificate[0])
+            judge = JudgeSettings("openai/m", base, api_key="k" * 9)
+            async with opened(resolve(judge)) as direct:
+                reply = await direct.ask(REQUEST)
+            assert isinstance(reply, CallError) != bool(variable)
+            if isinstance(reply, CallError):
+                assert "CERTIFICATE_VERIFY_FAILED" in reply.reason
+                assert "SSL_CERT_FILE" in reply.reason
+        async with opened(resolve(replace(judge, via="litellm"))) as other:
+            assert isinstance(await other.ask(REQUEST), Reply)
