@@ -96,6 +96,8 @@ _SWITCHES: tuple[tuple[re.Pattern[str], str, Any, Any], ...] = tuple(
     )
 )
 """Words of a refusal, the field of AnswerFormat that they are about, its value then and the one to try."""
+_ENTRY_KEY = re.compile('"(?:score|criteria)"')
+"""Key of an entry: a reply with one has the judge's mistakes, and not those of its form."""
 _IN_A_ROW = 5
 """Calls in a row without a usable answer, and none before, after which the next form is tried."""
 
@@ -250,10 +252,10 @@ class ChatJudge(Judge):
         if isinstance(answer, Reply):
             self._settled = self.usable(answer, request)
             thought = answer.truncated and answer.thought
-            counts = not (self._settled or answer.refusal or thought)
+            empty = not _ENTRY_KEY.search(answer.text)
+            counts = empty and not (self._settled or answer.refusal or thought)
         else:
-            counts = answer.kind in ("transport", "refused") and answer.scope != "run"
-            counts = counts and answer.sent and not answer.rate
+            counts = answer.kind == "transport" and answer.sent and not answer.rate
         self._failed += counts
         return counts and self._failed >= self._patience
 
@@ -271,6 +273,7 @@ class ChatJudge(Judge):
             first, *rest = answer_format.forms
             self._given_up += (first,)
             self._settled = not rest
+            self._failed = _IN_A_ROW - 1  # a later form is tried once
             self.steps += bool(rest)
             forms = tuple(rest) or self._given_up
             self.answer_format = replace(answer_format, forms=forms)
@@ -290,7 +293,7 @@ class ChatJudge(Judge):
 
         If nothing usable came so far, the next call that fails is the last in its form.
         """
-        if self.steps != steps:
+        if self.steps != steps and self.answer_format.forms != self._given_up:
             return True
         if self._settled or not self._failed or self._patience > _IN_A_ROW:
             return False

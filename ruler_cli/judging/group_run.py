@@ -51,7 +51,7 @@ _FOR_GOOD = ("refused", "too_long", "input", "interrupted", "budget")
 """Kinds of a first error after which the other passes of the judge would fail too."""
 _REFUSED = ("refused", "input")
 """Kinds after which the next judge is asked in place of one: it refuses, or cannot read the group's pictures."""
-_BY_FORM = ("reply", "transport", "refused")
+_BY_FORM = ("reply", "transport")
 """Kinds of an error that the form of the answer may cause."""
 _FORMS = 5
 """Times that a request is asked anew since a form of the answer was given up; no endpoint has more forms."""
