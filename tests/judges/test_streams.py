@@ -141,8 +141,8 @@ def test_half_a_stream() -> None:
     dashscope = (
         b'id:1\nevent:error\n:HTTP_STATUS/400\ndata:{"code":"Bad","message":"no"}\n\n'
     )
-    plain = ErrorResponse(401, "", "id: 7 is unknown", {})
-    assert read_response(401, b"id: 7 is unknown") == plain
+    unknown = read_response(401, b"id: 7 is unknown")
+    assert unknown == ErrorResponse(401, "", "id: 7 is unknown", {})
     assert read_response(400, dashscope) == ErrorResponse(400, "Bad", "no", {})
 
 
@@ -177,7 +177,7 @@ async def test_asked_for() -> None:
             async with serving(serve) as server:
                 settings = JudgeSettings(
                     "openai/m", server.base, via=via, params=params
-                )  # type: ignore[arg-type]
+                )
                 async with opened(resolve(settings)) as judge:
                     reply = await judge.ask(REQUEST)
                     assert isinstance(reply, Reply), reply
