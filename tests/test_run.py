@@ -79,6 +79,10 @@ def rewards(path: Path) -> list[list[float | None]]:
     ]
 
 
+NOTHING = """
+cutoff empty null-content not-json huge no-choices html 500 502 drop half
+"""
+"""Kinds of replies and errors that hold no entry of an answer."""
 TRUE = [[0.1, 0.9, 0.4], [0.8, 0.2], [0.5, 0.75, 0.25, 1.0]]
 
 
@@ -118,7 +122,11 @@ async def test_failed(
                         "refused",
                     )
                     assert trajectory["ruler"]["independent_reward"] == float(i)
-            assert server.stats()["requests"] <= (1 + CORRECTIONS) * len(GROUPS)
+            twice = 1 + (
+                cue in NOTHING.split()
+            )  # the form of the answer may be the cause
+            most = twice * (1 + CORRECTIONS) * len(GROUPS)
+            assert server.stats()["requests"] <= most
 
 
 async def test_deadline(tmp_path: Path, server: JudgeServer) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import re
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 from typing import Any, Literal
@@ -17,7 +17,12 @@ from urllib.parse import urlsplit
 import orjson
 
 from ruler_cli.errors import Sentence
-from ruler_cli.judges.provider_errors import ErrorResponse, classify, refuses_format
+from ruler_cli.judges.provider_errors import (
+    RESPONSES_ONLY,
+    ErrorResponse,
+    classify,
+    refuses_format,
+)
 from ruler_cli.judges.providers import (
     LIMITS,
     OWN_ENGINES,
@@ -26,6 +31,7 @@ from ruler_cli.judges.providers import (
     model_info,
     stated_limit,
 )
+from ruler_cli.judges.responses import response_arguments
 from ruler_cli.settings.models import JudgeSettings
 from ruler_cli.settings.parameters import body_of
 from ruler_cli.types import (
@@ -36,6 +42,7 @@ from ruler_cli.types import (
     Request,
     Secret,
     clean,
+    content_of,
     exactly,
     keyed,
     list_schema,
@@ -69,6 +76,33 @@ _LIMIT = re.compile(
     r"max_(?:completion_|output_)?tokens|max_new_tokens|maxOutputTokens"
 )
 
+_REFUSING = (400, 404, 405, 415, 422, 500, 501)
+"""Statuses of refusals by what a template, a server or a model does not know."""
+_STREAM = (
+    r"non-?stream|\bstream\w*\W{1,3}(?:only|mode|must|is (?:required|mandatory))|\bonly\W.{0,30}\bstream"
+    r"|\b(?:set|enable|requires?|use)\W.{0,20}\bstream|\bstream\W{0,4}(?:to\W{0,3})?true"
+)
+_ROLE = r"(?:\bsystem[ _-]?(?:role|message|prompt|instruction)|\brole\W{1,3}system|['\"`]system)"
+_SYSTEM = (
+    rf"{_ROLE}.{{0,60}}\b(?:not|un\w+|must|cannot)\b|(?:\bnot|n't|\bun\w+|\binvalid)\b.{{0,40}}{_ROLE}"
+    r"|roles? must alternate|developer instruction|messages?\W{1,3}0\W{1,3}role"
+    r"|\b(?:only|one of|should be|expected)\b.{0,40}\buser\b.{0,30}\b(?:assistant|model)\b"
+)
+_SWITCHES: tuple[tuple[re.Pattern[str], str, Any, Any], ...] = tuple(
+    (re.compile(words, re.IGNORECASE | re.DOTALL), name, before, after)
+    for words, name, before, after in (
+        (RESPONSES_ONLY, "responses", False, True),
+        ("stream_options|include_usage", "stream", "counted", "plain"),
+        (_STREAM, "stream", "", "counted"),
+        (_SYSTEM, "merged", False, True),
+    )
+)
+"""Words of a refusal, the field of AnswerFormat that they are about, its value then and the one to try."""
+_ENTRY_KEY = re.compile('"(?:score|criteria)"')
+"""Key of an entry: a reply with one has the judge's mistakes, and not those of its form."""
+_IN_A_ROW = 5
+"""Calls in a row without a usable answer, and none before, after which the next form is tried."""
+
 
 def limits_named(status: int, message: str) -> list[str]:
     """Return the names of parameters that bound an answer, if an endpoint refuses one."""
@@ -82,7 +116,9 @@ class AnswerFormat:
     `forms` are those not refused so far; the first is asked for. `limit` names the parameter that bounds
     an answer ("": the endpoint has none). `thinking` is in tokens, for the judge's thoughts before the
     answer; `max_output` are the tokens that the model can write. `likely` is the number of likely tokens that are
-    asked for where their probabilities are read.
+    asked for where their probabilities are read. `merged`: both messages are sent as one of the user. `stream`:
+    the answer is asked for in pieces, with its tokens ("counted") or without. `responses`: the endpoint is asked
+    by the Responses API.
     """
 
     forms: tuple[Form, ...] = _LISTS
@@ -90,6 +126,17 @@ class AnswerFormat:
     thinking: int = 0
     max_output: int | None = None
     likely: int = _LIKELY[0]
+    merged: bool = False
+    stream: Literal["", "counted", "plain"] = ""
+    responses: bool = False
+
+    @property
+    def others(self) -> list[AnswerFormat]:
+        """The formats with a later form, and the one with merged messages."""
+        later = [
+            replace(self, forms=self.forms[at:]) for at in range(1, len(self.forms))
+        ]
+        return later if self.merged else [*later, replace(self, merged=True)]
 
     def max_tokens(self, request: Request, params: Mapping[str, Any]) -> int | None:
         """The tokens that an answer may have, never more than the user's own limit; None: do not send any."""
@@ -110,6 +157,9 @@ class AnswerFormat:
         self, sent: AnswerFormat, status: int, message: str
     ) -> AnswerFormat | None:
         """The format to try after a refusal of the one that was `sent`; None if something else is refused."""
+        for words, name, before, after in _SWITCHES if status in _REFUSING else ():
+            if getattr(sent, name) == before and words.search(message):
+                return replace(self, **{name: after})
         if refuses_format(status, message):
             if len(sent.forms) == 1:
                 return None
@@ -147,6 +197,18 @@ class ChatJudge(Judge):
     """Texts of the parameters that may be secrets, the longest first."""
     secret: Secret = field(default=None, init=False, repr=False)
     """The key, and these, which are removed from every message and reply, once the judge is open."""
+    who: str = field(default="the judge", init=False)
+    """The judge in sentences, with the proxy before it."""
+    usable: Callable[[Reply, Request], bool] = field(
+        default=lambda reply, _: bool(reply.text.strip()), init=False, repr=False
+    )
+    """Tells if a reply can be used."""
+    steps: int = field(default=0, init=False)
+    """Forms that were given up, since no usable answer came in them."""
+    _settled: bool = field(default=False, init=False)
+    _given_up: tuple[Form, ...] = field(default=(), init=False)
+    _failed: int = field(default=0, init=False)
+    _patience: int = field(default=_IN_A_ROW, init=False)
 
     async def ask(self, request: Request) -> Reply | CallError:
         """Post once, and once more for each form or limit of the answer that is refused.
@@ -173,7 +235,7 @@ class ChatJudge(Judge):
                     continue
                 answer = no_probabilities(clean(refused, self.secret))
             elif isinstance(answer, ErrorResponse):
-                error = classify(*answer, self.secret)
+                error = classify(*answer, self.secret, self.who)
                 other = self.answer_format.after_refusal(
                     sent, answer.status or 400, answer.message
                 )
@@ -185,9 +247,68 @@ class ChatJudge(Judge):
                 self.answer_format = self.answer_format.after_reply(answer)
             elif isinstance(answer, Reply) and not (answer.likely or answer.refusal):
                 answer = no_probabilities("", answer.body)
+            if self._doubts(request, sent, answer):
+                return await self._in_other_forms(request, answer, http_requests)
             if http_requests > 1:
                 return replace(answer, http_requests=http_requests)
             return answer
+
+    def _doubts(
+        self, request: Request, sent: AnswerFormat, answer: Reply | CallError
+    ) -> bool:
+        """Note an answer, until a usable one has come; tell if too many in a row were none."""
+        if self._settled or request.each or sent.forms != self.answer_format.forms:
+            return False
+        if isinstance(answer, Reply):
+            self._settled = self.usable(answer, request)
+            thought = answer.truncated and answer.thought
+            empty = not _ENTRY_KEY.search(answer.text)
+            counts = empty and not (self._settled or answer.refusal or thought)
+        else:
+            counts = answer.kind == "transport" and answer.sent and not answer.rate
+        self._failed += counts
+        return counts and self._failed >= self._patience
+
+    async def _in_other_forms(
+        self, request: Request, answer: Reply | CallError, http_requests: int
+    ) -> Reply | CallError:
+        """Give up a form that brings no usable answer, if it is the cause.
+
+        A reply was paid for, and the next call asks for the next form. An error is the form's if another form is
+        answered at once, and else that of the endpoint. If no form helps, the first is kept.
+        """
+        self._failed = 0
+        answer_format = self.answer_format
+        if isinstance(answer, Reply):
+            first, *rest = answer_format.forms
+            self._given_up += (first,)
+            self._settled = not rest
+            self._failed = _IN_A_ROW - 1  # a later form is tried once
+            self.steps += bool(rest)
+            forms = tuple(rest) or self._given_up
+            self.answer_format = replace(answer_format, forms=forms)
+            return replace(answer, http_requests=http_requests)
+        for other in answer_format.others:
+            http_requests += 1
+            further = await self._post(request, other)
+            if isinstance(further, Reply):
+                self.answer_format = other
+                self.steps += 1
+                return replace(further, http_requests=http_requests)
+        self._patience *= 2
+        return replace(answer, http_requests=http_requests)
+
+    def has_another_form(self, steps: int) -> bool:
+        """Tell if calls that failed since `steps` forms were given up may be answered in another form.
+
+        If nothing usable came so far, the next call that fails is the last in its form.
+        """
+        if self.steps != steps and self.answer_format.forms != self._given_up:
+            return True
+        if self._settled or not self._failed or self._patience > _IN_A_ROW:
+            return False
+        self._failed = self._patience - 1
+        return True
 
     @abstractmethod
     async def _post(
@@ -238,6 +359,8 @@ def first_format(judge: JudgeSettings, base: str | None) -> AnswerFormat:
         LIMITS[0] if openai else LIMITS[1],
         thinking_tokens(params, thinks=model.reasoning is True),
         model.max_output if listed else None,
+        stream="counted" if judge.params.get("stream") else "",
+        responses=openai and model.responses,
     )
 
 
@@ -260,13 +383,25 @@ def chat_arguments(
     body |= params
     if (tokens := how.max_tokens(request, params)) is not None:
         body[limit_name(params) or how.limit or LIMITS[1]] = tokens
+    body.pop("stream", None)
+    if how.responses:
+        return response_arguments(body)
+    if how.stream:
+        body["stream"] = True
+    if how.stream == "counted":
+        body.setdefault("stream_options", {"include_usage": True})
     return body
 
 
 def messages(request: Request, how: AnswerFormat) -> list[dict[str, Any]]:
-    """The system message, which describes the form of the answer, and the user message."""
+    """The system message, which describes the form of the answer, and the user message; or both as one of the user."""
     listed = request.each or how.forms[0] != "keyed"
     system = request.system if listed else keyed(request.system)
+    if how.merged:
+        begin = f"{system}\n\n"
+        pictures = ((len(begin) + at, picture) for at, picture in request.pictures)
+        content = content_of(begin + request.user, tuple(pictures))
+        return [{"role": "user", "content": content}]
     return [
         {"role": "system", "content": system},
         {"role": "user", "content": request.content},

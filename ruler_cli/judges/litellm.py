@@ -11,6 +11,7 @@ import json
 import logging
 import os
 import re
+import ssl
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -29,15 +30,31 @@ from ruler_cli.judges.chat_completions import (
     chat_arguments,
     first_format,
 )
-from ruler_cli.judges.provider_errors import ErrorResponse, error_of, left_of
+from ruler_cli.judges.network import (
+    UNTRUSTED,
+    advice,
+    judge_through,
+    proxy_of,
+    trust_bundles,
+)
+from ruler_cli.judges.provider_errors import (
+    ErrorResponse,
+    error_in,
+    error_of,
+    error_response,
+    left_of,
+)
 from ruler_cli.judges.providers import (
     NEEDS,
     Credentials,
+    is_installed,
     missing_key,
+    model_info,
     provider_of,
     unknown_judge,
     variables,
 )
+from ruler_cli.judges.streams import joined
 from ruler_cli.settings.models import JudgeSettings
 from ruler_cli.tokens import CHARACTERS_PER_TOKEN
 from ruler_cli.types import (
@@ -115,7 +132,8 @@ def read_error(error: Exception, secret: Secret) -> CallError | ErrorResponse:
     status = int(stated) if stated.isdecimal() else 0
     if isinstance(error, TypeError | AttributeError | KeyError) and not status:
         raise error  # a mistake of ours or of litellm's, not the outside world
-    text = str(getattr(error, "message", "") or error)
+    texts = [str(cause) for cause in causes if UNTRUSTED in str(cause)]
+    text = texts[0] if texts else str(getattr(error, "message", "") or error)
     message = _PREFIX.sub("", text.partition("Traceback (most recent")[0])
     names = {base.__name__ for cause in causes for base in type(cause).__mro__}
     if call_error := _unanswered(names, message, clean(message, secret)):
@@ -145,6 +163,8 @@ def _unanswered(names: set[str], message: str, why: str) -> CallError | None:
         if names & classes:
             sent = classes is not _UNREACHED
             told = f"{reason} ({why})"
+            if UNTRUSTED in message:
+                told = f"{told}; {advice(message)}"
             return CallError("transport", told, "call", sent=sent, billed=sent)
     return None
 
@@ -172,9 +192,15 @@ class LitellmJudge(ChatJudge):
             )
         try:
             answer = await self._litellm.acompletion(**self.arguments(request, how))
+            if how.stream:
+                answer = joined([chunk.model_dump() async for chunk in answer])
             return _reply(answer, self.secret)
         except Exception as error:  # noqa: BLE001 - litellm's errors share no base class
-            return read_error(error, self.secret)
+            answer = read_error(error, self.secret)
+            if isinstance(answer, CallError) and answer.kind == "transport":
+                reason = answer.reason.replace("the judge", self.who, 1)
+                return replace(answer, reason=reason)
+            return answer
 
     def arguments(self, request: Request, how: AnswerFormat) -> dict[str, Any]:
         """The arguments of `litellm.completion`."""
@@ -187,8 +213,13 @@ class LitellmJudge(ChatJudge):
             "api_key": self.key or hidden,
             "api_base": self.base,
         }
+        how = replace(how, responses=False)  # litellm's own way has another form
         arguments = own | chat_arguments(self.model, self.params, request, how)
-        if self._marks and request.common >= _LEAST_CACHED * CHARACTERS_PER_TOKEN:
+        if (
+            self._marks
+            and not how.merged
+            and request.common >= _LEAST_CACHED * CHARACTERS_PER_TOKEN
+        ):
             arguments["messages"][-1]["content"] = _marked(request)
         return arguments
 
@@ -200,6 +231,13 @@ class LitellmJudge(ChatJudge):
         provider = provider_of(self.model) or read_name(self.model)[1]
         if provider is None:
             raise unknown_judge(self.model)
+        if model_info(self.model).responses and not is_installed("mcp"):
+            problem = "is answered at /v1/responses only, which litellm asks with the package mcp"
+            remedy = Sentence(
+                "pip install mcp, or name it openai/NAME, with {api_base:URL} of OpenAI's protocol (Azure's ends in "
+                "/openai/v1)"
+            )
+            raise UsageError(problem, remedy, place=f"judge {self.name}")
         given = self._credentials(provider)
         if given.missing():
             load_dotenv()  # as litellm does when it is imported
@@ -228,6 +266,8 @@ class LitellmJudge(ChatJudge):
         self.secret = (*self.secrets, key or "")
         self._finds = self._credentials(provider).finds_itself()
         self._marks = provider == "anthropic"
+        # most have an address of their own, which only litellm knows
+        self.who = judge_through(proxy_of(self.base or "https://provider"))
         return self
 
 
@@ -265,7 +305,7 @@ def anthropic_params(settings: JudgeSettings) -> Callable[[Request], bytes]:
         raise UsageError(
             problem, "name it anthropic/…", option="target", value="anthropic"
         )
-    how = first_format(settings, None)
+    how = replace(first_format(settings, None), stream="")
     model = settings.model
     judge = LitellmJudge(
         model, model, None, None, settings.timeout, settings.params, how
@@ -365,6 +405,11 @@ def _litellm() -> Any:
 
     if not loud:  # it logs tracebacks of errors that we report; a caller's own litellm stays as it is
         logging.getLogger("LiteLLM").setLevel(logging.CRITICAL + 1)
+    from litellm.llms.custom_httpx.http_handler import get_ssl_configuration
+
+    # its clients share one context, for which it reads one of the variables only
+    if isinstance(context := get_ssl_configuration(), ssl.SSLContext):
+        trust_bundles(context)
     litellm.suppress_debug_info = True
     litellm.telemetry = False
     return litellm
@@ -379,23 +424,26 @@ def read_name(name: str) -> tuple[str, str | None, str | None]:
     return str(model), str(provider), key
 
 
-def _reply(answer: Any, key: Secret) -> Reply | CallError:
-    """Read litellm's answer, which is a chat completion for any provider."""
+def _reply(answer: Any, key: Secret) -> Reply | CallError | ErrorResponse:
+    """Read litellm's answer, which is a chat completion for any provider, or a dict if it came in pieces."""
+    # litellm has no public name for a response's headers
+    hidden = getattr(answer, "_hidden_params", None) or {}
+    headers = hidden.get("additional_headers") or {}
     try:
         with warnings.catch_warnings():
             # pydantic's, about types of litellm's fields
             warnings.simplefilter("ignore")
+            value = answer if isinstance(answer, dict) else answer.model_dump()
             # escaped: pydantic's own JSON cannot hold a lone surrogate
-            body = json.dumps(answer.model_dump(), default=str)
+            body = json.dumps(value, default=str)
     except (AttributeError, TypeError, ValueError):
         broken = "the provider's answer is not a chat completion"
         return CallError("transport", broken, "call")
     if len(body) > LARGEST:
         return CallError("transport", TOO_LARGE, "call")
+    if error := error_in(value):
+        return error_response(error, headers)
     reply = reply_of(body.encode(), key)
-    # litellm has no public name for a response's headers
-    hidden = getattr(answer, "_hidden_params", None) or {}
-    headers = hidden.get("additional_headers") or {}
     if isinstance(reply, Reply):
         return replace(reply, left=left_of(headers))
     return reply

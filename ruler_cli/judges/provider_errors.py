@@ -24,6 +24,8 @@ from typing import Any, Literal, NamedTuple
 import orjson
 
 from ruler_cli.errors import Sentence
+from ruler_cli.judges.responses import completion_of
+from ruler_cli.judges.streams import chunks_of, is_stream, joined
 from ruler_cli.types import (
     BOM,
     LARGEST,
@@ -62,8 +64,10 @@ class ErrorRule(NamedTuple):
     remedy: str = ""
 
     def applies(self, status: int, text: str) -> bool:
-        """Tell if the rule is for this error."""
+        """Tell if the rule is for this error; with a good status its words decide, as with 400."""
         statuses = self.statuses.split()
+        if status < 300 and self.pattern and "200" not in statuses:
+            status = 400
         listed = str(status) in statuses or f"{status // 100}xx" in statuses
         return listed and re.search(self.pattern, text, re.IGNORECASE) is not None
 
@@ -102,8 +106,14 @@ _FEWER = Sentence("show fewer with {most_pictures}, or none with {pictures:leave
 _SMALLER = (
     "with Pillow, `pip install 'ruler-cli[pictures]'`, large pictures are made smaller"
 )
+_LOGIN = "the proxy asks for a name and a password: http://NAME:PASSWORD@HOST:PORT in HTTPS_PROXY"
+_RESPONSES = Sentence(
+    "it is answered at /v1/responses only: name it openai/NAME, with {api_base} if it is not OpenAI's own "
+    "(Azure's ends in /openai/v1)"
+)
 
 _ANY = ""
+RESPONSES_ONLY = r"v1/responses|not a chat model|chatCompletion operation does not work"
 _SPENT = (
     r"insufficient_quota|exceeded_current_quota|insufficient.{0,9}(?:credit|balance|funds)|credit balance"
     r"|billing_(?:hard_limit|not_active|error)|billing hard limit|account is not active"
@@ -143,7 +153,7 @@ _MANY = "many-image"
 """Word of Anthropic's error for a request of more than _MANY_FROM pictures, some larger than others may be."""
 _MANY_FROM = 20
 _OF_A_DAY = r"per.?day|daily|limit: 0, model"
-_BUSY = r"overloaded|server (?:is )?busy|pending requests|slow down|too many requests|throttl|queue is full"
+_BUSY = r"rate.?limit|overloaded|server (?:is )?busy|pending requests|slow down|too many requests|throttl|queue is full"
 
 TABLE: tuple[ErrorRule, ...] = (
     #         status                  code or message says                   kind         scope    remedy
@@ -155,7 +165,9 @@ TABLE: tuple[ErrorRule, ...] = (
     ErrorRule("403",                  _ANY,                                   "refused",   "run",   _ALLOW),
     ErrorRule("400 429",              _BAD_KEY,                               "refused",   "run",   _SET_KEY),
     ErrorRule("500",                  r"exception - missing credentials",     "refused",   "run",   _GATEWAY),
+    ErrorRule("407",                  _ANY,                                   "refused",   "run",   _LOGIN),
     # the model and the address
+    ErrorRule("400 404",              RESPONSES_ONLY,                         "refused",   "run",   _RESPONSES),
     ErrorRule("404 405 410",          _ANY,                                   "refused",   "run",   _NAME),
     ErrorRule("400 422 503",          _NO_MODEL,                              "refused",   "run",   _NAME),
     ErrorRule("200",                  r"unexpected endpoint",                 "refused",   "run",   _NAME),
@@ -348,29 +360,74 @@ def read_response(
 
     An error body that comes with a good status has the status that it names, else 200.
     """
+    data = data.removeprefix(BOM)
+    if is_stream(data):
+        completion = joined(chunks_of(data))
+        if completion is not None:
+            data = orjson.dumps(completion)
+        elif status < 300:
+            broke = "the stream of the judge's answer broke before its end"
+            return CallError("transport", broke, "call")
     if len(data) > LARGEST:
         return CallError("transport", TOO_LARGE, "call")
-    data = without_key(data, key).removeprefix(BOM)
+    data = without_key(data, key)
     if status < 300:
+        with suppress(AttributeError, LookupError, TypeError, ValueError):
+            value = parse_foreign(data)
+            if error := error_in(value):
+                return error_response(error, headers or {})
+            if value.get("object") == "response":
+                data = orjson.dumps(completion_of(value))
         reply = reply_of(data, key)
         if isinstance(reply, Reply):
             return replace(reply, left=left_of(headers or {}))
-        try:
-            value = parse_foreign(data)
-        except orjson.JSONDecodeError:
-            if not data.lstrip().startswith(b"<"):
-                return reply
-            page = clean(_page(data), key)
-            return replace(
-                reply, reason=f"{reply.reason} but a web page ({page}); {_ADDRESS}"
-            )
-        chosen = not isinstance(value, Mapping) or value.get("choices")
-        error = None if chosen else value.get("error")
-        if not error:
+        if not data.lstrip().startswith(b"<"):
             return reply
-        code = error.get("code") if isinstance(error, Mapping) else None
-        status = code if isinstance(code, int) and 400 <= code < 600 else 200
+        page = clean(_page(data), key)
+        return replace(
+            reply, reason=f"{reply.reason} but a web page ({page}); {_ADDRESS}"
+        )
     return ErrorResponse(status, *error_of(data), headers or {})
+
+
+_ENDED = re.compile(
+    r"(?:\w+_)?error|fail(?:ed|ure)?|abort(?:ed)?|cancell?ed|insufficient_system_resource",
+    re.IGNORECASE,
+)
+"""Reasons to finish that are errors of the endpoint; DeepSeek's is the last."""
+_STATUS = re.compile("[45][0-9][0-9]")
+
+
+def error_in(body: Any) -> Any:
+    """Return the error that a body with a good status tells, at its top or in its choice; None if there is none."""
+    with suppress(AttributeError, LookupError, TypeError):
+        beside = body.get("error")
+        if not body.get("choices"):
+            return beside
+        choice = body["choices"][0]
+        message = choice["message"]
+        # litellm moves what it does not know
+        choice = {**(choice.get("provider_specific_fields") or {}), **choice}
+        if error := choice.get("error") or message.get("error"):
+            return error
+        for name in ("native_finish_reason", "finish_reason"):
+            if _ENDED.fullmatch(str(choice.get(name))):
+                return beside or {
+                    "message": f"the answer ended with {name} {choice[name]}"
+                }
+        return None if message.get("content") and choice["finish_reason"] else beside
+    return None
+
+
+def error_response(error: Any, headers: Mapping[str, str]) -> ErrorResponse:
+    """Return the response that an error inside a good one stands for: with the status that it names, else 200."""
+    status = 200
+    with suppress(AttributeError, LookupError, TypeError):
+        codes = [str(error.get(name)) for name in ("code", "status", "status_code")]
+        status = int(next(filter(_STATUS.fullmatch, codes), status))
+        # OpenRouter: those of the provider
+        headers = {**headers, **error["metadata"]["headers"]}
+    return ErrorResponse(status, *error_of(orjson.dumps({"error": error})), headers)
 
 
 def error_of(data: bytes) -> tuple[str, str]:
@@ -484,7 +541,7 @@ def _left(headers: Mapping[str, Any], names: Iterable[str]) -> int | None:
 def lowered(headers: Mapping[str, str]) -> dict[str, str]:
     """Return headers with names in lower case, without the prefix that litellm puts before some."""
     return {
-        name.lower().removeprefix("llm_provider-"): value.strip()
+        name.lower().removeprefix("llm_provider-"): str(value).strip()
         for name, value in headers.items()
     }
 

@@ -304,7 +304,7 @@ class Credentials:
         if word == "api_base":
             return self.has_address
         if word[0] == "+":
-            return _installed(word[1:])
+            return is_installed(word[1:])
         if word[0] == "@":
             return _finds(word, frozenset(os.environ.items()))
         variable = word.isupper() and os.environ.get(word)
@@ -327,7 +327,8 @@ def _way(word: str) -> str:
     return Sentence("{param:{word}=…}", word=word)
 
 
-def _installed(package: str) -> bool:
+def is_installed(package: str) -> bool:
+    """Tell if a package is installed, without its import."""
     try:
         return importlib.util.find_spec(package) is not None
     except (ImportError, ValueError):
@@ -390,6 +391,7 @@ class ModelInfo:
 
     `context` and `max_output` are tokens. A model with `reasoning` bills more completion tokens than its
     answer shows; it is False for a listed model that the list does not mark. `pictures`: it reads them.
+    `responses`: it has no chat completions, only the Responses API.
     """
 
     price: Price | None = None
@@ -397,6 +399,7 @@ class ModelInfo:
     max_output: int | None = None
     reasoning: bool | None = None
     pictures: bool = False
+    responses: bool = False
 
 
 def model_info(name: str) -> ModelInfo:
@@ -408,6 +411,7 @@ def model_info(name: str) -> ModelInfo:
         entry.get("max_output_tokens"),
         entry.get("supports_reasoning", False) if entry else None,
         entry.get("supports_vision") is True,
+        entry.get("mode") == "responses",
     )
 
 

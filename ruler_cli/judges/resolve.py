@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 
 import orjson
 
 from ruler_cli.errors import Sentence, UsageError
+from ruler_cli.judges.network import proxy_of
 from ruler_cli.judges.providers import (
     EMBEDDED,
     OWN_ENGINES,
@@ -64,6 +65,7 @@ def endpoint_of(settings: JudgeSettings) -> Endpoint:
         )
         raise UsageError(problem, place=f"judge {settings.label}")
     check_address(base, query=False)
+    proxy_of(base)  # one that cannot be used is refused before anything is read
     variable, _ = _direct(settings)
     return Endpoint(base, key_for(settings, variable), model_at_endpoint(settings))
 
@@ -158,6 +160,13 @@ def key_variable(settings: JudgeSettings) -> str | None:
 
 
 _PORTS = {"http": ":80", "https": ":443"}
+_AZURE = re.compile(
+    r"(?<=\.azure\.com)(?:/openai|/models(?:/.*)?)?$|/openai/(?:v1|deployments)\b[^?#]*(?:\?api-version=[^&#]*)?$"
+)
+"""Ends of Azure's addresses, of which OpenAI's protocol is spoken below /openai/v1."""
+_DEPLOYMENT = re.compile(
+    "/openai(?:/(?:deployments/(?P<name>[^/]+)|(?P<v1>v1)|.*))?(?:/.*)?$"
+)
 _OLLAMA = re.compile(r"(/ollama)?/api(/(chat|generate|tags|show))?$")
 _PATHS = re.compile(
     r"/(chat/completions|completions|responses|messages|embeddings)$|(?<=/v1)/(chat|models)$"
@@ -170,7 +179,7 @@ def cut_address(address: str) -> str:
 
     Ollama speaks the protocol of OpenAI below /v1, and its own below /api.
     """
-    cut = address.strip().rstrip("/")
+    cut = _AZURE.sub("/openai/v1", address.strip().rstrip("/"))
     return (
         _OLLAMA.sub(r"\1/v1", cut)
         if _OLLAMA.search(cut)
@@ -375,12 +384,36 @@ def _judge(settings: JudgeSettings) -> Judge:
     base = settings.api_base
     if base is not None:
         check_address(base)
+    if provider_of(name) == "azure":
+        name, base, params = _at_azure(name, base, params)
     how = first_format(settings, None)
     key = key_for(settings)
     judge = LitellmJudge(label, name, base, key, timeout, params, how)
     judge.secrets = secret_texts(params)
     judge.check()
     return judge
+
+
+def _at_azure(
+    name: str, base: str | None, params: Mapping[str, Any]
+) -> tuple[str, str | None, Mapping[str, Any]]:
+    """Return name, address and parameters of a judge of Azure's, for litellm.
+
+    A pasted address names the deployment and the version of the API; litellm takes the address of the resource.
+    """
+    parts = urlsplit(base or os.environ.get("AZURE_API_BASE") or "")
+    pasted = _DEPLOYMENT.search(parts.path)
+    version = dict(parse_qsl(parts.query)).get("api-version")
+    if not (pasted or parts.query):
+        return name, base, params
+    if pasted:
+        parts = parts._replace(path=parts.path[: pasted.start()])
+        if pasted["name"]:
+            name = f"azure/{unquote(pasted['name'])}"
+        version = version or pasted["v1"]
+    if version:
+        params = {"api_version": version, **params}
+    return name, urlunsplit(parts._replace(query="")), params
 
 
 def _is_direct(settings: JudgeSettings) -> bool:

@@ -305,6 +305,15 @@ def _only_bounds(entries: Mapping[str, Entry]) -> bool:
     return all(number in (0, 1) for own, _ in entries.values() for number in own)
 
 
+def is_usable(reply: Reply, request: Request) -> bool:
+    """Tell if the entries of a reply can be read."""
+    try:
+        read_reply(reply, request)
+    except DefectError:
+        return False
+    return True
+
+
 def _correct(reply: Reply, reason: str, state: ExchangeState) -> GroupError | None:
     """Note what the next request must say; return an error if this correction was made already."""
     if reply.refusal is not None:

@@ -11,9 +11,10 @@ from functools import cached_property, partial
 from ruler_cli.errors import RulerError, Sentence, UsageError
 from ruler_cli.files.location import Location
 from ruler_cli.formats.pictures import needs_less, with_smaller
+from ruler_cli.judges.chat_completions import ChatJudge
 from ruler_cli.judges.providers import QUEUEING_ENGINES, Price, stated_limit
 from ruler_cli.judges.resolve import ResolvedJudge, stand_in_of
-from ruler_cli.judging.exchange import Scale
+from ruler_cli.judging.exchange import Scale, is_usable
 from ruler_cli.ledger.database import open_files
 from ruler_cli.ledger.reply_cache import Ledger, ReplyCache
 from ruler_cli.pool.cooldown import Breaker
@@ -37,6 +38,7 @@ from ruler_cli.types import (
     NO_USAGE,
     UNANSWERED,
     CallError,
+    Judge,
     Reply,
     Request,
     Status,
@@ -73,6 +75,7 @@ class PanelJudge:
     outdated: dict[bytes, str] = field(default_factory=dict)
     scale: Scale = field(default_factory=Scale)
     cut: int | None = None
+    judge: Judge | None = None
     _in_flight: dict[bytes, asyncio.Event] = field(default_factory=dict)
     _asked_again: set[bytes] = field(default_factory=set)
 
@@ -117,6 +120,19 @@ class PanelJudge:
         finally:
             del self._in_flight[key]
             done.set()
+
+    @property
+    def form_steps(self) -> int:
+        """The number of forms of an answer that the judge gave up."""
+        return self.judge.steps if isinstance(self.judge, ChatJudge) else 0
+
+    def has_another_form(self, steps: int) -> bool:
+        """Tell if calls that failed since `steps` forms were given up are to be asked again, in another form."""
+        judge = self.judge
+        again = isinstance(judge, ChatJudge) and judge.has_another_form(steps)
+        if again:
+            self._asked_again.clear()
+        return again
 
     def _cached(
         self, cache: ReplyCache, key: bytes, request: Request
@@ -293,6 +309,9 @@ def open_panel(
         if way.judge is not None:
             limits = settings.pool.of(judge)
             made.caller = open_caller(way, judge, limits, stop_signal, budget)
+            made.judge = way.judge
+            if isinstance(way.judge, ChatJudge):
+                way.judge.usable = is_usable
         if not way.embedded and (ledger is not None or made.caller is None):
             made.cache = cache_of(ledger, judge)
         judges.append(made)

@@ -25,7 +25,7 @@ _ELSEWHERE = "it may send the call elsewhere, or answer in its place; leave it o
 _ADDRESSES = re.compile(r"(?:.*_)?(?:api_base|base_url|endpoint|host|url|uri)(?:_url)?")
 _MODELS = re.compile("models?|model_id|deployment_id|engine")
 _PROMPTS = re.compile(
-    "messages|stream|n|system|system_instruction|instructions|contents|input|prompt"
+    "messages|n|system|system_instruction|instructions|contents|input|prompt"
 )
 _MOVES = re.compile(
     r"(?!allow_|disable_|max_)(?:.*_)?fallbacks?(?:_.*)?|mock_.*|.*router.*|routing_strategy"
@@ -44,7 +44,7 @@ _DATA = re.compile(
     ".*headers|extra_query|response_format|json_schema|schema|parameters|input_schema|properties|.*credentials"
 )
 """Names whose values are not looked into: no name in them is a parameter."""
-_HARMLESS = (("stream", False), ("n", 1))
+_HARMLESS = (("n", 1),)
 _ADVICE = {
     "timeout": Sentence("give {timeout:S}"),
     "num_retries": Sentence("give {retries:N}"),

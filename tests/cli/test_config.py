@@ -802,7 +802,6 @@ def test_parameters_of_ours(ruler: Ruler) -> None:
     for name, text in (
         ("model", '"x"'),
         ("messages", "[]"),
-        ("stream", "true"),
         ("n", "2"),
         ("base_url", '"x"'),
     ):

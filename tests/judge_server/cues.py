@@ -145,6 +145,26 @@ def _refuse_form(ask: Ask) -> Reply:
     return refuse(400, message)
 
 
+def _without_form(bad: Callable[[Ask], Reply], *forms: str) -> Callable[[Ask], Reply]:
+    """Answer well unless one of these forms is asked for."""
+    return lambda ask: (bad if ask.form in forms else good)(ask)
+
+
+def _refuse_system(ask: Ask) -> Reply:
+    """Refuse as the template of Gemma does."""
+    return (
+        good(ask) if len(ask.texts) == 1 else refuse(400, "System role not supported")
+    )
+
+
+def _fail_inside(ask: Ask) -> Reply:
+    """Report an error as OpenRouter does if it comes while an answer is written."""
+    reply = complete(ask, '{"scores": [', finish="error")
+    body = orjson.loads(reply.body)
+    body["choices"][0]["error"] = {"code": 502, "message": "Upstream is gone"}
+    return replace(reply, body=orjson.dumps(body))
+
+
 def _refuse_long(ask: Ask) -> Reply:
     tokens, most = len(ask.texts[-1].encode()) // 4, 3000
     return good(ask) if tokens <= most else too_long(tokens, most)
@@ -229,6 +249,15 @@ CUES: dict[str, Callable[[Ask], Reply]] = {
     "five-logprobs": lambda ask: (_refuse_many if ask.likely > 5 else good)(ask),
     "top-1": lambda ask: likely(ask, 1, Yes=0.7, No=0.3),
     "maybe": lambda ask: likely(ask, Maybe=0.99, Yes=0.004, No=0.003),
+    "schema-null": _without_form(_no_choices, "json_schema"),
+    "format-braces": _without_form(
+        lambda ask: complete(ask, "{}"), "json_schema", "json_object"
+    ),
+    "format-500": _without_form(
+        lambda ask: refuse(500, "Internal server error"), "json_schema", "json_object"
+    ),
+    "no-system": _refuse_system,
+    "error-inside": _fail_inside,
     "400": lambda ask: refuse(400, "We could not parse your request."),
     "400-context": _refuse_long,
     "400-escapes": lambda ask: refuse(400, f"Bad {HOSTILE} request."),

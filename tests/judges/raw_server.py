@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import AsyncIterator
+import ssl
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
 _LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
@@ -33,11 +34,16 @@ def answer(status: int, body: bytes, headers: str = "") -> bytes:
 
 @contextlib.asynccontextmanager
 async def serving(
-    data: bytes, *, pause: float = 0.0, whole: bytes = b"", wait: float = 0.0
+    data: bytes | Callable[[bytes], bytes],
+    *,
+    pause: float = 0.0,
+    tls: ssl.SSLContext | None = None,
+    whole: bytes = b"",
+    wait: float = 0.0,
 ) -> AsyncIterator[RawServer]:
     """Answer each request after `wait` seconds with `whole`, then `data`; hang up if both are empty.
 
-    With a `pause`, `data` is sent a byte at a time.
+    With a `pause`, `data` is sent a byte at a time. A function makes it of the request's body.
     """
     server, tasks = RawServer(), set[asyncio.Task[None]]()
 
@@ -51,11 +57,12 @@ async def serving(
                     await reader.readexactly(int(length[1]) if length else 0)
                 )
                 await asyncio.sleep(wait)
-                if not whole + data:
+                sent = data(server.requests[-1]) if callable(data) else data
+                if not whole + sent:
                     return
                 writer.write(whole)
                 for part in (
-                    [data] if not pause else [data[i : i + 1] for i in range(len(data))]
+                    [sent] if not pause else [sent[i : i + 1] for i in range(len(sent))]
                 ):
                     writer.write(part)
                     await writer.drain()
@@ -74,7 +81,7 @@ async def serving(
         tasks.add(task)
         task.add_done_callback(tasks.discard)
 
-    listening = await asyncio.start_server(connected, "127.0.0.1", 0)
+    listening = await asyncio.start_server(connected, "127.0.0.1", 0, ssl=tls)
     server.port = listening.sockets[0].getsockname()[1]
     try:
         yield server

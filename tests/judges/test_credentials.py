@@ -160,7 +160,7 @@ def test_foreign_address(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_alternatives(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each alternative that the environment can hold is enough, if the other needs are met."""
-    monkeypatch.setattr(providers, "_installed", lambda _: True)
+    monkeypatch.setattr(providers, "is_installed", lambda _: True)
     for provider in LISTED:
         try_each_alternative(provider, needs_of(provider))
 

@@ -305,6 +305,46 @@ def test_status_within() -> None:
     assert status_within(b'{"error":{"code":7}}') == 200
     assert status_within(b'{"choices":[{}],"error":{"code":429}}') is None
     assert status_within(b'{"id":"x"}') is None
+    whole = {"message": {"content": "fine"}, "finish_reason": "stop"}
+    half = {"message": {"content": '{"sco'}, "finish_reason": "error"}
+    gone = {"code": "502", "message": "gone"}
+    for choice, beside, status in (
+        (whole, {}, None),
+        (whole, gone, None),
+        (half, {}, 200),
+        (half, gone, 502),
+        (half | {"error": gone}, {}, 502),
+        (half | {"error": "gone"}, {}, 200),
+        (whole | {"error": gone}, {}, 502),
+        (whole | {"provider_specific_fields": {"error": gone}}, {}, 502),
+        (whole | {"native_finish_reason": "upstream_error"}, {}, 200),
+        (half | {"finish_reason": "network_error"}, {}, 200),
+        (half | {"finish_reason": "abort"}, {}, 200),
+        (half | {"finish_reason": None}, gone, 502),
+        (half | {"finish_reason": "length"}, {}, None),
+    ):
+        body = {"choices": [choice], "error": beside}
+        assert status_within(orjson.dumps(body)) == status, body
+
+
+def test_error_within() -> None:
+    """An error inside a good answer has the message and the wait of the provider, also those in its metadata."""
+    error = {
+        "code": 429,
+        "message": "Slow down, retry in 7s",
+        "metadata": {"raw": "full"},
+    }
+    body = {"choices": [{"message": {"content": ""}, "error": error}]}
+    response = read_response(200, orjson.dumps(body), {"x": "y"})
+    assert isinstance(response, ErrorResponse)
+    call_error = classify(*response)
+    assert (call_error.rate, call_error.retry_after) == (True, 7)
+    assert call_error.reason == "the judge answered 429: Slow down, retry in 7s: full"
+    metadata = {"headers": {"Retry-After": 9}}
+    error = {"code": 429, "message": "Slow down", "metadata": metadata}
+    response = read_response(200, orjson.dumps({"error": error}))
+    assert isinstance(response, ErrorResponse)
+    assert classify(*response).retry_after == 9
     assert status_within(b"<html>") is None
     assert status_within(BOM + b'{"error":{"code":429,"message":"m"}}') == 429
     assert error_of(BOM + b'{"error":{"code":429,"message":"m"}}') == ("429", "m")

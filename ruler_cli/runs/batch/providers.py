@@ -33,7 +33,7 @@ from pydantic import (
 )
 
 from ruler_cli.errors import RefusedError, RulerError, Sentence, UsageError
-from ruler_cli.judges.openai_http import proxy_of
+from ruler_cli.judges.network import proxy_of, trusted
 from ruler_cli.judges.provider_errors import classify, error_of
 from ruler_cli.judges.resolve import check_address, cut_address, endpoint_of, key_for
 from ruler_cli.pool.retries import delay
@@ -351,6 +351,7 @@ class Provider:
                         data=body and body(source),
                         headers=self.headers,
                         proxy=proxy_of(url),
+                        ssl=trusted(url),
                         allow_redirects=follow,
                         timeout=aiohttp.ClientTimeout(
                             total=None if into else seconds,

@@ -172,7 +172,11 @@ def request_line(
 
         model = read_name(model)[0]  # without the name of the provider
     address = judge.api_base or (OPENAI if at_openai else LOCAL)
-    answer_format = first_format(judge, address)
+    answer_format = replace(first_format(judge, address), stream="")
+    if answer_format.responses:
+        problem = "is answered at /v1/responses only, and a batch is written for chat completions"
+        remedy = Sentence("name another one with {model}")
+        raise UsageError(problem, remedy, place=f"judge {judge.label}")
     body = body_of(judge.params)
     for message in refused:
         other = answer_format.after_refusal(answer_format, 400, message)

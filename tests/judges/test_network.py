@@ -1,0 +1,146 @@
+"""Proxies and certificates: what the environment names is used, and named where it fails."""
+
+from __future__ import annotations
+
+import os
+import ssl
+from dataclasses import replace
+from pathlib import Path
+from shutil import which
+from subprocess import run
+
+import pytest
+
+from ruler_cli.errors import UsageError
+from ruler_cli.judges.network import BUNDLES, proxy_of, trusted
+from ruler_cli.judges.resolve import refuse_judge, resolve
+from ruler_cli.settings.models import JudgeSettings
+from ruler_cli.types import CallError, Reply, Request
+from tests.judges.raw_server import answer, serving
+from tests.values import opened
+
+# litellm and its clients warn at import and at exit
+pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore")]
+REQUEST = Request("Grade.", "?", ("abcd",))
+PROXY = "http://me:secret@127.0.0.1:1"
+
+
+@pytest.fixture(autouse=True)
+def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the environment name nothing."""
+    names = [name for name in os.environ if name.lower().endswith("_proxy")]
+    for name in (*names, *BUNDLES):
+        monkeypatch.delenv(name)
+
+
+EXCEPTED = {
+    "": False,
+    "*": True,
+    "127.0.0.1": True,
+    "127.0.0.0/8": True,
+    "10.0.0.0/8,127.0.0.0/8": True,
+    "127.0.0.1:8931": True,
+    "127.0.0.1:80": False,
+    "10.0.0.0/8": False,
+    "not/a/network, ::1/128": False,
+}
+NAMED = {
+    "example.com": True,
+    ".example.com": True,
+    "*.example.com": True,
+    "EXAMPLE.com:443": True,
+    "gpu.example.com:8443": False,
+    "ample.com": False,
+}
+
+
+def test_excepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """NO_PROXY excepts names, addresses and networks, each with a port or without."""
+    monkeypatch.setenv("HTTP_PROXY", PROXY)
+    monkeypatch.setenv("ALL_PROXY", PROXY)
+    for base, cases in (
+        ("http://127.0.0.1:8931/v1", EXCEPTED),
+        ("https://gpu.example.com/v1", NAMED),
+    ):
+        for listed, excepted in cases.items():
+            monkeypatch.setenv("NO_PROXY", listed)
+            assert proxy_of(base) == (None if excepted else PROXY), listed
+
+
+async def test_proxy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error on the way through a proxy names the proxy, without its password."""
+    monkeypatch.setenv("HTTP_PROXY", PROXY)
+    async with opened(resolve(JudgeSettings("mine", "http://h.example/v1"))) as judge:
+        error = await judge.ask(REQUEST)
+    assert isinstance(error, CallError)
+    assert (
+        "cannot be reached through the proxy http://[key]@127.0.0.1:1 (" in error.reason
+    )
+    assert "NO_PROXY" in error.reason
+    assert not error.sent
+
+
+def test_socks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A SOCKS proxy is refused by its name before anything is read."""
+    for name, scheme in (("HTTP_PROXY", "socks5"), ("all_proxy", "socks5h")):
+        with monkeypatch.context() as patch:
+            patch.setenv(name, f"{scheme}://127.0.0.1:1080")
+            with pytest.raises(UsageError, match=f"names a {scheme} proxy.*NO_PROXY"):
+                refuse_judge(JudgeSettings("mine", "http://h.example/v1"))
+
+
+def test_certificates(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Each variable for certificates adds those of its file to Python's own; a file without any is refused."""
+    paths = ssl.get_default_verify_paths()
+    empty = tmp_path / "none.pem"
+    empty.touch()
+    assert trusted("https://h/v1") is True
+    for name in BUNDLES:
+        with monkeypatch.context() as patch:
+            patch.setenv(name, str(tmp_path))
+            assert isinstance(trusted("https://h/v1"), ssl.SSLContext)
+            for wrong in (empty, tmp_path / "absent.pem"):
+                patch.setenv(name, str(wrong))
+                assert trusted("http://h/v1") is True
+                with pytest.raises(
+                    UsageError, match=f"{name}: no certificates can be read"
+                ):
+                    trusted("https://h/v1")
+    assert paths == ssl.get_default_verify_paths()
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> tuple[str, str]:
+    """Make a certificate that nobody has signed, and its key; return their files."""
+    made, key = (str(tmp_path / name) for name in ("made.pem", "key.pem"))
+    command = ["openssl", "req", "-x509", "-nodes", "-newkey", "rsa:2048"]
+    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
+    run(
+        [*command, *names, "-keyout", key, "-out", made],
+        check=True,
+        capture_output=True,
+    )
+    return made, key
+
+
+@pytest.mark.skipif(not which("openssl"), reason="openssl makes the certificate")
+async def test_own_authority(
+    monkeypatch: pytest.MonkeyPatch, certificate: tuple[str, str]
+) -> None:
+    """A certificate of one's own counts by any variable, on both routes; without it the error names one."""
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(*certificate)
+    good = answer(200, b'{"choices": [{"message": {"content": "fine"}}]}')
+    async with serving(good, tls=tls) as server:
+        base = server.base.replace("http:", "https:")
+        for variable in ("", *BUNDLES[:2]):
+            monkeypatch.setenv(variable or "NONE", certificate[0])
+            judge = JudgeSettings("openai/m", base, api_key="k" * 9)
+            async with opened(resolve(judge)) as direct:
+                reply = await direct.ask(REQUEST)
+            assert isinstance(reply, CallError) != bool(variable)
+            if isinstance(reply, CallError):
+                assert "CERTIFICATE_VERIFY_FAILED" in reply.reason
+                assert "SSL_CERT_FILE" in reply.reason
+        async with opened(resolve(replace(judge, via="litellm"))) as other:
+            assert isinstance(await other.ask(REQUEST), Reply)
