@@ -6,11 +6,16 @@ typer's own sections need rich, which takes longer to import than all the rest: 
 
 from __future__ import annotations
 
+from fnmatch import fnmatch
+from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from typer.core import TyperCommand
 
 from ruler_cli.cli.options import OTHER, PANELS
+from ruler_cli.errors import UsageError
+from ruler_cli.settings.suggestions import pattern_of
 
 _FEW = 14
 """Arguments and options of a command that needs no sections."""
@@ -25,6 +30,30 @@ _HOMES = (
 
 class SectionedCommand(TyperCommand):
     """A command whose help lists its options in sections."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read a command line; UsageError for more paths than the command takes: a shell made them of a pattern."""
+        ctx.allow_extra_args = True
+        more = super().parse_args(ctx, args)
+        params = [one for one in self.get_params(ctx) if one.name in ctx.params]
+        taken = [
+            one for one in params if one.param_type_name == "argument" and one.required
+        ]
+        if more and taken and taken[0].metavar in ("INPUT", "SCORED"):
+            paths = [*(ctx.params[one.name] for one in taken), *more]
+            *first, last = map(Path, paths)
+            shared = fnmatch(paths[-1], pattern_of(paths[:-1]))
+            # else it is OUTPUT
+            is_input = last.exists() and (shared or last.parent == first[-1].parent)
+            out = taken[-1].metavar if is_input else paths.pop()
+            line = [quote(pattern_of(paths)), *[str(out)] * (len(taken) > 1)]
+            raise UsageError(
+                f"{len(paths)} paths stand for {taken[0].metavar}",
+                f"name them by one pattern in quotes: {ctx.command_path} {' '.join(line)}",
+            )
+        if more:
+            ctx.fail(f"got more than it takes: {' '.join(more)}")
+        return more
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Return the words of the usage line, arguments without typer's braces."""

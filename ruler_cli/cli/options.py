@@ -275,6 +275,9 @@ MaxRecord = Annotated[
 ]
 
 # Output
+Force = Annotated[
+    bool, output_option("Replace a file that ruler did not write.", "", "--force")
+]
 AsJson = Annotated[bool, option("Print one JSON object instead.", "", "--json")]
 
 # Scale

@@ -16,6 +16,7 @@ from ruler_cli.cli.options import (
     Config,
     Escalate,
     Fallback,
+    Force,
     Format,
     GroupBy,
     Grouping,
@@ -53,6 +54,7 @@ from ruler_cli.cli.signals import run_cancellable
 from ruler_cli.cli.units import count, print_figures
 from ruler_cli.files.error_map import writing
 from ruler_cli.files.location import Location
+from ruler_cli.files.marks import refuse_foreign
 from ruler_cli.files.output import create_file
 from ruler_cli.settings.load import score_settings
 
@@ -118,6 +120,7 @@ def command(
     ledger: Ledgers = None,
     no_cache: NoCache = False,
     retry_failed: RetryFailed = False,
+    force: Force = False,
     config: Config = None,
 ) -> int:
     """Write the requests that `score` would send to a file. Nothing is sent.
@@ -155,8 +158,11 @@ def command(
         names = names_for(output, [judge.label for judge in judges])
         with closing(Console("log", source)) as console, ExitStack() as stack:
             files = []
-            for name in names:
-                files.append(create_file(Location(name)))
+            places = [*map(Location, names)]
+            for place in places:
+                refuse_foreign(place, "request file", force=options.force)
+            for place in places:
+                files.append(create_file(place))
                 stack.callback(files[-1].discard)
 
             def write(judge: int, key: bytes, request: Request) -> None:

@@ -31,6 +31,7 @@ from ruler_cli.errors import (
     system_errors,
 )
 from ruler_cli.files.location import Location
+from ruler_cli.files.marks import refuse_foreign
 from ruler_cli.settings.options import Options
 from ruler_cli.types import Summary, iso, readable
 
@@ -58,6 +59,8 @@ class RunRecord:
         self._path = None if options.dry_run else options.summary
         if options.summary is not None:
             _refuse_summary(options.summary, source, output, options)
+            place = Location(str(options.summary))
+            refuse_foreign(place, "summary", force=options.force)
         self._console: Console | None = None
         self.result: RunResult | None = None
         """The result of the run, if it came to its end."""
@@ -213,6 +216,6 @@ def record_refusal(words: Mapping[str, Any], error: RulerError) -> None:
     """Write the summary of a command line of `score` that is refused, given the words of its options."""
     if words["summary"] is not None:
         with suppress(RulerError, OSError):
-            options = Options(summary=words["summary"])
+            options = Options(summary=words["summary"], force=words["force"])
             record = RunRecord(options, words["source"], words["output"])
             record.end(error.exit_code, command_words(error))

@@ -17,6 +17,7 @@ from ruler_cli.cli.options import (
     Config,
     Escalate,
     Fallback,
+    Force,
     Format,
     GroupBy,
     Grouping,
@@ -174,6 +175,7 @@ def command(
     most_pictures: MostPictures = None,
     reference: Reference = None,
     ledger: Ledgers = None,
+    force: Force = False,
     format: Format = "auto",
     group_by: GroupBy = None,
     grouping: Grouping = "auto",
@@ -263,7 +265,9 @@ def _write_selection(
         table = Location(output).unpacked.endswith(".parquet")
         pairs = PairMaker(options.gap, options.per_group, options.shape, table=table)
     with unwind_on_signal():
-        selector = select(settings, output, choice, pairs, **watch._asdict())
+        selector = select(
+            settings, output, choice, pairs, force=options.force, **watch._asdict()
+        )
     if pairs is None:
         return selector, [*lines(_KEPT, selector.counts)], True
     return selector, [*lines(_PAIRS, selector.counts, pairs)], True

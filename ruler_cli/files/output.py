@@ -25,6 +25,7 @@ from ruler_cli.files.containers import Container, Writer, kinds
 from ruler_cli.files.containers.lines import JsonLines
 from ruler_cli.files.error_map import DENIED, creating, explain, writing, zstd
 from ruler_cli.files.location import Location
+from ruler_cli.files.marks import refuse_foreign
 from ruler_cli.files.scratch import Index
 from ruler_cli.settings.models import ScoreSettings
 from ruler_cli.types import Problem
@@ -305,14 +306,23 @@ def refuse_name(name: str, *others: str) -> None:
         raise UsageError(problem, f"name it {lines}", place=place)
 
 
-def refuse_output(name: str) -> None:
-    """Raise UsageError if OUTPUT cannot be written, as far as that shows without writing or reading."""
+def refuse_output(name: str, *, force: bool = False) -> None:
+    """Raise UsageError if OUTPUT cannot be written, as far as that shows without writing, or is another program's.
+
+    With `force` it may be another program's.
+    """
     location = Location(name)
     refuse_name(name)
     _kind_of(location).refuse_writing(location.public)
     if location.local:
         with creating(name, location.real):
             location.real.parent.stat()
+    refuse_foreign(location, "OUTPUT", force=force)
+
+
+def may_replace(settings: ScoreSettings) -> bool:
+    """Return whether a run may replace any OUTPUT: the user says so, or it is INPUT, of which nothing is lost."""
+    return settings.force or Location(settings.input.source).same(settings.output)
 
 
 def _kind_of(output: Location, scores: Container | None = None) -> type[Container]:
@@ -326,12 +336,12 @@ def _kind_of(output: Location, scores: Container | None = None) -> type[Containe
 class Output:
     """OUTPUT, open for records; use as a context and `commit` at the end."""
 
-    def __init__(self, name: str, *, keep: bool = True) -> None:
+    def __init__(self, name: str, *, keep: bool = True, force: bool = False) -> None:
         """Open a file, an address or `-`; UsageError if it cannot be written, before anything is read.
 
-        `keep`: after an error whole records stay in NAME.partial.
+        `keep`: after an error whole records stay in NAME.partial. `force`: another program's file is replaced.
         """
-        refuse_output(name)
+        refuse_output(name, force=force)
         self._location = Location(name)
         self.name = self._location.public
         self._target = create_file(self._location)

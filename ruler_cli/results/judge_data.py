@@ -91,7 +91,9 @@ class JudgeData:
             ledger = stack.enter_context(opened)
             panel = open_panel(settings, resolved, StopSignal(), ledger)
             runner = JudgeRunner(settings, panel.judges, on_reply)
-            output = stack.enter_context(Output(settings.output, keep=False))
+            output = stack.enter_context(
+                Output(settings.output, keep=False, force=settings.force)
+            )
             output.write_new()
             # in a thread: a pipe may be silent for long
             reading = partial(open_input, settings.input, stack, unreadable)
