@@ -39,6 +39,8 @@ class SectionedCommand(TyperCommand):
         taken = [
             one for one in params if one.param_type_name == "argument" and one.required
         ]
+        if ctx.resilient_parsing:  # for a shell's completion
+            return more
         if more and taken and taken[0].metavar in ("INPUT", "SCORED"):
             paths = [*(ctx.params[one.name] for one in taken), *more]
             *first, last = map(Path, paths)

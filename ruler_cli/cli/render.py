@@ -54,7 +54,6 @@ from ruler_cli.cli.signals import run_cancellable
 from ruler_cli.cli.units import count, print_figures
 from ruler_cli.files.error_map import writing
 from ruler_cli.files.location import Location
-from ruler_cli.files.marks import refuse_foreign
 from ruler_cli.files.output import create_file
 from ruler_cli.settings.load import score_settings
 
@@ -135,6 +134,7 @@ def command(
     asked about; 2 bad usage or unreadable input; 130 and 143 interrupted, and nothing is written.
     """
     with running(ctx, source, requests) as options:
+        from ruler_cli.files.marks import refuse_foreign
         from ruler_cli.files.output import refuse_clashes, refuse_input, refuse_name
         from ruler_cli.judges.resolve import cached_only
         from ruler_cli.runs.batch.requests import (

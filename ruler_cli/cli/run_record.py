@@ -31,7 +31,6 @@ from ruler_cli.errors import (
     system_errors,
 )
 from ruler_cli.files.location import Location
-from ruler_cli.files.marks import refuse_foreign
 from ruler_cli.settings.options import Options
 from ruler_cli.types import Summary, iso, readable
 
@@ -59,8 +58,12 @@ class RunRecord:
         self._path = None if options.dry_run else options.summary
         if options.summary is not None:
             _refuse_summary(options.summary, source, output, options)
+            from ruler_cli.files.marks import refuse_foreign
+
             place = Location(str(options.summary))
-            refuse_foreign(place, "summary", force=options.force)
+            # a link is replaced, and not what it leads to
+            force = options.force or options.summary.is_symlink()
+            refuse_foreign(place, "summary", force=force)
         self._console: Console | None = None
         self.result: RunResult | None = None
         """The result of the run, if it came to its end."""

@@ -25,7 +25,7 @@ Kind = Literal["OUTPUT", "page", "summary", "request file"]
 _HEADS = {
     "request file": re.compile(rb'\{"custom_id":"[0-9a-f]{32}",'),
     "page": re.compile(rb'[^{]*<meta name="generator" content="ruler '),
-    "summary": re.compile(rb'\{\s*"version": \d+,\s*"(ruler|groups|total)"'),
+    "summary": re.compile(rb'\{\s*"version": \d+,\s*"(ruler|groups|scored|total)"'),
 }
 """The begins of what is no list of records; those of the first versions among them."""
 _EXPORTS = (

@@ -106,7 +106,7 @@ def _strict(value: bytes | None) -> bytes | None:
 
 @dataclass(slots=True)
 class _Rewards:
-    """What stood at reward fields before a score: the bytes at the `first` one, at this one, and a list of all others.
+    """The values of reward fields before a score: the bytes at the `first`, at this one, and a list of all others.
 
     None: nothing, or null. `path` is that of the first.
     """
@@ -215,7 +215,7 @@ class _Writer:
         return filter(None, inner)
 
     def _rewards(self, noted: Iterable[bytes], now: bytes | None) -> _Rewards:
-        """What stood at reward fields, by the `noted` objects of earlier runs; `now` stands at this one."""
+        """The values of reward fields by the `noted` objects of earlier runs; `now` stands at this one."""
         form = self.form
         path = form.read_at or form.reward
         now = _stated(now)

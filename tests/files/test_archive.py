@@ -151,7 +151,7 @@ def test_output_names(tmp_path: Path) -> None:
             ("log", plain, "is INPUT, and would not keep its form; give another"),
         ]:
             with (
-                Output(str(tmp_path / name)) as output,
+                Output(str(tmp_path / name), force=True) as output,
                 pytest.raises(UsageError, match=message),
             ):
                 output.write_as(source)
