@@ -26,7 +26,7 @@ from ruler_cli.files.splice import (
     read_object,
     span_at,
 )
-from ruler_cli.formats.fields import JsonObject, first, items, parts
+from ruler_cli.formats.fields import JsonObject, first, is_text, items, parts
 from ruler_cli.formats.table import Format
 from ruler_cli.settings.models import OnFailure
 from ruler_cli.types import Path, Rollout, readable
@@ -231,12 +231,14 @@ class _Writer:
             if at is not None:
                 place = ("rewards", at, "value") if at >= 0 else (ORIGINAL,)
                 own = _stated(_bytes_at(earlier, place))
-            elif now and not form.elsewhere:
+            elif path and not form.elsewhere:
                 entry = (
                     dump({"path": path})[:-1] + b',"value":' + (_strict(now) or b"null")
                 )
                 others = others[:-1] + b"," * bool(kept) + entry + b"}]"
-            named = str(before.get("reward_path", path if at == -1 else ""))
+            named = before.get("reward_path")
+            if not is_text(named):  # older files do not say
+                named = path if at == -1 else ""
             return _Rewards(_stated(original) or own, own, named, others)
         return _Rewards(now, now, path)
 

@@ -173,8 +173,8 @@ class Format(RecordPaths):
         score = before.get("score", before.get("ruler_score"))
         text = self.written.replace(b"%s", dump(score))
         left = parse_value((self.lost or b"null") if score is None else text)
-        known = (None, left, before.get("independent_reward"))
-        return -1 if now in known or _near(now, left) else None
+        stays = first is not None and now == before.get("independent_reward")
+        return -1 if stays or now in (None, left) or _near(now, left) else None
 
     def rollouts(self, record: JsonObject) -> list[Rollout]:
         """Read the rollouts of a record; UnreadableError if there are none."""
