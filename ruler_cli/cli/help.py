@@ -6,6 +6,8 @@ typer's own sections need rich, which takes longer to import than all the rest: 
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 from shlex import quote
@@ -36,25 +38,20 @@ class SectionedCommand(TyperCommand):
         ctx.allow_extra_args = True
         more = super().parse_args(ctx, args)
         params = [one for one in self.get_params(ctx) if one.name in ctx.params]
-        taken = [
-            one for one in params if one.param_type_name == "argument" and one.required
-        ]
-        if ctx.resilient_parsing:  # for a shell's completion
+        taken = [one for one in params if one.param_type_name == "argument"]
+        if not more or ctx.resilient_parsing:  # for a shell's completion
             return more
-        if more and taken and taken[0].metavar in ("INPUT", "SCORED"):
+        if taken and taken[0].metavar in ("INPUT", "SCORED"):
             paths = [*(ctx.params[one.name] for one in taken), *more]
-            *first, last = map(Path, paths)
-            shared = fnmatch(paths[-1], pattern_of(paths[:-1]))
-            # else it is OUTPUT
-            is_input = last.exists() and (shared or last.parent == first[-1].parent)
-            out = taken[-1].metavar if is_input else paths.pop()
-            line = [quote(pattern_of(paths)), *[str(out)] * (len(taken) > 1)]
+            out = [str(one.metavar) for one in taken[1:] if one.required]
+            if out and not _is_like(paths[-1], paths[:-1]):
+                out = [paths.pop()]
+            line = " ".join([quote(pattern_of(paths)), *out])
             raise UsageError(
                 f"{len(paths)} paths stand for {taken[0].metavar}",
-                f"name them by one pattern in quotes: {ctx.command_path} {' '.join(line)}",
+                f"name them by one pattern in quotes: {ctx.command_path} {line}",
             )
-        if more:
-            ctx.fail(f"got more than it takes: {' '.join(more)}")
+        ctx.fail(f"Got unexpected extra arguments ({' '.join(more)})")
         return more
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
@@ -83,6 +80,13 @@ class SectionedCommand(TyperCommand):
         """Tell how options are set without the command line."""
         self.epilog = _HOMES
         super().format_epilog(ctx, formatter)
+
+
+def _is_like(path: str, others: Sequence[str]) -> bool:
+    """Tell if a file is there and one of several that a pattern may name, and so no OUTPUT."""
+    near = Path(path).parent == Path(others[-1]).parent
+    like = near or fnmatch(path, pattern_of(others))
+    return like and os.path.exists(path)  # noqa: PTH110 - no error where the name is too long
 
 
 def _row(option: Any) -> tuple[str, str]:

@@ -35,8 +35,7 @@ _EXPORTS = (
 """Members of the records that are made of scored ones."""
 _HEAD = 1 << 14
 _DEEP = 6
-_MANY = 64
-"""Levels of a record, and items of a list in it, that are searched for an annotation."""
+"""Levels of a record that are searched for an annotation."""
 
 
 def refuse_foreign(location: Location, kind: Kind, *, force: bool = False) -> bool:
@@ -52,17 +51,19 @@ def refuse_foreign(location: Location, kind: Kind, *, force: bool = False) -> bo
             with ExitStack() as stack:
                 container = open_container(location.name, stack)
                 line = next(container.records(), None)
-                if line is None and container.rewritable:
-                    return False
-                if line is not None and has_scores(line):
+                if line is None:
+                    known = container.rewritable
+                elif has_scores(line):
                     return True
-                if line is not None and _is_export(line):
-                    return False
+                else:
+                    members = parse(line.raw).keys()
+                    known = any(own <= members for own in _EXPORTS)
         else:
             with location.open() as stream, reading(location.public):
                 head = decompressed(location.public, stream).read(_HEAD)
-            if not head or _HEADS[kind].match(head):
-                return False
+            known = not head or bool(_HEADS[kind].match(head))
+        if known:
+            return False
     except (ForeignError, UnreadableError, RecursionError):
         pass
     except RulerError as error:
@@ -79,12 +80,6 @@ def not_replaced(location: Location, why: str) -> UsageError:
         ),
         place=location.public,
     )
-
-
-def _is_export(line: Line) -> bool:
-    """Tell if a record is made of scored ones."""
-    keys = parse(line.raw).keys()
-    return any(members <= keys for members in _EXPORTS)
 
 
 def _has_bytes(location: Location) -> bool:
@@ -109,13 +104,14 @@ def has_scores(line: Line) -> bool:
 
 
 def _annotated(value: Any, deep: int, name: str = "") -> bool:
-    if isinstance(value, str) and value[:1] in ("{", "["):
+    # a text of a conversation may be anything
+    if isinstance(value, str) and value[:1] in ("{", "[") and name != "content":
         try:
             value = parse_text(value)  # as a table may hold it
         except UnreadableError:
             return False
     if isinstance(value, list):
-        return any(_annotated(one, deep - 1, name) for one in value[:_MANY] if deep)
+        return any(_annotated(one, deep - 1, name) for one in value if deep)
     if not isinstance(value, dict) or not deep:
         return False
     known = name == "ruler" or "independent_reward" in value

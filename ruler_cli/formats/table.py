@@ -171,8 +171,9 @@ class Format(RecordPaths):
         if self.elsewhere or (first is not None and kept):
             return -1
         score = before.get("score", before.get("ruler_score"))
-        text = self.written.replace(b"%s", dump(score))
-        left = parse_value((self.lost or b"null") if score is None else text)
+        is_score = isinstance(score, int | float)
+        text = self.written.replace(b"%s", dump(score)) if is_score else self.lost
+        left = parse_value(text or b"null")
         stays = first is not None and now == before.get("independent_reward")
         return -1 if stays or now in (None, left) or _near(now, left) else None
 

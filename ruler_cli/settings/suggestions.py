@@ -15,8 +15,6 @@ from typing import Any
 
 _MOST = 5000
 """Names to compare at most: a directory or a record may hold any number, and an error must not take long."""
-_MOST = 5000
-"""Paths that are compared."""
 _DEEP = 4
 """Levels of a record that are searched."""
 
