@@ -51,9 +51,11 @@ def refuse_foreign(location: Location, kind: Kind, *, force: bool = False) -> bo
             with ExitStack() as stack:
                 container = open_container(location.name, stack)
                 line = next(container.records(), None)
+                # a log may begin with a sample that is not scored
+                lines = container.records() if container.log else filter(None, [line])
                 if line is None:
                     known = container.rewritable
-                elif has_scores(line):
+                elif any(map(has_scores, lines)):
                     return True
                 else:
                     members = parse(line.raw).keys()
