@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack, closing
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -134,7 +135,6 @@ def command(
     asked about; 2 bad usage or unreadable input; 130 and 143 interrupted, and nothing is written.
     """
     with running(ctx, source, requests) as options:
-        from ruler_cli.files.marks import refuse_foreign
         from ruler_cli.files.output import refuse_clashes, refuse_input, refuse_name
         from ruler_cli.judges.resolve import cached_only
         from ruler_cli.runs.batch.requests import (
@@ -158,11 +158,9 @@ def command(
         names = names_for(output, [judge.label for judge in judges])
         with closing(Console("log", source)) as console, ExitStack() as stack:
             files = []
-            places = [*map(Location, names)]
-            for place in places:
-                refuse_foreign(place, "request file", force=options.force)
-            for place in places:
-                files.append(create_file(place))
+            create = partial(create_file, kind="request file", force=options.force)
+            for name in names:
+                files.append(create(Location(name)))
                 stack.callback(files[-1].discard)
 
             def write(judge: int, key: bytes, request: Request) -> None:

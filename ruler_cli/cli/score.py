@@ -302,11 +302,13 @@ def _run(options: Options, source: str, output: str) -> int:
 def _dry_run(settings: ScoreSettings, options: Options) -> int:
     """Refuse what a run would refuse whatever INPUT holds, and estimate it as `check` does."""
     from ruler_cli.cli.check import check
+    from ruler_cli.files.marks import refuse_foreign
     from ruler_cli.files.output import failed_path, may_replace, refuse_output
     from ruler_cli.runs.file import refuse_settings_of_run
 
     refuse_settings_of_run(settings)
-    refuse_output(settings.output, force=may_replace(settings))
+    refuse_output(settings.output)
+    refuse_foreign(Location(settings.output), "OUTPUT", force=may_replace(settings))
     failed_path(settings)
     return check(settings, options)
 

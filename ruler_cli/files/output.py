@@ -25,7 +25,7 @@ from ruler_cli.files.containers import Container, Writer, kinds
 from ruler_cli.files.containers.lines import JsonLines
 from ruler_cli.files.error_map import DENIED, creating, explain, writing, zstd
 from ruler_cli.files.location import Location
-from ruler_cli.files.marks import refuse_foreign
+from ruler_cli.files.marks import Kind, refuse_foreign
 from ruler_cli.files.scratch import Index
 from ruler_cli.settings.models import ScoreSettings
 from ruler_cli.types import Problem
@@ -274,8 +274,11 @@ class RemoteFile(PassThrough):
     close = discard
 
 
-def create_file(location: Location) -> PassThrough:
-    """Open a location for writing; UsageError if it cannot be written."""
+def create_file(
+    location: Location, kind: Kind = "OUTPUT", *, force: bool = False
+) -> PassThrough:
+    """Open a location for writing; UsageError if it cannot be written, or is another program's, but for `force`."""
+    refuse_foreign(location, kind, force=force)
     name = location.name
     path = Path(location.name)
     with creating(location.public, location.real):
@@ -306,18 +309,14 @@ def refuse_name(name: str, *others: str) -> None:
         raise UsageError(problem, f"name it {lines}", place=place)
 
 
-def refuse_output(name: str, *, force: bool = False) -> None:
-    """Raise UsageError if OUTPUT cannot be written, as far as that shows without writing, or is another program's.
-
-    With `force` it may be another program's.
-    """
+def refuse_output(name: str) -> None:
+    """Raise UsageError if OUTPUT cannot be written, as far as that shows without writing or reading."""
     location = Location(name)
     refuse_name(name)
     _kind_of(location).refuse_writing(location.public)
     if location.local:
         with creating(name, location.real):
             location.real.parent.stat()
-    refuse_foreign(location, "OUTPUT", force=force)
 
 
 def may_replace(settings: ScoreSettings) -> bool:
@@ -341,10 +340,10 @@ class Output:
 
         `keep`: after an error whole records stay in NAME.partial. `force`: another program's file is replaced.
         """
-        refuse_output(name, force=force)
+        refuse_output(name)
         self._location = Location(name)
         self.name = self._location.public
-        self._target = create_file(self._location)
+        self._target = create_file(self._location, force=force)
         self.may_block = self._target.may_block
         """Tells if writing a record may block, as on stdout that is a pipe."""
         self._keep = keep and self._target.partial is not None

@@ -25,7 +25,6 @@ from ruler_cli import __version__
 from ruler_cli.errors import UsageError
 from ruler_cli.files.error_map import writing
 from ruler_cli.files.location import Location
-from ruler_cli.files.marks import refuse_foreign
 from ruler_cli.files.output import create_file
 from ruler_cli.files.scratch import Scratch
 from ruler_cli.results.annotations import AnnotationReader, Json, ScoredGroup
@@ -184,9 +183,8 @@ class HtmlFile:
         """
         for source in sources:
             _refuse(target, source)
-        refuse_foreign(Location(target), "page", force=force)
         self.target = target
-        self._file = file = create_file(Location(target))
+        self._file = file = create_file(Location(target), "page", force=force)
 
         def undo(kind: type[BaseException] | None, *_: object) -> None:
             if kind is not None:
