@@ -7,6 +7,7 @@ an item of lists. The first original reward is copied byte for byte, and a file 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ from ruler_cli.files.splice import (
     read_object,
     span_at,
 )
-from ruler_cli.formats.fields import JsonObject, first, is_text, items, parts
+from ruler_cli.formats.fields import JsonObject, is_text, items, parts
 from ruler_cli.formats.table import Format
 from ruler_cli.settings.models import OnFailure
 from ruler_cli.types import Path, Rollout, readable
@@ -95,12 +96,16 @@ def _stated(value: bytes | None) -> bytes | None:
 
 
 def _strict(value: bytes | None) -> bytes | None:
-    """The bytes of a value as every reader of JSON takes them: what is not finite is null, which is None."""
+    """The bytes of a value in which what is not finite is null; None for null."""
     try:
         orjson.loads(value or b"null")
     except orjson.JSONDecodeError:
         with suppress(UnreadableError, RecursionError):
-            return _stated(dump(readable(parse_value(value or b""))))
+            read = parse_value(value or b"null")
+            try:
+                json.dumps(read, allow_nan=False)
+            except ValueError:
+                return _stated(dump(readable(read)))
     return value
 
 
@@ -171,7 +176,7 @@ class _Writer:
         scores = []
         for i, (rollout, annotation) in enumerate(annotated):
             # else it stands elsewhere, as ROLL's agentic ones do
-            now = first((*rewards[i : i + 1], dump(rollout.reward)))
+            now = rewards[i] if i < len(rewards) else dump(rollout.reward)
             known = self._rewards(earlier[i : i + 1], now)
             scores.append(self._reward(annotation, known.own) or b"null")
             annotations.append(known.beside(annotation))
@@ -200,7 +205,7 @@ class _Writer:
         if form.elsewhere:
             now = dump(rollout.reward)
         elif form.reward:
-            now = first((objects[-1].value(form.reward), form.absent))
+            now = objects[-1].value(form.reward) or form.absent
         known = self._rewards(self._noted(objects), now)
         changes, *copied = [self._scored(one, annotation, known) for one in objects]
         for inner in copied:
