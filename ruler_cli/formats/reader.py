@@ -207,6 +207,9 @@ class Reader:
             if form.reward and not form.elsewhere:
                 now = self._own_value(value, rollout, form.reward)
             at = form.original_in(annotation, now)
+            noted = annotation.get("independent_reward")
+            if annotation.get("reward_path") is None and noted is not None:
+                at = -1  # an older file does not say of which field it is
             if at is not None:
                 kept = annotation if at < 0 else annotation["rewards"][at]
                 reward = kept.get("independent_reward" if at < 0 else "value")
