@@ -238,10 +238,11 @@ class TooManyFailures(RulerError):  # noqa: N818 - the run stops as the user ask
 
     def __init__(self, allowed: str) -> None:
         """`allowed` is the bound, as given."""
+        problem = "more failed than {max_failures:{allowed}} allows"
+        if allowed.rstrip("%") == "0":
+            problem = "a group or line failed, and {max_failures:{allowed}} allows none"
         super().__init__(
-            Sentence(
-                "more failed than {max_failures:{allowed}} allows", allowed=allowed
-            ),
+            Sentence(problem, allowed=allowed),
             Sentence("raise the limit, or ask again with {retry_failed:yes}"),
             place=_STOPPED,
         )
@@ -321,3 +322,7 @@ def system_errors(
     except OSError as error:
         problem, known = system_problem(error)
         raise kind(f"cannot be {verb}: {problem}", remedy or known, **where) from None
+    except UnicodeDecodeError:
+        raise kind(
+            "is not text in UTF-8", remedy or "save it as UTF-8", **where
+        ) from None

@@ -113,7 +113,9 @@ class Rubric:
             if not isinstance(one, Criterion):
                 raise ValueError(f"criterion {number}: is no Criterion")
             if not isinstance(one.text, str) or not one.text.strip():
-                raise ValueError(f"criterion {number}: has no statement")
+                raise ValueError(
+                    f"criterion {number}: has no statement; write it as `criterion`"
+                )
             numeric = isinstance(one.weight, int | float)
             if not numeric or not abs(one.weight) <= _HEAVIEST:
                 raise ValueError(
@@ -406,7 +408,8 @@ class Request:
     `fitted`: `max_output_tokens` is all that the judge's context leaves. `shared` characters at the begin of `user`
     come again, behind the same system message, in a later request; 0: none do. `shown` maps the label of each
     rollout in the request, in order, to the number of the distinct rollout. `pictures` stand in the user
-    message, and take `picture_tokens`.
+    message, and take `picture_tokens`. `earlier_user` is the user message of an earlier version's layout, under which
+    a ledger may hold the reply; empty if it is the same.
     """
 
     system: str
@@ -421,6 +424,7 @@ class Request:
     shown: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
     pictures: Placed = ()
     picture_tokens: int = field(default=0, compare=False)
+    earlier_user: str = field(default="", repr=False, compare=False)
 
     @property
     def size(self) -> int:
@@ -912,10 +916,10 @@ class Summary:
 
 
 def iso(at: float | None) -> str | None:
-    """Write seconds since 1970 as a date and a time in UTC, to the second."""
-    if at is None:
-        return None
-    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%SZ}"
+    """Write seconds since 1970 as a date and a time in UTC, to the second; None if there is no such time."""
+    with suppress(TypeError, ValueError, OverflowError, OSError):
+        return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%SZ}"  # type: ignore[arg-type]  # may be none
+    return None
 
 
 def duration(seconds: float) -> str:
@@ -1149,6 +1153,9 @@ BOM = b"\xef\xbb\xbf"
 """Byte order mark, with which some servers begin a response."""
 SHORTEST_KEY = 8
 """A shorter key is a placeholder for a server without keys: `x`, `none` and `1` are words of any answer."""
+LARGEST = 1 << 20
+"""Bytes of the largest reply; more is a broken judge, or one that means harm, and no ledger keeps it."""
+TOO_LARGE = "the judge's answer is larger than 1 MiB"
 _LOGIN = re.compile(r"(?<=://)[^/@\s]{1,200}@")
 _OBJECT = re.compile(r"\s?(?:ssl:)?<[\w.]+ object at 0x[0-9a-f]+>")
 _CONTROL = re.compile(
@@ -1195,17 +1202,26 @@ def _mended(escape: re.Match[bytes]) -> bytes:
     return b"\\ufffd" if escape["lone"] else escape[0]
 
 
-def without_key(data: bytes, key: str | None) -> bytes:
-    """Foreign JSON with the key removed, also with escapes; unless it is so short that it may be any word."""
-    if not key or len(key) < SHORTEST_KEY:
-        return data
-    data = data.replace(key.encode(), b"[key]")
-    if b"\\u00" in data or b"\\/" in data:
-        return _escaped(key).sub(b"[key]", data)
+Secret = str | Sequence[str] | None
+"""A key, or several texts that stand in no message, ledger and file; the longest first."""
+
+
+def _texts(secret: Secret) -> Sequence[str]:
+    return (secret or "",) if isinstance(secret, str | None) else secret
+
+
+def without_key(data: bytes, secret: Secret) -> bytes:
+    """Foreign JSON with secrets removed, also with escapes; but for one so short that it may be any word."""
+    for key in _texts(secret):
+        if len(key) < SHORTEST_KEY:
+            continue
+        data = data.replace(key.encode(), b"[key]")
+        if b"\\u00" in data or b"\\/" in data or '"' in key or "\\" in key:
+            data = _escaped(key).sub(b"[key]", data)
     return data
 
 
-@lru_cache(16)
+@lru_cache(64)
 def _escaped(key: str) -> re.Pattern[bytes]:
     """A pattern of a key in which JSON, or JSON text inside JSON text, may escape any character."""
     each = ((re.escape(one), ord(one)) for one in key)
@@ -1216,7 +1232,7 @@ def _escaped(key: str) -> re.Pattern[bytes]:
     )
 
 
-def reply_of(body: bytes, key: str | None = None) -> Reply | CallError:
+def reply_of(body: bytes, key: Secret = None) -> Reply | CallError:
     """Read a chat completion, from the network or from the ledger; the key is removed from the result.
 
     Never raises: a body that is no chat completion gives a CallError that holds it.
@@ -1323,9 +1339,11 @@ def printable(text: str, longest: int = 60) -> str:
     return clean[:longest] + "…" * (len(clean) > longest)
 
 
-def clean(text: str, key: str | None = None) -> str:
+def clean(text: str, secret: Secret = None) -> str:
     """Foreign text for one line of a terminal, log or report: short, without keys and control characters."""
-    text = readable_text(text.replace(key, "[key]") if key else text)
+    for key in filter(None, _texts(secret)):
+        text = text.replace(key, "[key]")
+    text = readable_text(text)
     text = _LOGIN.sub("[key]@", _OBJECT.sub("", _CONTROL.sub(" ", text)))
     text = _KEY.sub("[key]", text).strip()
     return text if len(text) <= _SENTENCE else text[:_SENTENCE] + "…"

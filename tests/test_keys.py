@@ -9,6 +9,7 @@ from ruler_cli.settings.keys import (
     HIDDEN,
     is_variable_name,
     looks_like_key,
+    secret_texts,
     secrets_among,
     without_keys,
 )
@@ -52,6 +53,8 @@ def test_secrets_of_a_command_line() -> None:
         "--group sk-abcd1234": [],
         """-p extra_headers={"X-Own":"abcdefgh","Accept":"any"}""": ["abcdefgh"],
         """-p extra_body={"accessToken":"abcd","kind":"efghijkl"}""": ["abcd"],
+        "-p x=Endpoint=sb://h/;SharedAccessKey=abcd1234efgh=": ["abcd1234efgh="],
+        "--rubric Basic arithmetic, Bearer something; primary=identifier1": [],
         "-m /hub/snapshots/0123456789abcdef0123456789abcdef": [],
         "-p 0123456789abcdef0123456789abcdef": ["0123456789abcdef0123456789abcdef"],
         "score 0123456789abcdef0123456789abcdef": [],
@@ -60,6 +63,13 @@ def test_secrets_of_a_command_line() -> None:
         assert sorted(
             secrets_among(line.split(), ("--group", "--key"), "--api-key-env")
         ) == sorted(secrets), line
+
+
+def test_texts_of_parameters() -> None:
+    """The words of an answer's form are no secret, whatever its names are."""
+    form = {"a_key": ["explanation"], "X": "hunter2hunter2"}
+    params = {"response_format": form, "tools": [form], "headers": form}
+    assert secret_texts(params) == ["hunter2hunter2", "explanation"]
 
 
 def test_model_on_disk() -> None:

@@ -49,9 +49,7 @@ NONE = (
     "Award up to 10 points for correctness.",
     "Correctness: 10 points. Style: 5 points. A 10 point deduction for rudeness.",
     "Each criterion is worth 0 to 10 points.",
-    "The agent must ask the user to rate their pain on a scale of 1 to 10.",
-    "Asks the patient to rate the pain on a scale from 0 to 10.",
-    "The answer gives a risk score between 0 and 100.",
+    "The agent must ask the user to rate their pain on a scale of 1 to 10. Scores are from 0 to 1.",
     "The hotel is rated 4 out of 5 stars, and the agent says so.",
     "Check that ratings between 1 and 5 stars are shown.",
     "The final answer is a number from 1 to 10.",
@@ -64,7 +62,7 @@ NONE = (
     "Score from 0 to 1, in steps of 0.1, with 1-3 sentences.",
     "Rate from 0 to 100 first, then divide by 100.",
     "Levels from 1 to 5 are normalised.",
-    "Rate steps 1-3 only. Score both 1 and 2. Grade questions 1 to 10 by the reference.",
+    "Rate steps 1-3 only. Grade questions 1 to 10 by the reference.",
     "Grade whether the agent guessed the number from 1 to 100 in few tries.",
     "Use a 5-point scale (0, 0.25, 0.5, 0.75, 1).",
 )
@@ -72,7 +70,7 @@ PERCENT = "Score each rollout from 0 to 100."
 
 
 def test_scales() -> None:
-    """A sentence that tells the judge another scale is found; counts, points and the agent's task are not."""
+    """Another scale behind a word of scoring is found; counts, points and what is said to be no scale are not."""
     assert {rubric: other_scale(rubric) for rubric in OTHER} == OTHER
     assert [rubric for rubric in NONE if other_scale(rubric)] == []
 

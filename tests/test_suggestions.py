@@ -13,6 +13,8 @@ def test_word() -> None:
     suggested = {
         "max_cost": "max-cost",
         "pases": "passes",
+        "passse": "passes",
+        "paths": None,
         "zebra": None,
         "": None,
     }

@@ -184,8 +184,6 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "outcome": ("passed",),
     "prompt": ("question", ("question", "context")),
     "tools": ("tools",),
-    "prompts": ("tasks.jsonl",),
-    "on": ("task_id", "id=task.id"),
     "shard": ("2/3", "1/1"),
     "limit": (3,),
     "max_record": (3,),

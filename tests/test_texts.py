@@ -108,8 +108,8 @@ def test_secrets_are_in_no_text(
 
     def kept(key: str, other: str) -> tuple[Summary, Digests]:
         more = {
-            "metadata": [f"of {other}", key],
-            "proxy": f"http://me:{key}@host/",
+            "metadata": [f"of {other}"],
+            "note": f"http://me:{other}@host/",
             "max_tokens": 7,
         }
         params = {
@@ -155,6 +155,13 @@ def test_secrets_are_in_no_text(
         },
         {"proxy_auth": ["me", "hunter2"]},
         {"metadata": '{"kind": "x", "api_key": "hunter2"}'},
+        {"bearer": "hunter2", "jwt": "hunter2", "sig": ["hunter2"], "pwd": "hunter2"},
+        {
+            "note": "Endpoint=sb://h/;SharedAccessKeyName=me;SharedAccessKey=hunter2hunter2="
+        },
+        {"note": "Server=h;AccountKey=hunter2+hunter2/x==;Sort=a"},
+        {"note": ["https://h/p?se=2&sig=hunter2hunter2", "as Bearer hunter2hunter2"]},
+        {"extra_query": {"sig": "hunter2"}, "headers": {"X": "hunter2"}},
     ],
 )
 def test_secrets_by_name(param: dict[str, object]) -> None:

@@ -66,7 +66,25 @@ def _load(name: str) -> Any:
     alone = typer.Typer(add_completion=False, **_SETTINGS)
     more: Any = getattr(module, "SETTINGS", None)
     alone.command(name, cls=SectionedCommand, context_settings=more)(module.command)
-    return typer.main.get_command(alone)
+    command: Any = typer.main.get_command(alone)
+    if name == "check":
+        _take_options_of_score(command)
+    return command
+
+
+def _take_options_of_score(command: Any) -> None:
+    """Have `check` take each option of `score`, so that one command line serves both; its help lists its own."""
+    estimate = command.callback
+    parameters = {param.name: param for param in command.params}
+
+    def call(**values: Any) -> Any:
+        return estimate(**{name: values[name] for name in parameters})
+
+    for param in _load("score").params:
+        if param.name not in parameters and param.param_type_name == "option":
+            param.hidden = True
+            command.params.append(param)
+    command.callback = call
 
 
 app = typer.Typer(name="ruler", cls=_Root, no_args_is_help=True, **_SETTINGS)

@@ -5,6 +5,8 @@ The figures are made once, as `--json` prints them; the page is a verdict, then 
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, suppress
@@ -36,7 +38,6 @@ from ruler_cli.cli.options import (
     Messages,
     MostPictures,
     NoCache,
-    On,
     Order,
     Outcome,
     Param,
@@ -44,7 +45,6 @@ from ruler_cli.cli.options import (
     Pictures,
     Price,
     Prompt,
-    Prompts,
     Question,
     Records,
     Reference,
@@ -60,16 +60,33 @@ from ruler_cli.cli.options import (
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.safe_text import print_json
 from ruler_cli.cli.sentences import rubric_in_words
-from ruler_cli.cli.units import Row, count, number_of, rounded, rows, shorten
+from ruler_cli.cli.units import (
+    Row,
+    count,
+    number_of,
+    rounded,
+    rows,
+    seconds,
+    shorten,
+)
 from ruler_cli.errors import NothingToCompare, UnreadableError, UsageError
 from ruler_cli.files.location import Location
 from ruler_cli.files.parse import dump, parse
-from ruler_cli.formats.chat import REFERENCES, RUBRICS, paths_named
+from ruler_cli.formats.chat import (
+    FIGURES,
+    JUDGED,
+    REFERENCES,
+    RUBRICS,
+    paths_named,
+    words_of,
+)
+from ruler_cli.formats.fields import lookup
 from ruler_cli.formats.reader import Reader
 from ruler_cli.formats.table import PROMPT_HASH, fits
 from ruler_cli.judges.providers import EMBEDDED, MissingCredentialsError, ModelInfo
 from ruler_cli.judges.resolve import model_of, with_eyes
-from ruler_cli.ledger.reply_cache import Ledger, ReplyCache
+from ruler_cli.judging.panel import cache_of, first_level
+from ruler_cli.ledger.reply_cache import Ledger
 from ruler_cli.runs.batch.requests import batch_price, batch_target
 from ruler_cli.runs.estimate import (
     CALLS,
@@ -105,6 +122,9 @@ _LONGEST = 60
 """Characters of a value or a key."""
 _FEW = 3
 """Records that are looked at for a reference answer, and fields that are named."""
+_MINUTE = 60
+_HASH = re.compile(r"[0-9a-fA-F-]{16,}|[A-Za-z0-9+/_-]{40,}=*")
+"""A value that is an id or a digest."""
 _NAMES = 19
 """Columns of the names."""
 
@@ -155,6 +175,7 @@ prompt tokens: {estimate.prompt_tokens}
 completion tokens: {estimate.completion_tokens}
 cost: {cost}
 --max-cost: {cap} or more lets every call go
+time: {duration}
 batch time: up to {batch[hours]} hours; again as much for requests that follow from answers
 """
 """Sections with a title, then names and values. A line whose figure is absent or 0 is left out."""
@@ -198,8 +219,6 @@ def command(
     prompt: Prompt = None,
     tools: Tools = None,
     reference: Reference = None,
-    prompts: Prompts = None,
-    on: On = None,
     reward: Reward = None,
     outcome: Outcome = None,
     max_record: MaxRecord = 512,
@@ -216,6 +235,7 @@ def command(
 ) -> int:
     """Read INPUT as `score` would, and estimate calls, tokens and cost. Nothing is sent.
 
+    It takes every option of `score`, so one command line serves both; those that change no estimate do nothing.
     The first line says if `score` is ready to run. Requests that the ledger answers are not counted.
     A figure is the expected one, followed by the lowest and the highest. Above 64 MB figures are estimated
     from a sample of the groups and marked with `about`.
@@ -269,6 +289,7 @@ def check(settings: ScoreSettings, options: Options) -> int:
         result = Estimate(judges)
         for group, weight in sample(source, notes.bytes):
             result.add(group, weight)
+        duration = _duration(settings, judges, ledger)
     reasons = [*_reasons(settings, source, result, len(bad)), *refused]
     facts = {
         "version": 2,
@@ -278,6 +299,7 @@ def check(settings: ScoreSettings, options: Options) -> int:
         **_figures(settings, source, notes, result),
         "cannot_be_scored": len(bad),
         "bad": bad,
+        "seconds": duration,
     }
     if options.batch:
         facts["batch"] = _batch_facts(settings.judges, judges)
@@ -315,11 +337,8 @@ def _figures(
     common = sorted(sizes.items(), key=lambda pair: (-pair[1], pair[0]))[:_COMMONEST]
     # if nothing is compared, the verdict says so
     alone = settings.absolute or not estimate.comparable
-    models = [judge.model for judge in settings.judges]
-    related = source.relatives(models)
     warnings = (
         *source.notes,
-        *related,
         *source.warnings(alone=alone),
         *coverage.warnings(),
     )
@@ -408,9 +427,33 @@ def _judge_estimate(
         adaptive=settings.adaptive,
     )
     if ledger is not None:
-        cache = ReplyCache(ledger, judge.model, judge.params)
+        cache = cache_of(ledger, judge)
         result.find_reply = lambda request: cache.find(cache.key(request))
     return result
+
+
+def _duration(
+    settings: ScoreSettings, bills: Sequence[JudgeEstimate], ledger: Ledger | None
+) -> float | None:
+    """Return the seconds that a run is expected to take: those of its slowest judge, None if no pace is known.
+
+    A pace is that of the last calls in the ledger, or a limit. Judges of a panel are asked side by side.
+    """
+    longest = None
+    for judge, bill in zip(settings.judges, bills, strict=True):
+        limits, totals = settings.pool.of(judge), bill.totals(None)
+        calls = totals.calls.expected
+        tokens = totals.prompt_tokens.expected + totals.completion_tokens.expected
+        call = ledger.pace(judge.model) if ledger else None
+        level = limits.concurrency or first_level(judge.model)
+        paces = [
+            call and max(1.0, calls / level) * call,
+            limits.rpm and _MINUTE * calls / limits.rpm,
+            limits.tpm and _MINUTE * tokens / limits.tpm,
+        ]
+        if calls:
+            longest = max(filter(None, (longest, *paces)), default=None)
+    return longest
 
 
 def _reasons(
@@ -490,7 +533,7 @@ def _paths(
     own_reward = place or _OWN_PATH * rewards.seen
     parts = {
         "messages": (_together(settings.messages), _OWN_PATH, 0),
-        "prompt": (_task_path(settings), "", 0),
+        "prompt": (_together(settings.prompt), "", 0),
         "group key": (_together(settings.group_by), own_key, 0),
         "reward": (settings.reward, own_reward, rewards.absent),
         "outcome": (settings.outcome, _OWN_PATH * outcomes.seen, outcomes.absent),
@@ -516,9 +559,44 @@ def _references(notes: InputCounts, settings: ScoreSettings) -> str:
     given = settings.input.reference
     if given:
         return f"`{given}`, shown to the judge only"
-    named = _named(notes, REFERENCES)
-    advice = "may hold one: --reference PATH shows it to the judge"
-    return f"not shown; {named} {advice}" if named else ""
+    fields = _reference_fields(notes, settings.input)[:_FEW]
+    if not fields:
+        return ""
+    named = ", ".join(f"`{printable(path)}`" for path in fields)
+    option = shlex.join(("--reference", printable(fields[0])))
+    return f"not shown; {named} may hold one: {option} shows it to the judge"
+
+
+def _reference_fields(notes: InputCounts, settings: InputSettings) -> list[str]:
+    """Return the paths of fields that look like a reference: the same for all rollouts of a group, and no response."""
+    refused = {*paths(settings.messages), *paths(settings.prompt)}
+    values = dict[tuple[str | None, str], str]()
+    fields = dict[str, None]()
+    for record in notes.first:
+        parsed = parse(record.line.raw, exact=False)
+        responses = {
+            str(rollout.messages[-1].get("content"))
+            for rollout in record.rollouts
+            if rollout.error is None
+        }
+        for path in paths_named(parsed, REFERENCES):
+            value = str(lookup(parsed, path))
+            differs = values.setdefault((record.key, path), value) != value
+            names = path.split(".")
+            figure = not FIGURES.isdisjoint(names[:-1])
+            if (
+                figure
+                or differs
+                or _HASH.fullmatch(value)
+                or JUDGED & words_of(names[-1])
+            ):
+                refused.add(path)
+            # a field that equals the response in each record is the response
+            if value not in responses:
+                fields[path] = None
+    named = [path for path in fields if path not in refused]
+    # an `answer` may be anybody's
+    return sorted(named, key=lambda path: words_of(path) <= {"answer", "answers"})
 
 
 def _rubric(notes: InputCounts, settings: ScoreSettings) -> str:
@@ -542,16 +620,6 @@ def _named(notes: InputCounts, words: frozenset[str]) -> str:
 def _together(given: Any) -> str:
     """Return the paths of an option that is repeated, for a line of the page."""
     return " + ".join(paths(given))
-
-
-def _task_path(settings: InputSettings) -> str:
-    """Return the paths of the task, also in another file."""
-    own = _together(settings.prompt)
-    if settings.prompts is None:
-        return own
-    name = Location(settings.prompts).public
-    place = f"{own} of {name}" if own else name
-    return f"{place} by {settings.on}"
 
 
 def _batch_facts(judges: Sequence[JudgeSettings], bills: list[JudgeEstimate]) -> Facts:
@@ -641,7 +709,7 @@ def _texts(facts: Facts, source: Input, estimate: Estimate) -> Facts:
     if facts["pictures"]["left_out"]:
         shown += ", without pictures"
     passed = f"up to {passes} on average"
-    cap = facts["estimate"].max_cost_usd
+    cap, duration = facts["estimate"].max_cost_usd, facts["seconds"]
     return {
         "found": source.found(),
         "shown": shown,
@@ -655,6 +723,8 @@ def _texts(facts: Facts, source: Input, estimate: Estimate) -> Facts:
         "passed": passed if facts["adaptive"] else passes * (passes > 1),
         "cost": _dollars(facts["estimate"].cost_usd),
         "cap": rounded(cap, up=True) if cap else None,
+        "duration": duration
+        and f"about {seconds(duration)}, at the pace that is known",
     }
 
 

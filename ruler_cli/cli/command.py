@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import shlex
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -11,8 +11,10 @@ from typing import Any
 import typer
 
 from ruler_cli.cli.messages import option_words, print_note, report_errors
+from ruler_cli.cli.safe_text import shell_word
 from ruler_cli.errors import RulerError, UnknownShapeError
 from ruler_cli.files.location import Location
+from ruler_cli.settings.judges import UntrustedFileError
 from ruler_cli.settings.load import named_sources, read_options, variables_of
 from ruler_cli.settings.models import JudgeSettings, ScoreSettings
 from ruler_cli.settings.options import COMMAND_LINE, FIELDS, FILE, Options
@@ -42,11 +44,14 @@ def running(
             refused(ctx.params, error)
             raise
 
-    def resume() -> str:
+    def again(**more: Any) -> str:
         names = [word for word in arguments if isinstance(word, str)]
+        return command_line(options, command_name(ctx), *names, **more)
+
+    def resume() -> str:
         lost = options.ledger_name == "none"
         how = "no reply is kept; to start again" if lost else "to resume"
-        return f"{how}: {command_line(options, command_name(ctx), *names)}"
+        return f"{how}: {again()}"
 
     with (
         report_errors(resume if resumes else lambda: ""),
@@ -54,6 +59,10 @@ def running(
     ):
         try:
             yield options
+        except UntrustedFileError as error:
+            allowed = again(config=error.file)
+            error.set(remedy=f"read it, and to allow it: {allowed}")
+            raise
         except UnknownShapeError as error:
             from ruler_cli.cli.proposal import refuse
             from ruler_cli.settings.load import score_settings
@@ -82,11 +91,14 @@ def options_of(ctx: typer.Context) -> Options:
 
 def warn_of_variables() -> None:
     """Warn of each variable that sets no option."""
-    known = {*variables_of(FIELDS), "RULER_CONFIG"}
-    for name in os.environ:
-        if name.startswith("RULER_") and name not in known:
-            near = question(nearest(name, known, 0.85))
-            print_note(f"warning: {name} sets no option{near}")
+    prefix = "RULER_"
+    variables = (*variables_of(FIELDS), f"{prefix}CONFIG")
+    names = [variable.removeprefix(prefix) for variable in variables]
+    for variable in os.environ:
+        if variable.startswith(prefix) and variable not in variables:
+            near = nearest(variable.removeprefix(prefix), names)
+            advice = question(near and prefix + near)
+            print_note(f"warning: {variable} sets no option{advice}")
 
 
 def command_line(
@@ -101,7 +113,10 @@ def command_line(
     Options are those of the command line, and the ledger that a variable names: it may be set for this
     command alone. `leave` are fields of options that the command does not take.
     """
-    words = ["ruler", *command.split(), *(Location(one).public for one in arguments)]
+    names = [Location(name).public for name in arguments]
+    # a file's name is no option
+    names = [name if name == "-" else re.sub("^-", "./-", name) for name in names]
+    words = ["ruler", *command.split(), *names]
     values = {
         name: origin.given
         for name, origin in options.origins.items()
@@ -112,7 +127,7 @@ def command_line(
         values["config"] = options.config
     for name, value in (values | more).items():
         words += option_words(name, value)
-    return shlex.join(words)
+    return " ".join(map(shell_word, words))
 
 
 def _leave_no_ledger(options: Options) -> set[str]:

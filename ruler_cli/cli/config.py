@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
@@ -152,7 +153,9 @@ def _page(facts: Mapping[str, Any]) -> Iterator[str]:
     yield f"file: {facts['file']}" if facts["file"] else missing
     rows = [[facts["command"], "value", "from"]]
     for name, option in facts["options"].items():
-        value = shorten(one_line(_text(option["value"])), _VALUE)
+        value = one_line(_text(option["value"]))
+        if sys.stdout.isatty():  # a program wants it whole
+            value = shorten(value, _VALUE)
         rows.append([name, value, option["from"]])
     yield ""
     yield from columns(rows)

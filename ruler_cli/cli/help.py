@@ -68,6 +68,8 @@ class SectionedCommand(TyperCommand):
             if param.param_type_name == "argument":
                 sections["Arguments"].append((param.metavar, param.help or ""))
                 continue
+            if param.hidden:
+                continue
             panel = OTHER if param.name == "help" else param.rich_help_panel
             few = len(params) <= _FEW
             sections["Options" if few or not panel else panel].append(_row(param))

@@ -12,10 +12,17 @@ import typer
 from ruler_cli.cli.command import running
 from ruler_cli.cli.help import SectionedCommand
 from ruler_cli.cli.messages import print_note
-from ruler_cli.cli.options import AsJson, Config, JudgeModel, OneLedger, option
+from ruler_cli.cli.options import (
+    ApiBase,
+    AsJson,
+    Config,
+    JudgeModel,
+    OneLedger,
+    option,
+)
 from ruler_cli.cli.safe_text import one_line, print_json, safe
 from ruler_cli.cli.units import Row, columns, count, rows, size
-from ruler_cli.errors import UsageError
+from ruler_cli.errors import Sentence, UsageError
 from ruler_cli.settings.models import ledger_path
 from ruler_cli.settings.options import Options
 from ruler_cli.types import iso
@@ -56,6 +63,14 @@ again: {again:request} to be asked again: {again_by_reason}
 foreign: {foreign:row} of other requests, left out
 unreadable: {unreadable:row}, left out
 """
+
+
+Yes = Annotated[
+    bool,
+    option(
+        "Go on without asking; needed if stdin is not a terminal.", "", "--yes", "-y"
+    ),
+]
 
 
 @app.command("path", cls=SectionedCommand)
@@ -110,7 +125,9 @@ def stats(
             }
             models.append(figures)
             worth = "price unknown" if cost is None else f"${cost:.2f} at list price"
-            kinds = {_STATUS[kind]: amount for kind, amount in model.rows.items()}
+            kinds = {
+                _STATUS.get(kind, kind): amount for kind, amount in model.rows.items()
+            }
             lines += rows(_MODEL, {**figures, "rows": kinds, "price": worth})
         facts = {
             "ledger": str(file),
@@ -138,15 +155,7 @@ def clear(
     older_than: Annotated[
         float | None, option("Only replies older than this.  [default: all]", "DAYS")
     ] = None,
-    yes: Annotated[
-        bool,
-        option(
-            "Remove without asking; needed if stdin is not a terminal.",
-            "",
-            "--yes",
-            "-y",
-        ),
-    ] = False,
+    yes: Yes = False,
     config: Config = None,
 ) -> int:
     """Remove replies; a request whose reply is gone is paid for again.
@@ -171,12 +180,7 @@ def clear(
                 number, used = opened.measure(older)
                 age = "" if days is None else f" older than {days:g} days"
                 what = f"{count(number, 'row')}{age} ({size(used)}) from {file}"
-                if sys.stdin is None or not sys.stdin.isatty():
-                    remedy = "give --yes, since stdin is not a terminal to ask on"
-                    raise UsageError(
-                        f"would remove {what}", remedy, place="ledger clear"
-                    )
-                if not typer.confirm(f"Remove {safe(what)}?", err=True):
+                if not _confirmed("remove", what):
                     typer.echo("removed nothing")
                     return 1
             number = opened.clear(older)
@@ -184,6 +188,57 @@ def clear(
         removed = count(number, "row")
         typer.echo(f"removed {removed} from {safe(str(file))}, now {size(left)}")
         return 0
+
+
+@app.command("assign", cls=SectionedCommand)
+def assign(
+    ctx: typer.Context,
+    ledger: OneLedger = None,
+    model: JudgeModel = None,
+    api_base: ApiBase = None,
+    yes: Yes = False,
+    config: Config = None,
+) -> int:
+    """Assign the replies of earlier versions to an address.
+
+    A stand-in for openai/o3 has replies of its own: those of its address. Earlier versions did not tell them
+    apart. What is assigned answers at the address alone. It asks first, as `clear` does.
+
+    Example: ruler ledger assign -m openai/o3 --api-base http://localhost:8000/v1 --yes
+
+    Exit codes: 0 assigned; 1 not confirmed, or the ledger cannot be written; 2 bad usage, a judge whose
+    replies answer at any address, or no --yes and stdin is not a terminal.
+    """
+    with running(ctx) as options:
+        from ruler_cli.judges.resolve import stand_in_of
+        from ruler_cli.ledger.reply_cache import Ledger
+        from ruler_cli.settings.judges import judges_of
+
+        file = required_ledger_path(options)
+        for judge in judges_of(options):
+            address = stand_in_of(judge)
+            if not address:
+                raise UsageError(
+                    "its replies answer at every address, or its provider's is given",
+                    Sentence("name a model of a provider and {api_base:URL}"),
+                    place=f"judge {judge.label}",
+                )
+            with Ledger(file, make=False) as opened:
+                what = f"replies of {judge.model} in {file} to {address}"
+                if not (options.yes or _confirmed("assign", what)):
+                    typer.echo("assigned nothing")
+                    return 1
+                number = opened.assign(judge.model, address)
+            typer.echo(f"assigned {number} {safe(what)}")
+        return 0
+
+
+def _confirmed(verb: str, what: str) -> bool:
+    """Ask on the terminal; UsageError if stdin is none."""
+    if sys.stdin is None or not sys.stdin.isatty():
+        remedy = "give --yes, since stdin is not a terminal to ask on"
+        raise UsageError(f"would {verb} {what}", remedy)
+    return typer.confirm(f"{verb.capitalize()} {safe(what)}?", err=True)
 
 
 @app.command("import", cls=SectionedCommand)

@@ -6,6 +6,7 @@ Control characters never reach a terminal raw.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -23,11 +24,12 @@ from ruler_cli.errors import (
     named,
     system_problem,
 )
-from ruler_cli.settings.keys import secrets_among, without_keys
+from ruler_cli.settings.keys import HIDDEN, secrets_among, without_keys
 from ruler_cli.settings.options import ALIASES, NAMES
-from ruler_cli.settings.suggestions import question
+from ruler_cli.settings.suggestions import instead_of, nearest, question
 
 _PREFIX = "ruler: "
+_NO_COMMAND = re.compile("No such command '(.*?)'")
 _SHORT = {"model": "-m", "param": "-p"}
 """Options that are named by a short name."""
 _LONG = {"model": "judge-model", "wait_timeout": "timeout"}
@@ -55,7 +57,14 @@ def option_words(field: str, value: Any) -> list[str]:
     if isinstance(value, bool):
         return [name if value else name.replace("--", "--no-", 1)]
     several = value if isinstance(value, list | tuple) else [value]
-    return [word for one in several for word in (name, str(one))]
+    texts = map(_without_headers if field == "param" else str, several)
+    return [word for text in texts for word in (name, text)]
+
+
+def _without_headers(param: str) -> str:
+    """Return a parameter, as it was typed, without the values of headers, however short they are."""
+    name = param.partition("=")[0]
+    return f"{name}={HIDDEN}" if _HEADERS.search(param) else param
 
 
 def long_name(field: str) -> str:
@@ -70,6 +79,7 @@ def _option_words(field: str, value: str) -> str:
     return name if value in ("", "yes") else f"{name} {value}"
 
 
+_HEADERS = re.compile("""headers?["']?\\s*[=:]""", re.IGNORECASE)
 _GROUP_KEYS = ("--group", "--key")
 """Options whose value is a group's key, of any form."""
 
@@ -190,10 +200,21 @@ def report_usage_error(error: Any) -> int | None:
     if not hasattr(error, "format_message"):
         return None
     message = error.format_message().rstrip(".")
+    word, choices = "", list[str]()
     if hasattr(error, "possibilities"):
-        near = next(iter(error.possibilities or ()), None)
-        message = f"no such option: {error.option_name}{question(near)}"
-    if error.ctx is not None and not message.endswith("?"):
+        word = error.option_name
+        message = f"no such option: {word}"
+        for param in error.ctx.command.params:
+            choices += [*param.opts, *param.secondary_opts]
+    elif unknown := _NO_COMMAND.match(message):
+        word = unknown[1]
+        message = f"no such command: {word}"
+        choices = error.ctx.command.list_commands(error.ctx)
+    if remedy := instead_of(word):
+        message += f"; {command_words(remedy)}"
+    elif near := nearest(word, choices):
+        message += question(near)
+    elif error.ctx is not None:
         message += f"; `{error.ctx.command_path} --help` lists what it takes"
     print_note(message)
     return 2

@@ -242,17 +242,6 @@ Prompt = Annotated[
         "PATH",
     ),
 ]
-Prompts = Annotated[
-    str | None,
-    input_option("Another file with the tasks; --prompt is a path in it.", "FILE"),
-]
-On = Annotated[
-    str | None,
-    input_option(
-        "Dotted path of the key that a record shares with its task, or OURS=THEIRS.",
-        "KEY",
-    ),
-]
 Tools = Annotated[
     str | None, input_option("Path of the tools that the agent had.", "PATH")
 ]

@@ -39,6 +39,7 @@ _LOG_INTERVAL = 30.0
 _COUNTER_DELAY = 1.0
 """Seconds before `group_counter` shows anything."""
 _UNIT = "group"
+_BETWEEN = ", "
 
 
 class Problems:
@@ -125,7 +126,7 @@ class Console(Observer):
         self.advanced(summary)
         now = time.monotonic()
         if self._bar is not None:
-            self._bar.set_postfix_str(_facts(summary, status))
+            self._bar.set_postfix_str(_facts(summary, status, _room(self._bar)))
         elif self._mode == "log" and now - self._last >= _LOG_INTERVAL:
             from tqdm import tqdm
 
@@ -223,14 +224,28 @@ def _bar(groups: int | None, **settings: Any) -> tqdm[Any]:
     )
 
 
-def _facts(summary: Summary, status: Status) -> str:
-    """Return the facts beside the bar, the most important first."""
+def _room(bar: tqdm[Any]) -> float:
+    """Return the columns for facts beside a bar of ten cells."""
+    parts = bar.format_dict
+    columns = parts["ncols"]
+    if columns is None:
+        return math.inf
+    # without a width tqdm draws ten cells, which are blank if the number of groups is not known
+    bare = bar.format_meter(**{**parts, "ncols": None, "postfix": ""})
+    return int(columns) - len(bare.rstrip()) - len(_BETWEEN)
+
+
+def _facts(summary: Summary, status: Status, room: float = math.inf) -> str:
+    """Return the facts beside the bar, the most important first; one for which there is no room is left out."""
     failed = sum(summary.failed.values())
     seconds = f" {math.ceil(status.waiting)} s" if status.waiting else ""
     why = one_line(hide_keys(command_words(status.why)))
     requests = count(round(status.requests_per_minute), "request")
+    waiting = f"waiting{seconds}: {why}"
+    if len(waiting) > room:
+        waiting = f"waiting{seconds}"
     facts = {
-        f"waiting{seconds}: {why}": why,
+        waiting: why,
         f"{status.in_flight} of {status.limit} calls in flight": status.limit,
         f"${rounded(summary.cost_usd or 0)}": summary.cost_usd,
         f"{failed} failed": failed,
@@ -239,7 +254,12 @@ def _facts(summary: Summary, status: Status) -> str:
         f"{requests}/min": status.requests_per_minute,
         f"{short(status.tokens_per_minute)} tokens/min": status.tokens_per_minute,
     }
-    return ", ".join(fact for fact, known in facts.items() if known)
+    line = ""
+    for fact, value in facts.items():
+        longer = f"{line}{_BETWEEN}{fact}" if line else fact
+        if value and len(longer) <= room:
+            line = longer
+    return line
 
 
 def group_counter() -> tqdm[Any]:

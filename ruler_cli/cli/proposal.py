@@ -14,7 +14,14 @@ from typing import Any
 import typer
 
 from ruler_cli.cli.messages import option_name, option_words
-from ruler_cli.cli.safe_text import UNSAFE, UNSEEN, one_line, print_json, printable_key
+from ruler_cli.cli.safe_text import (
+    UNSAFE,
+    UNSEEN,
+    one_line,
+    print_json,
+    printable_key,
+    shell_word,
+)
 from ruler_cli.cli.units import shorten
 from ruler_cli.errors import UnknownShapeError, UnreadableError, UsageError
 from ruler_cli.files import open_container
@@ -65,7 +72,7 @@ def refuse(
             error.set(remedy="")
     elif (seen := _record(found, settings)) is not None:
         facts = _facts(found, settings.source, options)
-        command = shlex.join(["ruler", "check", Location(settings.source).public])
+        command = f"ruler check {shell_word(Location(settings.source).public)}"
         error.set(
             remedy="see the proposal"
             if check
@@ -124,7 +131,7 @@ def _facts(row: RecordPaths, source: str, options: Options) -> dict[str, Any]:
     if name in ("auto", *FAMILIES):
         name = f"my-{name}"
     more = [
-        shlex.quote(word)
+        shell_word(word)
         for field, origin in options.origins.items()
         if origin.rank == COMMAND_LINE and field not in (*_FOUND, "as_json")
         for word in option_words(field, origin.given)

@@ -29,14 +29,12 @@ from ruler_cli.cli.options import (
     Messages,
     MostPictures,
     NoCache,
-    On,
     Order,
     Outcome,
     Param,
     Passes,
     Pictures,
     Prompt,
-    Prompts,
     Question,
     Records,
     Reference,
@@ -111,8 +109,6 @@ def command(
     prompt: Prompt = None,
     tools: Tools = None,
     reference: Reference = None,
-    prompts: Prompts = None,
-    on: On = None,
     reward: Reward = None,
     outcome: Outcome = None,
     max_record: MaxRecord = 512,
@@ -147,7 +143,7 @@ def command(
         settings = score_settings(options, source, requests)
         source, output = settings.input.source, settings.output
         refuse_name(requests, ".json")
-        refuse_clashes(source, output, tasks=options.prompts)
+        refuse_clashes(source, output)
         refuse_input(source, output)
         judges = settings.judges
         for judge in judges:

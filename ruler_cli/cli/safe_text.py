@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import sys
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -36,6 +37,25 @@ def safe(text: str) -> str:
 def one_line(text: str) -> str:
     """Return text with characters of UNSAFE, line breaks and tabs as escapes."""
     return safe(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def shell_word(text: str) -> str:
+    """Return a word as bash and zsh read it in one line: with `$'…'` if it holds a line break or the like."""
+    # zsh would look for a program behind `=`
+    if text.isprintable() and text[:1] != "=":
+        return shlex.quote(text)
+    return f"$'{''.join(map(_in_shell, text))}'"
+
+
+def _in_shell(character: str) -> str:
+    if character in "'!" or not (character.isascii() or character.isprintable()):
+        data = character.encode(errors="surrogateescape")
+        return "".join(f"\\{byte:03o}" for byte in data)
+    return (
+        character.encode("unicode_escape").decode()
+        if character.isascii()
+        else character
+    )
 
 
 def visible(text: str) -> str:

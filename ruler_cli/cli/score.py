@@ -42,7 +42,6 @@ from ruler_cli.cli.options import (
     Messages,
     MostPictures,
     NoCache,
-    On,
     Order,
     Outcome,
     Param,
@@ -50,7 +49,6 @@ from ruler_cli.cli.options import (
     Pictures,
     Price,
     Prompt,
-    Prompts,
     Question,
     Records,
     Reference,
@@ -93,7 +91,7 @@ _WORKERS = 2
 """Workers of Ray by default."""
 _ASKED_AGAIN = ("reply", "transport", "refused")
 """Kinds of failure that another run may mend."""
-_SHAPE = frozenset(("format", "messages", "prompt", "prompts", "on"))
+_SHAPE = frozenset(("format", "messages", "prompt"))
 """Options by which records of OUTPUT are read, too."""
 
 
@@ -216,8 +214,6 @@ def command(
     prompt: Prompt = None,
     tools: Tools = None,
     reference: Reference = None,
-    prompts: Prompts = None,
-    on: On = None,
     reward: Reward = None,
     outcome: Outcome = None,
     max_record: MaxRecord = 512,

@@ -2,59 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ruler_cli.cli.command import running
 from ruler_cli.cli.options import (
-    Adaptive,
-    ApiBase,
-    Ask,
     Config,
-    Escalate,
-    Fallback,
     Force,
     Format,
     GroupBy,
     Grouping,
-    GroupSize,
     Labels,
-    Ledgers,
     MaxRecord,
     Messages,
-    MostPictures,
-    On,
-    Order,
-    Param,
-    Passes,
-    Pictures,
     Prompt,
-    Prompts,
-    Question,
-    Reference,
-    Rubric,
     Scored,
-    Seed,
-    Single,
     Tools,
     option,
     output_option,
 )
 from ruler_cli.cli.progress import Console, Problems, group_counter
-from ruler_cli.cli.signals import run_cancellable, unwind_on_signal
+from ruler_cli.cli.signals import unwind_on_signal
 from ruler_cli.cli.units import lines
 from ruler_cli.errors import Sentence, UsageError
 from ruler_cli.files.location import Location
-from ruler_cli.settings.load import score_settings, scored_input
+from ruler_cli.settings.load import scored_input
 from ruler_cli.settings.options import COMMAND_LINE, Options
-from ruler_cli.types import Problem, printable
+from ruler_cli.types import printable
 
 if TYPE_CHECKING:
-    from ruler_cli.results.choice import Choice, Keep, Selector
+    from ruler_cli.results.choice import Keep
     from ruler_cli.results.labels import RolloutMark
     from ruler_cli.runs.input import Input
 
@@ -72,20 +52,8 @@ pairs written: {0.pairs!s}, from {0.groups!s} of {groups:group}
 groups without a pair: {0.no_pair}
 rollouts that cannot be written: {0.left_out}
 """
-_REPLIES = """
-replies written: {examples!s}, about {groups:group}
-{missing:request} without a reply in the ledger
-{unusable:reply} that could not be used left out
-{pictures:reply} about pictures left out
-"""
-_OF_PAIRS = "gap per_group shape"
-_OF_RUN = (
-    "model api_base passes rubric param fallback escalate adaptive order seed group_size single ask question pictures "
-    "most_pictures reference ledger"
-)
-_ONLY = {"pairs": _OF_PAIRS.split(), "judge": _OF_RUN.split()}
-"""Options that only one kind of data has."""
-_KINDS = {"pairs": "pairs", "judge": "replies of a judge"}
+_OF_PAIRS = ("gap", "per_group", "shape")
+"""Options of pairs alone."""
 
 
 def command(
@@ -130,8 +98,8 @@ def command(
     as_: Annotated[
         str | None,
         option(
-            "Write data for training instead: pairs of a chosen and a rejected rollout, or the judge's replies.",
-            "pairs|judge",
+            "Write data for training instead: pairs of a chosen and a rejected rollout.",
+            "pairs",
             "--as",
         ),
     ] = None,
@@ -147,34 +115,6 @@ def command(
         ),
     ] = "conversational",
     labels: Labels = None,
-    model: Annotated[
-        list[str] | None,
-        option(
-            "For --as judge: the judge of the run. This and the other options on judges and quality are those that "
-            "the run had.",
-            "NAME",
-            "--judge-model",
-            "--model",
-            "-m",
-        ),
-    ] = None,
-    api_base: ApiBase = None,
-    passes: Passes = 1,
-    rubric: Rubric = None,
-    param: Param = None,
-    fallback: Fallback = False,
-    escalate: Escalate = None,
-    adaptive: Adaptive = False,
-    order: Order = "random",
-    seed: Seed = 0,
-    group_size: GroupSize = 32,
-    single: Single = "flag",
-    ask: Ask = "group",
-    question: Question = None,
-    pictures: Pictures = "auto",
-    most_pictures: MostPictures = None,
-    reference: Reference = None,
-    ledger: Ledgers = None,
     force: Force = False,
     format: Format = "auto",
     group_by: GroupBy = None,
@@ -182,8 +122,6 @@ def command(
     messages: Messages = None,
     prompt: Prompt = None,
     tools: Tools = None,
-    prompts: Prompts = None,
-    on: On = None,
     max_record: MaxRecord = 512,
     config: Config = None,
 ) -> int:
@@ -202,7 +140,7 @@ def command(
       ruler select scored.jsonl pairs.jsonl --as pairs --gap 0.2
 
     Exit codes: 0 written, even if nothing is left; 1 written, but some lines could not be read, some lines of
-    marks named nothing in SCORED, or the ledger lacked some replies; 2 bad usage, unreadable input, no group with
+    marks named nothing in SCORED; 2 bad usage, unreadable input, no group with
     the figure of a condition, or nothing left of SCORED in its place.
     """
     with running(ctx, source, output) as options:
@@ -213,6 +151,8 @@ def _run(options: Options, source: str, output: str) -> int:
     from ruler_cli.results.choice import Choice
     from ruler_cli.results.conditions import parse_condition
     from ruler_cli.results.labels import Labels as LabelFiles
+    from ruler_cli.results.pairs import PairMaker
+    from ruler_cli.results.select import select
 
     _refuse_others(options)
     conditions = list(map(parse_condition, options.where))
@@ -228,62 +168,30 @@ def _run(options: Options, source: str, output: str) -> int:
         for sentence in (opened.found(), *opened.notes):
             console.note(sentence)
 
-    with group_counter() as bar:
-        watch = _Watch(describe, console.problem, bar.update)
-        write = _write_replies if options.as_ == "judge" else _write_selection
-        selector, sentences, whole = write(options, source, output, choice, watch)
-    console.close()
-    unmatched = selector.unmatched
-    _name_unmatched(unmatched, source)
-    counts = {**selector.counts, "unmatched": len(unmatched)}
-    console.note("; ".join([*sentences, *lines(_LEFT_OUT, counts)]))
-    return 0 if whole and not unmatched and not counts.get("unreadable") else 1
-
-
-class _Watch(NamedTuple):
-    """Functions that are called with INPUT, with each line that cannot be read, and after each group."""
-
-    on_open: Callable[[Input], None]
-    on_problem: Callable[[Problem], None]
-    on_group: Callable[[], object]
-
-
-_Written = tuple["Selector", list[str], bool]
-"""The selector, sentences on what was written, and if nothing is missing."""
-
-
-def _write_selection(
-    options: Options, source: str, output: str, choice: Choice, watch: _Watch
-) -> _Written:
-    """Write the groups and rollouts of a choice, or pairs of them."""
-    from ruler_cli.results.pairs import PairMaker
-    from ruler_cli.results.select import select
-
     settings = replace(scored_input(options, source), reference=None)
     pairs = None
     if options.as_ == "pairs":
         table = Location(output).unpacked.endswith(".parquet")
         pairs = PairMaker(options.gap, options.per_group, options.shape, table=table)
-    with unwind_on_signal():
+    with group_counter() as bar, unwind_on_signal():
         selector = select(
-            settings, output, choice, pairs, force=options.force, **watch._asdict()
+            settings,
+            output,
+            choice,
+            pairs,
+            force=options.force,
+            on_open=describe,
+            on_problem=console.problem,
+            on_group=bar.update,
         )
-    if pairs is None:
-        return selector, [*lines(_KEPT, selector.counts)], True
-    return selector, [*lines(_PAIRS, selector.counts, pairs)], True
-
-
-def _write_replies(
-    options: Options, source: str, output: str, choice: Choice, watch: _Watch
-) -> _Written:
-    """Write the judge's replies about the groups of a choice."""
-    from ruler_cli.results.judge_data import JudgeData
-
-    run = score_settings(options, source, output)
-    data = JudgeData(replace(run, input=scored_input(options, source)), choice)
-    run_cancellable(partial(data.write, **watch._asdict()))
-    sentences = [*lines(_REPLIES, data.counts)]
-    return data.selector, sentences, not data.counts["missing"]
+    console.close()
+    unmatched = selector.unmatched
+    _name_unmatched(unmatched, source)
+    counts = selector.counts
+    counts["unmatched"] = len(unmatched)
+    written = lines(_KEPT, counts) if pairs is None else lines(_PAIRS, counts, pairs)
+    console.note("; ".join([*written, *lines(_LEFT_OUT, counts)]))
+    return 0 if not unmatched and not counts["unreadable"] else 1
 
 
 def _name_unmatched(marks: Sequence[RolloutMark], source: str) -> None:
@@ -297,16 +205,11 @@ def _name_unmatched(marks: Sequence[RolloutMark], source: str) -> None:
 
 
 def _refuse_others(options: Options) -> None:
-    """Raise UsageError for a typed option of another kind of data."""
-    for kind, names in _ONLY.items():
-        for name in names:
-            if options.as_ != kind and options.rank(name) == COMMAND_LINE:
-                remedy = Sentence("add {as_:{kind}}, or leave it out", kind=kind)
-                raise UsageError(f"is for {_KINDS[kind]}", remedy, option=name)
-    if options.as_ == "judge" and options.keep is not None:
-        raise UsageError(
-            "a reply is about a whole group", "leave it out", option="keep"
-        )
+    """Raise UsageError for a typed option of pairs without them."""
+    for name in _OF_PAIRS:
+        if options.as_ is None and options.rank(name) == COMMAND_LINE:
+            remedy = Sentence("add {as_:pairs}, or leave it out")
+            raise UsageError("is for pairs", remedy, option=name)
 
 
 def _keep(options: Options) -> Keep | None:

@@ -77,11 +77,11 @@ _NOTES = """
 {0.figures.without_outcome:rollout} without an outcome
 """
 """Lines on a run that is done, from its summary."""
-_TRIED = {"rate": "rate limit", "transport": "no answer"}
+_TRIED = {"rate": "rate limit", "transport": "error or no answer"}
 """Reasons to try a call again, by the kind that `--summary` has."""
 _REASONS = {
     "reply": "the judge's answers cannot be used (reply)",
-    "transport": "no answer came (transport)",
+    "transport": "the judge could not be reached, or answered with an error (transport)",
     "refused": "the judge refused (refused)",
     "too_long": "longer than the judge's context (too_long); --group-size N shows fewer at once",
     "input": "the group cannot be judged as it is (input)",

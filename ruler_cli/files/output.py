@@ -511,13 +511,8 @@ def refuse_input(source: str, output: str) -> None:
         raise UsageError("is INPUT", "give another name", place=output)
 
 
-def refuse_clashes(
-    source: str, output: str, failed: Path | None = None, tasks: str | None = None
-) -> None:
-    """Raise UsageError if a file of the run is another one: the later would destroy the earlier.
-
-    `tasks` is the file with the tasks.
-    """
+def refuse_clashes(source: str, output: str, failed: Path | None = None) -> None:
+    """Raise UsageError if a file of the run is another one: the later would destroy the earlier."""
     out = Location(output)
     given = Location(source)
     partial = f"{out.real}.partial" if out.local else "-"  # OUTPUT may be a link
@@ -546,10 +541,6 @@ def refuse_clashes(
                 value=failed,
             )
         places.append(place)
-    for place in places:
-        if tasks is not None and not place.stream and place.same(tasks):
-            remedy = Sentence("it is the file of {prompts}; give another name")
-            raise UsageError("would be overwritten", remedy, place=place.public)
     if not given.many:
         return
     listing = given.listed()

@@ -1,8 +1,6 @@
-"""Records of agent frameworks: AutoGen, LangChain, CrewAI, ADK, SWE-agent, OpenHands, SWE-bench, ATIF, Harbor.
+"""Records of agent frameworks: AutoGen, LangChain, ADK, SWE-agent, OpenHands, SWE-bench, ATIF, Harbor.
 
-AutoGen 0.2 writes the roles that the asking agent sees: the task is its `assistant`, the answers are `user`;
-so the first speaker asks, and all others answer. An evaluation set of ADK holds the expected answers, and is
-no rollout. The work that a coding agent handed in may stand beside its messages, and the judge must see it.
+The work that a coding agent handed in may stand beside its messages, and the judge must see it.
 Several records may be one rollout: the episodes of a trial, the files of a session that was continued.
 """
 
@@ -21,7 +19,6 @@ from ruler_cli.formats.chat import (
     check_messages,
     content_turns,
     new_turn,
-    normalize_call,
     pick,
     prompt_turns,
     with_submission,
@@ -116,36 +113,6 @@ read_autogen = partial(_read, _autogen_turns)
 read_langchain = partial(_read, normalize_message)
 
 
-def read_chat_history(record: JsonObject) -> Rollout:
-    """Read a history of AutoGen 0.2."""
-    turns = []
-    first = None
-    for message in check_messages(record["chat_history"], "chat_history"):
-        role = message.get("role")
-        speaker = message.get("name") or role
-        first = first or speaker
-        if role not in ("tool", "function", "system"):
-            asks = speaker == first and not message.get("tool_calls")
-            role = "user" if asks else "assistant"
-        results = objects(message.get("tool_responses"))
-        turns += results or [{**message, "role": role}]
-    return Rollout(turns)
-
-
-def read_crew(record: JsonObject) -> Rollout:
-    """Read the tasks of a crew, each with its output."""
-    turns = []
-    for task in record["tasks_output"]:
-        *asked, said, name = map(task.get, _CREW)
-        turns.append(new_turn("user", "\n\n".join(filter(None, asked))))
-        turns.append(new_turn("assistant", said, name=name))
-    return Rollout(turns)
-
-
-_CREW = words("description expected_output raw agent")
-_STATUS = {"1": True, "2": False, "passed": True, "failed": False}
-
-
 def _content(content: Any, role: str, name: Any = None) -> Iterator[Turn]:
     """Gemini's content as messages: its text and calls, then the result of each call."""
     content = content or {}
@@ -176,49 +143,9 @@ def _events(events: Iterable[Any]) -> Iterator[Turn]:
             yield new_turn("error", error)
 
 
-def _invocation(invocation: JsonObject) -> Iterator[Turn]:
-    """A turn of an evaluation: the user's message, the calls and results, the final answer."""
-    yield from _content(pick(invocation, "user_content"), "user")
-    between = pick(invocation, "intermediate_data") or {}
-    responses = pick(between, "tool_responses") or ()
-    results = {one.get("id"): one.get("response") for one in responses}
-    listed = pick(between, "tool_uses") or pick(between, "tool_calls")
-    for call in listed or invocation.get("tools") or ():
-        yield new_turn("assistant", None, tool_calls=[normalize_call(call)])
-        content = results.get(call.get("id"), call.get("result"))
-        if content is not None:
-            yield result_turn(call.get("id"), content, call.get("name"))
-    for author, parts in pick(between, "intermediate_responses") or ():
-        yield from _content({"parts": parts}, "assistant", author)
-    yield from _events(pick(between, "invocation_events") or ())
-    yield from _content(pick(invocation, "final_response"), "assistant")
-
-
 def read_session(record: JsonObject) -> Rollout:
     """Read a session of ADK."""
     return Rollout([*_events(record["events"])])
-
-
-def read_case(record: JsonObject) -> Rollout:
-    """Read a result of an ADK evaluation: its session, or what was invoked."""
-    events = pick(pick(record, "session_details"), "events")
-    metrics = pick(record, "eval_metric_result_per_invocation") or ()
-    actual = objects([pick(metric, "actual_invocation") for metric in metrics])
-    messages = [*_events(events)] or [t for one in actual for t in _invocation(one)]
-    if not messages:
-        raise UnreadableError(
-            "has no session in `sessionDetails`, and no `actualInvocation`"
-        )
-    outcome = _STATUS.get(str(pick(record, "final_eval_status")))
-    return Rollout(messages, outcome=outcome)
-
-
-def case_key(record: JsonObject) -> str | None:
-    """Return the case of an evaluation set."""
-    identity = pick(record, "eval_id")
-    if eval_set := pick(record, "eval_set_id"):
-        return f"{eval_set}: {identity}"
-    return str(identity) if identity else None
 
 
 _REPEATED = ("thought", "action")

@@ -217,6 +217,15 @@ REFERENCES = frozenset(
     )
 )
 """Words of keys with a reference answer."""
+JUDGED = frozenset(
+    words(
+        "hash sha md5 id score reward func generated predicted prediction extracted parsed agent model assistant "
+        "response completion output final incorrect wrong rejected"
+    )
+)
+"""Words of keys whose value is a hash, a figure or the answer that is judged, and no reference."""
+FIGURES = frozenset(words("metrics scores rewards usage"))
+"""Keys of objects with figures."""
 
 
 RUBRICS = frozenset(words("rubric criteria criterion checklist"))

@@ -1,4 +1,4 @@
-"""Runs of evaluation tools and benchmarks: Inspect, promptfoo, DeepEval, tau2-bench, BFCL, MT-bench.
+"""Runs of evaluation tools and benchmarks: Inspect, promptfoo, tau2-bench, BFCL, MT-bench.
 
 Tasks mostly lie apart, because trials are the outer loop. Several readers take no null as a score. A record
 without its question, which is in another file (BFCL, FastChat), holds nothing that can be judged.
@@ -11,24 +11,21 @@ from dataclasses import replace
 from itertools import chain, cycle
 from typing import Any
 
-from ruler_cli.errors import Sentence, UnreadableError
+from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.chat import (
     Messages,
     Turn,
-    answer_turns,
     chat_turns,
     check_messages,
-    make_rollout,
     new_turn,
     prompt_turns,
     read_conversation,
     read_or_error,
     step_turns,
     with_answer,
-    with_calls,
     with_task,
 )
-from ruler_cli.formats.dialects import call_turn, called_names, result_turn
+from ruler_cli.formats.dialects import call_turn, result_turn
 from ruler_cli.formats.fields import (
     JsonObject,
     Rollouts,
@@ -168,45 +165,6 @@ def read_steps(record: JsonObject) -> Rollout:
     return read_conversation(record, with_task(record, turns))
 
 
-_SPANS = words("baseSpans agentSpans llmSpans retrieverSpans toolSpans")
-"""The lists of DeepEval's spans, which are apart by their kinds."""
-
-
-def read_deepeval(record: JsonObject) -> Rollout:
-    """Read a test case of DeepEval with the spans of its trace, or a trace alone."""
-    trace = record.get("trace") or record
-    spans = [
-        {
-            **span,
-            "type": "tool" if name == "retrieverSpans" else span.get("type"),
-        }
-        for name in _SPANS
-        for span in objects(lookup(trace, name))
-    ]
-    asked = first_at(record, "input", "trace.input")
-    said = first_at(record, "actualOutput", "output", "trace.output")
-    outcome = record.get("success")
-    if spans:
-        from ruler_cli.formats.traces import read_trace
-
-        rollout = read_trace({"input": asked, "output": said, "observations": spans})
-        further = (*rollout.histories, *_uncalled(spans, rollout))
-        return replace(rollout, histories=further, outcome=outcome)
-    if is_list(record.get("turns")):
-        return Rollout(check_messages(record["turns"], "turns"), outcome=outcome)
-    answer = with_calls(record, answer_turns(said, "actualOutput"))
-    return make_rollout(prompt_turns(asked, "input"), answer, outcome=outcome)
-
-
-def _uncalled(spans: list[Turn], rollout: Rollout) -> list[Messages]:
-    """The tools that no turn calls, as a conversation of their own; [] if there are none."""
-    turns = chain(rollout.messages, *rollout.histories)
-    called = {name for turn in turns for name in called_names(turn)}
-    calls = [s for s in spans if s["type"] == "tool" and s["name"] not in called]
-    calls.sort(key=lambda span: str(span.get("startTime")))
-    return [[new_turn("assistant", None, tool_calls=calls)]] if calls else []
-
-
 def with_results(_: JsonObject, rollout: Rollout) -> Rollout:
     """Read the results of calls in a simulation of tau2-bench."""
     turns = [turn for message in rollout.messages for turn in _tau2_turns(message)]
@@ -289,12 +247,9 @@ def _model_turn(answer: Any) -> Turn:
     return new_turn("assistant", None, tool_calls=listed)
 
 
-def _apart(key: str) -> Sentence:
+def _apart(key: str) -> str:
     """Return why a record without its question is not read."""
-    return Sentence(
-        "has no question, which stands in another file; give that with {prompts:FILE} {on:{key}}",
-        key=key,
-    )
+    return f"has no question, which stands in another file; join the two by `{key}`"
 
 
 def read_mt_bench(record: JsonObject) -> Rollouts:

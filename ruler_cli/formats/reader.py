@@ -570,8 +570,8 @@ def _choose(name: str, records: Records, settings: InputSettings) -> Format:
         problem = f"{line.where} is not of the format {wanted} {keys}"
         raise UsageError(problem, place=name)
     remedy = Sentence(
-        "name the path of the answers with {messages:PATH}, of the task with {prompt:PATH} or its file with "
-        "{prompts:FILE}, and of the group key with {group_by:PATH}"
+        "name the path of the answers with {messages:PATH}, of the task with {prompt:PATH}, and of the "
+        "group key with {group_by:PATH}"
     )
     problem = f"{line.where} holds no rollouts that ruler knows {keys}"
     unknown = UnknownShapeError(problem, remedy, place=name)

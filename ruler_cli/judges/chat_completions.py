@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import re
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 from typing import Any, Literal
@@ -27,12 +27,14 @@ from ruler_cli.judges.providers import (
     stated_limit,
 )
 from ruler_cli.settings.models import JudgeSettings
+from ruler_cli.settings.parameters import body_of
 from ruler_cli.types import (
     EXPLANATION,
     CallError,
     Judge,
     Reply,
     Request,
+    Secret,
     clean,
     exactly,
     keyed,
@@ -135,8 +137,10 @@ class ChatJudge(Judge):
     timeout: float
     params: Mapping[str, Any]
     answer_format: AnswerFormat
-    secret: str | None = field(default=None, init=False, repr=False)
-    """The key that is removed from every message and reply, once the judge is open."""
+    secrets: Sequence[str] = field(default=(), init=False, repr=False)
+    """Texts of the parameters that may be secrets, the longest first."""
+    secret: Secret = field(default=None, init=False, repr=False)
+    """The key, and these, which are removed from every message and reply, once the judge is open."""
 
     async def ask(self, request: Request) -> Reply | CallError:
         """Post once, and once more for each form or limit of the answer that is refused.
@@ -204,6 +208,7 @@ def first_format(judge: JudgeSettings, base: str | None) -> AnswerFormat:
     schema, so it gets one for each size of a group, or one for all if it has no sizes.
     """
     provider = judge.model.partition("/")[0]
+    params = body_of(judge.params)
     host = urlsplit(base or "").hostname or ""
     openai = f".{host}".endswith(".openai.com")
     try:  # a machine of one's own: loopback, a private network, a bare name
@@ -213,7 +218,7 @@ def first_format(judge: JudgeSettings, base: str | None) -> AnswerFormat:
     own = provider in OWN_ENGINES or (own and provider != "litellm_proxy")
     sized = openai or (not host and provider in _SIZED and "claude" not in judge.model)
     forms = _LISTS
-    if "response_format" in judge.params:  # the user's own is sent
+    if "response_format" in params:  # the user's own is sent
         forms = ("text",)
     elif sized:
         forms = ("sized", *_LISTS)
@@ -225,7 +230,7 @@ def first_format(judge: JudgeSettings, base: str | None) -> AnswerFormat:
     return AnswerFormat(
         forms,
         LIMITS[0] if openai else LIMITS[1],
-        thinking_tokens(judge.params, thinks=model.reasoning is True),
+        thinking_tokens(params, thinks=model.reasoning is True),
         model.max_output if listed else None,
     )
 

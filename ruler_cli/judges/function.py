@@ -18,6 +18,7 @@ from ruler_cli.judges.provider_errors import Scope
 from ruler_cli.settings.models import AskFunction, JudgeSettings
 from ruler_cli.types import (
     CHARACTERS_PER_TOKEN,
+    LARGEST,
     CallError,
     Judge,
     JudgeRequest,
@@ -117,6 +118,8 @@ class FunctionJudge(Judge):
             return self._failed(
                 "reply", "returned a dict that is not a chat completion"
             )
+        if len(reply.body) > LARGEST:
+            return self._failed("reply", "returned more than 1 MiB")
         if request.each and not reply.likely:
             return self._failed("reply", "returned no `logprobs`")
         self._answered = True

@@ -41,13 +41,17 @@ from ruler_cli.judges.providers import (
 from ruler_cli.settings.models import JudgeSettings
 from ruler_cli.types import (
     CHARACTERS_PER_TOKEN,
+    LARGEST,
+    TOO_LARGE,
     CallError,
     Picture,
     Reply,
     Request,
+    Secret,
     clean,
     content_of,
     reply_of,
+    without_key,
 )
 
 
@@ -92,7 +96,7 @@ _PREFIX = re.compile(r"^(?:(?:litellm\.)?\w+(?:Error|Exception)(?::| -) )+")
 """Class names before litellm's messages; a traceback stands behind some."""
 
 
-def read_error(error: Exception, secret: str | None) -> CallError | ErrorResponse:
+def read_error(error: Exception, secret: Secret) -> CallError | ErrorResponse:
     """The provider's response that an error carries, else the CallError for none, else litellm's message."""
     causes: list[BaseException] = []
     cause: BaseException | None = error
@@ -105,7 +109,8 @@ def read_error(error: Exception, secret: str | None) -> CallError | ErrorRespons
         with suppress(AttributeError, RuntimeError):  # none, or one that was not read
             if content := response.content:
                 headers = dict(response.headers)
-                return ErrorResponse(response.status_code, *error_of(content), headers)
+                codes = error_of(without_key(content, secret))
+                return ErrorResponse(response.status_code, *codes, headers)
     stated = str(getattr(error, "status_code", 0))
     status = int(stated) if stated.isdecimal() else 0
     if isinstance(error, TypeError | AttributeError | KeyError) and not status:
@@ -192,7 +197,7 @@ class LitellmJudge(ChatJudge):
 
         litellm, whose import takes seconds, is asked about names and needs that are not listed here.
         """
-        provider = provider_of(self.model, self.params) or read_name(self.model)[1]
+        provider = provider_of(self.model) or read_name(self.model)[1]
         if provider is None:
             raise unknown_judge(self.model)
         given = self._credentials(provider)
@@ -210,17 +215,17 @@ class LitellmJudge(ChatJudge):
         given = self.params.get
         litellm = sys.modules.get("litellm")
         keys = self.key, given("api_key"), getattr(litellm, "api_key", None)
-        addresses = self.base, given("api_base"), given("base_url")
-        return Credentials(provider, self.params, any(keys), any(addresses))
+        return Credentials(provider, self.params, any(keys), bool(self.base))
 
     async def __aenter__(self) -> Self:
         """Import litellm, which takes seconds."""
         self._litellm = _litellm()
         _, known, found = read_name(self.model)
-        provider = provider_of(self.model, self.params) or known
+        provider = provider_of(self.model) or known
         keys = map(os.environ.get, variables(provider, of_key=True))
         # a key that litellm finds by itself is removed from messages, too
-        self.secret = self.key or next(filter(None, keys), found)
+        key = self.key or next(filter(None, keys), found)
+        self.secret = (*self.secrets, key or "")
         self._finds = self._credentials(provider).finds_itself()
         self._marks = provider == "anthropic"
         return self
@@ -374,7 +379,7 @@ def read_name(name: str) -> tuple[str, str | None, str | None]:
     return str(model), str(provider), key
 
 
-def _reply(answer: Any, key: str | None) -> Reply | CallError:
+def _reply(answer: Any, key: Secret) -> Reply | CallError:
     """Read litellm's answer, which is a chat completion for any provider."""
     try:
         with warnings.catch_warnings():
@@ -385,6 +390,8 @@ def _reply(answer: Any, key: str | None) -> Reply | CallError:
     except (AttributeError, TypeError, ValueError):
         broken = "the provider's answer is not a chat completion"
         return CallError("transport", broken, "call")
+    if len(body) > LARGEST:
+        return CallError("transport", TOO_LARGE, "call")
     reply = reply_of(body.encode(), key)
     # litellm has no public name for a response's headers
     hidden = getattr(answer, "_hidden_params", None) or {}

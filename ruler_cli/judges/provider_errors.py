@@ -26,13 +26,17 @@ import orjson
 from ruler_cli.errors import Sentence
 from ruler_cli.types import (
     BOM,
+    LARGEST,
+    TOO_LARGE,
     CallError,
     Kind,
     Left,
     Reply,
+    Secret,
     clean,
     parse_foreign,
     reply_of,
+    without_key,
 )
 
 Scope = Literal["run", "group", "call"]
@@ -181,7 +185,7 @@ def classify(
     codes: str,
     message: str,
     headers: Mapping[str, str] | None = None,
-    key: str | None = None,
+    key: Secret = None,
     who: str = "the judge",
 ) -> CallError:
     """The CallError of an error response; its reason is one sentence about `who`, without the key.
@@ -300,13 +304,15 @@ def read_response(
     status: int,
     data: bytes,
     headers: Mapping[str, str] | None = None,
-    key: str | None = None,
+    key: Secret = None,
 ) -> Reply | CallError | ErrorResponse:
     """Read a response by its status.
 
     An error body that comes with a good status has the status that it names, else 200.
     """
-    data = data.removeprefix(BOM)
+    if len(data) > LARGEST:
+        return CallError("transport", TOO_LARGE, "call")
+    data = without_key(data, key).removeprefix(BOM)
     if status < 300:
         reply = reply_of(data, key)
         if isinstance(reply, Reply):

@@ -21,6 +21,7 @@ from typing import Any
 import orjson
 
 from ruler_cli.errors import Sentence, UsageError
+from ruler_cli.settings.judges import OWN_ADDRESS
 from ruler_cli.settings.suggestions import nearest
 from ruler_cli.types import Usage
 
@@ -80,6 +81,7 @@ sagemaker sagemaker_chat sagemaker_nova: +boto3 ; {_AWS}
 cohere cohere_chat: COHERE_API_KEY | CO_API_KEY | api_key
 featherless_ai: FEATHERLESS_AI_API_KEY | FEATHERLESS_API_KEY | api_key
 fireworks_ai: FIREWORKS_API_KEY | FIREWORKS_AI_API_KEY | api_key | FIREWORKSAI_API_KEY | FIREWORKS_AI_TOKEN
+deepseek: deepseek.com
 gemini: GEMINI_API_KEY | GOOGLE_API_KEY | api_key | PALM_API_KEY
 hosted_vllm lm_studio: *_API_BASE | api_base
 vllm: api_base
@@ -98,10 +100,6 @@ A word in capitals is a variable, with `*` for the provider's name, or the param
 letters. Any other word is a parameter; `api_key` and `api_base` also stand for what the user gives. `+` is
 a package, `@` what an SDK finds by itself. A message names the first three alternatives.
 """
-_OWN = """azure azure_ai azure_text cloudflare databricks gdc heroku litellm_proxy ragflow snowflake watsonx
- watsonx_text"""
-_OWN_ADDRESS = _OWN.split()
-"""Providers without an address for all: the key in their variable is for the address that the user gives."""
 _KEY_ENDS = ("KEY", "TOKEN", "SECRET", "JWT")
 
 Need = tuple[tuple[str, ...], ...]
@@ -139,11 +137,10 @@ def providers() -> frozenset[str]:
     return frozenset(re.findall(r' = "([\w-]+)"', members) or NEEDS)
 
 
-def provider_of(model: str, params: Mapping[str, Any]) -> str | None:
-    """The provider that the parameters name, else the first word of the name; None if litellm has none."""
+def provider_of(model: str) -> str | None:
+    """The first word of a name if it is one of litellm's providers."""
     name, slash, _ = model.partition("/")
-    provider = str(params.get("custom_llm_provider") or (slash and name))
-    return provider if provider in providers() else None
+    return name if slash and name in providers() else None
 
 
 def needs_of(provider: str | None) -> tuple[Need, ...]:
@@ -172,13 +169,66 @@ def variables(provider: str | None, *, of_key: bool = False) -> list[str]:
     ]
 
 
+_HOMES = dict(
+    line.split(": ")
+    for line in """\
+anthropic: anthropic.com
+azure: azure.com azure-api.net azure.us azure.cn
+baseten: baseten.co
+bedrock: amazonaws.com amazonaws.com.cn api.aws
+cerebras: cerebras.ai
+dashscope: aliyuncs.com
+databricks: databricks.com azuredatabricks.net
+gemini: googleapis.com
+github: githubcopilot.com github.ai
+groq: groq.com
+hyperbolic: hyperbolic.xyz
+meta: llama.com
+minimax: minimax.io minimaxi.com
+mistral: mistral.ai
+moonshot: moonshot.ai moonshot.cn
+oci: oraclecloud.com
+openai: openai.com
+ovhcloud: ovh.net
+qwencloud: aliyuncs.com
+sagemaker: amazonaws.com amazonaws.com.cn
+snowflake: snowflakecomputing.com
+together: together.ai together.xyz
+vercel: vercel.sh
+vertex: googleapis.com
+volcengine: volces.com
+watsonx: ibm.com
+xai: x.ai
+zai: z.ai bigmodel.cn""".splitlines()
+)
+"""Domains of providers that are not named for them."""
+
+
+def home_of(provider: str) -> tuple[str, ...]:
+    """The ends of the host names of a provider's own addresses."""
+    word = provider.partition("_")[0]
+    domains = _HOMES.get(word, f"{word}.com {word}.ai")
+    return tuple(f".{domain}" for domain in domains.split())
+
+
+def base_variables(provider: str) -> list[str]:
+    """The variables from which litellm takes the address of a provider."""
+    stems = (provider, provider.replace("_", ""), provider.partition("_")[0])
+    names = [f"{stem}_{end}" for stem in stems for end in ("api_base", "base_url")]
+    if provider.startswith("bedrock"):
+        names.append("aws_bedrock_runtime_endpoint")
+    return [name.upper().replace("-", "_") for name in names]
+
+
+def is_own_model(name: str, provider: str) -> bool:
+    """Tell if litellm's list has a model, by its name with the provider, as the provider's own."""
+    own = str(_entry(name).get("litellm_provider")).startswith(provider)
+    return own and "/" in name and provider not in OWN_ENGINES
+
+
 _FREE = (
-    "mock_response",
-    "client",
-    "litellm_credential_name",
     "extra_headers",
     "headers",
-    "fallbacks",
 )
 """Parameters with which a call may need no credentials, or has them from elsewhere."""
 _BEARERS = ("AWS_BEARER_TOKEN_BEDROCK", "BEDROCK_MANTLE_API_KEY")
@@ -221,7 +271,7 @@ class Credentials:
         gets a token. It may not with a bearer key of a variable; litellm takes OpenAI's for some providers.
         """
         needs = needs_of(self.provider)
-        if self.provider in _OWN_ADDRESS:
+        if self.provider in OWN_ADDRESS:
             return self._meet(needs[0])
         for need in needs:
             if ("@aws",) in need or ("@google",) in need:

@@ -17,13 +17,18 @@ from ruler_cli.judges.providers import (
     OWN_ENGINES,
     ModelInfo,
     Price,
+    base_variables,
+    home_of,
+    is_own_model,
     missing_key,
     model_info,
     provider_of,
     stated_price,
     variables,
 )
+from ruler_cli.settings.keys import secret_texts
 from ruler_cli.settings.models import AskSettings, JudgeSettings
+from ruler_cli.settings.parameters import wire_of
 from ruler_cli.types import Judge
 
 if TYPE_CHECKING:
@@ -78,12 +83,40 @@ def address_of(settings: JudgeSettings) -> str | None:
     return cut_address(given) if given else OPENAI if variable else None
 
 
+def stand_in_of(settings: JudgeSettings) -> str:
+    """The address of a stand-in for a provider's model, cut as for the call; empty for any other judge.
+
+    It is one if litellm's list knows the name as the provider's own, and the address is none of the provider's.
+    """
+    model = settings.model
+    provider = provider_of(model)
+    if settings.function or provider is None or not is_own_model(model, provider):
+        return ""
+    if _is_direct(settings):
+        addresses = [address_of(settings)]
+    elif settings.api_base:
+        addresses = [settings.api_base]
+    else:
+        from dotenv import load_dotenv
+
+        load_dotenv()  # as litellm does when it is imported
+        addresses = [*map(os.environ.get, base_variables(provider))]
+    own = home_of(provider)
+    for address in filter(None, addresses):
+        scheme, _, rest = cut_address(address).partition("://")
+        host, _, path = rest.partition("/")
+        host = host.lower().removesuffix(_PORTS.get(scheme.lower(), ":"))
+        if scheme.lower() != "https" or not f".{host}".endswith(own):
+            return f"{scheme.lower()}://{host}/{path}"
+    return ""
+
+
 def model_at_endpoint(settings: JudgeSettings) -> str:
     """The model's name at an endpoint; UsageError if the name or the parameters cannot be JSON."""
     provider, _, rest = settings.model.partition("/")
     model = rest if rest and provider in PREFIXES else settings.model
     try:
-        orjson.dumps([model, settings.params])
+        orjson.dumps([model, wire_of(settings.params).body])
     except TypeError as error:  # reported before anything is sent
         place = f"judge {settings.label}"
         raise UsageError(
@@ -120,10 +153,11 @@ def key_variable(settings: JudgeSettings) -> str | None:
     """
     if settings.api_key_env or settings.api_base or is_embedded(settings):
         return settings.api_key_env
-    names = variables(provider_of(settings.model, settings.params), of_key=True)
+    names = variables(provider_of(settings.model), of_key=True)
     return next(filter(os.environ.get, names), next(iter(names), None))
 
 
+_PORTS = {"http": ":80", "https": ":443"}
 _OLLAMA = re.compile(r"(/ollama)?/api(/(chat|generate|tags|show))?$")
 _PATHS = re.compile(
     r"/(chat/completions|completions|responses|messages|embeddings)$|(?<=/v1)/(chat|models)$"
@@ -175,7 +209,7 @@ def environment(judges: Iterable[JudgeSettings]) -> dict[str, str]:
     names = {judge.api_key_env for judge in judges}
     words = {judge.model for judge in judges}
     for judge in judges:
-        words.update(variables(provider_of(judge.model, judge.params)))
+        words.update(variables(provider_of(judge.model)))
         if judge.model.startswith("vertex_ai"):
             words.add("GOOGLE")
     begin = tuple(re.split("[/_]", word)[0].upper() + "_" for word in words)
@@ -321,8 +355,21 @@ def _judge(settings: JudgeSettings) -> Judge:
         from ruler_cli.judges.openai_http import HttpJudge
 
         end = endpoint_of(settings)
+        wire = wire_of(params)
         how = first_format(settings, end.base)
-        return HttpJudge(label, end.model, end.base, end.key, timeout, params, how)
+        direct = HttpJudge(
+            label,
+            end.model,
+            end.base,
+            end.key,
+            timeout,
+            wire.body,
+            how,
+            wire.headers,
+            wire.query,
+        )
+        direct.secrets = secret_texts(settings.params)
+        return direct
     from ruler_cli.judges.litellm import LitellmJudge
 
     base = settings.api_base
@@ -331,6 +378,7 @@ def _judge(settings: JudgeSettings) -> Judge:
     how = first_format(settings, None)
     key = key_for(settings)
     judge = LitellmJudge(label, name, base, key, timeout, params, how)
+    judge.secrets = secret_texts(params)
     judge.check()
     return judge
 
@@ -342,7 +390,7 @@ def _is_direct(settings: JudgeSettings) -> bool:
     """
     if settings.function is not None or settings.model in EMBEDDED:
         return False
-    provider = provider_of(settings.model, settings.params)
+    provider = provider_of(settings.model)
     if settings.via != "auto" or provider in DIRECT:
         return settings.via != "litellm"
     return settings.api_base is not None and (provider is None or provider in PREFIXES)

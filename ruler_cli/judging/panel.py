@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 
-from ruler_cli.errors import RulerError, UsageError
+from ruler_cli.errors import RulerError, Sentence, UsageError
 from ruler_cli.files.location import Location
 from ruler_cli.formats.pictures import needs_less, with_smaller
 from ruler_cli.judges.providers import QUEUEING_ENGINES, Price, stated_limit
-from ruler_cli.judges.resolve import ResolvedJudge
+from ruler_cli.judges.resolve import ResolvedJudge, stand_in_of
 from ruler_cli.ledger.database import open_files
 from ruler_cli.ledger.reply_cache import Ledger, ReplyCache
 from ruler_cli.pool.cooldown import Breaker
@@ -29,6 +29,7 @@ from ruler_cli.pool.limits import (
 )
 from ruler_cli.pool.retries import Caller, CallStats, Hedging
 from ruler_cli.settings.models import JudgeSettings, PoolSettings, ScoreSettings
+from ruler_cli.settings.parameters import body_of
 from ruler_cli.types import (
     UNANSWERED,
     CallError,
@@ -52,7 +53,8 @@ class PanelJudge:
     """One judge of a run: its cached replies first, then its calls.
 
     `context` is in tokens. Without a `caller` only cached replies count, and `unanswered` counts the requests
-    that have none.
+    that have none. `outdated` maps the keys of requests that an earlier version has a reply of to why it no longer
+    answers.
     """
 
     caller: Caller | None
@@ -61,6 +63,7 @@ class PanelJudge:
     context: int | None = None
     stop_signal: StopSignal | None = None
     unanswered: int = 0
+    outdated: dict[bytes, str] = field(default_factory=dict)
     _in_flight: dict[bytes, asyncio.Event] = field(default_factory=dict)
     _asked_again: set[bytes] = field(default_factory=set)
 
@@ -110,6 +113,8 @@ class PanelJudge:
         """
         try:
             answer = cache.find(key)
+            if answer is None and (why := cache.earlier(request)):
+                self.outdated[key] = why
         except RulerError as error:  # calls in flight are paid for and may finish
             if self.stop_signal is not None:
                 self.stop_signal.stop(error)
@@ -202,6 +207,20 @@ class Panel:
         summary.retried = dict(sorted(retried.items()))
         summary.unanswered = sum(judge.unanswered for judge in self.judges)
 
+    def outdated(self) -> Iterator[str]:
+        """Yield sentences on the replies of earlier versions that no longer answer."""
+        reasons = Counter(
+            why for judge in self.judges for why in judge.outdated.values()
+        )
+        for why, number in reasons.items():
+            told = "kept replies that no longer answer: {number} ({why})"
+            yield Sentence(told, number=number, why=why)
+
+
+def cache_of(ledger: Ledger | None, judge: JudgeSettings) -> ReplyCache:
+    """Return a judge's part of a ledger."""
+    return ReplyCache(ledger, judge.model, judge.params, stand_in_of(judge))
+
 
 def open_panel(
     settings: ScoreSettings,
@@ -218,9 +237,14 @@ def open_panel(
             limits = settings.pool.of(judge)
             made.caller = open_caller(way, judge, limits, stop_signal, budget)
         if not way.embedded and (ledger is not None or made.caller is None):
-            made.cache = ReplyCache(ledger, judge.model, judge.params)
+            made.cache = cache_of(ledger, judge)
         judges.append(made)
     return Panel(judges, stop_signal, budget, ledger)
+
+
+def first_level(model: str) -> int:
+    """Return the calls in flight with which a judge begins, if no option sets them."""
+    return START_OF_QUEUE if model.startswith(QUEUEING_ENGINES) else START
 
 
 def open_caller(
@@ -244,8 +268,7 @@ def open_caller(
     if limit := stated or (_EMBEDDED if resolved.embedded else None):
         concurrency = ConcurrencyLimit(limit)
     else:
-        queues = judge.model.startswith(QUEUEING_ENGINES)
-        start = START_OF_QUEUE if queues else START
+        start = first_level(judge.model)
         concurrency = AdaptiveConcurrency(most_open, start, resolved.account)
     gate = Gate(
         concurrency,
@@ -253,7 +276,7 @@ def open_caller(
         requests=Window(settings.rpm),
         tokens=Window(settings.tpm and settings.tpm * _CERTAIN),
         budget=budget or Budget(settings.max_cost),
-        estimates=Estimates(stated_limit(judge.params)),
+        estimates=Estimates(stated_limit(body_of(judge.params))),
         cost=lambda usage: None if price is None else price.of(usage),
         breaker=Breaker(
             asyncio.get_running_loop().time(),

@@ -31,10 +31,11 @@ TABLES = (
     "body BLOB NOT NULL)",
     "CREATE INDEX replies_key ON replies (key)",
 )
-_COLUMNS = "key, at, seconds, model, status, prompt, completion, cached, body"
-INSERT = f"INSERT INTO replies ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 - names of ours
+COLUMNS = "key, at, seconds, model, status, prompt, completion, cached, body"
+INSERT = f"INSERT INTO replies ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 - names of ours
 ReplyRecord = tuple[Any, ...]
 """A row of `replies` without its id, in the order of its columns."""
+_BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _TOGETHER = 1000
 """Rows that are sent to another node together."""
 
@@ -49,6 +50,7 @@ def open_ledger(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(
         real, timeout=WAIT, isolation_level=None, check_same_thread=False
     )
+    connection.text_factory = _as_text
     with _closed_on_error(connection):
         _create_tables(real, connection)
         for file in files_of(real):
@@ -98,6 +100,7 @@ def open_to_read(path: Path) -> sqlite3.Connection:
         isolation_level=None,
         check_same_thread=False,
     )
+    connection.text_factory = _as_text
     with _closed_on_error(connection):
         if _one(connection, "PRAGMA schema_version") == 0:
             connection.close()
@@ -119,17 +122,18 @@ def file_errors(subject: str, way_out: str) -> Iterator[None]:
         raise UsageError(problem, remedy(error, way_out)) from None
 
 
-def remedy(error: object, way_out: str, *, room: bool = False) -> str:
-    """Return the way out of an error with a ledger's file; one with damaged pages can be saved in part.
-
-    `room` tells that it may help to make room.
-    """
-    if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_CORRUPT:
-        save = "save what can be read (sqlite3 FILE .recover | sqlite3 NEW) and move it away"
-        return Sentence(f"the file is damaged: {save}, or {{way_out}}", way_out=way_out)
-    return (
-        Sentence("make room there, or {way_out}", way_out=way_out) if room else way_out
-    )
+def remedy(error: object, way_out: str) -> str:
+    """Return the way out of an error with a ledger's file; one with damaged pages can be saved in part."""
+    code: int = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code == sqlite3.SQLITE_CORRUPT:
+        first = "the file is damaged: save what can be read (sqlite3 FILE .recover | sqlite3 NEW) and move it away"
+    elif code in _BUSY:
+        first = "end the program that holds it"
+    elif code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
+        first = "make room there"
+    else:
+        return way_out
+    return Sentence("{first}, or {way_out}", first=first, way_out=way_out)
 
 
 @contextlib.contextmanager
@@ -139,6 +143,11 @@ def _closed_on_error(connection: sqlite3.Connection) -> Iterator[None]:
     except BaseException:
         connection.close()
         raise
+
+
+def _as_text(data: bytes) -> str:
+    """Decode a text of the file, which another program may have written."""
+    return data.decode(errors="replace")
 
 
 def open_files() -> int:
@@ -165,7 +174,7 @@ def files_of(path: Path) -> list[Path]:
 def busy(error: sqlite3.Error) -> bool:
     """Tell if another process was writing."""
     code: int = getattr(error, "sqlite_errorcode", 0)
-    return code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+    return code & 0xFF in _BUSY
 
 
 def rows_of(
@@ -175,7 +184,7 @@ def rows_of(
     if path is None or not path.exists():
         return
     own = f" AND model IN ({', '.join('?' * len(models))})" if models else ""
-    query = f"SELECT {_COLUMNS} FROM replies WHERE id > ?{own} ORDER BY id"  # noqa: S608
+    query = f"SELECT {COLUMNS} FROM replies WHERE id > ?{own} ORDER BY id"  # noqa: S608
     with (
         file_errors(f"{path}: cannot be read as a ledger", "leave it out"),
         contextlib.closing(open_to_read(path)) as ledger,
@@ -192,7 +201,7 @@ def rows_since(
 
     A clock may be set back during a run, and ids begin anew if the ledger is cleared.
     """
-    query = f"SELECT {_COLUMNS} FROM replies WHERE id > ? OR at >= ? ORDER BY id"  # noqa: S608
+    query = f"SELECT {COLUMNS} FROM replies WHERE id > ? OR at >= ? ORDER BY id"  # noqa: S608
     return connection.execute(query, (last, when)).fetchall()
 
 

@@ -29,6 +29,7 @@ from contextlib import (
     suppress,
 )
 from dataclasses import field, replace
+from functools import partial
 from hashlib import blake2b
 from operator import itemgetter
 from pathlib import Path
@@ -45,12 +46,14 @@ from ruler_cli.errors import (
     system_errors,
 )
 from ruler_cli.ledger.database import (
+    COLUMNS,
     INSERT,
     INSERT_TEXT,
     TEXTS,
     ReplyRecord,
     append_rows,
     busy,
+    digest_of,
     empty_ledger,
     file_errors,
     files_of,
@@ -66,15 +69,30 @@ from ruler_cli.types import CallError, Kind, Reply, Request, Usage, reply_of, va
 
 RowStatus = Literal["answer", "truncated", "refusal", "odd", "fault"]
 """A reply (whole, cut off, declined), a body that is no chat completion, a call that failed for good."""
-_NEWEST = "SELECT status FROM replies WHERE key = ? ORDER BY id DESC LIMIT 1"
+# another program may have written values of other types
+_STATUS = "CAST(ifnull(status, '') AS TEXT)"
+_NEWEST = f"SELECT {_STATUS} FROM replies WHERE key = ? ORDER BY id DESC LIMIT 1"  # noqa: S608 - names of ours
+_PACE = (
+    "SELECT avg(CAST(seconds AS REAL)) FROM (SELECT seconds FROM replies WHERE model = ? AND seconds > 0 "
+    "ORDER BY id DESC LIMIT 100)"
+)
 _FIND = (
-    "SELECT seconds, status, body FROM replies WHERE key = ? ORDER BY id DESC LIMIT 1"
+    f"SELECT CAST(seconds AS REAL), {_STATUS}, CAST(ifnull(body, '') AS BLOB) FROM replies "  # noqa: S608 - the same
+    "WHERE key = ? ORDER BY id DESC LIMIT 1"
 )
 _STATS = (
-    "SELECT model, status, min(at), max(at), count(*), sum(ifnull(prompt, 0)), sum(ifnull(completion, 0)), "
-    "sum(ifnull(cached, 0)) FROM replies GROUP BY model, status ORDER BY model, status"
+    f"SELECT CAST(ifnull(model, '') AS TEXT), {_STATUS}, min(CAST(ifnull(at, 0) AS REAL)), "  # noqa: S608 - the same
+    "max(CAST(ifnull(at, 0) AS REAL)), count(*), "
+    "CAST(total(prompt) AS INTEGER), CAST(total(completion) AS INTEGER), CAST(total(cached) AS INTEGER) "
+    "FROM replies GROUP BY 1, 2 ORDER BY 1, 2"
 )
 _MEASURE = "SELECT count(*), sum(length(body)) FROM replies WHERE at < ?"
+_ASSIGNED = COLUMNS.replace("key", "moved(key)").replace("model", "?")
+_MOVE = (
+    f"INSERT INTO replies ({COLUMNS}) SELECT {_ASSIGNED} FROM replies "  # noqa: S608 - names of ours
+    "WHERE model = ? AND typeof(key) = 'blob' AND moved(key) NOT IN (SELECT key FROM replies) ORDER BY id"
+)
+_MOVED = "DELETE FROM replies WHERE model = ? AND (seconds > 0 OR status IN ('fault', 'odd'))"
 _RANKS: dict[RowStatus | None, int] = {None: 0, "odd": 1, "fault": 2}
 """Rank of each status that is no reply's: a higher one stands over a lower one."""
 _REPLY = 3
@@ -85,6 +103,12 @@ _ANOTHER = Sentence(
     "give another file with {ledger:PATH}; a run can keep no replies: {ledger:none}"
 )
 _CORRECT = Sentence("correct the {ledger}, or leave it out")
+NO_ADDRESS = Sentence(
+    "it was kept without the address of its judge, which may be the provider's; if it is that of this run, "
+    "`ruler ledger assign {model:NAME} {api_base:URL}` assigns it"
+)
+OTHER_LAYOUT = "its prompt lost the order of the results of parallel calls"
+"""Reasons for which a reply that an earlier version kept no longer answers."""
 _canonical = json.JSONEncoder(
     sort_keys=True, ensure_ascii=False, separators=(",", ":")
 ).encode
@@ -120,7 +144,8 @@ class LedgerStats:
 def key_of(model: str, params: Mapping[str, Any], request: Request) -> bytes:
     """Return the 16 bytes that identify a request; UsageError if a parameter is no JSON value.
 
-    Endpoint, API key and answer format are no part of it. Pictures are, by their original bytes and stated sizes.
+    API key and answer format are no part of it, an address only as `at_address` adds it. Pictures are, by their
+    original bytes and stated sizes.
     """
     try:
         canonical = _canonical(dict(params))
@@ -136,6 +161,22 @@ def key_of(model: str, params: Mapping[str, Any], request: Request) -> bytes:
         digest.update(struct.pack("<Q", len(raw)))
         digest.update(raw)
     return digest.digest()
+
+
+def at_address(key: bytes, address: str) -> bytes:
+    """Return the key of the same request to a stand-in at an address; the key itself without one.
+
+    It is made of the key alone, so that replies of an earlier version can be assigned to an address.
+    """
+    if not address:
+        return key
+    whole = key + address.encode()
+    return blake2b(whole, digest_size=16, person=b"ruler address 1").digest()
+
+
+def name_at(model: str, address: str) -> str:
+    """Return the name under which a ledger keeps a model's replies: with the digest of a stand-in's address."""
+    return f"{model} at {digest_of(address)}" if address else model
 
 
 @value
@@ -167,7 +208,7 @@ class _File:
             yield
         except sqlite3.Error as error:
             problem = f"the ledger cannot be {verb}: {error}"
-            way_out = remedy(error, _ANOTHER, room=True)
+            way_out = remedy(error, _ANOTHER)
             raise OutputError(problem, way_out, place=str(self.path)) from None
 
     def at_once(self, verb: str, query: str, values: Sequence[Any]) -> list[Any] | None:
@@ -185,7 +226,7 @@ class _File:
         with self.lock, self.errors(verb):
             return self.patient.execute(query, values).fetchall()
 
-    def read(self, query: str, *values: bytes | float) -> list[Any]:
+    def read(self, query: str, *values: bytes | float | str) -> list[Any]:
         """Return the rows of a query."""
         rows = self.at_once("read", query, values)
         # readers wait for one thing: the recovery after a process was killed
@@ -374,6 +415,11 @@ class Ledger(AbstractContextManager["Ledger"]):
             sum(file.stat().st_size for file in files if file.exists()),
         )
 
+    def pace(self, model: str) -> float | None:
+        """Return the mean seconds of the last calls of a model that were kept, None without any."""
+        rows: list[tuple[float | None]] = self._own.read(_PACE, model)
+        return rows[0][0]
+
     def measure(self, older_than: float | None = None) -> tuple[int, int]:
         """Return the number of rows that `clear` would remove, and the bytes of their answers."""
         number, used = self._own.read(_MEASURE, _before(older_than))[0]
@@ -394,6 +440,20 @@ class Ledger(AbstractContextManager["Ledger"]):
             patient.execute("VACUUM")
             patient.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         return number
+
+    def assign(self, model: str, address: str) -> int:
+        """Have a model's replies answer at an address alone; return their number.
+
+        Some that were imported answer for the model, too: their keys may be of an address already.
+        """
+        patient = self._own.patient
+        move = partial(at_address, address=address)
+        patient.create_function("moved", 1, move, deterministic=True)
+        with self._own.lock, self._own.errors("written"), patient:
+            patient.execute("BEGIN IMMEDIATE")
+            moved = patient.execute(_MOVE, (name_at(model, address), model))
+            patient.execute(_MOVED, (model,))
+        return moved.rowcount
 
     def __exit__(self, kind: object, *_: object) -> None:
         """Close the files; OutputError if the one that is written was deleted or replaced meanwhile."""
@@ -431,16 +491,37 @@ def _open_to_write(path: Path, stack: ExitStack) -> _File:
 class ReplyCache:
     """One judge's part of a ledger. `model` and `params`, as the user gave them, are part of every key.
 
-    Without a ledger there are keys, and no answers.
+    `address` is that of a stand-in for the model, whose replies never answer for the real one; else empty. Without
+    a ledger there are keys, and no answers.
     """
 
     ledger: Ledger | None
     model: str
     params: Mapping[str, Any]
+    address: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name of the model in the rows."""
+        return name_at(self.model, self.address)
 
     def key(self, request: Request) -> bytes:
         """Return the key of a request. UsageError as for `key_of`."""
-        return key_of(self.model, self.params, request)
+        return at_address(key_of(self.model, self.params, request), self.address)
+
+    def earlier(self, request: Request) -> str:
+        """Return why a reply that an earlier version kept of a request no longer answers; empty without one."""
+        plain = replace(self, address="")
+        before = replace(request, user=request.earlier_user)
+        sources = [
+            (self.address, plain, request, NO_ADDRESS),
+            (request.earlier_user, self, before, OTHER_LAYOUT),
+            (request.earlier_user and self.address, plain, before, OTHER_LAYOUT),
+        ]
+        for there, cache, asked, why in sources:
+            if there and isinstance(self.find(cache.key(asked)), Reply):
+                return why
+        return ""
 
     def find(self, key: bytes) -> Reply | CallError | None:
         """Return an earlier answer, with `cached` set; None if there is none."""
@@ -450,7 +531,7 @@ class ReplyCache:
         """Store an answer; it is committed when this returns. OutputError if it cannot be written."""
         if self.ledger is None:
             raise ValueError("there is no ledger to write")
-        await self.ledger.store(key, self.model, answer)
+        await self.ledger.store(key, self.name, answer)
 
 
 def _before(older_than: float | None) -> float:

@@ -52,8 +52,6 @@ _RANGE = (
 )
 _QUOTED = re.compile('"([^"]+)"')
 """A field whose name may be a known one."""
-_NEAR = 0.8
-"""The likeness from which on a field without a dot is a known name, mistyped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +160,7 @@ def _field(text: str) -> Condition:
     quoted = _QUOTED.fullmatch(path)
     near = None
     if "." not in path and not quoted and path != MARK:
-        near = nearest(path, (*NAMES, MARK), _NEAR)
+        near = nearest(path, (*NAMES, MARK))
     if path == MARK and value:
         return Condition(MARK, value=value)
     if path and equals and near is None and path != MARK:

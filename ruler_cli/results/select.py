@@ -62,7 +62,7 @@ def select(
         on_problem(problem)
 
     refuse_in_place = partial(_refuse_in_place, scored, output)
-    refuse_clashes(source.source, output, tasks=source.prompts)
+    refuse_clashes(source.source, output)
     if pairs:
         refuse_in_place("lose its rollouts")
     # OUTPUT ends before INPUT is closed: it copies the bytes behind the last record of a document

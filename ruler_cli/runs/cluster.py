@@ -34,6 +34,7 @@ from ruler_cli.files.location import Location
 from ruler_cli.files.output import may_replace
 from ruler_cli.judges.resolve import environment
 from ruler_cli.judging.adaptive import FIRST
+from ruler_cli.judging.panel import cache_of
 from ruler_cli.ledger.database import ReplyRecord, append_rows, rows_of
 from ruler_cli.ledger.reply_cache import Ledger
 from ruler_cli.pool.engine import StopSignal, in_thread, run_beside, together
@@ -123,7 +124,7 @@ async def score_on_ray(
         if error := nothing_to_compare(settings, source):
             raise error
         refuse_other_groups(source, settings.output, force=may_replace(settings))
-        source.report(observer, [judge.model for judge in settings.judges])
+        source.report(observer)
         groups = source.survey.mine
         shape = source.reader.format.shape
     limits = settings.pool
@@ -265,7 +266,8 @@ class _RayRun:
         home = self.ray.get_runtime_context().get_node_id()
         keys = environment(settings.judges)
         if await worker.begin.remote(__version__, settings, home, keys):
-            models = [judge.model for judge in settings.judges]
+            caches = [cache_of(None, judge) for judge in settings.judges]
+            models = [name for own in caches for name in (own.model, own.name)]
             # the newest row of a request counts there: those of the run's own ledger
             for path in (*settings.ledgers, settings.ledger):
                 for rows in rows_of(path, models):

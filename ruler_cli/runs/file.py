@@ -151,7 +151,7 @@ async def open_judges(
 def refuse_settings_of_run(settings: ScoreSettings) -> None:
     """Raise UsageError for settings that cannot be, and files that clash; no judge's key is needed."""
     source = settings.input
-    refuse_clashes(source.source, settings.output, settings.failed, source.prompts)
+    refuse_clashes(source.source, settings.output, settings.failed)
     refuse_settings(settings)
     if settings.cached_only and settings.ledger is None:
         remedy = Sentence("leave out {ledger:none}")
@@ -313,8 +313,7 @@ class _FileRun(GroupStream):
             opened.cancel()
             return
         source = self._input = opened.result()
-        models = [judge.model for judge in settings.judges]
-        source.report(session.observer, models, alone=settings.absolute)
+        source.report(session.observer, alone=settings.absolute)
         session.begin(source.total)
         session.stop_if_too_many()
         if source.reader is None:

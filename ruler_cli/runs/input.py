@@ -40,11 +40,9 @@ from ruler_cli.files.location import Location
 from ruler_cli.files.marks import has_scores, not_replaced, refuse_foreign
 from ruler_cli.files.parse import dump, parse
 from ruler_cli.files.scratch import Index, Scratch, digest, place
-from ruler_cli.formats.agent_models import agent_models, family
 from ruler_cli.formats.chat import has_content, prompt_key, task_messages
 from ruler_cli.formats.reader import SAMPLE, Reader, detect, first_records
 from ruler_cli.formats.table import fits
-from ruler_cli.runs.tasks import JoinedReader, open_tasks
 from ruler_cli.settings.models import InputSettings, RecordPaths
 from ruler_cli.settings.suggestions import question
 from ruler_cli.types import (
@@ -64,8 +62,6 @@ counts once."""
 Opening = list[tuple[object, object]]
 """Role and content of the messages before the agent's first turn."""
 _SYSTEM = ("system", "developer")
-_NAMING = 8
-"""First records in which the names of agents' models are looked for."""
 
 
 @dataclass(slots=True)
@@ -74,13 +70,11 @@ class Openings:
 
     `simulated_user`: the user of the dump is a model too and words the task anew for each rollout, so
     that only the system's messages are compared. Without any the agent's rules are not shown.
-    `varied_prompts`: the dump compares prompts, so that nothing is. `key` is a path by which tasks may be found
-    in another file.
+    `varied_prompts`: the dump compares prompts, so that nothing is.
     """
 
     simulated_user: bool = False
     varied_prompts: bool = False
-    key: str = "KEY"
     taskless: int = 0
     first_taskless: str = ""
     mixed: int = 0
@@ -91,8 +85,7 @@ class Openings:
     def of(cls, reader: Reader) -> Openings:
         """Begin to count those that a reader reads."""
         form = reader.format
-        key = reader.key if reader.key_paths and " + " not in reader.key else "KEY"
-        return cls(form.simulated_user, form.varied_prompts, key)
+        return cls(form.simulated_user, form.varied_prompts)
 
     def look(self, rollouts: Iterable[Rollout], where: str) -> list[Opening]:
         """Count the rollouts of a record that show no task or no rules; return the opening of each.
@@ -131,11 +124,9 @@ class Openings:
             out.append(
                 Sentence(
                     "{rollouts} without a task: nothing precedes the agent's first turn (first: {first}); "
-                    "give the path of the task with {prompt:PATH}, or the file that has it with {prompts:FILE} "
-                    "{on:{key}}",
+                    "give the path of the task with {prompt:PATH}; if another file has it, join the two first",
                     rollouts=_count(self.taskless, "rollout"),
                     first=self.first_taskless,
-                    key=self.key,
                 )
             )
         if self.ruleless:
@@ -229,8 +220,8 @@ class Input:
     """An input that is open: its reader, its counts, and its groups as an iterator.
 
     `survey` is None for a stream, `reader` for an input without records. `notes` are sentences on parts that
-    are not read. `agents` are the models that the first records name. `fd` is a file in which a record can be
-    read at its offset; None if there is none. `stack` closes what is opened later.
+    are not read. `fd` is a file in which a record can be read at its offset; None if there is none. `stack` closes
+    what is opened later.
     """
 
     settings: InputSettings
@@ -242,7 +233,6 @@ class Input:
     openings: Openings = field(default_factory=Openings)
     groups: Iterator[Group] = field(default_factory=lambda: iter(()))
     notes: list[str] = field(default_factory=list)
-    agents: Sequence[str] = ()
     fd: int | None = None
 
     @property
@@ -349,34 +339,20 @@ class Input:
         ]
         return [*self.container.warnings(), *grouping, *lacking]
 
-    def relatives(self, judges: Iterable[str]) -> list[str]:
-        """Return a sentence for each judge, given its model, that is of a family of the agents'."""
-        families = {family(name): printable(name) for name in self.agents}
-        return [
-            f"judge {judge} is of the family of the agents' {families[own]}: "
-            "judges prefer answers of their own"
-            for judge in judges
-            if (own := family(judge)) in families and own
-        ]
-
     def report(
         self,
         observer: Observer,
-        judges: Iterable[str] = (),
         *,
         end: bool = False,
         alone: bool = False,
     ) -> None:
-        """Report what was found, and the warnings as soon as they are known: for a stream at its `end`.
-
-        `judges` are the names of their models.
-        """
+        """Report what was found, and the warnings as soon as they are known: for a stream at its `end`."""
         if not end and self.reader is None:
             # nothing will be scored, also where notes are off
             observer.warn(self.found())
             return
         if not end:
-            for sentence in (self.found(), *self.notes, *self.relatives(judges)):
+            for sentence in (self.found(), *self.notes):
                 observer.note(sentence)
         if end == (self.survey is None):
             for sentence in self.warnings(alone=alone):
@@ -443,8 +419,6 @@ def _key(reader: Reader) -> str:
         key = f"key `{reader.key}`"
     if reader.labels:
         key += f" within its {reader.label_kind}"
-    if isinstance(reader, JoinedReader):
-        key += f", tasks of {reader.tasks.name}"
     return key
 
 
@@ -528,13 +502,7 @@ def open_input(
             )
             raise UsageError(problem, place=name)
         return opened
-    opened.agents = agent_models(filter(None, map(_parsed, first[:_NAMING])))
-    tasks = open_tasks(settings, stack)
-    if tasks is None:
-        reader = detect(name, first, settings)
-    else:
-        reader = tasks.reader(name, first, settings)
-        opened.notes += tasks.notes
+    reader = detect(name, first, settings)
     _refuse_tasks(name, first, settings.messages)
     if shard is not None and reader.format.shape == "columns":
         remedy = Sentence(

@@ -60,7 +60,7 @@ from ruler_cli.types import (
 
 T = TypeVar("T")
 Groups = Iterable[G] | AsyncIterable[G]
-_FILES = ("grouping", "group_by", "records", "shard", "limit", "prompts", "on")
+_FILES = ("grouping", "group_by", "records", "shard", "limit")
 """Settings of `InputSettings` that say how a file is read."""
 _FIRST = 20
 """Groups of which one must have an outcome if `outcome` names its path."""

@@ -116,6 +116,8 @@ class ScoringSession:
         self._give_up()
         await end_tasks(self._reports, *self._tasks)
         self._warn_of_coverage()
+        for sentence in self.panel.outdated():
+            self.observer.warn(sentence)
 
     def begin(self, total: int | None) -> None:
         """Report that judging begins; `total` is the number of groups, if it is known."""
@@ -496,7 +498,7 @@ class RunTexts:
             }
             for each in judges
         ]
-        params = params_text(without_secrets(named, self._secrets))
+        params = params_text(without_secrets(named, self._secrets, digests=True))
         self._params, text = self._kept("params", params)
         summary.params_texts[self._params] = text
         self._rubric = lru_cache(16)(partial(self._kept, "rubric"))

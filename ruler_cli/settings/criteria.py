@@ -46,8 +46,6 @@ _BESIDE = {"tags", "source", "rationale", "axis", "reasoning"}
 """Members that are known not to matter."""
 _JSON = re.compile(r'\s*(?:\[\s*(?:[\[{"]|$)|\{\s*")')
 """The beginning of a text that is JSON, and no text for a judge."""
-_MISSPELT = 0.8
-"""Likeness to a name from which on a member is a misspelt one."""
 _SCALES = re.compile(
     "likert|numeric|ordinal|nominal|scale|negative|penalty|detriment", re.IGNORECASE
 )
@@ -197,7 +195,7 @@ def _is_understood(key: str, value: Any, *, alone: bool) -> bool:
 @lru_cache(256)
 def _is_odd(key: str) -> bool:
     """Tell if the name of a member says that it changes how a criterion is scored, or is a misspelt one."""
-    misspelt = nearest(key, ("veto", *_WEIGHTS), _MISSPELT)
+    misspelt = nearest(key, ("veto", *_WEIGHTS))
     return misspelt is not None or _OTHER.search(key) is not None
 
 

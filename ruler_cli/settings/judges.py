@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple
 from ruler_cli.errors import Sentence, UsageError
 from ruler_cli.settings.models import DEFAULT_MODEL, JudgeSettings, Price
 from ruler_cli.settings.options import FILE, VARIABLE, Options
+from ruler_cli.settings.parameters import KNOWN
 
 Source = Literal["provider", "file", "variable", "command line", "judge"]
 """The source of an endpoint, or of a key's name.
@@ -30,6 +31,20 @@ _SENT: dict[Source, tuple[Source, ...]] = {
 The provider's own endpoint gets a key of a variable or of the file only if that names models of this
 provider, or no model.
 """
+
+
+_OWN = """azure azure_ai azure_text cloudflare databricks gdc heroku litellm_proxy ragflow snowflake watsonx
+ watsonx_text"""
+OWN_ADDRESS = _OWN.split()
+"""Providers without an address for all: the key in their variable is for the address that the user gives."""
+_SIGNING = ("bedrock", "sagemaker", "vertex")
+"""First words of those whose calls an SDK signs, or gives a token, at any address."""
+
+
+class UntrustedFileError(UsageError):
+    """A `file` that the user did not name would send a call, or a key, somewhere: it has to be named."""
+
+    file = ""
 
 
 class Named(NamedTuple):
@@ -112,6 +127,38 @@ def _judge(name: str, price: Price | None, options: Options) -> JudgeSettings:
     values |= {"model": model, "api_base": api_base, "api_key_env": api_key_env}
     values["params"] = params
     return JudgeSettings(**values)
+
+
+def refuse_found_file(options: Options, judges: Sequence[JudgeSettings]) -> None:
+    """Raise UntrustedFileError for what a file that the user did not name may not set: it may be somebody else's."""
+    file = options.file
+    if file is None or not file.found:
+        return
+    params: dict[str, Any] = dict(options.param)  # type: ignore[arg-type]  # as above
+    typed, shared = (params, {}) if options.rank("param") > FILE else ({}, params)
+    typed_base = options.api_base if options.rank("api_base") > FILE else None
+    for judge in judges:
+        if judge.model in ("offline", "simulated"):
+            continue
+        table = file.judges.get(judge.name, {})
+        names = {**table.get("params", {}), **shared}
+        wrong = [name for name in names if name not in KNOWN and name not in typed]
+        provider = judge.model.partition("/")[0]
+        keyed = judge.api_key_env or provider in OWN_ADDRESS
+        if keyed or provider.startswith(_SIGNING):
+            wrong += ["api_base"] if judge.api_base not in (None, typed_base) else []
+        named = FILE in (options.rank("model"), options.rank("escalate"))
+        if "://" in judge.model and (table or named):
+            wrong.append("model")
+        if wrong:
+            place = f"{file.name} [judges.{judge.name}]" if table else file.name
+            problem = f"sets {', '.join(wrong)}, and was not named but found"
+            remedy = Sentence(
+                "read it, and if it is yours, give {config:{file}}", file=file.name
+            )
+            error = UntrustedFileError(problem, remedy, place=place)
+            error.file = file.name
+            raise error
 
 
 def _same_provider(model: str, options: Options) -> bool:

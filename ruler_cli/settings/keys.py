@@ -6,14 +6,19 @@ repeats a word that looks like one.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Iterable, Mapping
+from functools import partial
+from hashlib import blake2b
 from typing import Any
 
 from ruler_cli.errors import Sentence, UsageError
 
 HIDDEN = "[key]"
 """Text that stands for a key."""
+HEADERS = re.compile("header|{", re.IGNORECASE)
+"""A mark of text that may hold headers."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _BEGINNINGS = (
     "sk-|sk_live|gsk_|xai-|AIza|nvapi-|pplx-|csk-|ghp_|github_pat_|glpat-|dop_v1_|lsv2_"
@@ -31,7 +36,8 @@ _RANDOM = re.compile(
     r"(?=[A-Za-z0-9+]*\d)(?=[A-Za-z0-9+]*[A-Za-z])[A-Za-z0-9+]{32,}={0,2}"
 )
 _SECRET_NAME = re.compile(
-    r"-{0,2}(?:.*[-_])?(?:api-?_?key|apikey|key|secret|token|password|passwd|authorization|credentials?)",
+    r"-{0,2}(?:.*[-_])?(?:api-?_?key|apikey|key|secret|token|password|passwd|pwd|authorization"
+    r"|credentials?|bearer|jwt|sig|signature|sas|dsn|conn(?:ection)?[-_]?str(?:ing)?)",
     re.IGNORECASE,
 )
 _SECRET_VALUE = re.compile(
@@ -42,6 +48,13 @@ _MEMBER = re.compile(r"""["']([\w-]+)["']\s*:\s*["']([^"']{4,})["']""")
 """Name and text of a member of a JSON object."""
 _HEADER = 8
 """Characters of the shortest header that is hidden wherever it stands: a shorter one may be any word."""
+_PAIR = re.compile(
+    r"(?:(?P<name>[A-Za-z][\w-]*)=|\b(?:Bearer|Basic)\s+)"
+    r"(?=[^\s;&,]*\d)(?P<value>[^\s;&,'\"{}=]{8,}={0,2})"
+)
+"""A part of a connection string, or of a query, and a token behind its kind."""
+_FORMS = ("response_format", "tools", "functions")
+"""Parameters whose words are those of good replies."""
 _CAPITAL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _IN_ADDRESS = re.compile(r"://[^/@\s:]*:([^/@\s]+)@|[?&]([\w-]+)=([^&#\s]+)")
 """The password of an address, or the name and value of a part of its query."""
@@ -55,7 +68,12 @@ def is_variable_name(text: str) -> bool:
 
 def is_key_name(name: str) -> bool:
     """Tell if a parameter of this name holds a key."""
-    return name.lower().replace("-", "_") in _KEY_NAMES
+    return snake_case(name) in _KEY_NAMES
+
+
+def snake_case(name: str) -> str:
+    """Return a name in small letters, its words joined by `_`."""
+    return _CAPITAL.sub("_", name).lower().replace("-", "_")
 
 
 def looks_like_key(text: str) -> bool:
@@ -117,6 +135,11 @@ def secrets_among(
             if _holds_secret(member[1]) or (headers and len(member[2]) >= _HEADER):
                 found.add(member[2])
         found.update(
+            pair["value"]
+            for pair in _PAIR.finditer("" if own else word)
+            if not pair["name"] or _holds_secret(pair["name"])
+        )
+        found.update(
             m[1] or m[3]
             for m in _IN_ADDRESS.finditer(word)
             if m[1] or _SECRET_NAME.fullmatch(m[2])
@@ -125,23 +148,61 @@ def secrets_among(
     return sorted((one for one in found if len(one) > 3), key=len, reverse=True)
 
 
-def without_secrets(value: Any, secrets: Iterable[str] = ()) -> Any:
-    """Return a JSON value in which keys, values that are named as keys, and all of `secrets` are `[key]`."""
+def without_secrets(
+    value: Any, secrets: Iterable[str] = (), *, digests: bool = False
+) -> Any:
+    """Return a JSON value in which keys, values that are named as keys, and all of `secrets` are `[key]`.
+
+    With `digests`, headers and what looks like a key have their digest there: others make other scores.
+    """
+    again = partial(without_secrets, secrets=secrets, digests=digests)
+    hidden = _digest if digests else _hidden
     if isinstance(value, str):
-        found = [*secrets, *secrets_among([*value.split(), value])]
-        return HIDDEN if looks_like_key(value) else without_keys(value, found)
+        if looks_like_key(value) and value not in secrets:
+            return hidden(value)
+        for secret in secrets_among([*value.split(), value]):
+            value = (
+                value if secret in secrets else value.replace(secret, hidden(secret))
+            )
+        return without_keys(value, secrets)
     if isinstance(value, Mapping):
-        return {
-            without_secrets(str(name), secrets): HIDDEN
-            if _holds_secret(str(name)) and not isinstance(inner, bool | None)
-            else without_secrets(inner, secrets)
-            for name, inner in value.items()
-        }
-    return (
-        [without_secrets(inner, secrets) for inner in value]
-        if isinstance(value, list | tuple)
-        else value
-    )
+        members = dict[str, Any]()
+        for name, inner in value.items():
+            held = _holds_secret(str(name)) and not isinstance(inner, bool | None)
+            hide = hidden if "header" in str(name).lower() else _hidden
+            members[again(str(name))] = (hide if held else again)(inner)
+        return members
+    return [*map(again, value)] if isinstance(value, list | tuple) else value
+
+
+def secret_texts(value: Any, *, named: bool = False) -> list[str]:
+    """Return the texts of parameters that may be secrets, by the names of their places or by their form.
+
+    The longest first; a `named` value is one, and so are its words.
+    """
+    found = set[str]()
+    if isinstance(value, str):
+        words = [value, *value.split()]
+        found.update(words if named else secrets_among(words))
+    elif isinstance(value, Mapping):
+        for name, inner in value.items():
+            if name not in _FORMS:
+                hides = named or _holds_secret(str(name))
+                found.update(secret_texts(inner, named=hides))
+    elif isinstance(value, list | tuple):
+        found.update(*(secret_texts(inner, named=named) for inner in value))
+    long = [text for text in found if len(text) >= _HEADER]
+    return sorted(long, key=len, reverse=True)
+
+
+def _hidden(_: Any) -> str:
+    return HIDDEN
+
+
+def _digest(value: Any) -> str:
+    """Return what stands for a secret whose changes count."""
+    text = json.dumps(value, sort_keys=True, default=str)
+    return f"[key {blake2b(text.encode(), digest_size=4).hexdigest()}]"
 
 
 def _holds_secret(name: str) -> bool:

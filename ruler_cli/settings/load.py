@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from ruler_cli.errors import Sentence, UsageError, system_errors
-from ruler_cli.settings.judges import judges_of
+from ruler_cli.settings.judges import judges_of, refuse_found_file
 from ruler_cli.settings.models import (
     AskSettings,
     CombineSettings,
@@ -70,7 +70,7 @@ def read_config(given: str | None) -> ConfigFile | None:
     for name in [given] if given else ["ruler.toml", "pyproject.toml"]:
         content = _content(name)
         if content is not None:
-            return _checked(name, content)
+            return replace(_checked(name, content), found=not given)
     if not given:
         return None
     if Path(given).exists():
@@ -85,7 +85,7 @@ def _content(name: str) -> dict[str, Any] | None:
     ours = ("tool", "ruler") if path.name == "pyproject.toml" else ()
     with system_errors("read", UsageError, place=name):
         # most have no table of ours, and are another program's to read
-        if not path.exists() or (ours and b"ruler" not in path.read_bytes()):
+        if not path.exists() or (b"ruler" not in path.read_bytes() and ours):
             return None
         from pydantic_settings import BaseSettings, TomlConfigSettingsSource
 
@@ -93,6 +93,8 @@ def _content(name: str) -> dict[str, Any] | None:
             return TomlConfigSettingsSource(BaseSettings, path, ours).toml_data
         except KeyError:
             return None
+        except UnicodeDecodeError:
+            raise
         except (ValueError, RecursionError) as error:
             problem = f"is not valid TOML: {error}"
             raise UsageError(problem, place=name) from None
@@ -111,7 +113,10 @@ def _checked(path: str, content: Mapping[str, Any]) -> ConfigFile:
     for header, table in flat.items():
         group, _, name = header.partition(".")
         unknown = group not in _NAMED and header not in headers
-        if unknown or not isinstance(table, dict):
+        if not (unknown or isinstance(table, dict)):
+            remedy = f"write [{header}], and its settings below"
+            raise UsageError(f"{header} is not a table", remedy, place=path)
+        if unknown:
             near = nearest(header, headers)
             advice = question(near) or "; options stand in one such as [score]"
             raise UsageError(f"there is no table [{header}]{advice}", place=path)
@@ -225,17 +230,17 @@ def _table(file: ConfigFile, command: str) -> Layer:
 
 
 def _variables(names: Collection[str]) -> Layer:
-    """Return what variables set; an empty one sets nothing."""
+    """Return what variables set; an empty one sets nothing, but for an address, which has to be refused."""
     known = variables_of(names)
     if os.environ.keys().isdisjoint(known):
         return {}
     from pydantic_settings import BaseSettings, EnvSettingsSource
 
-    source = EnvSettingsSource(BaseSettings, case_sensitive=True, env_ignore_empty=True)
+    source = EnvSettingsSource(BaseSettings, case_sensitive=True)
     return {
         known[name]: Origin(name, VARIABLE, value)
         for name, value in source.env_vars.items()
-        if name in known
+        if name in known and (value or known[name] == "api_base")
     }
 
 
@@ -269,6 +274,7 @@ def score_settings(
     """Return the settings of a run; UsageError if an option is wrong or contradicts another one."""
     with named_sources(options.origins):
         judges = judges_of(options)
+        refuse_found_file(options, judges)
         stronger = None if options.escalate is None else judges.pop()
         ledger, others = _ledgers(options.ledgers)
         return _part(

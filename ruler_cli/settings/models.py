@@ -37,14 +37,16 @@ from pydantic.dataclasses import dataclass
 
 from ruler_cli.errors import Sentence, UsageError, WrongShapeError
 from ruler_cli.settings.keys import (
+    HEADERS,
     HIDDEN,
     is_key_name,
     looks_like_key,
     model_name,
     variable_name,
 )
+from ruler_cli.settings.parameters import params_of
 from ruler_cli.settings.rubric import read_rubric, scale_mistake
-from ruler_cli.settings.suggestions import nearest, question
+from ruler_cli.settings.suggestions import instead_of, nearest, question
 from ruler_cli.types import JudgeRequest, Rubric
 
 T = TypeVar("T")
@@ -84,7 +86,9 @@ class Settings:
         try:
             return check(values)
         except ValidationError as error:
-            mistake = error.errors(include_url=False)[0]
+            mistakes = error.errors(include_url=False)
+            # a misspelt name is why another one is missing
+            mistake = min(mistakes, key=lambda one: one["type"] == "missing")
             if not mistake["loc"]:  # whatever holds the value names it
                 raise
         fields: dict[str, Any] = cls.__pydantic_fields__  # type: ignore[attr-defined]  # pydantic adds it
@@ -93,10 +97,13 @@ class Settings:
         if name not in fields:
             raise unknown_option(name, fields)
         given = mistake["input"]
-        value = HIDDEN if looks_like_key(str(given)) else repr(given)
+        secret = looks_like_key(str(given)) or HEADERS.search(str(given))
+        value = HIDDEN if secret else repr(given)
         if len(value) > _LONGEST:
             value = f"{value[:_LONGEST]}…"
         problem = _TECHNICAL.sub("", mistake["msg"]).replace("should be", "is not")
+        if mistake["type"] == "missing":
+            raise UsageError("is missing", "set it", option=name)
         if _OF_NUMBER.match(mistake["type"]):
             problem = f"Input is not {_number(fields[name])}"
         kind = WrongShapeError if mistake["type"].endswith("_type") else UsageError
@@ -126,7 +133,11 @@ def unknown_option(name: str, known: Iterable[str]) -> UsageError:
     if is_key_name(name):
         remedy = Sentence("name the variable that holds the key with {api_key_env:VAR}")
         return UsageError(f"{name} is not an option", remedy)
-    return UsageError(f"no such option: {name}{question(nearest(name, known))}")
+    problem = f"no such option: {name}"
+    instead = instead_of(name)
+    if instead is not None:
+        return UsageError(problem, instead)
+    return UsageError(f"{problem}{question(nearest(name, known))}")
 
 
 DEFAULT_MODEL = "openai/o3"
@@ -257,33 +268,15 @@ def ledger_path(value: Any) -> Any:
     return expand_home(value) if str(value) else default_path()
 
 
-_ENDPOINT = Sentence("name the endpoint with {api_base:URL}")
-_OURS = "ruler writes the prompt and reads one reply; leave it out"
-_REFUSED = {
-    "api_base": _ENDPOINT,
-    "base_url": _ENDPOINT,
-    "model": Sentence("name the model with {model:NAME}"),
-    "messages": _OURS,
-    "stream": _OURS,
-    "n": _OURS,
-}
-"""Parameters that would change who is asked, or what, each with what to do."""
-_HARMLESS = (("stream", False), ("n", 1))
+def _address(value: str) -> str:
+    """Return an address as it is; UsageError for an empty one, with which the provider would be asked."""
+    if value.strip():
+        return value
+    problem = "is empty, and the rollouts would go to the provider"
+    raise UsageError(problem, "give an address, or leave it out", option="api_base")
 
 
-def params_of(value: Any) -> Any:
-    """Return the parameters of a call; UsageError for a key, or one that changes who is asked, or what."""
-    for name, own in value.items() if isinstance(value, Mapping) else ():
-        advice = "" if (name, own) in _HARMLESS else _REFUSED.get(name, "")
-        if is_key_name(name):
-            advice = Sentence(
-                "a key is not a parameter; name the variable that holds it with {api_key_env:VAR}"
-            )
-        if advice:
-            raise UsageError(advice, option="param", value=name)
-    return value
-
-
+Address = Annotated[str, AfterValidator(_address)] | None
 Limit = Annotated[Whole | None, Field(ge=1)]
 Rpm = Annotated[Number | None, Field(ge=0.01)]
 Tpm = Annotated[Number | None, Field(ge=1)]
@@ -301,7 +294,7 @@ class JudgeOptions(Settings):
     """
 
     model: Annotated[str, AfterValidator(model_name)]
-    api_base: str | None = None
+    api_base: Address = None
     api_key_env: KeyVariable = None
     via: Via = "auto"
     params: Annotated[Mapping[str, Any], BeforeValidator(params_of)] = field(
@@ -538,8 +531,7 @@ class InputOptions(Settings):
 
     `format` is `auto`, the name of a row, a row, or a program's own reader. `records` is the path of the records
     in a document, or in each line. With `limit` only so many groups are read, the first; with `shard` only its
-    own. With `prompts`, another file, `prompt` are paths of its records, which have the key `on` (a path, or
-    `OURS=THEIRS`). A record of more than `max_record` mebibytes counts as unreadable.
+    own. A record of more than `max_record` mebibytes counts as unreadable.
     """
 
     _: KW_ONLY
@@ -552,8 +544,6 @@ class InputOptions(Settings):
     outcome: str | None = None
     shard: Annotated[Shard | None, BeforeValidator(shard_of)] = None
     prompt: Paths = ()
-    prompts: str | None = None
-    on: str | None = None
     tools: str | None = None
     reference: str | None = None
     limit: Limit = None

@@ -12,7 +12,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from ruler_cli.errors import Sentence, UsageError
+from ruler_cli.settings.keys import HEADERS
 from ruler_cli.settings.models import (
+    Address,
     AskOptions,
     CombineSettings,
     InputOptions,
@@ -27,10 +29,10 @@ from ruler_cli.settings.models import (
     Via,
     Whole,
     frozen,
-    params_of,
     paths,
     price_of,
 )
+from ruler_cli.settings.parameters import params_of
 
 COMMANDS = (
     "score",
@@ -44,6 +46,7 @@ COMMANDS = (
     "ledger stats",
     "ledger clear",
     "ledger import",
+    "ledger assign",
     "batch submit",
     "batch status",
     "batch collect",
@@ -95,9 +98,10 @@ def _params(value: Any) -> Any:
         key, equals, own = text.partition("=")
         if not (key and equals):
             remedy = Sentence("e.g. {param:temperature=0.2}")
-            raise UsageError(f"{text!r} is not KEY=VALUE", remedy, option="param")
+            shown = "its value" if HEADERS.search(text) else repr(text)
+            raise UsageError(f"{shown} is not KEY=VALUE", remedy, option="param")
         params[key] = own
-        with suppress(ValueError):
+        with suppress(ValueError, RecursionError):
             params[key] = json.loads(own)
     return params_of(params)
 
@@ -115,7 +119,7 @@ class ScoreOptions(AskOptions, PoolSettings, CombineSettings, InputOptions, RunO
 
     _: KW_ONLY
     model: Texts = ()
-    api_base: str | None = None
+    api_base: Address = None
     api_key_env: KeyVariable = None
     via: Via = "auto"
     param: Annotated[
@@ -160,13 +164,14 @@ class ConfigFile:
     """A checked file: `name` stands for it in sentences.
 
     `tables` has the values of each command's table by their fields, `judges` those of each judge's; `formats` are
-    the user's rows.
+    the user's rows. `found`: the user did not name it.
     """
 
     name: str
     tables: dict[str, dict[str, Any]]
     judges: dict[str, dict[str, Any]]
     formats: dict[str, RecordPaths]
+    found: bool = False
 
 
 @frozen
@@ -206,7 +211,7 @@ class Options(ScoreOptions):
     by: Literal["variance", "score", "majority"] | None = None
     answer: str | None = None
     marks: Annotated[Sequence[str], BeforeValidator(paths)] = ()
-    as_: Literal["pairs", "judge"] | None = None
+    as_: Literal["pairs"] | None = None
     gap: Annotated[Number, Field(gt=0, le=1)] = 0.2
     per_group: Annotated[Whole, Field(ge=1)] = 1
     shape: Literal["conversational", "standard"] = "conversational"

@@ -19,40 +19,19 @@ from ruler_cli.types import Rubric, Standards
 _FILE_NAME = re.compile(r"\S*/\S*|[^\s.]\S*\.[A-Za-z]\w{0,7}")
 """One word that is a path, or that ends as a file's name does: it is no rubric."""
 
-_HIGH = r"(?:[2-9]|[1-9]\d+)(?:\.0+)?(?![\d.]*\d)"
-_TO = r" ?%? ?(?:to|through|and|-|–|—|\.\.) ?"
-_COUNTED = (
-    "both", "criteria", "items", "levels", "messages", "pages", "parts", "questions", "rules", "sections",
-    "steps", "tasks", "turns", "the number from", "the number between",
-)  # fmt: skip
-"""Words after which numbers are those of things."""
-_APART = "".join(f"(?<!{words} )" for words in _COUNTED)
-_SPAN = rf"(?:{_APART}(?<![\d.])[01](?:\.0+)?{_TO}{_HIGH}|(?<!\d )out of {_HIGH})"
-_FOLLOWS = "where|with|for|based|depending|scale|points?|range|and|or|by|according|to|in|on|only"
-_SCALE = rf"(?:{_SPAN}(?= ?%? ?(?:$|[^\w\s%]|(?:{_FOLLOWS})\b))|\b{_HIGH}[- ]point (?:Likert )?scale)"
-"""A scale that ends above 1, and no count of things: nothing follows, or one of a few words."""
-_NOUN = r"(?:scores?|scoring|ratings?|grades?|marks?|scale)"
-_ANSWER = "giv(?:e|ing)|assign(?:ing)?|provid(?:e|ing)|return|output|respond|reply|answer|use|choose|produce|write"
-_TOLD = r"(?:(?:please|then|finally|now|also|and|you|must|should|will|are|need|your|task|is|to) )*"
-_NAMED = r"(?:(?:the|your|each|an?|final|overall|total|numeric|numerical|quality|integer|is) )*"
-_BEST = "maximum|max|highest|top|perfect|best|full"
-_SENTENCES = (
-    rf"{_TOLD}(?:score|rate|grade)\b.{{0,80}}?{_SCALE}",
-    rf"{_TOLD}(?:{_ANSWER})\b.{{0,60}}?\b(?:{_NOUN}|number|integer)\b.{{0,60}}?{_SCALE}",
-    rf"{_TOLD}(?:on|using|use|from) (?:an? )?(?:{_NOUN}\b.{{0,30}}?)?{_SCALE}",
-    rf"{_NAMED}{_NOUN}\b.{{0,60}}?{_SCALE}",
-    rf"(?:a )?(?:score|rating)(?: of)? {_HIGH}(?! ?(?:points?|pts))(?:\W|$)",
-    rf"{_NAMED}(?:{_BEST}) (?:possible )?(?:score|rating)(?: is| of|:| =)? {_HIGH}",
-    rf".{{0,60}}\b(?:is|are|be) (?:rated|scored|graded)\b.{{0,60}}?{_SCALE}",
+_SCALE = re.compile(
+    r"\b(?:scor(?:e|es|ed|ing)|rat(?:e|es|ing|ings)|grad(?:e|es|ing)|scale)\b[^.;!?\n]{0,60}?"
+    r"((?<![\d.])[01](?:\.0+)?%? ?(?:to|through|and|-|–|—|\.\.) ?(?:[2-9]|[1-9]\d{1,3})(?![\d.]{0,3}\d)|out of [1-9]\d{0,3})"
+    r"(?= ?%? ?(?:$|[^\w\s%]|(?:where|with|for|based|depending|points?|and|or|according|on)\b))"
+    r"|((?:[2-9]|[1-9]\d{1,3})[- ]point (?:Likert )?scale|score (?:of |is )?(?:[2-9]|[1-9]\d{1,3})(?! ?(?:\d|points?|pts))\b)",
+    re.IGNORECASE | re.MULTILINE,
 )
-"""Beginnings of sentences that tell a judge how to score; what agents are to do begins in another way."""
-_TELLS = rf"\W*(?:\d+\W+)?(?:[^:,]{{0,80}}[:,] )?(?:{'|'.join(_SENTENCES)})"
-_SHOWN = rf"{_SCALE}|(?:score|rating)(?: of| is|:| =)? {_HIGH}"
-_UNIT = rf"(?<![\d.])0(?:\.0+)?(?:(?:{_TO}| or )1(?:\.0+)?(?![\d.]*\d|%)|, 0?\.\d)|\bdivide|normali[sz]"
+"""A scale that ends above 1, behind a word of scoring: `1 to 10`, `0-100`, `out of 5`, `a score of 10`."""
+_UNIT = re.compile(
+    r"(?<![\d.])0(?:\.0+)? ?(?:to|or|and|-|–|—) ?1(?:\.0+)?(?![\d.]{0,3}\d|%)|, 0?\.\d|\bdivide|normali[sz]",
+    re.IGNORECASE,
+)
 """The scale from 0 to 1, some of its scores, or a way from another scale to it."""
-_BEGINNING = 400
-"""Characters of a sentence that are searched: more than any of `_SENTENCES` spans."""
-_END = r"[\n;!?]|\. "
 
 
 def read_rubric(value: Any) -> Any:
@@ -73,10 +52,11 @@ def read_rubric(value: Any) -> Any:
                 remedy = other_file(str(path), "check the path", before="@")
                 raise wrong("no such file", remedy)
             text = path.read_text(encoding="utf-8").strip()
-        if path.suffix in (".toml", ".json"):
-            return _criteria(_parsed(text, path.suffix[1:], value), value)
-        if path.suffix in _OTHERS:
-            problem = f"is {path.suffix[1:].upper()}, which is not read"
+        suffix = path.suffix.lower()
+        if suffix in (".toml", ".json"):
+            return _criteria(_parsed(text, suffix[1:], value), value)
+        if suffix in _OTHERS:
+            problem = f"is {suffix[1:].upper()}, which is not read"
             raise wrong(problem, "write TOML or JSON, or a text as .txt or .md")
     elif _FILE_NAME.fullmatch(value.strip()):
         remedy = other_file(value, f"write @{value}", before="@")
@@ -116,15 +96,10 @@ def _criteria(value: Any, given: str) -> Rubric:
 
 def other_scale(rubric: str) -> str:
     """Return the words of a rubric that name another scale than 0 to 1; empty if there are none."""
-    if re.search(_UNIT, rubric, re.IGNORECASE):
+    scale = _SCALE.search(rubric)
+    if scale is None or _UNIT.search(rubric):
         return ""
-    for part in re.split(_END, rubric):
-        sentence = " ".join(part.split())
-        found = re.match(_TELLS, sentence[:_BEGINNING], re.IGNORECASE)
-        if found is not None:
-            shown = re.search(_SHOWN, found[0], re.IGNORECASE)
-            return found[0] if shown is None else shown[0]
-    return ""
+    return scale[1] or scale[2]
 
 
 @lru_cache(64)  # a rubric is that of many groups
@@ -135,5 +110,8 @@ def scale_mistake(rubric: Standards | None) -> str:
     else:
         texts = [rubric or ""]
     scale = next(filter(None, map(other_scale, texts)), "")
-    advice = "and scores are from 0 to 1; grade in words, or from 0 to 1"
+    advice = (
+        "and scores are from 0 to 1; grade in words, or from 0 to 1; if these numbers are no scores, "
+        'say so: "Scores are from 0 to 1."'
+    )
     return scale and f"names another scale ({scale}), {advice}"

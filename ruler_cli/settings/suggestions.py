@@ -1,6 +1,6 @@
-"""Suggestions for a mistyped word, file or path.
+"""Suggestions for a mistyped word, file or path: a table of what people type, then spelling.
 
-Only errors need them, so `difflib` is imported inside the function.
+A wrong suggestion is worse than none, so spelling suggests only what is within two letters.
 """
 
 from __future__ import annotations
@@ -13,18 +13,128 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from ruler_cli.errors import Sentence
+
 _MOST = 5000
 """Names to compare at most: a directory or a record may hold any number, and an error must not take long."""
 _DEEP = 4
 """Levels of a record that are searched."""
+_LETTERS = 2
+"""Letters in which a suggestion may differ at most: a third of the word, if that is fewer."""
+
+_INSTEAD = (
+    (
+        "temperature top_p top_k max_tokens max_completion_tokens reasoning_effort frequency_penalty "
+        "presence_penalty stop",
+        "it is a parameter of the judge call: {param:temperature=0}",
+    ),
+    (
+        "output out o output_file output_path outfile save",
+        "OUTPUT is the second argument: `ruler score INPUT OUTPUT`",
+    ),
+    (
+        "input i in input_file input_path file data dataset",
+        "INPUT is the first argument: `ruler score INPUT OUTPUT`",
+    ),
+    ("resume continue restart", "run the same command again, it resumes"),
+    ("overwrite replace", "use {force:yes}"),
+    (
+        "json format_json as_json",
+        "`ruler report SCORED --json` prints the figures of a scored file",
+    ),
+    ("compare diff", "`ruler report A B` compares two scored files"),
+    ("trend", "`ruler report STEP STEP STEP` shows the files of a training"),
+    ("label", "`ruler report SCORED --label N -o PAGE` makes a page for labels"),
+    ("html page", "`ruler report SCORED -o PAGE.html` writes a page"),
+    (
+        "key api_key token openai_api_key",
+        "a key never stands on a command line: {api_key_env:VAR} names the variable that holds it",
+    ),
+    (
+        "base_url api_url url endpoint host server base",
+        "use {api_base:URL}",
+    ),
+    (
+        "parallel workers threads jobs j num_workers max_workers n_jobs max_concurrency max_concurrent "
+        "max_connections num_concurrent batch_size",
+        "use {concurrency:N}",
+    ),
+    ("verbose v log_level", "use {debug:yes}, or {progress:log}"),
+    ("cache cache_dir", "use {ledger:PATH}"),
+    ("no_ledger", "use {ledger:none}"),
+    (
+        "judge judge_name model_name grader evaluator scorer llm",
+        "use {model:NAME}",
+    ),
+    ("provider", "it is the first word of the judge's name: {model:openai/o3}"),
+    ("budget max_budget cost_limit max_spend", "use {max_cost:USD}"),
+    (
+        "samples max_samples num_samples n max_groups head",
+        "use {limit:N}",
+    ),
+    ("num_passes repeats num_repeats epochs votes k", "use {passes:K}"),
+    (
+        "criteria system_prompt judge_prompt prompt_file rubric_file template instructions system",
+        "use {rubric:@FILE}",
+    ),
+    ("retry retry_errors", "use {retry_failed:yes}, or {retries:N}"),
+    ("max_retries num_retries", "use {retries:N}"),
+    ("skip_errors ignore_errors fail_fast", "use {max_failures:N}"),
+    (
+        "min_score max_score threshold top filter",
+        "`ruler select SCORED OUTPUT --where score=0.7..` chooses by score",
+    ),
+    ("group_key group_field key_field id_field task_id", "use {group_by:PATH}"),
+    ("estimate dry cost validate lint", "`ruler check INPUT` estimates"),
+    ("run eval evaluate grade rate", "`ruler score INPUT OUTPUT` scores"),
+    ("show view stats summarize", "`ruler report SCORED` shows a scored file"),
+    ("help", "`ruler --help` lists the commands"),
+    ("version", "`ruler --version` prints it"),
+    ("init settings", "`ruler config` prints the settings"),
+    ("list", "`ruler batch status` lists batches"),
+)
+"""Words that people know from elsewhere, without dashes, and what `ruler` has for them."""
 
 
-def nearest(word: str, choices: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """Return the choice nearest in spelling, None if no ratio reaches `cutoff`, from 0 to 1."""
-    from difflib import get_close_matches
+def instead_of(word: str) -> Sentence | None:
+    """Return what to use for an option or command that people know from elsewhere, None for any other word."""
+    name = word.lstrip("-").replace("-", "_").lower()
+    for words, remedy in _INSTEAD:
+        if name in words.split():
+            return Sentence(remedy)
+    return None
 
-    matches = get_close_matches(word, list(islice(choices, _MOST)), 1, cutoff)
-    return matches[0] if matches else None
+
+def nearest(word: str, choices: Iterable[str]) -> str | None:
+    """Return the choice nearest in spelling, None if each differs in more than two letters."""
+    limit = min(_LETTERS, len(word.lstrip("-")) // 3)
+    best = None
+    for choice in islice(choices, _MOST):
+        if abs(len(choice) - len(word)) > limit:
+            continue
+        distance = _distance(word, choice)
+        if distance <= limit:
+            best, limit = choice, distance - 1
+    return best
+
+
+def _distance(word: str, choice: str) -> int:
+    """Return the letters to insert, delete, replace or swap with the next, to make one word of the other."""
+    rows = [list(range(len(choice) + 1))]
+    for number, letter in enumerate(word, 1):
+        above, row = rows[-1], [number]
+        for column, wanted in enumerate(choice, 1):
+            steps = [
+                above[column - 1] + (letter != wanted),
+                above[column] + 1,
+                row[-1] + 1,
+            ]
+            swapped = word[number - 2 : number] == choice[column - 2 : column][::-1]
+            if number > 1 and column > 1 and swapped:
+                steps.append(rows[-2][column - 2] + 1)
+            row.append(min(steps))
+        rows.append(row)
+    return rows[-1][-1]
 
 
 def question(suggestion: str | None) -> str:
@@ -46,7 +156,7 @@ def suggest_file(name: str) -> str | None:
         names += [entry.name for entry in islice(Path(folder).iterdir(), _MOST)]
     # a link to nothing is missing, and has the name itself
     others = [one for one in names if one != last]
-    match = nearest(last, others, 0.8)
+    match = nearest(last, others)
     return match and os.path.join(folder, match)  # noqa: PTH118 - keeps `./`
 
 
@@ -72,7 +182,7 @@ def _common(texts: Sequence[str]) -> tuple[str, list[str]]:
 def suggest_path(dotted: str, records: Iterable[Any]) -> str | None:
     """Return the dotted path in the records nearest to one that they lack."""
     paths = (path for record in records for path in _paths(record, "", _DEEP))
-    return nearest(dotted, islice(paths, _MOST), 0.7)
+    return nearest(dotted, paths)
 
 
 def _paths(value: Any, before: str, deep: int) -> Iterator[str]:

@@ -192,7 +192,7 @@ def test_names_beside_colours(view: View) -> None:
     """Each kind of failure has its name beside its colour: in the legend, in each bar, in the table."""
     ready(view, "#overview")
     kinds = view.find("#chart-failures .legend li").all_inner_texts()
-    assert kinds == ["unusable reply", "no answer", "judge refused"]
+    assert kinds == ["unusable reply", "judge failed", "judge refused"]
     names = view.find("#chart-failures svg a [aria-label]").evaluate_all(
         "all => all.map(e => e.getAttribute('aria-label').split(',')[0])"
     )

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from ruler_cli import cli
 from tests.conftest import Ruler, group, write
 from tests.judge_server import JudgeServer
 from tests.values import talk
@@ -97,13 +98,8 @@ def test_unknown_provider(ruler: Ruler, dump: Path) -> None:
             [],
         )
         assert refused.stderr == f"ruler: {facts['not_ready'][0]}\n"
-    for options in (
-        ["--api-base", "http://x/v1"],
-        ["-p", "custom_llm_provider=ollama"],
-    ):
-        assert ruler("check", dump, "-m", "opneai/o3", *options).stdout.startswith(
-            "ready: "
-        )
+    done = ruler("check", dump, "-m", "opneai/o3", "--api-base", "http://x/v1")
+    assert done.stdout.startswith("ready: ")
     done = ruler("check", dump, "-m", "gmi/of-the-price-list")
     assert done.stdout.startswith("ready: ")
 
@@ -409,3 +405,37 @@ def test_panel_in_batches(check: Any) -> None:
     ]
     assert result["cost_usd"] is None
     assert "batch" not in json.loads(check("-m", "openai/o3", "--json").stdout)
+
+
+def test_options_of_score(ruler: Ruler, dump: Path) -> None:
+    """`check` takes every option of `score`; one that is wrong is refused, and no file is written."""
+    names = {param.name for param in cli._load("check").params}
+    assert {param.name for param in cli._load("score").params} - names == {"output"}
+    words = "--concurrency 3 --on-failure keep --summary sum.json --max-failures 2 -q --debug --blend 0.5"
+    run = ruler("check", dump, "-m", "offline", *words.split())
+    assert (run.returncode, run.stderr) == (0, "")
+    assert run.stdout.startswith("ready: 2 groups")
+    assert [path.name for path in dump.parent.iterdir()] == ["in.jsonl"]
+    run = ruler("check", dump, "-m", "offline", "--rpm", "fast")
+    assert run.stderr == "ruler: --rpm: 'fast' is not a number of 0.01 or more\n"
+
+
+def test_duration(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
+    """`check` tells how long a run takes, by limits and by the pace of the ledger's calls, if one is known."""
+    server.configure(latency=0.2)
+    write(tmp_path / "in.jsonl", [group(f"g{i}", 0.1, 0.9) for i in range(60)])
+    judge = ("-m", "openai/good", "--api-base", server.base, "--ledger", "kept")
+
+    def expected(*more: str) -> float | None:
+        """Return the seconds."""
+        facts = json.loads(ruler("check", "in.jsonl", *judge, "--json", *more).stdout)
+        assert facts["seconds"] is None or type(facts["seconds"]) in (int, float)
+        return facts["seconds"] and float(facts["seconds"])
+
+    assert expected() is None
+    assert expected("--rpm", "30") == pytest.approx(120)
+    assert ruler("score", "in.jsonl", "out", *judge, "--limit", "10").returncode == 0
+    assert expected("-c", "5") == pytest.approx(50 / 5 * 0.2, rel=0.5)
+    assert expected("-c", "5", "--rpm", "25") == pytest.approx(120)
+    page = ruler("check", "in.jsonl", *judge, "--rpm", "25").stdout
+    assert rows(page)["time"] == "about 2.0 min, at the pace that is known"

@@ -68,7 +68,13 @@ def test_completions(workdir: Path) -> None:
     assert {"score", "check", "prompt", "agree", "ledger"} <= set(
         offered(workdir, "ruler ")
     )
-    assert offered(workdir, "ruler ledger ") == ["path", "stats", "clear", "import"]
+    assert offered(workdir, "ruler ledger ") == [
+        "path",
+        "stats",
+        "clear",
+        "assign",
+        "import",
+    ]
     assert offered(workdir, "ruler score --max-c") == ["--max-cost"]
     assert offered(workdir, "ruler score a b --order ") == ["random", "input"]
     for files in ("score ro", "score a b --failed "):

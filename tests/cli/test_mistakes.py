@@ -38,9 +38,18 @@ TYPER = {
     "score": "Missing argument 'INPUT'; `ruler score --help` lists",
     f"{S} b.jsonl": "2 paths stand for INPUT; name them by one pattern in quotes: ruler score",
     "ledger stats x": "(x); `ruler ledger stats --help` lists",
-    "scroe in.jsonl": "No such command 'scroe'. Did you mean 'score'?",
-    "in.jsonl out.jsonl": "No such command 'in.jsonl'; `ruler --help` lists what it takes",
-    "batch zebra": "No such command 'zebra'; `ruler batch --help` lists what it takes",
+    "scroe in.jsonl": "no such command: scroe; did you mean score?",
+    "in.jsonl out.jsonl": "no such command: in.jsonl; `ruler --help` lists what it takes",
+    "batch zebra": "no such command: zebra; `ruler batch --help` lists what it takes",
+    f"{S} --temperature=0": "no such option: --temperature; it is a parameter of the judge call: -p temperature=0\n",
+    f"{S} --output x": "no such option: --output; OUTPUT is the second argument: `ruler score INPUT OUTPUT`\n",
+    f"{S} --resume": "no such option: --resume; run the same command again, it resumes\n",
+    f"{S} --json": "no such option: --json; `ruler report SCORED --json` prints ",
+    f"{S} --num-workers 4": "no such option: --num-workers; use --concurrency N\n",
+    f"{S} --tempo": "no such option: --tempo; `ruler score --help` lists what it takes",
+    "compare a b": "no such command: compare; `ruler report A B` compares",
+    "trend a b c": "no such command: trend; `ruler report STEP STEP STEP` shows",
+    "batch list": "no such command: list; `ruler batch status` lists batches\n",
 }
 """Mistakes that typer reports."""
 OURS = {
@@ -52,6 +61,10 @@ OURS = {
     f"{S} --rubric rubic.txt": "--rubric rubic.txt: looks like a file name; did you mean @rubric.txt?",
     f"{S} --rubric rubrics/strict": "--rubric rubrics/strict: looks like a file name",
     f"{S} --rubric @": "--rubric @: cannot be read",
+    f"{S} --rubric @binary": "--rubric @binary: is not text in UTF-8; save it as UTF-8",
+    f"{S} --rubric @R.TOML": "--rubric @R.TOML: criterion 1: has no statement; write it as `criterion`",
+    f"{S} --config binary": "binary: is not text in UTF-8; save it as UTF-8",
+    f"{S} --config .": ".: cannot be read: Is a directory",
     f"{S} --rubric rubric.txt": "--rubric rubric.txt: looks like a file name; write @rubric.txt",
     f"{S} -m offline --format artt": "--format artt: no such format; did you mean art?",
     f"{S} -m offline --group-by group-id": "group-id: none of the first records has it; did you mean ",
@@ -78,6 +91,8 @@ def test_mistake(ruler: Ruler, tmp_path: Path) -> None:
     """A mistake ends with exit code 2 and one sentence that names it and the way out."""
     write(tmp_path / "in.jsonl", [group("", 0.1, 0.9) | {"group_id": "task-17"}])
     (tmp_path / "rubric.txt").write_text("Be kind.")
+    (tmp_path / "R.TOML").write_text("[[criteria]]\nweight = 2\n")
+    (tmp_path / "binary").write_bytes(b"\x00\xff\xfe")
     for line, message in (TYPER | OURS).items():
         done = ruler(*line.split())
         assert (done.returncode, done.stdout) == (2, ""), line
@@ -112,7 +127,10 @@ def test_secrets(ruler: Ruler) -> None:
         done = ruler(*line.split())
         assert done.returncode == 2
         assert "secret" not in done.stderr
-    assert "did you mean --api-key-env?" in ruler(*lines[0].split()).stderr
+    assert (
+        "a key never stands on a command line: --api-key-env VAR"
+        in ruler(*lines[0].split()).stderr
+    )
 
 
 KEY = "sk-proj-0123456789abcdefGHIJ"

@@ -164,16 +164,17 @@ def shows(pattern: str, times: int = 1) -> Callable[[list[str]], bool]:
 
 
 def test_limited_run(server: JudgeServer, tmp_path: Path) -> None:
-    """A run at --rpm says that it waits, why and how long, at 80 columns; Ctrl-C leaves a clean screen."""
+    """A run at --rpm says that it waits, why and how long, beside ten cells; Ctrl-C leaves a clean screen."""
     write(tmp_path / "in.jsonl", GROUPS)
     words = run(server, "--rpm", "20", *PRICE)
-    code, screens = watched(
-        tmp_path, *words, stop=shows(r"waiting \d s: requests per", 3)
-    )
+    code, screens = watched(tmp_path, *words, stop=shows(r"waiting \d s", 3))
     assert code == 130
     drawn = bars(screens)
     assert max(map(len, drawn)) <= 80
     assert any(", waiting" in line for line in drawn)
+    # facts for which there is no room are left out whole
+    assert min(len(line.split("|")[1]) for line in drawn) >= 10
+    assert all(line.endswith("]") for line in drawn)
     assert "ruler: interrupted" in screens[-1]
     assert not [line for line in screens[-1] if "%" in line or "waiting" in line]
 

@@ -72,7 +72,6 @@ WRITERS = {
     "report scored.jsonl --label 2 -o {}": ".html",
     "select scored.jsonl {} --where scored": ".jsonl .json .jsonl.gz .parquet",
     "select scored.jsonl {} --as pairs --gap 0.01": ".jsonl .json.zst .parquet",
-    "select judged.jsonl {} --as judge -m hosted_vllm/good": ".jsonl .parquet",
     "render in.jsonl {} -m openai/o3": ".jsonl .jsonl.gz",
     "render in.jsonl {} -m anthropic/claude-sonnet-4-5": ".jsonl",
 }
@@ -80,14 +79,12 @@ WRITERS = {
 
 
 @pytest.fixture
-def files(ruler: Ruler, tmp_path: Path, server: JudgeServer) -> Path:
+def files(ruler: Ruler, tmp_path: Path) -> Path:
     """Write a dump and its scored files."""
     write(tmp_path / "in.jsonl", DUMP)
     for name in ("scored", "b.scored", "c.scored"):
         source = "in.jsonl"
         assert ruler("score", source, f"{name}.jsonl", *SCORE).returncode == 0
-    judge = ("-m", "hosted_vllm/good", "--api-base", server.base)
-    assert ruler("score", "in.jsonl", "judged.jsonl", *judge).returncode == 0
     return tmp_path
 
 

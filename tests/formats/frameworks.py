@@ -232,11 +232,6 @@ def mt_bench(r: Record) -> Read:
     return [(r["question_id"], choice.get("reward")) for choice in r["choices"]]
 
 
-def adk_case(r: Record) -> Read:
-    """ADK, evaluation/eval_result.py `EvalCaseResult`: statuses and metrics, and no reward."""
-    return [(f"{r['evalSetId']}: {r['evalId']}", r.get("reward"))]
-
-
 def langfuse(r: Record) -> Read:
     """Langfuse, dataset-run-items: the metadata of a trace names its item."""
     return [(r["metadata"]["dataset_item_id"], r.get("reward"))]
@@ -255,7 +250,6 @@ READERS: dict[str, Callable[[Record], Read]] = {
     "art_rows": art_row,
     "art_trajectories": field("reward"),
     "tau_bench": field("reward", "task_id"),
-    "adk_evaluations": adk_case,
     "adk_sessions": added(),
     "atif": atif,
     "api_logs": added(),
@@ -265,12 +259,9 @@ READERS: dict[str, Callable[[Record], Read]] = {
     "claude_code": added(),
     "codex": added(),
     "autogen": added("task_id"),
-    "autogen_old": added(),
     "bfcl": added("id"),
     "code_completions": added("task_id"),
     "copilot_cli": added(),
-    "crewai": added(),
-    "deepeval": added(),
     "eval_protocol": eval_protocol,
     "gemini_cli": added(),
     "gemini_contents": added(),

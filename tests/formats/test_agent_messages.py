@@ -1,4 +1,4 @@
-"""Histories of agent frameworks with messages of their own: ADK, AutoGen, LangChain, CrewAI."""
+"""Histories of agent frameworks with messages of their own: ADK, AutoGen, LangChain."""
 
 from __future__ import annotations
 
@@ -40,16 +40,6 @@ def adk(*parts: Any, **more: Any) -> dict[str, Any]:
     }
 
 
-def adk_case(invocation: dict[str, Any]) -> dict[str, Any]:
-    """An ADK evaluation with one invocation."""
-    metrics = [{"actualInvocation": invocation}]
-    return {
-        "evalId": "x",
-        "overallEvalMetricResults": [],
-        "evalMetricResultPerInvocation": metrics,
-    }
-
-
 CALL = {"id": "c", "name": "find", "arguments": "{}"}
 RENDERED: list[tuple[str, dict[str, Any], list[str]]] = [
     ("code is a call and its result",
@@ -63,11 +53,6 @@ RENDERED: list[tuple[str, dict[str, Any], list[str]]] = [
      ['user: "q"', 'assistant guide: "{\\"newKind\\":{\\"x\\":1}}"']),
     ("an error is no answer", adk({"text": "hm"}, errorMessage="quota"),
      ['user: "q"', 'assistant guide: "hm"', 'error: "quota"']),
-    ("contents may be texts, and calls may hold their result",
-     adk_case({"userContent": {"role": "user", "content": "add 2 3"},
-               "tools": [{"id": "c", "name": "calc", "arguments": {"a": 2}, "result": 5}],
-               "finalResponse": {"role": "assistant", "content": "5"}}),
-     ['user: "add 2 3"', 'call calc: {"a":2}', "tool calc: \"5\"", 'assistant: "5"']),
     ("only a user's own name makes a turn the user's",
      {"task_id": 1, "messages": [
          {"source": "planner", "type": "TextMessage", "content": "plan"},
@@ -91,25 +76,8 @@ def test_rendering(subtests: pytest.Subtests) -> None:
             assert render(read(record)[0].rollouts[0].messages) == lines
 
 
-def test_adk_outcomes() -> None:
-    """A status is an outcome in both spellings; a case without an evaluation has none."""
-    case = sample("adk_evaluations")[0]
-    cases = [
-        {**case, "finalEvalStatus": status} for status in (1, 2, 3, "passed", "failed")
-    ]
-    assert [read(record)[0].rollouts[0].outcome for record in cases] == [
-        True,
-        False,
-        None,
-        True,
-        False,
-    ]
-
-
 MALFORMED: list[Any] = ["text", None, 3, []]
 REFUSED: list[tuple[type[Exception], str, Any]] = [
-    (UnreadableError, "no session in `sessionDetails`",
-     {**sample("adk_evaluations")[0], "sessionDetails": None}),
     # the answers of an evaluation set are the expected ones, and no agent's
     (UsageError, "holds no rollouts",
      {"evalId": "x", "conversation": [{"userContent": {"parts": [{"text": "q"}]}, "finalResponse": {}}]}),
@@ -127,17 +95,6 @@ def test_refused(subtests: pytest.Subtests) -> None:
     for error, reason, record in REFUSED:
         with subtests.test(reason=reason), pytest.raises(error, match=reason):
             read(record)
-
-
-def test_old_autogen_without_names() -> None:
-    """Without names, the first speaker is the user."""
-    record = sample("autogen_old")[0]
-    for message in record["chat_history"]:
-        del message["name"]
-    assert [m["role"] for m in read(record)[0].rollouts[0].messages] == [
-        "user",
-        "assistant",
-    ]
 
 
 def test_langchain_beside_roles() -> None:

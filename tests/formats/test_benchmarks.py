@@ -76,7 +76,9 @@ def test_no_question(subtests: pytest.Subtests) -> None:
             record = sample(name)[1]
             record.pop("turns", None)
             record.pop("question", None)
-            with pytest.raises(UnreadableError, match="prompts=FILE on='"):
+            with pytest.raises(
+                UnreadableError, match="another file; join the two by `"
+            ):
                 reader(record).read(line(record))
 
 

@@ -49,32 +49,6 @@ def test_values(subtests: pytest.Subtests) -> None:
             assert read(one(scores=None))[0].rollouts[0].reward is None
 
 
-def test_deepeval() -> None:
-    """A test case of DeepEval is shown with its model calls and tools, and without metrics and reference."""
-    records = [record.rollouts[0] for record in read(*sample("deepeval"))]
-    traced, plain, called, _ = (
-        [line for part in (one.messages, *one.histories) for line in render(part)]
-        for one in records
-    )
-    assert traced[1:] == [
-        'assistant: "Platform 4, at 22:10."',
-        'call timetable: {"to":"Tromsø"}\ntool timetable: "22:10 platform 4"',
-    ]
-    assert called[1] == 'call calc: {"expr":"8*6"}\ntool calc: "48"'
-    assert "reference" not in str([traced, plain, called])
-    assert [one.outcome for one in records] == [True, False, True, False]
-    trace = sample("deepeval")[0]["trace"]
-    alone = read(trace)[0].rollouts[0]
-    assert render(alone.messages) == traced[:2]
-    turns = [
-        {"role": "user", "content": "q"},
-        {"role": "assistant", "content": "x", "toolsCalled": [{"name": "f"}]},
-    ]
-    case = {"metricsData": [], "turns": turns}
-    lines = render(read(case)[0].rollouts[0].messages)
-    assert lines[1:] == ['assistant: "x"\ncall f: null']
-
-
 def test_calls_in_metadata() -> None:
     """Calls in a message's metadata, as JSON text too, are the agent's calls."""
     call = {"id": "c", "function": "look", "arguments": {"x": 1}}

@@ -1,4 +1,4 @@
-"""Data of `ruler select --as`, as `datasets` loads it and TRL's `DPOTrainer` and `SFTTrainer` prepare it."""
+"""Pairs of `ruler select --as pairs`, as `datasets` loads them and TRL's `DPOTrainer` prepares them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,8 @@ from ruler_cli.results.choice import Choice
 from ruler_cli.results.pairs import PairMaker, Shape
 from ruler_cli.results.select import select
 from ruler_cli.settings.models import InputSettings
-from tests.conftest import Ruler, read
-from tests.conftest import group as judged_group
+from tests.conftest import read
 from tests.frameworks.tiny_model import tiny_model, tiny_tokenizer
-from tests.judge_server import JudgeServer
 from tests.results.select_values import dump, trajectory
 
 trl = pytest.importorskip("trl")
@@ -180,36 +178,3 @@ def test_texts(name: str, tmp_path: Path) -> None:
     path = pairs(tmp_path, name, "standard", calls=False)
     rows = texts(trained(loaded(path, tmp_path), tmp_path))
     assert rows[3] == ("Cancel order 3.", "Done: 3<eos>", "I can not. \u2028<eos>")
-
-
-def test_replies(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
-    """A judge is trained on its prompts and completions as they were sent and came."""
-    groups = [judged_group(str(i), 0.1, 0.9, i / 10) for i in range(6)]
-    dump(tmp_path / "in.jsonl", groups)
-    run = ("-m", "good", "--api-base", server.base, "--ledger", "l.sqlite")
-    assert ruler("score", "in.jsonl", "s.jsonl", *run).returncode == 0
-    made = ruler("select", "s.jsonl", "j.jsonl", "--as", "judge", *run)
-    assert made.returncode == 0, made.stderr
-    dataset = loaded(tmp_path / "j.jsonl", tmp_path)
-    written = read(tmp_path / "j.jsonl")
-    tokenizer = tiny_tokenizer()
-    tokenizer.chat_template = CHAT
-    trainer = trl.SFTTrainer(
-        model=tiny_model(len(tokenizer)),
-        args=trl.SFTConfig(
-            output_dir=str(tmp_path / "trained"),
-            per_device_train_batch_size=2,
-            max_steps=1,
-            max_length=None,
-            save_strategy="no",
-            report_to=[],
-            use_cpu=True,
-            disable_tqdm=True,
-        ),
-        train_dataset=dataset,
-        processing_class=tokenizer,
-    )
-    trainer.train()
-    text = tokenizer.decode(trainer.train_dataset[0]["input_ids"])
-    assert written[0]["prompt"][1]["content"] in text
-    assert text.endswith(f"{written[0]['completion'][0]['content']}</assistant>")

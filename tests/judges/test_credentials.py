@@ -139,7 +139,7 @@ async def test_found_key_is_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     for model, variable in OTHERS:
         monkeypatch.setenv(variable, f"secret-of-{variable}")
         async with judge(model) as one:
-            assert one.secret == f"secret-of-{variable}"
+            assert f"secret-of-{variable}" in (one.secret or ())
 
 
 def test_foreign_address(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -244,7 +244,6 @@ def test_run_without_calls(ruler: Ruler, tmp_path: Path) -> None:
 ELSEWHERE: list[tuple[str, dict[str, Any]]] = [
     ("mistral/m", {"api_key": "k"}),
     ("mistral/m", {"api_base": "http://127.0.0.1:9"}),
-    ("mistral/m", {"params": {"mock_response": "{}"}}),
     ("azure/m", {"api_key": "k", "api_base": "http://127.0.0.1:9"}),
     ("azure/m", {"params": {"azure_ad_token": "t"}, "api_base": "http://127.0.0.1:9"}),
     ("bedrock/m", {"params": {"aws_access_key_id": "k", "aws_secret_access_key": "s"}}),

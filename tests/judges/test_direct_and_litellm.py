@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import gzip
 import json
 import socket
 from collections.abc import Iterator
@@ -19,6 +20,8 @@ from ruler_cli.judges.resolve import resolve
 from ruler_cli.settings.models import JudgeSettings
 from ruler_cli.types import (
     BOM,
+    LARGEST,
+    TOO_LARGE,
     CallError,
     Left,
     Reply,
@@ -338,11 +341,27 @@ async def test_litellm_without_a_response(monkeypatch: pytest.MonkeyPatch) -> No
         call_error = await ask("anthropic/m", "litellm", None, api_key=None)
     assert isinstance(call_error, CallError)
     assert (KEY in call_error.reason, "[key]" in call_error.reason) == (False, True)
-    reply = await ask(
-        "anthropic/claude-sonnet-4-5", "litellm", None, params={"mock_response": "fine"}
-    )
-    assert isinstance(reply, Reply)
-    assert (reply.text, reply.usage.calls) == ("fine", 1)
+
+
+async def test_large_reply() -> None:
+    """A reply above 1 MiB, also one that is small on the wire, is no reply, and no ledger keeps it; 1 MiB is one."""
+    for size, large in ((0, False), (1, True), (40 << 20, True)):
+        frame = b'{"choices":[{"message":{"role":"assistant","content":"%s"}}]}'
+        body = frame % (b"a" * (LARGEST - len(frame) + 2 + size))
+        packed = answer(200, gzip.compress(body), "Content-Encoding: gzip\r\n")
+        async with serving(packed) as server:
+            reply = await ask("openai/m", "http", server.base)
+            assert isinstance(reply, CallError if large else Reply)
+            if isinstance(reply, CallError):
+                assert (reply.reason, reply.scope, reply.body) == (
+                    TOO_LARGE,
+                    "call",
+                    b"",
+                )
+            if size == 1:
+                again = await ask("openai/m", "litellm", server.base)
+                assert isinstance(again, CallError)
+                assert again.reason == TOO_LARGE
 
 
 async def test_steps_down(server: JudgeServer, subtests: pytest.Subtests) -> None:

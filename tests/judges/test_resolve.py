@@ -108,26 +108,23 @@ def test_key_with_a_blank(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 ROUTES = [
-    ("azure/deployment", {}, False),
-    ("anthropic/claude-x", {}, False),
-    ("bedrock/anthropic.claude-x", {}, False),
-    ("groq/llama-x", {}, False),
-    ("deployment", {"custom_llm_provider": "azure"}, False),
-    ("meta-llama/Llama-3", {}, True),
-    ("ollama_chat/llama3.3", {}, True),
-    ("litellm_proxy/judge", {}, True),
-    ("sglang/m", {}, True),
-    ("lm_studio/m", {}, True),
-    ("anthropic", {}, True),
+    ("azure/deployment", False),
+    ("anthropic/claude-x", False),
+    ("bedrock/anthropic.claude-x", False),
+    ("groq/llama-x", False),
+    ("meta-llama/Llama-3", True),
+    ("ollama_chat/llama3.3", True),
+    ("litellm_proxy/judge", True),
+    ("sglang/m", True),
+    ("lm_studio/m", True),
+    ("anthropic", True),
 ]
 
 
 def test_route_to_an_endpoint() -> None:
     """A first word that litellm has as a provider keeps its protocol; any other is part of the name."""
-    for name, params, direct in ROUTES:
-        settings = JudgeSettings(
-            name, api_base="http://127.0.0.1:9", api_key="k" * 9, params=params
-        )
+    for name, direct in ROUTES:
+        settings = JudgeSettings(name, api_base="http://127.0.0.1:9", api_key="k" * 9)
         assert isinstance(
             resolve(settings).judge, HttpJudge if direct else LitellmJudge
         ), name

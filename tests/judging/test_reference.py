@@ -189,11 +189,35 @@ def test_never_guessed(ruler: Ruler, tmp_path: Path) -> None:
     run = ruler("check", source, "-m", "offline")
     assert "reference" in run.stdout
     assert (
-        "not shown; `gold` may hold one: --reference PATH shows it to the judge"
+        "not shown; `gold` may hold one: --reference gold shows it to the judge"
         in " ".join(run.stdout.split())
     )
     run = ruler("check", source, "-m", "offline", "--reference", "gold", "--json")
     assert json.loads(run.stdout)["references"] == "`gold`, shown to the judge only"
+
+
+def test_named_fields(ruler: Ruler, tmp_path: Path) -> None:
+    """A hint names no hash, no figure, no field that differs among rollouts, and none that is judged."""
+    answers = ("On Monday.", "I do not know.", "Monday")
+    records = [
+        {
+            "question": "When did order 17 leave?",
+            "agent_answer": answer,
+            "parsed_answer": answer,
+            "reference_hash": "5f4dcc3b5aa765d61d8327deb882cf99",
+            "metrics": {"expected_calls": 3},
+            "solution": f"found {answer}",
+            "answer": "Monday",
+            "true answer": "Monday",
+        }
+        for answer in answers
+    ]
+    written(tmp_path / "in.jsonl", records)
+    paths = ("--messages", "agent_answer", "--prompt", "question")
+    run = ruler("check", "in.jsonl", "-m", "offline", "--json", *paths)
+    assert json.loads(run.stdout)["references"] == (
+        "not shown; `true answer`, `answer` may hold one: --reference 'true answer' shows it to the judge"
+    )
 
 
 def test_deep(ruler: Ruler, tmp_path: Path) -> None:

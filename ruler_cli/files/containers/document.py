@@ -31,10 +31,9 @@ from ruler_cli.files.walk import (
 from ruler_cli.types import Line, value
 
 KNOWN = (
-    "trajectory_groups[]", "simulations[]", "samples[]", "evalCaseResults[]", "eval_case_results[]",
-    "eval_cases[]", "evalCases[]", "testCases[]", "results.results[]",
+    "trajectory_groups[]", "simulations[]", "samples[]", "results.results[]",
 )  # fmt: skip
-"""Paths of records that are tried: those of ART, tau2-bench, Inspect, ADK, DeepEval and promptfoo."""
+"""Paths of records that are tried: those of ART, tau2-bench, Inspect and promptfoo."""
 _KNOWN = {steps[0]: steps for steps in map(steps_of, KNOWN)}
 _LOG = _KNOWN[".samples"]
 _BEFORE = {"samples": "eval"}

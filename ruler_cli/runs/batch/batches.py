@@ -27,6 +27,7 @@ from ruler_cli.errors import RefusedError, RulerError, Sentence, UsageError
 from ruler_cli.files.error_map import writing
 from ruler_cli.judges.providers import ModelInfo
 from ruler_cli.judges.resolve import model_of
+from ruler_cli.judging.panel import cache_of
 from ruler_cli.ledger.reply_cache import Ledger
 from ruler_cli.prompting.prompt import BYTES_PER_TOKEN
 from ruler_cli.runs.batch.journal import OPEN, BatchRecord, BatchState, Journal
@@ -427,11 +428,13 @@ class Batches:
         if remote is None or remote.state == "running":
             return False
         provider, keys = self.providers.for_batch(batch), self.journal.keys(batch.id)
+        judge = JudgeSettings(batch.model, api_base=batch.base)
+        name = cache_of(None, judge).name
         for _ in range(2):  # a second time if rows are missing: answers are paid for
             with TemporaryFile() as file:
                 results = enumerate(await provider.results(remote, file), 1)
                 rows = ((f"line {number}", number, line) for number, line in results)
-                imported = import_rows(ledger, rows, batch.model, keys)
+                imported = import_rows(ledger, rows, name, keys)
             found = Counter(type(ledger.find(key)) for key in keys)
             answered, failed = found[Reply], found[CallError]
             others = len(imported.open) + imported.foreign + imported.unreadable

@@ -199,7 +199,7 @@ class Journal(AbstractContextManager["Journal"]):
             yield
         except sqlite3.Error as error:
             problem = f"the ledger cannot be used: {error}"
-            way_out = remedy(error, _ANOTHER, room=True)
+            way_out = remedy(error, _ANOTHER)
             raise OutputError(problem, way_out, place=str(self.path)) from None
 
 

@@ -29,8 +29,8 @@ from ruler_cli.judges.resolve import (
 )
 from ruler_cli.judging.adaptive import BLOCK_BYTES
 from ruler_cli.judging.group_run import GroupRun, JudgeRunner
-from ruler_cli.judging.panel import open_panel
-from ruler_cli.ledger.reply_cache import Ledger, key_of
+from ruler_cli.judging.panel import cache_of, open_panel
+from ruler_cli.ledger.reply_cache import Ledger
 from ruler_cli.pool.engine import (
     Bounds,
     Engine,
@@ -46,6 +46,7 @@ from ruler_cli.runs.file import (
 )
 from ruler_cli.runs.input import open_input
 from ruler_cli.settings.models import JudgeSettings, ScoreSettings
+from ruler_cli.settings.parameters import body_of, headers_of
 from ruler_cli.types import Group, GroupResult, Observer, Problem, Request
 
 _NOT_PLAIN = re.compile(r"[^A-Za-z0-9._]+")
@@ -149,6 +150,10 @@ def request_line(target: Target, judge: JudgeSettings) -> Line:
     It may import litellm, which takes seconds; each line then takes microseconds. UsageError if the form
     cannot hold the judge's name or parameters.
     """
+    if headers_of(judge.params) or judge.params.get("extra_query"):
+        problem = "has further headers or a query, for which a batch has no place"
+        remedy = "leave them out"
+        raise UsageError(problem, remedy, place=f"judge {judge.label}")
     if target == "anthropic":
         from ruler_cli.judges.litellm import anthropic_params
 
@@ -164,9 +169,10 @@ def request_line(target: Target, judge: JudgeSettings) -> Line:
         model = read_name(model)[0]  # without the name of the provider
     address = judge.api_base or (OPENAI if at_openai else LOCAL)
     answer_format = first_format(judge, address)
+    body = body_of(judge.params)
     return lambda key, request: (
         b'{"custom_id":"%s","method":"POST","url":"/v1/chat/completions","body":%s}\n'
-        % (key.hex().encode(), chat_body(model, judge.params, request, answer_format))
+        % (key.hex().encode(), chat_body(model, body, request, answer_format))
     )
 
 
@@ -252,6 +258,7 @@ async def render_missing(
         opened = Ledger(settings.ledger, settings.ledgers, make=False)
         ledger = stack.enter_context(opened)
         panel = open_panel(settings, resolved, StopSignal(), ledger)
+        caches = [cache_of(ledger, judge) for judge in settings.judges]
         runner = JudgeRunner(settings, panel.judges)
 
         def on_problem(problem: Problem) -> None:
@@ -263,14 +270,13 @@ async def render_missing(
         source = await in_thread(reading)
         if error := nothing_to_compare(settings, source):
             raise error
-        source.report(observer, [judge.model for judge in settings.judges])
+        source.report(observer)
         groups = held_groups(settings, source, observer)
         engine = ledger_engine(runner, groups, waits=source.waits)
         async with engine:
             async for group_run, result in engine:
                 for judge_index, request in group_run.missing:
-                    judge = settings.judges[judge_index]
-                    key = key_of(judge.model, judge.params, request)
+                    key = caches[judge_index].key(request)
                     number = sum(counts.requests) + 1
                     if seen.first_seen(key.hex(), number) == number:
                         counts.requests[judge_index] += 1
@@ -286,4 +292,6 @@ async def render_missing(
                 counts.unaskable += unaskable
                 counts.lost += not unaskable
         source.report(observer, end=True)
+    for sentence in panel.outdated():
+        observer.warn(sentence)
     return counts

@@ -24,7 +24,7 @@ const groupHead = (() => {
   };
   const FAILED = {
     reply: ["the judge answered, and nothing usable, also when asked again", "Ask again, or another judge:"],
-    transport: ["no answer came from the judge", "Ask again:"],
+    transport: ["the judge could not be reached, or answered with an error", "Ask again:"],
     refused: ["the judge or its provider would not, or rejected the request", "Ask again, or another judge:"],
     too_long: ["it does not fit into the judge's context", "Ask a judge with a longer context:"],
     input: ["there is nothing in it to judge", "Mend its records in the dump, then score them:"],

@@ -201,7 +201,7 @@ function failures({ bins }) {
 function kindInWords(kind) {
   const words = {
     reply: "unusable reply",
-    transport: "no answer",
+    transport: "judge failed",
     refused: "judge refused",
     too_long: "too long",
     input: "nothing to judge",

@@ -1,0 +1,190 @@
+"""Parameters of a judge's calls: what is refused, what only litellm knows, what a file that was found may set.
+
+A parameter with a new name needs no release: it is sent, unless its name is of a kind that moves or replaces a call.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
+
+from ruler_cli.errors import Sentence, UsageError
+from ruler_cli.settings.keys import is_key_name, snake_case
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_ENDPOINT = Sentence("name the endpoint with {api_base:URL}")
+_MODEL = Sentence("name the model with {model:NAME}")
+_OURS = "ruler writes the prompt and reads one reply; leave it out"
+_ELSEWHERE = "it may send the call elsewhere, or answer in its place; leave it out"
+_ADDRESSES = re.compile(r"(?:.*_)?(?:api_base|base_url|endpoint|host|url|uri)(?:_url)?")
+_MODELS = re.compile("models?|model_id|deployment_id|engine")
+_PROMPTS = re.compile(
+    "messages|stream|n|system|system_instruction|instructions|contents|input|prompt"
+)
+_MOVES = re.compile(
+    r"(?!allow_|disable_|max_)(?:.*_)?fallbacks?(?:_.*)?|mock_.*|.*router.*|routing_strategy"
+    r"|(?:.*_)?callbacks?|(?:.*_)?client|logger_fn|litellm_(?:params|credential_name|system_prompt)|shared_session"
+    r"|(?:silent|fallback)_models?|model_(?:list|alias_map|config|group.*)|custom_llm_provider|azure|use_litellm_proxy"
+    r"|use_xai_oauth|prompt_(?:id|integration|label|variables|version)|custom_prompt_dict|.*_continue_message"
+    r"|cache|caching|(?:preset_)?cache_key|(?:.*_)?transport|(?:.*_)?prox(?:y|ies)|fastest_response"
+)
+"""Names, in snake case, of what changes who is asked or what, at any depth but for the second and the third."""
+_PLACES = re.compile(
+    ".*(?:region|location|residency|account|account_id|site|resource)(?:_name)?"
+)
+_PLACE = re.compile(r"[^/\\#?@:]*")
+"""Names of what providers put into the name of a host, and the values that stay within it."""
+_DATA = re.compile(
+    ".*headers|extra_query|response_format|json_schema|schema|parameters|input_schema|properties|.*credentials"
+)
+"""Names whose values are not looked into: no name in them is a parameter."""
+_HARMLESS = (("stream", False), ("n", 1))
+_ADVICE = {
+    "timeout": Sentence("give {timeout:S}"),
+    "num_retries": Sentence("give {retries:N}"),
+    "max_retries": Sentence("give {retries:N}"),
+}
+_OF_LITELLM = _names("""
+additional_drop_params allowed_model_region allowed_openai_params api_version assistant_continue_message async_call
+azure_ad_token azure_ad_token_provider azure_password azure_scope azure_username base_model budget_duration
+caching_groups client_id client_secret client_side_timeout complete_response configurable_clientside_auth_params
+cooldown_time data_residency default_headers disable_add_transform_inline_image_block drop_params
+enable_json_schema_validation ensure_alternating_roles fallback_depth force_timeout headers_to_forward
+hf_model_name include_server_side_tool_invocations itpm
+keepalive_seconds litellm_call_id litellm_disabled_callbacks litellm_logging_obj litellm_metadata
+litellm_request_debug litellm_session_id litellm_trace_id log_client_error_tracebacks max_agentic_loops max_budget
+max_fallbacks max_file_size_mb max_parallel_requests max_retries merge_reasoning_content_in_choices model_info
+no-log num_retries organization otpm output_cost_per_second output_cost_per_token provider_affinity_header
+provider_specific_header proxy_server_request region_name request_timeout retry_policy retry_strategy rpm
+secret_fields ssl_verify stream_chunk_size stream_response stream_timeout stream_timeout_by_service_tier
+supports_system_message tenant_id text_completion timeout timeout_by_service_tier tpm turn_off_message_logging
+use_chat_completions_api use_client use_in_pass_through
+""")
+"""Parameters that litellm, or a client of a provider, acts on and does not send."""
+KNOWN = _names("""
+allowed_openai_params api_version aws_region_name bad_words cache_control_injection_points chat_template_kwargs
+do_sample drop_params enable_thinking frequency_penalty guided_choice guided_decoding_backend guided_grammar
+guided_json guided_regex ignore_eos include_reasoning keep_alive length_penalty logit_bias logprobs
+max_completion_tokens max_new_tokens max_output_tokens max_tokens metadata min_p min_tokens mirostat modalities n
+num_ctx num_predict parallel_tool_calls presence_penalty prompt_cache_key prompt_cache_retention reasoning
+reasoning_budget reasoning_effort region_name repetition_penalty response_format safety_identifier safety_settings
+seed separate_reasoning service_tier skip_special_tokens stop stop_token_ids store stream stream_options
+structured_outputs temperature think thinking thinking_budget thinking_config tool_choice tools top_a top_k
+top_logprobs top_n_sigma top_p typical_p use_beam_search user verbosity vertex_location
+vertex_project
+""")
+"""Parameters that a file which the user did not name may set."""
+
+
+def params_of(value: Any) -> Any:
+    """Return the parameters of a call; UsageError for a key, or one that changes who is asked, or what."""
+    if isinstance(value, Mapping):
+        for name in _PARTS:
+            if not isinstance(value.get(name), Mapping | None):
+                remedy = 'write {"NAME": "VALUE"}'
+                raise UsageError("is not an object", remedy, option="param", value=name)
+        headers_of(value)
+        _refuse(value, "")
+    return value
+
+
+def _refuse(params: Mapping[Any, Any], place: str) -> None:
+    """Raise UsageError for a parameter of a body, at any depth; `place` is the path to it."""
+    for given, inner in params.items():
+        name = snake_case(str(given))
+        outermost = place in ("", "extra_body.")
+        advice = ""
+        if not place and is_key_name(name):
+            advice = Sentence(
+                "a key is not a parameter; name the variable that holds it with {api_key_env:VAR}"
+            )
+        elif _ADDRESSES.fullmatch(name):
+            advice = _ENDPOINT
+        elif _MOVES.fullmatch(name) or _leaves_host(name, inner):
+            advice = _ELSEWHERE
+        elif outermost and _MODELS.fullmatch(name):
+            advice = _MODEL
+        elif outermost and _PROMPTS.fullmatch(name):
+            advice = _OURS
+        if advice and (name, inner) not in _HARMLESS:
+            raise UsageError(advice, option="param", value=f"{place}{given}")
+        parts = [] if _DATA.fullmatch(name) else [inner]
+        while parts:
+            part = parts.pop()
+            if isinstance(part, Mapping):
+                _refuse(part, f"{place}{given}.")
+            elif isinstance(part, list | tuple):
+                parts += part
+
+
+def _leaves_host(name: str, value: Any) -> bool:
+    """Tell if a value that providers put into the name of a host leads to another one."""
+    text = isinstance(value, str) and _PLACES.fullmatch(name)
+    return bool(text and not _PLACE.fullmatch(value))
+
+
+class Wire(NamedTuple):
+    """The parts of a direct call that parameters make; `query` is that of its address, with its `?`, or empty."""
+
+    body: dict[str, Any]
+    headers: dict[str, str]
+    query: str
+
+
+_PARTS = ("headers", "extra_headers", "extra_query", "extra_body")
+"""Parameters that are objects, and no part of the body by their own names."""
+
+
+def body_of(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters that stand in the body of a call."""
+    plain = {name: own for name, own in params.items() if name not in _PARTS}
+    return plain | (params.get("extra_body") or {})
+
+
+def wire_of(params: Mapping[str, Any]) -> Wire:
+    """Return where a direct call has each parameter, as OpenAI's client sends it; UsageError for litellm's own."""
+    for name in params:
+        if name in _OF_LITELLM or "_cost_per_" in name:
+            way_out = _ADVICE.get(name, Sentence("leave it out, or give {via:litellm}"))
+            problem = "is no parameter of the endpoint but of litellm, or of a client"
+            raise UsageError(problem, way_out, option="param", value=name)
+    query = params.get("extra_query") or {}
+    pairs = [pair for name, value in query.items() for pair in _pairs(name, value)]
+    text = f"?{urlencode(pairs)}" if pairs else ""
+    return Wire(body_of(params), headers_of(params), text)
+
+
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~\w-]+", re.ASCII)
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]|[^\x00-\xff]")
+_FRAMING = re.compile("host|content-length|transfer-encoding|connection", re.IGNORECASE)
+
+
+def headers_of(params: Mapping[str, Any]) -> dict[str, str]:
+    """Return the further headers of a call; UsageError, which shows no value, for one that cannot be sent."""
+    given = {**(params.get("headers") or {}), **(params.get("extra_headers") or {})}
+    headers = {str(name): value for name, value in given.items()}
+    for name, value in headers.items():
+        text = isinstance(value, str | int | float) and not _CONTROL.search(str(value))
+        if not text or not _HEADER.fullmatch(name) or _FRAMING.fullmatch(name):
+            problem = f"has a header that cannot be sent: {name!r}"
+            remedy = "correct it, or leave it out"
+            raise UsageError(problem, remedy, option="param", value="extra_headers")
+    return {name: str(value) for name, value in headers.items()}
+
+
+def _pairs(name: str, value: Any) -> Iterator[tuple[str, str]]:
+    """Yield the pairs of a query, as OpenAI's client writes them."""
+    if isinstance(value, Mapping):
+        for inner, item in value.items():
+            yield from _pairs(f"{name}[{inner}]", item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _pairs(f"{name}[]", item)
+    elif value is not None:
+        yield name, str(value).lower() if isinstance(value, bool) else str(value)
