@@ -159,6 +159,10 @@ def write(path: Path, records: list[Any]) -> Path:
     return path
 
 
+OLD = '{"ruler": {"status": "scored"}}\n'
+"""An OUTPUT of an earlier run."""
+
+
 def read(path: Path) -> list[Any]:
     """Read JSON lines."""
     return [json.loads(line) for line in path.read_text().splitlines()]

@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from ruler_cli.files.error_map import zstd
-from tests.conftest import ROOT, Ruler, group, read, write
+from tests.conftest import OLD, ROOT, Ruler, group, read, write
 from tests.values import needs_full_device
 
 GROUPS = [
@@ -164,7 +164,7 @@ DAMAGED = {
 def test_damaged(name: str, ruler: Ruler, tmp_path: Path) -> None:
     """A damaged INPUT is refused before a call, with its name and a way out; OUTPUT stays as it was."""
     (tmp_path / name).write_bytes(DAMAGED[name])
-    (tmp_path / "out.jsonl").write_text("old")
+    (tmp_path / "out.jsonl").write_text(OLD)
     done = ruler("score", name, "out.jsonl", "-m", "offline")
     assert (done.returncode, done.stdout) == (2, "")
     assert re.fullmatch(
@@ -173,7 +173,7 @@ def test_damaged(name: str, ruler: Ruler, tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
         [name, "out.jsonl"]
     )
-    assert (tmp_path / "out.jsonl").read_text() == "old"
+    assert (tmp_path / "out.jsonl").read_text() == OLD
 
 
 def test_damaged_file_of_many(ruler: Ruler, tmp_path: Path) -> None:

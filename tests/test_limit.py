@@ -16,7 +16,7 @@ from ruler_cli.errors import UsageError
 from ruler_cli.runs.file import RunResult
 from ruler_cli.runs.input import open_input
 from ruler_cli.settings.models import InputSettings, shard_of
-from tests.conftest import Ruler, group, read, rollout, write
+from tests.conftest import OLD, Ruler, group, read, rollout, write
 from tests.fuzz_containers import KINDS, OUTPUT, unpack
 from tests.judge_server import JudgeServer
 from tests.runs import Stage
@@ -247,7 +247,7 @@ def test_dry_run(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
         tmp_path / "in.jsonl",
         [group("a", 0.1, 0.9), {"group_id": "b", "trajectories": [{}]}],
     )
-    (tmp_path / "out.jsonl").write_text("mine")
+    (tmp_path / "out.jsonl").write_text(OLD)
     judge = (
         "-m",
         "openai/good",
@@ -270,7 +270,7 @@ def test_dry_run(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir() if path.name != "in.jsonl"] == [
         "out.jsonl"
     ]
-    assert (tmp_path / "out.jsonl").read_text() == "mine"
+    assert (tmp_path / "out.jsonl").read_text() == OLD
 
 
 def test_quiet(ruler: Ruler, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from ruler_cli.runs.file import score
 from ruler_cli.runs.scorer import Scorer
 from ruler_cli.settings.models import JudgeSettings, MaxFailures, ScoreSettings
 from ruler_cli.types import CallError, Reply, Request
-from tests.conftest import Ruler, group, write
+from tests.conftest import OLD, Ruler, group, write
 from tests.judge_server import JudgeServer
 from tests.runs import Stage, Stub, failing, group_of, truthful
 from tests.virtual import virtually
@@ -43,7 +43,7 @@ def test_nothing_to_compare(
     """Groups of one rollout, or of rollouts that are all alike, cost no call, and OUTPUT is unchanged."""
     records = [*ALONE, *ALIKE, {"group_id": "empty", "trajectories": []}]
     write(tmp_path / "in.jsonl", records)
-    (tmp_path / "out.jsonl").write_text("yesterday's\n")
+    (tmp_path / "out.jsonl").write_text(OLD)
     source = "in.jsonl" if where == "file" else "-"
     result = ruler("score", source, "out.jsonl", *asking(server), stdin=lines(records))
     assert result.returncode == 2
@@ -52,7 +52,7 @@ def test_nothing_to_compare(
     assert "--group-by" in result.stderr
     assert "--single score" in result.stderr
     assert server.requests() == []
-    assert (tmp_path / "out.jsonl").read_text() == "yesterday's\n"
+    assert (tmp_path / "out.jsonl").read_text() == OLD
     assert not (tmp_path / "out.jsonl.partial").exists()
 
 
@@ -143,7 +143,7 @@ def broken(request: Request) -> Reply | CallError:
 
 
 GROUPS = [group(f"g{i}", 0.1, 0.9) for i in range(4)]
-YESTERDAY = b"yesterday's\n"
+YESTERDAY = OLD.encode()
 
 
 @pytest.mark.parametrize("groups", [GROUPS, []])

@@ -84,7 +84,7 @@ def test_continues(
 ) -> None:
     """After any end of a run the same command makes the same output; only calls in flight are paid twice."""
     server.configure(latency=0.05)
-    (tmp_path / "sum.json").write_text('{"version": 1, "yesterday": true}')
+    (tmp_path / "sum.json").write_text('{"version": 1, "groups": 3}')
     process = begun(tmp_path, server, 21, "--summary", "sum.json")
     process.send_signal(how)
     process.communicate(timeout=30)

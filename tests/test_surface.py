@@ -194,6 +194,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "retry_failed": (True,),
     "cached_only": (True,),
     "debug": (True,),
+    "force": (True,),
     "spend": ("spread",),
 }
 """Values of each option that is one field of the settings; pairs of others are beside it."""

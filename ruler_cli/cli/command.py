@@ -20,7 +20,7 @@ from ruler_cli.settings.models import JudgeSettings, ScoreSettings
 from ruler_cli.settings.options import COMMAND_LINE, FIELDS, FILE, Options
 from ruler_cli.settings.suggestions import nearest, question
 
-_NOT_SCORED = {"target", "wait", "wait_timeout", "settle", "retry_failed"}
+_NOT_SCORED = {"target", "wait", "wait_timeout", "settle", "retry_failed", "force"}
 """Options of `render` and `batch submit` that `score` does not take, or that the next one does not need."""
 
 

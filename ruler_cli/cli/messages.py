@@ -184,10 +184,13 @@ def report_errors(resume: Callable[[], str] = lambda: "") -> Iterator[None]:
 
 
 def report_usage_error(error: Any) -> int | None:
-    """Print a usage error of typer as one sentence; return the exit code, None for any other error.
+    """Print a usage error, ours or typer's, as one sentence; return the exit code, None for any other error.
 
     typer does not export the classes of its usage errors, so their attributes tell them.
     """
+    if isinstance(error, RulerError):  # before a command begins
+        print_note(error)
+        return error.exit_code
     if isinstance(error, typer.Abort):
         print_note("aborted")
         return 1

@@ -264,6 +264,7 @@ MaxRecord = Annotated[
 ]
 
 # Output
+Force = Annotated[bool, output_option("Replace a file that ruler did not write.")]
 AsJson = Annotated[bool, option("Print one JSON object instead.", "", "--json")]
 
 # Scale

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack, closing
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,6 +17,7 @@ from ruler_cli.cli.options import (
     Config,
     Escalate,
     Fallback,
+    Force,
     Format,
     GroupBy,
     Grouping,
@@ -114,6 +116,7 @@ def command(
     ledger: Ledgers = None,
     no_cache: NoCache = False,
     retry_failed: RetryFailed = False,
+    force: Force = False,
     config: Config = None,
 ) -> int:
     """Write the requests that `score` would send to a file. Nothing is sent.
@@ -151,8 +154,9 @@ def command(
         names = names_for(output, [judge.label for judge in judges])
         with closing(Console("log", source)) as console, ExitStack() as stack:
             files = []
+            create = partial(create_file, kind="request file", force=options.force)
             for name in names:
-                files.append(create_file(Location(name)))
+                files.append(create(Location(name)))
                 stack.callback(files[-1].discard)
 
             def write(judge: int, key: bytes, request: Request) -> None:

@@ -24,6 +24,7 @@ from ruler_cli.cli.messages import print_note
 from ruler_cli.cli.options import (
     AsJson,
     Config,
+    Force,
     Format,
     GroupBy,
     Grouping,
@@ -61,6 +62,7 @@ def command(
             "-o",
         ),
     ] = None,
+    force: Force = False,
     open_page: Annotated[
         bool,
         option(
@@ -211,7 +213,7 @@ def _write_page(options: Options, sources: list[str], stack: ExitStack) -> Score
 
     target = _target(options, stack)
     most = MOST_GROUPS if options.max_groups is None else options.max_groups
-    page = ReportPage(stack, target, sources, most)
+    page = ReportPage(stack, target, sources, most, force=options.force)
     scored = ScoredFiles(sources, options, stack)
     page.read_fields(scored.files[0].annotations)
     search = KeySearch(scored.names, options.group)
@@ -242,7 +244,7 @@ def _write_label_page(
     target = _target(options, stack)
     asked = options.label or 0
     draw = PairDraw(asked, options.seed)
-    page = LabelPage(stack, target, sources[0], draw)
+    page = LabelPage(stack, target, sources[0], draw, force=options.force)
     scored = ScoredFiles(sources, options, stack)
     path = options.between
 

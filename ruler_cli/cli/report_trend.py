@@ -49,7 +49,7 @@ def report_trend(
     _refuse(options, sources)
     file = None
     if page is not None:
-        file = HtmlFile(stack, page, sources)
+        file = HtmlFile(stack, page, sources, force=options.force)
     problems = FileProblems()
     trend, judges = _read_trend(sources, options, problems)
     for step in trend.steps:

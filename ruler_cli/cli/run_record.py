@@ -58,6 +58,12 @@ class RunRecord:
         self._path = None if options.dry_run else options.summary
         if options.summary is not None:
             _refuse_summary(options.summary, source, output, options)
+            from ruler_cli.files.marks import refuse_foreign
+
+            place = Location(str(options.summary))
+            # a link is replaced, and not what it leads to
+            force = options.force or options.summary.is_symlink()
+            refuse_foreign(place, "summary", force=force)
         self._console: Console | None = None
         self.result: RunResult | None = None
         """The result of the run, if it came to its end."""
@@ -213,6 +219,6 @@ def record_refusal(words: Mapping[str, Any], error: RulerError) -> None:
     """Write the summary of a command line of `score` that is refused, given the words of its options."""
     if words["summary"] is not None:
         with suppress(RulerError, OSError):
-            options = Options(summary=words["summary"])
+            options = Options(summary=words["summary"], force=words["force"])
             record = RunRecord(options, words["source"], words["output"])
             record.end(error.exit_code, command_words(error))

@@ -29,6 +29,7 @@ from ruler_cli.cli.options import (
     Config,
     Escalate,
     Fallback,
+    Force,
     Format,
     GroupBy,
     Grouping,
@@ -230,6 +231,7 @@ def command(
             "FILE",
         ),
     ] = None,
+    force: Force = False,
     summary: Annotated[
         Path | None, output_option("Write the run's summary as JSON.", "FILE")
     ] = None,
@@ -296,11 +298,13 @@ def _run(options: Options, source: str, output: str) -> int:
 def _dry_run(settings: ScoreSettings, options: Options) -> int:
     """Refuse what a run would refuse whatever INPUT holds, and estimate it as `check` does."""
     from ruler_cli.cli.check import check
-    from ruler_cli.files.output import failed_path, refuse_output
+    from ruler_cli.files.marks import refuse_foreign
+    from ruler_cli.files.output import failed_path, may_replace, refuse_output
     from ruler_cli.runs.file import refuse_settings_of_run
 
     refuse_settings_of_run(settings)
     refuse_output(settings.output)
+    refuse_foreign(Location(settings.output), "OUTPUT", force=may_replace(settings))
     failed_path(settings)
     return check(settings, options)
 
@@ -430,7 +434,7 @@ def _judge_here(
 def _judge_on_ray(
     settings: ScoreSettings, options: Options, record: RunRecord
 ) -> RunResult:
-    from ruler_cli.files.output import Output
+    from ruler_cli.files.output import Output, may_replace
     from ruler_cli.judges.resolve import ResolvedJudge
     from ruler_cli.runs.cluster import ray_session, score_on_ray
     from ruler_cli.runs.file import resolve_judges
@@ -439,7 +443,7 @@ def _judge_on_ray(
     embedded = (isinstance(judge, ResolvedJudge) and judge.embedded for judge in judges)
     if settings.cached_only or all(embedded):  # there is no call for a worker to make
         return _judge_here(settings, options, record)
-    with Output(settings.output):
+    with Output(settings.output, force=may_replace(settings)):
         pass  # fails now if it cannot be written
     workers = options.ray_workers or _WORKERS
     with ray_session(options.ray_address, workers) as ray:

@@ -11,6 +11,7 @@ import typer
 from ruler_cli.cli.command import running
 from ruler_cli.cli.options import (
     Config,
+    Force,
     Format,
     GroupBy,
     Grouping,
@@ -114,6 +115,7 @@ def command(
         ),
     ] = "conversational",
     labels: Labels = None,
+    force: Force = False,
     format: Format = "auto",
     group_by: GroupBy = None,
     grouping: Grouping = "auto",
@@ -177,6 +179,7 @@ def _run(options: Options, source: str, output: str) -> int:
             output,
             choice,
             pairs,
+            force=options.force,
             on_open=describe,
             on_problem=console.problem,
             on_group=bar.update,

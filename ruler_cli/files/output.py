@@ -25,6 +25,7 @@ from ruler_cli.files.containers import Container, Writer, kinds
 from ruler_cli.files.containers.lines import JsonLines
 from ruler_cli.files.error_map import DENIED, creating, explain, writing, zstd
 from ruler_cli.files.location import Location
+from ruler_cli.files.marks import Kind, refuse_foreign
 from ruler_cli.files.scratch import Index
 from ruler_cli.settings.models import ScoreSettings
 from ruler_cli.types import Problem
@@ -273,8 +274,11 @@ class RemoteFile(PassThrough):
     close = discard
 
 
-def create_file(location: Location) -> PassThrough:
-    """Open a location for writing; UsageError if it cannot be written."""
+def create_file(
+    location: Location, kind: Kind = "OUTPUT", *, force: bool = False
+) -> PassThrough:
+    """Open a location for writing; UsageError if it cannot be written, or is another program's, but for `force`."""
+    refuse_foreign(location, kind, force=force)
     name = location.name
     path = Path(location.name)
     with creating(location.public, location.real):
@@ -315,6 +319,11 @@ def refuse_output(name: str) -> None:
             location.real.parent.stat()
 
 
+def may_replace(settings: ScoreSettings) -> bool:
+    """Return whether a run may replace any OUTPUT: the user says so, or it is INPUT, of which nothing is lost."""
+    return settings.force or Location(settings.input.source).same(settings.output)
+
+
 def _kind_of(output: Location, scores: Container | None = None) -> type[Container]:
     """Return the kind of OUTPUT; without the `scores` of an INPUT none can be put into a log."""
     name = output.unpacked
@@ -326,15 +335,15 @@ def _kind_of(output: Location, scores: Container | None = None) -> type[Containe
 class Output:
     """OUTPUT, open for records; use as a context and `commit` at the end."""
 
-    def __init__(self, name: str, *, keep: bool = True) -> None:
+    def __init__(self, name: str, *, keep: bool = True, force: bool = False) -> None:
         """Open a file, an address or `-`; UsageError if it cannot be written, before anything is read.
 
-        `keep`: after an error whole records stay in NAME.partial.
+        `keep`: after an error whole records stay in NAME.partial. `force`: another program's file is replaced.
         """
         refuse_output(name)
         self._location = Location(name)
         self.name = self._location.public
-        self._target = create_file(self._location)
+        self._target = create_file(self._location, force=force)
         self.may_block = self._target.may_block
         """Tells if writing a record may block, as on stdout that is a pipe."""
         self._keep = keep and self._target.partial is not None

@@ -7,11 +7,16 @@ an item of lists. The first original reward is copied byte for byte, and a file 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from ruler_cli.files.parse import dump, dump_escaped
+import orjson
+
+from ruler_cli.errors import UnreadableError
+from ruler_cli.files.parse import dump, dump_escaped, parse, parse_value
 from ruler_cli.files.splice import (
     ListItems,
     NewMembers,
@@ -22,10 +27,10 @@ from ruler_cli.files.splice import (
     read_object,
     span_at,
 )
-from ruler_cli.formats.fields import JsonObject, first, parts
+from ruler_cli.formats.fields import JsonObject, is_text, items, parts
 from ruler_cli.formats.table import Format
 from ruler_cli.settings.models import OnFailure
-from ruler_cli.types import Path, Rollout
+from ruler_cli.types import Path, Rollout, readable
 
 Annotation = JsonObject
 """The `ruler` object of a rollout but for the original reward, which is copied from the record."""
@@ -74,12 +79,6 @@ def _bytes_at(raw: bytes, path: Iterable[str | int], start: int = 0) -> bytes | 
     return raw[slice(*span)]
 
 
-def _first(values: Iterable[bytes | None]) -> bytes | None:
-    """The first original reward that is stated; None if there is none, and for null."""
-    stated = first(value for value in values if value is not None)
-    return None if stated == b"null" else stated
-
-
 def _set(changes: dict[str, Any], path: Path, value: bytes | None) -> None:
     """Add a value at a path to new members; None removes what is there."""
     for holder in path[:-1]:
@@ -91,10 +90,45 @@ def _list_of(values: Sequence[bytes]) -> bytes:
     return b"[" + b", ".join(values) + b"]"
 
 
-def _with_original(annotation: Annotation, original: bytes | None) -> bytes:
-    """The `ruler` object; the original reward's own bytes are its last member."""
-    ours = dump_escaped(annotation).removesuffix(b"}")
-    return b"%s,%s:%s}" % (ours, dump(ORIGINAL), original or b"null")
+def _stated(value: bytes | None) -> bytes | None:
+    """The bytes of a value; None for null."""
+    return None if value == b"null" else value
+
+
+def _strict(value: bytes | None) -> bytes | None:
+    """The bytes of a value in which what is not finite is null; None for null."""
+    try:
+        orjson.loads(value or b"null")
+    except orjson.JSONDecodeError:
+        with suppress(UnreadableError, RecursionError):
+            read = parse_value(value or b"null")
+            try:
+                json.dumps(read, allow_nan=False)
+            except ValueError:
+                return _stated(dump(readable(read)))
+    return value
+
+
+@dataclass(slots=True)
+class _Rewards:
+    """The values of reward fields before a score: the bytes at the `first`, at this one, and a list of all others.
+
+    None: nothing, or null. `path` is that of the first.
+    """
+
+    first: bytes | None
+    own: bytes | None
+    path: str
+    others: bytes = b"[]"
+
+    def beside(self, annotation: Annotation) -> bytes:
+        """The `ruler` object; the first reward's own bytes are its last member."""
+        ours = dump_escaped(annotation).removesuffix(b"}")
+        path = dump(self.path)
+        return b'%s,"reward_path":%s,"rewards":%s,"%s":%s}' % (
+            *(ours, path, self.others),
+            *(ORIGINAL.encode(), _strict(self.first) or b"null"),
+        )
 
 
 @dataclass(slots=True)
@@ -141,11 +175,11 @@ class _Writer:
         annotations = []
         scores = []
         for i, (rollout, annotation) in enumerate(annotated):
-            noted = [_bytes_at(one, (ORIGINAL,)) for one in earlier[i : i + 1]]
             # else it stands elsewhere, as ROLL's agentic ones do
-            original = _first((*noted, *rewards[i : i + 1], dump(rollout.reward)))
-            scores.append(self._reward(annotation, original) or b"null")
-            annotations.append(_with_original(annotation, original))
+            now = rewards[i] if i < len(rewards) else dump(rollout.reward)
+            known = self._rewards(earlier[i : i + 1], now)
+            scores.append(self._reward(annotation, known.own) or b"null")
+            annotations.append(known.beside(annotation))
         changes: dict[str, Any] = {}
         path = whole.path(form.reward)
         if rewards:
@@ -167,30 +201,51 @@ class _Writer:
         # the trajectory once more, as JSON text; ART has no place for `ruler` there
         if form.payload and (text := inner_object(own.value(form.payload))):
             objects.append(_Object(text, read_object(text)))
-        original = _first(self._originals(objects, rollout))
-        changes, *copied = [self._scored(one, annotation, original) for one in objects]
+        now = form.absent
+        if form.elsewhere:
+            now = dump(rollout.reward)
+        elif form.reward:
+            now = objects[-1].value(form.reward) or form.absent
+        known = self._rewards(self._noted(objects), now)
+        changes, *copied = [self._scored(one, annotation, known) for one in objects]
         for inner in copied:
             changes[str(form.payload)] = inner
-        _set(changes, own.path(form.ruler), _with_original(annotation, original))
+        _set(changes, own.path(form.ruler), known.beside(annotation))
         return changes
 
-    def _originals(
-        self,
-        objects: Sequence[_Object],
-        rollout: Rollout,
-    ) -> Iterator[bytes | None]:
-        """Yield what may be the first reward: as noted by an earlier run, as it stands now, or by default."""
+    def _noted(self, objects: Sequence[_Object]) -> Iterator[bytes]:
+        """Yield the objects in which an earlier run may have noted the first reward."""
+        holders = (self.form.ruler, "metrics")[: 1 + self.form.extras]
+        inner = (inner_object(one.value(name)) for one in objects for name in holders)
+        return filter(None, inner)
+
+    def _rewards(self, noted: Iterable[bytes], now: bytes | None) -> _Rewards:
+        """The values of reward fields by the `noted` objects of earlier runs; `now` stands at this one."""
         form = self.form
-        holders = (form.ruler, "metrics")[: 1 + form.extras]
-        for one in objects:
-            for holder in holders:
-                if inner := inner_object(one.value(holder)):
-                    yield _bytes_at(inner, (ORIGINAL,))
-        if form.elsewhere:
-            yield dump(rollout.reward)
-        elif form.reward:
-            yield objects[-1].value(form.reward)
-        yield form.absent
+        path = form.read_at or form.reward
+        now = _stated(now)
+        for earlier in noted:
+            original = _bytes_at(earlier, (ORIGINAL,))
+            if original is None:
+                continue
+            before = parse(earlier)
+            kept = items(before.get("rewards"))
+            others = (kept and _bytes_at(earlier, ("rewards",))) or b"[]"
+            at = form.original_in(before, parse_value(now or b"null"))
+            own = now
+            if at is not None:
+                place = ("rewards", at, "value") if at >= 0 else (ORIGINAL,)
+                own = _stated(_bytes_at(earlier, place))
+            elif path and not form.elsewhere:
+                entry = (
+                    dump({"path": path})[:-1] + b',"value":' + (_strict(now) or b"null")
+                )
+                others = others[:-1] + b"," * bool(kept) + entry + b"}]"
+            named = before.get("reward_path")
+            if not is_text(named):  # older files do not say
+                named = path if at == -1 else ""
+            return _Rewards(_stated(original) or own, own, named, others)
+        return _Rewards(now, now, path)
 
     def _reward(self, annotation: Annotation, original: bytes | None) -> bytes:
         """The new value of the reward field; empty if the field is taken out."""
@@ -204,14 +259,14 @@ class _Writer:
         self,
         one: _Object,
         annotation: Annotation,
-        original: bytes | None,
+        known: _Rewards,
     ) -> dict[str, Any]:
         """The new values of the reward field, and of `metrics` and `logs` if the layout has them."""
         form = self.form
         score = annotation.get("score")
         changes: dict[str, Any] = {}
         if form.reward:
-            new = self._reward(annotation, original)
+            new = self._reward(annotation, known.own)
             stays = not new or (score is None and self.on_failure != "null")
             if not stays or one.value(form.reward) is not None:
                 _set(changes, one.path(form.reward), new or None)
@@ -219,7 +274,7 @@ class _Writer:
             return changes
         metrics = {
             "ruler_score": None if score is None else dump(score),
-            ORIGINAL: original,
+            ORIGINAL: _strict(known.first),
         }
         old = one.value("metrics")
         made = old in (None, b"null") and any(metrics.values())

@@ -86,6 +86,8 @@ class Reader:
     prompt: Sequence[str] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     label_kind: str = ""
+    missing: dict[str, str | None] = field(default_factory=dict, compare=False)
+    """The user's path of the reward, until a record has a value there, with the nearest one."""
 
     def read(self, line: Line) -> tuple[Record, ...]:
         """Read one line: one record, or one for each group of a columnar line.
@@ -184,6 +186,8 @@ class Reader:
         if ended := rollout.ended or self._ending(value, rollout):
             found["ended"] = ended
         reward = found.get("reward", reward)
+        if self.missing and found.get("reward") is not None:
+            self.missing.clear()
         if self.tools:
             tools = self._shared_at(value, rollout, self.tools)
             found["tools"] = json_value(tools, text=True)
@@ -199,10 +203,16 @@ class Reader:
                 found["error"] = rollout.error or reason
         annotation = self.previous_annotation(value, rollout) if again else None
         if annotation:
+            now = reward
+            if form.reward and not form.elsewhere:
+                now = self._own_value(value, rollout, form.reward)
+            at = form.original_in(annotation, now)
             noted = annotation.get("independent_reward")
-            # without a first reward the score stands in its place, unless the reward is read from another
-            if noted is not None or reward == annotation.get("score"):
-                reward = noted
+            if annotation.get("reward_path") is None and noted is not None:
+                at = -1  # an older file does not say of which field it is
+            if at is not None:
+                kept = annotation if at < 0 else annotation["rewards"][at]
+                reward = kept.get("independent_reward" if at < 0 else "value")
         if found or reward != rollout.reward:
             return replace(rollout, **found | {"reward": reward})
         return rollout
@@ -471,6 +481,8 @@ def detect(name: str, first: Sequence[Line], settings: InputSettings) -> Reader:
     reward = row.reward if settings.reward is None else settings.reward
     if settings.reward is not None or reward != "reward":
         reader = with_reward(name, reward, reader, records)
+        if _lack(places := _holders(values), reward):
+            reader.missing[reward] = suggest_path(reward, places)
     if settings.format == "auto" and chosen.rank < 1:
         _refuse_prompts(name, reader, records)
     return reader
@@ -605,17 +617,12 @@ def _refuse_paths(
         problem = "is for dumps that no format fits"
         path = paths(settings.messages)[0]
         raise UsageError(problem, remedy, option="messages", value=path)
-    members = [one for value in values for one in items(value.get("trajectories"))]
+    whole = _holders(values)
     for name_of in words(_REFUSED):
         own = name_of in ("messages", "answers")
-        places = values if own else (*values, *members)
+        places = values if own else whole
         for path in filter(None, paths(getattr(row, name_of))):
-            found = (
-                value
-                for place in places
-                for _, value in every(place, present(place, path))
-            )
-            if any(value is not None for value in found):
+            if not _lack(places, path):
                 continue
             near = suggest_path(path, places)
             keys = f"their keys: {first_keys(values[0])}"
@@ -628,6 +635,22 @@ def _refuse_paths(
                 value=path,
                 place=name if flag else f"{name}: [formats.{settings.format}] {option}",
             )
+
+
+def _holders(values: Sequence[JsonObject]) -> Sequence[JsonObject]:
+    """Return records, and the trajectories in them."""
+    return [
+        *values,
+        *(one for value in values for one in items(value.get("trajectories"))),
+    ]
+
+
+def _lack(places: Sequence[JsonObject], path: str) -> bool:
+    """Tell if none has a value at a path."""
+    found = (
+        value for place in places for _, value in every(place, present(place, path))
+    )
+    return all(value is None for value in found)
 
 
 def first_keys(record: JsonObject) -> str:
@@ -650,7 +673,7 @@ def with_reward(name: str, given: str, reader: Reader, records: Records) -> Read
         # read there; what is written has one place, of each rollout or of none
         dotted = given.rpartition("[].")[2]
         if form.listed or dotted != form.reward:
-            form = replace(form, elsewhere=True, reward="")
+            form = replace(form, elsewhere=True, reward="", read_at=given)
             return replace(reader, format=form, given=read)
     ours = ["ruler", form.ruler]
     if form.extras:

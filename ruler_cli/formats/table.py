@@ -13,16 +13,22 @@ import tomllib
 from collections.abc import Callable
 from dataclasses import KW_ONLY
 from functools import lru_cache
+from math import isclose
 from operator import attrgetter
 from pathlib import Path as FilePath
 from typing import Any, Literal
 
 from ruler_cli.errors import UnreadableError
+from ruler_cli.files.parse import dump, parse_value
 from ruler_cli.formats.fields import (
     JsonObject,
     Names,
     holds,
     is_list,
+    is_text,
+    items,
+    lookup,
+    parts,
 )
 from ruler_cli.settings.models import RecordPaths, frozen, paths
 from ruler_cli.types import Rollout
@@ -75,7 +81,8 @@ class Format(RecordPaths):
     says, with `%s` for the number; `lost` is written if there is no score, and if `lost` is empty the field is
     removed, for readers that take no null.
     `other_ruler` is where `ruler` stands in a file that the framework's own writer wrote for us.
-    `elsewhere`: only ruler writes the field `reward`, the dump's own is read from another place.
+    `elsewhere`: only ruler writes the field `reward`, the dump's own is read from another place, `read_at` if the user
+    gave it.
     `refuses_null` names a reader of these files that takes no reward of null.
 
     `listed`: rollouts are items of lists, `Rollout.path` is `(i,)`, and paths begin at the record. Item i of the
@@ -113,6 +120,7 @@ class Format(RecordPaths):
     examples: Names = ()
     other_ruler: str = ""
     elsewhere: bool = False
+    read_at: str = ""
     written: bytes = b"%s"
     lost: bytes = b"null"
     refuses_null: str = ""
@@ -147,6 +155,28 @@ class Format(RecordPaths):
         """The paths at which a group key may stand, the best first."""
         return [path for one in paths(self.group_by) for path in one.split("|")]
 
+    def original_in(self, before: JsonObject, now: Any) -> int | None:
+        """Return where what an earlier run noted has the original of the reward field; the value `now` stands there.
+
+        It is -1 for the first reward, and a number for one of `rewards`; None: the value is the original.
+        """
+        place = parts(self.read_at or self.reward)
+        kept = [lookup(one, "path") for one in items(before.get("rewards"))]
+        places = [parts(path) if is_text(path) else None for path in kept]
+        if place in places:
+            return places.index(place)
+        first = before.get("reward_path")  # older files do not say
+        if first is not None and (not is_text(first) or parts(first) != place):
+            return None
+        if self.elsewhere or (first is not None and kept):
+            return -1
+        score = before.get("score", before.get("ruler_score"))
+        is_score = isinstance(score, int | float)
+        text = self.written.replace(b"%s", dump(score)) if is_score else self.lost
+        left = parse_value(text or b"null")
+        stays = first is not None and now == before.get("independent_reward")
+        return -1 if stays or now in (None, left) or _near(now, left) else None
+
     def rollouts(self, record: JsonObject) -> list[Rollout]:
         """Read the rollouts of a record; UnreadableError if there are none."""
         found = code(self.read)(record) if self.read else code(_BY_ROW)(self, record)
@@ -155,6 +185,12 @@ class Format(RecordPaths):
     def key_of(self, record: JsonObject) -> str | None:
         """Return the group key that is computed from a record; None if it has none."""
         return code(self.compute_key)(record) if self.compute_key else None
+
+
+def _near(one: Any, other: Any) -> bool:
+    """Tell if two values are numbers that differ by rounding."""
+    both = isinstance(one, float) and isinstance(other, float)
+    return both and isclose(one, other, rel_tol=1e-6)
 
 
 @lru_cache(512)

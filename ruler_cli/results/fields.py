@@ -25,8 +25,9 @@ _FINE = 6
 """Decimals of numbers that are computed from scores: enough to compute with, and short to read."""
 _COARSE = 3
 """Decimals of a judge's score in one pass, and of the position of the rollout there."""
-SCHEMA = 3
-"""Version of both objects: since 2 every key stands in every record, with one type; since 3 criteria and `ended`."""
+SCHEMA = 4
+"""Version of both objects: since 2 every key stands in every record, with one type; since 3 criteria and `ended`;
+since 4 rewards."""
 _NO_SCORES = GroupScores((), passes=0, weight=0.0)
 _NO_REPLIES = GroupResult((), (), ())
 """Quality and counts of a group that failed."""
@@ -49,6 +50,13 @@ class CriterionValue(TypedDict):
     value: float
 
 
+class RewardValue(TypedDict):
+    """The value of a further reward field, at which a score stands now."""
+
+    path: str
+    value: Any
+
+
 class _SharedKeys(TypedDict):
     """Keys of both objects."""
 
@@ -61,7 +69,7 @@ class _SharedKeys(TypedDict):
 
 
 class AnnotationFields(_SharedKeys):
-    """The `ruler` object of a rollout but for `independent_reward`, which is from the record's own bytes.
+    """The `ruler` object of a rollout but for its rewards, which are from the record's own bytes.
 
     Without a `score` (None) the rollout failed.
     """
@@ -82,6 +90,8 @@ class AnnotationFields(_SharedKeys):
 class TrajectoryFields(AnnotationFields):
     """The `ruler` object of a trajectory in OUTPUT; `docs/output.md` says what each key means."""
 
+    reward_path: str
+    rewards: list[RewardValue]
     independent_reward: Any
 
 

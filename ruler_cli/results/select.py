@@ -28,7 +28,7 @@ from ruler_cli.formats.fields import (
 from ruler_cli.formats.table import Format
 from ruler_cli.results.choice import Choice, Selector
 from ruler_cli.results.pairs import PairMaker
-from ruler_cli.runs.input import Input, open_input
+from ruler_cli.runs.input import Input, open_input, refuse_other_groups
 from ruler_cli.settings.models import InputSettings
 from ruler_cli.types import Group, Path, Problem, printable
 
@@ -39,6 +39,7 @@ def select(
     choice: Choice,
     pairs: PairMaker | None = None,
     *,
+    force: bool = False,
     on_open: Callable[[Input], None],
     on_problem: Callable[[Problem], None],
     on_group: Callable[[], object] = lambda: None,
@@ -47,7 +48,8 @@ def select(
 
     UsageError if no group of INPUT has the figure of a condition. `on_open` is called once with INPUT,
     `on_problem` with each line of it that cannot be read, `on_group` after each group. Groups are read one
-    at a time. After an error OUTPUT is as it was, and nothing else is left.
+    at a time. `force`: an OUTPUT that ruler did not write is replaced. After an error OUTPUT
+    is as it was, and nothing else is left.
 
     The selector is returned, with its counts.
     """
@@ -64,7 +66,7 @@ def select(
     if pairs:
         refuse_in_place("lose its rollouts")
     # OUTPUT ends before INPUT is closed: it copies the bytes behind the last record of a document
-    with ExitStack() as inputs, Output(output, keep=False) as out:
+    with ExitStack() as inputs, Output(output, keep=False, force=force) as out:
         if pairs:
             out.write_new()
             opened = open_input(source, inputs, unreadable)
@@ -72,6 +74,7 @@ def select(
             write_as = partial(out.write_as, scored=False)
             opened = open_input(source, inputs, unreadable, write_as)
         on_open(opened)
+        refuse_other_groups(opened, output, force=force or scored.same(output))
         if counts["unreadable"]:
             refuse_in_place("lose what cannot be read")
         if opened.reader is not None:

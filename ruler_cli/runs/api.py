@@ -46,13 +46,15 @@ async def score_file(
     output: str | os.PathLike[str],
     settings: ScoreSettings | None = None,
     *,
+    force: bool = False,
     observer: Observer | None = None,
 ) -> Summary:
     """Score INPUT into OUTPUT as `ruler score` does, and return the summary.
 
     Each is a path, an address, or `-`. `settings.input` and `settings.output` take these values; the other
-    settings are those of the command. Groups that could not be scored are counted in the summary. RulerError
-    if something stopped the run: the same call goes on where it stopped, for replies are in the ledger.
+    settings are those of the command. `force`: an OUTPUT that ruler did not write is replaced. Groups that
+    could not be scored are counted in the summary. RulerError if something stopped the run: the same call
+    goes on where it stopped, for replies are in the ledger.
     """
     settings = ScoreSettings() if settings is None else settings
     refuse_no_settings(settings)
@@ -62,7 +64,8 @@ async def score_file(
                 f"{name}: is of type {type(path).__name__}; give a path, an address or '-'"
             )
     source = replace(settings.input, source=os.fspath(input))
-    settings = replace(settings, input=source, output=os.fspath(output))
+    force = force or settings.force
+    settings = replace(settings, input=source, output=os.fspath(output), force=force)
     result = await score(settings, guarded(observer))
     if result.stopped is not None and not isinstance(result.stopped, ReaderGone):
         raise result.stopped

@@ -31,6 +31,7 @@ from ruler_cli.errors import (
     UsageError,
 )
 from ruler_cli.files.location import Location
+from ruler_cli.files.output import may_replace
 from ruler_cli.judges.resolve import environment
 from ruler_cli.judging.adaptive import FIRST
 from ruler_cli.judging.panel import cache_of
@@ -38,7 +39,7 @@ from ruler_cli.ledger.database import ReplyRecord, append_rows, rows_of
 from ruler_cli.ledger.reply_cache import Ledger
 from ruler_cli.pool.engine import StopSignal, in_thread, run_beside, together
 from ruler_cli.runs.file import RunResult, nothing_to_compare, score
-from ruler_cli.runs.input import open_input
+from ruler_cli.runs.input import open_input, refuse_other_groups
 from ruler_cli.runs.session import FIRST_ASKED, UNUSABLE, with_outage
 from ruler_cli.settings.models import (
     JudgeSettings,
@@ -122,6 +123,7 @@ async def score_on_ray(
             return await score(settings, observer, stop_signal)
         if error := nothing_to_compare(settings, source):
             raise error
+        refuse_other_groups(source, settings.output, force=may_replace(settings))
         source.report(observer)
         groups = source.survey.mine
         shape = source.reader.format.shape

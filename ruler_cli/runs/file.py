@@ -26,6 +26,7 @@ from ruler_cli.files.output import (
     FailedFile,
     Output,
     failed_path,
+    may_replace,
     refuse_clashes,
     refuse_settings,
 )
@@ -46,7 +47,12 @@ from ruler_cli.judging.panel import Panel, open_panel
 from ruler_cli.ledger.reply_cache import Ledger
 from ruler_cli.pool.engine import StopSignal, in_thread, inline, threaded
 from ruler_cli.prompting.prompt import distinct_rollouts
-from ruler_cli.runs.input import Input, open_input, shown_key
+from ruler_cli.runs.input import (
+    Input,
+    open_input,
+    refuse_other_groups,
+    shown_key,
+)
 from ruler_cli.runs.session import Due, GroupStream, Scored, ScoringSession
 from ruler_cli.settings.models import JudgeSettings, ScoreSettings
 from ruler_cli.types import (
@@ -101,7 +107,9 @@ async def score(
     resolved = resolve_judges(settings)
     # OUTPUT ends before INPUT is closed: bytes behind the last record of a document are copied from there
     with ExitStack() as inputs, ExitStack() as stack:
-        output = stack.enter_context(Output(settings.output))
+        output = stack.enter_context(
+            Output(settings.output, force=may_replace(settings))
+        )
         failed = FailedFile(failed_path(settings))
         stack.callback(failed.close)
         # before the input: a judge that is not there costs no wait
@@ -370,6 +378,7 @@ class _FileRun(GroupStream):
         if error := nothing_to_compare(settings, source):
             self._session.observer.note(source.found())
             raise error
+        refuse_other_groups(source, settings.output, force=may_replace(settings))
         return source
 
     def _unreadable(self, problem: Problem) -> None:

@@ -17,7 +17,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import PurePath
@@ -37,12 +37,14 @@ from ruler_cli.files.grouping import (
     unchanged,
 )
 from ruler_cli.files.location import Location
+from ruler_cli.files.marks import has_scores, not_replaced, refuse_foreign
 from ruler_cli.files.parse import dump, parse
 from ruler_cli.files.scratch import Index, Scratch, digest, place
-from ruler_cli.formats.chat import has_content, task_messages
+from ruler_cli.formats.chat import has_content, prompt_key, task_messages
 from ruler_cli.formats.reader import SAMPLE, Reader, detect, first_records
 from ruler_cli.formats.table import fits
 from ruler_cli.settings.models import InputSettings, RecordPaths
+from ruler_cli.settings.suggestions import question
 from ruler_cli.types import (
     Group,
     Line,
@@ -50,6 +52,7 @@ from ruler_cli.types import (
     Problem,
     Record,
     Rollout,
+    printable,
 )
 
 _WORDS = {"line": "one per line", "consecutive": "adjacent", "scattered": "scattered"}
@@ -325,7 +328,16 @@ class Input:
             grouping = self.openings.sentences()
         else:
             grouping = self.survey.warnings(alone=alone)
-        return [*self.container.warnings(), *grouping]
+        missing = self.reader.missing.items() if self.reader else ()
+        lacking = [
+            Sentence(
+                "no record has a value at {reward:{path}}{near}",
+                path=path,
+                near=question(near and printable(near)),
+            )
+            for path, near in missing
+        ]
+        return [*self.container.warnings(), *grouping, *lacking]
 
     def report(
         self,
@@ -667,6 +679,39 @@ def labelled(reader: Reader, tasks: Mapping[str, str], index: Index) -> Reader |
         if index.mixed(labels)[0] == least:
             return replace(reader, labels=labels, label_kind="folder")
     return replace(reader, labels=files, label_kind="file")
+
+
+def refuse_other_groups(source: Input, output: str, *, force: bool) -> None:
+    """Raise UsageError if INPUT is a scored file, and OUTPUT a scored file of none of its groups.
+
+    Then it is likely that OUTPUT was forgotten behind a pattern. A pipe, which is read once, is not compared.
+    """
+    place = Location(output)
+    if force or source.survey is None:
+        return
+    if not any(map(has_scores, source.container.sample(1))):
+        return
+    if not refuse_foreign(place, "OUTPUT"):
+        return
+    paths: dict[str, Any] = dict.fromkeys(
+        ("records", "limit", "shard", "reward", "outcome", "reference")
+    )
+    alike = replace(source.settings, source=output, **paths)
+    with ExitStack() as stack, suppress(UsageError):
+        scored = open_input(alike, stack, lambda _problem: None)
+        labelled = source.reader is not None and bool(source.reader.labels)
+        names = {_name(group, by_prompt=labelled) for group in scored.again()}
+        if any(_name(one, by_prompt=labelled) in names for one in source.again()):
+            return
+    raise not_replaced(place, "holds scores of other groups than those of INPUT")
+
+
+def _name(group: Group, *, by_prompt: bool) -> str:
+    """Return what tells a group from those of another file: its key, or the hash of its prompt if that is a line."""
+    if by_prompt or group.key == group.records[0].line.where:
+        with suppress(UnreadableError, IndexError):
+            return prompt_key(group.rollouts[0], None)
+    return group.key
 
 
 def _count(number: int, noun: str) -> str:

@@ -456,8 +456,14 @@ def judged_group(
         after = parse_value(annotate(raw, form, written, fields, on_failure))
         for rollout, one in own:
             noted = read.reader.previous_annotation(after, rollout) or {}
-            first = noted.get("independent_reward")
-            trajectories.append(TrajectoryFields(**one, independent_reward=first))
+            trajectories.append(
+                TrajectoryFields(
+                    **one,
+                    reward_path=noted.get("reward_path", ""),
+                    rewards=noted.get("rewards", []),
+                    independent_reward=noted.get("independent_reward"),
+                )
+            )
         annotated = _changed(copied, parse_value(raw), after)
         lacks_score = all(one["score"] is None for _, one in own)
         is_object = not isinstance(annotated, Mapping)

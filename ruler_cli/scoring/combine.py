@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain, combinations, count, repeat
+from itertools import chain, combinations, compress, count, repeat
 from math import ceil, fsum, sqrt
-from operator import attrgetter, sub
+from operator import attrgetter, not_, sub
 from typing import NamedTuple
 
 from ruler_cli.scoring.rewards import PASSING
@@ -470,10 +470,11 @@ _Criteria = Sequence[tuple[CriterionScore, ...]]
 
 
 def _criteria(result: GroupResult, used: Sequence[ScoreTable]) -> _Criteria:
-    """The mean over judges and passes of each criterion, and its value in each pass, in the order of the tables."""
+    """The mean over judges and passes of each criterion, and its value at each position, in the order of the tables."""
     if result.rubric is None:
         return [()] * len(result.sizes)
     rows: list[list[list[tuple[float, ...]]]] = [[] for _ in result.sizes]
+    alone = [table.each for table in used]
     for table in used:
         own: list[list[tuple[float, ...]]] = [[] for _ in result.sizes]
         for one in table.pass_scores:
@@ -482,18 +483,25 @@ def _criteria(result: GroupResult, used: Sequence[ScoreTable]) -> _Criteria:
         for row, passes in zip(rows, own, strict=True):
             row.append(passes)
     return [
-        tuple(map(_criterion, result.rubric.names, count(), repeat(row)))
+        tuple(map(_criterion, result.rubric.names, count(), repeat(row), repeat(alone)))
         for row in rows
     ]
 
 
 def _criterion(
-    name: str, number: int, judges: Sequence[Sequence[Sequence[float]]]
+    name: str,
+    number: int,
+    judges: Sequence[Sequence[Sequence[float]]],
+    alone: Sequence[bool],
 ) -> CriterionScore:
-    """The scores of one criterion, from the values that each judge gave in each pass to all of them."""
-    own = [[values[number] for values in passes] for passes in judges if passes]
-    value = mean([mean(passes) for passes in own])
-    return CriterionScore(name, value, tuple(chain.from_iterable(own)))
+    """The scores of one criterion, from the values that each judge gave in each pass to all of them.
+
+    A judge that saw the rollout `alone` has no position, and counts in the mean only.
+    """
+    own = [[values[number] for values in passes] for passes in judges]
+    value = mean([mean(passes) for passes in own if passes])
+    placed = compress(own, map(not_, alone))
+    return CriterionScore(name, value, tuple(chain.from_iterable(placed)))
 
 
 def _vetoes(result: GroupResult, criteria: _Criteria) -> list[list[str]]:
@@ -566,7 +574,7 @@ def _rollouts(
             by_judge,
             {judge: one.explanation for judge, one in said.items()},
             tuple([one.position for one in own if one.position is not None]),
-            tuple([one.given for one in own]),
+            tuple([one.given for one in own if one.position is not None]),
             distinct in result.suspects,
             criteria[distinct],
         )

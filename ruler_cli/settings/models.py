@@ -585,12 +585,14 @@ class RunOptions(Settings):
 
     With `fallback` the next judge takes over a group that one refuses. `adaptive` spends passes where they
     help, `passes` on average. `cached_only` asks nobody: what no ledger answers fails. `spend` says which
-    groups of a file the cap pays for: the first ones, or a sample of all that is drawn by the seed.
+    groups of a file the cap pays for: the first ones, or a sample of all that is drawn by the seed. `force`
+    replaces an OUTPUT that ruler did not write.
     """
 
     _: KW_ONLY
     on_failure: OnFailure = "null"
     failed: Path | None = None
+    force: bool = False
     max_failures: Annotated[
         MaxFailures | float | str | None, BeforeValidator(max_failures_of)
     ] = None

@@ -67,8 +67,8 @@ ALIASES = {"judge_model": "model", **{name: own for own, name in NAMES.items()}}
 SHORT_FORMS = {"quiet": "progress", "no_cache": "ledger"}
 """Flags that set another option to `none`."""
 _PER_RUN = (
-    "dry_run no_cache limit failed summary group pass_ window page open_page label between where marks keep by as_ gap "
-    "per_group shape all_batches forget older_than yes"
+    "dry_run no_cache limit failed force summary group pass_ window page open_page label between where marks keep by "
+    "as_ gap per_group shape all_batches forget older_than yes"
 )
 PER_RUN = frozenset(_PER_RUN.split())
 """Options without a variable: they are for one run."""

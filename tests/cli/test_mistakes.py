@@ -36,7 +36,7 @@ TYPER = {
     f"{S} --blend 2": "--blend: '2' is not a number from 0 to 1\n",
     f"{S} --order rand": "--order: 'rand' is not 'random' or 'input'",
     "score": "Missing argument 'INPUT'; `ruler score --help` lists",
-    f"{S} b.jsonl": "(b.jsonl); `ruler score --help` lists",
+    f"{S} b.jsonl": "2 paths stand for INPUT; name them by one pattern in quotes: ruler score",
     "ledger stats x": "(x); `ruler ledger stats --help` lists",
     "scroe in.jsonl": "no such command: scroe; did you mean score?",
     "in.jsonl out.jsonl": "no such command: in.jsonl; `ruler --help` lists what it takes",

@@ -166,14 +166,15 @@ async def test_refused(memory: dict[str, Any]) -> None:
 async def test_stopped(memory: dict[str, Any], server: JudgeServer) -> None:
     """A run that stops leaves an address unchanged, and no part of an object."""
     put("a", lines([group(f"g{i}", 0.1, 0.9) for i in range(9)]))
-    put("b", b"old")
+    old = lines([{"ruler": {"status": "scored"}}])
+    put("b", old)
     judge = JudgeSettings("openai/400", server.base)
     done = await run(
         "memory://a", "memory://b", judge=judge, max_failures=MaxFailures(2)
     )
     assert done.stopped is not None
     assert not done.whole
-    assert get("b") == b"old"
+    assert get("b") == old
     assert set(memory) == {"/a", "/b"}
 
 
@@ -267,12 +268,13 @@ def test_s3(ruler: Ruler, store: Store, pack: Any) -> None:
 
 
 def test_s3_without_lists(ruler: Ruler, store: Store) -> None:
-    """An object can be scored without the right to list the bucket."""
+    """An object can be scored without the right to list the bucket, in which a missing OUTPUT looks like any other."""
     store.objects["/bucket/a"] = lines(ROLLOUTS)
     store.refuse_lists = True
-    done = ruler(
-        "score", "s3://bucket/a", "s3://bucket/b", *SCORE, **environment(store)
-    )
+    run = ("score", "s3://bucket/a", "s3://bucket/b", *SCORE)
+    done = ruler(*run, **environment(store))
+    assert (done.returncode, "with --force" in done.stderr) == (2, True)
+    done = ruler(*run, "--force", **environment(store))
     assert done.returncode == 0, done.stderr
     assert rewards(store.objects["/bucket/b"]) == [0, 1, 2, 3, 4, 5]
     done = ruler("score", "s3://bucket/*", "-", *SCORE, **environment(store))

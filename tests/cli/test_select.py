@@ -213,7 +213,7 @@ def test_log(ruler: Ruler, tmp_path: Path) -> None:
         packed(0, {f"samples/{i}.json": one for i, one in enumerate(every)})
     )
     for output in ("out.eval", "s.eval"):
-        done = ruler("select", "s.eval", output, "--where", "scored")
+        done = ruler("select", "s.eval", output, "--where", "scored", "--force")
         assert (done.returncode, "OUTPUT .jsonl" in done.stderr) == (2, True), (
             done.stderr
         )

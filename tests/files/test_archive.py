@@ -6,13 +6,15 @@ import io
 import os
 import sys
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 
 import pytest
 
 from ruler_cli.errors import ForeignError, UsageError
 from ruler_cli.files import open_container
+from ruler_cli.files.location import Location
+from ruler_cli.files.marks import refuse_foreign
 from ruler_cli.files.output import Output
 from ruler_cli.types import Line
 from tests.conftest import ROOT, Ruler, read
@@ -151,7 +153,7 @@ def test_output_names(tmp_path: Path) -> None:
             ("log", plain, "is INPUT, and would not keep its form; give another"),
         ]:
             with (
-                Output(str(tmp_path / name)) as output,
+                Output(str(tmp_path / name), force=True) as output,
                 pytest.raises(UsageError, match=message),
             ):
                 output.write_as(source)
@@ -171,6 +173,18 @@ def test_output_names(tmp_path: Path) -> None:
         message = rf"no \.{name} file is written; name it .*o\.jsonl"
         with pytest.raises(UsageError, match=message):
             Output(str(tmp_path / f"o.{name}"))
+
+
+def test_scored_log(tmp_path: Path) -> None:
+    """A log is ruler's own if any of its samples has a score of ruler, wherever it stands."""
+    scored = b'{"scores": {"ruler": {"metadata": {"status": "scored", "independent_reward": 1}}}}'
+    place = Location(str(tmp_path / "log.eval"))
+    for second, known in ((scored, True), (b"{}", False)):
+        place.real.write_bytes(
+            packed(0, {"samples/1.json": b"{}", "samples/2.json": second})
+        )
+        with nullcontext() if known else pytest.raises(UsageError, match="is there"):
+            refuse_foreign(place, "OUTPUT")
 
 
 def test_without_inspect_ai(

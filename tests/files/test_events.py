@@ -264,7 +264,7 @@ def test_directory(tmp_path: Path) -> None:
 def test_events_in_place(tmp_path: Path) -> None:
     """Rollouts never take the place of the events that they are made of."""
     (tmp_path / "in.jsonl").write_text("\n".join(SESSION))
-    with ExitStack() as stack, Output(str(tmp_path / "in.jsonl")) as out:
+    with ExitStack() as stack, Output(str(tmp_path / "in.jsonl"), force=True) as out:
         container = open_container(str(tmp_path / "in.jsonl"), stack)
         with pytest.raises(UsageError, match=r"is INPUT, .* give another OUTPUT"):
             out.write_as(container)

@@ -43,7 +43,8 @@ def test_atomic(tmp_path: Path) -> None:
     for name in ("out.jsonl", "out.jsonl.gz", "out.jsonl.zst"):
         path = tmp_path / name
         path.write_bytes(b"old\n")
-        with pytest.raises(ZeroDivisionError), Output(str(path)) as output:
+        error = pytest.raises(ZeroDivisionError)
+        with error, Output(str(path), force=True) as output:
             for n, record in enumerate(records):
                 output.write([(n, record)])
             raise ZeroDivisionError
@@ -51,7 +52,7 @@ def test_atomic(tmp_path: Path) -> None:
             b"old\n",
             records,
         )
-        with Output(str(path)) as output:
+        with Output(str(path), force=True) as output:
             for n, record in enumerate(records):
                 output.write([(n, record)])
             assert path.read_bytes() == b"old\n"
@@ -81,7 +82,7 @@ def test_locked(tmp_path: Path) -> None:
             Output(name)
         output.write([(1, b"{}")])
         output.commit()
-    with Output(name):
+    with Output(name, force=True):
         pass
     assert stored(tmp_path / "out") == [b"{}"]
 
@@ -196,7 +197,7 @@ def test_form(tmp_path: Path) -> None:
             )
     with (
         documented(tmp_path, LIST) as (container, every),
-        Output(str(tmp_path / "o.json")) as output,
+        Output(str(tmp_path / "o.json"), force=True) as output,
     ):
         output.write_as(container)
         output.commit()
@@ -230,7 +231,7 @@ def test_in_place(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     path.write_bytes(content)
     refused = nullcontext() if allowed else pytest.raises(UsageError, match="is INPUT")
-    with ExitStack() as stack, Output(str(path)) as output, refused:
+    with ExitStack() as stack, Output(str(path), force=True) as output, refused:
         output.write_as(open_container(str(path), stack))
 
 

@@ -70,7 +70,7 @@ def reading(name: str) -> Any:
 
 def writing(name: str) -> closing[PassThrough]:
     """Open an object for writing; the context discards what is not committed."""
-    return closing(create_file(Location(name)))
+    return closing(create_file(Location(name), force=True))
 
 
 def listed(name: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -69,6 +70,9 @@ def annotated_record(
     return parse(annotated(record, *annotations, **how))
 
 
+FIRST: dict[str, Any] = {"reward_path": "reward", "rewards": []}
+
+
 def test_trajectory() -> None:
     """A trajectory gets reward, metrics, log and `ruler`, with the group's fields inside."""
     done = annotated_record(
@@ -81,7 +85,7 @@ def test_trajectory() -> None:
         "metrics": {"m": 2, "ruler_score": 0.75, "independent_reward": 1},
         "logs": ["l", "RULER explanation: good"],
         "x": None,
-        "ruler": {**scored(), "group": GROUP, "independent_reward": 1},
+        "ruler": {**scored(), "group": GROUP, **FIRST, "independent_reward": 1},
     }
     assert list(done)[-1] == "ruler"
 
@@ -101,8 +105,6 @@ def test_group() -> None:
 
 
 REWARDS = [
-    "NaN",
-    "-Infinity",
     "1.00",
     "1e0",
     "123456789012345678901234567890",
@@ -192,7 +194,8 @@ def test_failed(shape: dict[str, Any], reward: dict[str, Any]) -> None:
         "reward", 0.0 if "messages_and_choices" in shape and not reward else None
     )
     assert (done["reward"], done["logs"]) == (None, ["l"])
-    assert done["ruler"] == {**FAILED, "group": GROUP, "independent_reward": original}
+    noted = {**FIRST, "independent_reward": original}
+    assert done["ruler"] == {**FAILED, "group": GROUP, **noted}
     assert "ruler_score" not in done.get("metrics", {})
 
 
@@ -392,12 +395,17 @@ def test_lists(kind: str) -> None:
 def test_other_members_in_lists(
     more: dict[str, Any], layout: dict[str, Any], rewards: list[Any]
 ) -> None:
-    """Only the rewards and `ruler` of a record with lists change."""
+    """Only the rewards and `ruler` of a record with lists change; there a reward that is not finite is null."""
     form = shape(reward="scores", listed=True, shape="columns")
     raw = text_of({**more, "scores": rewards}, {**layout, "indent": None})
     done = written(raw, form, scored(), scored(0.25))
     assert done.pop("scores") == [0.75, 0.25]
-    assert same([m["independent_reward"] for m in done.pop("ruler")], rewards)
+    for annotation, reward in zip(done.pop("ruler"), rewards, strict=True):
+        noted = annotation["independent_reward"]
+        with suppress(ValueError):
+            json.dumps(reward, allow_nan=False)
+            assert same(noted, reward)
+        json.dumps(noted, allow_nan=False)
     more.pop("scores", None)
     assert same(done, more)
 
@@ -407,7 +415,7 @@ DIGESTS: Digests = {"rubric": "0123456789abcdef", "params": "fedcba9876543210"}
 ROLLOUT: dict[str, Any] = {
     "status": "scored", "score": 0.1, "judge_score": 0.1, "explanation": "judge 0 turn 0 body 0", "kind": "",
     "reason": "", "judge": "one", "judges": [], "passes": 1, "spread": None, "slots": [0.0],
-    "pass_scores": [0.1], "criteria": [], "criteria_passes": [], "suspect": False, "ended": "", "schema": 3,
+    "pass_scores": [0.1], "criteria": [], "criteria_passes": [], "suspect": False, "ended": "", "schema": 4,
 }  # fmt: skip
 FAILED = ROLLOUT | {
     "status": "failed", "score": None, "judge_score": None, "explanation": "", "passes": 0, "slots": [],
@@ -421,7 +429,7 @@ PART: dict[str, Any] = {
     "version": __version__, "served": ["a-model"],
     "usage": {"calls": 3, "prompt_tokens": 101, "completion_tokens": 11, "cached_tokens": 5, "estimated": False},
     "cost_usd": 0.12345679, "judged_at": "2026-11-21T02:14:05Z", "latency_s": 1.235, "cached": False,
-    "schema": 3,
+    "schema": 4,
 }  # fmt: skip
 
 

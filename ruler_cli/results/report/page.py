@@ -169,15 +169,22 @@ _Span = tuple[int, int]
 class HtmlFile:
     """The file of a page, which appears once it is whole."""
 
-    def __init__(self, stack: ExitStack, target: str, sources: Sequence[str]) -> None:
+    def __init__(
+        self,
+        stack: ExitStack,
+        target: str,
+        sources: Sequence[str],
+        *,
+        force: bool = False,
+    ) -> None:
         """Create the file `target`, which ends in .html or is `-` for stdout; an error in `stack` removes it.
 
-        UsageError if it cannot have this name, or is one of the sources.
+        UsageError if it cannot have this name, is one of the sources, or is there and no page of ours, but for `force`.
         """
         for source in sources:
             _refuse(target, source)
         self.target = target
-        self._file = file = create_file(Location(target))
+        self._file = file = create_file(Location(target), "page", force=force)
 
         def undo(kind: type[BaseException] | None, *_: object) -> None:
             if kind is not None:
@@ -253,10 +260,16 @@ class ReportPage:
     """
 
     def __init__(
-        self, stack: ExitStack, target: str, sources: Sequence[str], most: int
+        self,
+        stack: ExitStack,
+        target: str,
+        sources: Sequence[str],
+        most: int,
+        *,
+        force: bool = False,
     ) -> None:
         """Create the file `target` (see `HtmlFile`)."""
-        self._file = HtmlFile(stack, target, sources)
+        self._file = HtmlFile(stack, target, sources, force=force)
         self.names = [*map(source_name, sources)]
         self.two = len(sources) > 1
         self._spool = stack.enter_context(Scratch())

@@ -11,7 +11,14 @@ import pytest
 from ruler_cli.errors import UsageError
 from ruler_cli.results.report.page import COMPARE_SCRIPTS, SCRIPTS, web_files
 from tests.results.report.test_page import HOSTILE, MARKER
-from tests.results.report.written import comparison, group, report, rollout, written
+from tests.results.report.written import (
+    OLD_PAGE,
+    comparison,
+    group,
+    report,
+    rollout,
+    written,
+)
 
 
 def pair(
@@ -174,10 +181,10 @@ def test_refused(tmp_path: Path) -> None:
     one, _ = pair(tmp_path, ("a", (0.2, 0.8), (0.2, 0.8)))
     (tmp_path / "second").mkdir()
     _, other = pair(tmp_path / "second", ("z", (0.2, 0.8), (0.2, 0.8)))
-    (tmp_path / "c.html").write_text("old")
+    (tmp_path / "c.html").write_text(OLD_PAGE)
     with pytest.raises(UsageError, match="no group in common"):
         comparison(one, other, tmp_path / "c.html")
-    assert (tmp_path / "c.html").read_text() == "old"
+    assert (tmp_path / "c.html").read_text() == OLD_PAGE
 
 
 @pytest.mark.parametrize("turned", [False, True])

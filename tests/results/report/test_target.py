@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from ruler_cli.errors import OutputError, RulerError, UsageError
-from tests.results.report.written import group, report, written
+from tests.results.report.written import OLD_PAGE, group, report, written
 
 
 def test_atomic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An error at the end leaves only the old file; otherwise the new one replaces it."""
     source, path = written(tmp_path / "in.jsonl", group("é")), tmp_path / "report.html"
-    path.write_text("old")
+    path.write_text(OLD_PAGE)
 
     def full(_fd: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -26,7 +26,7 @@ def test_atomic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         patch.setattr(os, "fsync", full)
         with pytest.raises(OutputError, match="No space left on device; make room"):
             report(source, path)
-    assert path.read_text() == "old"
+    assert path.read_text() == OLD_PAGE
     report(source, path)
     assert path.read_text().startswith("<!doctype html>")
     assert sorted(tmp_path.iterdir()) == [source, path]

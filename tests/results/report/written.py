@@ -184,6 +184,9 @@ def write_page(page: ReportPage, reading: Run | Comparison) -> LeftOut:
     return left_out
 
 
+OLD_PAGE = '<!doctype html><meta name="generator" content="ruler 0">'
+
+
 def report(
     source: Path | str, target: Path | str, *, most: int = MOST_GROUPS, **where: Any
 ) -> tuple[Page, LeftOut, list[Problem]]:

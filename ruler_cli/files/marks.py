@@ -1,0 +1,122 @@
+"""A file that is there → ruler's own or another's, by its mark: another's is replaced only if the user says so."""
+
+from __future__ import annotations
+
+import re
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Literal
+
+from ruler_cli.errors import (
+    ForeignError,
+    RulerError,
+    Sentence,
+    UnreadableError,
+    UsageError,
+)
+from ruler_cli.files import open_container
+from ruler_cli.files.error_map import reading
+from ruler_cli.files.location import Location
+from ruler_cli.files.parse import parse, parse_text
+from ruler_cli.files.source import decompressed
+from ruler_cli.types import Line
+
+Kind = Literal["OUTPUT", "page", "summary", "request file"]
+_HEADS = {
+    "request file": re.compile(rb'\{"custom_id":"[0-9a-f]{32}",'),
+    "page": re.compile(rb'[^{]*<meta name="generator" content="ruler '),
+    "summary": re.compile(rb'\{\s*"version": \d+,\s*"(ruler|groups|scored|total)"'),
+}
+"""The begins of what is no list of records; those of the first versions among them."""
+_EXPORTS = (
+    {"chosen", "rejected", "score_chosen", "chosen_id"},
+    {"completion", "scores", "agreement", "rescaled"},
+)
+"""Members of the records that are made of scored ones."""
+_HEAD = 1 << 14
+_DEEP = 6
+"""Levels of a record that are searched for an annotation."""
+
+
+def refuse_foreign(location: Location, kind: Kind, *, force: bool = False) -> bool:
+    """Raise UsageError for a file that ruler did not write as this kind, unless it is empty; tell if it holds scores.
+
+    It may be compressed, a table, or at an address. With `force` it is not looked at.
+    """
+    why = f"no {kind} that ruler wrote"
+    try:
+        if force or not _has_bytes(location):
+            return False
+        if kind == "OUTPUT":
+            with ExitStack() as stack:
+                container = open_container(location.name, stack)
+                line = next(container.records(), None)
+                # a log may begin with a sample that is not scored
+                lines = container.records() if container.log else filter(None, [line])
+                if line is None:
+                    known = container.rewritable
+                elif any(map(has_scores, lines)):
+                    return True
+                else:
+                    members = parse(line.raw).keys()
+                    known = any(own <= members for own in _EXPORTS)
+        else:
+            with location.open() as stream, reading(location.public):
+                head = decompressed(location.public, stream).read(_HEAD)
+            known = not head or bool(_HEADS[kind].match(head))
+        if known:
+            return False
+    except (ForeignError, UnreadableError, RecursionError):
+        pass
+    except RulerError as error:
+        why = Sentence("ruler cannot tell if it wrote it ({e})", e=error.problem)
+    raise not_replaced(location, why)
+
+
+def not_replaced(location: Location, why: str) -> UsageError:
+    """Return the error for a file that stays as it is."""
+    return UsageError(
+        Sentence("is there, and {why}", why=why),
+        Sentence(
+            "give another name (a pattern of inputs stands in quotes), or replace it with {force:yes}"
+        ),
+        place=location.public,
+    )
+
+
+def _has_bytes(location: Location) -> bool:
+    """Tell if there is a file that is not empty; streams and devices are none."""
+    if location.remote:
+        store = location.store()
+        with reading(location.public):
+            return bool(
+                store.system.exists(store.path)
+                and store.system.info(store.path).get("size") != 0
+            )
+    path = Path(location.name)
+    return location.local and path.is_file() and path.stat().st_size > 0
+
+
+def has_scores(line: Line) -> bool:
+    """Tell if a record has an annotation of ruler."""
+    try:
+        return _annotated(parse(line.raw), _DEEP)
+    except (UnreadableError, RecursionError):
+        return False
+
+
+def _annotated(value: Any, deep: int, name: str = "") -> bool:
+    # a text of a conversation may be anything
+    if isinstance(value, str) and value[:1] in ("{", "[") and name != "content":
+        try:
+            value = parse_text(value)  # as a table may hold it
+        except UnreadableError:
+            return False
+    if isinstance(value, list):
+        return any(_annotated(one, deep - 1, name) for one in value if deep)
+    if not isinstance(value, dict) or not deep:
+        return False
+    known = name == "ruler" or "independent_reward" in value
+    if known and value.get("status") in ("scored", "failed"):
+        return True
+    return any(_annotated(one, deep - 1, key) for key, one in value.items())
