@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 from ruler_cli.errors import RulerError, UsageError
@@ -120,7 +120,10 @@ class PanelJudge:
             and answer.refusal is None
             and not _has_score(answer)
         )
-        return None if scoreless else answer
+        if scoreless or not (isinstance(answer, Reply) and self.price):
+            return None if scoreless else answer
+        usage = replace(answer.usage, usd=self.price.of(answer.usage))
+        return replace(answer, usage=usage)
 
 
 async def _fitted(request: Request) -> Request:
@@ -179,13 +182,9 @@ class Panel:
         return Status.of([gate.status() for gate in self._gates])
 
     def cost(self, used: Sequence[Usage]) -> float | None:
-        """USD of tokens by judge; None if the price of any judge is not known, whichever were asked."""
-        total = 0.0
-        for judge, usage in zip(self.judges, used, strict=True):
-            if judge.price is None:
-                return None
-            total += judge.price.of(usage)
-        return total
+        """USD of the calls of judges; None if the price of any judge is not known, whichever were asked."""
+        known = all(judge.price for judge in self.judges)
+        return sum(usage.usd for usage in used) if known else None
 
     def spent(self) -> tuple[Usage, float | None]:
         """Tokens of all replies so far, and USD if every price is known."""

@@ -20,6 +20,7 @@ import sqlite3
 import struct
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import (
     AbstractContextManager,
@@ -72,7 +73,7 @@ _FIND = (
 )
 _STATS = (
     "SELECT model, status, min(at), max(at), count(*), sum(ifnull(prompt, 0)), sum(ifnull(completion, 0)), "
-    "sum(ifnull(cached, 0)) FROM replies GROUP BY model, status ORDER BY model, status"
+    "sum(ifnull(cached, 0)) FROM replies GROUP BY model, status, (ifnull(prompt, 0) - 1) / 1000 ORDER BY model, status"
 )
 _MEASURE = "SELECT count(*), sum(length(body)) FROM replies WHERE at < ?"
 _RANKS: dict[RowStatus | None, int] = {None: 0, "odd": 1, "fault": 2}
@@ -92,11 +93,15 @@ _canonical = json.JSONEncoder(
 
 @value
 class ModelRows:
-    """Number of one model's rows by status, and the tokens of its replies."""
+    """Number of one model's rows by status, and the tokens of its replies.
+
+    `usages` are those of prompts of as many thousand tokens, since prices change with their length.
+    """
 
     model: str
     rows: Mapping[RowStatus, int]
     usage: Usage
+    usages: tuple[Usage, ...]
 
 
 @value
@@ -359,13 +364,13 @@ class Ledger(AbstractContextManager["Ledger"]):
         models = []
         rows = self._own.read(_STATS)
         for model, each in itertools.groupby(rows, itemgetter(0)):
-            counts = {}
-            usage = Usage()
+            counts = Counter[RowStatus]()
+            usages = []
             for _, status, _, _, number, prompt, completion, cached in each:
-                counts[status] = number
+                counts[status] += number
                 calls = 0 if status == "fault" else number
-                usage += Usage(prompt, completion, cached, calls)
-            models.append(ModelRows(model, counts, usage))
+                usages.append(Usage(prompt, completion, cached, calls))
+            models.append(ModelRows(model, counts, sum(usages, Usage()), tuple(usages)))
         files = files_of(Path(os.path.realpath(self._own.path)))
         return LedgerStats(
             tuple(models),

@@ -90,7 +90,7 @@ class Gate:
         self.estimates = estimates or Estimates()
         self.budget.watchers.append(self.nudge)
         self.breaker = breaker or Breaker(self.time())
-        self._cost = cost
+        self.cost = cost
         self._cooldown = Cooldown()
         self._cooling = self._reported = self._nudged = False
         self.on_change: Callable[[], object] = lambda: None
@@ -151,7 +151,7 @@ class Gate:
             self.estimates.learn(permit.request, usage)
             more = usage.prompt + usage.completion - permit.tokens
             self.tokens.settle(now, permit.entry, more)
-            self.budget.settle(permit.cost, self._cost(usage) or 0.0)
+            self.budget.settle(permit.cost, self.cost(usage) or 0.0)
         elif billed:
             self.budget.settle(permit.cost or self._price(permit.request), None)
         else:
@@ -390,7 +390,7 @@ class Gate:
         return usage.prompt + usage.completion
 
     def _price(self, request: Request) -> float:
-        return self._cost(self.estimates.highest(request)) or 0.0
+        return self.cost(self.estimates.highest(request)) or 0.0
 
 
 def _with_cause(what: str, cause: str) -> str:

@@ -184,8 +184,10 @@ class Caller:
             answer = await self._judge.ask(permit.request)
             sent = answer.http_requests
             if isinstance(answer, Reply):
-                usage = answer.usage
+                usd = self.gate.cost(answer.usage) or 0.0
+                usage = replace(answer.usage, usd=usd)
                 stats.usage += usage
+                answer = replace(answer, usage=usage)
             else:
                 billed = answer.billed
             return answer

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from operator import attrgetter
 from typing import Any, Literal
 
 from ruler_cli.files.scratch import place
@@ -40,6 +41,7 @@ from ruler_cli.runs.input import Input
 from ruler_cli.scoring.rewards import number
 from ruler_cli.settings.models import AskSettings
 from ruler_cli.types import (
+    NO_USAGE,
     CallError,
     Group,
     Problem,
@@ -71,7 +73,7 @@ class Range:
         return map_ranges(operator.mul, self, other)
 
 
-_VALUES = operator.attrgetter("low", "expected", "high")
+_VALUES = attrgetter("low", "expected", "high")
 
 
 def map_ranges(function: Callable[..., float], *ranges: Range) -> Range:
@@ -184,8 +186,9 @@ class JudgeEstimate:
     """Estimate of the requests to one judge of a run.
 
     `name` is the model's name as given. `find_reply` looks up replies in the ledger. `panel_index` decides
-    the order of the judge's first pass. `calls`, `window_calls`, `prompt` and `answers` (tokens) are sums
-    with one call for each request. `too_long` groups exceed the judge's context, `too_long_keys` are keys of
+    the order of the judge's first pass. `calls`, `window_calls` and `usages` are sums with one call for each request;
+    `usages` are by value (low, expected, high) and by thousand tokens of the prompt, since prices change with its
+    length. `too_long` groups exceed the judge's context, `too_long_keys` are keys of
     the first; `windowed` groups need several requests a pass. `unseen` counts groups that fail for their pictures, by
     the reason.
     """
@@ -200,8 +203,7 @@ class JudgeEstimate:
     adaptive: bool = False
     calls: Range = Range(0.0, 0.0, 0)
     window_calls: Range = Range(0.0, 0.0, 0)
-    prompt: Range = NEVER
-    answers: Range = NEVER
+    usages: dict[tuple[int, int], Usage] = field(default_factory=dict)
     cached: int = 0
     cached_failed: int = 0
     too_long: int = 0
@@ -258,7 +260,6 @@ class JudgeEstimate:
     def add(self, tokens: Range, request: Request, times: Range) -> None:
         """Add a request that is made `times` times, given its prompt tokens."""
         self.calls += times
-        self.prompt += tokens * times
         longest = min(
             stated_limit(self.params) or math.inf,
             self.model.max_output or math.inf,
@@ -269,7 +270,22 @@ class JudgeEstimate:
         else:  # the first word of an answer
             answer = ALWAYS
         answer = map_ranges(lambda tokens: min(tokens, longest), answer)
-        self.answers += answer * times
+        written = Range(0, request.common / max(1, request.size), 1)
+        values: Iterator[Any] = zip(
+            *map(_VALUES, (tokens * PROMPT, answer, written, times)), strict=True
+        )
+        for at, (prompt, completion, share, weight) in enumerate(values):
+            key = at, int((prompt - 1) // 1000)
+            usage = Usage(
+                prompt * weight, completion * weight, 0, weight, prompt * share * weight
+            )
+            self.usages[key] = self.usages.get(key, NO_USAGE) + usage
+
+    def _sum(self, amount: Callable[[Usage], float]) -> Range:
+        values = [0.0, 0.0, 0.0]
+        for (at, _), usage in self.usages.items():
+            values[at] += amount(usage)
+        return Range(*values)
 
     def totals(self, price: Price | None, calls: Range = CALLS) -> Totals:
         """Return the totals at a price, with each request made `calls` times.
@@ -280,11 +296,11 @@ class JudgeEstimate:
         if not self.calls.high:
             # no call is left, so an unknown price does not count
             price = Price(0.0, 0.0, 0.0)
-        prompt = map_ranges(round, self.prompt * (PROMPT * calls))
-        answers = map_ranges(round, self.answers * calls)
+        prompt = map_ranges(round, self._sum(attrgetter("prompt")) * calls)
+        answers = map_ranges(round, self._sum(attrgetter("completion")) * calls)
         cost = cap = None
         if price is not None:
-            cost = map_ranges(lambda *tokens: price.of(Usage(*tokens)), prompt, answers)
+            cost = self._sum(price.of) * calls
             cap = cost.high
             if self._longest is not None:
                 estimates = Estimates(stated_limit(self.params))
