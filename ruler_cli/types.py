@@ -15,6 +15,8 @@ from typing import Any, Literal, Protocol, Self, TypeVar, dataclass_transform
 
 import orjson
 
+from ruler_cli.tokens import CHARACTERS_PER_TOKEN
+
 Kind = Literal[
     "reply", "transport", "refused", "too_long", "input", "budget", "interrupted"
 ]
@@ -326,8 +328,8 @@ class Usage:
     """Tokens of one or more calls, as the judge reported them.
 
     Of the prompt, `cached` tokens were read from the provider's cache and `written` ones put there, `hourly` of them
-    for an hour; of the completion `reasoning` ones are thought. `tier` is the service tier of one call, `usd` what the
-    calls cost where the price is known.
+    for an hour; of the completion `reasoning` ones are thought. `estimated`: some number was not reported, or cannot
+    be. `tier` is the service tier of one call, `usd` what the calls cost where the price is known.
     """
 
     prompt: int = 0
@@ -335,6 +337,7 @@ class Usage:
     cached: int = 0
     calls: int = 0
     written: int = 0
+    estimated: bool = False
     hourly: int = field(default=0, compare=False)
     reasoning: int = field(default=0, compare=False)
     tier: str = field(default="", compare=False)
@@ -350,6 +353,7 @@ class Usage:
             self.cached + other.cached,
             self.calls + other.calls,
             self.written + other.written,
+            self.estimated or other.estimated,
             self.hourly + other.hourly,
             self.reasoning + other.reasoning,
             usd=self.usd + other.usd,
@@ -1109,8 +1113,6 @@ there, write the explanation (one or two sentences) before the values, and give 
 for every id in <criteria>, in their order, with a number from 0 to 1 with up to two decimals, in quotes.\
 """
 _KEYED_FORMS = {FORM: _KEYED, CRITERIA_FORM: _CRITERIA_KEYED}
-CHARACTERS_PER_TOKEN = 3.8
-"""Ratio by which tokens are estimated where nobody counts them."""
 EXPLANATION = 300
 """Characters of an explanation, if the form can bound them: one or two sentences."""
 
@@ -1317,8 +1319,8 @@ _WRITTEN = [
 def usage_of(completion: Mapping[str, Any]) -> Usage:
     """Return the tokens of one call, as a chat completion tells them.
 
-    Reasoning that stands beside the completion (Grok), and cached tokens beside the prompt (Anthropic's own form),
-    are added: the total says so, or they are more than what they would be part of.
+    Reasoning that stands beside the completion (Grok) is added to it, and cached and written tokens beside the prompt
+    (Anthropic's own usage) to that: the total says so, or they are more than what they would be part of.
     """
     usage = _object(completion, "usage")
     details = _object(usage, "prompt_tokens_details")
@@ -1333,15 +1335,24 @@ def usage_of(completion: Mapping[str, Any]) -> Usage:
     if thought > answer or total == prompt + answer + thought:
         answer += thought
     stored = cached + written
-    if stored > prompt or total == prompt + answer + stored:
+    beside = total == prompt + answer + stored if total else not details
+    if stored > prompt or beside:
         prompt += stored
     lasting = _object(usage, "cache_creation") or _object(
         details, "cache_creation_token_details"
     )
     hourly = min(written, _count(lasting, "ephemeral_1h_input_tokens"))
     tier = completion.get("service_tier") or usage.get("service_tier")
-    name = tier.lower() if isinstance(tier, str) else ""
-    return Usage(prompt, answer, cached, 1, written, hourly, thought, name)
+    return Usage(
+        prompt,
+        answer,
+        cached,
+        1,
+        written,
+        hourly=hourly,
+        reasoning=thought,
+        tier=tier.lower() if isinstance(tier, str) else "",
+    )
 
 
 _UNCOUNTED = 1 << 40

@@ -22,7 +22,7 @@ LAYERS = (
     {"formats"},
     {"files"},
     {"settings"},
-    {"types", "errors"},
+    {"types", "tokens", "errors"},
 )
 """Top to bottom. A module imports its own layer and lower ones."""
 INDEPENDENT = LAYERS[3]

@@ -17,7 +17,6 @@ from ruler_cli.judges.chat_completions import AnswerFormat
 from ruler_cli.judges.provider_errors import Scope
 from ruler_cli.settings.models import AskFunction, JudgeSettings
 from ruler_cli.types import (
-    CHARACTERS_PER_TOKEN,
     CallError,
     Judge,
     JudgeRequest,
@@ -109,7 +108,7 @@ class FunctionJudge(Judge):
         reply: object = None
         with suppress(Exception):  # a mapping of the program may raise any
             if isinstance(value, str):
-                whole = _completion(request, readable_text(value))
+                whole = _completion(readable_text(value))
             else:
                 whole = dict(value)
             reply = reply_of(dump(whole))
@@ -123,12 +122,7 @@ class FunctionJudge(Judge):
         return reply
 
 
-def _completion(request: Request, text: str) -> dict[str, Any]:
-    """Return a chat completion of a text, with its tokens estimated by length."""
-    sizes = (request.size, len(text))
-    prompt, completion = (int(size / CHARACTERS_PER_TOKEN) + 1 for size in sizes)
+def _completion(text: str) -> dict[str, Any]:
+    """Return a chat completion of a text; its tokens are not counted."""
     message = {"role": "assistant", "content": text}
-    return {
-        "choices": [{"message": message, "finish_reason": "stop"}],
-        "usage": {"prompt_tokens": prompt, "completion_tokens": completion},
-    }
+    return {"choices": [{"message": message, "finish_reason": "stop"}]}

@@ -39,8 +39,8 @@ from ruler_cli.judges.providers import (
     variables,
 )
 from ruler_cli.settings.models import JudgeSettings
+from ruler_cli.tokens import CHARACTERS_PER_TOKEN
 from ruler_cli.types import (
-    CHARACTERS_PER_TOKEN,
     CallError,
     Picture,
     Reply,

@@ -342,7 +342,7 @@ class Price:
             + usage.cached * price.cached
             + (usage.written - usage.hourly) * written
             + usage.hourly * hourly
-            + (usage.completion - usage.reasoning) * price.completion
+            + max(0, usage.completion - usage.reasoning) * price.completion
             + usage.reasoning * thought
         )
 

@@ -27,6 +27,7 @@ from ruler_cli.pool.limits import (
     Estimates,
     Window,
 )
+from ruler_cli.pool.reports import counted
 from ruler_cli.pool.retries import Caller, CallStats, Hedging
 from ruler_cli.settings.models import JudgeSettings, PoolSettings, ScoreSettings
 from ruler_cli.types import (
@@ -114,16 +115,13 @@ class PanelJudge:
             if self.stop_signal is not None:
                 self.stop_signal.stop(error)
             return INTERRUPTED
-        scoreless = (
-            request.each
-            and isinstance(answer, Reply)
-            and answer.refusal is None
-            and not _has_score(answer)
-        )
-        if scoreless or not (isinstance(answer, Reply) and self.price):
-            return None if scoreless else answer
-        usage = replace(answer.usage, usd=self.price.of(answer.usage))
-        return replace(answer, usage=usage)
+        if not isinstance(answer, Reply):
+            return answer
+        if request.each and answer.refusal is None and not _has_score(answer):
+            return None
+        answer = counted(request, answer)
+        usd = self.price.of(answer.usage) if self.price else 0.0
+        return replace(answer, usage=replace(answer.usage, usd=usd))
 
 
 async def _fitted(request: Request) -> Request:

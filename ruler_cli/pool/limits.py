@@ -32,7 +32,8 @@ from collections import deque
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
-from ruler_cli.types import CHARACTERS_PER_TOKEN, Request, Usage, value
+from ruler_cli.tokens import CHARACTERS_PER_TOKEN
+from ruler_cli.types import Request, Usage, value
 
 START = 8
 """Calls in flight at first."""
@@ -607,8 +608,8 @@ class Estimates:
         )
 
     def learn(self, request: Request, usage: Usage) -> None:
-        """Take in the usage that a reply reports; ignore one without prompt tokens."""
-        if usage.prompt:
+        """Take in the usage that a reply reports; ignore an estimate."""
+        if usage.prompt and not usage.estimated:
             self.seen += 1
             prompt, completion = _guess(request)
             self._prompt.learn(usage.prompt, prompt)

@@ -21,6 +21,7 @@ from ruler_cli.errors import RulerError
 from ruler_cli.pool.engine import end_tasks
 from ruler_cli.pool.gate import Gate, Permit
 from ruler_cli.pool.limits import ANSWER, PER_LABEL, PER_VALUE
+from ruler_cli.pool.reports import counted
 from ruler_cli.types import CallError, Judge, Reply, Request, Usage
 
 PATIENCE = 3600.0
@@ -184,6 +185,7 @@ class Caller:
             answer = await self._judge.ask(permit.request)
             sent = answer.http_requests
             if isinstance(answer, Reply):
+                answer = counted(permit.request, answer)
                 usd = self.gate.cost(answer.usage) or 0.0
                 usage = replace(answer.usage, usd=usd)
                 stats.usage += usage

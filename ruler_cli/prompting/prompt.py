@@ -46,6 +46,7 @@ from ruler_cli.prompting.render import (
 )
 from ruler_cli.settings.models import AskSettings
 from ruler_cli.settings.rubric import scale_mistake
+from ruler_cli.tokens import BYTES_PER_TOKEN
 from ruler_cli.types import (
     ENDINGS,
     Criterion,
@@ -86,8 +87,6 @@ def keyed(*parts: bytes) -> bytes:
     return digest.digest()
 
 
-BYTES_PER_TOKEN = 3.8
-"""UTF-8 bytes of a rendered prompt per token, to estimate before the judge's own count is known."""
 _FRAME_TOKENS = 400
 _ENTRY_TOKENS = 20
 ENTRY_BYTES = int(_ENTRY_TOKENS * BYTES_PER_TOKEN)

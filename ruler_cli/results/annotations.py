@@ -557,7 +557,9 @@ def _numbers(value: Any) -> tuple[float, ...]:
 
 def _usage(value: Any) -> Usage:
     names = ("prompt_tokens", "completion_tokens", "cached_tokens", "calls")
-    return Usage(*(_whole(_object(value).get(name)) or 0 for name in names))
+    usage = _object(value)
+    counts = (_whole(usage.get(name)) or 0 for name in names)
+    return Usage(*counts, estimated=usage.get("estimated") is True)
 
 
 def _time(value: Any) -> float | None:

@@ -92,6 +92,7 @@ class UsageFields(TypedDict):
     prompt_tokens: int
     completion_tokens: int
     cached_tokens: int
+    estimated: bool
 
 
 class Digests(TypedDict):
@@ -239,6 +240,7 @@ def usage_fields(usage: Usage) -> UsageFields:
         "prompt_tokens": usage.prompt,
         "completion_tokens": usage.completion,
         "cached_tokens": usage.cached,
+        "estimated": usage.estimated,
     }
 
 

@@ -24,7 +24,6 @@ from ruler_cli.judges.providers import ModelInfo, Price, stated_limit
 from ruler_cli.pool.limits import Estimates
 from ruler_cli.prompting.coverage import Coverage
 from ruler_cli.prompting.prompt import (
-    BYTES_PER_TOKEN,
     PromptLayout,
     RequestPart,
     build_layout,
@@ -40,6 +39,7 @@ from ruler_cli.prompting.prompt import (
 from ruler_cli.runs.input import Input
 from ruler_cli.scoring.rewards import number
 from ruler_cli.settings.models import AskSettings
+from ruler_cli.tokens import BYTES_PER_TOKEN
 from ruler_cli.types import (
     NO_USAGE,
     CallError,

@@ -419,7 +419,7 @@ PART: dict[str, Any] = {
     "escalated": False, "windows": 0, "rescaled": 0, "unknown_ids": 0, "shortened": 0,
     "pictures_left_out": 0, **DIGESTS,
     "version": __version__, "served": ["a-model"],
-    "usage": {"calls": 3, "prompt_tokens": 101, "completion_tokens": 11, "cached_tokens": 5},
+    "usage": {"calls": 3, "prompt_tokens": 101, "completion_tokens": 11, "cached_tokens": 5, "estimated": False},
     "cost_usd": 0.12345679, "judged_at": "2026-11-21T02:14:05Z", "latency_s": 1.235, "cached": False,
     "schema": 3,
 }  # fmt: skip

@@ -361,7 +361,7 @@ def completion(content: str, finish_reason: str = "stop") -> dict[str, Any]:
     return {
         "model": "qwen-7b",
         "choices": [{"message": message, "finish_reason": finish_reason}],
-        "usage": {"prompt_tokens": 70, "completion_tokens": 7},
+        "usage": {"prompt_tokens": 700, "completion_tokens": 70},
     }
 
 
@@ -376,7 +376,7 @@ def test_completion() -> None:
     (judged,) = asyncio.run(score_all(by(ask), GROUPS[:1]))
     assert judged.scores == TRUE[0]
     assert judged.fields["served"] == ["qwen-7b"]
-    assert judged.fields["usage"]["prompt_tokens"] == 140
+    assert judged.fields["usage"]["prompt_tokens"] == 1400
     assert "cut off by its length" in cut.requests[1].user
 
 

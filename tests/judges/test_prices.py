@@ -148,9 +148,12 @@ def test_reports() -> None:
             {"prompt_tokens": 9, "prompt_tokens_details": {"cached_tokens": 5}},
             (9, 5, 0),
         ),
-        ({"prompt_tokens": 9, "prompt_cache_hit_tokens": 5}, (9, 5, 0)),
-        ({"prompt_tokens": 9, "cached_tokens": 5}, (9, 5, 0)),
-        ({"prompt_tokens": 9, "cache_creation_input_tokens": 4}, (9, 0, 4)),
+        (
+            {"prompt_tokens": 9, "prompt_cache_hit_tokens": 5, "total_tokens": 12},
+            (9, 5, 0),
+        ),
+        # beside the prompt, since no details of it are told
+        ({"prompt_tokens": 9, "cache_creation_input_tokens": 4}, (13, 0, 4)),
         (
             {"prompt_tokens": 9, "prompt_tokens_details": {"cache_write_tokens": 4}},
             (9, 0, 4),

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.pool.limits import ANSWER, PER_LABEL, Estimates
-from ruler_cli.types import CHARACTERS_PER_TOKEN, Request, Usage
+from ruler_cli.tokens import CHARACTERS_PER_TOKEN
+from ruler_cli.types import Request, Usage
 
 ASKED = Request("s" * 1000, "u" * 2800, ("a", "b", "c", "d"))
 TWICE = Request("s" * 2000, "u" * 5600, ASKED.labels)

@@ -28,7 +28,6 @@ from ruler_cli.files.error_map import writing
 from ruler_cli.judges.providers import ModelInfo
 from ruler_cli.judges.resolve import model_of
 from ruler_cli.ledger.reply_cache import Ledger
-from ruler_cli.prompting.prompt import BYTES_PER_TOKEN
 from ruler_cli.runs.batch.journal import OPEN, BatchRecord, BatchState, Journal
 from ruler_cli.runs.batch.providers import (
     Provider,
@@ -47,6 +46,7 @@ from ruler_cli.runs.batch.requests import (
 )
 from ruler_cli.runs.estimate import ALWAYS, JudgeEstimate, Range
 from ruler_cli.settings.models import JudgeSettings, ScoreSettings
+from ruler_cli.tokens import BYTES_PER_TOKEN
 from ruler_cli.types import CallError, Observer, Reply, Request
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
