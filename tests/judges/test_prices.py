@@ -83,7 +83,7 @@ def test_as_litellm() -> None:
 
 
 def test_page_not_litellm() -> None:
-    """Where litellm's count is not that of the provider's page, ours is the page's."""
+    """Our count is that of the provider's page also for usages where that of litellm is not."""
     # Anthropic's own form: fresh, cached and written tokens stand side by side; litellm drops the fresh ones
     usage = {
         "prompt_tokens": 1_000,
