@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
@@ -22,6 +22,7 @@ from ruler_cli.pool.limits import (
     START,
     START_OF_QUEUE,
     AdaptiveConcurrency,
+    Allowance,
     Budget,
     ConcurrencyLimit,
     Estimates,
@@ -70,11 +71,36 @@ class PanelJudge:
         """The counts of its calls."""
         return CallStats() if self.caller is None else self.caller.stats
 
-    async def call(self, request: Request, *, again: bool = False) -> Reply | CallError:
+    def most(
+        self, requests: Iterable[Request], *, again: bool = False
+    ) -> Callable[[], float]:
+        """Return what tells the USD that those of the requests which lack a cached reply may cost at most.
+
+        `again`: those that failed are asked anew.
+        """
+        if self.caller is None:
+            return float
+        gate = self.caller.gate
+        cache = self.cache
+        sizes = []
+        for request in requests:
+            cached = cache and self._cached(cache, cache.key(request), request)
+            if not cached or (again and isinstance(cached, CallError)):
+                sizes.append(gate.estimates.size(request))
+        return lambda: sum(map(gate.price, sizes))
+
+    async def call(
+        self,
+        request: Request,
+        *,
+        again: bool = False,
+        allowance: Allowance | None = None,
+    ) -> Reply | CallError:
         """Return a reply, or the error of the last try. An equal request of another group is asked once.
 
-        `again` asks anew what was answered in an earlier run. If only cached replies count, `again` passes
-        over errors alone: a second reply to one request would not be read, and so be paid for without end.
+        `allowance` is what its group may spend. `again` asks anew what was answered in an earlier run. If only
+        cached replies count, `again` passes over errors alone: a second reply to one request would not be read, and
+        so be paid for without end.
         """
         caller = self.caller
         cache = self.cache
@@ -87,7 +113,7 @@ class PanelJudge:
             self.unanswered += 1
             return UNANSWERED
         if cache is None:
-            return await caller.call(await _fitted(request))
+            return await caller.call(await _fitted(request), allowance=allowance)
         key = cache.key(request)
         while key in self._in_flight:
             await self._in_flight[key].wait()
@@ -97,7 +123,8 @@ class PanelJudge:
             return cached
         done = self._in_flight[key] = asyncio.Event()
         try:
-            return await caller.call(await _fitted(request), partial(cache.keep, key))
+            keep = partial(cache.keep, key)
+            return await caller.call(await _fitted(request), keep, allowance)
         finally:
             del self._in_flight[key]
             done.set()
@@ -207,7 +234,7 @@ def open_panel(
     ledger: Ledger | None,
 ) -> Panel:
     """Make the judges of a run, in the order of `settings.judges`; must be called where the loop runs."""
-    budget = Budget(settings.pool.max_cost)
+    budget = Budget(settings.pool.max_cost, fair=settings.spend == "spread")
     judges = []
     for judge, way in zip(settings.judges, resolved, strict=True):
         made = PanelJudge(None, None, way.price, way.context, stop_signal)

@@ -21,15 +21,14 @@ from typing import Any, Literal
 from ruler_cli.files.scratch import place
 from ruler_cli.formats.reader import SAMPLE
 from ruler_cli.judges.providers import ModelInfo, Price, stated_limit
-from ruler_cli.pool.limits import Estimates
+from ruler_cli.pool.limits import Estimates, Size
 from ruler_cli.prompting.coverage import Coverage
 from ruler_cli.prompting.prompt import (
     PromptLayout,
-    RequestPart,
     build_layout,
-    criteria_parts,
     pass_count,
     pass_of_judge,
+    questions,
     requests_of_pass,
     rubric_mistake,
     shown_in,
@@ -48,7 +47,6 @@ from ruler_cli.types import (
     Record,
     Reply,
     Request,
-    Rubric,
     Usage,
 )
 
@@ -165,20 +163,8 @@ class Totals:
         return Totals(**sums)
 
 
-def _requests(
-    layout: PromptLayout, ask: AskSettings, pass_index: int
-) -> Iterator[tuple[RequestPart, range | None]]:
-    """Yield the requests of a pass, each with the numbers of the criteria that it is about; None: of a text."""
-    rubric = layout.rubric
-    for part in requests_of_pass(layout, ask, pass_index):
-        if not isinstance(rubric, Rubric):
-            yield part, None
-        elif ask.ask == "each":
-            for number in range(len(rubric.criteria)):
-                yield part, range(number, number + 1)
-        else:
-            for criteria in criteria_parts(rubric, len(part.distinct)):
-                yield part, criteria
+def _prompts(sizes: list[Size]) -> int:
+    return sum(size.prompt for size in sizes)
 
 
 @dataclass(slots=True)
@@ -210,7 +196,7 @@ class JudgeEstimate:
     windowed: int = 0
     too_long_keys: tuple[str, ...] = ()
     unseen: Counter[str] = field(default_factory=Counter)
-    _longest: Request | None = None
+    _dearest: list[Size] = field(default_factory=list)
 
     def add_group(self, key: str, layout: PromptLayout, weight: SampleWeight) -> None:
         """Add the requests of a group and of those that it stands for."""
@@ -229,6 +215,8 @@ class JudgeEstimate:
         self.windowed += groups * (len(first) > 1 and not each)
         if layout.alone and self.role == "escalation":
             return  # a tied group is not escalated
+        estimates = Estimates(stated_limit(self.params))
+        missing = list[Size]()
         passes = pass_count(layout, self.ask, len(first))
         for pass_index in range(passes):
             # adaptive judging spends as many passes on average as were asked for: the first two on every group,
@@ -236,7 +224,12 @@ class JudgeEstimate:
             certain = not self.adaptive or pass_index < _MIN_ADAPTIVE
             times = _REQUESTS[self.role] * (ALWAYS if certain else _POSSIBLE)
             index = pass_of_judge(pass_index, self.panel_index)
-            for part, criteria in _requests(layout, self.ask, index):
+            asked = [
+                (part, criteria)
+                for part in requests_of_pass(layout, self.ask, index)
+                for criteria in questions(layout, self.ask, part)
+            ]
+            for part, criteria in asked:
                 size = layout.tokens_of(part.distinct)
                 request = write_prompt(layout, self.ask, part, criteria=criteria)
                 reply = self.find_reply(request) if self.find_reply else None
@@ -244,8 +237,7 @@ class JudgeEstimate:
                 # high values count them as not answered
                 if reply is None:
                     calls = times * Range(groups, groups, groups)
-                    if self._longest is None or request.size > self._longest.size:
-                        self._longest = request
+                    missing.append(estimates.size(request))
                 else:
                     calls = Range(0, 0, times.high * (groups - 1))
                     self.cached += groups
@@ -256,6 +248,7 @@ class JudgeEstimate:
                 mean = min(size * weight.mean, most)
                 longest = min(size * weight.longest_ratio, most)
                 self.add(Range(mean, mean, longest), request, calls)
+        self._dearest = max(self._dearest, missing, key=_prompts)
 
     def add(self, tokens: Range, request: Request, times: Range) -> None:
         """Add a request that is made `times` times, given its prompt tokens."""
@@ -290,8 +283,7 @@ class JudgeEstimate:
     def totals(self, price: Price | None, calls: Range = CALLS) -> Totals:
         """Return the totals at a price, with each request made `calls` times.
 
-        The pool reserves the price of the longest request until it knows a usage: a lower `max_cost` would
-        admit no call.
+        The pool holds the price of the first group until it knows a usage: a lower `max_cost` might not let it begin.
         """
         if not self.calls.high:
             # no call is left, so an unknown price does not count
@@ -302,9 +294,8 @@ class JudgeEstimate:
         if price is not None:
             cost = self._sum(price.of) * calls
             cap = cost.high
-            if self._longest is not None:
-                estimates = Estimates(stated_limit(self.params))
-                cap = max(cap, price.of(estimates.highest(self._longest)))
+            first = map(Estimates().highest, self._dearest)
+            cap = max(cap, sum(map(price.of, first)))
         return Totals(
             self.calls * calls,
             self.cached,
