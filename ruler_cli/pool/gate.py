@@ -164,7 +164,7 @@ class Gate:
             self.tokens.settle(now, permit.entry, more)
             self.budget.settle(permit.cost, self.cost(usage) or 0.0)
         elif billed:
-            self.budget.settle(permit.cost or self._price(permit.request), None)
+            self.budget.settle(permit.cost or self.price(permit.request), None)
         else:
             self.tokens.settle(now, permit.entry, -permit.tokens)
             self.budget.settle(permit.cost, 0.0)
@@ -292,7 +292,7 @@ class Gate:
             return self._take(request, allowance)
         paid = self.budget.open or self._pays(ticket, request, allowance)
         if ticket == _LAST and not paid:  # no other call may free any money
-            self.budget.refuse(self._price(request))
+            self.budget.refuse(self.price(request))
             return CAPPED
         if wait < math.inf:
             if self._timer is not None:
@@ -399,7 +399,7 @@ class Gate:
         budget = self.budget
         promises = ticket < _LAST or budget.open > 0
         return budget.cap is None or budget.fits(
-            self._price(request), allowance.left, promises=promises
+            self.price(request), allowance.left, promises=promises
         )
 
     def _take(self, request: Request, allowance: Allowance) -> Permit:
@@ -412,7 +412,7 @@ class Gate:
         self.requests.take(now, 1)
         tokens = self._expected(request)
         # without a cap nothing is reserved
-        cost = 0.0 if self.budget.cap is None else self._price(request)
+        cost = 0.0 if self.budget.cap is None else self.price(request)
         self.budget.reserve(cost, allowance)
         entry = self.tokens.take(now, tokens)
         permit = Permit(request, sent, self.breaker.alone, tokens, cost, entry)
@@ -424,12 +424,9 @@ class Gate:
         usage = self.estimates.expected(request)
         return usage.prompt + usage.completion
 
-    def _price(self, request: Request) -> float:
-        return self.price(self.estimates.size(request))
-
-    def price(self, size: Size) -> float:
+    def price(self, request: Request | Size) -> float:
         """Return USD that a call may cost at most, as far as is known."""
-        return self.cost(self.estimates.highest(size)) or 0.0
+        return self.cost(self.estimates.highest(request)) or 0.0
 
 
 def _with_cause(what: str, cause: str) -> str:

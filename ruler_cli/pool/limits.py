@@ -661,7 +661,7 @@ class Estimates:
         self._prompt = _Ratio()
         self._completion = _Ratio()
         self._billed = _Ratio()
-        self._longest = 0
+        self._answer = _Ratio()
         self._written = 1.0
         self.seen = 0
         """Replies that reported their usage."""
@@ -690,13 +690,14 @@ class Estimates:
             request.common / max(1, request.size),
         )
 
-    def highest(self, size: Size) -> Usage:
+    def highest(self, request: Request | Size) -> Usage:
         """Return the tokens to reserve money for.
 
         The prompt takes as many for its length as any did of late, the answer its bound, or more than any did.
         """
+        size = request if isinstance(request, Size) else self.size(request)
         prompt = int(size.prompt * (self._billed.highest or _DEAR)) + 1
-        longest = _DEAR * self._longest or 2 * _PRIOR * size.answer
+        longest = _DEAR * self._answer.highest or 2 * _PRIOR * size.answer
         written = int(prompt * max(self._written, size.shared))
         return Usage(prompt, size.bound or int(longest) + 1, written=written)
 
@@ -706,7 +707,7 @@ class Estimates:
             return
         size = self.size(request)
         self._billed.learn(usage.prompt, size.prompt)
-        self._longest = max(self._longest, usage.completion)
+        self._answer.learn(usage.completion, 1)
         if not usage.estimated:
             share = min(1.0, usage.written / usage.prompt)
             self._written = max(share, self._written * bool(self.seen))

