@@ -590,7 +590,9 @@ class Budget:
                 self._waiting.popleft()
                 continue
             amount = price()
-            fits = self.fits(amount) and not (self._fair and self.closed and amount)
+            # beside others it needs twice as much: theirs and its own calls may have to be corrected
+            need = 2 * amount if self._begun else amount
+            fits = self.fits(need) and not (self._fair and self.closed and amount)
             if self.short or (not fits and (self.open or self._begun)):
                 return
             self._waiting.popleft()
