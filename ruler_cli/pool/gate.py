@@ -395,12 +395,19 @@ class Gate:
         return capped and 0 < self.in_flight >= self._replies / 2
 
     def _pays(self, ticket: float, request: Request, allowance: Allowance) -> bool:
-        """Tell if a call fits the cap now; the last ones may take what is promised to groups if no call is open."""
+        """Tell if a call fits the cap now.
+
+        The last ones, if no call is open, may take what is promised to others, and go for what was promised to them:
+        an answer may be longer than was known when their group began.
+        """
         budget = self.budget
-        promises = ticket < _LAST or budget.open > 0
-        return budget.cap is None or budget.fits(
-            self.price(request), allowance.left, promises=promises
-        )
+        if budget.cap is None:
+            return True
+        price = self.price(request)
+        alone = ticket == _LAST and not budget.open
+        if alone and allowance.left:
+            price = min(price, allowance.left)
+        return budget.fits(price, allowance.left, promises=not alone)
 
     def _take(self, request: Request, allowance: Allowance) -> Permit:
         now = self.time()
