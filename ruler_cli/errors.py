@@ -264,8 +264,8 @@ class CapReached(RulerError):  # noqa: N818 - the run stops as the user asked
         self.resumable = least is None or least <= cap
         reached, way_out = "reached", "another run may spend as much again"
         if least is not None and not self.resumable:
-            reached = "less than one group may cost"
-            way_out = f"give {1.1 * least:.2g} or more"  # two digits, never rounded to less than the group
+            reached = "less than any group left may cost"
+            way_out = f"give {1.1 * least:.2g} or more"  # two digits, never rounded to less than its cost
         problem = f"{reached}: {groups} not scored{fewer}"
         super().__init__(
             Sentence("{max_cost:{cap:g}} is {problem}", cap=cap, problem=problem),

@@ -170,7 +170,7 @@ def test_cap(
 
 def longest(judge: Books) -> float:
     """Return how long an answer may be: one and a half times as long as any before it."""
-    return 1.5 * max(judge.answers, default=300) + 1
+    return 1.5 * max(judge.answers, default=1000) + 1
 
 
 def check(
@@ -196,9 +196,10 @@ def check(
         left = {part["key"] for part in parts if part.get("kind") == "budget"}
     assert len(left) == done.summary.failed["budget"], case
     begun = {name for judge in panel for name, _ in judge.bills}
-    # those that have to be corrected at the very end may not be ended
-    assert len(begun & left) <= 2 * (panel[0].flaws > 0), case
-    if "spread" not in case:  # its sample ends where a group does not fit
+    # a few may not be ended: those to be corrected at the very end, and the first one of a server that tells too much
+    unended = 2 * (panel[0].flaws > 0) + ("much" in case)
+    assert len(begun & left) <= unended, case
+    if bills and "spread" not in case:  # its sample ends where a group does not fit
         cheapest = min(
             sum(
                 judge.cost(tokens, BOUND if bounded else longest(judge))

@@ -314,17 +314,17 @@ _TIERS = {"fast": "priority", "batch": "batches"}
 class Price:
     """USD per token: of the prompt, of the completion, and of the cached part of the prompt.
 
-    `written` is that of a token of the prompt which is put into the cache, `hourly` if it stays there for an hour;
-    None of these is the price before it, None of `reasoning` that of the completion. `above` are the prices of
-    calls with more prompt tokens than a bound, the highest bound first, `tiers` those of service tiers.
+    `writing` is what a token of the prompt costs more if it is put into the cache, `lasting` more than that if it
+    stays there for an hour, `thinking` what a token of the completion costs more if it is thought. `above` are the
+    prices of calls with more prompt tokens than a bound, the highest bound first, `tiers` those of service tiers.
     """
 
     prompt: float
     completion: float
     cached: float
-    written: float | None = None
-    hourly: float | None = None
-    reasoning: float | None = None
+    writing: float = 0.0
+    lasting: float = 0.0
+    thinking: float = 0.0
     above: tuple[tuple[int, Price], ...] = ()
     tiers: Mapping[str, Price] = field(default_factory=dict)
 
@@ -334,16 +334,13 @@ class Price:
         mean = usage.prompt / (usage.calls or 1)
         longer = (dear for bound, dear in price.above if mean > bound)
         price = next(longer, price)
-        written = price.prompt if price.written is None else price.written
-        hourly = written if price.hourly is None else price.hourly
-        thought = price.completion if price.reasoning is None else price.reasoning
         return (
-            max(0, usage.prompt - usage.cached - usage.written) * price.prompt
+            max(0, usage.prompt - usage.cached) * price.prompt
             + usage.cached * price.cached
-            + (usage.written - usage.hourly) * written
-            + usage.hourly * hourly
-            + max(0, usage.completion - usage.reasoning) * price.completion
-            + usage.reasoning * thought
+            + usage.written * price.writing
+            + usage.hourly * price.lasting
+            + usage.completion * price.completion
+            + usage.reasoning * price.thinking
         )
 
     def asked(self, params: Mapping[str, Any]) -> Price:
@@ -458,8 +455,10 @@ def _rates(entry: Mapping[str, Any], above: str = "", tier: str = "") -> Price |
         return None
     if cached is None:
         cached = prompt * _CACHED.get(entry.get("litellm_provider", ""), 1)
-    thought = entry.get(_PRICED[-1] + above + tier)
-    return Price(prompt, completion, cached, written or None, hourly, thought)
+    written = written or prompt
+    extra = (written - prompt, (hourly or written) - written)
+    thought = entry.get(_PRICED[-1] + above + tier, completion)
+    return Price(prompt, completion, cached, *extra, thought - completion)
 
 
 def _entry(name: str) -> dict[str, Any]:

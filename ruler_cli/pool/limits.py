@@ -592,7 +592,8 @@ class Budget:
             amount = price()
             # beside others it needs twice as much: theirs and its own calls may have to be corrected
             need = 2 * amount if self._begun else amount
-            fits = self.fits(need) and not (self._fair and self.closed and amount)
+            ended = self._fair and self.closed
+            fits = not amount or (self.fits(need) and not ended)
             if self.short or (not fits and (self.open or self._begun)):
                 return
             self._waiting.popleft()
@@ -616,7 +617,7 @@ PER_VALUE = 9.0
 _PRIOR = 2.0
 """Factor on the guess of an answer before the first reply: too high costs a second, too low breaks a limit."""
 _DEAR = 1.5
-"""Factor on a prompt's guess for money before the first reply, and on the longest answer after it."""
+"""Factor on a prompt before the first reply, and on the longest answer, to hold money for it."""
 _DECAY = 0.98
 """Weight of all earlier replies against the newest."""
 
@@ -699,7 +700,7 @@ class Estimates:
         """
         size = request if isinstance(request, Size) else self.size(request)
         prompt = int(size.prompt * (self._billed.highest or _DEAR)) + 1
-        longest = _DEAR * self._answer.highest or 2 * _PRIOR * size.answer
+        longest = _DEAR * (self._answer.highest or _PRIOR * size.answer)
         written = int(prompt * max(self._written, size.shared))
         return Usage(prompt, size.bound or int(longest) + 1, written=written)
 
