@@ -436,6 +436,11 @@ class Request:
     picture_tokens: int = field(default=0, compare=False)
 
     @property
+    def prompt(self) -> str:
+        """Its two messages as one text."""
+        return f"{self.system}\n{self.user}"
+
+    @property
     def size(self) -> int:
         """Characters of the prompt; its pictures count as text of as many tokens."""
         pictures = int(self.picture_tokens * CHARACTERS_PER_TOKEN)
@@ -506,7 +511,8 @@ class Reply:
     time that the judge took, in `http_requests` requests if it refused a form of the answer; `cached`: the
     judge was not asked now but before; `thought`: the judge thought before it answered. `model` is the name
     of the model in the body. `left` is what rate limits leave after this call. `likely` are the tokens that could
-    begin the text, each with the natural logarithm of its probability.
+    begin the text, each with the natural logarithm of its probability. `cut` are the tokens of the prompt that the
+    judge has read, if its server cut it; 0: it read all.
     """
 
     text: str
@@ -521,6 +527,7 @@ class Reply:
     model: str = field(default="", compare=False)
     left: Left | None = field(default=None, compare=False)
     likely: tuple[tuple[str, float], ...] = field(default=(), repr=False, compare=False)
+    cut: int = field(default=0, compare=False)
 
 
 @value
@@ -532,7 +539,8 @@ class CallError:
     and nothing is broken. `context` is the judge's context and this request's size in tokens, where
     the server named both. `sent` is False where the request certainly never reached the judge.
     `body` is an answer that came, and may have been paid for, but is no chat completion. `kept` is False
-    where the next run asks again in any case.
+    where the next run asks again in any case. `cut` are the tokens of a reply to a prompt that the server cut; none
+    if it was not sent, since the server would cut it.
     """
 
     kind: Kind
@@ -544,6 +552,7 @@ class CallError:
     billed: bool = True
     kept: bool = True
     rate: bool = False
+    cut: Usage | None = None
     body: bytes = field(default=b"", repr=False, compare=False)
     cached: bool = field(default=False, compare=False)
     http_requests: int = field(default=1, compare=False)
@@ -579,10 +588,14 @@ UNANSWERED = CallError(
 
 @value
 class GroupError:
-    """A group that could not be scored: what kind of failure, and one sentence."""
+    """A group that could not be scored: what kind of failure, and one sentence.
+
+    `cut`: it is too long for a server that cuts prompts.
+    """
 
     kind: Kind
     reason: str
+    cut: bool = False
 
 
 @value

@@ -98,15 +98,23 @@ def look(content: Any) -> dict[str, float]:
     return scores
 
 
+def pictures_in(body: dict[str, Any]) -> int:
+    """Count the pictures of a request."""
+    content = body["messages"][1]["content"]
+    parts = [] if isinstance(content, str) else content
+    return sum(each["type"] == "image_url" for each in parts)
+
+
 class PictureJudge:
     """The server, in a thread; `requests` are the bodies that it was sent, `wait` the seconds of an answer.
 
-    With a `refusal` it says that instead.
+    With a `refusal` it says that instead, if more than `most` pictures are sent; `{sent}` in it is their number.
     """
 
     def __init__(self, wait: float = 0.0) -> None:
         self.requests: list[dict[str, Any]] = []
         self.refusal = ""
+        self.most = -1
         judge = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -115,11 +123,11 @@ class PictureJudge:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 judge.requests.append(body)
                 time.sleep(wait)
-                said: dict[str, Any] = {"error": {"message": judge.refusal}}
-                reply = json.dumps(
-                    said if judge.refusal else judge.answer(body)
-                ).encode()
-                self.send_response(400 if judge.refusal else 200)
+                sent = pictures_in(body)
+                message = judge.refusal.format(sent=sent) if sent > judge.most else ""
+                said: dict[str, Any] = {"error": {"message": message}}
+                reply = json.dumps(said if message else judge.answer(body)).encode()
+                self.send_response(400 if message else 200)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(reply)))
                 self.end_headers()

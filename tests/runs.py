@@ -51,7 +51,9 @@ def answer(
         }
         for label in request.labels
     ]
-    return _completion(orjson.dumps({"scores": entries}).decode(), tokens)
+    prompt = max(tokens[0], request.size // 5)  # less would be a cut prompt
+    text = orjson.dumps({"scores": entries}).decode()
+    return _completion(text, (prompt, tokens[1]))
 
 
 def truthful(request: Request) -> Reply | CallError:

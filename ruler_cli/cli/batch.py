@@ -77,6 +77,7 @@ T = TypeVar("T")
 _SUBMITTED = """
 too large for the provider, --group-size shows fewer rollouts: {0.large:request}
 already in open batches: {0.out:request}
+beyond what the provider enqueues at once, submit again after the next `batch collect`: {0.held:request}
 submitted: {0.requests:request}
 """
 _BATCH = """
@@ -192,14 +193,16 @@ def submit(
             print_figures(NOT_RENDERED, missing)
             print_figures(_SUBMITTED, result)
             print_note(*(each.error for each in uncertain))
-            failed = missing.unreadable or missing.unaskable or result.large
+            failed = (
+                missing.unreadable or missing.unaskable or result.large + result.held
+            )
             code = 1 if failed or uncertain else 0
             still_open = result.batches or result.out or uncertain
             if options.wait and still_open:
                 return await _collect(batches, options, again) or code
             if still_open:
                 print_note(f"next: {ledger_command(options, 'batch collect')}")
-            elif not result.large:
+            elif not (result.large or result.held):
                 print_note(f"no request is missing; next: {again}")
             return code
 

@@ -68,6 +68,11 @@ _LIMIT = re.compile(
 )
 
 
+def limits_named(status: int, message: str) -> list[str]:
+    """Return the names of parameters that bound an answer, if an endpoint refuses one."""
+    return _LIMIT.findall(message) if status in (400, 422) else []
+
+
 @dataclass(frozen=True, slots=True)
 class AnswerFormat:
     """The format and the length of the answers that one endpoint and model is asked for.
@@ -108,7 +113,7 @@ class AnswerFormat:
             # another call may have stepped down meanwhile
             rest = self.forms[1:] if self.forms == sent.forms else self.forms
             return replace(self, forms=rest)
-        named = _LIMIT.findall(message) if status in (400, 422) else []
+        named = limits_named(status, message)
         if not sent.limit or not named:
             return None
         if self.limit != sent.limit:

@@ -93,6 +93,12 @@ _MOVED = Sentence(
     "the endpoint redirects elsewhere, and no key is sent there; give the address it names as {api_base}"
 )
 
+_LEAVE = Sentence("this model reads no pictures: give {pictures:leave}")
+_FEWER = Sentence("show fewer with {most_pictures}, or none with {pictures:leave}")
+_SMALLER = (
+    "with Pillow, `pip install 'ruler-cli[pictures]'`, large pictures are made smaller"
+)
+
 _ANY = ""
 _SPENT = (
     r"insufficient_quota|exceeded_current_quota|insufficient.{0,9}(?:credit|balance|funds)|credit balance"
@@ -120,6 +126,18 @@ _LONG = (
     r"|token count.{0,40}exceed|input.{0,9}(?:length|tokens) exceed|exceed_context|max_new_tokens. must be"
     r"|must have less than \d+ tokens|reduce the length|too large for model|request_too_large"
 )
+_PICTURES = (
+    r"too (?:many|much) (?:image|picture|media)|many-image|(?:number|count) of image|image (?:count|limit)"
+    r"|max\w* images|limit.mm.(?:per|data)"
+    r"|(?:at most|up to|max\w*(?: of| is)?|only \w+|fewer than|more than|limit(?: of| is)?) \d+ image"
+    r"|\d+ images?\b.{0,40}(?:exceed|max|limit| > )"
+)
+_PIXELS = (
+    r"image.{0,60}(?:dimension|pixel|resolution|too large)|image.{0,20}exceeds .{0,9}MB"
+)
+_MANY = "many-image"
+"""Word of Anthropic's error for a request of more than _MANY_FROM pictures, some larger than others may be."""
+_MANY_FROM = 20
 _OF_A_DAY = r"per.?day|daily|limit: 0, model"
 _BUSY = r"overloaded|server (?:is )?busy|pending requests|slow down|too many requests|throttl|queue is full"
 
@@ -140,6 +158,10 @@ TABLE: tuple[ErrorRule, ...] = (
     ErrorRule("500",                  r"requires more system memory",         "refused",   "run",   _MEMORY),
     ErrorRule("301 302 303 307 308",  _ANY,                                   "refused",   "run",   _MOVED),
     # too long
+    ErrorRule("400 422",              r"at most 0 image",                     "refused",   "group", _LEAVE),
+    ErrorRule("400 413 422 500",      _MANY,                                  "too_long",  "group", _SMALLER),
+    ErrorRule("400 413 422 500",      _PICTURES,                              "too_long",  "group", _FEWER),
+    ErrorRule("400 413 422",          _PIXELS,                                "refused",   "group", _SMALLER),
     ErrorRule("413 429",              r"request too large|required for long", "too_long",  "group", _TIER),
     ErrorRule("413",                  _ANY,                                   "too_long",  "group"),
     ErrorRule("400 422 500",          _LONG,                                  "too_long",  "group"),
@@ -270,6 +292,22 @@ def context_of(text: str) -> tuple[int, int] | None:
         if stated := pattern.search(text[:READ]):
             return int(stated["limit"]), int(stated["actual"])
     return None
+
+
+_COUNT = re.compile(r"(?<![\w./-])\d{1,5}(?![\w/-]|\.\w)")
+
+
+def most_pictures(error: CallError, sent: int) -> int:
+    """Return the most pictures of a request that an error allows, less than were sent; 0 if they are not its cause.
+
+    Of the numbers in the message the limit is the greatest below those sent. Without any half are tried.
+    """
+    _, _, message = error.reason.partition(": ")
+    if error.kind != "too_long" or not re.search(_PICTURES, message, re.IGNORECASE):
+        return 0
+    stated = [_MANY_FROM] if _MANY in message else map(int, _COUNT.findall(message))
+    limit = max((each for each in stated if 0 < each < sent), default=sent // 2)
+    return limit - ("fewer than" in message)
 
 
 _CODES = (

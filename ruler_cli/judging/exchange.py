@@ -11,6 +11,7 @@ from collections.abc import Generator
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from ruler_cli.judges.provider_errors import most_pictures
 from ruler_cli.prompting import templates
 from ruler_cli.prompting.prompt import (
     LETTERS,
@@ -69,7 +70,8 @@ class Overflow:
     """A context of `limit` tokens, named by the server, that the request's `actual` tokens do not fit.
 
     `target` is the value of `AskSettings.context_tokens` for a layout that fits; `error` is the group's if
-    it was laid out anew already. `state` lets the exchange go on.
+    it was laid out anew already. `state` lets the exchange go on. `pictures` are the most that a request may show, if
+    their number was the reason.
     """
 
     limit: int
@@ -77,6 +79,7 @@ class Overflow:
     target: int
     error: GroupError
     state: ExchangeState
+    pictures: int = 0
 
 
 Answer = PassScores | GroupError | Overflow
@@ -151,10 +154,8 @@ def _answered(
                 return _Entries(request, {**given, **reading.entries}, reading)
         state = state or ExchangeState()  # most requests need none
         if isinstance(reply, CallError):
-            if reply.context is None:
-                return GroupError(reply.kind, reply.reason)
-            if not _fits_with_less(*reply.context, request, state):
-                return _overflow(*reply.context, reply, layout, part, state)
+            if not (reply.context and _fits_with_less(*reply.context, request, state)):
+                return _failed(reply, request, layout, part, state)
             continue
         error = _correct(reply, defect, state)
         if error:
@@ -180,13 +181,10 @@ def ask_each(
     rubric = layout.rubric
     shares = []
     for own in questions(layout, ask, part):
-        reply = yield write_prompt(layout, ask, part, criteria=own)
+        request = write_prompt(layout, ask, part, criteria=own)
+        reply = yield request
         if isinstance(reply, CallError):
-            if reply.context is not None:
-                return _overflow(
-                    *reply.context, reply, layout, part, state or ExchangeState()
-                )
-            return GroupError(reply.kind, reply.reason)
+            return _failed(reply, request, layout, part, state or ExchangeState())
         if reply.refusal is not None:
             return GroupError("refused", f"the judge refused: {reply.refusal}")
         try:
@@ -289,21 +287,25 @@ def _correct(reply: Reply, reason: str, state: ExchangeState) -> GroupError | No
     return None
 
 
-def _overflow(
-    limit: int,
-    actual: int,
+def _failed(
     error: CallError,
+    request: Request,
     layout: PromptLayout,
     part: RequestPart,
     state: ExchangeState,
-) -> Overflow:
-    """The result if the prompt fills more than the context that the server named."""
-    most = min(limit * _SAFETY, max(limit - _least(layout, part), limit / 2))
+) -> GroupError | Overflow:
+    """Return the error of a call, or an overflow if the prompt fills more than the server takes."""
+    group_error = GroupError(error.kind, error.reason, cut=error.cut is not None)
+    if error.context is None:
+        few = most_pictures(error, len(request.pictures))
+        return Overflow(0, 0, 0, group_error, state, few) if few else group_error
+    limit, actual = error.context
+    least = 0 if error.cut else _least(layout, part)  # a prompt alone was cut
+    most = min(limit * _SAFETY, max(limit - least, limit / 2))
     tokens = layout.tokens_of(part.distinct)
     # vLLM counts no further than it must: the length of a prompt that is one token too long is not known
     at_least = min(most, tokens / 2)
     target = at_least if actual == limit + 1 else tokens * most / max(actual, 1)
-    group_error = GroupError(error.kind, error.reason)
     return Overflow(limit, actual, int(target), group_error, state)
 
 

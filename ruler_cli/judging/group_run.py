@@ -27,10 +27,11 @@ from ruler_cli.prompting.prompt import (
     requests_of_pass,
     too_long,
     why_unaskable,
+    with_fewer_pictures,
     write_prompt,
 )
 from ruler_cli.scoring.rewards import number, passed
-from ruler_cli.settings.models import ScoreSettings
+from ruler_cli.settings.models import AskSettings, ScoreSettings
 from ruler_cli.types import (
     NO_USAGE,
     UNANSWERED,
@@ -309,12 +310,17 @@ class _JudgePasses:
             answer = await self._answer(parts[0], state)
             if not isinstance(answer, Overflow) or further == _LAYOUTS:
                 break
+            ask = self._with_less(answer)
+            if ask is None:
+                answer = answer.error
+                break
             further += 1
             state = answer.state
-            words = too_long(answer.actual, answer.limit)
-            error = GroupError("too_long", words)
-            self._ask = replace(self._ask, context_tokens=answer.target)
-            self.layout = None
+            error = answer.error
+            if not (error.cut or answer.pictures):
+                words = too_long(answer.actual, answer.limit)
+                error = GroupError("too_long", words)
+            self._ask, self.layout = ask, None
         self._count_passes(parts, least)
         await self._take(parts[0], answer)
         if isinstance(answer, GroupError) and answer.kind in _FOR_GOOD:
@@ -344,6 +350,12 @@ class _JudgePasses:
         )
         again = self._run.runner.settings.retry_failed
         return self._judge.most(requests, again=again)
+
+    def _with_less(self, overflow: Overflow) -> AskSettings | None:
+        """Return settings for a layout that fits; None if none would."""
+        if most := overflow.pictures:
+            return with_fewer_pictures(self._laid_out(), self._ask, most)
+        return replace(self._ask, context_tokens=overflow.target)
 
     async def more(self, passes: int) -> None:
         """Ask further passes, unless it is asked about each rollout: a second answer would be the first."""
@@ -448,11 +460,13 @@ class _JudgePasses:
         run = self._run
         run.asked = True
         run.asked_now |= not reply.cached
+        usage = reply.usage if isinstance(reply, Reply) else reply.cut
+        if usage and usage.calls:
+            self.used += usage
+            if not reply.cached:
+                self.paid += usage
         if isinstance(reply, Reply):
             run.seconds += reply.seconds
-            self.used += reply.usage
-            if not reply.cached:
-                self.paid += reply.usage
             if reply.model:
                 run.served.add(reply.model)
 

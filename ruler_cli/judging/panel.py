@@ -31,7 +31,9 @@ from ruler_cli.pool.limits import (
 from ruler_cli.pool.reports import counted
 from ruler_cli.pool.retries import Caller, CallStats, Hedging
 from ruler_cli.settings.models import JudgeSettings, PoolSettings, ScoreSettings
+from ruler_cli.tokens import likely_tokens, most_tokens
 from ruler_cli.types import (
+    NO_USAGE,
     UNANSWERED,
     CallError,
     Reply,
@@ -54,7 +56,7 @@ class PanelJudge:
     """One judge of a run: its cached replies first, then its calls.
 
     `context` is in tokens. Without a `caller` only cached replies count, and `unanswered` counts the requests
-    that have none.
+    that have none. `cut` is what the judge's server leaves of a prompt, in tokens, once it has cut any.
     """
 
     caller: Caller | None
@@ -63,6 +65,7 @@ class PanelJudge:
     context: int | None = None
     stop_signal: StopSignal | None = None
     unanswered: int = 0
+    cut: int | None = None
     _in_flight: dict[bytes, asyncio.Event] = field(default_factory=dict)
     _asked_again: set[bytes] = field(default_factory=set)
 
@@ -113,7 +116,11 @@ class PanelJudge:
             self.unanswered += 1
             return UNANSWERED
         if cache is None:
-            return await caller.call(await _fitted(request), allowance=allowance)
+            short = self._too_long(request)
+            if short:
+                return short
+            asked = await _fitted(request)
+            return self._whole(request, await caller.call(asked, allowance=allowance))
         key = cache.key(request)
         while key in self._in_flight:
             await self._in_flight[key].wait()
@@ -123,8 +130,9 @@ class PanelJudge:
             return cached
         done = self._in_flight[key] = asyncio.Event()
         try:
-            keep = partial(cache.keep, key)
-            return await caller.call(await _fitted(request), keep, allowance)
+            store = partial(cache.keep, key)
+            answer = await caller.call(await _fitted(request), store, allowance)
+            return self._whole(request, answer)
         finally:
             del self._in_flight[key]
             done.set()
@@ -134,10 +142,11 @@ class PanelJudge:
     ) -> Reply | CallError | None:
         """Return a cached answer, if it is one. If it cannot be read the run stops.
 
-        A reply whose probabilities give no score is none: another endpoint may list more words.
+        A reply whose probabilities give no score is none: another endpoint may list more words. Nor is one to a
+        prompt that was cut, if the judge can be asked.
         """
         try:
-            answer = cache.find(key)
+            answer = cache.find(key) or self._too_long(request)
         except RulerError as error:  # calls in flight are paid for and may finish
             if self.stop_signal is not None:
                 self.stop_signal.stop(error)
@@ -148,7 +157,39 @@ class PanelJudge:
             return None
         answer = counted(request, answer)
         usd = self.price.of(answer.usage) if self.price else 0.0
-        return replace(answer, usage=replace(answer.usage, usd=usd))
+        answer = replace(answer, usage=replace(answer.usage, usd=usd))
+        return None if answer.cut and self.caller else self._whole(request, answer)
+
+    def _whole(self, request: Request, answer: Reply | CallError) -> Reply | CallError:
+        """Return the answer, or an error in place of one to a prompt that the server cut."""
+        if isinstance(answer, CallError):
+            return answer
+        if not answer.cut:
+            usage = answer.usage
+            if self.cut and usage.prompt > self.cut and not usage.estimated:
+                self.cut = None  # the shorter figure was a miscount
+            return answer
+        self.cut = min(answer.cut, self.cut or answer.cut)
+        return self._cut_short(request, answer.usage, cached=answer.cached)
+
+    def _too_long(self, request: Request) -> CallError | None:
+        """Return the error of a prompt that the judge's server would cut, as it cut others."""
+        if self.cut is None or most_tokens(request.prompt) <= self.cut:
+            return None
+        return self._cut_short(request, NO_USAGE)
+
+    def _cut_short(
+        self, request: Request, usage: Usage, *, cached: bool = False
+    ) -> CallError:
+        """Return the error of a prompt of which the judge's server reads too little."""
+        words = (
+            f"about {likely_tokens(request.prompt)} tokens, of which the judge's server reads only {self.cut}: "
+            "it cuts prompts in silence; give it a longer context (num_ctx of Ollama)"
+        )
+        context = (self.cut or 0, most_tokens(request.prompt))
+        return CallError(
+            "too_long", words, "group", context=context, cut=usage, cached=cached
+        )
 
 
 async def _fitted(request: Request) -> Request:

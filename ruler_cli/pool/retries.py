@@ -163,8 +163,10 @@ class Caller:
                 await self._keep(store, replace(answer, scope="call"))
             wait = self._failed(number, permit, answer, budget)
             if wait is None:
-                tried = f" (tried {budget.tries} times)" if budget.tries > 1 else ""
-                last = replace(answer, reason=answer.reason + tried, scope="group")
+                reason = answer.reason  # a Sentence names options
+                if budget.tries > 1:
+                    reason = f"{reason} (tried {budget.tries} times)"
+                last = replace(answer, reason=reason, scope="group")
                 # a request that never reached the judge costs nothing to ask again
                 if last.sent and last.kept:
                     await self._keep(store, last)
@@ -293,9 +295,10 @@ class Caller:
         return self.gate.refused(permit, error.retry_after or 0.0, rate=error.rate)
 
     async def _keep(self, store: Store, answer: Reply | CallError) -> None:
-        """Store an answer; if that fails the run stops, since nothing should be paid that is not kept."""
+        """Store an answer, but to a prompt that was cut; if that fails the run stops: nothing is paid and not kept."""
         try:
-            await store(answer)
+            if not answer.cut:
+                await store(answer)
         except RulerError as error:
             self.gate.stop_signal.stop(error)
             self.gate.nudge()

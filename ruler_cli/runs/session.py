@@ -16,6 +16,7 @@ from ruler_cli.errors import (
     InterruptedRun,
     NoUsableReply,
     ReaderGone,
+    RefusedError,
     RulerError,
     Sentence,
     TooManyFailures,
@@ -63,6 +64,8 @@ if TYPE_CHECKING:  # imported at the first reply, so that the first request goes
 
 FIRST_ASKED = 20
 """Groups of which one must get a score: a judge of which no reply can be used is not paid for the others."""
+_FIRST_CUT = 3
+"""Groups of which one must get a score if the judge's server cuts their prompts."""
 UNUSABLE = ("reply", "transport", "refused")
 """Kinds of failures that the judge, and not the group, is the reason of."""
 _TWO_SCALES = Sentence(
@@ -543,7 +546,7 @@ class RunStats:
         self._embedded = embedded
         self._began = time.perf_counter()
         self.summary = Summary()
-        self._unusable = self._first_unusable = 0
+        self._unusable = self._first_unusable = self._cut = 0
         self._bounded = most is None
         """True until a group that was asked about has a score, or `first_failed` told that none has."""
 
@@ -573,6 +576,7 @@ class RunStats:
             # no judge makes up for what the dump itself lacks
             summary.failed_before += result.cached and kind != "input"
             asked = not result.cached and scores.reason != UNANSWERED.reason
+            self._cut += asked and scores.cut
             if asked and kind in UNUSABLE:
                 self._unusable += 1
                 self._first_unusable = self._first_unusable or summary.groups
@@ -615,14 +619,19 @@ class RunStats:
         within = lost + summary.unreadable <= most.of(known)
         return None if within else TooManyFailures(most.shown)
 
-    def first_failed(self, last: GroupError) -> NoUsableReply | None:
+    def first_failed(self, last: GroupError) -> RefusedError | None:
         """Return the error of a run of which the first groups that were asked about failed, once.
 
         `last` is the error of the newest group. A bound of the user's takes the place of this one.
         """
-        if not self._bounded or self._unusable < FIRST_ASKED:
+        cut = self._cut == _FIRST_CUT
+        if not self._bounded or (self._unusable < FIRST_ASKED and not cut):
             return None
         self._bounded = False
+        if cut:
+            return RefusedError(
+                f"no part of the first {_FIRST_CUT} groups was read whole, the last: {last.reason}"
+            )
         return NoUsableReply(FIRST_ASKED, last.reason, self._first_unusable)
 
     def cap_reached(self) -> CapReached | None:

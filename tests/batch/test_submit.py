@@ -74,6 +74,51 @@ def test_concurrent_submissions(
     )
 
 
+def test_enqueued_tokens(client: Client, batch_server: BatchServer) -> None:
+    """After a batch beyond the tokens that its provider enqueues, smaller ones follow, one when another has ended."""
+    whole = client.submit().batches[0].bytes
+    client.until_complete()
+    asked = batch_server.billed
+    text = client.source.read_text()
+    client.source.write_text(text + text.replace('"g', '"h'))
+    batch_server.conduct.enqueues = whole // 2
+    batch_server.conduct.pace = "advance"
+    assert client.submit().requests == 5
+    batch_server.advance()
+    (failed,) = client.collect().closed
+    assert (failed.state, failed.left_out) == ("failed", 5)
+    held = []
+    for _ in range(8):
+        done = client.submit()
+        assert all(batch.bytes <= whole // 2 for batch in done.batches)
+        held.append(done.held)
+        assert client.submit().requests == 0  # the others wait until these have ended
+        for _ in range(3):
+            batch_server.advance()
+        assert {batch.state for batch in client.collect().closed} <= {"collected"}
+    assert held == sorted(held, reverse=True)
+    assert (held[0] >= 3, held[-1]) == (True, 0)
+    assert client.missing() == 0
+    assert batch_server.billed - asked == 5
+    assert batch_server.billed_again == 0
+
+
+@pytest.mark.parametrize("model", ["limit-refused", "limits-refused"])
+def test_refused_limit(model: str, tmp_path: Path, batch_server: BatchServer) -> None:
+    """Requests whose bound on the answer was refused are submitted again with its other name, or without."""
+    client = Client(tmp_path, batch_server, "openai", 3, model=model)
+    assert client.submit().requests == 3
+    (closed,) = client.collect(wait=5.0).closed
+    assert (closed.answered, closed.failed, closed.left_out) == (0, 0, 3)
+    client.until_complete()
+    assert client.missing() == 0
+    assert batch_server.billed == 3
+    # later requests begin with what was taken
+    client.source.write_text(client.source.read_text().replace('"g', '"h'))
+    client.until_complete()
+    assert batch_server.created == 3
+
+
 def test_corrective_request(tmp_path: Path, batch_server: BatchServer) -> None:
     """The corrective request after an unusable reply is submitted automatically."""
     client = Client(tmp_path, batch_server, "openai", 3, model="once-missing")

@@ -26,6 +26,8 @@ class Conduct:
     """Listings in which a new batch does not show yet."""
     fails: bool = False
     """Batches fail validation (Anthropic: are refused with 400)."""
+    enqueues: int | None = None
+    """Bytes of the requests of all running batches; one beyond them fails (OpenAI's alone)."""
     tags: bool = True
     """Keep metadata; some endpoints drop it."""
     clock: float | None = None

@@ -44,6 +44,8 @@ class Conduct:
     """Sigma of log-normal completion tokens; 0: they are fixed."""
     context: int | None = None
     """Tokens of a prompt; a longer one is answered 400 with both numbers, and costs nothing."""
+    cut: int | None = None
+    """Tokens of a prompt that are read; of a longer one nothing else is seen, and only the usage says so."""
     errors: Mapping[str, float] | None = None
     """Errors of a good answer, as parameters of the simulated judge; None: it is the truth."""
 

@@ -86,6 +86,10 @@ class Judge:
             )
         if conduct.context is not None and ask.prompt_tokens > conduct.context:
             return too_long(ask.prompt_tokens, conduct.context)
+        if conduct.cut is not None and ask.prompt_tokens > conduct.cut:
+            ask.prompt_tokens = conduct.cut
+            for entry in ask.entries:
+                entry["score"] = 0.99
         if conduct.errors is not None:
             err(ask, conduct.errors)
         reply = CUES[chance](ask) if chance else self.behaviour(ask)(ask)

@@ -375,6 +375,16 @@ ANSWERS = [
         + _routed("unknown model"))),
     Answer("litellm", 400, GROUP, b"litellm.ContentPolicyViolationError: AzureException - filtered"),
     Answer("litellm", 400, LONG, b"litellm.ContextWindowExceededError: OpenAIException"),
+    Answer("anthropic, more than 20 pictures", 400, LONG,
+        _anthropic("invalid_request_error", "messages.0.content.27.image.source.base64.data: At least one of the "
+        "image dimensions exceed max allowed size for many-image requests: 2000 pixels")),
+    Answer("anthropic", 400, GROUP,
+        _anthropic("invalid_request_error", "At least one of the image dimensions exceed max allowed size: "
+        "8000 pixels")),
+    Answer("groq", 400, LONG, _openai("Too many images provided. This model supports up to 5 images",
+        "too_many_images")),
+    Answer("vllm, of text alone", 400, GROUP,
+        _openai("At most 0 image(s) may be provided in one prompt.", 400, "BadRequestError")),
     # gateways
     Answer("nginx", 413, LONG, _page("413 Request Entity Too Large")),
     Answer("nginx", 405, RUN, _page("405 Not Allowed")),

@@ -12,6 +12,8 @@ any point they are fetched once more.
 
 from __future__ import annotations
 
+import math
+import re
 import secrets
 import time
 from collections import Counter
@@ -36,7 +38,7 @@ from ruler_cli.runs.batch.providers import (
     UnclearError,
     UnreachableError,
 )
-from ruler_cli.runs.batch.replies import ReplyRow, import_rows, read_row
+from ruler_cli.runs.batch.replies import RENAMED, ReplyRow, import_rows, read_row
 from ruler_cli.runs.batch.requests import (
     Line,
     MissingRequests,
@@ -60,6 +62,13 @@ class BatchCostError(RulerError):
 
     exit_code = 4
     resumable = False
+
+
+_ENQUEUED = re.compile(
+    r"(?:enqueued.{0,30}(?:limit|quota)|token_limit_exceeded)(?:.{0,200}?limit\D{0,9}(?P<most>\d[\d,]*))?",
+    re.IGNORECASE,
+)
+"""A provider's reason for a batch beyond the tokens that it enqueues, with their number if that is stated."""
 
 
 class UncertainBatch(RulerError):  # noqa: N818 - it may be all right
@@ -95,7 +104,8 @@ class SubmitResult:
     """Result of a submission.
 
     `uncertain` batches may exist at the provider. `missing` counts the requests that the ledger lacks. Of
-    these `out` were in open batches already, and `large` were larger than the provider accepts.
+    these `out` were in open batches already, `large` were larger than the provider accepts, and `held` are more than
+    it enqueues at once.
     """
 
     uncertain: list[BatchStatus]
@@ -103,6 +113,7 @@ class SubmitResult:
     batches: list[BatchRecord] = field(default_factory=list)
     out: int = 0
     large: int = 0
+    held: int = 0
 
     @property
     def requests(self) -> int:
@@ -111,13 +122,23 @@ class SubmitResult:
 
 
 class _BatchJudge(NamedTuple):
-    """A judge, its batch API, the form of its request lines, its model with the batch price; its batches."""
+    """A judge, its batch API, the form of its request lines, its model with the batch price; its batches.
+
+    `room` is in bytes, for all requests together that its provider enqueues at once; `out` are enqueued.
+    """
 
     settings: JudgeSettings
     provider: Provider
     line: Line
     model: ModelInfo
     pending: list[_PendingBatch]
+    room: float
+    out: int
+
+    def holds(self, size: int) -> bool:
+        """Tell if one more request of this size has to wait: one always goes."""
+        enqueued = self.out + sum(batch.bytes for batch in self.pending)
+        return enqueued > 0 and enqueued + size > self.room
 
 
 class _PendingBatch:
@@ -299,8 +320,15 @@ class Batches:
             problem = f"the price of {judge.label} is not known"
             raise UsageError(problem, remedy, option="max_cost")
         model = replace(model_of(judge), price=price)
-        line = request_line(provider.form.target, judge)
-        return _BatchJudge(judge, provider, line, model, [])
+        before = [
+            batch
+            for batch in self.journal.batches()
+            if (batch.model, batch.account) == (judge.model, provider.account)
+        ]
+        refused = [batch.reason for batch in before if RENAMED in batch.reason]
+        line = request_line(provider.form.target, judge, refused)
+        out = sum(batch.bytes for batch in before if batch.state in OPEN)
+        return _BatchJudge(judge, provider, line, model, [], _room(before), out)
 
     async def _fill(
         self,
@@ -322,6 +350,8 @@ class Batches:
                 result.large += 1
             elif not self.journal.free(key, newest_row):
                 result.out += 1
+            elif judge.holds(len(line)):
+                result.held += 1
             else:
                 last = batches[-1] if batches else None
                 if not last or not allow(len(last.keys) + 1, last.bytes + len(line)):
@@ -446,7 +476,9 @@ class Batches:
             batch,
             state,
             label=remote.label,
-            reason=str(messages[0]) if messages else "",
+            reason=max(
+                map(str, messages), key=lambda text: RENAMED in text, default=""
+            ),
             answered=answered,
             failed=failed,
             left_out=batch.requests - answered - failed,
@@ -477,6 +509,18 @@ class Batches:
         except RulerError as error:
             return BatchStatus(batch, error=error)
         return BatchStatus(batch)
+
+
+def _room(batches: Sequence[BatchRecord]) -> float:
+    """Return the bytes that a provider enqueues at once, by the last batch that failed for their number.
+
+    At most half of that batch, since others of the account may be enqueued.
+    """
+    for batch in reversed(batches):
+        if batch.state == "failed" and (said := _ENQUEUED.search(batch.reason)):
+            tokens = float((said["most"] or "inf").replace(",", ""))
+            return min(tokens * BYTES_PER_TOKEN, batch.bytes / 2)
+    return math.inf
 
 
 def _may_end(status: BatchStatus, *, first: bool) -> bool:

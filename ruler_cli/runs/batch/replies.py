@@ -24,6 +24,7 @@ from ruler_cli.files import open_container
 from ruler_cli.files.containers.lines import lines
 from ruler_cli.files.location import Location
 from ruler_cli.files.source import decompressed
+from ruler_cli.judges.chat_completions import limits_named
 from ruler_cli.judges.provider_errors import (
     ErrorResponse,
     classify,
@@ -43,6 +44,8 @@ _ROWS, _BYTES = 2000, 8 << 20
 """Rows, or bytes of rows, that are written together."""
 _MAX_REJECTED = 20
 """Rejected rows that are listed one by one."""
+RENAMED = "the next batch bounds its answers by another name"
+"""End of the reason of requests whose bound on the answer was refused."""
 _ENDED = {"expired": "expired", "cancelled": "canceled", "canceled": "canceled"}
 """Error codes, also with the prefix `batch_`, of requests that were not processed when the batch ended."""
 _STATUSES = {
@@ -365,6 +368,10 @@ def _of_error_response(response: ErrorResponse) -> _Parsed:
             reason=error.reason,
         )
         return _again(reason, "the answer format was refused")
+    if error.kind == "refused" and limits_named(status, message):
+        return _again(
+            f"{error.reason.rstrip('.')}; {RENAMED}", "max_tokens was refused"
+        )
     if error.scope == "group":
         return error, ""
     return error, "rate limit" if error.rate else f"status {status}"

@@ -6,7 +6,7 @@ Nothing is sent. A panel has a file of requests for each judge, named after it: 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
@@ -143,8 +143,12 @@ def target_of(
     return found
 
 
-def request_line(target: Target, judge: JudgeSettings) -> Line:
+def request_line(
+    target: Target, judge: JudgeSettings, refused: Iterable[str] = ()
+) -> Line:
     """Return a function that makes lines of a request file; their `custom_id` is the key in hex.
+
+    The messages `refused` the bound on the answers of earlier lines.
 
     It may import litellm, which takes seconds; each line then takes microseconds. UsageError if the form
     cannot hold the judge's name or parameters.
@@ -164,6 +168,9 @@ def request_line(target: Target, judge: JudgeSettings) -> Line:
         model = read_name(model)[0]  # without the name of the provider
     address = judge.api_base or (OPENAI if at_openai else LOCAL)
     answer_format = first_format(judge, address)
+    for message in refused:
+        other = answer_format.after_refusal(answer_format, 400, message)
+        answer_format = other or answer_format
     return lambda key, request: (
         b'{"custom_id":"%s","method":"POST","url":"/v1/chat/completions","body":%s}\n'
         % (key.hex().encode(), chat_body(model, judge.params, request, answer_format))
