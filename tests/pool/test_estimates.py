@@ -44,7 +44,7 @@ def test_one_reply(prompt: int, completion: int) -> None:
 
 
 def test_money() -> None:
-    """Money is reserved for the prompt as it was billed of late, and for half more than the longest answer or its bound."""
+    """Money is held for a prompt as billed of late, and for half more than the longest answer, or its bound."""
     estimates = Estimates()
     bounded = replace(ASKED, max_output_tokens=5000)
     assert estimates.highest(bounded).completion == 5000
