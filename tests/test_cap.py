@@ -115,6 +115,7 @@ SHAPES: list[tuple[str, int, dict[str, Any]]] = [
     ("windows", 1, {"group_size": 2}),
     ("spread", 1, {"spend": "spread"}),
     ("hedge", 1, {"hedge": True}),
+    ("adaptive", 1, {"passes": 4, "adaptive": True}),
     ("bounded", 1, {"passes": 2}),
 ]
 

@@ -151,23 +151,22 @@ class GroupRun:
         """Ask every pass of every judge, then the further passes that the group's block decides on.
 
         Under a cost cap it begins once its calls fit, and not at all if they never do: then only cached replies count.
+        Further passes are not held money for, since the groups of a block wait for one another.
         """
+        fallback = self.runner.settings.fallback
         budget = self.runner.budget
-        if budget.cap is None:
-            return await self._judge()
-        first = self.panel[:1] if self.runner.settings.fallback else self.panel
-        prices = [judge.most() for judge in first]
-        self.allowance = await budget.begin(lambda: sum(price() for price in prices))
+        if budget.cap is not None:
+            first = self.panel[:1] if fallback else self.panel
+            prices = [judge.most() for judge in first]
+            self.allowance = await budget.begin(lambda: sum(each() for each in prices))
         try:
-            return await self._judge()
+            if fallback:
+                await self._first_that_answers()
+            else:
+                await together([judge.begin for judge in self.panel])
         finally:
-            budget.end(self.allowance)
-
-    async def _judge(self) -> GroupResult:
-        if self.runner.settings.fallback:
-            await self._first_that_answers()
-        else:
-            await together([judge.begin for judge in self.panel])
+            if budget.cap is not None:
+                budget.end(self.allowance)
         if self._member is not None:
             await self._further(self._member)
         result = self.result()

@@ -554,6 +554,7 @@ class Budget:
         if not allowance.refused:
             self._begun -= 1
             self.promised = self.promised - allowance.left if self._begun else 0.0
+            allowance.left = 0.0
             self._notify()
 
     def reserve(self, amount: float, allowance: Allowance | None = None) -> None:
