@@ -258,16 +258,15 @@ class CapReached(RulerError):  # noqa: N818 - the run stops as the user asked
     ) -> None:
         """`cap` in USD; `left` groups could not be judged for it, `cut` lack some of their passes.
 
-        `least` is what one call may cost, in USD, if the cap let none go: another run would do the same.
+        `least` is what the cheapest of them may cost, in USD: above the cap, another run would do the same.
         """
         groups = "1 group is" if left == 1 else f"{left} groups are"
         fewer = f", {cut} scored by fewer passes than asked for" if cut else ""
-        self.resumable = least is None
-        if least is None:
-            reached, way_out = "reached", "another run may spend as much again"
-        else:
-            reached = "less than one call may cost"
-            way_out = f"give {1.1 * least:.2g} or more"  # two digits, never rounded to less than the call
+        self.resumable = least is None or least <= cap
+        reached, way_out = "reached", "another run may spend as much again"
+        if least is not None and not self.resumable:
+            reached = "less than any group left may cost"
+            way_out = f"give {1.1 * least:.2g} or more"  # two digits, never rounded to less than its cost
         problem = f"{reached}: {groups} not scored{fewer}"
         super().__init__(
             Sentence("{max_cost:{cap:g}} is {problem}", cap=cap, problem=problem),

@@ -349,8 +349,9 @@ class Group:
 class Usage:
     """Tokens of one or more calls, as the judge reported them.
 
-    Of the prompt, `cached` tokens were read from the provider's cache and `written` ones put there. `estimated`:
-    some number was not reported, or cannot be.
+    Of the prompt, `cached` tokens were read from the provider's cache and `written` ones put there, `hourly` of them
+    for an hour; of the completion `reasoning` ones are thought. `estimated`: some number was not reported, or cannot
+    be. `tier` is the service tier of one call, `usd` what the calls cost where the price is known.
     """
 
     prompt: int = 0
@@ -359,6 +360,10 @@ class Usage:
     calls: int = 0
     written: int = 0
     estimated: bool = False
+    hourly: int = field(default=0, compare=False)
+    reasoning: int = field(default=0, compare=False)
+    tier: str = field(default="", compare=False)
+    usd: float = field(default=0.0, compare=False)
 
     def __add__(self, other: Usage) -> Usage:
         """Sum, field by field."""
@@ -371,6 +376,9 @@ class Usage:
             self.calls + other.calls,
             self.written + other.written,
             self.estimated or other.estimated,
+            self.hourly + other.hourly,
+            self.reasoning + other.reasoning,
+            usd=self.usd + other.usd,
         )
 
 
@@ -1404,20 +1412,52 @@ def _thought(message: Mapping[str, Any], completion: Mapping[str, Any]) -> bool:
     return _count(details, "reasoning_tokens") > 0
 
 
+_CACHED = ["cached_tokens", "cache_read_input_tokens", "prompt_cache_hit_tokens"]
+_WRITTEN = [
+    "cache_creation_input_tokens",
+    "cache_creation_tokens",
+    "cache_write_tokens",
+]
+"""Names of tokens that were read from a cache, and put there, in a usage or in the details of its prompt."""
+
+
 def usage_of(completion: Mapping[str, Any]) -> Usage:
     """Return the tokens of one call, as a chat completion tells them.
 
-    Cached and written tokens that stand beside those of the prompt, as in Anthropic's own usage, are added to them.
+    Reasoning that stands beside the completion (Grok) is added to it, and cached and written tokens beside the prompt
+    (Anthropic's own usage) to that: the total says so, or they are more than what they would be part of.
     """
     usage = _object(completion, "usage")
     details = _object(usage, "prompt_tokens_details")
     prompt = _count(usage, "prompt_tokens")
-    cached = _count(details, "cached_tokens")
-    cached = cached or _count(usage, "cache_read_input_tokens")
-    written = _count(usage, "cache_creation_input_tokens")
-    if cached + written > prompt or not details:
-        prompt += cached + written
-    return Usage(prompt, _count(usage, "completion_tokens"), cached, 1, written)
+    answer = _count(usage, "completion_tokens")
+    total = _count(usage, "total_tokens")
+    thought = _count(_object(usage, "completion_tokens_details"), "reasoning_tokens")
+    cached, written = (
+        max(_count(own, name) for own in (usage, details) for name in names)
+        for names in (_CACHED, _WRITTEN)
+    )
+    if thought > answer or total == prompt + answer + thought:
+        answer += thought
+    stored = cached + written
+    beside = total == prompt + answer + stored if total else not details
+    if stored > prompt or beside:
+        prompt += stored
+    lasting = _object(usage, "cache_creation") or _object(
+        details, "cache_creation_token_details"
+    )
+    hourly = min(written, _count(lasting, "ephemeral_1h_input_tokens"))
+    tier = completion.get("service_tier") or usage.get("service_tier")
+    return Usage(
+        prompt,
+        answer,
+        cached,
+        1,
+        written,
+        hourly=hourly,
+        reasoning=thought,
+        tier=tier.lower() if isinstance(tier, str) else "",
+    )
 
 
 _UNCOUNTED = 1 << 40

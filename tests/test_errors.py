@@ -276,7 +276,7 @@ def mistakes(server: JudgeServer, folder: Path) -> dict[str, Callable[[], Any]]:
                 ledger=None,
             ),
         ),
-        "max_cost=1e-09 is less than one call may cost": partial(
+        "max_cost=1e-09 is less than any group left may cost": partial(
             scored,
             ScoreSettings(
                 judge=at("openai/good", price=(9, 9)),

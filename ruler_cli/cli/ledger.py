@@ -114,7 +114,7 @@ def stats(
         models, lines = [], list[Row]()
         for model in totals.models:
             usage, price = model.usage, model_info(model.model).price
-            cost = price and price.of(usage)
+            cost = price and sum(map(price.of, model.usages))
             figures = {
                 "model": model.model,
                 "rows": dict(model.rows),

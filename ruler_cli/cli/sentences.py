@@ -85,7 +85,6 @@ _REASONS = {
     "refused": "the judge refused (refused)",
     "too_long": "longer than the judge's context (too_long); --group-size N shows fewer at once",
     "input": "the group cannot be judged as it is (input)",
-    "budget": "--max-cost is reached (budget)",
     "interrupted": "the run was stopped before (interrupted)",
 }
 """Reasons why groups are not scored, by the kind that OUTPUT and `--summary` have."""
@@ -431,6 +430,8 @@ def summary_lines(summary: Summary, *, debug: bool = False) -> list[str]:
     """
     out = [_first_line(summary)]
     for kind, number in sorted(summary.failed.items()):
+        if kind == "budget":  # the sentence of the cap counts them
+            continue
         reason = _REASONS[kind]
         if kind == "transport" and summary.unanswered:
             reason = "no reply in the ledger (transport)"

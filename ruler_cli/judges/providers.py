@@ -13,7 +13,7 @@ import importlib.util
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -357,27 +357,51 @@ def _finds(word: str, _environment: frozenset[tuple[str, str]]) -> bool:
 _PRICES = "model_prices_and_context_window_backup.json"
 
 
+_TIERS = {"fast": "priority", "batch": "batches"}
+"""Service tiers that the list has under another name."""
+
+
 @dataclass(frozen=True, slots=True)
 class Price:
     """USD per token: of the prompt, of the completion, and of the cached part of the prompt.
 
-    `writing` is what a token of the prompt costs more if it is put into the cache.
+    `writing` is what a token of the prompt costs more if it is put into the cache, `lasting` more than that if it
+    stays there for an hour, `thinking` what a token of the completion costs more if it is thought. `above` are the
+    prices of calls with more prompt tokens than a bound, the highest bound first, `tiers` those of service tiers.
     """
 
     prompt: float
     completion: float
     cached: float
     writing: float = 0.0
+    lasting: float = 0.0
+    thinking: float = 0.0
+    above: tuple[tuple[int, Price], ...] = ()
+    tiers: Mapping[str, Price] = field(default_factory=dict)
 
     def of(self, usage: Usage) -> float:
-        """USD for tokens; cached ones are part of the prompt and are billed once."""
-        fresh = max(0, usage.prompt - usage.cached)
+        """USD of a call, or of calls alike: the price for so long a prompt holds for all tokens, each billed once."""
+        price = self.tiers.get(_TIERS.get(usage.tier, usage.tier), self)
+        mean = usage.prompt / (usage.calls or 1)
+        longer = (dear for bound, dear in price.above if mean > bound)
+        price = next(longer, price)
         return (
-            fresh * self.prompt
-            + usage.cached * self.cached
-            + usage.completion * self.completion
-            + usage.written * self.writing
+            max(0, usage.prompt - usage.cached) * price.prompt
+            + usage.cached * price.cached
+            + usage.written * price.writing
+            + usage.hourly * price.lasting
+            + usage.completion * price.completion
+            + usage.reasoning * price.thinking
         )
+
+    def asked(self, params: Mapping[str, Any]) -> Price:
+        """The price with these parameters: their service tier counts for a reply that names none."""
+        extra = params.get("extra_body")
+        body = {**extra, **params} if isinstance(extra, Mapping) else params
+        name = str(body.get("service_tier")).lower()
+        tier = self.tiers.get(_TIERS.get(name, name))
+        standard = {"default": self, "standard": self}
+        return replace(tier, tiers={**self.tiers, **standard}) if tier else self
 
     @property
     def halved(self) -> Price:
@@ -406,7 +430,7 @@ def model_info(name: str) -> ModelInfo:
     """Look up a model, with and without its provider."""
     entry = _entry(name)
     return ModelInfo(
-        _price(entry, "", "cache_read_input_token_cost"),
+        _price(entry),
         entry.get("max_input_tokens"),
         entry.get("max_output_tokens"),
         entry.get("supports_reasoning", False) if entry else None,
@@ -422,22 +446,73 @@ def stated_price(per_million: tuple[float, float]) -> Price:
 
 
 def listed_batch_price(name: str) -> Price | None:
-    """The price of a model in a batch, which is that of cached tokens too; None if the list has none."""
-    return _price(_entry(name), "_batches")
+    """The price of a model in a batch; None if the list has none."""
+    price = model_info(name).price
+    return price and price.tiers.get("batches")
 
 
-_WRITTEN = "cache_creation_input_token_cost"
+_PRICED = (
+    "input_cost_per_token",
+    "output_cost_per_token",
+    "cache_read_input_token_cost",
+    "cache_creation_input_token_cost",
+    "cache_creation_input_token_cost_above_1hr",
+    "output_cost_per_reasoning_token",
+)
+"""Fields of an entry, in the order of those of a `Price`."""
+_STEP = re.compile(r"(?:in|out)put_cost_per_token(_above_(\d+)k_tokens)?(_[a-z]+)?")
+"""A field for a length of the prompt, or for a service tier."""
+_CACHED = {"fireworks_ai": 0.5}
+"""Share of the price of the prompt that a cached token costs where the list does not say."""
+_INCLUSIVE = ("xai",)
+"""Providers whose higher price begins with a prompt of as many tokens as its field names."""
 
 
-def _price(entry: Mapping[str, Any], ending: str, cached: str = "") -> Price | None:
-    """The price in an entry's fields with that ending; None if it has none."""
-    prompt, completion = (
-        entry.get(f"{kind}_cost_per_token{ending}") for kind in ("input", "output")
-    )
+def _price(entry: Mapping[str, Any]) -> Price | None:
+    """The prices of an entry, by the length of the prompt and by service tier; None if it has none."""
+    own = {_PRICED[1]: entry.get(_PRICED[1])}
+    steps = [step for step in entry.get("tiered_pricing") or () if "range" in step]
+    if steps:
+        return _ladder({step["range"][0]: _rates({**own, **step}) for step in steps})
+    fields = [match.groups("") for name in entry if (match := _STEP.fullmatch(name))]
+    less = entry.get("litellm_provider") in _INCLUSIVE
+    bounds = {int(k) * 1000 - less if k else 0: above for above, k, _ in fields}
+    prices = {
+        tier: _ladder({at: _rates(entry, bounds[at], tier) for at in bounds})
+        for *_, tier in fields
+    }
+    price = prices.pop("", None)
+    tiers = {tier[1:]: dear for tier, dear in prices.items() if dear}
+    return price and replace(price, tiers=tiers)
+
+
+def _ladder(prices: Mapping[int, Price | None]) -> Price | None:
+    """The price of the lowest bound, with those above it; None if it has none."""
+    steps = [(bound, price) for bound in sorted(prices) if (price := prices[bound])]
+    return replace(steps[0][1], above=tuple(steps[:0:-1])) if steps else None
+
+
+def _rates(entry: Mapping[str, Any], above: str = "", tier: str = "") -> Price | None:
+    """The price for one length of the prompt and one service tier; None if the entry has none.
+
+    What the list does not have for a tier costs as usual, and in a batch half of it.
+    """
+    rest = 0.5 if tier == "_batches" else 1.0
+    values = []
+    for name in _PRICED:
+        ways = [(above + tier, 1.0), (above, rest), (tier, 1.0), ("", rest)]
+        listed = ((entry.get(name + end), share) for end, share in ways)
+        usd = (price * share for price, share in listed if price is not None)
+        values.append(next(usd, None))
+    prompt, completion, cached, written, hourly, _ = values
     if prompt is None or completion is None:
         return None
-    written = entry.get(_WRITTEN, prompt) if cached else prompt
-    return Price(prompt, completion, entry.get(cached, prompt), written - prompt)
+    if cached is None:
+        cached = prompt * _CACHED.get(entry.get("litellm_provider", ""), 1)
+    written = written or prompt
+    extra = (written - prompt, (hourly or written) - written)
+    thought = entry.get(_PRICED[-1] + above + tier, completion)
+    return Price(prompt, completion, cached, *extra, thought - completion)
 
 
 def _entry(name: str) -> dict[str, Any]:

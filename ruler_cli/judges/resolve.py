@@ -261,7 +261,8 @@ def model_of(settings: JudgeSettings) -> ModelInfo:
         model = model_info(settings.model)
     if settings.price:
         model = replace(model, price=stated_price(settings.price))
-    return model
+    price = model.price and model.price.asked(settings.params)
+    return replace(model, price=price)
 
 
 def with_eyes(

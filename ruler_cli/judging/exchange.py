@@ -19,6 +19,7 @@ from ruler_cli.prompting.prompt import (
     PromptLayout,
     RequestPart,
     criteria_parts,
+    questions,
     write_prompt,
 )
 from ruler_cli.scoring.parse_reply import (
@@ -222,11 +223,8 @@ def ask_each(
     A corrective request would only say what the first one did.
     """
     rubric = layout.rubric
-    criteria: list[range | None] = [None]
-    if isinstance(rubric, Rubric):
-        criteria = [range(at, at + 1) for at in range(len(rubric.criteria))]
     shares = []
-    for own in criteria:
+    for own in questions(layout, ask, part):
         request = write_prompt(layout, ask, part, criteria=own)
         reply = yield request
         if isinstance(reply, CallError):

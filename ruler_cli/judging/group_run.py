@@ -13,6 +13,7 @@ from ruler_cli.judges.resolve import with_eyes
 from ruler_cli.judging.exchange import Answer, Overflow, ask_each, exchange
 from ruler_cli.judging.panel import PanelJudge
 from ruler_cli.pool.engine import ByteLimit, together
+from ruler_cli.pool.limits import Allowance, Budget
 from ruler_cli.prompting.coverage import Coverage
 from ruler_cli.prompting.prompt import (
     ExchangeState,
@@ -22,10 +23,12 @@ from ruler_cli.prompting.prompt import (
     halved,
     pass_count,
     pass_of_judge,
+    questions,
     requests_of_pass,
     too_long,
     why_unaskable,
     with_fewer_pictures,
+    write_prompt,
 )
 from ruler_cli.scoring.rewards import number, passed
 from ruler_cli.settings.models import AskSettings, ScoreSettings
@@ -89,6 +92,8 @@ class JudgeRunner:
         self.judges = tuple(judges)
         self.on_reply = on_reply
         self.coverage = coverage
+        callers = [judge.caller for judge in judges if judge.caller]
+        self.budget = callers[0].gate.budget if callers else Budget()
         self._blocks = None
         asks = [settings.ask_of(judge) for judge in settings.judges]
         if settings.adaptive or settings.escalate:  # imported if needed, see above
@@ -143,14 +148,29 @@ class GroupRun:
         self.seconds = 0.0
         self.served = set[str]()
         self.held = ByteLimit(_HELD)
+        self.allowance = Allowance()
         self._escalated_to: int | None = None
 
     async def judge(self) -> GroupResult:
-        """Ask every pass of every judge, then the further passes that the group's block decides on."""
-        if self.runner.settings.fallback:
-            await self._first_that_answers()
-        else:
-            await together([judge.begin for judge in self.panel])
+        """Ask every pass of every judge, then the further passes that the group's block decides on.
+
+        Under a cost cap it begins once its calls fit, and not at all if they never do: then only cached replies count.
+        Further passes are not held money for, since the groups of a block wait for one another.
+        """
+        fallback = self.runner.settings.fallback
+        budget = self.runner.budget
+        if budget.cap is not None:
+            first = self.panel[:1] if fallback else self.panel
+            prices = [judge.most() for judge in first]
+            self.allowance = await budget.begin(lambda: sum(each() for each in prices))
+        try:
+            if fallback:
+                await self._first_that_answers()
+            else:
+                await together([judge.begin for judge in self.panel])
+        finally:
+            if budget.cap is not None:
+                budget.end(self.allowance)
         if self._member is not None:
             await self._further(self._member)
         result = self.result()
@@ -304,16 +324,35 @@ class _JudgePasses:
                 words = too_long(answer.actual, answer.limit)
                 error = GroupError("too_long", words)
             self._ask, self.layout = ask, None
-        each = self._ask.ask == "each"
-        self.windows = 1 if each else len(parts)
-        passes = pass_count(self._laid_out(), self._ask, self.windows)
-        self.passes = passes if each else max(least, passes)
+        self._count_passes(parts, least)
         await self._take(parts[0], answer)
         if isinstance(answer, GroupError) and answer.kind in _FOR_GOOD:
             return
         others = [*parts[1:], *self._parts(range(1, self.passes))]
         if others:
             await self._ask_all(others)
+
+    def _count_passes(self, parts: Sequence[RequestPart], least: int = 1) -> None:
+        """Note the windows of a pass, and how many passes there are, by the parts of the first one."""
+        each = self._ask.ask == "each"
+        self.windows = 1 if each else len(parts)
+        passes = pass_count(self._laid_out(), self._ask, self.windows)
+        self.passes = passes if each else max(least, passes)
+
+    def most(self) -> Callable[[], float]:
+        """Return what tells the USD that all its passes may cost at most, if each request is answered at once."""
+        parts = self._parts(range(1))
+        if parts:
+            self._count_passes(parts)
+            parts += self._parts(range(1, self.passes))
+        layout = self._laid_out()
+        requests = (
+            write_prompt(layout, self._ask, part, criteria=criteria)
+            for part in parts
+            for criteria in questions(layout, self._ask, part)
+        )
+        again = self._run.runner.settings.retry_failed
+        return self._judge.most(requests, again=again)
 
     def _with_less(self, overflow: Overflow) -> AskSettings | None:
         """Return settings for a layout that fits; None if none would."""
@@ -407,7 +446,9 @@ class _JudgePasses:
             try:
                 request = next(steps)
                 while True:
-                    reply = await self._judge.call(request, again=again)
+                    reply = await self._judge.call(
+                        request, again=again, allowance=run.allowance
+                    )
                     if reply is UNANSWERED and request.kept:
                         request = steps.send(reply)
                         continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 from ruler_cli.errors import RulerError, Sentence, UsageError
@@ -24,6 +24,7 @@ from ruler_cli.pool.limits import (
     START,
     START_OF_QUEUE,
     AdaptiveConcurrency,
+    Allowance,
     Budget,
     ConcurrencyLimit,
     Estimates,
@@ -84,11 +85,36 @@ class PanelJudge:
         """The counts of its calls."""
         return CallStats() if self.caller is None else self.caller.stats
 
-    async def call(self, request: Request, *, again: bool = False) -> Reply | CallError:
+    def most(
+        self, requests: Iterable[Request], *, again: bool = False
+    ) -> Callable[[], float]:
+        """Return what tells the USD that those of the requests which lack a cached reply may cost at most.
+
+        `again`: those that failed are asked anew.
+        """
+        if self.caller is None:
+            return float
+        gate = self.caller.gate
+        cache = self.cache
+        sizes = []
+        for request in requests:
+            cached = cache and self._cached(cache, cache.key(request), request)
+            if not cached or (again and isinstance(cached, CallError)):
+                sizes.append(gate.estimates.size(request))
+        return lambda: sum(map(gate.price, sizes))
+
+    async def call(
+        self,
+        request: Request,
+        *,
+        again: bool = False,
+        allowance: Allowance | None = None,
+    ) -> Reply | CallError:
         """Return a reply, or the error of the last try. An equal request of another group is asked once.
 
-        `again` asks anew what was answered in an earlier run. If only cached replies count, `again` passes
-        over errors alone: a second reply to one request would not be read, and so be paid for without end.
+        `allowance` is what its group may spend. `again` asks anew what was answered in an earlier run. If only
+        cached replies count, `again` passes over errors alone: a second reply to one request would not be read, and
+        so be paid for without end.
         """
         caller = self.caller
         cache = self.cache
@@ -104,7 +130,8 @@ class PanelJudge:
             short = self._too_long(request)
             if short:
                 return short
-            return self._whole(request, await caller.call(await _fitted(request)))
+            asked = await _fitted(request)
+            return self._whole(request, await caller.call(asked, allowance=allowance))
         key = cache.key(request)
         while key in self._in_flight:
             await self._in_flight[key].wait()
@@ -115,7 +142,7 @@ class PanelJudge:
         done = self._in_flight[key] = asyncio.Event()
         try:
             store = partial(cache.keep, key)
-            answer = await caller.call(await _fitted(request), store)
+            answer = await caller.call(await _fitted(request), store, allowance)
             return self._whole(request, answer)
         finally:
             del self._in_flight[key]
@@ -163,6 +190,8 @@ class PanelJudge:
         if scoreless:
             return None
         answer = counted(request, answer)
+        usd = self.price.of(answer.usage) if self.price else 0.0
+        answer = replace(answer, usage=replace(answer.usage, usd=usd))
         return None if answer.cut and self.caller else self._whole(request, answer)
 
     def _whole(self, request: Request, answer: Reply | CallError) -> Reply | CallError:
@@ -257,13 +286,9 @@ class Panel:
         return any(bound <= self.judges[at].scale.left for at, bound in bounds)
 
     def cost(self, used: Sequence[Usage]) -> float | None:
-        """USD of tokens by judge; None if the price of any judge is not known, whichever were asked."""
-        total = 0.0
-        for judge, usage in zip(self.judges, used, strict=True):
-            if judge.price is None:
-                return None
-            total += judge.price.of(usage)
-        return total
+        """USD of the calls of judges; None if the price of any judge is not known, whichever were asked."""
+        known = all(judge.price for judge in self.judges)
+        return sum(usage.usd for usage in used) if known else None
 
     def spent(self) -> tuple[Usage, float | None]:
         """Tokens of all replies so far, and USD if every price is known."""
@@ -302,7 +327,7 @@ def open_panel(
     ledger: Ledger | None,
 ) -> Panel:
     """Make the judges of a run, in the order of `settings.judges`; must be called where the loop runs."""
-    budget = Budget(settings.pool.max_cost)
+    budget = Budget(settings.pool.max_cost, fair=settings.spend == "spread")
     judges = []
     for judge, way in zip(settings.judges, resolved, strict=True):
         made = PanelJudge(None, None, way.price, way.context, stop_signal)

@@ -20,6 +20,7 @@ import sqlite3
 import struct
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import (
     AbstractContextManager,
@@ -85,7 +86,7 @@ _STATS = (
     f"SELECT CAST(ifnull(model, '') AS TEXT), {_STATUS}, min(CAST(ifnull(at, 0) AS REAL)), "  # noqa: S608 - the same
     "max(CAST(ifnull(at, 0) AS REAL)), count(*), "
     "CAST(total(prompt) AS INTEGER), CAST(total(completion) AS INTEGER), CAST(total(cached) AS INTEGER) "
-    "FROM replies GROUP BY 1, 2 ORDER BY 1, 2"
+    "FROM replies GROUP BY 1, 2, (CAST(ifnull(prompt, 0) AS INTEGER) - 1) / 1000 ORDER BY 1, 2"
 )
 _MEASURE = "SELECT count(*), sum(length(body)) FROM replies WHERE at < ?"
 _ASSIGNED = COLUMNS.replace("key", "moved(key)").replace("model", "?")
@@ -117,11 +118,15 @@ _canonical = json.JSONEncoder(
 
 @value
 class ModelRows:
-    """Number of one model's rows by status, and the tokens of its replies."""
+    """Number of one model's rows by status, and the tokens of its replies.
+
+    `usages` are those of prompts of as many thousand tokens, since prices change with their length.
+    """
 
     model: str
     rows: Mapping[RowStatus, int]
     usage: Usage
+    usages: tuple[Usage, ...]
 
 
 @value
@@ -405,13 +410,13 @@ class Ledger(AbstractContextManager["Ledger"]):
         models = []
         rows = self._own.read(_STATS)
         for model, each in itertools.groupby(rows, itemgetter(0)):
-            counts = {}
-            usage = Usage()
+            counts = Counter[RowStatus]()
+            usages = []
             for _, status, _, _, number, prompt, completion, cached in each:
-                counts[status] = number
+                counts[status] += number
                 calls = 0 if status == "fault" else number
-                usage += Usage(prompt, completion, cached, calls)
-            models.append(ModelRows(model, counts, usage))
+                usages.append(Usage(prompt, completion, cached, calls))
+            models.append(ModelRows(model, counts, sum(usages, Usage()), tuple(usages)))
         files = files_of(Path(os.path.realpath(self._own.path)))
         return LedgerStats(
             tuple(models),

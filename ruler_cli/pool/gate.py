@@ -13,11 +13,13 @@ from ruler_cli.errors import RefusedError
 from ruler_cli.pool.cooldown import Breaker, Cooldown
 from ruler_cli.pool.engine import StopSignal
 from ruler_cli.pool.limits import (
+    Allowance,
     Budget,
     ConcurrencyLimit,
     Entry,
     Estimates,
     Sent,
+    Size,
     Window,
 )
 from ruler_cli.types import CallError, JudgeWait, Left, Request, Status, Usage
@@ -59,9 +61,10 @@ class Permit:
         return self.sent.began
 
 
-_Waiting = tuple[int, int, Request, asyncio.Future[Permit | CallError]]
+_Waiting = tuple[float, int, Request, Allowance, asyncio.Future[Permit | CallError]]
 """A call in the queue. The lowest ticket goes first, also if it comes back to try again; of equal ones the
-lowest number of the queue."""
+lowest number of the queue. Those that cost more than is left have the last one."""
+_LAST = math.inf
 
 
 class Gate:
@@ -90,7 +93,7 @@ class Gate:
         self.estimates = estimates or Estimates()
         self.budget.watchers.append(self.nudge)
         self.breaker = breaker or Breaker(self.time())
-        self._cost = cost
+        self.cost = cost
         self._cooldown = Cooldown()
         self._cooling = self._reported = self._nudged = False
         self.on_change: Callable[[], object] = lambda: None
@@ -104,20 +107,26 @@ class Gate:
         self._probe: Permit | None = None
         self._demand = asyncio.Event()
 
-    async def enter(self, ticket: int, request: Request) -> Permit | CallError:
-        """Wait for a permit. Return a CallError if no call may go any more."""
-        if not self._queue and (at_once := self._answer(request)):
+    async def enter(
+        self, ticket: int, request: Request, allowance: Allowance | None = None
+    ) -> Permit | CallError:
+        """Wait for a permit. Return a CallError if the call may not go; `allowance` is that of its group."""
+        allowance = allowance or Allowance()
+        at_once = None if self._queue else self._answer(ticket, request, allowance)
+        if at_once:
             return at_once
         answer: asyncio.Future[Permit | CallError] = self._loop.create_future()
-        waiting = ticket, next(self._numbers), request, answer
+        waiting = ticket, next(self._numbers), request, allowance, answer
         heapq.heappush(self._queue, waiting)
         self.nudge()
         try:
             return await answer
         except asyncio.CancelledError:
-            if waiting in self._queue:
-                self._queue.remove(waiting)
+            queued = [each for each in self._queue if each[-1] is answer]
+            if queued:
+                self._queue.remove(queued[0])
                 heapq.heapify(self._queue)
+                self.budget.short -= queued[0][0] == _LAST
                 self.nudge()
             elif isinstance(permit := answer.result(), Permit):
                 self.leave(permit, None, billed=False)
@@ -126,7 +135,9 @@ class Gate:
     def enter_at_once(self, request: Request) -> Permit | None:
         """Return a permit if no call waits, the judge is not down and all limits allow one now, else None."""
         closed = self._queue or self.breaker.alone or self._closed()
-        return None if closed or self._wait(request) else self._take(request)
+        none = Allowance()
+        wait = closed or self._wait(0, request, none)
+        return None if wait else self._take(request, none)
 
     def leave(
         self,
@@ -151,9 +162,9 @@ class Gate:
             self.estimates.learn(permit.request, usage)
             more = usage.prompt + usage.completion - permit.tokens
             self.tokens.settle(now, permit.entry, more)
-            self.budget.settle(permit.cost, self._cost(usage) or 0.0)
+            self.budget.settle(permit.cost, self.cost(usage) or 0.0)
         elif billed:
-            self.budget.settle(permit.cost or self._price(permit.request), None)
+            self.budget.settle(permit.cost or self.price(permit.request), None)
         else:
             self.tokens.settle(now, permit.entry, -permit.tokens)
             self.budget.settle(permit.cost, 0.0)
@@ -228,7 +239,8 @@ class Gate:
             return self.refuse(f"run again later: {sentence}")
         error = CallError("transport", sentence, "group", billed=False)
         self.breaker.wait_anew()
-        for *_, answer in self._queue:
+        for ticket, *_, answer in self._queue:
+            self.budget.short -= ticket == _LAST
             if not answer.cancelled():
                 answer.set_result(error)
         self._queue.clear()
@@ -252,19 +264,36 @@ class Gate:
         """Answer the calls of the queue in order, as far as all limits allow."""
         self._nudged = False
         while self._queue and not self._queue[0][-1].cancelled():
-            if (answer := self._answer(self._queue[0][2])) is None:
+            ticket, number, request, allowance, future = self._queue[0]
+            if answer := self._answer(ticket, request, allowance):
+                heapq.heappop(self._queue)
+                self.budget.short -= ticket == _LAST
+                future.set_result(answer)
+            elif ticket == _LAST or self._pays(ticket, request, allowance):
                 break
-            heapq.heappop(self._queue)[-1].set_result(answer)
+            else:  # others may cost less, or are promised their price
+                later = _LAST, number, request, allowance, future
+                heapq.heapreplace(self._queue, later)
+                self.budget.short += 1
+        self.budget.admit()
         if self.wants_more:
             self._demand.set()
 
-    def _answer(self, request: Request) -> Permit | CallError | None:
-        """Return a permit, an error if no call may go any more, or None if the call has to wait."""
-        wait = self._wait(request)
+    def _answer(
+        self, ticket: float, request: Request, allowance: Allowance
+    ) -> Permit | CallError | None:
+        """Return a permit, an error if the call may not go, or None if it has to wait."""
         if closed := self._closed():
             return closed
+        if allowance.refused:
+            return CAPPED
+        wait = self._wait(ticket, request, allowance)
         if not wait:
-            return self._take(request)
+            return self._take(request, allowance)
+        paid = self.budget.open or self._pays(ticket, request, allowance)
+        if ticket == _LAST and not paid:  # no other call may free any money
+            self.budget.refuse(self.price(request))
+            return CAPPED
         if wait < math.inf:
             if self._timer is not None:
                 self._timer.cancel()
@@ -274,7 +303,8 @@ class Gate:
     @property
     def wants_more(self) -> bool:
         """True if more work should be brought: the queue is short beside the concurrency limit."""
-        short = len(self._queue) <= max(2, self.concurrency.allowed // 4)
+        waiting = len(self._queue) + self.budget.waiting
+        short = waiting <= max(2, self.concurrency.allowed // 4)
         return short or self._closed() is not None
 
     async def wait_for_demand(self) -> None:
@@ -301,7 +331,9 @@ class Gate:
             waits[why] = min(self.retries) - now
         why, waiting = max(waits.items(), key=lambda item: item[1])
         if waiting <= 0:
-            held = queued and not self._affordable(request)
+            held = self.budget.waiting or (
+                queued and (self._many or not self._pays(0, request, self._queue[0][3]))
+            )
             why = "the cost cap" if held else breaker.outage
         wait = self._judge_wait
         return Status(
@@ -334,11 +366,9 @@ class Gate:
         return JudgeWait(breaker.judge, why, max(0.0, self._cooldown.until - now))
 
     def _closed(self) -> CallError | None:
-        if self.stop_signal.reason is not None:
-            return INTERRUPTED
-        return CAPPED if self.budget.closed else None
+        return None if self.stop_signal.reason is None else INTERRUPTED
 
-    def _wait(self, request: Request) -> float:
+    def _wait(self, ticket: float, request: Request, allowance: Allowance) -> float:
         """Return the seconds until the head of the queue may go; inf until something changes."""
         now = self.time()
         if self._cooldown.until > now:
@@ -351,23 +381,35 @@ class Gate:
             return math.inf
         if pause := self.concurrency.wait(now):
             return pause
-        if not self._affordable(request):
-            if not self.budget.open:  # no other call may free any money
-                self.budget.close(self._price(request))
+        if self._many or not self._pays(ticket, request, allowance):
             return math.inf
         wait = self.requests.wait(now, 1)
         if self.tokens.limited:
             wait = max(wait, self.tokens.wait(now, self._expected(request)))
         return wait
 
-    def _affordable(self, request: Request) -> bool:
-        """Tell if a call fits the cap now; few replies do not show the cost of many calls."""
-        if self.budget.cap is None:
-            return True
-        many = self.in_flight and 2 * self.in_flight >= self._replies
-        return not many and self.budget.fits(self._price(request))
+    @property
+    def _many(self) -> bool:
+        """True if a further call has to wait under a cap: few replies do not show the cost of many calls."""
+        capped = self.budget.cap is not None
+        return capped and 0 < self.in_flight >= self._replies / 2
 
-    def _take(self, request: Request) -> Permit:
+    def _pays(self, ticket: float, request: Request, allowance: Allowance) -> bool:
+        """Tell if a call fits the cap now.
+
+        The last ones, if no call is open, may take what is promised to others, and go for what was promised to them:
+        an answer may be longer than was known when their group began.
+        """
+        budget = self.budget
+        if budget.cap is None:
+            return True
+        price = self.price(request)
+        alone = ticket == _LAST and not budget.open
+        if alone and allowance.left:
+            price = min(price, allowance.left)
+        return budget.fits(price, allowance.left, promises=not alone)
+
+    def _take(self, request: Request, allowance: Allowance) -> Permit:
         now = self.time()
         limit = self.concurrency
         sent = Sent(self._sent, limit.epoch, self.in_flight, self._replies, now)
@@ -377,8 +419,8 @@ class Gate:
         self.requests.take(now, 1)
         tokens = self._expected(request)
         # without a cap nothing is reserved
-        cost = 0.0 if self.budget.cap is None else self._price(request)
-        self.budget.reserve(cost)
+        cost = 0.0 if self.budget.cap is None else self.price(request)
+        self.budget.reserve(cost, allowance)
         entry = self.tokens.take(now, tokens)
         permit = Permit(request, sent, self.breaker.alone, tokens, cost, entry)
         if permit.probe:
@@ -389,8 +431,9 @@ class Gate:
         usage = self.estimates.expected(request)
         return usage.prompt + usage.completion
 
-    def _price(self, request: Request) -> float:
-        return self._cost(self.estimates.highest(request)) or 0.0
+    def price(self, request: Request | Size) -> float:
+        """Return USD that a call may cost at most, as far as is known."""
+        return self.cost(self.estimates.highest(request)) or 0.0
 
 
 def _with_cause(what: str, cause: str) -> str:

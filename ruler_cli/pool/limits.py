@@ -26,13 +26,15 @@ Jain 1989, "Analysis of the Increase and Decrease Algorithms for Congestion Avoi
 
 from __future__ import annotations
 
+import asyncio
 import math
 import time
 from collections import deque
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from ruler_cli.tokens import CHARACTERS_PER_TOKEN
+from ruler_cli.tokens import BYTES_PER_TOKEN
 from ruler_cli.types import Request, Usage, value
 
 START = 8
@@ -485,36 +487,82 @@ class Window:
             self._due = float("-inf")
 
 
-class Budget:
-    """USD of one run. No call goes that could lift spent + unsure + reserved above the cap.
+@dataclass(slots=True)
+class Allowance:
+    """USD that a group may spend yet; if it is `refused`, none of its calls goes."""
 
-    A call that was sent and brought no usage may have been billed: its estimate is added to `unsure`,
-    which counts towards the cap and is not reported as spent.
+    left: float = 0.0
+    refused: bool = False
+
+
+class Budget:
+    """USD of one run: nothing begins that could lift what is spent, unsure, reserved and promised above the cap.
+
+    A group is promised what its calls may cost at most, so that it can be ended, and a call that goes has its part
+    of that reserved. A call that was sent and brought no usage may have been billed: its estimate is added to
+    `unsure`, which counts towards the cap and is not reported as spent.
     """
 
-    def __init__(self, cap: float | None = None) -> None:
-        """`cap` in USD; None only counts."""
+    def __init__(self, cap: float | None = None, *, fair: bool = False) -> None:
+        """`cap` in USD; None only counts. If it is `fair`, the first group that does not fit is the last one."""
         self.cap = cap
         self.spent = 0.0
         self.unsure = 0.0
         self.reserved = 0.0
+        self.promised = 0.0
         self.open = 0
         """Calls that hold a reservation."""
         self.closed = False
-        self.least: float | None = None
-        """USD of the call at which the cap was reached, if no call was paid before."""
+        """True once a group or a call was refused."""
+        self.short = 0
+        """Calls of groups that have begun and cost more than they were promised: no group begins before them."""
+        self.least = math.inf
+        """USD that the cheapest group or call which was refused may cost."""
         self.watchers: list[Callable[[], None]] = []
-        """Gates that share the budget: each is called when money comes free or the cap is reached."""
+        """Gates that share the budget: each is called when money comes free."""
+        self._fair = fair
+        self._begun = 0
+        self._waiting = deque[tuple[Callable[[], float], asyncio.Future[Allowance]]]()
 
-    def fits(self, amount: float) -> bool:
-        """Tell if a call of this price may go."""
+    @property
+    def waiting(self) -> int:
+        """Groups that wait for money."""
+        return len(self._waiting)
+
+    def fits(self, amount: float, left: float = 0.0, *, promises: bool = True) -> bool:
+        """Tell if a call of this price may go; `left` of it is promised. Without `promises` those do not count."""
         if self.cap is None:
             return True
-        committed = self.spent + self.unsure + self.reserved
-        return committed + amount <= self.cap
+        held = self.promised - left if promises else 0.0
+        return self.spent + self.unsure + self.reserved + held + amount <= self.cap
 
-    def reserve(self, amount: float) -> None:
+    async def begin(self, price: Callable[[], float]) -> Allowance:
+        """Wait until a group may begin, in the order of the groups; `price` is what it may cost, as far as is known."""
+        answer: asyncio.Future[Allowance] = asyncio.get_running_loop().create_future()
+        self._waiting.append((price, answer))
+        self.admit()
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            self._waiting = deque(each for each in self._waiting if each[1] != answer)
+            if not answer.cancelled():
+                self.end(answer.result())
+            raise
+
+    def end(self, allowance: Allowance) -> None:
+        """Take back what a group did not spend."""
+        if not allowance.refused:
+            self._begun -= 1
+            self.promised = self.promised - allowance.left if self._begun else 0.0
+            allowance.left = 0.0
+            self._notify()
+
+    def reserve(self, amount: float, allowance: Allowance | None = None) -> None:
         """Hold the price of a call that goes now."""
+        if allowance is not None:
+            part = min(amount, allowance.left)
+            allowance.left -= part
+            self.promised -= part
         self.reserved += amount
         self.open += 1
 
@@ -530,17 +578,37 @@ class Budget:
             self.spent += actual
         self._notify()
 
-    def close(self, amount: float) -> None:
-        """Let no call go any more, also no cheaper one: the cap is reached at a call of this price."""
+    def refuse(self, amount: float) -> None:
+        """Note that the cap does not pay for a group or a call of this price."""
         self.closed = True
-        if not self.spent + self.unsure:
-            self.least = amount
-        self._notify()
+        self.least = min(self.least, amount)
+
+    def admit(self) -> None:
+        """Let groups begin that fit, and refuse those that do not and for which no money can come free."""
+        while self._waiting:
+            price, answer = self._waiting[0]
+            if answer.cancelled():
+                self._waiting.popleft()
+                continue
+            amount = price()
+            # beside others it needs twice as much: theirs and its own calls may have to be corrected
+            need = 2 * amount if self._begun else amount
+            ended = self._fair and self.closed
+            fits = not amount or (self.fits(need) and not ended)
+            if self.short or (not fits and (self.open or self._begun)):
+                return
+            self._waiting.popleft()
+            if fits:
+                self._begun += 1
+                self.promised += amount
+            else:
+                self.refuse(amount)
+            answer.set_result(Allowance(amount * fits, not fits))
 
     def _notify(self) -> None:
-        if len(self.watchers) > 1:  # a single gate looks by itself
-            for watcher in self.watchers:
-                watcher()
+        self.admit()
+        for watcher in self.watchers:
+            watcher()
 
 
 ANSWER = 100.0
@@ -548,9 +616,9 @@ PER_LABEL = 60.0
 PER_VALUE = 9.0
 """Completion tokens before any is known: of an answer, of each rollout in it, of each criterion's value there."""
 _PRIOR = 2.0
-"""Factor on the guess before the first reply: too high costs a second, too low breaks a limit."""
-_DOUBT = 4.0
-"""Factor by which a call may exceed all before it, divided by the number of those."""
+"""Factor on the guess of an answer before the first reply: too high costs a second, too low breaks a limit."""
+_DEAR = 1.5
+"""Factor on a prompt before the first reply, and on the longest answer, to hold money for it."""
 _DECAY = 0.98
 """Weight of all earlier replies against the newest."""
 
@@ -575,6 +643,15 @@ class _Ratio:
         return self.actual / self.guessed
 
 
+class Size(NamedTuple):
+    """Guesses of a request's tokens, the bound on its answer, and the share of the prompt that is put into a cache."""
+
+    prompt: int
+    answer: int
+    bound: int | None
+    shared: float
+
+
 class Estimates:
     """Prompt and completion tokens of a request: the expected number, and an upper bound for money.
 
@@ -587,48 +664,57 @@ class Estimates:
         self._most = most
         self._prompt = _Ratio()
         self._completion = _Ratio()
+        self._billed = _Ratio()
+        self._answer = _Ratio()
+        self._written = 1.0
         self.seen = 0
         """Replies that reported their usage."""
 
     def expected(self, request: Request) -> Usage:
         """Return the tokens to reserve against a limit per minute."""
-        if not self.seen:
-            return self._scaled(request, 1.0, _PRIOR)
-        return self._scaled(request, self._prompt.mean, self._completion.mean)
+        size = self.size(request)
+        prompt, answer = 1.0, _PRIOR
+        if self.seen:
+            prompt, answer = self._prompt.mean, self._completion.mean
+        tokens = int(size.answer * answer) + 1
+        return Usage(int(size.prompt * prompt) + 1, min(tokens, size.bound or tokens))
 
-    def highest(self, request: Request) -> Usage:
-        """Return the tokens to reserve money for: the worst ratio of late, and more while few are known."""
-        if not self.seen:
-            return self._scaled(request, _PRIOR, 2 * _PRIOR)
-        worse = 1 + _DOUBT / self.seen
-        return self._scaled(
-            request,
-            worse * self._prompt.highest,
-            worse * self._completion.highest,
+    def size(self, request: Request) -> Size:
+        """Guess the tokens from the length of the prompt and the number of labels."""
+        texts = request.system, request.user
+        length = sum(
+            len(text if text.isascii() else text.encode("utf-8", "replace"))
+            for text in texts
+        )
+        bounds = [each for each in (request.max_output_tokens, self._most) if each]
+        return Size(
+            int(length / BYTES_PER_TOKEN) + request.picture_tokens + 1,
+            int(request.answer_tokens(ANSWER, PER_LABEL, PER_VALUE)),
+            min(bounds, default=None),
+            request.common / max(1, request.size),
         )
 
+    def highest(self, request: Request | Size) -> Usage:
+        """Return the tokens to reserve money for.
+
+        The prompt takes as many for its length as any did of late, the answer its bound, or more than any did.
+        """
+        size = request if isinstance(request, Size) else self.size(request)
+        prompt = int(size.prompt * (self._billed.highest or _DEAR)) + 1
+        longest = _DEAR * (self._answer.highest or _PRIOR * size.answer)
+        written = int(prompt * max(self._written, size.shared))
+        return Usage(prompt, size.bound or int(longest) + 1, written=written)
+
     def learn(self, request: Request, usage: Usage) -> None:
-        """Take in the usage that a reply reports; ignore an estimate."""
-        if usage.prompt and not usage.estimated:
+        """Take in the usage of a reply; an estimate tells what counts as spent, and nothing of the judge's tokens."""
+        if not usage.prompt:
+            return
+        size = self.size(request)
+        self._billed.learn(usage.prompt, size.prompt)
+        self._answer.learn(usage.completion, 1)
+        if not usage.estimated:
+            share = min(1.0, usage.written / usage.prompt)
+            self._written = max(share, self._written * bool(self.seen))
             self.seen += 1
-            prompt, completion = _guess(request)
-            self._prompt.learn(usage.prompt, prompt)
-            self._completion.learn(usage.completion, completion)
-
-    def _scaled(
-        self, request: Request, prompt_ratio: float, completion_ratio: float
-    ) -> Usage:
-        prompt, completion = _guess(request)
-        answer = int(completion * completion_ratio) + 1
-        for bound in (request.max_output_tokens, self._most):
-            if bound and bound < answer:
-                answer = bound
-        tokens = int(prompt * prompt_ratio) + 1
-        written = tokens * request.common // max(1, request.size)
-        return Usage(tokens, answer, written=written)
-
-
-def _guess(request: Request) -> tuple[int, int]:
-    """Guess prompt and completion tokens from the length of the prompt and the number of labels."""
-    prompt = int(request.size / CHARACTERS_PER_TOKEN) + 1
-    return prompt, int(request.answer_tokens(ANSWER, PER_LABEL, PER_VALUE))
+            self._prompt.learn(usage.prompt, size.prompt)
+            self._completion.learn(usage.completion, size.answer)

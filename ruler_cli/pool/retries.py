@@ -20,7 +20,7 @@ import anyio
 from ruler_cli.errors import RulerError
 from ruler_cli.pool.engine import end_tasks
 from ruler_cli.pool.gate import Gate, Permit
-from ruler_cli.pool.limits import ANSWER, PER_LABEL, PER_VALUE
+from ruler_cli.pool.limits import ANSWER, PER_LABEL, PER_VALUE, Allowance
 from ruler_cli.pool.reports import counted
 from ruler_cli.types import CallError, Judge, Reply, Request, Usage
 
@@ -121,9 +121,15 @@ class Caller:
         self.stats = CallStats()
 
     async def call(
-        self, request: Request, store: Store = _store_nothing
+        self,
+        request: Request,
+        store: Store = _store_nothing,
+        allowance: Allowance | None = None,
     ) -> Reply | CallError:
-        """Return a reply, or the error of the last try; `store` gets every answer that was paid for."""
+        """Return a reply, or the error of the last try; `store` gets every answer that was paid for.
+
+        `allowance` is what the request's group may spend.
+        """
         gate = self.gate
         hedging = self._hedging
         number = ticket = next(self._tickets)
@@ -132,7 +138,7 @@ class Caller:
             if budget is not None and gate.breaker.open:
                 # behind the others: the judge may answer those
                 ticket = next(self._tickets)
-            first = await gate.enter(ticket, request)
+            first = await gate.enter(ticket, request, allowance)
             if isinstance(first, CallError):
                 return first
             if hedging is None:
@@ -188,8 +194,10 @@ class Caller:
             sent = answer.http_requests
             if isinstance(answer, Reply):
                 answer = counted(permit.request, answer)
-                usage = answer.usage
+                usd = self.gate.cost(answer.usage) or 0.0
+                usage = replace(answer.usage, usd=usd)
                 stats.usage += usage
+                answer = replace(answer, usage=usage)
             else:
                 billed = answer.billed
             return answer

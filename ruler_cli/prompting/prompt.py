@@ -922,6 +922,18 @@ def criteria_parts(rubric: Rubric, rollouts: int) -> list[range]:
     return [range(*pair) for pair in itertools.pairwise(bounds)]
 
 
+def questions(
+    layout: PromptLayout, ask: AskSettings, part: RequestPart
+) -> Sequence[range | None]:
+    """The criteria of each request about a part, by their numbers; None: it is about a text."""
+    rubric = layout.rubric
+    if not isinstance(rubric, Rubric):
+        return [None]
+    if ask.ask == "each":
+        return [range(at, at + 1) for at in range(len(rubric.criteria))]
+    return criteria_parts(rubric, len(part.distinct))
+
+
 LETTERS = "bcdfghjkmnpqrstvwxz"
 """Letters of a label."""
 

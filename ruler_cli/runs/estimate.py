@@ -15,20 +15,20 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from operator import attrgetter
 from typing import Any, Literal
 
 from ruler_cli.files.scratch import place
 from ruler_cli.formats.reader import SAMPLE
 from ruler_cli.judges.providers import ModelInfo, Price, stated_limit
-from ruler_cli.pool.limits import Estimates
+from ruler_cli.pool.limits import Estimates, Size
 from ruler_cli.prompting.coverage import Coverage
 from ruler_cli.prompting.prompt import (
     PromptLayout,
-    RequestPart,
     build_layout,
-    criteria_parts,
     pass_count,
     pass_of_judge,
+    questions,
     requests_of_pass,
     rubric_mistake,
     shown_in,
@@ -40,13 +40,13 @@ from ruler_cli.scoring.rewards import number
 from ruler_cli.settings.models import AskSettings
 from ruler_cli.tokens import BYTES_PER_TOKEN
 from ruler_cli.types import (
+    NO_USAGE,
     CallError,
     Group,
     Problem,
     Record,
     Reply,
     Request,
-    Rubric,
     Usage,
 )
 
@@ -71,7 +71,7 @@ class Range:
         return map_ranges(operator.mul, self, other)
 
 
-_VALUES = operator.attrgetter("low", "expected", "high")
+_VALUES = attrgetter("low", "expected", "high")
 
 
 def map_ranges(function: Callable[..., float], *ranges: Range) -> Range:
@@ -163,20 +163,8 @@ class Totals:
         return Totals(**sums)
 
 
-def _requests(
-    layout: PromptLayout, ask: AskSettings, pass_index: int
-) -> Iterator[tuple[RequestPart, range | None]]:
-    """Yield the requests of a pass, each with the numbers of the criteria that it is about; None: of a text."""
-    rubric = layout.rubric
-    for part in requests_of_pass(layout, ask, pass_index):
-        if not isinstance(rubric, Rubric):
-            yield part, None
-        elif ask.ask == "each":
-            for number in range(len(rubric.criteria)):
-                yield part, range(number, number + 1)
-        else:
-            for criteria in criteria_parts(rubric, len(part.distinct)):
-                yield part, criteria
+def _prompts(sizes: list[Size]) -> int:
+    return sum(size.prompt for size in sizes)
 
 
 @dataclass(slots=True)
@@ -184,8 +172,9 @@ class JudgeEstimate:
     """Estimate of the requests to one judge of a run.
 
     `name` is the model's name as given. `find_reply` looks up replies in the ledger. `panel_index` decides
-    the order of the judge's first pass. `calls`, `window_calls`, `prompt` and `answers` (tokens) are sums
-    with one call for each request. `too_long` groups exceed the judge's context, `too_long_keys` are keys of
+    the order of the judge's first pass. `calls`, `window_calls` and `usages` are sums with one call for each request;
+    `usages` are by value (low, expected, high) and by thousand tokens of the prompt, since prices change with its
+    length. `too_long` groups exceed the judge's context, `too_long_keys` are keys of
     the first; `windowed` groups need several requests a pass. `unseen` counts groups that fail for their pictures, by
     the reason.
     """
@@ -200,15 +189,14 @@ class JudgeEstimate:
     adaptive: bool = False
     calls: Range = Range(0.0, 0.0, 0)
     window_calls: Range = Range(0.0, 0.0, 0)
-    prompt: Range = NEVER
-    answers: Range = NEVER
+    usages: dict[tuple[int, int], Usage] = field(default_factory=dict)
     cached: int = 0
     cached_failed: int = 0
     too_long: int = 0
     windowed: int = 0
     too_long_keys: tuple[str, ...] = ()
     unseen: Counter[str] = field(default_factory=Counter)
-    _longest: Request | None = None
+    _dearest: list[Size] = field(default_factory=list)
 
     def add_group(self, key: str, layout: PromptLayout, weight: SampleWeight) -> None:
         """Add the requests of a group and of those that it stands for."""
@@ -227,6 +215,8 @@ class JudgeEstimate:
         self.windowed += groups * (len(first) > 1 and not each)
         if layout.alone and self.role == "escalation":
             return  # a tied group is not escalated
+        estimates = Estimates(stated_limit(self.params))
+        missing = list[Size]()
         passes = pass_count(layout, self.ask, len(first))
         for pass_index in range(passes):
             # adaptive judging spends as many passes on average as were asked for: the first two on every group,
@@ -234,7 +224,12 @@ class JudgeEstimate:
             certain = not self.adaptive or pass_index < _MIN_ADAPTIVE
             times = _REQUESTS[self.role] * (ALWAYS if certain else _POSSIBLE)
             index = pass_of_judge(pass_index, self.panel_index)
-            for part, criteria in _requests(layout, self.ask, index):
+            asked = [
+                (part, criteria)
+                for part in requests_of_pass(layout, self.ask, index)
+                for criteria in questions(layout, self.ask, part)
+            ]
+            for part, criteria in asked:
                 size = layout.tokens_of(part.distinct)
                 request = write_prompt(layout, self.ask, part, criteria=criteria)
                 reply = self.find_reply(request) if self.find_reply else None
@@ -242,8 +237,7 @@ class JudgeEstimate:
                 # high values count them as not answered
                 if reply is None:
                     calls = times * Range(groups, groups, groups)
-                    if self._longest is None or request.size > self._longest.size:
-                        self._longest = request
+                    missing.append(estimates.size(request))
                 else:
                     calls = Range(0, 0, times.high * (groups - 1))
                     self.cached += groups
@@ -254,11 +248,11 @@ class JudgeEstimate:
                 mean = min(size * weight.mean, most)
                 longest = min(size * weight.longest_ratio, most)
                 self.add(Range(mean, mean, longest), request, calls)
+        self._dearest = max(self._dearest, missing, key=_prompts)
 
     def add(self, tokens: Range, request: Request, times: Range) -> None:
         """Add a request that is made `times` times, given its prompt tokens."""
         self.calls += times
-        self.prompt += tokens * times
         longest = min(
             stated_limit(self.params) or math.inf,
             self.model.max_output or math.inf,
@@ -269,26 +263,39 @@ class JudgeEstimate:
         else:  # the first word of an answer
             answer = ALWAYS
         answer = map_ranges(lambda tokens: min(tokens, longest), answer)
-        self.answers += answer * times
+        written = Range(0, request.common / max(1, request.size), 1)
+        values: Iterator[Any] = zip(
+            *map(_VALUES, (tokens * PROMPT, answer, written, times)), strict=True
+        )
+        for at, (prompt, completion, share, weight) in enumerate(values):
+            key = at, int((prompt - 1) // 1000)
+            usage = Usage(
+                prompt * weight, completion * weight, 0, weight, prompt * share * weight
+            )
+            self.usages[key] = self.usages.get(key, NO_USAGE) + usage
+
+    def _sum(self, amount: Callable[[Usage], float]) -> Range:
+        values = [0.0, 0.0, 0.0]
+        for (at, _), usage in self.usages.items():
+            values[at] += amount(usage)
+        return Range(*values)
 
     def totals(self, price: Price | None, calls: Range = CALLS) -> Totals:
         """Return the totals at a price, with each request made `calls` times.
 
-        The pool reserves the price of the longest request until it knows a usage: a lower `max_cost` would
-        admit no call.
+        The pool holds the price of the first group until it knows a usage: a lower `max_cost` might not let it begin.
         """
         if not self.calls.high:
             # no call is left, so an unknown price does not count
             price = Price(0.0, 0.0, 0.0)
-        prompt = map_ranges(round, self.prompt * (PROMPT * calls))
-        answers = map_ranges(round, self.answers * calls)
+        prompt = map_ranges(round, self._sum(attrgetter("prompt")) * calls)
+        answers = map_ranges(round, self._sum(attrgetter("completion")) * calls)
         cost = cap = None
         if price is not None:
-            cost = map_ranges(lambda *tokens: price.of(Usage(*tokens)), prompt, answers)
+            cost = self._sum(price.of) * calls
             cap = cost.high
-            if self._longest is not None:
-                estimates = Estimates(stated_limit(self.params))
-                cap = max(cap, price.of(estimates.highest(self._longest)))
+            first = map(Estimates().highest, self._dearest)
+            cap = max(cap, sum(map(price.of, first)))
         return Totals(
             self.calls * calls,
             self.cached,

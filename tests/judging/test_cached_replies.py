@@ -13,7 +13,7 @@ from ruler_cli.judging.panel import PanelJudge
 from ruler_cli.ledger.reply_cache import Ledger, ReplyCache
 from ruler_cli.pool.engine import StopSignal
 from ruler_cli.pool.gate import CAPPED, Gate
-from ruler_cli.pool.limits import ConcurrencyLimit
+from ruler_cli.pool.limits import Allowance, ConcurrencyLimit
 from ruler_cli.pool.retries import Caller
 from ruler_cli.types import UNANSWERED, CallError, Reply, Request, value
 from tests.ledger.test_reply_cache import FAILED, reply
@@ -134,8 +134,7 @@ def test_capped_is_not_stored() -> None:
 
     async def work(asked: PanelJudge) -> Reply | CallError:
         assert asked.caller is not None
-        asked.caller.gate.budget.close(1.0)
-        return await asked.call(ASKED)
+        return await asked.call(ASKED, allowance=Allowance(refused=True))
 
     assert called(Script(OK), work, cache) == CAPPED
     assert not cache.rows

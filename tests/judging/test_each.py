@@ -347,7 +347,7 @@ def test_anthropic(ruler: Ruler, source: Path) -> None:
 def test_cap(ruler: Ruler, source: Path, server: JudgeServer, tmp_path: Path) -> None:
     """A run that the cap stops is resumed without paying twice."""
     asked = (*judge(server), "--price", "1000,1000", "-c", "1")
-    cut = ruler("score", source, "out.jsonl", *asked, "--max-cost", "1")
+    cut = ruler("score", source, "out.jsonl", *asked, "--max-cost", "0.8")
     assert cut.returncode == 4, cut.stderr
     before = len(server.requests())
     assert 0 < before < 6

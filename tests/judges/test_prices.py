@@ -1,0 +1,188 @@
+"""Prices of calls: as litellm counts them for its list, and by the providers' pages where it is wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ruler_cli.judges.litellm import _litellm
+from ruler_cli.judges.providers import Price, listed_batch_price, model_info
+from ruler_cli.judges.resolve import model_of
+from ruler_cli.settings.models import JudgeSettings
+from ruler_cli.types import Usage, usage_of
+
+MODELS = """
+openai/gpt-4o-mini openai/gpt-4.1 openai/o3 openai/gpt-5.4 openai/gpt-5.6 openai/gpt-6-luna
+azure/gpt-4o azure/gpt-5.4 azure/gpt-5.6 azure/eu/gpt-5.4
+anthropic/claude-sonnet-4-5 anthropic/claude-opus-4-5 anthropic/claude-haiku-5-5
+gemini/gemini-2.5-pro gemini/gemini-2.5-flash gemini/gemini-3.1-pro-preview
+vertex_ai/gemini-3.1-pro-preview vertex_ai/claude-sonnet-4-5 vertex_ai/claude-haiku-5-5
+bedrock/anthropic.claude-sonnet-4-20250514-v1:0 bedrock/eu.anthropic.claude-sonnet-4-20250514-v1:0
+bedrock/amazon.nova-lite-v1:0
+xai/grok-4.20-0309-reasoning xai/grok-4.3 xai/grok-4.3-latest
+dashscope/qwen-flash dashscope/qwen-plus-latest dashscope/qwen3-coder-plus dashscope/qwen3-max
+deepseek/deepseek-chat minimax/MiniMax-M3 fireworks_ai/accounts/fireworks/models/deepseek-v3p1
+"""
+"""Models with prices above 100k, 128k, 200k, 256k, 272k and 512k tokens, of cache writes, and by service tier."""
+LENGTHS = (1_000, 100_001, 200_000, 200_001, 300_000, 600_000)
+
+
+def report(prompt: int, cached: int = 0, written: int = 0, hourly: int = 0) -> Any:
+    """Return a usage as litellm hands it on, with 300 of 1,000 tokens of the completion thought."""
+    lasting = {
+        "ephemeral_5m_input_tokens": written - hourly,
+        "ephemeral_1h_input_tokens": hourly,
+    }
+    details: dict[str, Any] = {"cached_tokens": cached, "cache_write_tokens": written}
+    if hourly:
+        details["cache_creation_token_details"] = lasting
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": 1000,
+        "total_tokens": prompt + 1000,
+        "prompt_tokens_details": details,
+        "completion_tokens_details": {"reasoning_tokens": 300},
+    }
+
+
+def litellm_cost(model: str, usage: Any, tier: str | None = None) -> float:
+    """Return what litellm's own function counts for a call."""
+    litellm = _litellm()
+    read = litellm.Usage(**usage)
+    costs = litellm.cost_per_token(model, usage_object=read, service_tier=tier)
+    return float(sum(costs))
+
+
+def cost(model: str, usage: Any, tier: str | None = None) -> float:
+    """Return what a reply with such a usage costs."""
+    price = model_info(model).price
+    assert price, model
+    return price.of(usage_of({"usage": usage, "service_tier": tier}))
+
+
+def test_as_litellm() -> None:
+    """A call costs what litellm counts: short and long, cached, written to a cache, in each service tier."""
+    models = MODELS.split()
+    assert len(models) >= 30
+    assert len({name.partition("/")[0] for name in models}) >= 8
+    for model in models:
+        # a write costs DeepSeek's users as much as any token, and litellm nothing
+        writes = not model.startswith("deepseek/")
+        for tier in (None, "default", "flex", "priority"):
+            for prompt in LENGTHS:
+                part = prompt // 4
+                for usage in (
+                    report(prompt),
+                    report(prompt, cached=2 * part),
+                    report(prompt, part, part * writes, part // 2 * writes),
+                ):
+                    expected = litellm_cost(model, usage, tier)
+                    case = model, tier, usage
+                    assert cost(model, usage, tier) == pytest.approx(expected), case
+
+
+def test_page_not_litellm() -> None:
+    """Our count is that of the provider's page also for usages where that of litellm is not."""
+    # Anthropic's own form: fresh, cached and written tokens stand side by side; litellm drops the fresh ones
+    usage = {
+        "prompt_tokens": 1_000,
+        "completion_tokens": 100,
+        "cache_read_input_tokens": 9_000,
+        "cache_creation_input_tokens": 2_000,
+        "cache_creation": {"ephemeral_1h_input_tokens": 500},
+    }
+    page = (1_000 * 3 + 9_000 * 0.3 + 1_500 * 3.75 + 500 * 6 + 100 * 15) / 1e6
+    model = "anthropic/claude-sonnet-4-5"
+    assert cost(model, usage) == pytest.approx(page)
+    assert litellm_cost(model, usage) < 0.9 * page
+    # xAI's own form at another address: thought stands beside the answer, at the price of the answer
+    grok = report(1_000) | {"total_tokens": 1_000 + 1_000 + 300}
+    page = (1_000 * 1.25 + 1_300 * 2.5) / 1e6
+    assert cost("xai/grok-4.20-0309-reasoning", grok) == pytest.approx(page)
+    # a cached token of a model that is served by Perplexity has a price of its own; litellm does not read it
+    usage = report(1_000, cached=1_000)
+    page = (1_000 * 0.175 + 1_000 * 14) / 1e6
+    assert cost("perplexity/openai/gpt-5.2", usage) == pytest.approx(page)
+    assert litellm_cost("perplexity/openai/gpt-5.2", usage) > page
+    # DeepSeek has no price of writes: a token that is not read from the cache costs its price
+    usage = report(1_000, written=1_000)
+    page = (1_000 * 0.28 + 1_000 * 0.42) / 1e6
+    assert cost("deepseek/deepseek-chat", usage) == pytest.approx(page)
+    assert litellm_cost("deepseek/deepseek-chat", usage) < page
+
+
+def test_service_tier() -> None:
+    """The tier that a reply names counts, else that of the parameters; a batch costs half at any length."""
+    for params, tier, usd in (
+        ({}, "", 2.5),
+        ({}, "priority", 5.0),
+        ({}, "auto", 2.5),
+        ({"service_tier": "flex"}, "", 1.25),
+        ({"service_tier": "FLEX"}, "default", 2.5),
+        ({"service_tier": "priority"}, "standard", 2.5),
+        ({"service_tier": "fast"}, "", 5.0),
+        ({"service_tier": "auto"}, "", 2.5),
+        ({"service_tier": ["odd"]}, "", 2.5),
+        ({"extra_body": {"service_tier": "flex"}}, "", 1.25),
+        ({"extra_body": "odd"}, "", 2.5),
+    ):
+        price = model_of(JudgeSettings("openai/gpt-5.4", params=params)).price
+        assert price
+        paid = price.of(Usage(100_000, tier=tier)) * 10
+        assert paid == pytest.approx(usd), (params, tier)
+    for model, short, long in (
+        ("openai/gpt-5.4", 1.25, 2.5),
+        ("gemini/gemini-2.5-pro", 0.625, 1.25),  # the list has no long price
+    ):
+        batch = listed_batch_price(model)
+        assert batch
+        assert batch.of(Usage(100_000)) * 10 == pytest.approx(short)
+        assert batch.of(Usage(1_000_000)) == pytest.approx(long)
+
+
+def test_reports() -> None:
+    """Tokens are read wherever providers name them; no report makes a negative cost."""
+    for usage, read in (
+        (
+            {"prompt_tokens": 9, "prompt_tokens_details": {"cached_tokens": 5}},
+            (9, 5, 0),
+        ),
+        (
+            {"prompt_tokens": 9, "prompt_cache_hit_tokens": 5, "total_tokens": 12},
+            (9, 5, 0),
+        ),
+        # beside the prompt, since no details of it are told
+        ({"prompt_tokens": 9, "cache_creation_input_tokens": 4}, (13, 0, 4)),
+        (
+            {"prompt_tokens": 9, "prompt_tokens_details": {"cache_write_tokens": 4}},
+            (9, 0, 4),
+        ),
+        # beside the prompt: more than it, or the total says so
+        ({"prompt_tokens": 9, "cache_read_input_tokens": 90}, (99, 90, 0)),
+        (
+            {"prompt_tokens": 9, "cached_tokens": 5, "cache_creation_tokens": 5},
+            (19, 5, 5),
+        ),
+        ({"prompt_tokens": 9, "cached_tokens": 5, "total_tokens": 14}, (14, 5, 0)),
+        ({"prompt_tokens": 9, "cached_tokens": -5}, (9, 0, 0)),
+        ({"prompt_tokens": 9, "cached_tokens": True, "total_tokens": "x"}, (9, 0, 0)),
+        ({"cached_tokens": 1 << 50}, (0, 0, 0)),
+    ):
+        found = usage_of({"usage": usage})
+        assert (found.prompt, found.cached, found.written) == read, usage
+        assert Price(4.0, 2.0, 1.0, 5.0).of(found) >= 0
+    for answer, thought, total, read_answer in (
+        (10, 0, 0, 10),
+        (100, 30, 0, 100),
+        (100, 30, 1100, 100),
+        (100, 30, 1130, 130),
+        (10, 300, 0, 310),
+    ):
+        usage = {
+            "prompt_tokens": 1000,
+            "completion_tokens": answer,
+            "total_tokens": total,
+            "completion_tokens_details": {"reasoning_tokens": thought},
+        }
+        assert usage_of({"usage": usage}).completion == read_answer
