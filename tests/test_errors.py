@@ -286,7 +286,7 @@ def mistakes(server: JudgeServer, folder: Path) -> dict[str, Callable[[], Any]]:
             one,
             one,
         ),
-        "more failed than max_failures=0 allows": partial(
+        "a group or line failed, and max_failures=0 allows none": partial(
             scored,
             ScoreSettings(judge=at("openai/empty"), max_failures=0, ledger=None),
             one,

@@ -103,7 +103,7 @@ def test_unknown_keys() -> None:
         'assistant: "42"',
         r'assistant: "{\"said\":\"42\",\"done\":[\"x\"]}"',
         'tool: "sunny"',
-        r'assistant: "{\"audio\":{\"transcript\":\"42\",\"data\":\"[data]\"}}"',
+        'assistant: "[audio 1]\\n42"\n(audio 1 baf9c56b5f9bfe0b0df39c5e12174fc7)',
     ]
 
 

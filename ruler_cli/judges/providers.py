@@ -81,7 +81,6 @@ sagemaker sagemaker_chat sagemaker_nova: +boto3 ; {_AWS}
 cohere cohere_chat: COHERE_API_KEY | CO_API_KEY | api_key
 featherless_ai: FEATHERLESS_AI_API_KEY | FEATHERLESS_API_KEY | api_key
 fireworks_ai: FIREWORKS_API_KEY | FIREWORKS_AI_API_KEY | api_key | FIREWORKSAI_API_KEY | FIREWORKS_AI_TOKEN
-deepseek: deepseek.com
 gemini: GEMINI_API_KEY | GOOGLE_API_KEY | api_key | PALM_API_KEY
 hosted_vllm lm_studio: *_API_BASE | api_base
 vllm: api_base
@@ -173,6 +172,7 @@ _HOMES = dict(
     line.split(": ")
     for line in """\
 anthropic: anthropic.com
+deepseek: deepseek.com
 azure: azure.com azure-api.net azure.us azure.cn
 baseten: baseten.co
 bedrock: amazonaws.com amazonaws.com.cn api.aws

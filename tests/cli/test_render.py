@@ -55,9 +55,9 @@ def answer(path: Path, server: JudgeServer, ledger: Path, model: str) -> int:
 
 
 def masked(path: Path) -> bytes:
-    """An output without times and `cached`."""
+    """An output without times, `cached`, and the tokens of prompts: a run may ask for another form of the answer."""
     return re.sub(
-        rb'"judged_at": ?"[^"]+"|"cached": ?\w+|"latency_s": ?[0-9.]+',
+        rb'"judged_at": ?"[^"]+"|"cached": ?\w+|"(?:latency_s|prompt_tokens)": ?[0-9.]+',
         b"",
         path.read_bytes(),
     )
