@@ -61,7 +61,17 @@ def cost(model: str, usage: Any, tier: str | None = None) -> float:
     return price.of(usage_of({"usage": usage, "service_tier": tier}))
 
 
-def test_as_litellm() -> None:
+@pytest.mark.parametrize(
+    ("tiers", "lengths"),
+    [
+        ((None,), (1_000, 300_000)),
+        # litellm takes a twentieth of a second for each
+        pytest.param(
+            (None, "default", "flex", "priority"), LENGTHS, marks=pytest.mark.long
+        ),
+    ],
+)
+def test_as_litellm(tiers: tuple[str | None, ...], lengths: tuple[int, ...]) -> None:
     """A call costs what litellm counts: short and long, cached, written to a cache, in each service tier."""
     models = MODELS.split()
     assert len(models) >= 30
@@ -69,8 +79,8 @@ def test_as_litellm() -> None:
     for model in models:
         # a write costs DeepSeek's users as much as any token, and litellm nothing
         writes = not model.startswith("deepseek/")
-        for tier in (None, "default", "flex", "priority"):
-            for prompt in LENGTHS:
+        for tier in tiers:
+            for prompt in lengths:
                 part = prompt // 4
                 for usage in (
                     report(prompt),
