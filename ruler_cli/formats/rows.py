@@ -44,7 +44,6 @@ from ruler_cli.formats.fields import (
     lookup,
     parts,
     present,
-    words,
     wrong_size,
 )
 from ruler_cli.formats.native import read_single, read_trajectory
@@ -251,9 +250,6 @@ def row_format(name: str, row: RecordPaths, records: Sequence[JsonObject]) -> Fo
         "reward": reward,
         "group_by": row.group_by or (ID_KEYS,),
     }
-    # of other paths no list can lose an item
-    one = first_list(given[0])
-    single = given == [f"{one}[]"]
     return Format(
         name,
         "custom",
@@ -266,8 +262,6 @@ def row_format(name: str, row: RecordPaths, records: Sequence[JsonObject]) -> Fo
         shown=", ".join(f"`{path}`" for path in given),
         as_json=all_conversations(pieces),
         listed=listed,
-        lists=(one, "rewards") if single else None,
-        apart=words("prompt input question tools"),
     )
 
 

@@ -87,9 +87,7 @@ class Format(RecordPaths):
 
     `listed`: rollouts are items of lists, `Rollout.path` is `(i,)`, and paths begin at the record. Item i of the
     list `reward` is the rollout's. Several records of a `trajectory` shape may hold the items of one group.
-    `lists` are dotted paths of the lists that lose an item with a rollout that is left out, `*` for all of the
-    record. Any other list of as many items is doubtful, but in the fields `apart`; if that is `*`, none is.
-    Without `lists` the record would be wrong without one of its answers.
+    `parallel`: other lists of the record have an item for each rollout.
 
     `extras`: `metrics` and `logs` stand beside the reward, as in ART's trajectories. `payload` names a member
     that holds the trajectory once more, as JSON text, and wins when the dump is read. `absent` is the value that
@@ -125,8 +123,7 @@ class Format(RecordPaths):
     lost: bytes = b"null"
     refuses_null: str = ""
     listed: bool = False
-    lists: Names | None = None
-    apart: Names = ()
+    parallel: bool = False
     extras: bool = False
     payload: str | None = None
     absent: bytes | None = None

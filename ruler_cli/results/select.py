@@ -5,26 +5,17 @@ In place of them lines of another kind may be made of what is taken, see `pairs`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from functools import partial
 from itertools import count
-from typing import Any
 
 from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.files.location import Location
 from ruler_cli.files.output import Output, refuse_clashes
 from ruler_cli.files.parse import parse
 from ruler_cli.files.splice import Patches, read_array, span_at
-from ruler_cli.formats.fields import (
-    JsonObject,
-    is_list,
-    is_object,
-    items,
-    lookup,
-    parts,
-    value_at,
-)
+from ruler_cli.formats.fields import is_list
 from ruler_cli.formats.table import Format
 from ruler_cli.results.choice import Choice, Selector
 from ruler_cli.results.pairs import PairMaker
@@ -81,7 +72,7 @@ def select(
             if not (opened.in_order or pairs):
                 out.keep_order(opened.index)
             selector.open(opened.reader, source)
-            cutter = Cutter(opened.reader.format, [*choice.paths, source.outcome or ""])
+            cutter = Cutter(opened.reader.format)
             for group in opened.groups:
                 on_group()
                 try:
@@ -114,10 +105,8 @@ class Cutter:
     A columnar line holds several groups, and is done when the last of them is.
     """
 
-    def __init__(self, form: Format, named: Sequence[str] = ()) -> None:
-        """`named` are the user's paths of values that each rollout has; an empty one is none."""
+    def __init__(self, form: Format) -> None:
         self._form = form
-        self._named = [path for path in named if path]
         # by line: the paths of rollouts that stay, and of others
         self._open: dict[int, tuple[list[Path], list[Path]]] = {}
 
@@ -144,9 +133,9 @@ class Cutter:
             if not remaining and (removed or selected is None):
                 body = b""
             elif removed:
-                size = len(remaining) + len(removed)
                 try:
-                    body = cut(body, self._form, removed, size, self._named)
+                    size = len(remaining) + len(removed)
+                    body = cut(body, self._form, removed, size)
                 except (UnreadableError, RecursionError) as error:
                     deep = isinstance(error, RecursionError)
                     reason = "is nested too deeply" if deep else error
@@ -158,94 +147,30 @@ class Cutter:
         return records
 
 
-def cut(
-    raw: bytes,
-    form: Format,
-    removed: Collection[Path],
-    size: int,
-    named: Iterable[str] = (),
-) -> bytes:
+def cut(raw: bytes, form: Format, removed: Collection[Path], size: int) -> bytes:
     """Cut some of the `size` rollouts out of a record.
 
-    `named` are the user's dotted paths of lists with an item for each rollout. UnreadableError if it is
-    not clear which items of the record belong to a rollout.
+    UnreadableError if several lists hold parts of each, but for a columnar line, in which every list does. If the
+    wrong list lost an item, or the right one did not, every later item would belong to another rollout, and nobody
+    would notice.
     """
+    columns = form.shape == "columns"
     dropped = {int(path[-1]) for path in removed}
     paths = [path[:-1] for path in removed if len(path) > 1]
-    if form.listed or form.lists:
-        value = parse(raw)
-        if form.listed:
-            paths += _take_out(value, named, size)
-        paths += parallel_lists(form, value, size)
-    if form.listed:
-        paths += [path_of(value, path) for path in (form.annotations, form.reward)]
+    if columns:
+        paths = [(name,) for name, column in parse(raw).items() if is_list(column)]
+    elif form.listed or form.parallel:
+        raise UnreadableError("holds its answers in lists, or compares them")
     patches = Patches(raw)
     for path in dict.fromkeys(paths):
         span = span_at(raw, path)
         if span is None or raw[span[0]] != ord("["):
             continue
         items = read_array(raw, span[0])
-        if form.listed and len(items) != size:
-            where = ".".join(map(str, path))
+        if columns and len(items) != size:
+            column = printable(str(path[0]))
             raise UnreadableError(
-                f"has {len(items)} items at `{where}` for {size} rollouts"
+                f"has {len(items)} items at `{column}` for {size} rollouts"
             )
         patches.drop(items, [i in dropped for i in range(len(items))])
     return patches.apply()
-
-
-def _take_out(value: dict[str, Any], named: Iterable[str], size: int) -> Iterator[Path]:
-    """Yield the paths of the user's own lists, and take each out of the value: it is not doubtful."""
-    for dotted in named:
-        path = path_of(value, dotted)
-        items = value_at(value, path)
-        parent = value_at(value, path[:-1])
-        if path and isinstance(items, list) and len(items) == size:
-            if isinstance(parent, dict):
-                del parent[str(path[-1])]
-            yield path
-
-
-def path_of(record: Any, dotted: str) -> Path:
-    """Return the path to the value that `lookup` returns for a dotted path; () if there is none, and for `-1`."""
-    if is_object(record) and dotted in record:
-        return (dotted,)
-    path = parts(dotted)
-    known = "-1" not in path and value_at(record, path) is not None
-    return path if known else ()
-
-
-# If the wrong list loses an item, or the right one does not, every later item belongs to another rollout, and
-# nobody notices. So lists that a format does not know are refused, not guessed at.
-
-
-def parallel_lists(form: Format, record: JsonObject, size: int) -> list[Path]:
-    """Return the paths of lists with an item for each of `size` rollouts; UnreadableError if one is doubtful."""
-    if form.lists is None:
-        raise UnreadableError(
-            "compares its answers, and would be wrong without one of them"
-        )
-    apart = form.apart
-    names = form.lists
-    if names == ("*",):
-        names = tuple(name for name in record if name not in apart)
-    same = (name for name in names if len(items(lookup(record, name))) == size)
-    lists = [path_of(record, name) for name in same]
-    if apart == ("*",):
-        return lists
-    # ruler's own lists are parallel, or belong to the group
-    known = {("ruler",), *lists, *((name,) for name in apart)}
-    inside: list[tuple[Path, Any]] = [((), record)]
-    while inside:
-        path, value = inside.pop()
-        if path in known:
-            continue
-        if is_object(value):
-            inside += [((*path, key), inner) for key, inner in value.items()]
-        elif is_list(value) and len(value) == size:
-            where = printable(".".join(map(str, path)))
-            raise UnreadableError(
-                f"has as many items at `{where}` as rollouts, and may not be cut with them; take `{where}` "
-                "out, or write a rollout a line"
-            )
-    return lists

@@ -289,26 +289,6 @@ def test_equal_answers() -> None:
     ] * 4
 
 
-def test_answers_in_a_list(tmp_path: Path) -> None:
-    """If rollouts are items of a list, their answers are too, and the list is cut with the rollouts."""
-    rewards = [0.9, 0.2, 0.4]
-    record = {"prompt": "p", "responses": ["a", "b", "c"], "said": [1, 2, 2], "rewards": rewards,
-              "ruler": {"status": "scored", "rollouts": list(map(annotation, rewards))}}  # fmt: skip
-    source = dump(tmp_path / "in.jsonl", [record])
-    selected(source, tmp_path / "out.jsonl", keep=Keep(1, "majority", "said"))
-    (result,) = read(tmp_path / "out.jsonl")
-    assert (result["responses"], result["said"], result["rewards"]) == (
-        ["c"],
-        [2],
-        [0.4],
-    )
-    assert result["ruler"]["rollouts"] == [annotation(0.4)]
-    message = r"line 1 cannot lose a rollout exactly: it has as many items at `said` .* take `said` out"
-    with pytest.raises(UsageError, match=message):
-        selected(source, tmp_path / "out.jsonl", keep=Keep(1, "score"))
-    assert read(tmp_path / "out.jsonl") == [result]
-
-
 def test_labels_at_a_path(tmp_path: Path) -> None:
     """Labels can be read from a path; without labels no group has a disagreement."""
     groups = [grouped("a", 0.1, 0.9), grouped("b", 0.1, 0.9)]

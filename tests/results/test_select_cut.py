@@ -11,29 +11,12 @@ from hypothesis import strategies as st
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats import table
-from ruler_cli.formats.rows import row_format
-from ruler_cli.formats.table import Format
 from ruler_cli.results.select import Cutter, cut
-from ruler_cli.settings.models import RecordPaths
 from ruler_cli.types import Group, Line, Record, Rollout
 from tests.values import layouts, same, text_of, texts, values
 
 ANNOTATION = {"status": "scored", "score": 0.5}
 FORMATS = {form.name: form for form in table.FORMATS}
-
-
-def without(
-    form: Format, record: Any, lost: list[int], *named: str, at: tuple[str, ...] = ()
-) -> Any:
-    """Cut a record and read it again."""
-    size = len(
-        record["ruler"]["rollouts"]
-        if isinstance(record.get("ruler"), dict)
-        else record["ruler"]
-    )
-    return json.loads(
-        cut(json.dumps(record).encode(), form, [(*at, i) for i in lost], size, named)
-    )
 
 
 def is_part(short: bytes, whole: bytes) -> bool:
@@ -80,110 +63,24 @@ def test_other_bytes() -> None:
     assert first == raw.replace(b'{"n":1.0 , "n":NaN},', b"")
 
 
-def test_declared_lists() -> None:
-    """Every format whose rollouts are items of lists declares those lists, but comparisons of answers."""
-    assert [
-        form.name for form in table.FORMATS if form.listed and form.lists is None
-    ] == ["preference pairs", "RewardBench 2"]
-
-
-def test_lm_eval() -> None:
-    """A filter's results for each answer are cut with it; those for all of them stay."""
-    cases: list[tuple[list[Any], list[Any]]] = [
-        (["x"], ["x"]),
-        ([["x", "y"]], [["y"]]),
-        ([["x"]], [["x"]]),
-    ]
-    for filtered, left in cases:
-        record = {"resps": [["x", "y"]], "filtered_resps": filtered, "metrics": ["a", "b"],
-                  "ruler": {"rollouts": [ANNOTATION, ANNOTATION]}}  # fmt: skip
-        result = without(FORMATS["lm-eval samples"], record, [0])
-        assert (result["resps"], result["filtered_resps"], result["metrics"]) == (
-            [["y"]],
-            left,
-            ["a", "b"],
-        )
-        assert len(result["ruler"]["rollouts"]) == 1
-
-
-def answers(**more: Any) -> dict[str, Any]:
-    """A prompt and its three responses, scored."""
-    return {"prompt": [{"role": "user"}] * 3, "responses": ["a", "b", "c"], "rewards": [1, 2, 3],
-            "tools": [1, 2, 3], "ruler": {"rollouts": [ANNOTATION] * 3}, **more}  # fmt: skip
-
-
-AMBIGUOUS: list[tuple[dict[str, Any], str]] = [
-    ({"correct": [True, False, True]}, "as many items at `correct` as rollouts"),
-    (
-        {"extra": {"in": {"choices": [1, 2, 3]}}},
-        "as many items at `extra.in.choices` as rollouts",
-    ),
-    ({"rewards": [1, 2]}, "has 2 items at `rewards` for 3 rollouts"),
-    (
-        {"ruler": {"rollouts": [ANNOTATION]}},
-        "has 1 items at `ruler.rollouts` for 3 rollouts",
-    ),
-    ({"a\x1bb": [1, 2, 3]}, "items at `a\ufffdb`"),
-]
-
-
-def test_ambiguous_lists() -> None:
-    """A list that may belong to the rollouts, or that has another length than theirs, is refused."""
-    for more, message in AMBIGUOUS:
-        with pytest.raises(UnreadableError) as error:
-            cut(
-                json.dumps(answers(**more)).encode(),
-                FORMATS["prompts with a list of responses"],
-                [(0,)],
-                3,
-            )
-        assert message in str(error.value)
-
-
-def test_named_lists() -> None:
-    """A list that the user names is cut with the rollouts, at any path."""
-    record = answers(correct=[1, 2, 3], extra={"right": ["p", "q", "r"], "n": [1, 2]})
-    result = without(
-        FORMATS["prompts with a list of responses"],
-        record,
-        [1],
-        "correct",
-        "extra.right",
-        "nowhere.at.all",
-    )
-    assert (result["correct"], result["extra"]) == (
-        [1, 3],
-        {"right": ["p", "r"], "n": [1, 2]},
-    )
-    assert (result["responses"], result["rewards"], result["tools"]) == (
-        ["a", "c"],
-        [1, 3],
-        [1, 2, 3],
-    )
-
-
-def test_custom_format() -> None:
-    """In a dump with a path of messages the list there is cut, and a similar list beside it is refused."""
-    record: dict[str, Any] = {
-        "data": {"said": [["x"], ["y"]]},
-        "rewards": [1, 2],
-        "ruler": {"rollouts": [ANNOTATION, ANNOTATION]},
+def test_lists() -> None:
+    """A record that holds parts of its rollouts in several lists, or compares them, loses none: it stays or goes."""
+    several = [form for form in table.FORMATS if form.listed or form.parallel]
+    whole = [form for form in several if form.shape != "columns"]
+    assert {form.name for form in whole} >= {
+        "prompts with a list of responses",
+        "lm-eval samples",
+        "preference pairs",
+        "UltraFeedback",
     }
-    form = row_format("said", RecordPaths(messages="data.said"), [record])
-    assert form is not None
-    assert without(form, record, [0])["data"] == {"said": [["y"]]}
-    record["data"]["more"] = [1, 2]
-    with pytest.raises(UnreadableError, match=r"data\.more"):
-        without(form, record, [0])
+    for form in whole:
+        with pytest.raises(UnreadableError, match="holds its answers in lists"):
+            cut(b'{"responses": [1, 2]}', form, [(0,)], 2)
 
 
-def parts(*sizes: int) -> list[Group]:
+def groups_of(line: Line, *sizes: int) -> list[Group]:
     """Return the groups of one columnar line."""
-    size = sum(sizes)
-    raw = json.dumps(
-        {"prompt": list(range(size)), "completion": list(range(size))}
-    ).encode()
-    line, at, out = Line(7, 0, raw), 0, []
+    at, out = 0, []
     for i, n in enumerate(sizes):
         rollouts = tuple(Rollout([], (at + k,)) for k in range(n))
         out.append(
@@ -204,14 +101,21 @@ LEFT: list[tuple[list[set[int] | None], list[int] | None]] = [
 
 
 def test_line_of_several_groups() -> None:
-    """A columnar line is written once, after the last of its groups, with the rest of all."""
+    """A columnar line is written once, after the last of its groups, with the rest of each list."""
+    column = [*range(4)]
+    raw = json.dumps({"prompt": column, "ruler": column, "loss": 0.5}).encode()
     for kept, left in LEFT:
         cutter = Cutter(FORMATS["ms-swift steps"])
         first, last = (
             cutter.records(group, places)
-            for group, places in zip(parts(2, 2), kept, strict=True)
+            for group, places in zip(
+                groups_of(Line(7, 0, raw), 2, 2), kept, strict=True
+            )
         )
         assert first == []
         ((number, body),) = last
         assert number == 7
-        assert (json.loads(body)["completion"] if body else None) == left
+        rest = {"prompt": left, "ruler": left, "loss": 0.5} if left else None
+        assert (json.loads(body) if body else None) == rest
+    with pytest.raises(UnreadableError, match="has 1 items at `a` for 2 rollouts"):
+        cut(b'{"a": [1]}', FORMATS["ms-swift steps"], [(0,)], 2)
