@@ -16,11 +16,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import repeat
 from typing import Any
 
 import orjson
 
-from ruler_cli.formats.binary import mark_of, without_binary
+from ruler_cli.formats.binary import has_binary, mark_of, without_binary
 from ruler_cli.formats.chat import (
     AGENT_ROLES,
     LABELS,
@@ -45,11 +46,12 @@ from ruler_cli.formats.fields import (
 )
 from ruler_cli.formats.pictures import (
     MARKDOWN,
+    REFERENCES,
     mark_media,
     mark_pictures,
     medium_of,
 )
-from ruler_cli.prompting.parallel import Event, Pairing, pair_results
+from ruler_cli.prompting.parallel import Event, Pairing, Results, pair_results
 from ruler_cli.prompting.turn_fields import fields_told, is_shown_beside
 from ruler_cli.types import Picture, readable_text
 
@@ -57,8 +59,6 @@ MARK = re.compile(
     r"^\(((?:picture|audio|video|file) [0-9]+) ([0-9a-f]{32})\)$", re.MULTILINE
 )
 """The mark of a picture or of another medium: its kind and number, and its digest."""
-NUMBERED = re.compile(r"^call [0-9]+ ", re.MULTILINE)
-"""The beginning of the line of a call with a number."""
 
 _LONGEST_NAME = 80
 _SAFE_NAME = re.compile(r"[A-Za-z0-9_.\-]+")
@@ -70,8 +70,6 @@ _BINARY = re.compile(r'"[A-Za-z0-9+/=_-]{400,}"')
 """A sound or a picture in the fields of a message: a text judge cannot read its bytes."""
 _NOT_SPEAKERS = ("tool", "function", "")
 """Roles of messages that are not rendered as `role: text`."""
-_SHORT = 60
-"""Characters of a line that holds neither ciphertext nor a reference to a medium."""
 _CUT_NOTE = "[… {} characters left out by ruler …]"
 _CALL_KINDS = words("tool_call tool-call toolCall toolUse")
 _TEXT_KEYS = words("content text value parts message body output result")
@@ -102,6 +100,7 @@ class Shortening:
 
 
 WHOLE = Shortening()
+_NO_NUMBERS = repeat(("", False))
 
 
 @dataclass(slots=True)
@@ -120,21 +119,21 @@ class _Progress:
     """The state of a rendering: tool names by the ids of earlier calls, and all pictures by their digests.
 
     `number` counts the pictures of this conversation; `marks` are those of the message that is rendered, the `at`th.
-    `events` are its calls and results, `parallel` if no result stands between two calls; `pairing` numbers these.
-    `hidden` are fields that are not shown, as JSON.
+    `events` are its calls and results; `calls` and `results` number these. `hidden` are fields that are not shown, as
+    JSON. `refers`: texts may hold references to media.
     """
 
     shortening: Shortening
     pictures: dict[str, Picture]
-    pairing: Pairing | None = None
+    calls: Iterator[tuple[str, bool]] = _NO_NUMBERS
+    results: Results = field(default_factory=dict)
+    refers: bool = False
     names: dict[str, str] = field(default_factory=dict)
     number: int = 0
     marks: list[str] = field(default_factory=list)
     hidden: list[str] = field(default_factory=list)
     at: int = 0
     events: list[Event] = field(default_factory=list)
-    parallel: bool = False
-    calls: int = 0
 
     def mark(self, picture: Picture) -> str:
         """Number a picture or another medium, and return what stands for it in the text of its message."""
@@ -144,50 +143,39 @@ class _Progress:
         return f"[{picture.kind} {self.number}]"
 
     def call(self, call_id: str, name: str) -> tuple[str, bool]:
-        """Note a call, and return its number, before a space, and whether its result is missing."""
+        """Note a call, and return its number, behind a space, and whether its result is missing."""
         if call_id != "None":
             self.names.pop("None", None)
         self.names[call_id] = name
-        if self.events and self.events[-1][2] is not None:
-            self.parallel = True
         self.events.append((self.at, call_id, name))
-        self.calls += 1
-        if self.pairing is None:
-            return "", False
-        call = self.calls - 1
-        return _number(self.pairing.calls.get(call, 0)), call in self.pairing.unanswered
+        return next(self.calls)
 
     def result(self, call_id: str, *parts: str) -> tuple[str, str | None]:
-        """Note a result, and return the number of its call, before a space, and the name of its tool.
+        """Note a result, and return the number of its call, behind a space, and the name of its tool.
 
         If its message names no call, its `parts` may.
         """
-        ids = parts if parts and call_id == "None" else (call_id,)
-        for one in ids:
+        for one in parts if parts and call_id == "None" else (call_id,):
             self.events.append((self.at, one, None))
-        name = self.names.get(call_id)
-        if self.pairing is None:
-            return "", name
-        number, name = self.pairing.results.get((self.at, call_id), (0, name))
-        return _number(number), name
+        return self.results.get((self.at, call_id)) or ("", self.names.get(call_id))
 
     def number_of(self, call_id: str) -> int:
         """Return the number of a result in the message that is rendered; 0 without one."""
-        if self.pairing is None:
-            return 0
-        return self.pairing.results.get((self.at, call_id), (0, None))[0]
+        return int(self.results.get((self.at, call_id), ("", None))[0] or 0)
 
-    def lines(self, messages: Sequence[Any]) -> list[str]:
-        """Render messages, in the order of the pairing."""
+    def lines(self, messages: Sequence[Any], order: Iterable[int]) -> list[str]:
+        """Render messages in an order, each with the marks of its pictures behind it."""
         out = []
-        for at in self.pairing.order if self.pairing else range(len(messages)):
+        for at in order:
             self.at = at
-            out.append(_message(messages[at], self))
+            text = _message(messages[at], self)
+            if self.refers:
+                text = mark_media(text, self.mark)
+            if self.marks:
+                text = "\n".join((text, *self.marks))
+                self.marks.clear()
+            out.append(text)
         return out
-
-
-def _number(number: int) -> str:
-    return f" {number}" if number else ""
 
 
 def render(
@@ -207,21 +195,27 @@ def render_paired(
     shortening: Shortening = WHOLE,
     pictures: dict[str, Picture] | None = None,
     hidden: list[str] | None = None,
-) -> tuple[list[str], list[str]]:
-    """Render messages, and as an earlier version did, which did not pair results with calls made at once.
+    *,
+    pair: bool = True,
+) -> tuple[list[str], Pairing | None]:
+    """Render messages, and return how results were paired with calls made at once, if any were.
 
-    `hidden` gets the fields that are not shown.
+    `hidden` gets the fields that are not shown. Without `pair`, as an earlier version did.
     """
     progress = _Progress(shortening, {} if pictures is None else pictures)
-    before = lines = progress.lines(messages)
-    if progress.parallel:
-        pairing = pair_results(progress.events, messages, lines)
-        if pairing.results:
-            again = _Progress(shortening, progress.pictures, pairing)
-            lines = again.lines(messages)
+    lines = progress.lines(messages, range(len(messages)))
     if hidden is not None:
         hidden += progress.hidden
-    return lines, before
+    pairing = pair_results(progress.events, messages, lines) if pair else None
+    text = "\n".join(lines)
+    refers = any(map(text.__contains__, REFERENCES))
+    if pairing or refers:
+        order, calls, results = pairing or (range(len(messages)), _NO_NUMBERS, {})
+        again = _Progress(shortening, progress.pictures, iter(calls), results, refers)
+        lines = again.lines(messages, order)
+    if has_binary(text):
+        lines = [*map(without_binary, lines)]
+    return lines, pairing
 
 
 def render_tools(tools: Any) -> str:
@@ -234,17 +228,6 @@ def render_tools(tools: Any) -> str:
 
 
 def _message(message: JsonObject, progress: _Progress) -> str:
-    """Render one message, with the marks of its pictures behind it."""
-    text = _whole(message, progress)
-    if len(text) > _SHORT:
-        text = mark_media(without_binary(text), progress.mark)
-    if progress.marks:
-        text = "\n".join((text, *progress.marks))
-        progress.marks.clear()
-    return text
-
-
-def _whole(message: JsonObject, progress: _Progress) -> str:
     role = message.get("role")
     content = message.get("content")
     # the common shapes first, without a search for rare fields: it takes a quarter less time
