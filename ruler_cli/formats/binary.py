@@ -83,17 +83,11 @@ def _is_binary(run: str) -> bool:
         sum(map(str.isdigit, run)) / size / _DIGITS,
         len({*run}) / _DISTINCT,
     )
-    if min(kinds) < 1:
-        return False
     plain = run.translate({45: 43, 95: 47})
-    for shift in range(4):
-        data = b64decode(plain[shift : shift + _SAMPLE])
-        # a character may be cut off at the end
-        if _is_text(data):
-            return False
-    return True
-
-
-def _is_text(data: bytes) -> bool:
-    text = data[:-3].decode("utf-8", "replace")
-    return "\ufffd" not in text and all(c.isprintable() or c.isspace() for c in text)
+    samples = (b64decode(plain[shift : shift + _SAMPLE]) for shift in range(4))
+    # a character may be cut off at the end
+    texts = (data[:-3].decode("utf-8", "replace") for data in samples)
+    return min(kinds) >= 1 and not any(
+        "\ufffd" not in text and all(c.isprintable() or c.isspace() for c in text)
+        for text in texts
+    )

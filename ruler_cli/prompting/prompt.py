@@ -36,14 +36,13 @@ from ruler_cli.formats.pictures import (
 from ruler_cli.prompting import templates
 from ruler_cli.prompting.branches import Branches, find_branches, may_save
 from ruler_cli.prompting.injection import suspects
-from ruler_cli.prompting.parallel import Pairing
 from ruler_cli.prompting.render import (
     MARK,
     WHOLE,
+    Seen,
     Shortening,
     quoted,
     render,
-    render_paired,
     render_tools,
     sorted_json,
 )
@@ -305,15 +304,12 @@ def render_group(
     pictures: dict[str, Picture] = {}
     same = render(rollouts[readable[0]].messages[:opening]) if opening else []
     lines: dict[int, list[list[str]]] = {}
-    hidden: dict[int, list[str]] = {}
-    pairings: list[Pairing | None] = []
+    seen = {i: Seen(pictures, pair=pair) for i in readable}
     for i in readable:
-        lines[i], hidden[i] = [], []
-        for part in (rollouts[i].messages[opening:], *rollouts[i].histories):
-            rendered = render_paired(part, WHOLE, pictures, hidden[i], pair=pair)
-            lines[i].append([*same, *rendered[0]] if not lines[i] else rendered[0])
-            pairings.append(rendered[1])
-    paired = [*filter(None, pairings)]
+        parts = rollouts[i].messages[opening:], *rollouts[i].histories
+        lines[i] = [render(part, WHOLE, seen[i]) for part in parts]
+        lines[i][0] = same + lines[i][0]
+    pairings = [pairing for each in seen.values() for pairing in each.pairings]
     tools, own_tools = _tools(group, [rollouts[i] for i in readable])
     shared = _shared_prefix(rollouts, {i: lines[i][0] for i in readable})
     context = "\n".join(lines[readable[0]][0][:shared]) if readable else ""
@@ -326,7 +322,7 @@ def render_group(
         if pictures and sent and (fault := _fault(context, text, pictures, ask)):
             faults[i] = fault
             continue
-        which[i] = distinct.setdefault((text, *hidden[i]), len(distinct))
+        which[i] = distinct.setdefault((text, *seen[i].hidden), len(distinct))
         example.setdefault(which[i], i)
     texts = [text for text, *_ in distinct]
     raws = [text.encode() for text in texts]
@@ -362,8 +358,8 @@ def render_group(
         places=tuple([i + 1 for i in example.values()]),
         reference=reference,
         faults={i: faults[at] for i, at in enumerate(place) if at in faults},
-        numbered=any(number for pairing in paired for number, _ in pairing.calls),
-        earlier=earlier if paired else None,
+        numbered=any(number for each in pairings for number, _ in each.calls),
+        earlier=earlier if pairings else None,
     )
     return RenderedGroup(
         _with_pictures(layout, pictures, ask) if pictures else layout,
@@ -484,7 +480,7 @@ def _reference(rollouts: Sequence[Rollout], pictures: dict[str, Picture]) -> str
     if isinstance(stated, str) and stated.startswith("data:image/"):
         parts = [{"type": "image_url", "image_url": stated}]
     if any(isinstance(one, dict) and medium_of(one) for one in parts):
-        (line,) = render([{"role": "answer", "content": parts}], WHOLE, pictures)
+        (line,) = render([{"role": "answer", "content": parts}], WHOLE, Seen(pictures))
         return line.removeprefix("answer: ")
     # one order of keys, whichever rollout comes first
     return sorted_json(stated)

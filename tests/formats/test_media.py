@@ -14,7 +14,7 @@ import pytest
 
 from ruler_cli.formats.binary import mark_of, without_binary
 from ruler_cli.formats.pictures import medium_of
-from ruler_cli.prompting.render import MARK, render
+from ruler_cli.prompting.render import MARK, Seen, render
 from ruler_cli.types import Picture
 from tests.conftest import Ruler, write
 from tests.conftest import read as read_file
@@ -120,7 +120,7 @@ def test_references_of_tracers() -> None:
                 {"role": "assistant", "content": "Done.", "shown": reference},
             ):  # fmt: skip
                 found: dict[str, Picture] = {}
-                text = "\n".join(render([message], pictures=found))
+                text = "\n".join(render([message], seen=Seen(found)))
                 (medium,) = found.values()
                 assert (medium.kind, MARK.findall(text)) == (
                     kind,

@@ -13,7 +13,7 @@ import pytest
 
 from ruler_cli.ledger.reply_cache import OTHER_LAYOUT, Ledger, ReplyCache
 from ruler_cli.prompting.prompt import build_layout, write_prompt
-from ruler_cli.prompting.render import render, render_paired
+from ruler_cli.prompting.render import render
 from ruler_cli.settings.models import AskSettings
 from tests.conftest import Ruler, write
 from tests.ledger.test_reply_cache import reply
@@ -299,8 +299,6 @@ def test_other_groups_keep_their_prompts() -> None:
     request = write_prompt(parallel, AskSettings())
     assert "have numbers" in request.user
     for messages in (told(["a"], "a"), told(["a", "b"])):
-        _, pairing = render_paired(messages)
-        assert pairing is None
         layout = build_layout(group([TASK, *messages]), AskSettings())
         assert "numbers" not in write_prompt(layout, AskSettings()).user
         assert layout.earlier is None
