@@ -66,9 +66,9 @@ def pair_results(
     if all(None in (one[2], other[2]) for one, other in pairwise(events)):
         return None
     batch = _Calls()
-    batches: list[_Calls] = []
+    batches = []
     newest: dict[str, _Calls] = {}
-    returned: list[tuple[int, str, _Calls, _Calls]] = []
+    returned = []
     last, count, closed = -1, 0, True
     for at, call_id, name in events:
         if name is None:
@@ -92,7 +92,7 @@ def pair_results(
             count += 1
         closed = name is None
         last = at
-    made: list[tuple[str, bool]] = []
+    made = []
     number = 0
     for batch in batches:
         numbered = len(batch.places) > 1 and batch.answered

@@ -303,7 +303,7 @@ def render_group(
     opening = _opening([rollouts[i].messages for i in readable])
     pictures: dict[str, Picture] = {}
     same = render(rollouts[readable[0]].messages[:opening]) if opening else []
-    lines: dict[int, list[list[str]]] = {}
+    lines = {}
     seen = {i: Seen(pictures, pair=pair) for i in readable}
     for i in readable:
         parts = rollouts[i].messages[opening:], *rollouts[i].histories
@@ -315,8 +315,8 @@ def render_group(
     context = "\n".join(lines[readable[0]][0][:shared]) if readable else ""
     distinct: dict[tuple[str, ...], int] = {}
     example: dict[int, int] = {}
-    which: dict[int, int] = {}
-    faults: dict[int, str] = {}
+    which = {}
+    faults = {}
     for i in readable:
         text = _text_of(rollouts[i], lines[i], shared, tools=own_tools)
         if pictures and sent and (fault := _fault(context, text, pictures, ask)):
@@ -649,7 +649,7 @@ def requests_of_pass(
     """The requests of one pass: one if it shows the whole group, none if the judge cannot be shown it."""
     if why_unseen(layout, ask):
         return []
-    windows: list[list[int]] = []
+    windows = []
     at_once = layout.distinct and layout.at_once(ask)
     if ask.ask == "each":
         windows = [[at] for at in range(len(layout.distinct)) if at_once]
@@ -980,7 +980,7 @@ def write_prompt(
         for label, text in zip(shown, branches.rest, strict=True)
     ]
     wanted = tuple([label for label in shown if label not in given])
-    asked: dict[str, Criterion] = {}
+    asked = {}
     if isinstance(rubric, Rubric):
         criteria = criteria or range(0)
         if len(criteria) < len(rubric.criteria):  # all before them comes again
