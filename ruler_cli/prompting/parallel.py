@@ -63,7 +63,8 @@ def pair_results(
 
     `lines` are those of each message.
     """
-    if all(None in (one[2], other[2]) for one, other in pairwise(events)):
+    made = [name is not None for _, _, name in events]
+    if (True, True) not in pairwise(made):
         return None
     batch = _Calls()
     batches = []
@@ -81,8 +82,10 @@ def pair_results(
             else:
                 batch.unsure = True
         else:
-            between = messages[last + 1 : at + 1]
-            if closed or any(m.get("role") not in AGENT_ROLES for m in between):
+            if closed or any(
+                message.get("role") not in AGENT_ROLES
+                for message in messages[last + 1 : at + 1]
+            ):
                 batch = _Calls()
                 batches.append(batch)
             newest[call_id] = batch
@@ -92,23 +95,25 @@ def pair_results(
             count += 1
         closed = name is None
         last = at
-    made = []
+    numbers = []
     number = 0
     for batch in batches:
         numbered = len(batch.places) > 1 and batch.answered
         for place in batch.places:
             number += bool(numbered)
             answered = not numbered or batch.unsure or place in batch.answered
-            made.append((f" {number}" if numbered else "", not answered))
+            numbers.append((f" {number}" if numbered else "", not answered))
     results = {
         (at, call_id): (
-            made[calls.places[0]][0] if calls.is_one else "",
+            numbers[calls.places[0]][0] if calls.is_one else "",
             first(calls.names) if len(calls.names) == 1 else None,
         )
         for at, call_id, of, calls in returned
         if calls.places and len(of.places) > 1
     }
-    return Pairing(_order(events, lines, results), made, results) if results else None
+    return (
+        Pairing(_order(events, lines, results), numbers, results) if results else None
+    )
 
 
 def _order(
