@@ -168,9 +168,7 @@ def mark_media(text: str, mark: Callable[[Picture], str]) -> str:
         kind = _kind_of(match[0].partition("type=")[2])
         return mark(_named(match[0], "", error=_ELSEWHERE, kind=kind))
 
-    if REFERENCES[0] in text or REFERENCES[1] in text:
-        return _REFERENCE.sub(marked, text)
-    return text
+    return _REFERENCE.sub(marked, text)
 
 
 def read_picture(source: str, detail: str = "") -> Picture:

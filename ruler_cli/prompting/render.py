@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import repeat
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -103,8 +103,7 @@ WHOLE = Shortening()
 _NO_NUMBERS = repeat(("", False))
 
 
-@dataclass(slots=True)
-class _Call:
+class _Call(NamedTuple):
     """A tool call, the result that stands inside it, and the objects that it was read from."""
 
     id: str
@@ -178,14 +177,15 @@ class _Progress:
     def lines(self, messages: Sequence[Any], order: Iterable[int]) -> list[str]:
         """Render messages in an order, each with the marks of its pictures behind it."""
         out = []
+        marks = self.marks
         for at in order:
             self.at = at
             text = _message(messages[at], self)
             if self.refers:
                 text = mark_media(text, self.mark)
-            if self.marks:
-                text = "\n".join((text, *self.marks))
-                self.marks.clear()
+            if marks:
+                text = "\n".join((text, *marks))
+                marks.clear()
             out.append(text)
         return out
 
