@@ -6,7 +6,7 @@ import math
 import re
 from base64 import b64encode
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
@@ -442,8 +442,8 @@ class Request:
     `fitted`: `max_output_tokens` is all that the judge's context leaves. `kept`: only an earlier reply counts.
     `shared` characters at the begin of `user` come again, behind the same system message, in a later request; 0: none
     do. `shown` maps the label of each rollout in the request, in order, to the number of the distinct rollout.
-    `pictures` stand in the user message, and take `picture_tokens`. `earlier_user` is the user message of an earlier
-    version's layout, under which a ledger may hold the reply; empty if it is the same.
+    `pictures` stand in the user message, and take `picture_tokens`. `earlier` writes the user message of an earlier
+    version's layout, under which a ledger may hold the reply; None if it is the same.
     """
 
     system: str
@@ -459,7 +459,7 @@ class Request:
     shown: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
     pictures: Placed = ()
     picture_tokens: int = field(default=0, compare=False)
-    earlier_user: str = field(default="", repr=False, compare=False)
+    earlier: Callable[[], str] | None = field(default=None, repr=False, compare=False)
 
     @property
     def prompt(self) -> str:

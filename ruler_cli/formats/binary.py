@@ -13,12 +13,15 @@ from hashlib import blake2b
 SHORTEST = 4000
 """Characters of the shortest base64 that is left out; a data address says what it is, and may be shorter."""
 _SHORTEST_DATA = 1000
+_SHORTEST_RUN = 900
 _LINE = 60
 """Characters of the shortest line of base64 that is broken into lines."""
 _ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_"
 _AS_A = bytes.maketrans(_ALPHABET, b"A" * len(_ALPHABET))
-_RUN = b"A" * _SHORTEST_DATA
-_BROKEN = tuple([b"A" * _LINE + end for end in (b"\\", b"\n", b"\r")])
+_RUNS = (
+    b"A" * _SHORTEST_DATA,
+    *[b"A" * _LINE + end for end in (b"\\", b"\n", b"\r")],
+)
 _FOUND = re.compile(
     rf"(data:[\w.+/;=-]{{0,100}};base64,)?(?<![\w+/-])"
     rf"([A-Za-z0-9+/_-]{{{_SHORTEST_DATA},}}+|(?:[A-Za-z0-9+/]{{{_LINE},}}+(?:\\+[rn]|\r?\n)++){{15,}}+[A-Za-z0-9+/]*+)"
@@ -42,16 +45,24 @@ def mark_of(text: str) -> str:
     return f"[… {len(text):,} characters of base64 left out by ruler, {digest} …]"
 
 
+def has_binary(text: str) -> bool:
+    """Tell if a text may hold base64 or ciphertext."""
+    if "encrypted_" in text or "redacted_thinking" in text:
+        return True
+    begin, end = 0, _SHORTEST_RUN
+    while at := text.rfind(" ", begin, end) + 1 or text.rfind('"', begin, end) + 1:
+        begin, end = at, at + _SHORTEST_RUN
+    if len(text) < end:
+        return False
+    runs = text.encode("utf-8", "surrogatepass").translate(_AS_A)
+    return any(map(runs.__contains__, _RUNS))
+
+
 def without_binary(text: str) -> str:
     """Return a text with marks in place of base64, and without ciphertext, which differs from call to call."""
-    if "encrypted_" in text or "redacted_thinking" in text:
-        text = _CIPHER.sub(r'\1"\2\1":\3\1"[left out]\1"', text)
-    if len(text) < _SHORTEST_DATA:
+    if not has_binary(text):
         return text
-    runs = text.encode("utf-8", "surrogatepass").translate(_AS_A)
-    if _RUN in runs or any(map(runs.__contains__, _BROKEN)):
-        return _FOUND.sub(_marked, text)
-    return text
+    return _FOUND.sub(_marked, _CIPHER.sub(r'\1"\2\1":\3\1"[left out]\1"', text))
 
 
 def _marked(match: re.Match[str]) -> str:
@@ -72,17 +83,11 @@ def _is_binary(run: str) -> bool:
         sum(map(str.isdigit, run)) / size / _DIGITS,
         len({*run}) / _DISTINCT,
     )
-    if min(kinds) < 1:
-        return False
     plain = run.translate({45: 43, 95: 47})
-    for shift in range(4):
-        data = b64decode(plain[shift : shift + _SAMPLE])
-        # a character may be cut off at the end
-        if _is_text(data):
-            return False
-    return True
-
-
-def _is_text(data: bytes) -> bool:
-    text = data[:-3].decode("utf-8", "replace")
-    return "\ufffd" not in text and all(c.isprintable() or c.isspace() for c in text)
+    samples = (b64decode(plain[shift : shift + _SAMPLE]) for shift in range(4))
+    # a character may be cut off at the end
+    texts = (data[:-3].decode("utf-8", "replace") for data in samples)
+    return min(kinds) >= 1 and not any(
+        "\ufffd" not in text and all(c.isprintable() or c.isspace() for c in text)
+        for text in texts
+    )

@@ -22,6 +22,7 @@ from ruler_cli.formats.chat import (
     THOUGHT_KEYS,
     Messages,
     Turn,
+    calls_of,
     new_turn,
     normalize_call,
     normalize_part,
@@ -210,7 +211,8 @@ def normalize_message(value: JsonObject) -> Messages:
     content = items(lookup(content, "parts")) or content
     if role == "tool" and lookup(content, "type") == "function":
         return []
-    calls = _calls(body)
+    made = [*calls_of(body), *items(body.get("invalid_tool_calls"))]
+    calls = [normalize_call(call) if is_object(call) else call for call in made]
     if is_list(content):
         parts = [*map(normalize_part, content)]
         kinds = [lookup(part, "type") for part in parts]
@@ -251,14 +253,6 @@ def called_names(message: JsonObject) -> Names:
     calls = [p for p in parts if p.get("type") in ("tool_use", "function_call")]
     calls += objects(message.get("tool_calls"))
     return tuple(str(lookup(one, "function.name") or one.get("name")) for one in calls)
-
-
-def _calls(body: JsonObject) -> list[Any]:
-    """The tool calls that stand beside the content of a message."""
-    listed = items(first_at(body, "tool_calls", "additional_kwargs.tool_calls"))
-    single = first_at(body, "function_call", "additional_kwargs.function_call")
-    calls = [*listed, *items(body.get("invalid_tool_calls")), *objects([single])]
-    return [normalize_call(c) if is_object(c) else c for c in calls]
 
 
 def call_turn(identity: Any, name: Any, arguments: Any) -> Turn:

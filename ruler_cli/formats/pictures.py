@@ -23,7 +23,6 @@ import orjson
 
 from ruler_cli.formats.fields import (
     JsonObject,
-    Names,
     first,
     first_of,
     is_object,
@@ -41,10 +40,14 @@ _KINDS = re.compile(
 _GEMINI = words("inline_data inlineData file_data fileData")
 _DATA_KINDS = words("file media blob uri")
 """Kinds of parts that are pictures if their media type says so."""
-_HOLDERS = (*words("image_url source image url"), *_GEMINI)
-"""Fields of a part that hold a picture as an object, in several dialects."""
+_HOLDERS = words(
+    "image_url source image url inline_data inlineData file_data fileData input_audio audio audio_url video video_url "
+    "file document resource"
+)
+"""Fields of a part that hold a picture or another medium as an object, in several dialects."""
 _BYTES = words(
-    "url data image_url image base64 bytes b64_json result file_uri fileUri uri content path file_id"
+    "blob file_data url data image_url image base64 bytes b64_json result file_uri fileUri uri content path file_id "
+    "file_url audio audio_url video video_url document"
 )
 """Fields that hold its bytes or its address as a text."""
 _MEDIA = words("media_type mediaType mime_type mimeType mime")
@@ -53,15 +56,6 @@ _MEDIUM = re.compile(
     re.IGNORECASE,
 )
 """Kinds of parts that are other media."""
-_MEDIUM_HOLDERS = (
-    *_HOLDERS,
-    *words("input_audio audio audio_url video video_url file document resource"),
-)
-_MEDIUM_BYTES = (
-    *words("blob file_data"),
-    *_BYTES,
-    *words("file_url audio audio_url video video_url document"),
-)
 _REFERENCE = re.compile(
     r"@@@langfuseMedia:type=\w{1,20}/[\w.+-]{1,80}\|id=[^|\s\"\\]{1,80}\|source=\w{1,40}@@@"
     r"|mlflow-attachment://[^\s\"\\]{0,200}?content_type=[^\s\"\\)]{1,200}"
@@ -99,24 +93,37 @@ _UNKNOWN = 1024
 
 
 def picture_of(part: Any) -> Picture | None:
-    """Return the picture that a part of a message is; None if it is none."""
-    if not is_object(part) or not _is_picture(part):
+    """Return the picture that a part of a message is; None if it is none.
+
+    It is one by its kind, or by the media type that it or an object inside it states.
+    """
+    if not is_object(part):
         return None
-    source, detail = _source(part, _HOLDERS, _BYTES)
+    kind = part.get("type")
+    inside = [*filter(is_object, map(part.get, _GEMINI))]
+    stated = any(
+        one.get("modality") == "image"
+        or str(first_of(one, _MEDIA)).startswith("image/")
+        for one in ([part, *inside] if kind in _DATA_KINDS else inside)
+    )
+    held = lookup(part, "image.source") is not None
+    if not (stated or held or _KINDS.fullmatch(str(kind))):
+        return None
+    source, detail = _source(part)
     if source is None:
         return _named("", detail, error="has no bytes in the data")
     return read_picture(source, detail)
 
 
-def _source(part: JsonObject, holders: Names, held: Names) -> tuple[str | None, str]:
+def _source(part: JsonObject) -> tuple[str | None, str]:
     """Return the text with the bytes or the address that a part holds, None without one, and the stated size."""
     inner: Any = part
     detail = ""
     for _ in range(_DEEPEST):
         detail = detail or str(inner.get("detail") or "")[:20]
-        if is_text(source := first(filter(is_text, map(inner.get, held)))):
+        if is_text(source := first(filter(is_text, map(inner.get, _BYTES)))):
             return source, detail
-        inner = first(filter(is_object, map(inner.get, holders)))
+        inner = first(filter(is_object, map(inner.get, _HOLDERS)))
         if inner is None:
             break
     return None, detail
@@ -126,24 +133,23 @@ def medium_of(part: JsonObject) -> Picture | None:
     """Return the picture, audio, video or file that a part of a message is; None if it is none."""
     if picture := picture_of(part):
         return picture
-    inside = [part, *filter(is_object, map(part.get, _MEDIUM_HOLDERS))]
+    inside = [part, *filter(is_object, map(part.get, _HOLDERS))]
     media = [first_of(one, ("modality", *_MEDIA)) for one in inside]
-    held = [name for name in _MEDIUM_HOLDERS if lookup(part, f"{name}.source")]
+    held = [name for name in _HOLDERS if lookup(part, f"{name}.source")]
     kind = str(part.get("type"))
     named = _MEDIUM.fullmatch(kind) or held or kind in _DATA_KINDS
     if not named and not any(media[1:]):
         return None
     kind = _kind_of(f"{kind} {held} {media}")
-    source, _ = _source(part, _MEDIUM_HOLDERS, _MEDIUM_BYTES)
-    texts = [
-        one.get("text") or (not any(media) and one.get("content")) for one in inside
-    ]
+    source, _ = _source(part)
+    names = ("text",) if any(media) else ("text", "content")
     # anything may be called a file, and one may hold its text
-    if kind == "file" and (source is None or any(map(is_text, texts))):
+    told = any(is_text(first_of(one, names)) for one in inside)
+    if kind == "file" and (source is None or told):
+        return None
+    if source is None and is_text(part.get("transcript")):
         return None
     if source is None:
-        if is_text(part.get("transcript")):
-            return None
         with suppress(TypeError):
             source = orjson.dumps(part, option=orjson.OPT_SORT_KEYS).decode()
     return _named(source or "", "", error=_UNSHOWN, kind=kind)
@@ -162,28 +168,7 @@ def mark_media(text: str, mark: Callable[[Picture], str]) -> str:
         kind = _kind_of(match[0].partition("type=")[2])
         return mark(_named(match[0], "", error=_ELSEWHERE, kind=kind))
 
-    if REFERENCES[0] in text or REFERENCES[1] in text:
-        return _REFERENCE.sub(marked, text)
-    return text
-
-
-def is_picture_kind(part: JsonObject) -> bool:
-    """Tell if the kind of a part is one of pictures."""
-    return _KINDS.fullmatch(str(part.get("type"))) is not None
-
-
-def _is_picture(part: JsonObject) -> bool:
-    """Tell if a part is a picture by its kind, or by the media type that it or an object inside it states."""
-    kind = part.get("type")
-    if is_picture_kind(part) or lookup(part, "image.source") is not None:
-        return True
-    inside = [*filter(is_object, map(part.get, _GEMINI))]
-    holders = [part, *inside] if kind in _DATA_KINDS else inside
-    return any(
-        one.get("modality") == "image"
-        or str(first_of(one, _MEDIA)).startswith("image/")
-        for one in holders
-    )
+    return _REFERENCE.sub(marked, text)
 
 
 def read_picture(source: str, detail: str = "") -> Picture:

@@ -197,7 +197,7 @@ def read_trace(trace: JsonObject) -> Rollout:
             raise UnreadableError(f"`nodes[{i}]` has no earlier node as its `parent`")
     branches = []
     for leaf in sorted({*range(len(nodes))}.difference(parents)):
-        messages: list[Any] = []
+        messages = []
         at: int | None = leaf
         while at is not None:
             messages.append(nodes[at]["message"])

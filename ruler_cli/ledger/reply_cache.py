@@ -521,12 +521,14 @@ class ReplyCache:
 
     def earlier(self, request: Request) -> str:
         """Return why a reply that an earlier version kept of a request no longer answers; empty without one."""
+        if self.ledger is None:
+            return ""
         plain = replace(self, address="")
-        before = replace(request, user=request.earlier_user)
+        before = replace(request, user=request.earlier() if request.earlier else "")
         sources = [
             (self.address, plain, request, NO_ADDRESS),
-            (request.earlier_user, self, before, OTHER_LAYOUT),
-            (request.earlier_user and self.address, plain, before, OTHER_LAYOUT),
+            (before.user, self, before, OTHER_LAYOUT),
+            (before.user and self.address, plain, before, OTHER_LAYOUT),
         ]
         for there, cache, asked, why in sources:
             if there and isinstance(self.find(cache.key(asked)), Reply):

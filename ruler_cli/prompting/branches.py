@@ -80,7 +80,7 @@ def find_branches(texts: Sequence[str], least: float) -> Branches:
     """Find the beginnings that some of several texts share, if showing each once saves `least` bytes or more."""
     lines = [text.split("\n") for text in texts]
     ends = [_Node((at,)) for at in range(len(texts))]
-    blocks: list[Branch] = []
+    blocks = []
     saved = -len(templates.SHARED)
     left = [_Node(tuple(range(len(texts))))]
     while left:  # no recursion: a tree may be as deep as rollouts are many

@@ -149,7 +149,7 @@ class Coverage:
     def _look_at(self, message: dict[str, Any], prompt: _PromptText) -> None:
         """Count a message, and its fields that are not shown because it has content or calls."""
         self.messages += 1
-        for key, said in fields_told(message).items():
+        for key, (_, said) in fields_told(message).items():
             texts = [*map(str, said)]
             hidden = sum(prompt.hidden_bytes(text) for text in texts)
             if 2 * hidden > sum(map(_bytes, texts)):

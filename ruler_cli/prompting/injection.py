@@ -295,7 +295,7 @@ def _plain(text: str) -> str:
 
 def _near(plain: str, hints: Sequence[str]) -> Iterator[tuple[int, int]]:
     """Yield start and end of the stretches around hints; overlapping ones are joined."""
-    matches: list[int] = []
+    matches = []
     for hint in hints:
         at = plain.find(hint)
         while at >= 0:

@@ -7,110 +7,130 @@ newest call with its id. An id that is missing, or that two calls made at once h
 
 from __future__ import annotations
 
-import itertools
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 from ruler_cli.formats.chat import AGENT_ROLES
+from ruler_cli.formats.fields import first
 
 Event = tuple[int, str, str | None]
 """The index of a message, the id of a call in it, and the name of its tool; None: the result of that call."""
+Results = Mapping[tuple[int, str], tuple[str, str | None]]
+"""The message and the id of a result → the number of its call and the name of the tool, None: not sure."""
 _MISSING = ("", "None")
+_NO_RESULT = re.compile(r"^(?!tool |\()", re.MULTILINE)
+"""The beginning of a line that is neither of a result nor a mark."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pairing:
+class Pairing(NamedTuple):
     """The numbers of calls and results, and the messages in an order with results in that of their calls.
 
-    `calls` has the number of each numbered call by its place among all, `unanswered` those without a result. `results`
-    maps the message and the id of a result to its number, 0: none, and to the name of the tool, None: not sure.
-    Numbers count through a conversation.
+    `calls` has the number of each call, and whether it has no result. Numbers, each behind a space, count through a
+    conversation; an empty one is none.
     """
 
     order: Sequence[int]
-    calls: Mapping[int, int]
-    unanswered: frozenset[int]
-    results: Mapping[tuple[int, str], tuple[int, str | None]]
+    calls: Sequence[tuple[str, bool]]
+    results: Results
+
+
+@dataclass(slots=True)
+class _Calls:
+    """Calls that were made at once, or those of them with one id: their places among all, and the names of tools.
+
+    `same` has those with each id. `unsure`: a result came that may be of any.
+    """
+
+    places: list[int] = field(default_factory=list)
+    names: set[str] = field(default_factory=set)
+    same: dict[str, _Calls] = field(default_factory=dict)
+    answered: set[int] = field(default_factory=set)
+    unsure: bool = False
+
+    @property
+    def is_one(self) -> bool:
+        """Tell if it is one call."""
+        return len(self.places) == 1
 
 
 def pair_results(
     events: Sequence[Event], messages: Sequence[Any], lines: Sequence[str]
-) -> Pairing:
-    """Pair the results of calls with the calls that were made at once. `lines` are those of each message."""
-    names: list[str] = []
-    batches: list[list[int]] = [[]]
-    batch_of: list[list[int]] = []
-    owners: dict[str, list[int]] = {}
-    returned: list[tuple[int, str, list[int], bool]] = []
-    answered: set[int] = set()
-    unsure: list[list[int]] = []
-    last, closed = -1, True
+) -> Pairing | None:
+    """Pair the results of calls with the calls that were made at once; None if there are none.
+
+    `lines` are those of each message.
+    """
+    made = [name is not None for _, _, name in events]
+    if (True, True) not in pairwise(made):
+        return None
+    batch = _Calls()
+    batches = []
+    newest: dict[str, _Calls] = {}
+    returned = []
+    last, count, closed = -1, 0, True
     for at, call_id, name in events:
-        batch = batches[-1]
         if name is None:
-            closed = True
             missing = call_id in _MISSING
-            mine = batch if missing else owners.get(call_id, [])
-            sure = len(mine) == 1 and not missing
-            returned.append((at, call_id, mine, sure))
-            if sure:
-                answered.add(mine[0])
-            elif not (unsure and unsure[-1] is batch):
-                unsure.append(batch)
+            of = batch if missing else newest.get(call_id, batch)
+            calls = of if missing else of.same.get(call_id, _Calls())
+            returned.append((at, call_id, of, calls))
+            if calls.is_one:
+                of.answered.update(calls.places)
+            else:
+                batch.unsure = True
         else:
-            between = messages[last + 1 : at + 1]
-            if closed or any(m.get("role") not in AGENT_ROLES for m in between):
-                batch = []
+            if closed or any(
+                message.get("role") not in AGENT_ROLES
+                for message in messages[last + 1 : at + 1]
+            ):
+                batch = _Calls()
                 batches.append(batch)
-            closed = False
-            batch.append(len(names))
-            mine = owners.setdefault(call_id, [])
-            if mine and mine[0] < batch[0]:
-                mine = owners[call_id] = []
-            mine.append(len(names))
-            names.append(name)
-            batch_of.append(batch)
+            newest[call_id] = batch
+            for calls in (batch, batch.same.setdefault(call_id, _Calls())):
+                calls.places.append(count)
+                calls.names.add(name)
+            count += 1
+        closed = name is None
         last = at
-    several = [batch for batch in batches if len(batch) > 1]
-    paired = [call for batch in several if answered & {*batch} for call in batch]
-    numbers = {call: number for number, call in enumerate(paired, 1)}
-    results: dict[tuple[int, str], tuple[int, str | None]] = {}
-    agreed: dict[tuple[int, int], str | None] = {}
-    for at, call_id, mine, sure in returned:
-        if not mine or len(batch_of[mine[0]]) == 1:
-            continue
-        asked = mine[0], len(mine)
-        if asked not in agreed:
-            named = {names[call] for call in mine}
-            agreed[asked] = named.pop() if len(named) == 1 else None
-        number = numbers.get(mine[0], 0) if sure else 0
-        results[at, call_id] = number, agreed[asked]
-    left = numbers.keys() - answered - {*itertools.chain(*unsure)}
-    return Pairing(
-        _order(events, lines, results),
-        numbers,
-        frozenset(left),
-        results,
+    numbers = []
+    number = 0
+    for batch in batches:
+        numbered = len(batch.places) > 1 and batch.answered
+        for place in batch.places:
+            number += bool(numbered)
+            answered = not numbered or batch.unsure or place in batch.answered
+            numbers.append((f" {number}" if numbered else "", not answered))
+    results = {
+        (at, call_id): (
+            numbers[calls.places[0]][0] if calls.is_one else "",
+            first(calls.names) if len(calls.names) == 1 else None,
+        )
+        for at, call_id, of, calls in returned
+        if calls.places and len(of.places) > 1
+    }
+    return (
+        Pairing(_order(events, lines, results), numbers, results) if results else None
     )
 
 
 def _order(
-    events: Sequence[Event],
-    lines: Sequence[str],
-    results: Mapping[tuple[int, str], tuple[int, str | None]],
-) -> list[int]:
+    events: Sequence[Event], lines: Sequence[str], results: Results
+) -> Sequence[int]:
     """Return the indices of messages, each run of results in the order of their calls."""
-    keys: dict[int, list[int]] = {}
+    numbers: dict[int, int] = {}
     for at, call_id, _ in events:
-        keys.setdefault(at, []).append(results.get((at, call_id), (0, None))[0])
-
-    def movable(at: int) -> bool:
-        begins = (line.startswith(("tool ", "(")) for line in lines[at].split("\n"))
-        return all(keys.get(at, [0])) and all(begins)
-
-    order: list[int] = []
-    for moved, run in itertools.groupby(range(len(lines)), movable):
-        places = [*run]
-        order += sorted(places, key=lambda at: min(keys[at])) if moved else places
-    return order
+        text, _ = results.get((at, call_id), ("", None))
+        number = int(text or 0)
+        numbers[at] = min(number, numbers.get(at, number))
+    run = 0
+    ranks = []
+    for at, text in enumerate(lines):
+        number = numbers.get(at, 0)
+        if not number or _NO_RESULT.search(text):
+            run += 1
+            number = 0
+        ranks.append((run, number))
+    return sorted(range(len(lines)), key=ranks.__getitem__)

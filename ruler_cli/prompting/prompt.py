@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
@@ -38,12 +38,11 @@ from ruler_cli.prompting.branches import Branches, find_branches, may_save
 from ruler_cli.prompting.injection import suspects
 from ruler_cli.prompting.render import (
     MARK,
-    NUMBERED,
     WHOLE,
+    Seen,
     Shortening,
     quoted,
     render,
-    render_paired,
     render_tools,
     sorted_json,
 )
@@ -115,7 +114,7 @@ class PromptLayout:
     `left_out` are not shown. A size counts the tokens of a picture as bytes of text, and digests are of texts with
     all marks. `faults` say of input rollouts why their pictures cannot be sent. `twins` are the places of two distinct
     rollouts that differ only in pictures that are not shown. `numbered`: calls that were made at once have numbers.
-    `earlier` is the layout of an earlier version, if it was another.
+    `earlier` makes the layout of an earlier version, if it was another.
     """
 
     context: str
@@ -136,7 +135,9 @@ class PromptLayout:
     twins: tuple[int, ...] = ()
     model: str = ""
     numbered: bool = False
-    earlier: PromptLayout | None = field(default=None, compare=False, repr=False)
+    earlier: Callable[[], PromptLayout] | None = field(
+        default=None, compare=False, repr=False
+    )
 
     def order(self, seed: int, pass_index: int) -> list[int]:
         """The order in which a pass shows all rollouts; it does not depend on their order in the input."""
@@ -289,68 +290,39 @@ class RenderedGroup:
         return replace(self.layout, shortening=shortening, suspects=found)
 
 
-def render_group(group: Group, ask: AskSettings, *, sent: bool = True) -> RenderedGroup:
-    """Render all of a group. If it is to be `sent`, rollouts with pictures that cannot be are left out."""
+def render_group(
+    group: Group, ask: AskSettings, *, sent: bool = True, pair: bool = True
+) -> RenderedGroup:
+    """Render all of a group. If it is to be `sent`, rollouts with pictures that cannot be are left out.
+
+    Without `pair`, as an earlier version did.
+    """
     rollouts, place = _joined(group.rollouts)
     shown = not _mistake(group)
     readable = [i for i, r in enumerate(rollouts) if r.error is None and shown]
     opening = _opening([rollouts[i].messages for i in readable])
     pictures: dict[str, Picture] = {}
     same = render(rollouts[readable[0]].messages[:opening]) if opening else []
-    now: Lines = {}
-    before: Lines = {}
-    hidden: dict[int, list[str]] = {}
+    lines = {}
+    seen = {i: Seen(pictures, pair=pair) for i in readable}
     for i in readable:
-        hidden[i] = []
         parts = rollouts[i].messages[opening:], *rollouts[i].histories
-        both = [render_paired(part, WHOLE, pictures, hidden[i]) for part in parts]
-        (first, first_before), *rest = both
-        now[i] = [same + first, *(lines for lines, _ in rest)]
-        before[i] = [same + first_before, *(lines for _, lines in rest)]
-
-    def laid_out(lines: Lines) -> RenderedGroup:
-        return _laid_out(group, ask, rollouts, place, lines, hidden, pictures, sent)
-
-    rendered = laid_out(now)
-    if now != before:
-        whole = (line for parts in now.values() for part in parts for line in part)
-        rendered.layout = replace(
-            rendered.layout,
-            numbered=any(map(NUMBERED.search, whole)),
-            earlier=laid_out(before).layout,
-        )
-    return rendered
-
-
-Lines = dict[int, list[list[str]]]
-"""The lines of each message of a rollout, and of its further histories, by the number of the rollout."""
-
-
-def _laid_out(
-    group: Group,
-    ask: AskSettings,
-    rollouts: list[Rollout],
-    place: list[int],
-    lines: Lines,
-    hidden: Mapping[int, list[str]],
-    pictures: dict[str, Picture],
-    sent: bool,
-) -> RenderedGroup:
-    """Lay out the lines of a group; `place` has the rollout of each input rollout, `hidden` what is not shown."""
-    readable = [*lines]
+        lines[i] = [render(part, WHOLE, seen[i]) for part in parts]
+        lines[i][0] = same + lines[i][0]
+    pairings = [pairing for each in seen.values() for pairing in each.pairings]
     tools, own_tools = _tools(group, [rollouts[i] for i in readable])
     shared = _shared_prefix(rollouts, {i: lines[i][0] for i in readable})
     context = "\n".join(lines[readable[0]][0][:shared]) if readable else ""
     distinct: dict[tuple[str, ...], int] = {}
     example: dict[int, int] = {}
-    which: dict[int, int] = {}
-    faults: dict[int, str] = {}
+    which = {}
+    faults = {}
     for i in readable:
         text = _text_of(rollouts[i], lines[i], shared, tools=own_tools)
         if pictures and sent and (fault := _fault(context, text, pictures, ask)):
             faults[i] = fault
             continue
-        which[i] = distinct.setdefault((text, *hidden[i]), len(distinct))
+        which[i] = distinct.setdefault((text, *seen[i].hidden), len(distinct))
         example.setdefault(which[i], i)
     texts = [text for text, *_ in distinct]
     raws = [text.encode() for text in texts]
@@ -364,6 +336,11 @@ def _laid_out(
     common = [text.encode(), tools.encode(), context.encode()]
     if reference:
         common.append(reference.encode())
+
+    @cache
+    def earlier() -> PromptLayout:
+        return render_group(group, ask, sent=sent, pair=False).layout
+
     layout = PromptLayout(
         context,
         tools,
@@ -381,6 +358,8 @@ def _laid_out(
         places=tuple([i + 1 for i in example.values()]),
         reference=reference,
         faults={i: faults[at] for i, at in enumerate(place) if at in faults},
+        numbered=any(number for each in pairings for number, _ in each.calls),
+        earlier=earlier if pairings else None,
     )
     return RenderedGroup(
         _with_pictures(layout, pictures, ask) if pictures else layout,
@@ -501,7 +480,7 @@ def _reference(rollouts: Sequence[Rollout], pictures: dict[str, Picture]) -> str
     if isinstance(stated, str) and stated.startswith("data:image/"):
         parts = [{"type": "image_url", "image_url": stated}]
     if any(isinstance(one, dict) and medium_of(one) for one in parts):
-        (line,) = render([{"role": "answer", "content": parts}], WHOLE, pictures)
+        (line,) = render([{"role": "answer", "content": parts}], WHOLE, Seen(pictures))
         return line.removeprefix("answer: ")
     # one order of keys, whichever rollout comes first
     return sorted_json(stated)
@@ -670,7 +649,7 @@ def requests_of_pass(
     """The requests of one pass: one if it shows the whole group, none if the judge cannot be shown it."""
     if why_unseen(layout, ask):
         return []
-    windows: list[list[int]] = []
+    windows = []
     at_once = layout.distinct and layout.at_once(ask)
     if ask.ask == "each":
         windows = [[at] for at in range(len(layout.distinct)) if at_once]
@@ -1001,7 +980,7 @@ def write_prompt(
         for label, text in zip(shown, branches.rest, strict=True)
     ]
     wanted = tuple([label for label in shown if label not in given])
-    asked: dict[str, Criterion] = {}
+    asked = {}
     if isinstance(rubric, Rubric):
         criteria = criteria or range(0)
         if len(criteria) < len(rubric.criteria):  # all before them comes again
@@ -1033,24 +1012,29 @@ def write_prompt(
         shown=shown,
         pictures=pictures,
         picture_tokens=_tokens_of(pictures, ask),
-        earlier_user="" if given else _earlier_user(layout, ask, part, state, criteria),
+        earlier=None if given else _earlier(layout, ask, part, state, criteria),
     )
 
 
-def _earlier_user(
+def _earlier(
     layout: PromptLayout,
     ask: AskSettings,
     part: RequestPart,
     state: ExchangeState = _FIRST,
     criteria: range | None = None,
-) -> str:
-    """Return the user message that an earlier version wrote of a part; empty if it is not known or not another."""
-    if layout.earlier is None or layout.shortening:
-        return ""
-    parts = requests_of_pass(layout.earlier, ask, part.pass_index)[part.window :]
-    if not parts:
-        return ""
-    return write_prompt(layout.earlier, ask, parts[0], state, criteria=criteria).user
+) -> Callable[[], str] | None:
+    """Return what writes the user message of a part as an earlier version did; None if it is not known or the same."""
+    build = layout.earlier
+    if build is None or layout.shortening:
+        return None
+
+    def user() -> str:
+        before = build()
+        parts = requests_of_pass(before, ask, part.pass_index)[part.window :]
+        same = parts and write_prompt(before, ask, parts[0], state, criteria=criteria)
+        return same.user if same else ""
+
+    return user
 
 
 def _placed(text: str, known: Mapping[str, Picture]) -> tuple[str, Placed]:
@@ -1116,9 +1100,7 @@ def _question(
         shown={"rollout": at},
         pictures=pictures,
         picture_tokens=_tokens_of(pictures, ask),
-        earlier_user=_earlier_user(
-            layout, ask, part, criteria=range(criterion, criterion + 1)
-        ),
+        earlier=_earlier(layout, ask, part, criteria=range(criterion, criterion + 1)),
     )
 
 

@@ -16,11 +16,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from itertools import repeat
+from typing import Any, NamedTuple
 
 import orjson
 
-from ruler_cli.formats.binary import mark_of, without_binary
+from ruler_cli.formats.binary import has_binary, mark_of, without_binary
 from ruler_cli.formats.chat import (
     AGENT_ROLES,
     LABELS,
@@ -45,11 +46,12 @@ from ruler_cli.formats.fields import (
 )
 from ruler_cli.formats.pictures import (
     MARKDOWN,
+    REFERENCES,
     mark_media,
     mark_pictures,
     medium_of,
 )
-from ruler_cli.prompting.parallel import Event, Pairing, pair_results
+from ruler_cli.prompting.parallel import Event, Pairing, Results, pair_results
 from ruler_cli.prompting.turn_fields import fields_told, is_shown_beside
 from ruler_cli.types import Picture, readable_text
 
@@ -57,8 +59,6 @@ MARK = re.compile(
     r"^\(((?:picture|audio|video|file) [0-9]+) ([0-9a-f]{32})\)$", re.MULTILINE
 )
 """The mark of a picture or of another medium: its kind and number, and its digest."""
-NUMBERED = re.compile(r"^call [0-9]+ ", re.MULTILINE)
-"""The beginning of the line of a call with a number."""
 
 _LONGEST_NAME = 80
 _SAFE_NAME = re.compile(r"[A-Za-z0-9_.\-]+")
@@ -70,8 +70,6 @@ _BINARY = re.compile(r'"[A-Za-z0-9+/=_-]{400,}"')
 """A sound or a picture in the fields of a message: a text judge cannot read its bytes."""
 _NOT_SPEAKERS = ("tool", "function", "")
 """Roles of messages that are not rendered as `role: text`."""
-_SHORT = 60
-"""Characters of a line that holds neither ciphertext nor a reference to a medium."""
 _CUT_NOTE = "[… {} characters left out by ruler …]"
 _CALL_KINDS = words("tool_call tool-call toolCall toolUse")
 _TEXT_KEYS = words("content text value parts message body output result")
@@ -102,10 +100,10 @@ class Shortening:
 
 
 WHOLE = Shortening()
+_NO_NUMBERS = repeat(("", False))
 
 
-@dataclass(slots=True)
-class _Call:
+class _Call(NamedTuple):
     """A tool call, the result that stands inside it, and the objects that it was read from."""
 
     id: str
@@ -116,112 +114,104 @@ class _Call:
 
 
 @dataclass(slots=True)
+class Seen:
+    """All pictures of conversations by their digests, fields that are not shown, and pairings of calls and results.
+
+    Without `pair` results are paired with no calls, as in an earlier version.
+    """
+
+    pictures: dict[str, Picture] = field(default_factory=dict)
+    hidden: list[str] = field(default_factory=list)
+    pairings: list[Pairing] = field(default_factory=list)
+    pair: bool = True
+
+
+@dataclass(slots=True)
 class _Progress:
-    """The state of a rendering: tool names by the ids of earlier calls, and all pictures by their digests.
+    """The state of a rendering, with tool names by the ids of earlier calls.
 
     `number` counts the pictures of this conversation; `marks` are those of the message that is rendered, the `at`th.
-    `events` are its calls and results, `parallel` if no result stands between two calls; `pairing` numbers these.
-    `hidden` are fields that are not shown, as JSON.
+    `events` are its calls and results; `calls` and `results` number these. `refers`: texts may hold references to
+    media.
     """
 
     shortening: Shortening
-    pictures: dict[str, Picture]
-    pairing: Pairing | None = None
+    seen: Seen
+    calls: Iterator[tuple[str, bool]] = _NO_NUMBERS
+    results: Results = field(default_factory=dict)
+    refers: bool = False
     names: dict[str, str] = field(default_factory=dict)
     number: int = 0
     marks: list[str] = field(default_factory=list)
-    hidden: list[str] = field(default_factory=list)
     at: int = 0
     events: list[Event] = field(default_factory=list)
-    parallel: bool = False
-    calls: int = 0
 
     def mark(self, picture: Picture) -> str:
         """Number a picture or another medium, and return what stands for it in the text of its message."""
         self.number += 1
-        self.pictures[picture.digest] = picture
+        self.seen.pictures[picture.digest] = picture
         self.marks.append(f"({picture.kind} {self.number} {picture.digest})")
         return f"[{picture.kind} {self.number}]"
 
     def call(self, call_id: str, name: str) -> tuple[str, bool]:
-        """Note a call, and return its number, before a space, and whether its result is missing."""
+        """Note a call, and return its number, behind a space, and whether its result is missing."""
         if call_id != "None":
             self.names.pop("None", None)
         self.names[call_id] = name
-        if self.events and self.events[-1][2] is not None:
-            self.parallel = True
         self.events.append((self.at, call_id, name))
-        self.calls += 1
-        if self.pairing is None:
-            return "", False
-        call = self.calls - 1
-        return _number(self.pairing.calls.get(call, 0)), call in self.pairing.unanswered
+        return next(self.calls)
 
     def result(self, call_id: str, *parts: str) -> tuple[str, str | None]:
-        """Note a result, and return the number of its call, before a space, and the name of its tool.
+        """Note a result, and return the number of its call, behind a space, and the name of its tool.
 
         If its message names no call, its `parts` may.
         """
-        ids = parts if parts and call_id == "None" else (call_id,)
-        for one in ids:
+        for one in parts if parts and call_id == "None" else (call_id,):
             self.events.append((self.at, one, None))
-        name = self.names.get(call_id)
-        if self.pairing is None:
-            return "", name
-        number, name = self.pairing.results.get((self.at, call_id), (0, name))
-        return _number(number), name
+        return self.results.get((self.at, call_id)) or ("", self.names.get(call_id))
 
     def number_of(self, call_id: str) -> int:
         """Return the number of a result in the message that is rendered; 0 without one."""
-        if self.pairing is None:
-            return 0
-        return self.pairing.results.get((self.at, call_id), (0, None))[0]
+        return int(self.results.get((self.at, call_id), ("", None))[0] or 0)
 
-    def lines(self, messages: Sequence[Any]) -> list[str]:
-        """Render messages, in the order of the pairing."""
+    def lines(self, messages: Sequence[Any], order: Iterable[int]) -> list[str]:
+        """Render messages in an order, each with the marks of its pictures behind it."""
         out = []
-        for at in self.pairing.order if self.pairing else range(len(messages)):
+        marks = self.marks
+        for at in order:
             self.at = at
-            out.append(_message(messages[at], self))
+            text = _message(messages[at], self)
+            if self.refers:
+                text = mark_media(text, self.mark)
+            if marks:
+                text = "\n".join((text, *marks))
+                marks.clear()
+            out.append(text)
         return out
 
 
-def _number(number: int) -> str:
-    return f" {number}" if number else ""
-
-
 def render(
-    messages: Sequence[Any],
-    shortening: Shortening = WHOLE,
-    pictures: dict[str, Picture] | None = None,
+    messages: Sequence[Any], shortening: Shortening = WHOLE, seen: Seen | None = None
 ) -> list[str]:
     """Render each message as one or more lines, joined; the list is as long as `messages`.
 
-    `pictures` gets the pictures that the marks name.
+    `seen` gets what the lines do not say.
     """
-    return render_paired(messages, shortening, pictures)[0]
-
-
-def render_paired(
-    messages: Sequence[Any],
-    shortening: Shortening = WHOLE,
-    pictures: dict[str, Picture] | None = None,
-    hidden: list[str] | None = None,
-) -> tuple[list[str], list[str]]:
-    """Render messages, and as an earlier version did, which did not pair results with calls made at once.
-
-    `hidden` gets the fields that are not shown.
-    """
-    progress = _Progress(shortening, {} if pictures is None else pictures)
-    before = lines = progress.lines(messages)
-    if progress.parallel:
-        pairing = pair_results(progress.events, messages, lines)
-        if pairing.results:
-            again = _Progress(shortening, progress.pictures, pairing)
-            lines = again.lines(messages)
-    if hidden is not None:
-        hidden += progress.hidden
-    return lines, before
+    seen = seen or Seen()
+    order: Sequence[int] = range(len(messages))
+    progress = _Progress(shortening, seen)
+    lines = progress.lines(messages, order)
+    text = "\n".join(lines)
+    paired = seen.pair and pair_results(progress.events, messages, lines)
+    again = _Progress(shortening, Seen(seen.pictures))
+    again.refers = any(map(text.__contains__, REFERENCES))
+    if paired:
+        seen.pairings.append(paired)
+        order, calls, again.results = paired
+        again.calls = iter(calls)
+    if paired or again.refers:
+        lines = again.lines(messages, order)
+    return [*map(without_binary, lines)] if has_binary(text) else lines
 
 
 def render_tools(tools: Any) -> str:
@@ -234,17 +224,6 @@ def render_tools(tools: Any) -> str:
 
 
 def _message(message: JsonObject, progress: _Progress) -> str:
-    """Render one message, with the marks of its pictures behind it."""
-    text = _whole(message, progress)
-    if len(text) > _SHORT:
-        text = mark_media(without_binary(text), progress.mark)
-    if progress.marks:
-        text = "\n".join((text, *progress.marks))
-        progress.marks.clear()
-    return text
-
-
-def _whole(message: JsonObject, progress: _Progress) -> str:
     role = message.get("role")
     content = message.get("content")
     # the common shapes first, without a search for rare fields: it takes a quarter less time
@@ -266,9 +245,7 @@ def _whole(message: JsonObject, progress: _Progress) -> str:
         and len(message) == 3
         and (calls := _calls(message))
     ):
-        return "\n".join(
-            [line for call in calls for line in _call_lines(call, progress)]
-        )
+        return "\n".join(_call_lines(calls, progress))
     if role is None and isinstance(message.get("type"), str):
         role, message = _from_responses(message)
     return "\n".join(_lines(str(role or "assistant"), message, progress))
@@ -282,8 +259,7 @@ def _plain(role: str, message: JsonObject) -> JsonObject:
         message = {**more, **stated}
     held = first(name for name in ("blocks", "parts") if is_list(message.get(name)))
     if held and not message.get("content"):
-        rest = {name: message[name] for name in message if name != held}
-        message = {**rest, "content": message[held]}
+        message = {**message, "content": message[held], held: None}
     audio = message.get("audio")
     if is_object(audio) and {"id", "data"} & audio.keys():  # OpenAI's, of speech
         content = message.get("content")
@@ -313,20 +289,19 @@ def _lines(role: str, message: JsonObject, progress: _Progress) -> list[str]:
     answered = [*map(_result_id, results)]
     if returned and not (call_id is None and any(map(progress.number_of, answered))):
         alone = not calls
-        text = text or "\n".join(_returned(one, progress) for one in results)
+        parts = [_first(one, _RETURNED) for one in results]
+        text = text or "\n".join(_split_content(one, progress)[0] for one in parts)
     else:
         if made.intersection(answered) - {"None"}:  # the result is in the same message
-            lines += [line for call in calls for line in _call_lines(call, progress)]
+            lines += _call_lines(calls, progress)
             calls = []
         lines += _result_lines(results, progress)
         alone = not (calls or results or thought or made)
         text = text or _text(message.get("refusal"), progress)
-    told = fields_told(message)
-    fields = {key: told[key] for key in told if is_shown_beside(message, key)}
-    progress.hidden += [f"{key} {told[key]}" for key in told if key not in fields]
+    fields = _fields_beside(message, progress)
     if not text:
         text, named = _other_text(message, progress, alone=alone)
-        fields = {key: said for key, said in fields.items() if key not in named}
+        fields = {key: fields[key] for key in fields if key not in named}
     if text or (alone and not fields):
         speaker = message.get("name")
         if returned:  # the result of a call
@@ -338,11 +313,9 @@ def _lines(role: str, message: JsonObject, progress: _Progress) -> list[str]:
             if MARKDOWN in text and role in AGENT_ROLES:
                 text = mark_pictures(text, progress.mark)
             lines.append(f"{who}: {quoted(text)}")
-    for call in calls:
-        lines += _call_lines(call, progress)
+    lines += _call_lines(calls, progress)
     if fields:
-        values = other_text(message, numbers=True)
-        lines += _field_lines(role, fields, values, progress, lines)
+        lines += _field_lines(role, fields, progress, "\n".join(lines))
     return lines
 
 
@@ -376,25 +349,34 @@ def _beside(
         for key, value in part.items()
         if key not in LABELS and not any(value is one for one in used)
     }
-    if rest and (told := fields_told(rest, LABELS)):
-        fields = {key: told[key] for key in told if is_shown_beside(rest, key)}
-        progress.hidden += [f"{key} {told[key]}" for key in told if key not in fields]
-        values = other_text(rest, numbers=True, known=LABELS)
-        yield from _field_lines(role, fields, values, progress, [line])
+    if rest:
+        fields = _fields_beside(rest, progress, LABELS)
+        yield from _field_lines(role, fields, progress, line)
+
+
+def _fields_beside(
+    message: JsonObject, progress: _Progress, known: frozenset[str] | None = None
+) -> dict[str, tuple[Any, list[Any]]]:
+    """Return the fields that are shown beside the content of a message or a part, and note those that are not."""
+    fields = fields_told(message, known)
+    hidden = [key for key in fields if not is_shown_beside(message, key)]
+    progress.seen.hidden += [f"{key} {fields.pop(key)[1]}" for key in hidden]
+    return fields
 
 
 def _field_lines(
     role: str,
-    fields: Mapping[str, list[Any]],
-    values: JsonObject,
+    fields: Mapping[str, tuple[Any, list[Any]]],
     progress: _Progress,
-    lines: Sequence[str],
+    said: str,
 ) -> Iterator[str]:
-    """Yield a line for each field that says what no line says yet."""
-    said = "\n".join(lines)
-    for key, inside in fields.items():
+    """Yield a line for each field beside a content that says what no line says yet."""
+    for key, (value, inside) in fields.items():
         if not all(_is_said(one, said) for one in inside):
-            yield _field_line(role, key, values[key], progress.shortening)
+            text = _BINARY.sub(_marked, json_or_quoted(value))
+            cut = _without_middle(text, progress.shortening.tool)
+            head = f"{_name(role)} {_name(key)}" if role else _name(key)
+            yield f"{head}: {quoted(cut) if cut != text else text}"
 
 
 def _is_said(one: Any, said: str) -> bool:
@@ -404,36 +386,29 @@ def _is_said(one: Any, said: str) -> bool:
     return one is not True and re.search(number, said) is not None
 
 
-def _field_line(role: str, key: str, value: Any, shortening: Shortening) -> str:
-    """Render a field beside the content of a message."""
-    text = _BINARY.sub(_marked, json_or_quoted(value))
-    cut = _without_middle(text, shortening.tool)
-    head = f"{_name(role)} {_name(key)}" if role else _name(key)
-    return f"{head}: {quoted(cut) if cut != text else text}"
-
-
 def _marked(match: re.Match[str]) -> str:
     return quoted(mark_of(match[0][1:-1]))
 
 
-def _call_lines(call: _Call, progress: _Progress) -> Iterator[str]:
-    """Yield the line of a tool call and of a result inside it, and note its name for one outside."""
-    name = _name(call.name)
-    number, missing = "", False
-    if call.result is None:
-        number, missing = progress.call(call.id, call.name)
-    else:
-        progress.names[call.id] = call.name
-    line = f"call{number} {name}: {json_or_quoted(call.arguments)}"
-    yield line
-    used = (call.name, call.arguments, call.result)
-    for part in call.parts:
-        yield from _beside("assistant", part, used, progress, line)
-    if missing:
-        yield f"tool{number} {name}: (no result)"
-    if call.result is not None:
-        text = _split_content(call.result, progress)[0]
-        yield _result_line("", call.name, text, progress.shortening)
+def _call_lines(calls: Iterable[_Call], progress: _Progress) -> Iterator[str]:
+    """Yield the lines of tool calls and of results inside them, and note their names for those outside."""
+    for call in calls:
+        name = _name(call.name)
+        number, missing = "", False
+        if call.result is None:
+            number, missing = progress.call(call.id, call.name)
+        else:
+            progress.names[call.id] = call.name
+        line = f"call{number} {name}: {json_or_quoted(call.arguments)}"
+        yield line
+        used = (call.name, call.arguments, call.result)
+        for part in call.parts:
+            yield from _beside("assistant", part, used, progress, line)
+        if missing:
+            yield f"tool{number} {name}: (no result)"
+        if call.result is not None:
+            text = _split_content(call.result, progress)[0]
+            yield _result_line("", call.name, text, progress.shortening)
 
 
 def _first(part: JsonObject, names: Names) -> Any:
@@ -442,11 +417,6 @@ def _first(part: JsonObject, names: Names) -> Any:
         if (value := part.get(name)) is not None:
             return value
     return None
-
-
-def _returned(block: JsonObject, progress: _Progress) -> str:
-    """Return the text of a part that holds a tool's result."""
-    return _split_content(_first(block, _RETURNED), progress)[0]
 
 
 def _split_content(
@@ -469,11 +439,7 @@ def _split_content(
         part = _typed(one)
         kind = part.get("type") if is_object(part) else None
         if kind == "tool_use" or (kind in _CALL_KINDS and _first(part, _NAMES)):
-            name = str(_first(part, _NAMES))
-            arguments = _first(part, _ARGUMENTS)
-            calls.append(
-                _Call(str(_first(part, _CALL_IDS)), name, arguments, parts=(part,))
-            )
+            calls.append(_call(part))
         elif kind in RESULT_KINDS:
             results.append(part)
         elif kind in _THOUGHTS:
@@ -673,7 +639,7 @@ def _without_middle(text: str, size: int | None) -> str:
         return text
     head = (size + 1) // 2
     cut = len(text) - size
-    return text[:head] + _CUT_NOTE.format(cut) + text[len(text) - (size - head) :]
+    return text[:head] + _CUT_NOTE.format(cut) + text[head + cut :]
 
 
 def _from_responses(item: JsonObject) -> tuple[str, JsonObject]:

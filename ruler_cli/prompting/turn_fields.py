@@ -41,13 +41,13 @@ _MOST_NUMBERS = 16
 
 def fields_told(
     message: JsonObject, known: frozenset[str] | None = None
-) -> dict[str, list[Any]]:
+) -> dict[str, tuple[Any, list[Any]]]:
     """Return the fields of a message with text or numbers that are no content, not about it and no grader's.
 
-    Each with its texts and numbers. `known` are other fields that are content or metadata, as of a call.
+    Each with the texts and numbers in it. `known` are other fields that are content or metadata, as of a call.
     """
     return {
-        key: said
+        key: (value, said)
         for key, value in other_text(message, numbers=True, known=known).items()
         if not _NOTES & words_of(key) and (said := [*_said_inside(value, key)])
     }

@@ -14,9 +14,9 @@ import pytest
 
 from ruler_cli.formats.binary import mark_of, without_binary
 from ruler_cli.formats.pictures import medium_of
-from ruler_cli.prompting.render import MARK, render
+from ruler_cli.prompting.render import MARK, Seen, render
 from ruler_cli.types import Picture
-from tests.conftest import Ruler, write
+from tests.conftest import ROOT, Ruler, write
 from tests.conftest import read as read_file
 
 DRAWN = random.Random(7)
@@ -25,55 +25,25 @@ B64 = base64.b64encode(BYTES).decode()
 URL = "https://example.com/x"
 LANGFUSE = "@@@langfuseMedia:type={}|id=cc48838a-3da8|source=base64_data_uri@@@"
 MLFLOW = "mlflow-attachment://0b1c?content_type={}&trace_id=tr-1"
-SHAPES: dict[str, tuple[dict[str, Any], ...]] = {
-    "audio": (
-        {"type": "input_audio", "input_audio": {"data": B64, "format": "wav"}},
-        {"type": "audio", "data": B64, "mimeType": "audio/wav"},
-        {"type": "audio", "source_type": "base64", "data": B64, "mime_type": "audio/wav"},
-        {"type": "audio_url", "audio_url": {"url": URL}},
-        {"type": "audio", "audio": {"id": "audio_1"}},
-        {"type": "media", "mime_type": "audio/wav", "data": B64},
-        {"type": "blob", "modality": "audio", "content": B64},
-        {"inlineData": {"mimeType": "audio/wav", "data": B64}},
-        {"type": "audio/wav", "inline_data": {"mime_type": "audio/wav", "data": B64}},
-        {"type": "file", "mediaType": "audio/mpeg", "data": B64},
-        {"audio": {"format": "wav", "source": {"bytes": B64}}},
-    ),
-    "video": (
-        {"type": "video_url", "video_url": {"url": URL}},
-        {"type": "video", "video": URL},
-        {"fileData": {"mimeType": "video/mp4", "fileUri": URL}},
-        {"video": {"format": "mp4", "source": {"s3Location": {"uri": "s3://b/x"}}}},
-        {"type": "uri", "modality": "video", "uri": URL},
-    ),
-    "file": (
-        {"type": "file", "file": {"filename": "a.pdf", "file_data": f"data:application/pdf;base64,{B64}"}},
-        {"type": "input_file", "file_id": "file-1"},
-        {"type": "input_file", "file_url": URL},
-        {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": B64}},
-        {"type": "document", "source": {"type": "url", "url": URL}},
-        {"document": {"format": "pdf", "name": "x", "source": {"bytes": B64}}},
-        {"type": "file", "mediaType": "application/pdf", "url": URL},
-        {"type": "resource", "resource": {"uri": "x://1", "mimeType": "application/pdf", "blob": B64}},
-        {"type": "container_upload", "file_id": "f1"},
-        {"type": "document", "data": B64, "document_mimetype": "application/pdf"},
-    ),
-}  # fmt: skip
-TEXTS: tuple[dict[str, Any], ...] = (
-    {"type": "text", "text": "x"}, {"type": "document", "source": {"type": "text", "data": "x"}},
-    {"type": "file", "path": "a.py", "content": "x"}, {"type": "file_diff", "diff": "x"},
-    {"type": "document", "title": "t", "content": "x"}, {"type": "file_edit", "file": {"change": "x"}},
-    {"type": "resource", "resource": {"uri": "x://1", "mimeType": "text/plain", "text": "x"}},
-    {"type": "search_result", "source": URL, "content": [{"type": "text", "text": "x"}]},
-    {"type": "audio_transcript", "transcript": "x"}, {"profile": "x"}, {"type": "file", "note": "x"},
-    {"document": {"name": "x", "source": {"text": "x"}}},
-)  # fmt: skip
+ROWS = (ROOT / "tests/data/media.jsonl").read_text()
+PARTS = [
+    json.loads(
+        row.replace('"B64"', f'"{B64}"')
+        .replace("base64,B64", f"base64,{B64}")
+        .replace("URL", URL)
+    )
+    for row in ROWS.splitlines()
+]
+AUDIO, VIDEO, FILE = (
+    next(row["part"] for row in PARTS if row["kind"] == kind)
+    for kind in ("audio", "video", "file")
+)
 
 
 def test_media(subtests: pytest.Subtests) -> None:
     """Sound, video and files are told in every shape, cannot be sent, and are the same only if their bytes are."""
-    for kind, parts in SHAPES.items():
-        for part in parts:
+    for kind, part in map(dict.values, PARTS):
+        if kind != "text":
             with subtests.test(part=str(part)[:80]):
                 medium = medium_of(part)
                 assert medium
@@ -97,7 +67,7 @@ def test_media(subtests: pytest.Subtests) -> None:
 
 def test_texts_of_files() -> None:
     """A file whose text stands in the message, and a part that is only named like one, is text."""
-    for part in TEXTS:
+    for part in [row["part"] for row in PARTS if row["kind"] == "text"]:
         (line,) = render([{"role": "user", "content": [part]}])
         assert "x" in line.removeprefix("user: ").replace("text", ""), part
 
@@ -120,7 +90,7 @@ def test_references_of_tracers() -> None:
                 {"role": "assistant", "content": "Done.", "shown": reference},
             ):  # fmt: skip
                 found: dict[str, Picture] = {}
-                text = "\n".join(render([message], pictures=found))
+                text = "\n".join(render([message], seen=Seen(found)))
                 (medium,) = found.values()
                 assert (medium.kind, MARK.findall(text)) == (
                     kind,
@@ -148,8 +118,8 @@ def rollout(*parts: Any) -> dict[str, Any]:
 def test_scored(tmp_path: Path, ruler: Ruler) -> None:
     """A rollout with sound, video, a file or a reference fails with reason and remedy; with `leave` it is scored."""
     words = {"type": "text", "text": "I say it."}
-    media = [parts[0] for parts in SHAPES.values()]
-    media.append({"type": "text", "text": LANGFUSE.format("image/png")})
+    reference = {"type": "text", "text": LANGFUSE.format("image/png")}
+    media = [AUDIO, VIDEO, FILE, reference]
     group = [
         rollout(words),
         rollout({**words, "text": "No."}),
@@ -173,10 +143,7 @@ def test_scored(tmp_path: Path, ruler: Ruler) -> None:
     assert left.returncode == 0, left.stderr
     (scored,) = read_file(tmp_path / "left.jsonl")
     assert scored["ruler"]["pictures_left_out"] == 4
-    two = [
-        rollout({**SHAPES["audio"][0], "input_audio": {"data": data}})
-        for data in (B64, B64[4:])
-    ]
+    two = [rollout({**AUDIO, "input_audio": {"data": data}}) for data in (B64, B64[4:])]
     write(tmp_path / "in.jsonl", [{"group_id": 1, "trajectories": two}])
     ruler("score", "in.jsonl", "two.jsonl", "-m", "offline", "--pictures", "leave")
     (partial,) = tmp_path.glob("two.jsonl*")

@@ -24,7 +24,7 @@ from ruler_cli.formats.pictures import (
     smaller,
     unsendable,
 )
-from ruler_cli.prompting.render import MARK, render
+from ruler_cli.prompting.render import MARK, Seen, render
 from ruler_cli.types import Picture
 from tests.conftest import ROOT
 from tests.picture_judge import address, png
@@ -137,7 +137,7 @@ def test_in_messages() -> None:
     ]
     for messages, number in conversations:
         found: dict[str, Picture] = {}
-        whole = "\n".join(render(messages, pictures=found))
+        whole = "\n".join(render(messages, seen=Seen(found)))
         assert len(MARK.findall(whole)) == number, messages
         assert len(found) == min(number, 1)
         assert [mark[0] for mark in MARK.findall(whole)] == [
@@ -294,7 +294,7 @@ def test_read_from_a_dump() -> None:
     ]
     ((rollout,),) = [record.rollouts for record in read({"id": 1, "messages": turns})]
     found: dict[str, Picture] = {}
-    render(rollout.messages, pictures=found)
+    render(rollout.messages, seen=Seen(found))
     assert [one.data for one in found.values()] == [PNG]
 
 
@@ -343,6 +343,6 @@ def test_every_format(subtests: pytest.Subtests) -> None:
             for record in read(*records):
                 for rollout in record.rollouts:
                     for messages in (rollout.messages, *rollout.histories):
-                        render(messages, pictures=found)
+                        render(messages, seen=Seen(found))
             assert len(found) == len(made) - NOT_SHOWN.get(path.stem, 0)
     assert tried > 10

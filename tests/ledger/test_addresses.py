@@ -19,7 +19,7 @@ from tests.conftest import Ruler, group, read, write
 from tests.judge_server import JudgeServer
 from tests.ledger.test_reply_cache import reply
 
-NOW = Request("s", "now", ("a",), earlier_user="before")
+NOW = Request("s", "now", ("a",), earlier=lambda: "before")
 
 
 def test_earlier_keys(tmp_path: Path) -> None:
@@ -32,7 +32,7 @@ def test_earlier_keys(tmp_path: Path) -> None:
     for name, (why, address, user) in sources.items():
         with Ledger(tmp_path / name) as ledger:
             cache = ReplyCache(ledger, "m", {}, "http://stand-in/v1")
-            before = replace(NOW, user=user, earlier_user="")
+            before = replace(NOW, user=user, earlier=None)
             earlier = replace(cache, address=address)
             anyio.run(earlier.keep, earlier.key(before), reply())
             judge = PanelJudge(None, cache)
@@ -40,7 +40,26 @@ def test_earlier_keys(tmp_path: Path) -> None:
                 assert anyio.run(judge.call, NOW) == UNANSWERED
             assert [*judge.outdated.values()] == [why]
             anyio.run(cache.keep, cache.key(NOW), reply())
-            assert cache.find(cache.key(replace(NOW, earlier_user=""))) is not None
+            assert cache.find(cache.key(replace(NOW, earlier=None))) is not None
+
+
+def test_earlier_prompt(tmp_path: Path) -> None:
+    """The prompt of an earlier version is written only if there is a ledger, and it lacks the reply."""
+    written = []
+
+    def before() -> str:
+        written.append(1)
+        return "before"
+
+    request = replace(NOW, earlier=before)
+    with Ledger(tmp_path / "l") as ledger:
+        cache = ReplyCache(ledger, "m", {})
+        anyio.run(PanelJudge(None, cache).call, request)
+        assert len(written) == 1
+        anyio.run(cache.keep, cache.key(NOW), reply())
+        for there in (cache, replace(cache, ledger=None)):
+            anyio.run(PanelJudge(None, there).call, request)
+    assert len(written) == 1
 
 
 def test_stand_ins_replies(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from ruler_cli.prompting.prompt import build_layout
 from ruler_cli.prompting.render import render
 from ruler_cli.settings.models import AskSettings
 from ruler_cli.types import Rollout
-from tests.conftest import Ruler, write
+from tests.conftest import ROOT, Ruler, write
 from tests.values import group, read
 
 TASK = {"role": "user", "content": "Cancel order 17."}
@@ -29,11 +29,6 @@ def cancel(order: int) -> dict[str, Any]:
     return {"id": "1", "function": {"name": "cancel", "arguments": arguments}}
 
 
-def use(**more: Any) -> dict[str, Any]:
-    """A part with a call."""
-    return {"type": "tool_use", "id": "1", "name": "cancel", "input": {}, **more}
-
-
 def said(**more: Any) -> dict[str, Any]:
     """A part with text."""
     return {"type": "text", "text": "I do it.", **more}
@@ -44,51 +39,16 @@ def result(**more: Any) -> dict[str, Any]:
     return {"type": "tool_result", "tool_use_id": "1", "content": "ok", **more}
 
 
-SHOWN: dict[str, Any] = {
-    "LlamaIndex' calls": lambda n: by("assistant", "", additional_kwargs={"tool_calls": [cancel(n)]}),
-    "LlamaIndex' blocks": lambda n: {"role": "assistant", "additional_kwargs": {}, "blocks": [
-        {"block_type": "tool_call", "tool_call_id": "1", "tool_name": "cancel", "tool_kwargs": {"order": n}}]},
-    "LlamaIndex' thoughts": lambda n: {"role": "assistant", "blocks": [
-        {"block_type": "thinking", "content": f"order {n}"}]},
-    "LangChain's old call": lambda n: by("assistant", "", additional_kwargs={"function_call": {
-        "name": "cancel", "arguments": json.dumps({"order": n})}}),
-    "Bedrock's call": lambda n: by("assistant", [{"toolUse": {"toolUseId": "1", "name": "c", "input": {"order": n}}}]),
-    "Bedrock's thought": lambda n: by("assistant", [{"reasoningContent": {"reasoningText": {"text": f"order {n}"}}}]),
-    "Gemini's call beside another dialect": lambda n: {"role": "model", "parts": [
-        {"functionCall": {"name": "cancel", "args": {"order": n}}}]},
-    "a field of a message": lambda n: by("assistant", "I do it.", payload={"order": n}),
-    "a number": lambda n: by("assistant", "I do it.", order=n),
-    "a number beside words that are said": lambda n: by("assistant", "I cancel.", act={"do": "cancel", "x": n}),
-    "a field of a part": lambda n: by("assistant", [said(order={"id": "x", "no": str(n)})]),
-    "a content beside the text of a part": lambda n: by("assistant", [said(content=f"order {n}")]),
-    "a field of a call": lambda n: by("assistant", None, tool_calls=[{**cancel(0), "payload": {"order": n}}]),
-    "a field inside a function": lambda n: by("assistant", None, tool_calls=[
-        {"id": "1", "function": {"name": "cancel", "arguments": "{}", "aim": f"order {n}"}}]),
-    "two kinds of arguments": lambda n: by("assistant", None, tool_calls=[
-        {"id": "1", "name": "cancel", "arguments": "{}", "args": {"order": n}}]),
-    "a field of a part that is a call": lambda n: by("assistant", [use(aim=f"order {n}")]),
-    "a field of a result": lambda n: by("user", [result(also=f"order {n}")]),
-    "a field of a result of a tool": lambda n: by("tool", "ok", tool_call_id="1", also=f"order {n}"),
-    "an item of Responses": lambda n: {
-        "type": "custom_tool_call", "call_id": "1", "name": "c", "input": f"order {n}"},
-    "an output of Responses": lambda n: {"type": "shell_call_output", "call_id": "1", "output": f"order {n}"},
-    "a field of an output": lambda n: {
-        "type": "function_call_output", "call_id": "1", "output": "", "also": f"o {n}"},
-    "thoughts beside their summary": lambda n: {"type": "reasoning", "summary": [{"text": "I think."}],
-                                                "content": [{"type": "reasoning_text", "text": f"order {n}"}]},
-    "a part that is no file": lambda n: by("assistant", [{"type": "file_diff", "diff": f"-{n}"}]),
-    "a file with its text": lambda n: by("assistant", [{"type": "document", "content": f"order {n}"}]),
-}  # fmt: skip
-
-
 def test_shown(subtests: pytest.Subtests) -> None:
     """Anything that an agent or a tool says is shown, in whatever field, so rollouts that differ in it are two."""
-    for law, message in SHOWN.items():
+    shown = (ROOT / "tests/data/shown.json").read_text()
+    messages = (json.loads(text).items() for text in (shown, shown.replace("17", "71")))
+    for (law, one), (_, other) in zip(*messages, strict=True):
         with subtests.test(law):
-            texts = ["\n".join(render([message(n)])) for n in (17, 71)]
+            texts = ["\n".join(render([message])) for message in (one, other)]
             assert "17" in texts[0]
             assert texts[0] == texts[1].replace("71", "17")
-            turns = [[TASK, by("assistant", "Well."), message(n)] for n in (17, 71)]
+            turns = [[TASK, by("assistant", "Well."), each] for each in (one, other)]
             assert len(build_layout(group(*turns), AskSettings()).distinct) == 2
 
 
