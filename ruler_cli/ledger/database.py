@@ -194,17 +194,6 @@ def rows_of(
             yield part
 
 
-def rows_since(
-    connection: sqlite3.Connection, last: int, when: float
-) -> list[ReplyRecord]:
-    """Return the rows above an id or since a Unix time, without their ids.
-
-    A clock may be set back during a run, and ids begin anew if the ledger is cleared.
-    """
-    query = f"SELECT {COLUMNS} FROM replies WHERE id > ? OR at >= ? ORDER BY id"  # noqa: S608
-    return connection.execute(query, (last, when)).fetchall()
-
-
 def identity_of(path: Path) -> tuple[int, int] | None:
     """Return device and inode of a file, which no other file has while it is open; None if it is missing."""
     try:
