@@ -39,10 +39,8 @@ from ruler_cli.judges.network import (
 )
 from ruler_cli.judges.provider_errors import (
     ErrorResponse,
-    error_in,
     error_of,
-    error_response,
-    left_of,
+    read_response,
 )
 from ruler_cli.judges.providers import (
     NEEDS,
@@ -58,8 +56,6 @@ from ruler_cli.judges.streams import joined
 from ruler_cli.settings.models import JudgeSettings
 from ruler_cli.tokens import CHARACTERS_PER_TOKEN
 from ruler_cli.types import (
-    LARGEST,
-    TOO_LARGE,
     CallError,
     Picture,
     Reply,
@@ -67,7 +63,6 @@ from ruler_cli.types import (
     Secret,
     clean,
     content_of,
-    reply_of,
     without_key,
 )
 
@@ -439,11 +434,4 @@ def _reply(answer: Any, key: Secret) -> Reply | CallError | ErrorResponse:
     except (AttributeError, TypeError, ValueError):
         broken = "the provider's answer is not a chat completion"
         return CallError("transport", broken, "call")
-    if len(body) > LARGEST:
-        return CallError("transport", TOO_LARGE, "call")
-    if error := error_in(value):
-        return error_response(error, headers)
-    reply = reply_of(body.encode(), key)
-    if isinstance(reply, Reply):
-        return replace(reply, left=left_of(headers))
-    return reply
+    return read_response(200, body.encode(), headers, key)

@@ -37,7 +37,7 @@ from ruler_cli.types import (
     Secret,
     clean,
     parse_foreign,
-    reply_of,
+    reply_in,
     without_key,
 )
 
@@ -371,23 +371,24 @@ def read_response(
     if len(data) > LARGEST:
         return CallError("transport", TOO_LARGE, "call")
     data = without_key(data, key)
-    if status < 300:
-        with suppress(AttributeError, LookupError, TypeError, ValueError):
-            value = parse_foreign(data)
-            if error := error_in(value):
-                return error_response(error, headers or {})
-            if value.get("object") == "response":
-                data = orjson.dumps(completion_of(value))
-        reply = reply_of(data, key)
-        if isinstance(reply, Reply):
-            return replace(reply, left=left_of(headers or {}))
-        if not data.lstrip().startswith(b"<"):
-            return reply
-        page = clean(_page(data), key)
-        return replace(
-            reply, reason=f"{reply.reason} but a web page ({page}); {_ADDRESS}"
-        )
-    return ErrorResponse(status, *error_of(data), headers or {})
+    headers = headers or {}
+    if status >= 300:
+        return ErrorResponse(status, *error_of(data), headers)
+    value = None
+    with suppress(AttributeError, LookupError, TypeError, ValueError):
+        value = parse_foreign(data)
+        if error := _error_in(value):
+            return _error_response(error, headers)
+        if value.get("object") == "response":
+            value = completion_of(value)
+            data = orjson.dumps(value)
+    reply = reply_in(value, data, key)
+    if isinstance(reply, Reply):
+        return replace(reply, left=left_of(headers))
+    if not data.lstrip().startswith(b"<"):
+        return reply
+    page = clean(_page(data), key)
+    return replace(reply, reason=f"{reply.reason} but a web page ({page}); {_ADDRESS}")
 
 
 _ENDED = re.compile(
@@ -398,7 +399,7 @@ _ENDED = re.compile(
 _STATUS = re.compile("[45][0-9][0-9]")
 
 
-def error_in(body: Any) -> Any:
+def _error_in(body: Any) -> Any:
     """Return the error that a body with a good status tells, at its top or in its choice; None if there is none."""
     with suppress(AttributeError, LookupError, TypeError):
         beside = body.get("error")
@@ -419,7 +420,7 @@ def error_in(body: Any) -> Any:
     return None
 
 
-def error_response(error: Any, headers: Mapping[str, str]) -> ErrorResponse:
+def _error_response(error: Any, headers: Mapping[str, str]) -> ErrorResponse:
     """Return the response that an error inside a good one stands for: with the status that it names, else 200."""
     status = 200
     with suppress(AttributeError, LookupError, TypeError):

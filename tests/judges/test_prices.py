@@ -125,7 +125,6 @@ def test_service_tier() -> None:
         ({"service_tier": "auto"}, "", 2.5),
         ({"service_tier": ["odd"]}, "", 2.5),
         ({"extra_body": {"service_tier": "flex"}}, "", 1.25),
-        ({"extra_body": "odd"}, "", 2.5),
     ):
         price = model_of(JudgeSettings("openai/gpt-5.4", params=params)).price
         assert price
