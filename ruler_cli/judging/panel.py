@@ -177,7 +177,7 @@ class PanelJudge:
                 request.each
                 and isinstance(answer, Reply)
                 and answer.refusal is None
-                and not _has_score(answer)
+                and not is_usable(answer, request)
                 and cache.times(key) < _SCORELESS
             )
         except RulerError as error:  # calls in flight are paid for and may finish
@@ -228,18 +228,6 @@ async def _fitted(request: Request) -> Request:
     if not any(needs_less(picture) for _, picture in request.pictures):
         return request
     return await asyncio.to_thread(with_smaller, request)
-
-
-def _has_score(reply: Reply) -> bool:
-    """Tell if the probabilities of a reply's first word give a score."""
-    from ruler_cli.scoring.parse_reply import DefectError  # at the first reply
-    from ruler_cli.scoring.probability import yes_share
-
-    try:
-        yes_share(reply.likely)
-    except DefectError:
-        return False
-    return True
 
 
 @dataclass
