@@ -122,6 +122,16 @@ def file_errors(subject: str, way_out: str) -> Iterator[None]:
         raise UsageError(problem, remedy(error, way_out)) from None
 
 
+@contextlib.contextmanager
+def sqlite_errors(path: Path, verb: str, way_out: str) -> Iterator[None]:
+    """Turn an error of SQLite with an open ledger into an OutputError."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        problem = f"the ledger cannot be {verb}: {error}"
+        raise OutputError(problem, remedy(error, way_out), place=str(path)) from None
+
+
 def remedy(error: object, way_out: str) -> str:
     """Return the way out of an error with a ledger's file; one with damaged pages can be saved in part."""
     code: int = getattr(error, "sqlite_errorcode", 0) & 0xFF

@@ -21,12 +21,11 @@ import struct
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import (
     AbstractContextManager,
     ExitStack,
     closing,
-    contextmanager,
     suppress,
 )
 from dataclasses import field, replace
@@ -60,7 +59,7 @@ from ruler_cli.ledger.database import (
     open_files,
     open_ledger,
     open_to_read,
-    remedy,
+    sqlite_errors,
 )
 from ruler_cli.settings.suggestions import other_file
 from ruler_cli.types import CallError, Kind, Reply, Request, Usage, reply_of, value
@@ -197,15 +196,9 @@ class _File:
     lock: threading.Lock = field(default_factory=threading.Lock)
     """Held while `patient` is used."""
 
-    @contextmanager
-    def errors(self, verb: str) -> Iterator[None]:
+    def errors(self, verb: str) -> AbstractContextManager[None]:
         """Turn an error of SQLite into an OutputError."""
-        try:
-            yield
-        except sqlite3.Error as error:
-            problem = f"the ledger cannot be {verb}: {error}"
-            way_out = remedy(error, _ANOTHER)
-            raise OutputError(problem, way_out, place=str(self.path)) from None
+        return sqlite_errors(self.path, verb, _ANOTHER)
 
     def at_once(self, verb: str, query: str, values: Sequence[Any]) -> list[Any] | None:
         """Run a statement and return its rows; None if another process is writing."""
