@@ -18,7 +18,7 @@ import orjson
 
 from ruler_cli.errors import Sentence
 from ruler_cli.judges.provider_errors import (
-    RESPONSES_ONLY,
+    SAYS,
     ErrorResponse,
     classify,
     refuses_format,
@@ -91,7 +91,7 @@ _SYSTEM = (
 _SWITCHES: tuple[tuple[re.Pattern[str], str, Any, Any], ...] = tuple(
     (re.compile(words, re.IGNORECASE | re.DOTALL), name, before, after)
     for words, name, before, after in (
-        (RESPONSES_ONLY, "responses", False, True),
+        (SAYS["responses"], "responses", False, True),
         ("stream_options|include_usage", "stream", "counted", "plain"),
         (_STREAM, "stream", "", "counted"),
         (_SYSTEM, "merged", False, True),
