@@ -25,6 +25,11 @@ Path = tuple[str | int, ...]
 T = TypeVar("T")
 
 
+def words_of(text: str) -> tuple[str, ...]:
+    """Return the words of a text, which is easier to read than a tuple of them."""
+    return tuple(text.split())
+
+
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def value(cls: type[T]) -> type[T]:
     """Make a dataclass of values that a type checker, but not Python, refuses to change.

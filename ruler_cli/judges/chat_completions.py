@@ -46,10 +46,11 @@ from ruler_cli.types import (
     exactly,
     keyed,
     list_schema,
+    words_of,
 )
 
 Form = Literal["keyed", "sized", "list", "json", "text"]
-_OWN_HOSTS = (".local", ".internal", ".lan", ".svc", ".home", ".intranet")
+_OWN_HOSTS = words_of(".local .internal .lan .svc .home .intranet")
 _SIZED = ("openai", "azure", "gemini", "vertex_ai")
 """Providers that know `minItems` and `maxItems`; Anthropic refuses them."""
 _LISTS: tuple[Form, ...] = ("list", "json", "text")

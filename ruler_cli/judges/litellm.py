@@ -64,16 +64,14 @@ from ruler_cli.types import (
     clean,
     content_of,
     without_key,
+    words_of,
 )
 
-
-def _names(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_UNREACHED = _names("ConnectError ClientConnectorError ConnectionRefusedError gaierror")
-_TOO_LATE = _names("Timeout TimeoutException TimeoutError APITimeoutError")
-_BROKEN = _names("TransportError ClientError ConnectionError")
+_UNREACHED = {
+    *words_of("ConnectError ClientConnectorError ConnectionRefusedError gaierror")
+}
+_TOO_LATE = {*words_of("Timeout TimeoutException TimeoutError APITimeoutError")}
+_BROKEN = {*words_of("TransportError ClientError ConnectionError")}
 """Names of errors without a response, in httpx, aiohttp, the provider SDKs and Python."""
 _ANSWERLESS = (
     (_UNREACHED, "the judge cannot be reached"),
@@ -81,11 +79,13 @@ _ANSWERLESS = (
     # the last is litellm's, for any error
     (_BROKEN | {"APIConnectionError"}, "the connection to the judge broke"),
 )
-_UNEQUIPPED = _names("""
+_UNEQUIPPED = {
+    *words_of("""
 AuthenticationError ImportError LiteLLMUnknownProvider NoCredentialsError PartialCredentialsError
 CredentialRetrievalError NoRegionError ProfileNotFound DefaultCredentialsError RefreshError
 CredentialUnavailableError ClientAuthenticationError GetAccessTokenError
 """)
+}
 """Names of errors that recur with every try, in litellm (without a response), the clouds' SDKs and Python."""
 _LACKS = re.compile(
     r"missing (?:credentials|required parameters|\w+ (?:account|tenant|jwt|api.?key)|api.?(?:key|base))"

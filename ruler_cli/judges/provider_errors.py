@@ -41,6 +41,7 @@ from ruler_cli.types import (
     parse_foreign,
     reply_in,
     without_key,
+    words_of,
 )
 
 Scope = Literal["run", "group", "call"]
@@ -186,16 +187,7 @@ def most_pictures(error: CallError, sent: int) -> int:
     return limit - ("fewer than" in message)
 
 
-_CODES = (
-    "code",
-    "type",
-    "status",
-    "error_type",
-    "__type",
-    "reason",
-    "quotaId",
-    "retryDelay",
-)
+_CODES = words_of("code type status error_type __type reason quotaId retryDelay")
 """Keys whose short values tell the kind of an error, at any depth."""
 _SHORT = 100
 _DEEP = 6

@@ -24,11 +24,11 @@ from ruler_cli.errors import Sentence, UsageError
 from ruler_cli.settings.judges import OWN_ADDRESS, SIGNING
 from ruler_cli.settings.parameters import body_of
 from ruler_cli.settings.suggestions import nearest
-from ruler_cli.types import Usage
+from ruler_cli.types import Usage, words_of
 
 EMBEDDED = ("offline", "simulated")
 """Judges without a model."""
-OWN_ENGINES = ("hosted_vllm", "vllm", "sglang", "ollama", "ollama_chat", "lm_studio")
+OWN_ENGINES = words_of("hosted_vllm vllm sglang ollama ollama_chat lm_studio")
 QUEUEING_ENGINES = ("hosted_vllm/", "vllm/", "sglang/")
 """Engines that have calls wait in a queue, however many, and refuse none."""
 
@@ -440,14 +440,10 @@ def listed_batch_price(name: str) -> Price | None:
     return price and price.tiers.get("batches")
 
 
-_PRICED = (
-    "input_cost_per_token",
-    "output_cost_per_token",
-    "cache_read_input_token_cost",
-    "cache_creation_input_token_cost",
-    "cache_creation_input_token_cost_above_1hr",
-    "output_cost_per_reasoning_token",
-)
+_PRICED = words_of("""
+input_cost_per_token output_cost_per_token cache_read_input_token_cost cache_creation_input_token_cost
+cache_creation_input_token_cost_above_1hr output_cost_per_reasoning_token
+""")
 """Fields of an entry, in the order of those of a `Price`."""
 _STEP = re.compile(r"(?:in|out)put_cost_per_token(_above_(\d+)k_tokens)?(_[a-z]+)?")
 """A field for a length of the prompt, or for a service tier."""

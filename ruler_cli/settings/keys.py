@@ -15,6 +15,7 @@ from itertools import chain
 from typing import Any
 
 from ruler_cli.errors import Sentence, UsageError
+from ruler_cli.types import words_of
 
 HIDDEN = "[key]"
 """Text that stands for a key."""
@@ -63,7 +64,7 @@ _PARTS = [
 _FORMS = ("response_format", "tools", "functions")
 """Parameters whose words are those of good replies."""
 _CAPITAL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_KEY_NAMES = ("api_key", "apikey", "authorization", "token", "secret", "password")
+_KEY_NAMES = words_of("api_key apikey authorization token secret password")
 
 
 def is_variable_name(text: str) -> bool:

@@ -33,7 +33,7 @@ from ruler_cli.judges.provider_errors import (
     refuses_format,
 )
 from ruler_cli.ledger.reply_cache import Ledger
-from ruler_cli.types import BOM, CallError, Reply, clean, parse_foreign
+from ruler_cli.types import BOM, CallError, Reply, clean, parse_foreign, words_of
 
 MAX_LINE_BYTES = 32 << 20
 """Bytes of the longest line that is read."""
@@ -55,9 +55,9 @@ _STATUSES = {
     "overloaded_error": 529,
 }
 """HTTP statuses of Anthropic's error types; its batch results hold the type alone. Others may pass."""
-_FIELDS = ("id", "type", "model", "choices", "content", "stop_reason", "usage")
+_FIELDS = words_of("id type model choices content stop_reason usage")
 """Fields of a chat completion or a message; other fields of the row are columns of its input."""
-_TEXT_FIELDS = ("generated_text", "output", "text", "response")
+_TEXT_FIELDS = words_of("generated_text output text response")
 """Fields with the answer in an engine's row, the most reliable first: `text` may be a column of the input."""
 _PROMPT_TOKENS = ("prompt_tokens", "num_input_tokens", "input_tokens")
 _COMPLETION_TOKENS = ("completion_tokens", "num_generated_tokens", "output_tokens")
