@@ -25,6 +25,11 @@ Path = tuple[str | int, ...]
 T = TypeVar("T")
 
 
+def words_of(text: str) -> tuple[str, ...]:
+    """Return the words of a text, which is easier to read than a tuple of them."""
+    return tuple(text.split())
+
+
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def value(cls: type[T]) -> type[T]:
     """Make a dataclass of values that a type checker, but not Python, refuses to change.
@@ -1311,12 +1316,19 @@ def reply_of(body: bytes, key: Secret = None) -> Reply | CallError:
     Never raises: a body that is no chat completion gives a CallError that holds it.
     """
     body = without_key(body, key).removeprefix(BOM)
-    try:
+    value = None
+    with suppress(orjson.JSONDecodeError):
         value = parse_foreign(body)
+    return reply_in(value, body, key)
+
+
+def reply_in(value: Any, body: bytes, key: Secret = None) -> Reply | CallError:
+    """Read a chat completion that was parsed from `body`, which holds no key."""
+    try:
         choice = value["choices"][0]
         message = choice["message"]
         content = message.get("content")
-    except (orjson.JSONDecodeError, KeyError, IndexError, TypeError, AttributeError):
+    except (KeyError, IndexError, TypeError, AttributeError):
         return CallError(
             "transport",
             "the endpoint's answer is not a chat completion",

@@ -107,7 +107,7 @@ def test_older_ledger(
     server.configure(cut=CUT)
     with monkeypatch.context() as older:
         for module in (ruler_cli.pool.retries, ruler_cli.judging.panel):
-            older.setattr(module, "counted", lambda _, reply: reply)
+            older.setattr(module, "counted", lambda _, reply, cost: reply)
         assert ruler(*run).returncode == 0
     assert scores(tmp_path / "out.jsonl") == [[0.99] * 24]
     server.configure(cut=None)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import tiktoken
 
-from ruler_cli.pool.reports import counted
+from ruler_cli.pool.retries import counted
 from ruler_cli.tokens import fewest_tokens, likely_tokens
 from ruler_cli.types import Reply, Request, Usage, usage_of
 from tests.conftest import ROOT, SHARED
@@ -109,13 +109,14 @@ def test_impossible_reports_are_replaced() -> None:
         (1000, 1): (1000, completion, True),
         (0, 0): (prompt, completion, True),
     }.items():
-        reply = counted(request, Reply(answer, Usage(*reported, calls=1), body=b"{}"))
-        usage = reply.usage
+        reply = Reply(answer, Usage(*reported, calls=1), body=b"{}")
+        usage = counted(request, reply, lambda usage: usage.prompt / 1000).usage
+        assert usage.usd == usage.prompt / 1000
         assert (usage.prompt, usage.completion, usage.estimated) == right, reported
     embedded = Reply(answer, Usage(calls=1))
-    assert counted(request, embedded) is embedded
+    assert counted(request, embedded, lambda _: None) == embedded
     silent = Reply("", Usage(1000, 0, calls=1), refusal="No.", body=b"{}")
-    assert not counted(request, silent).usage.estimated
+    assert not counted(request, silent, lambda _: None).usage.estimated
 
 
 def test_cached_tokens_beside_the_prompt() -> None:

@@ -18,7 +18,7 @@ import orjson
 
 from ruler_cli.errors import Sentence
 from ruler_cli.judges.provider_errors import (
-    RESPONSES_ONLY,
+    SAYS,
     ErrorResponse,
     classify,
     refuses_format,
@@ -46,10 +46,11 @@ from ruler_cli.types import (
     exactly,
     keyed,
     list_schema,
+    words_of,
 )
 
 Form = Literal["keyed", "sized", "list", "json", "text"]
-_OWN_HOSTS = (".local", ".internal", ".lan", ".svc", ".home", ".intranet")
+_OWN_HOSTS = words_of(".local .internal .lan .svc .home .intranet")
 _SIZED = ("openai", "azure", "gemini", "vertex_ai")
 """Providers that know `minItems` and `maxItems`; Anthropic refuses them."""
 _LISTS: tuple[Form, ...] = ("list", "json", "text")
@@ -91,7 +92,7 @@ _SYSTEM = (
 _SWITCHES: tuple[tuple[re.Pattern[str], str, Any, Any], ...] = tuple(
     (re.compile(words, re.IGNORECASE | re.DOTALL), name, before, after)
     for words, name, before, after in (
-        (RESPONSES_ONLY, "responses", False, True),
+        (SAYS["responses"], "responses", False, True),
         ("stream_options|include_usage", "stream", "counted", "plain"),
         (_STREAM, "stream", "", "counted"),
         (_SYSTEM, "merged", False, True),

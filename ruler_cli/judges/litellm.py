@@ -14,7 +14,7 @@ import re
 import ssl
 import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -39,10 +39,8 @@ from ruler_cli.judges.network import (
 )
 from ruler_cli.judges.provider_errors import (
     ErrorResponse,
-    error_in,
     error_of,
-    error_response,
-    left_of,
+    read_response,
 )
 from ruler_cli.judges.providers import (
     NEEDS,
@@ -58,8 +56,6 @@ from ruler_cli.judges.streams import joined
 from ruler_cli.settings.models import JudgeSettings
 from ruler_cli.tokens import CHARACTERS_PER_TOKEN
 from ruler_cli.types import (
-    LARGEST,
-    TOO_LARGE,
     CallError,
     Picture,
     Reply,
@@ -67,18 +63,15 @@ from ruler_cli.types import (
     Secret,
     clean,
     content_of,
-    reply_of,
     without_key,
+    words_of,
 )
 
-
-def _names(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_UNREACHED = _names("ConnectError ClientConnectorError ConnectionRefusedError gaierror")
-_TOO_LATE = _names("Timeout TimeoutException TimeoutError APITimeoutError")
-_BROKEN = _names("TransportError ClientError ConnectionError")
+_UNREACHED = {
+    *words_of("ConnectError ClientConnectorError ConnectionRefusedError gaierror")
+}
+_TOO_LATE = {*words_of("Timeout TimeoutException TimeoutError APITimeoutError")}
+_BROKEN = {*words_of("TransportError ClientError ConnectionError")}
 """Names of errors without a response, in httpx, aiohttp, the provider SDKs and Python."""
 _ANSWERLESS = (
     (_UNREACHED, "the judge cannot be reached"),
@@ -86,11 +79,13 @@ _ANSWERLESS = (
     # the last is litellm's, for any error
     (_BROKEN | {"APIConnectionError"}, "the connection to the judge broke"),
 )
-_UNEQUIPPED = _names("""
+_UNEQUIPPED = {
+    *words_of("""
 AuthenticationError ImportError LiteLLMUnknownProvider NoCredentialsError PartialCredentialsError
 CredentialRetrievalError NoRegionError ProfileNotFound DefaultCredentialsError RefreshError
 CredentialUnavailableError ClientAuthenticationError GetAccessTokenError
 """)
+}
 """Names of errors that recur with every try, in litellm (without a response), the clouds' SDKs and Python."""
 _LACKS = re.compile(
     r"missing (?:credentials|required parameters|\w+ (?:account|tenant|jwt|api.?key)|api.?(?:key|base))"
@@ -297,7 +292,7 @@ def _in_parts(
 def anthropic_params(settings: JudgeSettings) -> Callable[[Request], bytes]:
     """A function Request → `params` of the Messages API, as `LitellmJudge` would send them, without a call.
 
-    litellm makes them once for each limit of the answer; the texts are inserted then. UsageError if it
+    litellm makes them once for each limit of the answer; the texts are replaced then. UsageError if it
     refuses the model or its parameters, or if they need a header, which a row of a batch cannot have.
     """
     if read_name(settings.model)[1] != "anthropic":
@@ -312,31 +307,31 @@ def anthropic_params(settings: JudgeSettings) -> Callable[[Request], bytes]:
     )
 
     @lru_cache(4096)
-    def template(max_tokens: int | None) -> bytes:
+    def template(max_tokens: int | None) -> dict[str, Any]:
         return _template(judge, max_tokens)
 
     def params(request: Request) -> bytes:
-        texts = {
-            b"user": _parts(request),
-            b"system": orjson.dumps(request.system),
-        }
-        return template(how.max_tokens(request, settings.params)) % texts
+        body = template(how.max_tokens(request, settings.params))
+        prompt = _prompt(request.system, list(_parts(request)))
+        return orjson.dumps({**body, **prompt})
 
     template(None)  # a refusal of litellm is reported before the first request
     return params
 
 
-def _parts(request: Request) -> bytes:
-    """The user text as JSON; with pictures the rest of its part, the other parts, and the beginning of the last."""
-    content = request.content
-    if isinstance(content, str):
-        return orjson.dumps(content)
-    images = [_image(picture) for _, picture in request.pictures]
-    texts = [orjson.dumps(part["text"]) for part in content[::2]]
-    between = (b"},%s,%s" % (orjson.dumps(image), _TEXT) for image in images)
-    return b"".join(
-        piece for pair in zip(texts, (*between, b""), strict=True) for piece in pair
-    )
+def _prompt(system: str, user: list[dict[str, Any]]) -> dict[str, Any]:
+    """The texts of a request as Anthropic takes them."""
+    return {
+        "system": [{"type": "text", "text": system}],
+        "messages": [{"role": "user", "content": user}],
+    }
+
+
+def _parts(request: Request) -> Iterator[dict[str, Any]]:
+    """Yield the parts of the user message as Anthropic takes them."""
+    pictures = [picture for _, picture in request.pictures]
+    for part in _in_parts(request.user, request.pictures):
+        yield part if "text" in part else _image(pictures.pop(0))
 
 
 def _image(picture: Picture) -> dict[str, Any]:
@@ -348,14 +343,13 @@ def _image(picture: Picture) -> dict[str, Any]:
     return {"type": "image", "source": source}
 
 
-_TEXT = b'{"type":"text","text":'
 _USER = "the place of the request's user text"
 _SYSTEM = "the place of the request's system text"
 _STRUCTURED = "structured-outputs-"
 
 
-def _template(judge: LitellmJudge, max_tokens: int | None) -> bytes:
-    """The params as JSON, with `%(user)s` and `%(system)s` for the texts."""
+def _template(judge: LitellmJudge, max_tokens: int | None) -> dict[str, Any]:
+    """The params, with the texts of a `_prompt`."""
     from litellm.types.utils import CallTypes
     from litellm.utils import return_raw_request
 
@@ -380,13 +374,10 @@ def _template(judge: LitellmJudge, max_tokens: int | None) -> bytes:
     if "output_format" in body:  # its later name needs no header
         form = body.pop("output_format")
         body.setdefault("output_config", {})["format"] = form
-    data = orjson.dumps(body)
-    user = orjson.dumps(_USER)
-    system = orjson.dumps(_SYSTEM)
-    if data.count(_TEXT + user) != 1 or data.count(system) != 1:
+    prompt = _prompt(_SYSTEM, [{"type": "text", "text": _USER}])
+    if not body.items() >= prompt.items():
         raise _not_in_a_batch(judge, "litellm's request does not hold its texts once")
-    escaped = data.replace(b"%", b"%%")
-    return escaped.replace(user, b"%(user)s").replace(system, b"%(system)s")
+    return body
 
 
 def _not_in_a_batch(judge: LitellmJudge, why: str) -> UsageError:
@@ -439,11 +430,4 @@ def _reply(answer: Any, key: Secret) -> Reply | CallError | ErrorResponse:
     except (AttributeError, TypeError, ValueError):
         broken = "the provider's answer is not a chat completion"
         return CallError("transport", broken, "call")
-    if len(body) > LARGEST:
-        return CallError("transport", TOO_LARGE, "call")
-    if error := error_in(value):
-        return error_response(error, headers)
-    reply = reply_of(body.encode(), key)
-    if isinstance(reply, Reply):
-        return replace(reply, left=left_of(headers))
-    return reply
+    return read_response(200, body.encode(), headers, key)

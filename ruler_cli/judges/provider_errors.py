@@ -14,11 +14,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import orjson
@@ -37,8 +39,9 @@ from ruler_cli.types import (
     Secret,
     clean,
     parse_foreign,
-    reply_of,
+    reply_in,
     without_key,
+    words_of,
 )
 
 Scope = Literal["run", "group", "call"]
@@ -52,154 +55,38 @@ _BEGINNING = 1000
 
 
 class ErrorRule(NamedTuple):
-    """A rule for the statuses that it lists (`5xx`: all of them), if its pattern matches.
-
-    The scope "rate" is that of a call beyond a rate limit, with nothing broken.
-    """
+    """A row of `errors.toml`, which says what each field is."""
 
     statuses: str
-    pattern: str
     kind: Kind
     scope: Scope | Literal["rate"]
+    says: Sequence[str] = ()
     remedy: str = ""
+    name: str = ""
+
+    @property
+    def pattern(self) -> str:
+        """The pattern of all that it says."""
+        return "|".join(self.says)
 
     def applies(self, status: int, text: str) -> bool:
         """Tell if the rule is for this error; with a good status its words decide, as with 400."""
         statuses = self.statuses.split()
-        if status < 300 and self.pattern and "200" not in statuses:
+        if status < 300 and self.says and "200" not in statuses:
             status = 400
         listed = str(status) in statuses or f"{status // 100}xx" in statuses
         return listed and re.search(self.pattern, text, re.IGNORECASE) is not None
 
 
-_CREDIT = Sentence(
-    "add credit or raise the limit, or use another key with {api_key_env}"
-)
-_SET_KEY = Sentence(
-    "set the right key, in the provider's variable or the one that {api_key_env} names"
-)
-_ALLOW = Sentence(
-    "this key may not do that: use another key with {api_key_env}, or another model with {model}"
-)
-_DAY = Sentence(
-    "the day's quota is used up: run again when it is renewed, or use another key with {api_key_env}"
-)
-_NAME = Sentence(
-    "check the model's name ({model}) and the endpoint ({api_base}, which usually ends in /v1)"
-)
 _ADDRESS = "is the endpoint's address right? It usually ends in /v1"
-_MEMORY = Sentence(
-    "the server's memory does not hold this model: choose a smaller one with {model}"
-)
-_TIER = (
-    "this account's tier takes no request of that size: raise it, or use another model"
-)
-_GATEWAY = Sentence(
-    "the gateway has no key for this model: set it there, or use another model with {model}"
-)
-_MOVED = Sentence(
-    "the endpoint redirects elsewhere, and no key is sent there; give the address it names as {api_base}"
-)
-
-_LEAVE = Sentence("this model reads no pictures: give {pictures:leave}")
-_FEWER = Sentence("show fewer with {most_pictures}, or none with {pictures:leave}")
-_SMALLER = (
-    "with Pillow, `pip install 'ruler-cli[pictures]'`, large pictures are made smaller"
-)
-_LOGIN = "the proxy asks for a name and a password: http://NAME:PASSWORD@HOST:PORT in HTTPS_PROXY"
-_RESPONSES = Sentence(
-    "it is answered at /v1/responses only: name it openai/NAME, with {api_base} if it is not OpenAI's own "
-    "(Azure's ends in /openai/v1)"
-)
-
-_ANY = ""
-RESPONSES_ONLY = r"v1/responses|not a chat model|chatCompletion operation does not work"
-_SPENT = (
-    r"insufficient_quota|exceeded_current_quota|insufficient.{0,9}(?:credit|balance|funds)|credit balance"
-    r"|billing_(?:hard_limit|not_active|error)|billing hard limit|account is not active"
-    r"|reached your specified \w+ usage limits"
-    r"|budget_exceeded|Budget has been exceeded!|ExceededBudget|crossed budget"
-)
-_CONTENT = (
-    r"content.{0,3}(?:policy|filter|management|exists risk|moderation)|ResponsibleAIPolicy|violates? usage"
-    r"|SAFETY_CHECK|requires moderation|(?:input|prompt) was flagged|usage policy|data_inspection_failed"
-    r"|inappropriate content"
-)
-_BAD_KEY = (
-    r"api.?key (?:not valid|expired|is invalid)|API_KEY_INVALID|invalid.api.key|incorrect api key"
-    r"|access was terminated|account.{0,40}(?:deactivated|suspended)|location is not supported"
-    r"|no_db_connection"
-)
-_NO_MODEL = (
-    r"model.{0,60}(?:not found|not exist|decommissioned)|model_not_found|unknown model|invalid model"
-    r"|model identifier is invalid|on-demand throughput isn.t supported|not a valid model"
-)
-_LONG = (
-    r"context.?(?:length|window|size|limit)|prompt is too long|too long for requested model|string too long"
-    r"|too many (?:input )?tokens|max\w* (?:prompt|input|model|allowed) length|longer than the m"
-    r"|token count.{0,40}exceed|input.{0,9}(?:length|tokens) exceed|exceed_context|max_new_tokens. must be"
-    r"|must have less than \d+ tokens|reduce the length|too large for model|request_too_large"
-)
-_PICTURES = (
-    r"too (?:many|much) (?:image|picture|media)|many-image|(?:number|count) of image|image (?:count|limit)"
-    r"|max\w* images|limit.mm.(?:per|data)"
-    r"|(?:at most|up to|max\w*(?: of| is)?|only \w+|fewer than|more than|limit(?: of| is)?) \d+ image"
-    r"|\d+ images?\b.{0,40}(?:exceed|max|limit| > )"
-)
-_PIXELS = (
-    r"image.{0,60}(?:dimension|pixel|resolution|too large)|image.{0,20}exceeds .{0,9}MB"
-)
-_MANY = "many-image"
-"""Word of Anthropic's error for a request of more than _MANY_FROM pictures, some larger than others may be."""
+_ROWS = tomllib.loads(Path(__file__).with_name("errors.toml").read_text("utf-8"))
+TABLE = tuple([ErrorRule(**row) for row in _ROWS["rules"]])
+SAYS = {rule.name: rule.pattern for rule in TABLE}
+"""Patterns of rules that have a name."""
 _MANY_FROM = 20
-_OF_A_DAY = r"per.?day|daily|limit: 0, model"
-_BUSY = r"rate.?limit|overloaded|server (?:is )?busy|pending requests|slow down|too many requests|throttl|queue is full"
+"""Pictures of a request from which on Anthropic's model takes none that is larger than others may be."""
 
-TABLE: tuple[ErrorRule, ...] = (
-    #         status                  code or message says                   kind         scope    remedy
-    # money and keys
-    ErrorRule("4xx",                  _SPENT,                                 "refused",   "run",   _CREDIT),
-    ErrorRule("402",                  _ANY,                                   "refused",   "run",   _CREDIT),
-    ErrorRule("400 403 406 422 451",  _CONTENT,                               "refused",   "group"),
-    ErrorRule("401",                  _ANY,                                   "refused",   "run",   _SET_KEY),
-    ErrorRule("403",                  _ANY,                                   "refused",   "run",   _ALLOW),
-    ErrorRule("400 429",              _BAD_KEY,                               "refused",   "run",   _SET_KEY),
-    ErrorRule("500",                  r"exception - missing credentials",     "refused",   "run",   _GATEWAY),
-    ErrorRule("407",                  _ANY,                                   "refused",   "run",   _LOGIN),
-    # the model and the address
-    ErrorRule("400 404",              RESPONSES_ONLY,                         "refused",   "run",   _RESPONSES),
-    ErrorRule("404 405 410",          _ANY,                                   "refused",   "run",   _NAME),
-    ErrorRule("400 422 503",          _NO_MODEL,                              "refused",   "run",   _NAME),
-    ErrorRule("200",                  r"unexpected endpoint",                 "refused",   "run",   _NAME),
-    ErrorRule("500",                  r"requires more system memory",         "refused",   "run",   _MEMORY),
-    ErrorRule("301 302 303 307 308",  _ANY,                                   "refused",   "run",   _MOVED),
-    # too long
-    ErrorRule("400 422",              r"at most 0 image",                     "refused",   "group", _LEAVE),
-    ErrorRule("400 413 422 500",      _MANY,                                  "too_long",  "group", _SMALLER),
-    ErrorRule("400 413 422 500",      _PICTURES,                              "too_long",  "group", _FEWER),
-    ErrorRule("400 413 422",          _PIXELS,                                "refused",   "group", _SMALLER),
-    ErrorRule("413 429",              r"request too large|required for long", "too_long",  "group", _TIER),
-    ErrorRule("413",                  _ANY,                                   "too_long",  "group"),
-    ErrorRule("400 422 500",          _LONG,                                  "too_long",  "group"),
-    # limits: a day's that slides, a day's that no wait of ours outlasts, a minute's
-    ErrorRule("429",                  r"try again in [0-9]",                  "transport", "rate"),
-    ErrorRule("429",                  _OF_A_DAY,                              "refused",   "run",   _DAY),
-    ErrorRule("429",                  r"resource.?exhausted",                 "transport", "rate"),
-    ErrorRule("429",                  r"exceeded your current quota",         "refused",   "run",   _CREDIT),
-    ErrorRule("429 529",              _ANY,                                   "transport", "rate"),
-    ErrorRule("400 500 503",          _BUSY,                                  "transport", "rate"),
-    # the rest
-    ErrorRule("408 409 424 425 499 5xx",_ANY,                                   "transport", "call"),
-    ErrorRule("4xx",                  _ANY,                                   "refused",   "group"),
-)  # fmt: skip
-"""The first rule that applies decides; an error without a rule may be tried again.
-
-Gemini and Bedrock have 400 for a bad key, a litellm proxy without a database for any key but its own, xAI
-and OpenRouter 403 for content, so such rules stand before their status's own. Gemini's message for a limit
-per minute is OpenAI's for an empty account.
-"""
-
-_AGAIN = ErrorRule("", _ANY, "transport", "call")
+_AGAIN = ErrorRule("", "transport", "call")
 
 
 class ErrorResponse(NamedTuple):
@@ -243,7 +130,7 @@ def classify(
     reason = f"{who} answered {status}: {clean(said or 'no message', key)}"
     if rule.remedy:
         begun = reason.rstrip(".")
-        reason = Sentence("{reason}; {remedy}", reason=begun, remedy=rule.remedy)
+        reason = Sentence(f"{{reason}}; {rule.remedy}", reason=begun)
     return CallError(
         rule.kind,
         reason,
@@ -261,45 +148,15 @@ def refuses_format(status: int, message: str) -> bool:
     return status in (400, 404, 415, 422, 500, 501) and named is not None
 
 
-_N = r"{0,200}?\b"
-_LIMIT = r"(?P<limit>\d{1,9})"
-_ACTUAL = r"(?P<actual>\d{1,9})"
-_CONTEXTS = tuple(
-    re.compile(pattern, re.IGNORECASE | re.DOTALL)
-    for pattern in (
-        # SGLang, prompt and answer together
-        rf"maximum context length (?:is|of) {_LIMIT}\b.{_N}{_ACTUAL} tokens from the input",
-        # OpenAI, OpenRouter, DeepSeek, vLLM: the messages alone if they are named
-        rf"maximum context length (?:is|of) {_LIMIT}\b.{_N}{_ACTUAL} (?:in the messages|of text input)",
-        rf"maximum context length (?:is|of) {_LIMIT}\b.{_N}{_ACTUAL} (?:input )?tokens",
-        rf"passed {_ACTUAL} input tokens.{_N}context length is only {_LIMIT}",
-        rf"prompt \(length {_ACTUAL}\) is longer than the maximum model length of {_LIMIT}",
-        # SGLang
-        rf"input \({_ACTUAL} tokens\) is longer than the model's context length \({_LIMIT}",
-        rf"input length \({_ACTUAL} tokens\) exceeds the maximum allowed length \({_LIMIT}",
-        # Anthropic
-        rf"prompt is too long: {_ACTUAL} tokens > {_LIMIT}",
-        rf"exceed context limit: {_ACTUAL} \+ \d{{1,9}} > {_LIMIT}",
-        # Gemini
-        rf"input token count \({_ACTUAL}\) exceeds the maximum number of tokens allowed \({_LIMIT}",
-        # llama.cpp
-        rf"request \({_ACTUAL} tokens\) exceeds the available context size \({_LIMIT}",
-        # xAI
-        rf"maximum prompt length is {_LIMIT}\b.{_N}{_ACTUAL} tokens",
-        # Mistral
-        rf"prompt contains {_ACTUAL} tokens.{_N}model with {_LIMIT} maximum context",
-        # Fireworks
-        rf"prompt is too long: {_ACTUAL}, model maximum context length: {_LIMIT}",
-        # Cerebras
-        rf"current length is {_ACTUAL} while limit is {_LIMIT}",
-        # a litellm proxy's own check, before any provider is called
-        rf"Max Input Tokens={_LIMIT}, Got={_ACTUAL}",
-        # TGI, Together
-        rf"must (?:be <=|have less than) {_LIMIT}\b.{_N}given: {_ACTUAL}\b",
-        # OpenAI and Groq, for a tier's tokens per minute
-        rf"request too large.{_N}limit {_LIMIT}, requested {_ACTUAL}",
+_CONTEXTS = [
+    re.compile(
+        pattern.replace("…", r".{0,200}?\b")
+        .replace("LIMIT", r"(?P<limit>\d{1,9})")
+        .replace("ACTUAL", r"(?P<actual>\d{1,9})"),
+        re.IGNORECASE | re.DOTALL,
     )
-)
+    for pattern in _ROWS["contexts"]["patterns"]
+]
 
 
 def context_of(text: str) -> tuple[int, int] | None:
@@ -319,23 +176,18 @@ def most_pictures(error: CallError, sent: int) -> int:
     Of the numbers in the message the limit is the greatest below those sent. Without any half are tried.
     """
     _, _, message = error.reason.partition(": ")
-    if error.kind != "too_long" or not re.search(_PICTURES, message, re.IGNORECASE):
+    if error.kind != "too_long" or not re.search(
+        SAYS["pictures"], message, re.IGNORECASE
+    ):
         return 0
-    stated = [_MANY_FROM] if _MANY in message else map(int, _COUNT.findall(message))
+    stated = (
+        [_MANY_FROM] if SAYS["many"] in message else map(int, _COUNT.findall(message))
+    )
     limit = max((each for each in stated if 0 < each < sent), default=sent // 2)
     return limit - ("fewer than" in message)
 
 
-_CODES = (
-    "code",
-    "type",
-    "status",
-    "error_type",
-    "__type",
-    "reason",
-    "quotaId",
-    "retryDelay",
-)
+_CODES = words_of("code type status error_type __type reason quotaId retryDelay")
 """Keys whose short values tell the kind of an error, at any depth."""
 _SHORT = 100
 _DEEP = 6
@@ -371,23 +223,24 @@ def read_response(
     if len(data) > LARGEST:
         return CallError("transport", TOO_LARGE, "call")
     data = without_key(data, key)
-    if status < 300:
-        with suppress(AttributeError, LookupError, TypeError, ValueError):
-            value = parse_foreign(data)
-            if error := error_in(value):
-                return error_response(error, headers or {})
-            if value.get("object") == "response":
-                data = orjson.dumps(completion_of(value))
-        reply = reply_of(data, key)
-        if isinstance(reply, Reply):
-            return replace(reply, left=left_of(headers or {}))
-        if not data.lstrip().startswith(b"<"):
-            return reply
-        page = clean(_page(data), key)
-        return replace(
-            reply, reason=f"{reply.reason} but a web page ({page}); {_ADDRESS}"
-        )
-    return ErrorResponse(status, *error_of(data), headers or {})
+    headers = headers or {}
+    if status >= 300:
+        return ErrorResponse(status, *error_of(data), headers)
+    value = None
+    with suppress(AttributeError, LookupError, TypeError, ValueError):
+        value = parse_foreign(data)
+        if error := _error_in(value):
+            return _error_response(error, headers)
+        if value.get("object") == "response":
+            value = completion_of(value)
+            data = orjson.dumps(value)
+    reply = reply_in(value, data, key)
+    if isinstance(reply, Reply):
+        return replace(reply, left=left_of(headers))
+    if not data.lstrip().startswith(b"<"):
+        return reply
+    page = clean(_page(data), key)
+    return replace(reply, reason=f"{reply.reason} but a web page ({page}); {_ADDRESS}")
 
 
 _ENDED = re.compile(
@@ -398,7 +251,7 @@ _ENDED = re.compile(
 _STATUS = re.compile("[45][0-9][0-9]")
 
 
-def error_in(body: Any) -> Any:
+def _error_in(body: Any) -> Any:
     """Return the error that a body with a good status tells, at its top or in its choice; None if there is none."""
     with suppress(AttributeError, LookupError, TypeError):
         beside = body.get("error")
@@ -419,7 +272,7 @@ def error_in(body: Any) -> Any:
     return None
 
 
-def error_response(error: Any, headers: Mapping[str, str]) -> ErrorResponse:
+def _error_response(error: Any, headers: Mapping[str, str]) -> ErrorResponse:
     """Return the response that an error inside a good one stands for: with the status that it names, else 200."""
     status = 200
     with suppress(AttributeError, LookupError, TypeError):

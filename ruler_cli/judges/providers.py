@@ -21,13 +21,14 @@ from typing import Any
 import orjson
 
 from ruler_cli.errors import Sentence, UsageError
-from ruler_cli.settings.judges import OWN_ADDRESS
+from ruler_cli.settings.judges import OWN_ADDRESS, SIGNING
+from ruler_cli.settings.parameters import body_of
 from ruler_cli.settings.suggestions import nearest
-from ruler_cli.types import Usage
+from ruler_cli.types import Usage, words_of
 
 EMBEDDED = ("offline", "simulated")
 """Judges without a model."""
-OWN_ENGINES = ("hosted_vllm", "vllm", "sglang", "ollama", "ollama_chat", "lm_studio")
+OWN_ENGINES = words_of("hosted_vllm vllm sglang ollama ollama_chat lm_studio")
 QUEUEING_ENGINES = ("hosted_vllm/", "vllm/", "sglang/")
 """Engines that have calls wait in a queue, however many, and refuse none."""
 
@@ -100,23 +101,13 @@ letters. Any other word is a parameter; `api_key` and `api_base` also stand for 
 a package, `@` what an SDK finds by itself. A message names the first three alternatives.
 """
 _KEY_ENDS = ("KEY", "TOKEN", "SECRET", "JWT")
-
-Need = tuple[tuple[str, ...], ...]
-"""Alternatives, each of words that meet a need together."""
-
-
-def _needs(text: str) -> tuple[Need, ...]:
-    return tuple(
-        tuple(tuple(words.split()) for words in need.split("|"))
-        for need in text.split(";")
-    )
-
-
 NEEDS = {
-    name: _needs(needs.replace("*", name.upper()))
+    name: needs
     for names, needs in re.findall(r"^([\w -]+):((?:.|\n )+)", _NEEDS, re.MULTILINE)
     for name in names.split()
 }
+Need = list[list[str]]
+"""Alternatives, each of words that meet a need together."""
 
 
 def _beside_litellm(file: str) -> bytes:
@@ -142,30 +133,30 @@ def provider_of(model: str) -> str | None:
     return name if slash and name in providers() else None
 
 
-def needs_of(provider: str | None) -> tuple[Need, ...]:
+def needs_of(provider: str | None) -> list[Need]:
     """The needs of a provider; of one that is not listed a key, in a variable named for the provider."""
-    if provider is None or provider in NEEDS:
-        return NEEDS.get(provider or "", ())
+    if provider is None:
+        return []
     word = provider.upper().replace("-", "_")
-    begin = (f"{word}_", f"{word}AI_")
-    keys = (
-        name
-        for name in os.environ
-        if name.startswith(begin) and name.endswith(_KEY_ENDS)
-    )
-    return (tuple((way,) for way in (*keys, "api_key")),)
+    begin = f"{word}_", f"{word}AI_"
+    names = (name for name in os.environ if name.startswith(begin))
+    keys = (name for name in names if name.endswith(_KEY_ENDS))
+    text = NEEDS.get(provider) or "|".join([*keys, "api_key"])
+    return [
+        [words.split() for words in need.split("|")]
+        for need in text.replace("*", word).split(";")
+    ]
 
 
 def variables(provider: str | None, *, of_key: bool = False) -> list[str]:
     """The variables that may be read for a provider, or for its key; those of its key first."""
-    return [
-        word
+    ways = [
+        words
         for need in needs_of(provider)
-        if not of_key or ("api_key",) in need
+        if not of_key or ["api_key"] in need
         for words in need
-        for word in words
-        if word.isupper()
     ]
+    return [word for words in ways for word in words if word.isupper()]
 
 
 _HOMES = dict(
@@ -226,10 +217,7 @@ def is_own_model(name: str, provider: str) -> bool:
     return own and "/" in name and provider not in OWN_ENGINES
 
 
-_FREE = (
-    "extra_headers",
-    "headers",
-)
+_FREE = ("extra_headers", "headers")
 """Parameters with which a call may need no credentials, or has them from elsewhere."""
 _BEARERS = ("AWS_BEARER_TOKEN_BEDROCK", "BEDROCK_MANTLE_API_KEY")
 _OPTIONS = {
@@ -252,17 +240,20 @@ class Credentials:
     has_key: bool
     has_address: bool
 
-    def missing(self) -> tuple[Need, ...]:
+    def missing(self) -> list[Need]:
         """The needs of the provider that are not met; empty if that cannot be known.
 
         At an address that is not the provider's own no key is needed, unless one is always sent.
         """
+        if any(map(self.params.get, _FREE)):
+            return []
         needs = needs_of(self.provider)
-        if any(self.params.get(name) for name in _FREE):
-            return ()
-        if self.has_address and not any(("api_base",) in need for need in needs):
-            needs = tuple(need for need in needs if ("api_key",) not in need)
-        return tuple(need for need in needs if not self._meet(need))
+        away = self.has_address and not _is_anywhere(needs)
+        return [
+            need
+            for need in needs
+            if not (self._meet(need) or (away and ["api_key"] in need))
+        ]
 
     def finds_itself(self) -> bool:
         """Tell if litellm may find the key by itself for an address that the user gave.
@@ -270,25 +261,27 @@ class Credentials:
         It may if the provider has no address of its own and its key is set, and if an SDK signs the call or
         gets a token. It may not with a bearer key of a variable; litellm takes OpenAI's for some providers.
         """
-        needs = needs_of(self.provider)
-        if self.provider in OWN_ADDRESS:
-            return self._meet(needs[0])
-        for need in needs:
-            if ("@aws",) in need or ("@google",) in need:
-                return ("api_key",) not in need or not any(
-                    map(os.environ.get, _BEARERS)
-                )
-        return False
+        provider = self.provider or ""
+        if provider in OWN_ADDRESS:
+            return self._meet(needs_of(provider)[0])
+        return provider.startswith(SIGNING) and not any(map(os.environ.get, _BEARERS))
 
     def refuse(self, name: str) -> None:
-        """Raise UsageError if a judge has unmet needs; the message names them and how to meet them."""
+        """Raise UsageError if a judge has unmet needs; the message names three ways to meet each."""
         needs = self.missing()
         if not needs:
             return
-        wanted = Sentence.joined(", and ", list(map(_ways, needs)))
-        nowhere = any(("api_base",) in need for need in needs)
-        raise (UsageError if nowhere else MissingCredentialsError)(
-            Sentence("judge {name} needs {wanted}", name=name, wanted=wanted),
+        ways = [
+            [Sentence.joined(" + ", [*map(_way, ws)]) for ws in need[:3]]
+            for need in needs
+        ]
+        wanted = [Sentence.joined(" or ", each) for each in ways]
+        raise (UsageError if _is_anywhere(needs) else MissingCredentialsError)(
+            Sentence(
+                "judge {name} needs {wanted}",
+                name=name,
+                wanted=Sentence.joined(", and ", wanted),
+            ),
             Sentence(
                 "set what is missing, or try the pipeline without a model: {model:offline}"
             ),
@@ -311,10 +304,9 @@ class Credentials:
         return bool(variable or self.params.get(word.lower()))
 
 
-def _ways(need: Need) -> Sentence:
-    """Return the first three ways to meet a need."""
-    ways = [Sentence.joined(" + ", list(map(_way, words))) for words in need[:3]]
-    return Sentence.joined(" or ", ways)
+def _is_anywhere(needs: list[Need]) -> bool:
+    """Tell if needs have an address that only the user knows."""
+    return any(["api_base"] in need for need in needs)
 
 
 def _way(word: str) -> str:
@@ -396,9 +388,7 @@ class Price:
 
     def asked(self, params: Mapping[str, Any]) -> Price:
         """The price with these parameters: their service tier counts for a reply that names none."""
-        extra = params.get("extra_body")
-        body = {**extra, **params} if isinstance(extra, Mapping) else params
-        name = str(body.get("service_tier")).lower()
+        name = str(body_of(params).get("service_tier")).lower()
         tier = self.tiers.get(_TIERS.get(name, name))
         standard = {"default": self, "standard": self}
         return replace(tier, tiers={**self.tiers, **standard}) if tier else self
@@ -451,14 +441,10 @@ def listed_batch_price(name: str) -> Price | None:
     return price and price.tiers.get("batches")
 
 
-_PRICED = (
-    "input_cost_per_token",
-    "output_cost_per_token",
-    "cache_read_input_token_cost",
-    "cache_creation_input_token_cost",
-    "cache_creation_input_token_cost_above_1hr",
-    "output_cost_per_reasoning_token",
-)
+_PRICED = words_of("""
+input_cost_per_token output_cost_per_token cache_read_input_token_cost cache_creation_input_token_cost
+cache_creation_input_token_cost_above_1hr output_cost_per_reasoning_token
+""")
 """Fields of an entry, in the order of those of a `Price`."""
 _STEP = re.compile(r"(?:in|out)put_cost_per_token(_above_(\d+)k_tokens)?(_[a-z]+)?")
 """A field for a length of the prompt, or for a service tier."""

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-from ruler_cli.types import parse_foreign
+from ruler_cli.types import parse_foreign, words_of
 
 _STREAM = re.compile(rb"\s*(?:data|event|id|retry)?:")
 """Beginning of a stream, whatever its content type is; no JSON and no web page begins so."""
 _DATA = re.compile(rb"^data: ?(.*)", re.MULTILINE)
 _FAILED = re.compile(rb"^event: ?error", re.MULTILINE)
-_TEXTS = ("content", "reasoning_content", "reasoning", "refusal", "arguments", "text")
+_TEXTS = words_of("content reasoning_content reasoning refusal arguments text")
 """Fields whose texts come in pieces."""
 
 

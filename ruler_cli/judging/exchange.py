@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, replace
+from operator import add
 from typing import TypeVar
 
 from ruler_cli.judges.provider_errors import most_pictures
@@ -304,9 +305,9 @@ def _only_bounds(entries: Mapping[str, Entry]) -> bool:
 
 
 def is_usable(reply: Reply, request: Request) -> bool:
-    """Tell if the entries of a reply can be read."""
+    """Tell if the entries of a reply can be read, or its probabilities give a score."""
     try:
-        read_reply(reply, request)
+        yes_share(reply.likely) if request.each else read_reply(reply, request)
     except DefectError:
         return False
     return True
@@ -401,25 +402,13 @@ def _pass_scores(
 
 def _joined(one: PassScores, other: PassScores) -> PassScores:
     """Join the values of some criteria with those of others, which may be in another order of the rollouts."""
-    by_rollout = dict(
-        zip(
-            other.distinct,
-            zip(other.criteria, other.explanations, strict=True),
-            strict=True,
-        )
-    )
-    more = [by_rollout[at] for at in one.distinct]
-    values = [
-        own + further for own, (further, _) in zip(one.criteria, more, strict=True)
-    ]
-    texts = [
-        f"{own} {further}"
-        for own, (_, further) in zip(one.explanations, more, strict=True)
-    ]
+    places = [other.distinct.index(rollout) for rollout in one.distinct]
+    values = [other.criteria[at] for at in places]
+    texts = [other.explanations[at] for at in places]
     return replace(
         one,
-        criteria=tuple(values),
-        explanations=tuple(texts),
+        criteria=tuple(map(add, one.criteria, values)),
+        explanations=tuple(map("{} {}".format, one.explanations, texts)),
         bounds=min(filter(None, (one.bounds, other.bounds)), default=0),
         mended=one.mended or other.mended,
         unknown=one.unknown + other.unknown,

@@ -45,13 +45,14 @@ from ruler_cli.types import (
     Request,
     Rollout,
     Rubric,
+    words_of,
 )
 
 if TYPE_CHECKING:
     # few runs need it, and it takes longer than the first request may wait
     from ruler_cli.judging.adaptive import BlockMember
 
-_FOR_GOOD = ("refused", "too_long", "input", "interrupted", "budget")
+_FOR_GOOD = words_of("refused too_long input interrupted budget")
 """Kinds of a first error after which the other passes of the judge would fail too."""
 _REFUSED = ("refused", "input")
 """Kinds after which the next judge is asked in place of one: it refuses, or cannot read the group's pictures."""

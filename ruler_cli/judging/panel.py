@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 
 from ruler_cli.errors import RulerError, Sentence, UsageError
@@ -19,7 +19,7 @@ from ruler_cli.ledger.database import open_files
 from ruler_cli.ledger.reply_cache import Ledger, ReplyCache
 from ruler_cli.pool.cooldown import Breaker
 from ruler_cli.pool.engine import StopSignal
-from ruler_cli.pool.gate import INTERRUPTED, Gate
+from ruler_cli.pool.gate import INTERRUPTED, Cost, Gate
 from ruler_cli.pool.limits import (
     START,
     START_OF_QUEUE,
@@ -30,8 +30,7 @@ from ruler_cli.pool.limits import (
     Estimates,
     Window,
 )
-from ruler_cli.pool.reports import counted
-from ruler_cli.pool.retries import Caller, CallStats, Hedging
+from ruler_cli.pool.retries import Caller, CallStats, Hedging, counted
 from ruler_cli.settings.models import JudgeSettings, PoolSettings, ScoreSettings
 from ruler_cli.settings.parameters import body_of
 from ruler_cli.tokens import likely_tokens, most_tokens
@@ -178,7 +177,7 @@ class PanelJudge:
                 request.each
                 and isinstance(answer, Reply)
                 and answer.refusal is None
-                and not _has_score(answer)
+                and not is_usable(answer, request)
                 and cache.times(key) < _SCORELESS
             )
         except RulerError as error:  # calls in flight are paid for and may finish
@@ -189,9 +188,7 @@ class PanelJudge:
             return answer
         if scoreless:
             return None
-        answer = counted(request, answer)
-        usd = self.price.of(answer.usage) if self.price else 0.0
-        answer = replace(answer, usage=replace(answer.usage, usd=usd))
+        answer = counted(request, answer, cost_of(self.price))
         return None if answer.cut and self.caller else self._whole(request, answer)
 
     def _whole(self, request: Request, answer: Reply | CallError) -> Reply | CallError:
@@ -231,18 +228,6 @@ async def _fitted(request: Request) -> Request:
     if not any(needs_less(picture) for _, picture in request.pictures):
         return request
     return await asyncio.to_thread(with_smaller, request)
-
-
-def _has_score(reply: Reply) -> bool:
-    """Tell if the probabilities of a reply's first word give a score."""
-    from ruler_cli.scoring.parse_reply import DefectError  # at the first reply
-    from ruler_cli.scoring.probability import yes_share
-
-    try:
-        yes_share(reply.likely)
-    except DefectError:
-        return False
-    return True
 
 
 @dataclass
@@ -343,6 +328,11 @@ def open_panel(
     return Panel(judges, stop_signal, budget, ledger)
 
 
+def cost_of(price: Price | None) -> Cost:
+    """Return the function that gives the USD of a usage; None if the price is not known."""
+    return price.of if price else lambda _: None
+
+
 def first_level(model: str) -> int:
     """Return the calls in flight with which a judge begins, if no option sets them."""
     return START_OF_QUEUE if model.startswith(QUEUEING_ENGINES) else START
@@ -365,7 +355,6 @@ def open_caller(
         remedy = "raise it with ulimit -n, or ask for fewer"
         raise UsageError(problem, remedy, option="concurrency", value=stated)
     address = Location(resolved.base).public if resolved.base else ""
-    price = resolved.price
     if limit := stated or (_EMBEDDED if resolved.embedded else None):
         concurrency = ConcurrencyLimit(limit)
     else:
@@ -378,7 +367,7 @@ def open_caller(
         tokens=Window(settings.tpm and settings.tpm * _CERTAIN),
         budget=budget or Budget(settings.max_cost),
         estimates=Estimates(stated_limit(body_of(judge.params))),
-        cost=lambda usage: None if price is None else price.of(usage),
+        cost=cost_of(resolved.price),
         breaker=Breaker(
             asyncio.get_running_loop().time(),
             settings.max_outage,

@@ -122,6 +122,16 @@ def file_errors(subject: str, way_out: str) -> Iterator[None]:
         raise UsageError(problem, remedy(error, way_out)) from None
 
 
+@contextlib.contextmanager
+def sqlite_errors(path: Path, verb: str, way_out: str) -> Iterator[None]:
+    """Turn an error of SQLite with an open ledger into an OutputError."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        problem = f"the ledger cannot be {verb}: {error}"
+        raise OutputError(problem, remedy(error, way_out), place=str(path)) from None
+
+
 def remedy(error: object, way_out: str) -> str:
     """Return the way out of an error with a ledger's file; one with damaged pages can be saved in part."""
     code: int = getattr(error, "sqlite_errorcode", 0) & 0xFF
@@ -192,17 +202,6 @@ def rows_of(
         rows = ledger.execute(query, (after, *models))
         while part := rows.fetchmany(_TOGETHER):
             yield part
-
-
-def rows_since(
-    connection: sqlite3.Connection, last: int, when: float
-) -> list[ReplyRecord]:
-    """Return the rows above an id or since a Unix time, without their ids.
-
-    A clock may be set back during a run, and ids begin anew if the ledger is cleared.
-    """
-    query = f"SELECT {COLUMNS} FROM replies WHERE id > ? OR at >= ? ORDER BY id"  # noqa: S608
-    return connection.execute(query, (last, when)).fetchall()
 
 
 def identity_of(path: Path) -> tuple[int, int] | None:

@@ -21,12 +21,11 @@ import struct
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import (
     AbstractContextManager,
     ExitStack,
     closing,
-    contextmanager,
     suppress,
 )
 from dataclasses import field, replace
@@ -41,7 +40,6 @@ import anyio.to_thread
 
 from ruler_cli.errors import (
     OutputError,
-    RulerError,
     Sentence,
     UsageError,
     system_errors,
@@ -52,7 +50,6 @@ from ruler_cli.ledger.database import (
     INSERT_TEXT,
     TEXTS,
     ReplyRecord,
-    append_rows,
     busy,
     digest_of,
     empty_ledger,
@@ -62,8 +59,7 @@ from ruler_cli.ledger.database import (
     open_files,
     open_ledger,
     open_to_read,
-    remedy,
-    rows_since,
+    sqlite_errors,
 )
 from ruler_cli.settings.suggestions import other_file
 from ruler_cli.types import CallError, Kind, Reply, Request, Usage, reply_of, value
@@ -190,32 +186,19 @@ class _File:
     """A ledger's file: `quick` never waits for other processes, `patient` does.
 
     Both are the same connection if the file is only read. `identity` is what tells it from another file that
-    takes its place, `last` the id of its last row when it was opened, at the Unix time `opened`.
+    takes its place.
     """
 
     path: Path
     quick: sqlite3.Connection
     patient: sqlite3.Connection
     identity: tuple[int, int] | None = None
-    last: int = 0
-    opened: float = 0.0
     lock: threading.Lock = field(default_factory=threading.Lock)
     """Held while `patient` is used."""
 
-    @property
-    def in_place(self) -> bool:
-        """Tell if its path still leads to it."""
-        return identity_of(self.path) == self.identity
-
-    @contextmanager
-    def errors(self, verb: str) -> Iterator[None]:
+    def errors(self, verb: str) -> AbstractContextManager[None]:
         """Turn an error of SQLite into an OutputError."""
-        try:
-            yield
-        except sqlite3.Error as error:
-            problem = f"the ledger cannot be {verb}: {error}"
-            way_out = remedy(error, _ANOTHER)
-            raise OutputError(problem, way_out, place=str(self.path)) from None
+        return sqlite_errors(self.path, verb, _ANOTHER)
 
     def at_once(self, verb: str, query: str, values: Sequence[Any]) -> list[Any] | None:
         """Run a statement and return its rows; None if another process is writing."""
@@ -285,8 +268,7 @@ class Ledger(AbstractContextManager["Ledger"]):
                     only = open_to_read(other)
                 stack.callback(only.close)
                 self._files.append(_File(other, only, only))
-            self._open = stack.pop_all()
-            self.close = self._open.close
+            self.close = stack.pop_all().close
 
     def find(self, key: bytes) -> Reply | CallError | None:
         """Return the first file's reply, else the first failed call, with `cached` set; None without either.
@@ -311,8 +293,7 @@ class Ledger(AbstractContextManager["Ledger"]):
     async def store(self, key: bytes, model: str, answer: Reply | CallError) -> None:
         """Store an answer as `keep` does, in a thread only if another process is writing."""
         row = _row_of(key, model, answer)
-        if not self._own.in_place:
-            await self._in_thread(self._move, row)
+        self._refuse_vanished()
         if self._own.at_once("written", INSERT, row) is None:
             await self._in_thread(self.keep, key, model, answer)
 
@@ -334,8 +315,7 @@ class Ledger(AbstractContextManager["Ledger"]):
         up; its status is None if there is no row. Answers as for `keep`, else ValueError; OutputError if
         they cannot be written.
         """
-        if not self._own.in_place:
-            self._move()
+        self._refuse_vanished()
         rows = [
             (key, answer and _row_of(key, model, answer))
             for key, model, answer in answers
@@ -372,38 +352,19 @@ class Ledger(AbstractContextManager["Ledger"]):
             return
         self._texts = rows[-_MOST_TEXTS:]
 
-    def _move(self, *more: ReplyRecord) -> None:
-        """Bring the replies of this run, and `more`, into another file, and raise OutputError.
-
-        The file that was deleted stays readable while it is open. Its place is taken if that is free or holds
-        a ledger, else a file beside it. What is stored afterwards goes there too.
-        """
-        old = self._own
-        with old.lock:
-            if self._own is not old:  # another thread has moved them
-                return
-            with old.errors("read"):
-                rows = [*rows_since(old.patient, old.last, old.opened), *more]
-            # else another file would be taken for the owner of its log
-            with suppress(sqlite3.Error):
-                old.patient.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-            lost = f"{old.path}: the ledger was deleted or replaced during the run"
-            beside = old.path.with_name(f"{old.path.name}.saved")
-            for path in (old.path, beside):
-                with suppress(RulerError):
-                    append_rows(path, rows)
-                    self._own = self._files[0] = _open_to_write(path, self._open)
-                    break
-            else:
-                none = f"{lost}, and no file can be created in its place"
-                raise OutputError(none, _ANOTHER)
-            if rows:
-                # the same command would name another program's file
-                error = OutputError(f"{lost}; what this run kept is in {path}")
-                if path != old.path:
-                    error.set(remedy=Sentence("go on with {ledger:{path}}", path=path))
-                    error.resumable = False
-                raise error
+    def _refuse_vanished(self) -> None:
+        """Raise OutputError if the file that is written was deleted or replaced."""
+        own = self._own
+        if identity_of(own.path) == own.identity:
+            return
+        # else another file would be taken for the owner of its log
+        with own.lock, suppress(sqlite3.Error):
+            own.patient.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        problem = "the ledger was deleted or replaced during the run"
+        remedy = (
+            "put it back before you run again, or what this run kept is paid for again"
+        )
+        raise OutputError(problem, remedy, place=str(own.path))
 
     def stats(self) -> LedgerStats:
         """Count the rows of the first file."""
@@ -468,8 +429,8 @@ class Ledger(AbstractContextManager["Ledger"]):
     def __exit__(self, kind: object, *_: object) -> None:
         """Close the files; OutputError if the one that is written was deleted or replaced meanwhile."""
         try:
-            if kind is None and not self._own.in_place:
-                self._move()
+            if kind is None:
+                self._refuse_vanished()
         finally:
             self.close()
 
@@ -490,11 +451,7 @@ def _open_to_write(path: Path, stack: ExitStack) -> _File:
         quick.execute("PRAGMA busy_timeout = 0")
         # for many at once: the index of a million
         patient.execute("PRAGMA cache_size = -32768")
-        for connection in (patient, quick):
-            # opens all files: what is deleted later can still be read
-            rows = connection.execute("SELECT ifnull(max(id), 0) FROM replies")
-            ((last,),) = rows.fetchall()
-    return _File(path, quick, patient, identity_of(path), last, time.time())
+    return _File(path, quick, patient, identity_of(path))
 
 
 @value

@@ -19,9 +19,9 @@ import anyio
 
 from ruler_cli.errors import RulerError
 from ruler_cli.pool.engine import end_tasks
-from ruler_cli.pool.gate import Gate, Permit
+from ruler_cli.pool.gate import Cost, Gate, Permit
 from ruler_cli.pool.limits import ANSWER, PER_LABEL, PER_VALUE, Allowance
-from ruler_cli.pool.reports import counted
+from ruler_cli.tokens import fewest_tokens, likely_tokens, possible
 from ruler_cli.types import CallError, Judge, Reply, Request, Usage
 
 PATIENCE = 3600.0
@@ -193,11 +193,9 @@ class Caller:
             answer = await self._judge.ask(permit.request)
             sent = answer.http_requests
             if isinstance(answer, Reply):
-                answer = counted(permit.request, answer)
-                usd = self.gate.cost(answer.usage) or 0.0
-                usage = replace(answer.usage, usd=usd)
+                answer = counted(permit.request, answer, self.gate.cost)
+                usage = answer.usage
                 stats.usage += usage
-                answer = replace(answer, usage=usage)
             else:
                 billed = answer.billed
             return answer
@@ -302,6 +300,28 @@ class Caller:
         except RulerError as error:
             self.gate.stop_signal.stop(error)
             self.gate.nudge()
+
+
+def counted(request: Request, reply: Reply, cost: Cost) -> Reply:
+    """Return a reply with its cost, and with estimates for tokens that were not reported or cannot be so few.
+
+    A prompt that was read beyond the system message, and not to its end, was cut by the server. An embedded judge,
+    whose replies have no body, uses no tokens.
+    """
+    sent = request.prompt
+    usage = reply.usage
+    prompt, completion = usage.prompt, usage.completion
+    cut = 0
+    if reply.body and not possible(prompt, sent):
+        if prompt > fewest_tokens(request.system):
+            cut = prompt
+        prompt = likely_tokens(sent) + request.picture_tokens
+    if reply.body and not possible(completion, reply.text):
+        completion = likely_tokens(reply.text)
+    estimated = (prompt, completion) != (usage.prompt, usage.completion)
+    usage = replace(usage, prompt=prompt, completion=completion, estimated=estimated)
+    usage = replace(usage, usd=cost(usage) or 0.0)
+    return replace(reply, usage=usage, cut=cut)
 
 
 def _counts(answer: Reply | CallError) -> bool:

@@ -16,19 +16,18 @@ from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.settings.suggestions import nearest, question
-from ruler_cli.types import Criterion, Rubric, Standards, printable
+from ruler_cli.types import Criterion, Rubric, Standards, printable, words_of
 
-_LISTS = ("criteria", "criterion", "rubrics", "rubric", "items", "sections")
+_LISTS = words_of("criteria criterion rubrics rubric items sections")
 """Members of an object that hold its criteria."""
-_STATEMENTS = (
-    "criterion", "criteria", "requirement", "requirements", "statement", "text", "rubric", "question", "outcome",
-    "point", "item", "rubric_item",
-)  # fmt: skip
-_DETAILS = ("description", "explanation", "details", "definition")
-_NAMES = ("name", "title", "id", "number", "criterion_id")
+_STATEMENTS = words_of(
+    "criterion criteria requirement requirements statement text rubric question outcome point item rubric_item"
+)
+_DETAILS = words_of("description explanation details definition")
+_NAMES = words_of("name title id number criterion_id")
 """Members of a criterion with its statement, with more words of it (or the statement, alone), and with its name."""
-_WEIGHTS = ("weight", "points", "score", "max_points")
-_WORDS = ("category", "importance", "type", "weight")
+_WEIGHTS = words_of("weight points score max_points")
+_WORDS = words_of("category importance type weight")
 """Members with its weight, as a number and as a word."""
 _WORD_WEIGHTS = {"essential": 1.0, "important": 0.7, "optional": 0.3, "pitfall": -0.9}
 """Weights of words, as Rubrics as Rewards has them (arXiv 2507.17746)."""

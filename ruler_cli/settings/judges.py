@@ -37,7 +37,7 @@ _OWN = """azure azure_ai azure_text cloudflare databricks gdc heroku litellm_pro
  watsonx_text"""
 OWN_ADDRESS = _OWN.split()
 """Providers without an address for all: the key in their variable is for the address that the user gives."""
-_SIGNING = ("bedrock", "sagemaker", "vertex")
+SIGNING = ("bedrock", "sagemaker", "vertex")
 """First words of those whose calls an SDK signs, or gives a token, at any address."""
 
 
@@ -145,7 +145,7 @@ def refuse_found_file(options: Options, judges: Sequence[JudgeSettings]) -> None
         wrong = [name for name in names if name not in KNOWN and name not in typed]
         provider = judge.model.partition("/")[0]
         keyed = judge.api_key_env or provider in OWN_ADDRESS
-        if keyed or provider.startswith(_SIGNING):
+        if keyed or provider.startswith(SIGNING):
             wrong += ["api_base"] if judge.api_base not in (None, typed_base) else []
         named = FILE in (options.rank("model"), options.rank("escalate"))
         if "://" in judge.model and (table or named):

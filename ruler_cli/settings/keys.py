@@ -11,9 +11,11 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 from hashlib import blake2b
+from itertools import chain
 from typing import Any
 
 from ruler_cli.errors import Sentence, UsageError
+from ruler_cli.types import words_of
 
 HIDDEN = "[key]"
 """Text that stands for a key."""
@@ -44,21 +46,25 @@ _SECRET_VALUE = re.compile(
     r".*headers?|.*cookies?|(?:.*[-_])?(?:auth|passphrase)", re.IGNORECASE
 )
 """Names of further values that may be secrets: what they hold is not kept, though it may be harmless."""
-_MEMBER = re.compile(r"""["']([\w-]+)["']\s*:\s*["']([^"']{4,})["']""")
-"""Name and text of a member of a JSON object."""
 _HEADER = 8
 """Characters of the shortest header that is hidden wherever it stands: a shorter one may be any word."""
-_PAIR = re.compile(
-    r"(?:(?P<name>[A-Za-z][\w-]*)=|\b(?:Bearer|Basic)\s+)"
-    r"(?=[^\s;&,]*\d)(?P<value>[^\s;&,'\"{}=]{8,}={0,2})"
-)
-"""A part of a connection string, or of a query, and a token behind its kind."""
+_PARTS = [
+    re.compile(pattern)
+    for pattern in (
+        # a member of a JSON object
+        r"""["']([\w-]+)["']\s*:\s*["']([^"']{4,})["']""",
+        # a part of a connection string, and a token behind its kind
+        r"(?:([A-Za-z][\w-]*)=|\b(?:Bearer|Basic)\s+)(?=[^\s;&,]*\d)([^\s;&,'\"{}=]{8,}={0,2})",
+        # a part of the query of an address, and its password
+        r"[?&]([\w-]+)=([^&#\s]+)",
+        r"://[^/@\s:]*:()([^/@\s]+)@",
+    )
+]
+"""Names, and texts that are secret if these are, or if there are none."""
 _FORMS = ("response_format", "tools", "functions")
 """Parameters whose words are those of good replies."""
 _CAPITAL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_IN_ADDRESS = re.compile(r"://[^/@\s:]*:([^/@\s]+)@|[?&]([\w-]+)=([^&#\s]+)")
-"""The password of an address, or the name and value of a part of its query."""
-_KEY_NAMES = ("api_key", "apikey", "authorization", "token", "secret", "password")
+_KEY_NAMES = words_of("api_key apikey authorization token secret password")
 
 
 def is_variable_name(text: str) -> bool:
@@ -127,23 +133,16 @@ def secrets_among(
         wrong = bool(variable) and name == variable and not is_variable_name(value)
         if secret or wrong or (looks_like_key(value) and not own):
             found.add(value)
+        headers = _SECRET_VALUE.fullmatch(name) is not None
         if not own:
             parts = re.split(r"[\s=:/,;'\"@?&{}()]+", word)
             found.update(part for part in parts if _KEY.fullmatch(part))
-        headers = _SECRET_VALUE.fullmatch(name) is not None
-        for member in _MEMBER.finditer(word):
-            if _holds_secret(member[1]) or (headers and len(member[2]) >= _HEADER):
-                found.add(member[2])
-        found.update(
-            pair["value"]
-            for pair in _PAIR.finditer("" if own else word)
-            if not pair["name"] or _holds_secret(pair["name"])
-        )
-        found.update(
-            m[1] or m[3]
-            for m in _IN_ADDRESS.finditer(word)
-            if m[1] or _SECRET_NAME.fullmatch(m[2])
-        )
+            pairs = chain.from_iterable(pattern.findall(word) for pattern in _PARTS)
+            found.update(
+                text
+                for name, text in pairs
+                if not name or _holds_secret(name) or (headers and len(text) >= _HEADER)
+            )
         before = word
     return sorted((one for one in found if len(one) > 3), key=len, reverse=True)
 

@@ -12,11 +12,7 @@ from urllib.parse import urlencode
 
 from ruler_cli.errors import Sentence, UsageError
 from ruler_cli.settings.keys import is_key_name, snake_case
-
-
-def _names(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
+from ruler_cli.types import words_of
 
 _ENDPOINT = Sentence("name the endpoint with {api_base:URL}")
 _MODEL = Sentence("name the model with {model:NAME}")
@@ -50,7 +46,7 @@ _ADVICE = {
     "num_retries": Sentence("give {retries:N}"),
     "max_retries": Sentence("give {retries:N}"),
 }
-_OF_LITELLM = _names("""
+_OF_LITELLM = words_of("""
 additional_drop_params allowed_model_region allowed_openai_params api_version assistant_continue_message async_call
 azure_ad_token azure_ad_token_provider azure_password azure_scope azure_username base_model budget_duration
 caching_groups client_id client_secret client_side_timeout complete_response configurable_clientside_auth_params
@@ -67,7 +63,7 @@ supports_system_message tenant_id text_completion timeout timeout_by_service_tie
 use_chat_completions_api use_client use_in_pass_through
 """)
 """Parameters that litellm, or a client of a provider, acts on and does not send."""
-KNOWN = _names("""
+KNOWN = words_of("""
 allowed_openai_params api_version aws_region_name bad_words cache_control_injection_points chat_template_kwargs
 do_sample drop_params enable_thinking frequency_penalty guided_choice guided_decoding_backend guided_grammar
 guided_json guided_regex ignore_eos include_reasoning keep_alive length_penalty logit_bias logprobs

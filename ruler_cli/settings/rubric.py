@@ -14,7 +14,7 @@ from typing import Any
 from ruler_cli.errors import UnreadableError, UsageError, system_errors
 from ruler_cli.settings.criteria import criteria_in, read_criteria
 from ruler_cli.settings.suggestions import other_file
-from ruler_cli.types import Rubric, Standards
+from ruler_cli.types import Rubric, Standards, words_of
 
 _FILE_NAME = re.compile(r"\S*/\S*|[^\s.]\S*\.[A-Za-z]\w{0,7}")
 """One word that is a path, or that ends as a file's name does: it is no rubric."""
@@ -71,7 +71,7 @@ def read_rubric(value: Any) -> Any:
         raise wrong(error.reason) from None
 
 
-_OTHERS = (".yaml", ".yml", ".csv", ".tsv", ".jsonl", ".ndjson", ".xml", ".xlsx")
+_OTHERS = words_of(".yaml .yml .csv .tsv .jsonl .ndjson .xml .xlsx")
 """Ends of files that hold a list, and no text for a judge."""
 
 

@@ -6,6 +6,7 @@ A wrong suggestion is worse than none, so spelling suggests only what is within 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from glob import escape
@@ -23,8 +24,8 @@ _LETTERS = 2
 """Letters in which a suggestion may differ at most: a third of the word, if that is fewer."""
 
 _INSTEAD = """
-temperature top_p top_k max_tokens max_completion_tokens reasoning_effort frequency_penalty presence_penalty stop:
- it is a parameter of the judge call: {param:temperature=0}
+temperature top_p top_k max_tokens max_completion_tokens reasoning_effort frequency_penalty presence_penalty
+  stop: it is a parameter of the judge call: {param:temperature=0}
 output out o output_file output_path outfile save: OUTPUT is the second argument: `ruler score INPUT OUTPUT`
 input i in input_file input_path file data dataset: INPUT is the first argument: `ruler score INPUT OUTPUT`
 resume continue restart: run the same command again, it resumes
@@ -35,10 +36,10 @@ trend: `ruler report STEP STEP STEP` shows the files of a training
 label: `ruler report SCORED {label:N} {page:PAGE}` makes a page for labels
 html page: `ruler report SCORED {page:PAGE.html}` writes a page
 key api_key token openai_api_key:
- a key never stands on a command line: {api_key_env:VAR} names the variable that holds it
+  a key never stands on a command line: {api_key_env:VAR} names the variable that holds it
 base_url api_url url endpoint host server base: use {api_base:URL}
-parallel workers threads jobs j num_workers max_workers n_jobs max_concurrency max_concurrent
- max_connections num_concurrent batch_size: use {concurrency:N}
+parallel workers threads jobs j num_workers max_workers n_jobs max_concurrency max_concurrent max_connections
+  num_concurrent batch_size: use {concurrency:N}
 verbose v log_level: use {debug:yes}, or {progress:log}
 cache cache_dir: use {ledger:PATH}
 no_ledger: use {ledger:none}
@@ -61,14 +62,13 @@ version: `ruler {version:yes}` prints it
 init settings: `ruler config` prints the settings
 list: `ruler batch status` lists batches
 """
-"""Words that people know from elsewhere, without dashes, and what `ruler` has for them; a long line goes on."""
+"""Words that people know from elsewhere, without dashes, and what `ruler` has for them."""
 
 
 def instead_of(word: str) -> Sentence | None:
     """Return what to use for an option or command that people know from elsewhere, None for any other word."""
     name = word.lstrip("-").replace("-", "_").lower()
-    for line in _INSTEAD.replace("\n ", " ").splitlines():
-        words, _, remedy = line.partition(": ")
+    for words, remedy in re.findall(r"^([\w\s]+):\s+(.+)", _INSTEAD, re.MULTILINE):
         if name in words.split():
             return Sentence(remedy)
     return None

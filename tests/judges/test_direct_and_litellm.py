@@ -75,6 +75,28 @@ async def ask(
             return await judge.ask(request)
 
 
+async def failed(*arguments: Any, **settings: Any) -> CallError:
+    """Make one call that fails."""
+    call_error = await ask(*arguments, **settings)
+    assert isinstance(call_error, CallError)
+    return call_error
+
+
+async def answered(*arguments: Any, **settings: Any) -> Reply:
+    """Make one call that is answered."""
+    reply = await ask(*arguments, **settings)
+    assert isinstance(reply, Reply)
+    return reply
+
+
+def read(message: Any, key: str | None = None, **choice: Any) -> Reply:
+    """Read a reply with one choice."""
+    body = {"choices": [{"message": message, **choice}]}
+    reply = reply_of(orjson.dumps(body), key)
+    assert isinstance(reply, Reply)
+    return reply
+
+
 def error(status: int, message: str, headers: str = "", **more: Any) -> bytes:
     """Make an error response."""
     return answer(
@@ -87,8 +109,7 @@ async def test_reply(server: JudgeServer, subtests: pytest.Subtests) -> None:
     for via in BOTH:
         with subtests.test(via=via):
             server.reset()
-            reply = await ask("openai/good", via, server.base, api_key=None)
-            assert isinstance(reply, Reply)
+            reply = await answered("openai/good", via, server.base, api_key=None)
             assert "0.4" in reply.text
             assert (reply.usage.calls, reply.http_requests) == (1, 1)
             assert min(reply.usage.prompt, reply.usage.completion) > 0
@@ -107,13 +128,12 @@ async def test_call_errors(server: JudgeServer, subtests: pytest.Subtests) -> No
         for via in BOTH:
             with subtests.test(cue=cue, via=via):
                 server.reset()
-                call_error = await ask(
+                call_error = await failed(
                     f"openai/{cue}",
                     via,
                     server.base,
                     timeout=0.4 if cue[0] in "dh" else 9.0,
                 )
-                assert isinstance(call_error, CallError)
                 assert call_error.scope == scope, call_error.reason
                 assert server.stats()["requests"] == 1
 
@@ -148,8 +168,7 @@ async def test_what_limits_leave(subtests: pytest.Subtests) -> None:
     for model, via, response, left in cases:
         with subtests.test(model=model, via=via, left=left):
             async with serving(response) as server:
-                reply = await ask(model, cast("Route", via), server.base)
-            assert isinstance(reply, Reply)
+                reply = await answered(model, cast("Route", via), server.base)
             assert reply.left == left
 
 
@@ -190,9 +209,8 @@ async def test_deadline_of_all_steps(subtests: pytest.Subtests) -> None:
             async with serving(GOOD) as server:  # the first call imports litellm
                 await ask("openai/m", via, server.base)
             async with serving(refused, wait=0.9) as server:
-                call_error = await ask("openai/m", via, server.base, timeout=1.5)
+                call_error = await failed("openai/m", via, server.base, timeout=1.5)
                 assert len(server.requests) == 2  # the second was cut short
-            assert isinstance(call_error, CallError)
             assert call_error.reason == "the judge did not answer within 1.5 s"
 
 
@@ -215,9 +233,8 @@ async def test_meanings(subtests: pytest.Subtests) -> None:
                 async with serving(
                     error(status, f"no, {KEY}", "Retry-After: 7\r\n", **signs)
                 ) as server:
-                    call_error = await ask(model, via, server.base)
+                    call_error = await failed(model, via, server.base)
                     assert len(server.requests) == 1
-                assert isinstance(call_error, CallError)
                 assert (call_error.scope, call_error.rate) == (scope, rate), (
                     call_error.reason
                 )
@@ -234,22 +251,19 @@ async def test_sent_or_not(subtests: pytest.Subtests) -> None:
     for model, via in PATHS:
         with subtests.test(model=model, via=via):
             async with serving(error(503, "upstream connection refused")) as server:
-                call_error = await ask(model, via, server.base)
-                assert isinstance(call_error, CallError)
+                call_error = await failed(model, via, server.base)
                 assert (call_error.sent, "answered 503" in call_error.reason) == (
                     True,
                     True,
                 )
             async with serving(b"") as server:
-                call_error = await ask(model, via, server.base)
-                assert isinstance(call_error, CallError)
+                call_error = await failed(model, via, server.base)
                 assert (call_error.scope, call_error.sent, len(server.requests)) == (
                     "call",
                     True,
                     1,
                 )
-            call_error = await ask(model, via, closed)
-            assert isinstance(call_error, CallError)
+            call_error = await failed(model, via, closed)
             assert (call_error.scope, call_error.sent, call_error.billed) == (
                 "call",
                 False,
@@ -266,8 +280,7 @@ async def test_error_with_status_200() -> None:
     async with serving(
         error(200, "Rate limit exceeded", "Retry-After: 3\r\n", code=429)
     ) as server:
-        call_error = await ask("openai/m", "http", server.base)
-    assert isinstance(call_error, CallError)
+        call_error = await failed("openai/m", "http", server.base)
     assert (call_error.scope, call_error.rate, call_error.retry_after) == (
         "call",
         True,
@@ -287,8 +300,7 @@ async def test_address_without_a_path() -> None:
         app = web.Application()
         app.router.add_route("*", "/{rest:.*}", serve)
         async with TestServer(app) as server:
-            call_error = await ask("mine", "http", f"http://127.0.0.1:{server.port}")
-        assert isinstance(call_error, CallError)
+            call_error = await failed("mine", "http", f"http://127.0.0.1:{server.port}")
         assert "/v1" in call_error.reason or status == 405
     assert set(paths) == {"/chat/completions"}
 
@@ -298,8 +310,7 @@ async def test_byte_order_mark() -> None:
     body = GOOD.partition(b"\r\n\r\n")[2]
     async with serving(answer(200, BOM + body)) as server:
         for via in BOTH:
-            reply = await ask("openai/m", via, server.base)
-            assert isinstance(reply, Reply), reply
+            reply = await answered("openai/m", via, server.base)
             assert reply.text == "fine"
             assert not reply.body.startswith(BOM)
     assert reply_of(BOM + body) == reply_of(body)
@@ -308,16 +319,14 @@ async def test_byte_order_mark() -> None:
 async def test_web_page() -> None:
     """A web page in place of a chat completion is named, and so is the address of a redirect."""
     async with serving(answer(200, b"<html><title>Welcome!</title></html>")) as server:
-        call_error = await ask("openai/m", "http", server.base)
-    assert isinstance(call_error, CallError)
+        call_error = await failed("openai/m", "http", server.base)
     assert (
         "but a web page (Welcome!); is the endpoint's address right?"
         in call_error.reason
     )
     moved = "Location: https://h.example/v1/chat/completions\r\n"
     async with serving(answer(307, b"", moved)) as server:
-        call_error = await ask("openai/m", "http", server.base)
-    assert isinstance(call_error, CallError)
+        call_error = await failed("openai/m", "http", server.base)
     assert (
         "answered 307: https://h.example/v1; the endpoint redirects"
         in call_error.reason
@@ -327,10 +336,9 @@ async def test_web_page() -> None:
 async def test_litellm_without_a_response(monkeypatch: pytest.MonkeyPatch) -> None:
     """A key that litellm finds itself is removed, and the user's timeout ends the call."""
     async with serving(GOOD, wait=20) as server:
-        call_error = await ask(
+        call_error = await failed(
             "openai/m", "litellm", server.base, params={"timeout": 0.3}
         )
-    assert isinstance(call_error, CallError)
     assert (call_error.scope, call_error.sent, "in time" in call_error.reason) == (
         "call",
         True,
@@ -339,8 +347,7 @@ async def test_litellm_without_a_response(monkeypatch: pytest.MonkeyPatch) -> No
     async with serving(error(401, f"bad {KEY}", type="authentication_error")) as server:
         monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
         monkeypatch.setenv("ANTHROPIC_API_BASE", server.base.removesuffix("/v1"))
-        call_error = await ask("anthropic/m", "litellm", None, api_key=None)
-    assert isinstance(call_error, CallError)
+        call_error = await failed("anthropic/m", "litellm", None, api_key=None)
     assert (KEY in call_error.reason, "[key]" in call_error.reason) == (False, True)
 
 
@@ -360,8 +367,7 @@ async def test_large_reply() -> None:
                     b"",
                 )
             if size == 1:
-                again = await ask("openai/m", "litellm", server.base)
-                assert isinstance(again, CallError)
+                again = await failed("openai/m", "litellm", server.base)
                 assert again.reason == TOO_LARGE
 
 
@@ -370,8 +376,7 @@ async def test_steps_down(server: JudgeServer, subtests: pytest.Subtests) -> Non
     for via in BOTH:
         with subtests.test(via=via):
             server.reset()
-            reply = await ask("openai/format-refused", via, server.base)
-            assert isinstance(reply, Reply)
+            reply = await answered("openai/format-refused", via, server.base)
             forms = server.stats()["by_format"]
             assert (forms["json_schema"], forms["json_object"], forms["none"]) == (
                 2,
@@ -379,8 +384,7 @@ async def test_steps_down(server: JudgeServer, subtests: pytest.Subtests) -> Non
                 1,
             )
             assert reply.http_requests == 4
-            reply = await ask("openai/limit-refused", via, server.base)
-            assert isinstance(reply, Reply)
+            reply = await answered("openai/limit-refused", via, server.base)
             assert "max_completion_tokens" in server.requests()[-1]
             server.reset()
             own = {"response_format": {"type": "json_object"}}
@@ -457,23 +461,12 @@ def test_usage() -> None:
 
 def test_stored_body() -> None:
     """The stored body of a reply reads as the reply; any other body is a CallError that contains it."""
-    reply = reply_of(
-        b'{"choices":[{"message":{"content":"hm","refusal":"no"},"finish_reason":"length"}]}'
-    )
+    reply = read({"content": "hm", "refusal": "no"}, finish_reason="length")
     assert reply == Reply("hm", Usage(calls=1), truncated=True, refusal="no")
-    assert isinstance(reply, Reply)
     assert reply_of(reply.body) == reply
     call_error = reply_of(b"<html>")
     assert isinstance(call_error, CallError)
     assert (call_error.scope, call_error.body) == ("call", b"<html>")
-
-
-def finished(reason: Any) -> Reply:
-    """Return a reply with a reason to finish."""
-    choice = {"message": {"content": "hm"}, "finish_reason": reason}
-    reply = reply_of(orjson.dumps({"choices": [choice]}))
-    assert isinstance(reply, Reply)
-    return reply
 
 
 CUT_OFF = """
@@ -489,11 +482,12 @@ guardrail_intervened IMAGE_SAFETY ContentFilter MODEL_ARMOR
 def test_finish_reasons() -> None:
     """A cut-off and a filter are known in the words of every provider; any other end says nothing."""
     for reason in (CUT_OFF + FILTERED).split():
-        reply = finished(reason)
+        reply = read({"content": "hm"}, finish_reason=reason)
         filtered = reason in FILTERED.split()
         assert (reply.truncated, reply.refusal is not None) == (not filtered, filtered)
     for other in (None, "stop", "STOP", "eos", "end_turn", "tool_calls", "", 0, ["x"]):
-        assert finished(other) == Reply("hm", Usage(calls=1))
+        reply = read({"content": "hm"}, finish_reason=other)
+        assert reply == Reply("hm", Usage(calls=1))
 
 
 def test_text_beside() -> None:
@@ -516,15 +510,9 @@ def test_text_beside() -> None:
     ]
     for content in (None, "", "\n\n"):
         for message, text in [*found, *((each, content or "") for each in none)]:
-            reply = reply_of(
-                orjson.dumps(
-                    {"choices": [{"message": {**message, "content": content}}]}
-                )
-            )
-            assert isinstance(reply, Reply)
+            reply = read({**message, "content": content})
             assert (reply.text, reply.beside) == (text, (message, text) in found)
-    reply = reply_of(b'{"choices":[{"message":{"content":"a","reasoning":"b"}}]}')
-    assert isinstance(reply, Reply)
+    reply = read({"content": "a", "reasoning": "b"})
     assert (reply.text, reply.beside) == ("a", False)
 
 
@@ -534,10 +522,7 @@ def test_likely_words() -> None:
     def likely(drawn: tuple[str, float], *top: tuple[str, float]) -> Any:
         listed = [{"token": token, "logprob": share} for token, share in (drawn, *top)]
         first = {**listed[0], "top_logprobs": listed[1:]}
-        choice = {"message": {"content": "Yes"}, "logprobs": {"content": [first]}}
-        reply = reply_of(orjson.dumps({"choices": [choice]}))
-        assert isinstance(reply, Reply)
-        return reply.likely
+        return read({"content": "Yes"}, logprobs={"content": [first]}).likely
 
     yes, other, no = ("Yes", -0.8), ("Yes", -1.4), ("No", -1.2)
     assert likely(yes, yes, no, other) == (yes, no, other)
@@ -551,11 +536,7 @@ def test_likely_words() -> None:
 
 def test_echoed_key() -> None:
     """A key is removed from an answer, but not a placeholder for a key, which may be any word."""
-    reply = reply_of(
-        b'{"choices":[{"message":{"content":[{"text":5},{"text":"sk-key-echo"}]}}]}',
-        "sk-key-echo",
-    )
-    assert isinstance(reply, Reply)
+    reply = read({"content": [{"text": 5}, {"text": "sk-key-echo"}]}, "sk-key-echo")
     assert (reply.text, b"sk-key-echo" in reply.body) == ("[key]", False)
     key, sentence = "a/key-of-9", '{"explanation": "it is \\na\\/key\\u002Dof-9"}'
     for content in (
@@ -582,8 +563,4 @@ def test_echoed_key() -> None:
         '{"scores": [{"trajectory_id": "xjwx", "explanation": "none", "score": 0.1}]}'
     )
     for key in ("x", "1", "none", "scores"):
-        reply = reply_of(
-            orjson.dumps({"choices": [{"message": {"content": text}}]}), key
-        )
-        assert isinstance(reply, Reply)
-        assert reply.text == text
+        assert read({"content": text}, key).text == text

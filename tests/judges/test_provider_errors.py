@@ -22,7 +22,7 @@ from ruler_cli.judges.provider_errors import (
     refuses_format,
 )
 from ruler_cli.types import BOM, CallError, clean
-from tests.judges.answers import ANSWERS, Answer
+from tests.judges.answers import ANSWERS, CONTEXTS, Answer
 
 
 def classified(answer: Answer) -> CallError:
@@ -62,8 +62,8 @@ def test_no_dead_row(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(
             provider_errors, "_CONTEXTS", forms[:index] + forms[index + 1 :]
         )
-        assert [context_of(message) for message, _ in FORMS] != [
-            expected for _, expected in FORMS
+        assert [context_of(message) for message, _ in CONTEXTS] != [
+            expected for _, expected in CONTEXTS
         ], form
 
 
@@ -115,93 +115,9 @@ def test_clean() -> None:
     assert clean("proxy http://me:secret@host:1/") == "proxy http://[key]@host:1/"
 
 
-FORMS = [
-    (
-        "This model's maximum context length is 8192 tokens. However, your prompt contains at least 8193 "
-        "input tokens, which exceeds this limit even without any output tokens. (parameter=input_tokens)",
-        (8192, 8193),
-    ),
-    (
-        "Requested token count exceeds the model's maximum context length of 8192 tokens. You requested a "
-        "total of 8500 tokens: 7900 tokens from the input messages and 600 tokens for the completion.",
-        (8192, 7900),
-    ),
-    (
-        "maximum context length is 4096 tokens. However, your messages resulted in 5000 tokens",
-        (4096, 5000),
-    ),
-    ("maximum context length of 10 tokens ... request has 12 input tokens", (10, 12)),
-    (
-        "maximum context length is 4096 tokens. However, you requested 5096 tokens (5000 in the messages, 96 "
-        "in the completion)",
-        (4096, 5000),
-    ),
-    (
-        "maximum context length is 9 tokens. You requested about 12 tokens (11 of text input, 1 in",
-        (9, 11),
-    ),
-    (
-        "You passed 51 input tokens and requested 1 output tokens. However, the context length is only 40",
-        (40, 51),
-    ),
-    (
-        "decoder prompt (length 5000) is longer than the maximum model length of 4096.",
-        (4096, 5000),
-    ),
-    (
-        "The input (61709 tokens) is longer than the model's context length (40960 tokens).",
-        (40960, 61709),
-    ),
-    (
-        "Input length (160062 tokens) exceeds the maximum allowed length (59862 tokens).",
-        (59862, 160062),
-    ),
-    ("prompt is too long: 210000 tokens > 200000 maximum", (200000, 210000)),
-    (
-        "input length and `max_tokens` exceed context limit: 86888 + 119866 > 204648, dec",
-        (204648, 86888),
-    ),
-    (
-        "The input token count (12) exceeds the maximum number of tokens allowed (10).",
-        (10, 12),
-    ),
-    (
-        "request (5000 tokens) exceeds the available context size (4096 tokens), try",
-        (4096, 5000),
-    ),
-    (
-        "This model's maximum prompt length is 131072 but the request contains 140000 tokens.",
-        (131072, 140000),
-    ),
-    (
-        "Prompt contains 40 tokens and 0 draft tokens, too large for model with 32 maximum context",
-        (32, 40),
-    ),
-    (
-        "The prompt is too long: 40000, model maximum context length: 32768",
-        (32768, 40000),
-    ),
-    ("Current length is 9000 while limit is 8192", (8192, 9000)),
-    (
-        "No models have context window large enough for this call.\nModel=openai/x, Max Input Tokens=400, "
-        "Got=444\nModel=openai/y, Max Input Tokens=300, Got=444",
-        (400, 444),
-    ),
-    ("`inputs` must have less than 8192 tokens. Given: 9000", (8192, 9000)),
-    (
-        "`inputs` tokens + `max_new_tokens` must be <= 4096. Given: 5000 `inputs` tokens",
-        (4096, 5000),
-    ),
-    (
-        "Request too large for gpt-4o on tokens per min (TPM): Limit 30000, Requested 342389.",
-        (30000, 342389),
-    ),
-]
-
-
 def test_context(subtests: pytest.Subtests) -> None:
     """The limit and the request's size are read from the message of each provider."""
-    for message, expected in FORMS:
+    for message, expected in CONTEXTS:
         with subtests.test(message=message, expected=expected):
             assert context_of(message) == expected
 
@@ -211,7 +127,7 @@ def test_no_stated_context() -> None:
     for message in (
         "too long",
         "maximum context length is 4096 tokens",
-        "x" * 10_000 + FORMS[10][0],
+        "x" * 10_000 + CONTEXTS[10][0],
     ):
         assert context_of(message) is None
     assert context_of("maximum context length is 1 " * 3000 + "9" * 40_000) is None

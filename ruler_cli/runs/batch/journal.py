@@ -18,7 +18,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ruler_cli.errors import OutputError, Sentence, system_errors
-from ruler_cli.ledger.database import empty_ledger, file_errors, open_ledger, remedy
+from ruler_cli.ledger.database import (
+    empty_ledger,
+    file_errors,
+    open_ledger,
+    sqlite_errors,
+)
 from ruler_cli.ledger.reply_cache import is_there
 
 BatchState = Literal["creating", "submitted", "collected", "failed", "abandoned"]
@@ -193,14 +198,8 @@ class Journal(AbstractContextManager["Journal"]):
         with self._errors():
             return self._db.execute(query, values).fetchall()
 
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            problem = f"the ledger cannot be used: {error}"
-            way_out = remedy(error, _ANOTHER)
-            raise OutputError(problem, way_out, place=str(self.path)) from None
+    def _errors(self) -> AbstractContextManager[None]:
+        return sqlite_errors(self.path, "used", _ANOTHER)
 
 
 def count_open_requests(ledger: Path) -> int:

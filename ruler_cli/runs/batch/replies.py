@@ -33,7 +33,7 @@ from ruler_cli.judges.provider_errors import (
     refuses_format,
 )
 from ruler_cli.ledger.reply_cache import Ledger
-from ruler_cli.types import BOM, CallError, Reply, clean, parse_foreign
+from ruler_cli.types import BOM, CallError, Reply, clean, parse_foreign, words_of
 
 MAX_LINE_BYTES = 32 << 20
 """Bytes of the longest line that is read."""
@@ -55,9 +55,9 @@ _STATUSES = {
     "overloaded_error": 529,
 }
 """HTTP statuses of Anthropic's error types; its batch results hold the type alone. Others may pass."""
-_FIELDS = ("id", "type", "model", "choices", "content", "stop_reason", "usage")
+_FIELDS = words_of("id type model choices content stop_reason usage")
 """Fields of a chat completion or a message; other fields of the row are columns of its input."""
-_TEXT_FIELDS = ("generated_text", "output", "text", "response")
+_TEXT_FIELDS = words_of("generated_text output text response")
 """Fields with the answer in an engine's row, the most reliable first: `text` may be a column of the input."""
 _PROMPT_TOKENS = ("prompt_tokens", "num_input_tokens", "input_tokens")
 _COMPLETION_TOKENS = ("completion_tokens", "num_generated_tokens", "output_tokens")
@@ -286,9 +286,6 @@ def _of_body(status: int | None, body: Any) -> _Parsed:
     return answer, "" if isinstance(answer, Reply) else "no chat completion"
 
 
-_WRITTEN = "cache_creation_input_tokens"
-
-
 def _of_message(message: Mapping[str, Any]) -> dict[str, Any]:
     """Convert a message of Anthropic's API to a chat completion.
 
@@ -301,16 +298,13 @@ def _of_message(message: Mapping[str, Any]) -> dict[str, Any]:
     if tools and (not content or tools[0].get("name") == _JSON_TOOL):
         content = json.dumps(tools[0].get("input"))  # as litellm writes it
     usage = _mapping(message.get("usage"))
-    cached = _tokens(usage, "cache_read_input_tokens")
-    written = _tokens(usage, _WRITTEN)
-    prompt = _tokens(usage, "input_tokens") + cached + written
-    row = {
-        **usage,
-        "model": message.get("model"),
-        "prompt_tokens": prompt,
-        "cached_tokens": cached,
+    # cached and written tokens stand beside those of the prompt
+    counts = {
+        "prompt_tokens": usage.get("input_tokens"),
+        "completion_tokens": usage.get("output_tokens"),
     }
-    return _completion(row, content, message.get("stop_reason"))
+    completion = _completion(message, content, message.get("stop_reason"))
+    return {**completion, "usage": {**usage, **counts}}
 
 
 def _of_text(row: Mapping[str, Any]) -> _Parsed | str:
@@ -344,7 +338,6 @@ def _completion(row: Mapping[str, Any], content: str, finish: Any) -> dict[str, 
             "prompt_tokens": _tokens(row, *_PROMPT_TOKENS),
             "completion_tokens": _tokens(row, *_COMPLETION_TOKENS),
             "prompt_tokens_details": {"cached_tokens": cached},
-            _WRITTEN: _tokens(row, _WRITTEN),
         },
     }
 
