@@ -28,12 +28,12 @@ from ruler_cli.results.trend import (
     JudgedGroups,
     Trend,
     TrendStep,
-    Way,
 )
 
 LENGTHS = (30, 60)
 GROUPS, SIZE = 32, 8
 RUNS, QUICK_RUNS = 200, 10
+WAY = ("judge", "", "", "")
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,9 @@ def training(world: World, seed: int, steps: int) -> list[TrendStep]:
     made = []
     for step in range(steps):
         share = step / (steps - 1)
-        judged = _step(
+        made.append(TrendStep("", step))
+        _add_groups(
+            made[-1],
             world,
             dice,
             level=-0.8 + 2.2 * share * world.improves + tasks.next(),
@@ -118,11 +120,11 @@ def training(world: World, seed: int, steps: int) -> list[TrendStep]:
             judged=[noise.next() for noise in judges],
             length=6 + math.log(4) * share * world.longer,
         )
-        made.append(TrendStep("", step, {Way(): judged}))
     return made
 
 
-def _step(
+def _add_groups(
+    step: TrendStep,
     world: World,
     dice: random.Random,
     *,
@@ -130,8 +132,8 @@ def _step(
     since: int,
     judged: list[float],
     length: float,
-) -> JudgedGroups:
-    groups = JudgedGroups(["a", "b"])
+) -> None:
+    groups = step.ways[WAY] = JudgedGroups(step, ["a", "b"])
     added = min(0.3, since * world.both_judges)
     first = min(0.3, since * world.first_judge)
     by_length = 0.01 + min(0.15, since * world.by_length)
@@ -160,7 +162,6 @@ def _step(
             rollouts.append(rollout)
         groups.add(ScoredGroup("", tuple(rollouts), "scored"))
     groups.close()
-    return groups
 
 
 def drifts(world: World, seed: int) -> list[Drift]:

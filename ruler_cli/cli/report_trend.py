@@ -92,16 +92,15 @@ def _read_trend(
     if not judged:
         remedy = f"see why with `ruler report {shell_word(names[0])}`"
         raise UsageError("no file has a score", remedy)
-    labelled = any(
-        "label" in one.pairs for step in judged for one in step.ways.values()
-    )
-    if options.labels is not None and not labelled:
+    if options.labels is not None and not any(
+        one.means["label"].number for one in judged
+    ):
         problem = "no rollout with a score has a usable label there"
         raise UsageError(problem, option="labels", value=options.labels)
     if origin != "name":
-        numbers, origin = step_numbers(names, [one.step for one in steps])
+        numbers, origin = step_numbers(names, [one.recorded for one in steps])
         for step, number in zip(steps, numbers, strict=True):
-            step.number = number
+            step.step = number
     trend = Trend(steps, origin, ways.panel)
     for step in trend.steps:
         if step.reason:

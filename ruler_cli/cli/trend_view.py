@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from operator import itemgetter
 from typing import Any
 
@@ -30,18 +30,15 @@ _ORIGINS = {
     "them apart",
 }
 _NOTES = {
-    "same files": ("same_as", "holds the groups of {}: no test counts it"),
+    "same files": ("same_as", "holds the groups of step {}: no test counts it"),
     "judge changes": ("differs", "not the same {} as before"),
     "no scores": ("reason", "{}"),
 }
+_LENGTH = "the size of the correlation of score and length within groups"
 _TESTS = {
     "label": ("score and reward", "the mean score", "the mean {0}"),
     "held_out": ("held-out judge", "the mean of {1}", "the mean of {2}"),
-    "length": (
-        "length",
-        "the correlation of score and length within groups",
-        "that of {0} and length",
-    ),
+    "length": ("length", _LENGTH),
 }
 """The name of each test, and the names of its levels."""
 
@@ -50,23 +47,19 @@ def _three(number: float) -> str:
     return f"{number:.3f}" if abs(number) < 100 else f"{number:.3g}"
 
 
-def _percent(number: float) -> str:
-    return f"{number:.1%}" if 0 < number < 0.01 else f"{number:.0%}"
-
-
-_MEASURES = {
+_MEASURES: dict[str, tuple[str, str, Callable[[float], str]]] = {
     "score": ("score", "mean", _three),
     "reward": ("label", "mean", _three),
-    "order": ("against_label", "accuracy", _percent),
+    "order": ("against_label", "accuracy", "{:.0%}".format),
     "r len": ("with_length", "score", "{:+.2f}".format),
     "spread": ("spread", "median", _three),
     "bytes": ("bytes", "mean", short),
-    "tied": ("groups", "tied", _percent),
-    "cut": ("rollouts", "truncated", _percent),
-    "suspect": ("rollouts", "suspect", _percent),
-    "unscored": ("rollouts", "failed", _percent),
+    "tied": ("groups", "tied", str),
+    "cut": ("rollouts", "truncated", str),
+    "suspect": ("rollouts", "suspect", str),
+    "unscored": ("rollouts", "failed", str),
 }
-"""The place and the form of each quantity of a step, by its head in the table; a count is shown as a share of all."""
+"""The place and the form of each quantity of a step, by its head in the table."""
 
 
 class TrendView:
@@ -75,13 +68,12 @@ class TrendView:
     def __init__(self, trend: Trend, labels: str | None) -> None:
         self._trend = trend
         self._label = "original reward" if labels is None else f"`{labels}`"
-        self._running = dict.fromkeys(one.kind for one in trend.tests if one.runs)
-        first, *_, last = (_number(one.number) for one in trend.steps)
+        self._running = [one.kind for one in trend.tests if one.runs]
+        first, *_, last = (_number(one.step) for one in trend.steps)
         files = count(len(trend.steps), "file")
         self._found = f"{files}, steps {first} to {last}, {_ORIGINS[trend.origin]}"
-        self._judges = next(
-            judges(one.figures) for one in trend.steps if not one.reason
-        )
+        figures = (one.figures for one in trend.steps if not one.reason)
+        self._judges = judges(next(figures))
 
     @property
     def heading(self) -> str:
@@ -93,22 +85,24 @@ class TrendView:
         if not drifts:
             return f"No drift beyond chance was found in {steps}"
         finds = "finds" if drifts == 1 else "find"
-        tests = count(sum(one.runs for one in self._trend.tests), "test")
+        tests = count(len(self._running), "test")
         return f"{drifts} of {tests} {finds} a drift beyond chance in {steps}"
 
     def findings(self) -> Iterator[Fact]:
         """Yield what is to know of the steps, what drifts, and what was tested, each with a name."""
         trend = self._trend
         for name, (key, words) in _NOTES.items():
+            notes = [(one, getattr(one, key)) for one in trend.steps]
             told = [
-                f"step {_number(one.number)} ({source_name(one.source)}): {words.format(value)}"
-                for one in trend.steps
-                if (value := getattr(one, key))
+                f"step {_number(one.step)} ({source_name(one.source)}): {words.format(text)}"
+                for one, text in notes
+                if text not in (None, "")
             ]
+            more = len(told) - _TOLD
             for sentence in told[:_TOLD]:
                 yield name, sentence
-            if more := told[_TOLD:]:
-                yield name, f"and {count(len(more), 'more step')}"
+            if more > 0:
+                yield name, f"and {count(more, 'more step')}"
         ways = [shorten(name, _NAME) for name in trend.ways.values()]
         if len(ways) > 1:
             yield (
@@ -118,48 +112,44 @@ class TrendView:
         for drift in trend.drifts:
             yield _TESTS[drift.kind][0], self._sentence(drift)
         drifting = {one.kind for one in trend.drifts}
-        quiet = [_TESTS[kind][0] for kind in self._running if kind not in drifting]
+        kinds = {one.kind: _TESTS[one.kind][0] for one in trend.tests}
+        early = [kinds.pop(kind) for kind in [*kinds] if kind not in self._running]
+        quiet = [name for kind, name in kinds.items() if kind not in drifting]
         yield "within chance", ", ".join(quiet)
-        kinds = dict.fromkeys(one.kind for one in trend.tests)
-        if early := [_TESTS[kind][0] for kind in kinds if kind not in self._running]:
+        if early:
             sentence = f"{', '.join(early)}: {LEAST} steps with scores are needed"
             yield "not tested yet", sentence
         if self._running:
             yield (
                 "false alarms",
                 f"in at most {FALSE_ALARMS:.0%} of trainings in which nothing drifts, if noise hardly follows itself "
-                "from step to step; more were measured where it does",
+                "from step to step; up to 30% were measured where it does",
             )
 
     def _sentence(self, drift: Drift) -> str:
         """Say what moved, since when, and how to look into it."""
-        panel = [shorten(name, _NAME) for name in self._trend.panel]
-        form = "{:+.2f}".format if drift.kind == "length" else _three
-        names = [name.format(self._label, *panel) for name in _TESTS[drift.kind][1:]]
-        judged = f"judged by {shorten(drift.judged, _NAME)}, " if drift.judged else ""
-        moved = []
-        for name, (before, after) in zip(names, drift.levels.values(), strict=False):
+        words = self._label, *(shorten(name, _NAME) for name in self._trend.panel)
+        moved = [f"judged by {shorten(drift.judged, _NAME)}"] * bool(drift.judged)
+        for name, (before, after) in zip(
+            _TESTS[drift.kind][1:], drift.levels.values(), strict=True
+        ):
             verb = "rose" if after > before else "fell"
-            moved.append(f"{name} {verb} from {form(before)} to {form(after)}")
+            ends = f"from {_three(before)} to {_three(after)}"
+            moved.append(f"{name.format(*words)} {verb} {ends}")
+            explained = drift.slope * (after - before)
         if drift.kind != "length":
-            before, after = drift.levels["label"]
-            part = drift.slope * (after - before)
-            moved.append(
-                f"which explains {f'{part:+.3f}' if part > 0 else 'none'} of it"
-            )
+            part = f"{explained:+.3f}" if explained > 0 else "none"
+            moved.append(f"which explains {part} of it")
         at, since = _number(drift.step), _number(drift.since)
-        source = next(
-            one.source for one in self._trend.steps if one.number == drift.step
-        )
+        steps = self._trend.steps
+        source = next(one.source for one in steps if one.step == drift.step)
         look = f"ruler report {shell_word(source_name(source))}"
-        return f"{judged}{', '.join(moved)}; beyond chance at step {at}, since about step {since} ({look})"
+        return f"{', '.join(moved)}; beyond chance at step {at}, since about step {since} ({look})"
 
     def data(self) -> dict[str, Any]:
         """Return the data of the page for a browser."""
         trend = compact(self._trend.as_json())
-        names = [source_name(one.source) for one in self._trend.steps]
-        for step, name in zip(trend["steps"], names, strict=True):
-            step["source"] = name
+        names = [source_name(one.pop("source")) for one in trend["steps"]]
         findings = [*filter(itemgetter(1), self.findings())]
         columns = self._columns()
         return {
@@ -179,23 +169,17 @@ class TrendView:
         }
 
     def _columns(self) -> dict[str, list[str]]:
-        """Return the cells of each quantity that some step has, by its head; a share only if it is not 0 in each.
+        """Return the cells of each quantity that some step has, by its head; a count only if it is not 0 in each.
 
         A mark is at the steps at which something drifts.
         """
         drifting = {one.step for one in self._trend.drifts}
-        numbers = [one.number for one in self._trend.steps]
-        columns = {"step": [_number(one) + " !" * (one in drifting) for one in numbers]}
         steps = self._trend.as_json()["steps"]
+        numbers = [one["step"] for one in steps]
+        columns = {"step": [_number(one) + " !" * (one in drifting) for one in numbers]}
         for head, (group, name, form) in _MEASURES.items():
             values = [(one[group] or {}).get(name) for one in steps]
-            if group in ("groups", "rollouts"):
-                alls = [one[group]["all"] for one in steps]
-                values = [
-                    n / of if of and any(values) else None
-                    for n, of in zip(values, alls, strict=True)
-                ]
-            if any(value is not None for value in values):
+            if any(isinstance(value, float) or value for value in values):
                 columns[head] = ["–" if one is None else form(one) for one in values]
         return columns
 

@@ -10,6 +10,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from math import log, log2, sqrt
 from operator import sub
 from statistics import fmean, median
@@ -44,20 +45,9 @@ StepOrigin = Literal["name", "field", "order"]
 """The source of the numbers of steps: the names of the files, a field of their records, the order of the files."""
 
 
-class Way(NamedTuple):
-    """The way in which a group was judged: judge, models that answered, and digests of rubric and parameters."""
-
-    judge: str = ""
-    served: str = ""
-    rubric: str = ""
-    parameters: str = ""
-
-    def unlike(self, other: Way) -> set[str]:
-        """Name what differs, as far as both say it."""
-        both = zip(self._fields, self, other, strict=True)
-        names = {name for name, a, b in both if a and b and a != b}
-        # the parameters' digest is of the judges' names, too
-        return names - {"parameters"} if "judge" in names else names
+Way = tuple[str, str, str, str]
+"""The way in which a group was judged: judge, models that answered, and digests of rubric and parameters."""
+_WAY = ("judge", "served model", "rubric", "parameters")
 
 
 class Ways:
@@ -71,7 +61,7 @@ class Ways:
         self.panel: list[str] = []
         self._tasks: dict[str, str] = {}
         self._rubrics: dict[str, str] = {}
-        self._latest = Way()
+        self._latest: Way = ("", "", "", "")
         self._served: dict[tuple[str, str], Way] = {}
 
     def of(self, group: ScoredGroup, own_rubric: str) -> Way:
@@ -87,7 +77,7 @@ class Ways:
                 rubric = "of its task" if kept else "changed in its task"
         asked = (rubric, group.params)
         if group.status == "scored":
-            way = Way(group.judge, ", ".join(group.served), *asked)
+            way = (group.judge, ", ".join(group.served), *asked)
             self._latest = self._served[asked] = way
         return self._served.get(asked, self._latest)
 
@@ -102,78 +92,32 @@ class Pairs(NamedTuple):
     products: Mapping[str, float]
 
 
-class JudgedGroups:
-    """Groups of a step that were judged in one way: means of the judges' own scores, and what the tests look at.
-
-    `panel` is that of the `Ways`.
-    """
-
-    def __init__(self, panel: list[str]) -> None:
-        self._panel = panel
-        self._rows: dict[DriftKind, list[tuple[float, float]]]
-        self._rows = {"label": [], "held_out": []}
-        self._within = Counter[str]()
-        self.groups = 0
-        self.means: defaultdict[str, Moments] = defaultdict(Moments)
-        self.judges: defaultdict[str, Moments] = defaultdict(Moments)
-        self.pairs: dict[DriftKind, Pairs] = {}
-
-    def add(self, group: ScoredGroup) -> None:
-        """Count the next group."""
-        self.groups += 1
-        self.means["bytes"].add(one.size for one in group.rollouts)
-        lengths = []
-        for rollout in group.rollouts:
-            score, label, judges = rollout.judge_score, rollout.label, rollout.judges
-            if score is None:
-                continue
-            self.means["score"].add([score])
-            lengths.append((score, log2(max(rollout.size, 1))))
-            if label is not None:
-                self.means["label"].add([label])
-                self._rows["label"].append((score, label))
-            for name, value in judges.items():
-                self.judges[name].add([value])
-            if len(judges) == 2:
-                self._panel[:] = self._panel or judges
-                if judges.keys() == {*self._panel}:
-                    first, second = (judges[name] for name in self._panel)
-                    self._rows["held_out"].append((first, second))
-        self._within.update(products("ab", lengths))
-
-    def close(self) -> None:
-        """Sum up, after the last group."""
-        for kind, rows in self._rows.items():
-            if rows:
-                a, b = zip(*rows, strict=True)
-                self.pairs[kind] = Pairs((fmean(a), fmean(b)), products("ab", rows))
-        self._rows.clear()
-        by_length = correlation(self._within)
-        if by_length is not None:
-            self.pairs["length"] = Pairs((abs(by_length),), {})
-
-
-def _no_texts(_: object) -> Mapping[str, str]:
-    return {}
-
-
 @dataclass
 class TrendStep:
     """A file of a trend: its name, the number of its step, and the figures of the run.
 
-    `ways` has its groups by the way in which they were judged; `step` is what its records name, `content` the same
-    number for files of the same groups in any order. `reason` says why it has no scores, `same_as` names the file
-    before it that holds the same, `differs` what made its scores differently from those of the step before, in words.
+    `ways` has its groups by the way in which they were judged, `means` those of all. `recorded` is the step that its
+    records name, `content` the same number for files of the same groups in any order. `reason` says why it has no
+    scores, `same_as` is the step before it that holds the same, `differs` what made its scores differently from those
+    of the step before, in words.
     """
 
     source: str
-    number: float
+    step: float
+    figures: Json = field(
+        default_factory=lambda: FiguresBuilder().figures(lambda _: {})
+    )
     ways: dict[Way, JudgedGroups] = field(default_factory=dict)
-    figures: Json = field(default_factory=lambda: FiguresBuilder().figures(_no_texts))
-    step: float | None = None
+    means: defaultdict[str, Moments] = field(
+        default_factory=lambda: defaultdict(Moments)
+    )
+    judges: defaultdict[str, Moments] = field(
+        default_factory=lambda: defaultdict(Moments)
+    )
+    recorded: float | None = None
     content: int = 0
     reason: str = ""
-    same_as: str = ""
+    same_as: float | None = None
     differs: str = ""
 
     def read(self, file: ScoredFile, ways: Ways, update: Callable[[], object]) -> None:
@@ -182,7 +126,7 @@ class TrendStep:
         endings = Counter[str]()
         for _, group, scored in file.read():
             way = ways.of(scored, rubric_text(group.rubric or ""))
-            self.ways.setdefault(way, JudgedGroups(ways.panel)).add(scored)
+            self.ways.setdefault(way, JudgedGroups(self, ways.panel)).add(scored)
             scores = [one.judge_score for one in scored.rollouts]
             self.content += hash((*digests_of(group, scored), *scores))
             steps.update(step_of(file.annotations.value(one)) for one in group.records)
@@ -190,8 +134,8 @@ class TrendStep:
             update()
         for judged in self.ways.values():
             judged.close()
-        self.step = steps.pop() if len(steps) == 1 else None
-        self.figures = file.figures.figures(_no_texts)
+        self.recorded = steps.pop() if len(steps) == 1 else None
+        self.figures = file.figures.figures(lambda _: {})
         self.figures["rollouts"] |= {name: endings[name] for name in ENDINGS}
         if not self.figures["groups"]["scored"]:
             kinds = self.figures["failed_by_kind"].items()
@@ -202,36 +146,84 @@ class TrendStep:
 
     def as_json(self, names: Mapping[Way, str]) -> Json:
         """Return it as JSON; `names` are those of the ways."""
-        ways = self.ways.values()
         figures = self.figures
-        scores = {
-            names[way]: [one.means["score"]]
-            for way, one in self.ways.items()
-            if names.get(way)
+        ways = {
+            names[way]: one.score for way, one in self.ways.items() if names.get(way)
         }
-        judges = {
-            name: [one.judges[name] for one in ways]
-            for each in ways
-            for name in [*each.judges]
+        means = {
+            name: {"mean": one.mean} for name, one in self.means.items() if one.number
         }
-        means = {name: _mean([one.means[name] for one in ways]) for name in _MEANS}
         return {
-            "step": self.number,
-            "source": self.source,
-            "reason": self.reason,
-            "same_as": self.same_as,
-            "differs": self.differs,
-            **{
-                name: mean if mean is None else {"mean": mean}
-                for name, mean in means.items()
-            },
+            **{name: getattr(self, name) for name in _TEXTS},
+            **{name: means.get(name) for name in _MEANS},
             **{name: figures[name] for name in ("groups", "rollouts", "criteria")},
             "spread": {"median": figures["spread"]["median"]},
             "against_label": {"accuracy": figures["against_label"]["agreement"]},
             "with_length": {"score": figures["lengths"]["correlation"]},
-            "ways": _means(scores),
-            "judges": _means(judges),
+            "ways": _listed(ways),
+            "judges": _listed(self.judges),
         }
+
+
+_TEXTS = ("step", "source", "reason", "same_as", "differs")
+_MEANS = ("score", "label", "bytes")
+
+
+def _listed(means: Mapping[str, Moments]) -> list[Json]:
+    return [{"name": name, "mean": one.mean} for name, one in means.items()]
+
+
+class JudgedGroups:
+    """Groups of a `step` that were judged in one way, and what the tests look at; `panel` is that of the `Ways`.
+
+    Scores are the judges' own.
+    """
+
+    def __init__(self, step: TrendStep, panel: list[str]) -> None:
+        self._step = step
+        self._panel = panel
+        self._rows: dict[DriftKind, list[tuple[float, float]]]
+        self._rows = {"label": [], "held_out": []}
+        self._by_length = Counter[str]()
+        self.groups = 0
+        self.score = Moments()
+        self.pairs: dict[DriftKind, Pairs] = {}
+
+    def add(self, group: ScoredGroup) -> None:
+        """Count the next group, in the means of the step, too."""
+        self.groups += 1
+        means = self._step.means
+        means["bytes"].add(one.size for one in group.rollouts)
+        scored = [
+            (r, r.judge_score) for r in group.rollouts if r.judge_score is not None
+        ]
+        for rollout, score in scored:
+            means["score"].add([score])
+            self.score.add([score])
+            if rollout.label is not None:
+                means["label"].add([rollout.label])
+                self._rows["label"].append((score, rollout.label))
+            judges = rollout.judges
+            for name, value in judges.items():
+                self._step.judges[name].add([value])
+            if len(judges) == 2:
+                self._panel[:] = self._panel or judges
+            if judges.keys() == {*self._panel} and judges:
+                first, second = (judges[name] for name in self._panel)
+                self._rows["held_out"].append((first, second))
+        rows = [(score, log2(max(r.size, 1))) for r, score in scored]
+        self._by_length.update(products("ab", rows))
+
+    def close(self) -> None:
+        """Sum up, after the last group."""
+        for kind, rows in self._rows.items():
+            if rows:
+                a, b = zip(*rows, strict=True)
+                self.pairs[kind] = Pairs((fmean(a), fmean(b)), products("ab", rows))
+        self._rows.clear()
+        by_length = correlation(self._by_length)
+        if by_length is not None:
+            self.pairs["length"] = Pairs((abs(by_length),), {})
 
 
 class Drift(NamedTuple):
@@ -268,10 +260,10 @@ class DriftTest:
         sums = Counter[str]()
         for one in pairs[:BEFORE]:
             sums.update(one.products)
-        self.slope = max(0.0, sums["ab"] / sums["bb"]) if sums["bb"] else 0.0
+        self._slope = max(0.0, sums["ab"] / sums["bb"]) if sums["bb"] else 0.0
         self._deviations = sqrt(sums["aa"]), sqrt(sums["bb"])
         self._means = [one.means for one in pairs]
-        numbers = [one[0] - self.slope * one[-1] for one in self._means]
+        numbers = [one[0] - self._slope * one[-1] for one in self._means]
         self.values = dict(zip(self._steps, numbers, strict=True))
         self.runs = len(pairs) >= LEAST
 
@@ -281,18 +273,16 @@ class DriftTest:
         groups = [one.groups for one in self._steps.values()]
         usual = median(groups[:LEAST])
         weights = [min(1.0, number / usual) for number in groups]
+        a, b = self._deviations
         for rise in rises([*self.values.values()], weights):
             parts = self._means[: rise.since], self._means[rise.since : rise.end]
             before, after = ([*map(fmean, zip(*part, strict=True))] for part in parts)
-            levels = dict(
-                zip(("score", "label"), zip(before, after, strict=True), strict=False)
-            )
             moved = [*map(sub, after, before)]
-            a, b = self._deviations
-            flat = moved[-1] * a * _FLAT <= moved[0] * b
-            if rise.evidence >= needed and flat:
+            if rise.evidence >= needed and moved[-1] * a * _FLAT <= moved[0] * b:
+                levels = zip(before, after, strict=True)
                 at, since = steps[rise.end - 1], steps[rise.since]
-                return Drift(self.kind, self.judged, at, since, levels, self.slope)
+                named = dict(zip(("score", "label"), levels, strict=False))
+                return Drift(self.kind, self.judged, at, since, named, self._slope)
         return None
 
 
@@ -309,90 +299,77 @@ class Trend:
         origin: StepOrigin = "order",
         panel: Sequence[str] = (),
     ) -> None:
-        self.steps = sorted(steps, key=lambda one: one.number)
+        self.steps = sorted(steps, key=lambda one: one.step)
         self.origin = origin
         self.panel = panel
-        self._compare()
-        judged = [(way, one) for step in self.steps for way, one in step.ways.items()]
+        _compare([one for one in self.steps if not one.reason])
         groups = Counter[Way]()
-        for way, one in judged:
-            groups[way] += one.groups
+        judged: defaultdict[Way, dict[float, JudgedGroups]] = defaultdict(dict)
+        for step in self.steps:
+            for way, one in step.ways.items():
+                groups[way] += one.groups
+                if step.same_as is None:
+                    judged[way][step.step] = one
         self.ways = _named_ways([way for way, _ in groups.most_common(_WAYS)])
         """The commonest ways in which groups were judged, the most frequent first, and their names."""
-        labelled = any("label" in one.pairs for _, one in judged)
-        kinds: list[DriftKind] = ["label" if labelled else "held_out", "length"]
+        pairs = [one.pairs for steps in judged.values() for one in steps.values()]
+        kinds: list[DriftKind] = ["label", "length"]
+        if not any("label" in one for one in pairs):
+            kinds[0] = "held_out"
         tests = [
-            DriftTest(kind, name, self._judged(way))
+            DriftTest(kind, name, judged[way])
             for way, name in self.ways.items()
             for kind in kinds
         ]
         self.tests = [one for one in tests if one.values]
-        running = [one for one in self.tests if one.runs]
+        running = [one for one in tests if one.runs]
         needed = log(max(1, len(running)) / FALSE_ALARMS)
         self.drifts = [*filter(None, (one.drift(needed) for one in running))]
 
-    def _compare(self) -> None:
-        """Compare each step that has scores with those before it."""
-        names: dict[int, str] = {}
-        before: TrendStep | None = None
-        for step in self.steps:
-            if not step.reason:
-                first = names.setdefault(step.content, step.source)
-                step.same_as = "" if first == step.source else first
-                step.differs = _changes(before, step) if before else ""
-                before = step
-
-    def _judged(self, way: Way) -> dict[float, JudgedGroups]:
-        """Return the groups that were judged in a way, by the number of the step; a copy of a step has none."""
-        steps = [one for one in self.steps if way in one.ways and not one.same_as]
-        return {one.number: one.ways[way] for one in steps}
-
     def as_json(self) -> Json:
         """Return the figures of the steps, the tests, and what drifts, as JSON."""
+        tests = [
+            {
+                "kind": one.kind,
+                "judged": one.judged,
+                "steps": len(one.values),
+                "values": [one.values.get(step.step) for step in self.steps],
+            }
+            for one in self.tests
+        ]
         return {
             "step_from": self.origin,
             "false_alarms": FALSE_ALARMS,
-            "tests": [
-                {
-                    "kind": one.kind,
-                    "judged": one.judged,
-                    "steps": len(one.values),
-                    "values": [one.values.get(step.number) for step in self.steps],
-                }
-                for one in self.tests
-            ],
+            "tests": tests,
             "drift": [one._asdict() for one in self.drifts],
             "steps": [one.as_json(self.ways) for one in self.steps],
         }
 
 
-_MEANS = ("score", "label", "bytes")
+def _compare(steps: list[TrendStep]) -> None:
+    """Compare each step with those before it: files that are the same, and what made scores differently."""
+    first: dict[int, float] = {}
+    for before, step in pairwise(steps[:1] + steps):
+        same = first.setdefault(step.content, step.step)
+        if step.content and same != step.step:
+            step.same_as = same
+        step.differs = _changes(before.ways, step.ways)
 
 
-def _mean(parts: Sequence[Moments]) -> float | None:
-    """Return the mean of all parts; None without any value."""
-    moments = sum(parts, Moments())
-    return moments.mean if moments.number else None
-
-
-def _means(parts: Mapping[str, Sequence[Moments]]) -> list[Json]:
-    return [{"name": name, "mean": _mean(own)} for name, own in parts.items()]
-
-
-def _changes(before: TrendStep, step: TrendStep) -> str:
+def _changes(
+    before: Mapping[Way, JudgedGroups], after: Mapping[Way, JudgedGroups]
+) -> str:
     """Name what made scores differently from those of the step before, and those of how many groups."""
-    usual = max(before.ways, key=lambda way: before.ways[way].groups)
-    news = step.ways.keys() - before.ways.keys()
-    names = {name for way in news for name in way.unlike(usual)}
-    words = ", ".join(_WORDS.get(name, name) for name in Way._fields if name in names)
-    groups = sum(step.ways[way].groups for way in news)
-    every = sum(one.groups for one in step.ways.values())
-    return (
-        f"{words} in {groups} of {every} groups" if words and groups < every else words
-    )
-
-
-_WORDS = {"served": "served model"}
+    usual = max(before, key=lambda way: before[way].groups)
+    news = after.keys() - before.keys()
+    columns = zip(_WAY, usual, *news, strict=True)
+    names = [name for name, *values in columns if len({*filter(None, values)}) > 1]
+    if "judge" in names and "parameters" in names:
+        names.remove("parameters")  # their digest is of the judges' names, too
+    groups = sum(after[way].groups for way in news)
+    every = sum(one.groups for one in after.values())
+    part = f" in {groups} of {every} groups" if names and groups < every else ""
+    return ", ".join(names) + part
 
 
 def _named_ways(ways: Sequence[Way]) -> dict[Way, str]:
@@ -400,10 +377,13 @@ def _named_ways(ways: Sequence[Way]) -> dict[Way, str]:
     differ = [len({*column}) > 1 for column in zip(*ways, strict=True)]
     named = {}
     for way in ways:
-        parts = zip(("", "served ", "rubric ", "parameters "), way, differ, strict=True)
-        named[way] = ", ".join(
-            f"{name}{value or 'unknown'}" for name, value, told in parts if told
-        )
+        parts = zip(("", *_WAY[1:]), way, differ, strict=True)
+        texts = [
+            f"{name} {value or 'unknown'}".lstrip()
+            for name, value, told in parts
+            if told
+        ]
+        named[way] = ", ".join(texts)
     return named
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.drift import CASES, NONE, World, training
+from benchmarks.drift import CASES, NONE, WAY, World, training
 from ruler_cli.results.annotations import ScoredGroup, ScoredRollout
 from ruler_cli.results.trend import (
     Drift,
@@ -15,7 +15,6 @@ from ruler_cli.results.trend import (
     JudgedGroups,
     Trend,
     TrendStep,
-    Way,
     step_numbers,
     step_of,
 )
@@ -53,7 +52,8 @@ def steps_of(
     """A training with these mean scores and mean labels; the rollouts of a group differ by a pattern."""
     made = []
     for i, (score, label) in enumerate(zip(scores, labels, strict=True)):
-        judged = JudgedGroups([])
+        step = TrendStep("", i)
+        judged = step.ways[WAY] = JudgedGroups(step, [])
         for g in range(groups):
             off = 0.02 * math.sin(7 * g + i)
             other = 0.02 * math.cos(5 * g + 3 * i)
@@ -63,7 +63,7 @@ def steps_of(
             ]
             judged.add(ScoredGroup("", tuple(rollouts), "scored"))
         judged.close()
-        made.append(TrendStep("", i, {Way(): judged}))
+        made.append(step)
     return made
 
 
@@ -108,7 +108,7 @@ def test_small_file() -> None:
         steps = steps_of([0.5] * 20, [0.5] * 20)
         rise = [0.5 + 0.02 * i for i in range(1, 7)]
         for step in steps_of(rise, [0.5] * 6, groups):
-            step.number += 20
+            step.step += 20
             steps.append(step)
         return Trend(steps).drifts
 
