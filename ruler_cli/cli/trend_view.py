@@ -81,7 +81,8 @@ class TrendView:
         drifts = len(self._trend.drifts)
         steps = count(len(self._trend.steps), "step")
         if not self._running:
-            return f"Nothing can be told yet of {steps}: {LEAST} with scores are needed"
+            few = f"Nothing can be told yet of {steps}: {LEAST} with scores are needed"
+            return f"{few}, judged alike, with rewards, a second judge or answers of several lengths"
         if not drifts:
             return f"No drift beyond chance was found in {steps}"
         finds = "finds" if drifts == 1 else "find"
@@ -119,6 +120,11 @@ class TrendView:
         if early:
             sentence = f"{', '.join(early)}: {LEAST} steps with scores are needed"
             yield "not tested yet", sentence
+        if {one.kind for one in trend.tests} <= {"length"}:
+            yield (
+                "no rewards",
+                "name labels with --labels PATH, or score with a second judge",
+            )
         if self._running:
             yield (
                 "false alarms",

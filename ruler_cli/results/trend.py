@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
 from math import log, log2, sqrt
 from operator import sub
@@ -92,7 +91,6 @@ class Pairs(NamedTuple):
     products: Mapping[str, float]
 
 
-@dataclass
 class TrendStep:
     """A file of a trend: its name, the number of its step, and the figures of the run.
 
@@ -102,23 +100,18 @@ class TrendStep:
     of the step before, in words.
     """
 
-    source: str
-    step: float
-    figures: Json = field(
-        default_factory=lambda: FiguresBuilder().figures(lambda _: {})
-    )
-    ways: dict[Way, JudgedGroups] = field(default_factory=dict)
-    means: defaultdict[str, Moments] = field(
-        default_factory=lambda: defaultdict(Moments)
-    )
-    judges: defaultdict[str, Moments] = field(
-        default_factory=lambda: defaultdict(Moments)
-    )
-    recorded: float | None = None
-    content: int = 0
-    reason: str = ""
-    same_as: float | None = None
-    differs: str = ""
+    def __init__(self, source: str, step: float, reason: str = "") -> None:
+        self.source = source
+        self.step = step
+        self.reason = reason
+        self.figures = FiguresBuilder().figures(lambda _: {})
+        self.ways: dict[Way, JudgedGroups] = {}
+        self.means: defaultdict[str, Moments] = defaultdict(Moments)
+        self.judges: defaultdict[str, Moments] = defaultdict(Moments)
+        self.recorded: float | None = None
+        self.content = 0
+        self.same_as: float | None = None
+        self.differs = ""
 
     def read(self, file: ScoredFile, ways: Ways, update: Callable[[], object]) -> None:
         """Read the groups of a file, with an `update` after each."""
@@ -307,7 +300,8 @@ class Trend:
         judged: defaultdict[Way, dict[float, JudgedGroups]] = defaultdict(dict)
         for step in self.steps:
             for way, one in step.ways.items():
-                groups[way] += one.groups
+                if one.score.number:
+                    groups[way] += one.groups
                 if step.same_as is None:
                     judged[way][step.step] = one
         self.ways = _named_ways([way for way, _ in groups.most_common(_WAYS)])

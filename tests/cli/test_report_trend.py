@@ -97,8 +97,21 @@ def test_too_few(ruler: Ruler, tmp_path: Path) -> None:
     assert done.returncode == 0
     assert "Nothing can be told yet of 8 steps: 9 with scores are needed" in done.stdout
     assert "not tested yet" in done.stdout
+    assert "no rewards" not in done.stdout
     assert "No drift" not in done.stdout
     assert "No drift" in ruler("report", *steps(tmp_path, 9)).stdout
+
+
+def test_nothing_to_compare(ruler: Ruler, tmp_path: Path) -> None:
+    """Scores of equal lengths beside no reward and no second judge have no test, and the page says what is missing."""
+    for i in range(10):
+        lines = [scored(f"{i}-{g}", 0.2, 0.4 + i / 100) for g in range(3)]
+        lines.insert(0, scored(f"{i}-lost", None, None))
+        write(tmp_path / f"{i}.jsonl", lines)
+    text = " ".join(ruler("report", *(f"{i}.jsonl" for i in range(10))).stdout.split())
+    assert "needed, judged alike, with rewards, a second judge or answers" in text
+    assert "no rewards name labels with --labels PATH, or score with a second" in text
+    assert "judged apart" not in text
 
 
 def test_steps_of_records(ruler: Ruler, tmp_path: Path) -> None:
