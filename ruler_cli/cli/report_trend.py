@@ -87,11 +87,9 @@ def _read_trend(
                 names[i], numbers[i], reason=command_words(error.brief)
             )
     judged = [step for step in steps if not step.reason]
-    if not judged and errors:
-        raise errors[0]
     if not judged:
         remedy = f"see why with `ruler report {shell_word(names[0])}`"
-        raise UsageError("no file has a score", remedy)
+        raise errors[0] if errors else UsageError("no file has a score", remedy)
     if options.labels is not None and not any(
         one.means["label"].number for one in judged
     ):

@@ -93,11 +93,10 @@ class TrendView:
         """Yield what is to know of the steps, what drifts, and what was tested, each with a name."""
         trend = self._trend
         for name, (key, words) in _NOTES.items():
-            notes = [(one, getattr(one, key)) for one in trend.steps]
             told = [
                 f"step {_number(one.step)} ({source_name(one.source)}): {words.format(text)}"
-                for one, text in notes
-                if text not in (None, "")
+                for one in trend.steps
+                if (text := getattr(one, key)) not in (None, "")
             ]
             more = len(told) - _TOLD
             for sentence in told[:_TOLD]:

@@ -95,7 +95,7 @@ class TrendStep:
     """A file of a trend: its name, the number of its step, and the figures of the run.
 
     `ways` has its groups by the way in which they were judged, `means` those of all. `recorded` is the step that its
-    records name, `content` the same number for files of the same groups in any order. `reason` says why it has no
+    records name, `content` the same number for files of the same rollouts in any order. `reason` says why it has no
     scores, `same_as` is the step before it that holds the same, `differs` what made its scores differently from those
     of the step before, in words.
     """
@@ -121,7 +121,8 @@ class TrendStep:
             way = ways.of(scored, rubric_text(group.rubric or ""))
             self.ways.setdefault(way, JudgedGroups(self, ways.panel)).add(scored)
             scores = [one.judge_score for one in scored.rollouts]
-            self.content += hash((*digests_of(group, scored), *scores))
+            both = zip(digests_of(group, scored), scores, strict=True)
+            self.content += hash(frozenset(both))
             steps.update(step_of(file.annotations.value(one)) for one in group.records)
             endings.update(one.ended for one in scored.rollouts)
             update()
@@ -306,10 +307,8 @@ class Trend:
                     judged[way][step.step] = one
         self.ways = _named_ways([way for way, _ in groups.most_common(_WAYS)])
         """The commonest ways in which groups were judged, the most frequent first, and their names."""
-        pairs = [one.pairs for steps in judged.values() for one in steps.values()]
-        kinds: list[DriftKind] = ["label", "length"]
-        if not any("label" in one for one in pairs):
-            kinds[0] = "held_out"
+        labelled = any(one.means["label"].number for one in self.steps)
+        kinds: list[DriftKind] = ["label" if labelled else "held_out", "length"]
         tests = [
             DriftTest(kind, name, judged[way])
             for way, name in self.ways.items()

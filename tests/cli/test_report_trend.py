@@ -187,9 +187,10 @@ def test_unreadable_line(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_same_files(ruler: Ruler, tmp_path: Path) -> None:
-    """A file with the groups of another one, in any order, is told first, keeps its figures and counts in no test."""
+    """A file with the rollouts of another one, in any order, is told first, keeps its figures and counts in no test."""
     names = steps(tmp_path, 12, onset=6)
     lines = read(tmp_path / names[10])
+    lines[0]["trajectories"].reverse()
     write(tmp_path / names[11], lines[::-1])
     (tmp_path / names[1]).write_bytes((tmp_path / names[0]).read_bytes())
     done = ruler("report", *names)
