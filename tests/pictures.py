@@ -238,7 +238,7 @@ def _training(folder: Path, scored: Path, browser: Browser) -> None:
         files[-1].write_text(text)
     _ruler("report", *files, "-o", folder / "trend.html")
     with shown(browser, folder / "trend.html", width=1280) as view:
-        _picture(view, "trend", "", below="#chart-turns")
+        _picture(view, "trend", "", below="#chart-bytes")
     with shown(browser, folder / "trend.html", width=1920, height=1080) as view:
         _picture(view, "trend-wide", "")
     with shown(browser, folder / "trend.html", theme="dark", width=390) as view:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, zip_longest
@@ -351,14 +351,8 @@ class Comparison:
         }
 
 
-def differences(
-    one: Json, other: Json, *, of_most: bool = False
-) -> dict[str, bool | None]:
-    """Tell for each thing that makes scores if two files differ in it; None: at least one does not say it.
-
-    `of_most`: of each thing the one of more than half of the groups counts. So files of different tasks do not differ
-    in rubrics of single tasks, or in the passes of groups that were not compared.
-    """
+def differences(one: Json, other: Json) -> dict[str, bool | None]:
+    """Tell for each thing that makes scores if two files differ in it; None: at least one does not say it."""
     ways = []
     for figures in (one, other):
         made = figures["made_by"]
@@ -370,16 +364,9 @@ def differences(
             "version": made["versions"],
             "passes": figures["passes"],
         }
-        least = 0.5 if of_most else 0.0
-        ways.append({name: _words(counts, least) for name, counts in way.items()})
+        ways.append({name: {*counts} for name, counts in way.items()})
     a, b = ways
     found = {name: a[name] != b[name] if a[name] and b[name] else None for name in a}
     if found["judge"]:
         found["parameters"] = None  # their digest is of the judges' names, too
     return found
-
-
-def _words(counts: Mapping[str, int], share: float) -> set[str]:
-    """Return the words that have more than a share of all counts."""
-    least = share * sum(counts.values())
-    return {word for word, number in counts.items() if number > least}

@@ -7,21 +7,17 @@ from typing import Any
 
 import pytest
 
-from benchmarks.drift import CASES, World, training
+from benchmarks.drift import CASES, NONE, WAY, World, training
 from ruler_cli.results.annotations import ScoredGroup, ScoredRollout
 from ruler_cli.results.trend import (
     Drift,
     DriftKind,
-    StepBuilder,
+    JudgedGroups,
     Trend,
     TrendStep,
     step_numbers,
     step_of,
 )
-from ruler_cli.types import CriterionScore
-
-LARGE = [(world, kind) for world, kinds in CASES[1::2] for kind in kinds]
-"""The larger size of each drift."""
 
 
 def named(trend: Trend) -> dict[DriftKind, Drift]:
@@ -29,169 +25,95 @@ def named(trend: Trend) -> dict[DriftKind, Drift]:
     return {one.kind: one for one in trend.drifts}
 
 
-@pytest.mark.parametrize(("world", "kind"), LARGE, ids=[kind for _, kind in LARGE])
-def test_planted_drift(world: World, kind: DriftKind) -> None:
-    """A drift is named with a step behind its onset, and with levels that moved its way."""
-    drift = named(Trend(training(world, 11, 30), "order"))[kind]
-    assert 10 <= drift.at < 30
-    assert 7 <= drift.since <= drift.at
-    first, *_ = drift.levels.values()
-    rises = kind != "spread"
-    assert (first[1] > first[0]) is rises
+@pytest.mark.parametrize(("kind", "world"), [*CASES.values()][1::2])
+def test_planted_drift(kind: DriftKind, world: World) -> None:
+    """A drift is named with a step behind its onset, and with levels that rise."""
+    drift = named(Trend(training(world, 11, 30)))[kind]
+    assert 10 <= drift.step < 30
+    assert 7 <= drift.since <= drift.step
+    before, after = drift.levels["score"]
+    assert after > before
 
 
-@pytest.mark.parametrize(
-    "world",
-    [
-        World(),
-        World(improves=True),
-        World(longer=True),
-        World(improves=True, longer=True, correlation=0.5),
-    ],
-)
+@pytest.mark.parametrize("world", [*NONE.values()][:-2])
 def test_nothing_drifts(world: World) -> None:
     """A policy that improves, longer answers and steps that follow one another are no drift."""
-    trend = Trend(training(world, 4, 30), "order")
+    trend = Trend(training(world, 4, 30))
     assert trend.drifts == []
-    assert len(trend.evidence) == 6
+    assert [one.kind for one in trend.tests] == [
+        "label" if world.labels else "held_out",
+        "length",
+    ]
 
 
-def steps_of(scores: list[float], labels: list[float], groups: int = 12) -> Trend:
+def steps_of(
+    scores: list[float], labels: list[float], groups: int = 12, unit: float = 1.0
+) -> list[TrendStep]:
     """A training with these mean scores and mean labels; the rollouts of a group differ by a pattern."""
     made = []
     for i, (score, label) in enumerate(zip(scores, labels, strict=True)):
-        builder = StepBuilder()
+        step = TrendStep("", i)
+        judged = step.ways[WAY] = JudgedGroups(step, [])
         for g in range(groups):
             off = 0.02 * math.sin(7 * g + i)
             other = 0.02 * math.cos(5 * g + 3 * i)
-            builder.add(
-                ScoredGroup(
-                    "",
-                    tuple(
-                        rollout(score + off + 0.1 * j, label + other + 0.1 * j)
-                        for j in (-1, 1)
-                    ),
-                    "scored",
-                ),
-                [1, 1],
-            )
-        made.append(TrendStep(i, "", builder.figures()))
-    return Trend(made, "order")
+            rollouts = [
+                rollout(score + off + 0.1 * j, unit * (label + other + 0.1 * j))
+                for j in (-1, 1)
+            ]
+            judged.add(ScoredGroup("", tuple(rollouts), "scored"))
+        judged.close()
+        made.append(step)
+    return made
 
 
-def rollout(
-    score: float | None, label: float | None = None, **own: Any
-) -> ScoredRollout:
+def rollout(score: float, label: float) -> ScoredRollout:
     """A rollout with a judge's score."""
-    status = "failed" if score is None else "scored"
-    own = {
-        "indices": (0,),
-        "status": status,
-        "score": score,
-        "judge_score": score,
-    } | own
-    return ScoredRollout(label=label, **own)
+    return ScoredRollout((0,), "scored", score, score, label)
 
 
 def test_rise_with_the_label() -> None:
     """A score that rises faster than the label does is no drift as long as the label rises, too."""
     ramp = [0.3 + 0.02 * max(0, i - 8) for i in range(24)]
     faster = [0.3 + 0.04 * max(0, i - 8) for i in range(24)]
-    assert "label" not in named(steps_of(faster, ramp))
-    assert "label" in named(steps_of(faster, [0.3] * 24))
+    assert "label" not in named(Trend(steps_of(faster, ramp)))
+    assert "label" in named(Trend(steps_of(faster, [0.3] * 24)))
 
 
 def test_label_falls() -> None:
     """A score that stays while the label falls is a drift; one that falls with it is none."""
     ramp = [0.6 - 0.03 * max(0, i - 8) for i in range(20)]
-    drift = named(steps_of([0.5] * 20, ramp))["label"]
+    drift = named(Trend(steps_of([0.5] * 20, ramp)))["label"]
     before, after = drift.levels["label"]
     assert after < before
-    assert "label" not in named(steps_of(ramp, ramp))
+    assert "label" not in named(Trend(steps_of(ramp, ramp)))
 
 
 def test_any_scale_of_labels() -> None:
     """Labels in another unit give the same drift."""
     scores = [0.4 + 0.03 * max(0, i - 8) for i in range(20)]
     labels = [0.5 + 0.01 * math.sin(5 * i) for i in range(20)]
-    plain = steps_of(scores, labels).drifts
-    # as _steps_ adds the pattern, all of it is multiplied
-    scaled = [
-        TrendStep(one.number, "", one.figures) for one in steps_of(scores, labels).steps
+    found = [
+        [(one.kind, one.step, one.since) for one in Trend(steps).drifts]
+        for unit in (1, 1000)
+        for steps in [steps_of(scores, labels, unit=unit)]
     ]
-    for step in scaled:
-        pairs = step.figures.pairs["label"]
-        pairs._groups = [(n, a, 1000 * b) for n, a, b in pairs._groups]
-        sums = pairs.sums
-        pairs._overall = {
-            "aa": sums["aa"],
-            "ab": 1e3 * sums["ab"],
-            "bb": 1e6 * sums["bb"],
-        }
-    other = Trend(scaled, "order").drifts
-    assert [(one.kind, one.at, one.since) for one in other] == [
-        (one.kind, one.at, one.since) for one in plain
-    ]
+    assert found[0] == found[1] != []
 
 
 def test_small_file() -> None:
     """Steps of few groups that are off count for less than steps of many."""
 
-    def after(groups: int) -> float:
-        end = steps_of([0.53] * 2, [0.5] * 2, groups).steps
-        steps = steps_of([0.5] * 20, [0.5] * 20).steps
-        steps += [TrendStep(20 + one.number, "", one.figures) for one in end]
-        return Trend(steps, "order").evidence[0]
+    def drifts(groups: int) -> list[Drift]:
+        steps = steps_of([0.5] * 20, [0.5] * 20)
+        rise = [0.5 + 0.02 * i for i in range(1, 7)]
+        for step in steps_of(rise, [0.5] * 6, groups):
+            step.step += 20
+            steps.append(step)
+        return Trend(steps).drifts
 
-    assert after(2) < 2 < after(12)
-
-
-def test_figures() -> None:
-    """The figures of a step are those of its rollouts; what no rollout has is null and never 0."""
-    builder = StepBuilder()
-    criteria = (CriterionScore("safe", 0.25), CriterionScore("short", 1.0))
-    one = rollout(0.2, 0.0, size=100, suspect=True, judges={"a": 0.1, "b": 0.3})
-    two = rollout(0.6, 1.0, size=300, criteria=criteria, judges={"a": 0.5, "b": 0.7})
-    lost = rollout(None, 1.0, size=500, ended="truncated")
-    builder.add(ScoredGroup("g", (one, two, lost), "scored"), [1, 2, 6])
-    builder.add(ScoredGroup("h", (rollout(0.4, 1.0),), "scored"), [3])
-    builder.add(ScoredGroup("lost", (rollout(None),), "failed", kind="reply"), [0])
-    found = builder.figures().json
-    assert found["groups"] == {
-        "all": 3, "scored": 2, "failed": 1, "unmarked": 0, "tied": 1, "suspects": 1, "unscored": 2,
-    }  # fmt: skip
-    assert found["rollouts"] == {
-        "all": 5, "scored": 3, "labelled": 4, "suspect": 1, "truncated": 1, "aborted": 0, "error": 0,
-    }  # fmt: skip
-    assert found["score"]["mean"] == pytest.approx(0.4)
-    assert found["label"]["mean"] == pytest.approx(2 / 3)
-    assert found["spread"] == {"mean": pytest.approx(0.2), "error": None}
-    assert found["bytes"]["mean"] == 180
-    assert found["turns"]["mean"] == pytest.approx(12 / 5)
-    assert found["against_label"]["within"] == pytest.approx(1)
-    assert found["against_label"]["pairs"] == 1
-    assert found["against_label"]["accuracy"] == 1
-    assert found["criteria"] == [
-        {"name": "safe", "mean": 0.25, "rollouts": 1},
-        {"name": "short", "mean": 1.0, "rollouts": 1},
-    ]
-    assert [(one["name"], one["mean"]) for one in found["judges"]] == [
-        ("a", pytest.approx(0.3)),
-        ("b", pytest.approx(0.5)),
-    ]
-    nothing = StepBuilder().figures().json
-    for name in ("score", "label", "spread", "bytes", "turns"):
-        assert nothing[name] is None
-    assert nothing["against_label"]["accuracy"] is None
-    assert nothing["with_length"] == {"score": None, "label": None}
-
-
-def test_too_few_steps() -> None:
-    """With four steps nothing is tested, and no test claims that nothing drifts."""
-    trend = Trend(training(World(both_judges=0.3), 1, 4), "order")
-    assert trend.drifts == []
-    assert trend.evidence == []
-    assert [one["evidence"] for one in trend.as_json()["tests"]] == [None] * 6
+    assert drifts(2) == []
+    assert [one.kind for one in drifts(12)] == ["label"]
 
 
 @pytest.mark.parametrize(
