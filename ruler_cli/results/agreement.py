@@ -66,7 +66,7 @@ with different labels. `two` holds the worse and the better label if there are o
 those of two files, the first less the second.
 """
 _Judge = tuple[str, str]
-"""What gives values: one of the `scorers`, of a `panel`, of `baselines` or of `criteria`, and its name."""
+"""A name, and what it is of: the `scorers`, of a `panel`, of `baselines` or of `criteria`, and its name."""
 _Values = Mapping[_Judge, Sequence[float | None]]
 _PEOPLE = ("agreement", "judge")
 

@@ -9,13 +9,12 @@ few do, more are drawn at random.
 from __future__ import annotations
 
 import random
-from bisect import bisect_right
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import blake2b
 from heapq import nlargest
-from itertools import accumulate
-from typing import Any, Literal
+from itertools import combinations
+from typing import Any, Literal, NamedTuple
 
 import orjson
 
@@ -28,12 +27,10 @@ Drawn = Literal["random", "disputed"]
 """The way a pair was drawn: at random, or since opinions on its order differ."""
 _OF_ONE_GROUP = 2
 """Disputed pairs of one group."""
-_LOOKED_AT = 2_016
-"""Pairs of one group to choose disputed ones from: all those of 64 rollouts."""
+_AT_ONCE = 128
+"""Rollouts of a group whose pairs may be drawn; of more, a sample."""
 _Opinions = Mapping[Hashable, float]
 """The numbers that passes, judges and the reward give to a rollout."""
-_Places = tuple[int, int]
-"""The places of two entries of a group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,55 +49,24 @@ class DrawnPair:
     kept: Any
 
 
-@dataclass(order=True, slots=True)
-class _Entry:
-    """A rollout that may be in a pair; two of the same `value` are in none.
+class _Entry(NamedTuple):
+    """A rollout that may be in a pair; two that have one of their `values` in common, and no other, are in none."""
 
-    Without values, and if identical rollouts have several, its id is the value.
-    """
-
-    value: tuple[bool, str]
     id: str
-    index: int = field(compare=False)
-    opinions: _Opinions = field(compare=False)
+    place: int
+    values: set[str]
+    opinions: _Opinions
 
 
-@dataclass(slots=True)
-class _Pool:
-    """The pairs of a group, as numbers from 0 on: row by row of a matrix of its rollouts, which are in order.
+class _Pool(NamedTuple):
+    """A group to draw from, by a number that the seed and the content decide; `kept` holds what is kept of it."""
 
-    `ends` are the numbers at which each row ends. `dice` is a number that the seed and the content decide.
-    """
-
-    name: str
-    entries: Sequence[_Entry]
     dice: int
-    ends: Sequence[int] = ()
-    kept: Any = None
+    name: str
+    kept: list[Any]
 
-    def __post_init__(self) -> None:
-        values = [entry.value for entry in self.entries]
-        rows = (len(values) - bisect_right(values, value) for value in values)
-        self.ends = [*accumulate(rows)]
 
-    @property
-    def size(self) -> int:
-        """The number of pairs."""
-        return self.ends[-1] if self.ends else 0
-
-    def pair(self, number: int) -> _Places:
-        """Return the places of a pair, counted from the end of its row."""
-        row = bisect_right(self.ends, number)
-        return row, len(self.entries) + number - self.ends[row]
-
-    def dispute(self, places: _Places) -> float:
-        """Return how far opinions on the order of a pair differ, 0 if they do not.
-
-        Of the opinions for either side the strongest counts, and of these two the weaker one.
-        """
-        one, other = [self.entries[place].opinions for place in places]
-        apart = [one[name] - other[name] for name in one.keys() & other.keys()]
-        return max(0.0, min(max(apart), -min(apart)))
+_Pair = tuple[_Entry, _Entry]
 
 
 class PairDraw:
@@ -113,8 +79,8 @@ class PairDraw:
         self._most = most
         self._seed = blake2b(str(seed).encode(), digest_size=32).digest()
         self.pairs = 0
-        self._random = Best[tuple[_Pool, _Places]](most)
-        self._disputed = Best[tuple[_Pool, _Places]](most // 2)
+        self._random = Best[tuple[_Pool, _Pair]](most)
+        self._disputed = Best[tuple[_Pool, _Pair]](most // 2)
 
     def add(
         self,
@@ -127,69 +93,78 @@ class PairDraw:
 
         With `values`, one of each rollout, only rollouts of different values make a pair, and None makes none.
         """
-        pool = self._pool(group, scored, values)
-        self.pairs += pool.size
-        dice = random.Random(pool.dice)
-        count = min(pool.size, max(self._most, _LOOKED_AT))
-        pairs = [*map(pool.pair, dice.sample(range(pool.size), count))]
-        kept = False
-        number = 0.0
-        for i, places in enumerate(pairs):
-            # the next larger one of as many random numbers as there are pairs
-            number = 1 - (1 - number) * dice.random() ** (1 / (pool.size - i))
-            if not self._random.add((-number,), (pool, places)):
-                break
-            kept = True
-        for places in nlargest(_OF_ONE_GROUP, pairs[:_LOOKED_AT], pool.dispute):
-            rank = pool.dispute(places)
-            if rank and self._disputed.add((rank, dice.random()), (pool, places)):
-                kept = True
-        if kept:
-            pool.kept = keep(group, scored)
-
-    def _pool(
-        self, group: Group, scored: ScoredGroup, values: Sequence[str | None] | None
-    ) -> _Pool:
-        ids = rollout_ids(group, scored)
-        entries: dict[str, _Entry] = {}
-        for index, rollout in enumerate(scored.rollouts):
-            unread = any(group.rollouts[i].error for i in rollout.indices)
-            text = values[index] if values else ids[index]
-            if unread or rollout.judge_score is None or text is None:
-                continue
-            value = bool(values), text
-            entry = _Entry(value, ids[index], index, _opinions(rollout))
-            first = entries.setdefault(entry.id, entry)
-            if first.value != value:
-                first.value = False, first.id
+        entries = _entries(group, scored, values)
         name = group_name(scored.key)
-        content = orjson.dumps([name, *sorted(entries)])
-        dice = blake2b(content, digest_size=8, key=self._seed).digest()
-        return _Pool(name, sorted(entries.values()), int.from_bytes(dice))
+        content = orjson.dumps([name, *(one.id for one in entries)])
+        digest = blake2b(content, digest_size=8, key=self._seed).digest()
+        pool = _Pool(int.from_bytes(digest), name, [])
+        dice = random.Random(pool.dice)
+        if len(entries) > _AT_ONCE:
+            entries = dice.sample(entries, _AT_ONCE)
+        pairs = [
+            (one, other)
+            for one, other in combinations(entries, 2)
+            if len(one.values | other.values) > 1
+        ]
+        self.pairs += len(pairs)
+        for pair in pairs:
+            drawn = self._random.add((dice.random(),), (pool, pair))
+            if drawn and not pool.kept:
+                pool.kept.append(keep(group, scored))
+        for pair in nlargest(_OF_ONE_GROUP, pairs, _dispute):
+            rank = _dispute(pair), dice.random()
+            if rank[0] and self._disputed.add(rank, (pool, pair)) and not pool.kept:
+                pool.kept.append(keep(group, scored))
 
     def drawn(self) -> list[DrawnPair]:
         """Return the drawn pairs in random order, after the last group."""
-        drawn: dict[tuple[int, _Places], tuple[_Pool, Drawn]] = {}
+        drawn: dict[tuple[int, str, str], tuple[_Pool, _Pair, Drawn]] = {}
+
+        def draw(pool: _Pool, pair: _Pair, way: Drawn) -> None:
+            drawn[pool.dice, pair[0].id, pair[1].id] = pool, pair, way
+
         if self._most < self.pairs:
-            for pool, places in self._disputed.ranked():
-                drawn[pool.dice, places] = pool, "disputed"
+            for item in self._disputed.ranked():
+                draw(*item, "disputed")
         taken = 0
-        for pool, places in self._random.ranked():
-            if len(drawn) >= self._most:
-                break
-            taken += 1
-            drawn[pool.dice, places] = pool, "random"
+        for item in self._random.ranked():
+            if len(drawn) < self._most:
+                taken += 1
+                draw(*item, "random")
         dice = random.Random(self._seed)
-        keys = sorted(drawn)
-        dice.shuffle(keys)
         found = []
-        for key in keys:
-            pool, word = drawn[key]
-            one, other = dice.sample([pool.entries[place] for place in key[1]], 2)
-            sides = (one.id, other.id), (one.index, other.index)
-            chance = taken / self.pairs if word == "random" else None
-            found.append(DrawnPair(pool.name, *sides, word, chance, pool.kept))
+        for _, (pool, pair, way) in dice.sample(sorted(drawn.items()), len(drawn)):
+            one, other = dice.sample(pair, 2)
+            sides = (one.id, other.id), (one.place, other.place)
+            chance = taken / self.pairs if way == "random" else None
+            found.append(DrawnPair(pool.name, *sides, way, chance, *pool.kept))
         return found
+
+
+def _entries(
+    group: Group, scored: ScoredGroup, values: Sequence[str | None] | None
+) -> list[_Entry]:
+    """Return the rollouts that may be in a pair, by their ids; identical ones are one, with the values of all."""
+    entries: dict[str, _Entry] = {}
+    for index, (id_, rollout) in enumerate(
+        zip(rollout_ids(group, scored), scored.rollouts, strict=True)
+    ):
+        value = values[index] if values else id_
+        unread = any(group.rollouts[i].error for i in rollout.indices)
+        if not unread and rollout.judge_score is not None and value is not None:
+            entry = _Entry(id_, index, set(), _opinions(rollout))
+            entries.setdefault(id_, entry).values.add(value)
+    return [entries[id_] for id_ in sorted(entries)]
+
+
+def _dispute(pair: _Pair) -> float:
+    """Return how far opinions on the order of a pair differ, 0 if they do not.
+
+    Of the opinions for either side the strongest counts, and of these two the weaker one.
+    """
+    one, other = (entry.opinions for entry in pair)
+    apart = [one[name] - other[name] for name in one.keys() & other.keys()]
+    return max(0.0, min(max(apart), -min(apart)))
 
 
 def _opinions(rollout: ScoredRollout) -> _Opinions:

@@ -217,7 +217,7 @@ def test_between_copies(tmp_path: Path) -> None:
 
 
 def test_large_group(tmp_path: Path) -> None:
-    """Of a group of very many rollouts each pair can be drawn, and values part them as in a small one."""
+    """Of a group of very many rollouts pairs of a sample are drawn, and values part them as in a small one."""
     line = of("g", *(i / 200 for i in range(200)))
     for i, one in enumerate(line["trajectories"]):
         one["metadata"] = {"model": "ab"[i % 3 == 0]}
@@ -227,7 +227,9 @@ def test_large_group(tmp_path: Path) -> None:
     for pair in found:
         one, other = pair.indices
         assert (one % 3 == 0) != (other % 3 == 0)
-    assert {pair.chance for pair in filter(is_random, found)} == {3_000 / (67 * 133)}
+    (chance,) = {pair.chance for pair in filter(is_random, found)}
+    assert chance is not None
+    assert 0.7 < chance < 1
 
 
 def test_few_are_kept(tmp_path: Path) -> None:
