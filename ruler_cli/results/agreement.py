@@ -21,7 +21,12 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from ruler_cli.results.annotations import Json, ScoredGroup, ScoredRollout
-from ruler_cli.scoring.inference import FEWEST, Measured, bounded_interval
+from ruler_cli.scoring.inference import (
+    FEWEST,
+    MEASURED,
+    Measured,
+    bounded_interval,
+)
 from ruler_cli.scoring.statistics import Moments, correlation, products, won
 
 MOST_UNITS = 500
@@ -137,46 +142,42 @@ class BootstrapUnits:
         """Measure each statistic with its interval; all intervals come from the same resamples."""
         columns = {key: [unit[key] for unit in self._units] for key in self.groups}
         totals = {key: math.fsum(column) for key, column in columns.items()}
+        if max(self.groups.values(), default=0) < FEWEST:
+            resamples = 0
+        random_ = random.Random(0)
+        drawn = []
+        for _ in range(resamples):
+            pick = itemgetter(
+                *random_.choices(range(len(self._units)), k=len(self._units))
+            )
+            drawn.append({key: sum(pick(column)) for key, column in columns.items()})
         measured: dict[Any, Measured] = {}
-        drawn: dict[Any, list[float]] = {}
         for name, statistic in statistics.items():
             value = statistic.value(totals)
             groups = self.groups[statistic.basis]
-            measured[name] = {"value": value, "low": None, "high": None}
-            measured[name]["groups"] = groups
+            ends: tuple[float | None, float | None] = None, None
             if value is not None and groups >= FEWEST:
-                drawn[name] = []
-        random_ = random.Random(0)
-        numbers = range(len(self._units))
-        for _ in range(resamples if drawn else 0):
-            pick = itemgetter(*random_.choices(numbers, k=len(numbers)))
-            sums = {key: sum(pick(column)) for key, column in columns.items()}
-            for name, values in drawn.items():
-                value = statistics[name].value(sums)
-                if value is not None:
-                    values.append(value)
-        for name, values in drawn.items():
-            # a statistic that most resamples do not define has no interval
-            if len(values) * 2 >= resamples:
-                statistic = statistics[name]
-                mute = totals.get(statistic.mute, 0.0) / totals[statistic.basis]
-                measured[name] |= _ends(
-                    measured[name], Moments().add(values), statistic.least, mute
-                )
+                known = [statistic.value(sums) for sums in drawn]
+                values = [one for one in known if one is not None]
+                # a statistic that most resamples do not define has no interval
+                if len(values) * 2 >= resamples:
+                    mute = totals.get(statistic.mute, 0.0) / totals[statistic.basis]
+                    moments = Moments().add(values)
+                    ends = _ends(value, moments, groups, statistic.least, mute)
+            measured[name] = dict(zip(MEASURED, (value, *ends, groups), strict=True))
         return measured
 
 
 def _ends(
-    measured: Measured, resamples: Moments, least: float, mute: float
-) -> dict[str, float]:
+    value: float, resamples: Moments, groups: int, least: float, mute: float
+) -> tuple[float, float]:
     """Return the ends of the interval with the variance of resamples, which vary by (n - 1) / n too little.
 
     If all groups have one value the resamples do too, and tell nothing of other groups: with 95 % certainty at
     most 3 in n of all groups differ from n that are alike (Hanley & Lippman-Hand 1983). Where only the share
     `mute` says nothing, this holds for that share.
     """
-    value = low = high = measured["value"]
-    groups = measured["groups"]
+    low = high = value
     variance = resamples.deviation**2
     if variance < _ROUNDING:
         variance = 0.0
@@ -185,10 +186,7 @@ def _ends(
         variance *= groups / (groups - 1)
         low, high = bounded_interval(value, variance, (least, 1.0), groups, groups - 1)
     margin = mute * min(1.0, 3 / groups) * (1 - least)
-    return {
-        "low": max(least, min(low, value - margin)),
-        "high": min(1.0, max(high, value + margin)),
-    }
+    return max(least, min(low, value - margin)), min(1.0, max(high, value + margin))
 
 
 class LabelledPair(NamedTuple):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import replace
+from itertools import chain
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -51,10 +52,6 @@ _Rollouts = tuple[str, ...]
 """The ids of a labelled rollout, or of two that were compared."""
 
 
-def _rollouts_of(line: LabelLine) -> _Rollouts:
-    return line.about[1:]
-
-
 class LabelledRollouts(NamedTuple):
     """Ids of the rollouts of a group, and the values to compare them by.
 
@@ -87,18 +84,15 @@ class LabelAgreement:
         self._sets: dict[tuple[str, str], _LabelSet] = {}
         self._corrections = Corrections()
         self._valued = False
-        every: list[LabelLine] = [
-            mark
-            for marks in labelled.marks.values()
-            for mark in marks
-            if mark.rollout and mark.label is not None
-        ]
-        every += [one for each in labelled.comparisons.values() for one in each]
         self._compares = bool(labelled.comparisons)
-        lines = [*latest(every, _rollouts_of)]
+        every: Iterator[LabelLine] = chain(
+            *labelled.comparisons.values(), *labelled.marks.values()
+        )
+        said = (one for one in every if isinstance(one, PairLabel) or one.is_label)
+        lines = [*latest(said, lambda one: one.about[1:])]
         self._lines: defaultdict[_Rollouts, list[LabelLine]] = defaultdict(list)
         for one in lines:
-            self._lines[_rollouts_of(one)].append(one)
+            self._lines[one.about[1:]].append(one)
         self._by_first: defaultdict[str, list[_Rollouts]] = defaultdict(list)
         for ids in self._lines:
             self._by_first[ids[0]].append(ids)
@@ -133,13 +127,12 @@ class LabelAgreement:
             if any(line.group == name for line in self._lines[ids]):
                 self._at_home.add(ids)
         size = len(own.ids) // own.copies or 1
-        for start in range(0, len(own.ids) or 1, size):
+        for start in range(0, len(own.ids), size):
             part = slice(start, start + size)
-            ids = own.ids[part]
             parts = [replace(one, rollouts=one.rollouts[part]) for one in groups]
-            content = digest("".join(sorted(ids)))
+            content = digest("".join(sorted(own.ids[part])))
             self._copies[content] += 1
-            self._scratch.put((content, name, ids, own.values[part], parts))
+            self._scratch.put((content, name, own.ids[part], own.values[part], parts))
 
     def _labelled(self, ids: Sequence[str]) -> Iterator[_Rollouts]:
         """Yield the rollouts that have a label, and pairs of them, among these ids."""
@@ -172,11 +165,11 @@ class LabelAgreement:
                 scores=any(one.scores_differ for one in sides),
                 labels=sides[0].labels_differ,
             )
-        marks, lines = self._held(names, ids)
+        lines = self._held(names, ids)
         compared = _pairs(lines, ids)
         for drawn, pairs in compared.items():
             self._set("comparisons", drawn).add_pairs(groups, pairs)
-        labels = self._labels(marks, ids, groups[0])
+        labels = self._labels(lines, ids, groups[0])
         ways = {label.drawn: None for label in labels if label}
         for drawn in ways if self._of_file is not None else [""]:
             own = [one if one and one.drawn == drawn else None for one in labels]
@@ -188,12 +181,9 @@ class LabelAgreement:
         of_pairs = compared.get(RANDOM, []) if self._compares else None
         self._corrections.add(groups[0], known, of_pairs, values, ids)
 
-    def _held(
-        self, names: Set[str], ids: Sequence[str]
-    ) -> tuple[list[RolloutMark], list[PairLabel]]:
+    def _held(self, names: Set[str], ids: Sequence[str]) -> list[LabelLine]:
         """Return the labels that hold in a group of these names; a comparison counts in one group."""
-        marks = list[RolloutMark]()
-        pairs = list[PairLabel]()
+        held = list[LabelLine]()
         for labelled in self._labelled(ids):
             lines = self._lines[labelled]
             away = not any(line.group in names for line in lines)
@@ -201,12 +191,8 @@ class LabelAgreement:
             if counted or (away and labelled in self._at_home):
                 continue
             self._found.add(labelled)
-            for line in lines:
-                if isinstance(line, PairLabel):
-                    pairs.append(line)
-                else:
-                    marks.append(line)
-        return marks, pairs
+            held += lines
+        return held
 
     @property
     def left(self) -> list[tuple[str, ...]]:
@@ -231,16 +217,17 @@ class LabelAgreement:
                 self._set(kind, drawn).counts["unmatched"] += 1
 
     def _labels(
-        self, marks: Sequence[RolloutMark], ids: Sequence[str], group: ScoredGroup
+        self, lines: Sequence[LabelLine], ids: Sequence[str], group: ScoredGroup
     ) -> list[Label | None]:
         """Return the labels of the rollouts; marks that were drawn at random count before others."""
         given: dict[str, list[RolloutMark]] = {}
-        for mark in sorted(marks, key=lambda one: one.drawn != RANDOM):
-            given.setdefault(mark.rollout, []).append(mark)
+        for mark in sorted(lines, key=lambda one: one.drawn != RANDOM):
+            if isinstance(mark, RolloutMark):
+                given.setdefault(mark.rollout, []).append(mark)
         labels: list[Label | None] = []
         for i, rollout in enumerate(group.rollouts):
             label = None
-            if own := given.get(ids[i]) if ids else None:
+            if own := given.get(ids[i]):
                 drawn = own[0].drawn
                 people = [one.label or 0.0 for one in own if one.drawn == drawn]
                 weight = 1 / (own[0].chance or 1.0)
@@ -330,11 +317,13 @@ def _rank(one: tuple[tuple[str, str], _LabelSet]) -> tuple[bool, bool, bool]:
 
 
 def _pairs(
-    lines: Sequence[PairLabel], ids: Sequence[str]
+    lines: Sequence[LabelLine], ids: Sequence[str]
 ) -> dict[str, list[LabelledPair]]:
     """Return what people say of pairs of rollouts of a group, by how these were drawn."""
     found: dict[str, dict[tuple[int, int], list[PairLabel]]] = {}
     for line in lines:
+        if isinstance(line, RolloutMark):
+            continue
         # which one stood left is chance, and may differ between people
         one, other = line.about[1:]
         place = ids.index(one), ids.index(other)

@@ -26,6 +26,7 @@ _NOTHING = 1e-18
 _MOST_LABELS = 1_000_000
 """Numbers of labels beyond which nothing is said."""
 _Bounds = tuple[float, float]
+MEASURED = ("value", "low", "high", "groups")
 Measured = dict[str, Any]
 """The `value` of a statistic over so many `groups`, and the ends of its 95 % interval, `low` and `high`.
 
@@ -155,14 +156,16 @@ class CorrectedMean:
         sums = fsum(weights), _dot(weights, own), _dot(weights, labels)
         self._groups.append(_LabelledGroup(number, scores, *sums))
 
-    def estimate(self) -> Json:
+    def estimate(self) -> dict[str, Any]:
         """Return the means of all `scores`, of the `labels`, and of all labels as far as scores tell them.
 
         `weight` is that of the scores in the `corrected` one, 0 if they tell nothing. None: not known.
         """
         groups = self._groups
         rest = self._rest
-        found: Json = dict.fromkeys(("scores", "labels", "corrected", "weight"))
+        found: dict[str, Any] = dict.fromkeys(
+            ("scores", "labels", "corrected", "weight")
+        )
         every = len(groups) + rest.groups
         if not every:
             return found
@@ -215,11 +218,7 @@ class CorrectedMean:
             floor = min(within / labels, 2 * (most - least) ** 2 / labels**2)
             variance = max(squares * groups / df, floor)
             ends = bounded_interval(value, variance, self._bounds, groups, df)
-        return dict(zip(_MEASURED, (value, *ends, groups), strict=True))
-
-
-Json = dict[str, Any]
-_MEASURED = ("value", "low", "high", "groups")
+        return dict(zip(MEASURED, (value, *ends, groups), strict=True))
 
 
 def _dot(a: Sequence[float], b: Sequence[float]) -> float:
