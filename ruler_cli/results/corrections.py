@@ -84,9 +84,9 @@ class Corrections:
         for pair in pairs or ():
             if pair.values:
                 one, other = (ids[i] for i in pair[:2])
-                value = fmean(pair.values)
-                said[one, other] = value, pair.weight
-                said[other, one] = 1 - value, pair.weight
+                mean = fmean(pair.values)
+                said[one, other] = mean, pair.weight
+                said[other, one] = 1 - mean, pair.weight
         names: Sequence[Any] = ids
         if pairs is None:
             names = range(len(labels))
@@ -103,12 +103,12 @@ class Corrections:
                     better += seen
                     key = names[i], names[j]
                     if key in said:
-                        value, weight = said[key]
+                        label, weight = said[key]
                         before = found[key][2] if key in found else 0.0
-                        found[key] = seen, value, before + weight
+                        found[key] = seen, label, before + weight
             if number:
-                mean = self._between.setdefault(kinds, CorrectedMean())
-                mean.add(number, better, [*found.values()])
+                between = self._between.setdefault(kinds, CorrectedMean())
+                between.add(number, better, [*found.values()])
 
     def as_json(self, path: str | None) -> Json:
         """Return the corrected mean, and the shares between rollouts with different values at `path`."""
