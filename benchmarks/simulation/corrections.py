@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from statistics import NormalDist, fmean
 from typing import Literal
 
 from ruler_cli.results.agreement import BootstrapUnits, ratio
-from ruler_cli.scoring.inference import CorrectedMean, MeanEstimate
+from ruler_cli.scoring.inference import CorrectedMean, Measured
 
 What = Literal["mean", "between"]
 LABELS = (20, 50, 100)
@@ -161,9 +162,8 @@ def corrections(cell: Cell, runs: int) -> Covered:
         for g, group in enumerate(groups):
             mean.add(len(group), sum(score for score, _ in group), labelled.get(g, []))
         found = mean.estimate()
-        assert found is not None
-        alone.append(_ends(found.labels))
-        corrected.append(_ends(found.corrected))
+        alone.append(_ends(found["labels"]))
+        corrected.append(_ends(found["corrected"]))
         scores = [score for group in groups for score, _ in group]
         plain.append(_plain(scores, [groups[g][i] for g, i in drawn]))
     truth = truth_of(cell)
@@ -171,11 +171,9 @@ def corrections(cell: Cell, runs: int) -> Covered:
     return Covered(*[Coverage.of([truth] * runs, ends) for ends in every])
 
 
-def _ends(estimate: MeanEstimate | None) -> _Ends:
-    assert estimate is not None
-    assert estimate.low is not None
-    assert estimate.high is not None
-    return estimate.low, estimate.high
+def _ends(estimate: Measured) -> _Ends:
+    assert estimate["low"] is not None
+    return estimate["low"], estimate["high"]
 
 
 def _plain(scores: Sequence[float], labelled: Sequence[_Row]) -> _Ends:
@@ -200,25 +198,25 @@ def _variance(values: Sequence[float]) -> float:
 def accuracies(cell: AccuracyCell, runs: int) -> tuple[Coverage, Coverage | None]:
     """Measure the coverage of the accuracy, and of the agreement of two of the people if there are several.
 
-    The accuracy is with people as there could be; who agrees with whom is about those who labelled.
+    Both are about those who labelled.
     """
     dice = random.Random(str(cell))
     found, of_people = list[_Ends](), list[_Ends]()
-    ceilings = list[float]()
+    truths, ceilings = list[float](), list[float]()
     statistics = {"judge": ratio("won", "pairs"), "people": ratio("agree", "both")}
     for _ in range(runs):
         abilities = _abilities(cell, dice)
         measured = _labelled(cell, abilities, dice).measure(statistics, RESAMPLES)
-        found.append((measured["judge"]["low"], measured["judge"]["high"]))
+        found.append(_ends(measured["judge"]))
+        ability = fmean(abilities.values())
+        right = cell.accuracy
+        truths.append(right * ability + (1 - right) * (1 - ability))
         if measured["people"]["low"] is not None:
-            of_people.append((measured["people"]["low"], measured["people"]["high"]))
+            of_people.append(_ends(measured["people"]))
             two = combinations(abilities.values(), 2)
             ceilings.append(fmean(a * b + (1 - a) * (1 - b) for a, b in two))
-    right = cell.accuracy
-    ability = ABILITY if cell.people != "one" else 1.0
-    truth = right * ability + (1 - right) * (1 - ability)
     people = Coverage.of(ceilings, of_people) if of_people else None
-    return Coverage.of([truth] * runs, found), people
+    return Coverage.of(truths, found), people
 
 
 def _abilities(cell: AccuracyCell, dice: random.Random) -> dict[str, float]:
@@ -239,7 +237,7 @@ def _labelled(
     names = [*abilities]
     alike = (1 - ALIKE) / ALIKE
     for start in range(0, cell.labels, cell.of_group):
-        unit = units.next()
+        sums = defaultdict[str, float](float)
         own = cell.accuracy
         if cell.of_group > 1:
             own = dice.betavariate(own * alike, (1 - own) * alike)
@@ -249,13 +247,14 @@ def _labelled(
             choices = {name: dice.random() < abilities[name] for name in who}
             for name, choice in choices.items():
                 share = 1 / len(choices)
-                sums = {"won": share * (choice == right), "pairs": share}
-                units.add_by_person(unit, sums, name)
+                sums["won"] += share * (choice == right)
+                sums["pairs"] += share
                 for other, its in choices.items():
                     if other != name:
                         part = share / (len(choices) - 1)
-                        sums = {"agree": part * (its == choice), "both": part}
-                        units.add(unit, sums)
+                        sums["agree"] += part * (its == choice)
+                        sums["both"] += part
+        units.add(sums)
     return units
 
 

@@ -245,11 +245,11 @@ def _refuse_empty(
     `left` are sentences on labels of no rollout.
     """
     labelled = any(one["pairs"] for one in agreement["scorers"])
-    both = [pair["scores"]["value"] for pair in agreement["correlations"]]
+    both = agreement["correlation"]
     corrected = agreement["corrected"] or {"mean": None, "between": None}
     between = corrected["between"] or {"pairs": []}
-    known = [*both, corrected["mean"], *between["pairs"]]
-    if labelled or any(value is not None for value in known):
+    known = [both and both["value"] is not None, corrected["mean"], between["pairs"]]
+    if labelled or any(known):
         return
     counts = files[0].figures.rollouts
     people = agreement["label_files"]

@@ -24,24 +24,15 @@ if TYPE_CHECKING:
     from ruler_cli.results.agreement import Agreement
 
 _Json = Mapping[str, Any]
-_Row = tuple[str, _Json, int, _Json | None]
-"""A name, a measured value, the number of its groups or of pairs, and counts of pairs."""
-_OF_JUDGES = ("pairwise_accuracy", "kendall_tau_b", "top1_regret")
+_Row = tuple[str, _Json, _Json | None]
+"""A name, a measured value, and counts of pairs."""
 _KINDS = {
     "gap": "accuracy by score gap:",
     "slot": "accuracy by position, the better one is",
     "length": "accuracy by length, the better one is",
-    "reliability": "accuracy by reliability:",
 }
 _ALIKE = ("the better one is alike", "both alike")
-_CHANCE: dict[str, _Json] = {
-    name: {"value": value, "groups": 0}
-    for name, value in (
-        ("pairwise_accuracy", 0.5),
-        ("kendall_tau_b", 0.0),
-    )
-}
-"""The values of figures for random scores, as if they were measured; others are measured on the labels."""
+_CHANCE = {"value": 0.5, "groups": 0}
 _PEOPLE = {
     "agreement": "two people agree",
     "judge": "  the judge and one of them",
@@ -62,17 +53,7 @@ def show(files: Sequence[_Json], page: Agreement) -> None:
     terminal.show(terminal.facts(_head(files, page), note=NOTE), "")
     heads = ("value", "95 % interval", "n", "right", "wrong", "tied")
     right = [Column(head, justify="right") for head in heads]
-    rows = [
-        (
-            name,
-            measured(value),
-            # chance is not measured
-            interval(value) if n else "",
-            str(n or ""),
-            *_counts(pairs),
-        )
-        for name, value, n, pairs in _values(page)
-    ]
+    rows = [_cells(*row) for row in _values(page) if row[1]["value"] is not None]
     terminal.show(terminal.table((Column("", overflow="fold"), *right), rows))
     if page["gate"]:
         terminal.show("", terminal.facts(verdicts(page["gate"])))
@@ -187,97 +168,69 @@ def _drawn(drawn: str) -> str:
     return f"drawn as {shorten(drawn, _NAME)}" if drawn else "chosen by people"
 
 
-def _counts(pairs: _Json | None) -> list[str]:
-    """Return how many pairs are in the order of their labels, against it and tied; empty for what has no pairs."""
+def _cells(title: str, value: _Json, pairs: _Json | None) -> tuple[str, ...]:
+    """Return the cells of a row; chance is not measured, and only an accuracy has pairs."""
+    groups = value["groups"]
+    cells = (title, measured(value), interval(value) if groups else "")
     if pairs is None:
-        return [""] * 3
+        return (*cells, str(groups or ""), "", "", "")
     against, tied = pairs["against"], pairs["tied"]
-    return [
-        f"{number:,}" for number in (pairs["pairs"] - against - tied, against, tied)
-    ]
+    counts = (pairs["pairs"] - against - tied, against, tied)
+    number = pairs["pairs"] if "bin" in pairs else groups
+    return (*cells, *(f"{n:,}" for n in (number, *counts)))
 
 
-def _row(title: str, value: _Json | None, pairs: _Json | None = None) -> Iterator[_Row]:
-    """Yield a measured value if it is defined."""
-    if value and value["value"] is not None:
-        yield title, value, value["groups"], pairs
-
-
-def _figure(scorer: _Json, name: str, title: str) -> Iterator[_Row]:
-    """Yield a scorer's figure if it is defined, with the pairs behind an accuracy."""
-    pairs = scorer if name == "pairwise_accuracy" else None
-    return _row(title, scorer.get(name), pairs)
-
-
-def _accuracy(scorer: _Json, title: str) -> Iterator[_Row]:
-    return _figure(scorer, "pairwise_accuracy", title)
+def _accuracy(judge: _Json, title: str) -> _Row:
+    return title, judge["pairwise_accuracy"], judge
 
 
 def _values(page: Agreement) -> Iterator[_Row]:
-    """Yield the measured values. The baselines of a figure stand below it."""
+    """Yield the measured values. The baselines stand below the accuracy."""
     main, *judges = page["scorers"]
-    difference = page["differences"].get("pairwise_accuracy")
-    of = f"{main['name']}: " if difference else ""
-    for name, title in STATISTICS.items():
-        known = [*_figure(main, name, f"{of}{title}")]
-        yield from known
-        if not known or name not in _OF_JUDGES:
-            continue
+    differences = page["differences"]
+    of = f"{main['name']}: " if differences else ""
+    yield _accuracy(main, f"{of}{STATISTICS['pairwise_accuracy']}")
+    if main["pairs"]:
         for baseline in page["baselines"]:
-            yield from _figure(baseline, name, f"  {baseline['name']} wins")
-        yield from _row("  chance", _CHANCE.get(name) or main["chance_regret"])
+            yield _accuracy(baseline, f"  {baseline['name']} wins")
+        yield "  chance", _CHANCE, None
+    yield f"{of}{STATISTICS['tied_share']}", main["tied_share"], None
     for judge in judges:
-        for name in _OF_JUDGES:
-            title = f"{shorten(judge['name'], _NAME)}: {STATISTICS[name]}"
-            yield from _figure(judge, name, title)
-    if difference:
+        name = shorten(judge["name"], _NAME)
+        yield _accuracy(judge, f"{name}: {STATISTICS['pairwise_accuracy']}")
+    if differences:
+        difference = differences["pairwise_accuracy"]
         apart = "" if difference["told_apart"] else ", not significant"
-        yield from _row(f"A - B: pairwise accuracy{apart}", difference)
-    yield from _people(page["people"])
+        yield f"A - B: pairwise accuracy{apart}", difference, None
+        yield "correlation of scores, A and B", page["correlation"], None
+    for name, title in _PEOPLE.items() if page["people"] else ():
+        yield title, page["people"][name], None
     for other in page["apart"]:
         title = f"accuracy, {_THINGS[other['of']]}s {_drawn(other['drawn'])}"
         for judge in other["scorers"]:
-            of = f"{judge['name']}: " if difference else ""
-            yield from _accuracy(judge, f"{of}{title}")
+            of = f"{judge['name']}: " if differences else ""
+            yield _accuracy(judge, f"{of}{title}")
     for criterion in page["criteria"]:
-        title = f"criterion {shorten(criterion['name'], _NAME)}"
-        yield from _accuracy(criterion, title)
-    for what in ("errors", "scores"):
-        for pair in page["correlations"]:
-            both = " and ".join(shorten(judge, _NAME) for judge in pair["judges"])
-            yield from _row(f"correlation of {what}, {both}", pair[what])
+        yield _accuracy(criterion, f"criterion {shorten(criterion['name'], _NAME)}")
     for kind, title in _KINDS.items():
         for one in main.get(f"by_{kind}", ()):
-            name = f"{title} {one['bin']}".replace(*_ALIKE)
-            yield name, one["accuracy"], one["pairs"], one
+            yield f"{title} {one['bin']}".replace(*_ALIKE), one["accuracy"], one
     if page["corrected"]:
         yield from _corrected(page["corrected"])
 
 
-def _people(people: _Json | None) -> Iterator[_Row]:
-    """Yield how well people agree with one another, and the judge on the same pairs."""
-    if not people:
-        return
-    for name, title in _PEOPLE.items():
-        yield from _row(title, people[name])
-
-
 def _corrected(corrected: _Json) -> Iterator[_Row]:
     """Yield means of scores, of labels, and of labels as far as scores tell them."""
-    if corrected["mean"]:
-        yield from _means(corrected["mean"], "mean")
-    between = corrected["between"]
-    for pair in between["pairs"] if between else ():
+    named = {"mean": corrected["mean"]} if corrected["mean"] else {}
+    for pair in corrected["between"]["pairs"] if corrected["between"] else ():
         better, than = (shorten(pair[side], _NAME) for side in ("better", "than"))
-        yield from _means(pair, f"{better} better than {than}")
-
-
-def _means(means: _Json, title: str) -> Iterator[_Row]:
-    """Yield the means that are known, the corrected one below the others."""
-    titles = {
-        "scores": f"{title}: scores",
-        "labels": f"  {count(means['labelled'], 'label')}",
-        "corrected": "  corrected",
-    }
-    for name, words in titles.items():
-        yield from _row(words, means[name])
+        named[f"{better} better than {than}"] = pair
+    for title, means in named.items():
+        titles = {
+            "scores": f"{title}: scores",
+            "labels": f"  {count(means['labelled'], 'label')}",
+            "corrected": "  corrected",
+        }
+        for name, words in titles.items():
+            if means[name]:
+                yield words, means[name], None

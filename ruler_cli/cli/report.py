@@ -275,7 +275,6 @@ def _write_label_page(
 _DRAWN = {
     "random": "drawn at random",
     "disputed": "because passes, judges or rewards order them differently",
-    "close": "because their scores are near",
 }
 
 

@@ -29,9 +29,6 @@ LEFT_OUT = {
 STATISTICS = {
     "pairwise_accuracy": "pairwise accuracy",
     "tied_share": "share of tied pairs",
-    "kendall_tau_b": "Kendall's tau-b",
-    "top1_regret": "top-1 regret",
-    "cost_per_1000_usd": "USD per 1,000 rollouts",
 }
 _DIFFERENCES = {
     "judge": "judge",

@@ -338,7 +338,7 @@ class Comparison:
                 "agreement": 1 - self._against / pairs if pairs else None,
             },
             "cells": cells(both, a=_TWENTIETHS, b=_TWENTIETHS),
-            "correlation": agreement["correlations"][0]["scores"],
+            "correlation": agreement["correlation"],
             "differs": differences(*files),
         }
 

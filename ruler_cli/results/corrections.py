@@ -7,31 +7,32 @@ or a step. Identical rollouts are compared with others, each by itself, but not 
 
 from __future__ import annotations
 
-import random
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, fields
-from itertools import combinations
-from typing import Any
+from collections.abc import Sequence
+from itertools import combinations, permutations, product
+from statistics import fmean
+from typing import Any, NamedTuple
 
-from ruler_cli.results.agreement import count_below
+from ruler_cli.results.agreement import LabelledPair
 from ruler_cli.results.annotations import Json, ScoredGroup
-from ruler_cli.scoring.inference import Corrected, CorrectedMean
+from ruler_cli.scoring.inference import CorrectedMean
 from ruler_cli.scoring.statistics import won
 
 MOST_PAIRS = 6
 """Pairs of values that are compared."""
 _MOST_VALUES = 12
 """Different values that are told apart."""
-_AT_ONCE = 64
-"""Labelled rollouts with one value, of one group, whose pairs are looked at; of more, a sample."""
 
-_MEANS = [field.name for field in fields(Corrected)]
-WeightedLabel = tuple[float, float]
-"""A label, and the inverse of the chance that it had to be drawn."""
-PairValues = Mapping[tuple[int, int], WeightedLabel]
-"""The value of people for pairs of rollouts, by index: 1 if the first is better, 0 if the second is."""
-_Values = tuple[str, str]
+
+class Label(NamedTuple):
+    """The label of a rollout, the inverse of the chance that it had to be `drawn` as the line says.
+
+    It is `shared` if several people gave one, of which it is the mean.
+    """
+
+    value: float
+    weight: float = 1.0
+    drawn: str = ""
+    shared: bool = False
 
 
 class Corrections:
@@ -40,14 +41,14 @@ class Corrections:
     def __init__(self) -> None:
         self._mean = CorrectedMean()
         self._values: dict[str, None] = {}
-        self._between: dict[_Values, CorrectedMean] = {}
+        self._between: dict[tuple[str, str], CorrectedMean] = {}
         self._unlike = 0
 
     def add(
         self,
         group: ScoredGroup,
-        labels: Sequence[WeightedLabel | None],
-        pairs: PairValues | None,
+        labels: Sequence[Label | None],
+        pairs: Sequence[LabelledPair] | None,
         values: Sequence[str | None],
         ids: Sequence[str],
     ) -> None:
@@ -56,18 +57,20 @@ class Corrections:
         `pairs` are what people said of pairs; None if that follows from the labels. Identical rollouts have the
         same of the `ids`.
         """
-        scores = [rollout.judge_score for rollout in group.rollouts]
-        scored = [i for i, score in enumerate(scores) if score is not None]
-        known = {i: scores[i] or 0.0 for i in scored}
-        rows = []
-        for i, score in known.items():
-            label = labels[i]
-            if label is not None:
-                rows.append((score, *label))
-        if known:
-            self._mean.add(len(known), sum(known.values()), rows)
+        scores = {
+            i: rollout.judge_score
+            for i, rollout in enumerate(group.rollouts)
+            if rollout.judge_score is not None
+        }
+        if not scores:
+            return
+        known = [(i, label) for i, label in enumerate(labels) if label and i in scores]
+        rows = [(scores[i], label.value, label.weight) for i, label in known]
+        self._mean.add(len(scores), sum(scores.values()), rows)
         by_value: dict[str, list[int]] = {}
-        for i in scored if values else ():
+        if not values:
+            return
+        for i in scores:
             value = values[i]
             if not value:
                 continue
@@ -76,19 +79,36 @@ class Corrections:
                 continue
             self._values[value] = None
             by_value.setdefault(value, []).append(i)
-        for one, other in combinations(sorted(by_value, key=_order), 2):
-            first, second = by_value[one], by_value[other]
-            rows = [*_rows(first, second, known, labels, pairs, ids)]
-            number, better = _compared(first, second, known)
-            for name in {ids[i] for i in first} & {ids[i] for i in second}:
-                mine = [i for i in first if ids[i] == name]
-                theirs = [i for i in second if ids[i] == name]
-                alike, higher = _compared(mine, theirs, known)
-                number -= alike
-                better -= higher
+        # the word of people on two rollouts holds for all that are identical with them
+        said: dict[tuple[Any, Any], tuple[float, float]] = {}
+        for pair in pairs or ():
+            if pair.values:
+                one, other = (ids[i] for i in pair[:2])
+                mean = fmean(pair.values)
+                said[one, other] = mean, pair.weight
+                said[other, one] = 1 - mean, pair.weight
+        names: Sequence[Any] = ids
+        if pairs is None:
+            names = range(len(labels))
+            for (i, a), (j, b) in permutations(known, 2):
+                said[i, j] = won(a.value, b.value), a.weight * b.weight
+        for kinds in combinations(sorted(by_value, key=_order), 2):
+            number = 0
+            better = 0.0
+            found: dict[tuple[Any, Any], tuple[float, float, float]] = {}
+            for i, j in product(*[by_value[kind] for kind in kinds]):
+                if ids[i] != ids[j]:
+                    number += 1
+                    seen = won(scores[i], scores[j])
+                    better += seen
+                    key = names[i], names[j]
+                    if key in said:
+                        label, weight = said[key]
+                        before = found[key][2] if key in found else 0.0
+                        found[key] = seen, label, before + weight
             if number:
-                mean = self._between.setdefault((one, other), CorrectedMean())
-                mean.add(number, better, rows)
+                between = self._between.setdefault(kinds, CorrectedMean())
+                between.add(number, better, [*found.values()])
 
     def as_json(self, path: str | None) -> Json:
         """Return the corrected mean, and the shares between rollouts with different values at `path`."""
@@ -108,8 +128,7 @@ class Corrections:
                 "more_pairs": round(sum(mean.number for _, mean in rest)),
                 "more_rollouts": self._unlike,
             }
-        labelled = self._mean.labels
-        partly = 0 < labelled < self._mean.number
+        partly = 0 < self._mean.labels < self._mean.number
         return {"mean": _as_json(self._mean) if partly else None, "between": between}
 
 
@@ -121,53 +140,7 @@ def _order(value: str) -> tuple[bool, float, str]:
         return (True, 0.0, value)
 
 
-def _compared(
-    first: Sequence[int], second: Sequence[int], scores: Mapping[int, float]
-) -> tuple[int, float]:
-    """Return the number of pairs of a first and a second rollout, and in how many the first scores higher."""
-    ordered = sorted(scores[i] for i in second)
-    better = sum(count_below(ordered, scores[i]) for i in first)
-    return len(first) * len(second), better
-
-
-def _rows(
-    first: Sequence[int],
-    second: Sequence[int],
-    scores: Mapping[int, float],
-    labels: Sequence[WeightedLabel | None],
-    pairs: PairValues | None,
-    ids: Sequence[str],
-) -> Iterator[tuple[float, float, float]]:
-    """Yield for each labelled pair the judge's value, that of people, and its weight."""
-    if pairs is not None:
-        copies = [Counter(ids[i] for i in side) for side in (first, second)]
-        for (one, other), (value, weight) in pairs.items():
-            for i, j, own in ((one, other, value), (other, one, 1 - value)):
-                # what is said of two rollouts holds for all that are identical with them
-                number = copies[0][ids[i]] * copies[1][ids[j]]
-                if number:
-                    yield won(scores[i], scores[j]), own, weight * number
-        return
-    sides = [[i for i in side if labels[i] is not None] for side in (first, second)]
-    dice = random.Random(0)
-    sides = [
-        dice.sample(own, _AT_ONCE) if len(own) > _AT_ONCE else own for own in sides
-    ]
-    for i in sides[0]:
-        for j in sides[1]:
-            if ids[i] == ids[j]:
-                continue
-            a: Any = labels[i]
-            b: Any = labels[j]
-            value = won(a[0], b[0])
-            yield won(scores[i], scores[j]), value, a[1] * b[1]
-
-
 def _as_json(mean: CorrectedMean) -> Json:
     """Return the means as JSON, None for those that are not known."""
-    found = mean.estimate()
-    return {
-        "number": round(mean.number),
-        "labelled": mean.labels,
-        **(asdict(found) if found else dict.fromkeys(_MEANS)),
-    }
+    numbers = {"number": round(mean.number), "labelled": mean.labels}
+    return numbers | mean.estimate()

@@ -91,6 +91,11 @@ class RolloutMark:
     taken_back: bool = False
 
     @property
+    def is_label(self) -> bool:
+        """True if it has a label of a rollout."""
+        return bool(self.rollout) and self.label is not None
+
+    @property
     def about(self) -> tuple[str, ...]:
         """The group and the rollout."""
         return (self.group, self.rollout)

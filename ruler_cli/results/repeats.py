@@ -32,14 +32,8 @@ def merged(copies: Sequence[tuple[Sequence[str], ScoredGroup]]) -> Merged:
     ]
     groups = [group for _, group in copies]
     base = max(groups, key=lambda one: (one.status == "scored", was_asked(one)))
-    whole = replace(
-        base,
-        rollouts=tuple(map(_mean_rollout, rows)),
-        reliability=_mean(one.reliability for one in groups),
-        cost_usd=_mean(one.cost_usd for one in groups),
-    )
     return Merged(
-        whole,
+        replace(base, rollouts=tuple(map(_mean_rollout, rows))),
         any(len({one.judge_score for one in row}) > 1 for row in rows),
         any(len({one.label for one in row}) > 1 for row in rows),
     )
@@ -71,10 +65,8 @@ def _mean_rollout(copies: Sequence[ScoredRollout]) -> ScoredRollout:
     criteria = _means([{own.name: own.value for own in one.criteria} for one in copies])
     return replace(
         base,
-        score=_mean(one.score for one in copies),
         judge_score=_mean(one.judge_score for one in copies),
         label=_mean(one.label for one in copies),
-        positions=tuple(at for one in copies for at in one.positions),
         judges=_means([one.judges for one in copies]),
         criteria=tuple(CriterionScore(*own) for own in criteria.items()),
     )

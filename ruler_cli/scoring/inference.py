@@ -9,9 +9,11 @@ the share and its error vary together.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from bisect import bisect_left
+from collections.abc import Sequence
 from functools import lru_cache
 from math import ceil, fsum, inf, sqrt
+from typing import Any, NamedTuple
 
 from ruler_cli.scoring.statistics import RatioSums, f_survival
 
@@ -23,6 +25,13 @@ _NOTHING = 1e-18
 """A sum of squares of scores below this is rounding: all that is scored has a label."""
 _MOST_LABELS = 1_000_000
 """Numbers of labels beyond which nothing is said."""
+_Bounds = tuple[float, float]
+MEASURED = ("value", "low", "high", "groups")
+Measured = dict[str, Any]
+"""The `value` of a statistic over so many `groups`, and the ends of its 95 % interval, `low` and `high`.
+
+None: it is not defined, or there are too few groups for an interval.
+"""
 
 
 @lru_cache(maxsize=1024)
@@ -55,6 +64,17 @@ def score_interval(
     return max(0.0, middle - half), min(1.0, middle + half)
 
 
+def bounded_interval(
+    value: float, variance: float, bounds: _Bounds, groups: int, df: int
+) -> tuple[float, float]:
+    """The score interval of a value that lies between bounds, as a share of their range."""
+    least, most = bounds
+    width = most - least
+    share = min(1.0, max(0.0, (value - least) / width))
+    low, high = score_interval(share, variance / width / width, groups, df)
+    return least + width * low, least + width * high
+
+
 def labels_to_decide(
     share: float, low: float, high: float, bound: float, labels: float
 ) -> int | None:
@@ -81,44 +101,12 @@ def fewest_to_reach(bound: float) -> int | None:
 
     None if no number does, or none below a million.
     """
-    few = FEWEST - 1
-    many = _MOST_LABELS
-    if score_interval(1.0, 0.0, many, many - 1)[0] < bound:
-        return None
-    while many - few > 1:
-        middle = (few + many) // 2
-        if score_interval(1.0, 0.0, middle, middle - 1)[0] < bound:
-            few = middle
-        else:
-            many = middle
-    return many
+    numbers = range(FEWEST, _MOST_LABELS)
+    at = bisect_left(numbers, bound, key=lambda n: score_interval(1, 0, n, n - 1)[0])
+    return numbers[at] if at < len(numbers) else None
 
 
-@dataclass(frozen=True, slots=True)
-class MeanEstimate:
-    """A mean over `groups`, and the ends of its 95 % interval; None if there are too few groups for one."""
-
-    value: float
-    low: float | None
-    high: float | None
-    groups: int
-
-
-@dataclass(frozen=True, slots=True)
-class Corrected:
-    """The means of all `scores`, of the `labels`, and of all labels as far as scores tell them.
-
-    `weight` is that of the scores in the last one, 0 if they tell nothing. Without labels only `scores` are known.
-    """
-
-    scores: MeanEstimate
-    labels: MeanEstimate | None = None
-    corrected: MeanEstimate | None = None
-    weight: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _LabelledGroup:
+class _LabelledGroup(NamedTuple):
     """The number and the sum of the scores of a group; the weights of its labels, and weighted sums."""
 
     number: float
@@ -139,66 +127,58 @@ class CorrectedMean:
     """
 
     def __init__(self) -> None:
-        self._unlabelled = RatioSums()
-        self._labelled: list[_LabelledGroup] = []
-        self._labels = 0
+        self._rest = RatioSums()
+        self._groups: list[_LabelledGroup] = []
+        self.labels = 0
         self._square_weights = 0.0
-        self._range = (0.0, 1.0)
-
-    @property
-    def labels(self) -> int:
-        """The number of labels so far."""
-        return self._labels
+        self._bounds = (0.0, 1.0)
 
     @property
     def number(self) -> float:
         """The number of scores so far."""
-        return self._unlabelled.x + fsum(one.number for one in self._labelled)
+        return self._rest.x + fsum(one.number for one in self._groups)
 
     def add(
-        self, number: float, scores: float, rows: list[tuple[float, float, float]]
+        self, number: float, scores: float, rows: Sequence[tuple[float, float, float]]
     ) -> None:
         """Add a group: the number of its scores, their sum, and a row for each label.
 
         A row has a score, its label, and the inverse of the chance that it had to be drawn.
         """
         if not rows:
-            self._unlabelled.add(number, scores)
+            self._rest.add(number, scores)
             return
-        least, most = self._range
-        for _, label, weight in rows:
-            least = min(least, label)
-            most = max(most, label)
-            self._square_weights += weight * weight
-        self._range = (least, most)
-        self._labels += len(rows)
-        group = _LabelledGroup(
-            number,
-            scores,
-            fsum(weight for *_, weight in rows),
-            fsum(weight * score for score, _, weight in rows),
-            fsum(weight * label for _, label, weight in rows),
-        )
-        self._labelled.append(group)
+        own, labels, weights = zip(*rows, strict=True)
+        least, most = self._bounds
+        self._bounds = min(least, *labels), max(most, *labels)
+        self._square_weights += _dot(weights, weights)
+        self.labels += len(rows)
+        sums = fsum(weights), _dot(weights, own), _dot(weights, labels)
+        self._groups.append(_LabelledGroup(number, scores, *sums))
 
-    def estimate(self) -> Corrected | None:
-        """Estimate the means; None without scores."""
-        groups = self._labelled
-        rest = self._unlabelled
-        known = len(groups)
-        every = known + rest.groups
+    def estimate(self) -> dict[str, Any]:
+        """Return the means of all `scores`, of the `labels`, and of all labels as far as scores tell them.
+
+        `weight` is that of the scores in the `corrected` one, 0 if they tell nothing. None: not known.
+        """
+        groups = self._groups
+        rest = self._rest
+        found: dict[str, Any] = dict.fromkeys(
+            ("scores", "labels", "corrected", "weight")
+        )
+        every = len(groups) + rest.groups
         if not every:
-            return None
+            return found
         number = self.number
         mean_score = (rest.y + fsum(one.scores for one in groups)) / number
         square = rest.yy - 2 * mean_score * rest.xy + mean_score**2 * rest.xx
         unlabelled = max(0.0, square) / number**2
         # of each group what it adds to the error of the mean score
         of_scores = [(one.scores - mean_score * one.number) / number for one in groups]
-        squares = _squares(of_scores) + unlabelled
-        scores = self._interval(mean_score, squares, every, every - 1)
-        if not known:
-            return Corrected(scores)
+        squares = _dot(of_scores, of_scores) + unlabelled
+        found["scores"] = self._mean(mean_score, squares, every, every - 1)
+        if not groups:
+            return found
         weight = fsum(one.weight for one in groups)
         labelled_score = fsum(one.labelled_scores for one in groups) / weight
         mean_label = fsum(one.labels for one in groups) / weight
@@ -208,50 +188,38 @@ class CorrectedMean:
             own - (one.labelled_scores - labelled_score * one.weight) / weight
             for own, one in zip(of_scores, groups, strict=True)
         ]
-        apart_square = _squares(apart) + unlabelled
-        both = fsum(a * b for a, b in zip(of_labels, apart, strict=True))
+        square = _dot(apart, apart) + unlabelled
         # a judge that is against the labels is as good as none: a slope below 0 is mostly chance
-        slope = max(0.0, -both / apart_square) if apart_square > _NOTHING else 0.0
-        labels = self._of_labels(mean_label, _squares(of_labels), known - 1)
-        if not slope:
-            return Corrected(scores, labels, labels, slope)
-        value = mean_label + slope * (mean_score - labelled_score)
-        errors = [a + slope * b for a, b in zip(of_labels, apart, strict=True)]
-        variance = _squares(errors) + slope**2 * unlabelled
-        corrected = self._of_labels(value, variance, known - 2)
-        return Corrected(scores, labels, corrected, slope)
+        slope = max(0.0, -_dot(of_labels, apart) / square) if square > _NOTHING else 0.0
+        known = len(groups)
+        labels = weight * weight / self._square_weights
+        for name, by in (("labels", 0.0), ("corrected", slope)):
+            value = mean_label + by * (mean_score - labelled_score)
+            errors = [a + by * b for a, b in zip(of_labels, apart, strict=True)]
+            variance = _dot(errors, errors) + by**2 * unlabelled
+            df = known - 2 if by else known - 1
+            found[name] = self._mean(value, variance, known, df, labels)
+        return found | {"weight": slope}
 
-    def _of_labels(self, value: float, squares: float, df: int) -> MeanEstimate:
-        """Return a mean of labels with its interval, which a few that are alike do not make narrow.
+    def _mean(
+        self, value: float, squares: float, groups: int, df: int, labels: float = inf
+    ) -> Measured:
+        """Return a mean with its interval, which a few labels that are alike do not make narrow.
 
         By the rule of three as many as 3 in n labels may differ from scores, even if none of n does. So the
         variance is at least that of two labels that differ by their whole range, or, if that is less, of n
         independent labels that are 0 or 1.
         """
-        weight = fsum(one.weight for one in self._labelled)
-        labels = weight * weight / self._square_weights
-        return self._interval(value, squares, len(self._labelled), df, labels)
-
-    def _interval(
-        self,
-        value: float,
-        squares: float,
-        groups: int,
-        df: int,
-        labels: float = inf,
-    ) -> MeanEstimate:
-        """Return a mean with its score interval, as a share of the range of the labels."""
-        least, most = self._range
+        least, most = self._bounds
         value = min(most, max(least, value))
-        if groups < FEWEST:
-            return MeanEstimate(value, None, None, groups)
-        width = most - least
-        share = (value - least) / width
-        least_variance = min(share * (1 - share) / labels, 2 / labels**2)
-        variance = max(squares / width**2 * groups / df, least_variance)
-        low, high = score_interval(share, variance, groups, df)
-        return MeanEstimate(value, least + width * low, least + width * high, groups)
+        ends: tuple[float | None, float | None] = None, None
+        if groups >= FEWEST:
+            within = (value - least) * (most - value)
+            floor = min(within / labels, 2 * (most - least) ** 2 / labels**2)
+            variance = max(squares * groups / df, floor)
+            ends = bounded_interval(value, variance, self._bounds, groups, df)
+        return dict(zip(MEASURED, (value, *ends, groups), strict=True))
 
 
-def _squares(values: list[float]) -> float:
-    return fsum(value * value for value in values)
+def _dot(a: Sequence[float], b: Sequence[float]) -> float:
+    return fsum(x * y for x, y in zip(a, b, strict=True))

@@ -122,13 +122,6 @@ class Concordance:
         """The share of pairs in the order of their labels, a tied one as a half; None without pairs."""
         return 1 - self.against / self.pairs if self.pairs else None
 
-    @property
-    def tau_b(self) -> float | None:
-        """Kendall's τ_b; None if all labels or all scores are equal."""
-        if not self.pairs or not self.spread:
-            return None
-        return (self.won - self.lost) / sqrt(self.pairs * self.spread)
-
 
 def concordance(rows: Sequence[tuple[float, float]]) -> Concordance:
     """Count pairs of rollouts, a row each with its score and its label, in O(n log n).

@@ -29,7 +29,7 @@ def test_page(ruler: Ruler, tmp_path: Path) -> None:
     written, ways, after = done.stderr.splitlines()
     assert written.startswith("ruler: 9 of 24 pairs to compare, 0.")
     assert written.endswith(" MB written to label.html")
-    assert ways == "ruler: 6 drawn at random, 3 because their scores are near"
+    assert ways == "ruler: 9 drawn at random"
     assert after.endswith("`ruler agree SCORED --labels-file labels.jsonl`")
     assert (tmp_path / "label.html").read_text().startswith("<!doctype html>")
 

@@ -265,5 +265,4 @@ def test_real_rollouts() -> None:
     (judge,) = result["scorers"]
     accuracy = judge["pairwise_accuracy"]
     assert accuracy["value"] > 0.55
-    assert judge["top1_regret"]["value"] < judge["chance_regret"]["value"]
     assert accuracy["low"] < accuracy["value"] < accuracy["high"]

@@ -21,7 +21,6 @@ def scored(
     labels: Sequence[float | None],
     *,
     key: str = "g",
-    cost: float | None = None,
     judges: Mapping[str, Sequence[float]] | None = None,
 ) -> ScoredGroup:
     """A group with these scores and labels, and with the scores of a panel."""
@@ -33,7 +32,7 @@ def scored(
     rollouts = tuple(
         scored_rollout(score, label, judges=own) for score, label, own in each
     )
-    return ScoredGroup(key, rollouts, "scored", cost_usd=cost)
+    return ScoredGroup(key, rollouts, "scored")
 
 
 def scored_rollout(

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import random
-from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.results.agreement import PAIR_BINS, Agreement, AgreementBuilder, by_kind
+from ruler_cli.results.agreement import Agreement, AgreementBuilder
 from ruler_cli.results.annotations import ScoredGroup, ScoredRollout
 from ruler_cli.scoring.statistics import concordance
 from tests.results.agree_values import (
@@ -23,8 +20,6 @@ from tests.results.agree_values import (
     scored,
     scored_rollout,
 )
-
-COST = "cost_per_1000_usd"
 
 
 def value(result: Agreement, name: str, judge: int = 0) -> Any:
@@ -41,12 +36,10 @@ def two(one: list[ScoredGroup], other: list[ScoredGroup]) -> Agreement:
 
 
 def test_by_hand() -> None:
-    """Two mixed groups and one uniform: pairs are pooled, τ_b and regret are means over groups."""
+    """Two mixed groups and one uniform: pairs are pooled."""
     groups = [
-        scored(
-            [0.9, 0.4, 0.4], [1, 1, 0], cost=0.3
-        ),  # one pair won, one tied; tau .5; regret 0
-        scored([0.1, 0.8], [1, 0], cost=0.1),  # lost; tau -1; regret 1
+        scored([0.9, 0.4, 0.4], [1, 1, 0]),  # one pair won, one tied
+        scored([0.1, 0.8], [1, 0]),  # lost
         scored([0.5, 0.6], [1, 1]),
     ]
     result = measure(groups, "score")
@@ -55,17 +48,13 @@ def test_by_hand() -> None:
     assert (result["scorers"][0]["pairs"], result["scorers"][0]["compared"]) == (3, 7)
     assert value(result, "pairwise_accuracy") == pytest.approx(0.5)
     assert value(result, "tied_share") == pytest.approx(1 / 3)
-    assert value(result, "kendall_tau_b") == -0.25
-    assert value(result, "top1_regret") == 0.5
-    assert value(result, "chance_regret") == pytest.approx((1 / 3 + 1 / 2) / 2)
-    assert value(result, COST) == pytest.approx(1000 * 0.4 / 5)
     assert result["scorers"][0]["pairwise_accuracy"]["groups"] == 2
     assert measure(groups, "score") == result
 
 
 @given(st.lists(rows, max_size=6))
 def test_pooled_pairs(groups: list[list[tuple[float, float]]]) -> None:
-    """The accuracy is that of all pairs of all groups, with ties as halves; regret lies within the labels."""
+    """The accuracy is that of all pairs of all groups, with ties as halves."""
     result = measure([scored(*zip(*group, strict=True)) for group in groups], "score")
     each = [concordance(group) for group in groups]
     pairs = sum(c.pairs for c in each)
@@ -73,13 +62,7 @@ def test_pooled_pairs(groups: list[list[tuple[float, float]]]) -> None:
     assert value(result, "pairwise_accuracy") == (
         pytest.approx(won / pairs) if pairs else None
     )
-    taus = [tau for c in each if (tau := c.tau_b) is not None]
-    assert value(result, "kendall_tau_b") == (
-        pytest.approx(sum(taus) / len(taus)) if taus else None
-    )
     assert result["mixed_groups"] == sum(c.pairs > 0 for c in each)
-    for name in ("top1_regret", "chance_regret"):
-        assert value(result, name) is None or -1e-12 <= value(result, name) <= 1 + 1e-12
 
 
 def test_other_than_two_labels() -> None:
@@ -103,56 +86,56 @@ def test_missing_values() -> None:
     assert gated == [1.5 / 2, 1.5 / 3]
 
 
-def test_pairs_by_kind() -> None:
-    """A pair is in one bin of each kind that is known for both rollouts."""
-    better, worse = (
-        scored_rollout(0.9, 1, 0.1, size=500),
-        scored_rollout(0.8, 0, 0.9, size=5_000),
-    )
-    bins = ("gap.1", "slot.0", "length.0")
-    once = {name: 1.0 for bin_ in bins for name in (bin_, f"{bin_}.won")}
-    untied = {f"{bin_}.tied": 0.0 for bin_ in bins}
-    assert by_kind([(0.8, 0, worse), (0.9, 1, better)]) == once | untied
-    tied = [(0.5, label, scored_rollout(0.5, label, size=100)) for label in (1.0, 0.0)]
-    assert by_kind(tied) == {
-        "length.2": 1,
-        "length.2.won": 0.5,
-        "length.2.tied": 1,
+def bins(result: Agreement) -> dict[tuple[str, str], tuple[int, int, int]]:
+    """The pairs of each bin, those against the labels and those tied."""
+    return {
+        (kind, one["bin"]): (one["pairs"], one["against"], one["tied"])
+        for kind in ("gap", "slot", "length")
+        for one in result["scorers"][0].get(f"by_{kind}", ())
     }
+
+
+def test_pairs_by_kind() -> None:
+    """A pair is in one bin of each kind that is known for both rollouts; a tied one has no gap."""
+    better = scored_rollout(0.9, 1, 0.1, size=500)
+    worse = scored_rollout(0.8, 0, 0.9, size=5_000)
+    found = measure([ScoredGroup("g", (worse, better), "scored")])
+    names = ("gap", "to 0.1"), ("slot", "earlier"), ("length", "shorter")
+    assert bins(found) == dict.fromkeys(names, (1, 0, 0))
+    tied = [scored_rollout(0.5, label, size=100) for label in (1.0, 0.0)]
+    found = measure([ScoredGroup("g", tuple(tied), "scored")])
+    assert bins(found) == {("length", "alike"): (1, 0, 1)}
 
 
 items = st.builds(scored_rollout, grades, grades, grades, size=st.integers(0, 10**6))
 
 
 @given(st.lists(items, max_size=9))
-def test_bins(result: list[ScoredRollout]) -> None:
+def test_bins(rollouts: list[ScoredRollout]) -> None:
     """The bins of a kind hold every pair once with its result; without gaps there is no bin of gaps."""
-    rated = [(i.judge_score or 0.0, i.label or 0.0, i) for i in result]
-    whole = concordance([(score, label) for score, label, _ in rated])
-    sums: Counter[str] = Counter()
-    for name, amount in by_kind(rated).items():
-        kind, _, won = name.partition(".")
-        sums[kind + won[1:]] += amount  # type: ignore[assignment]  # halves
-    for kind in PAIR_BINS:
-        tied = whole.tied if kind == "gap" else 0
-        assert sums[kind] == whole.pairs - tied
-        assert math.isclose(sums[f"{kind}.won"], whole.won + (whole.tied - tied) / 2)
+    result = measure([ScoredGroup("g", tuple(rollouts), "scored")])
+    (scorer,) = result["scorers"]
+    for kind in ("gap", "slot", "length"):
+        tied = 0 if kind == "gap" else scorer["tied"]
+        found = [own for (name, _), own in bins(result).items() if name == kind]
+        sums = [sum(column) for column in zip(*found, strict=True)] or [0, 0, 0]
+        assert sums == [
+            scorer["pairs"] - scorer["tied"] + tied,
+            scorer["against"],
+            tied,
+        ]
 
 
-@pytest.mark.long
 def test_sampled_pairs() -> None:
     """Of ten thousand rollouts a fixed sample of pairs is measured."""
-    many = [
-        (i / 10_000, i % 2, scored_rollout(i / 10_000, i % 2, size=10))
-        for i in range(10_000)
-    ]
-    result = by_kind(many)
-    assert result == by_kind(many)
-    assert 3_500 < result["length.2"] < 4_500  # of 5,000 · 5,000
+    many = [scored([i / 10_000 for i in range(10_000)], [i % 2 for i in range(10_000)])]
+    result = measure(many)
+    assert result == measure(many)
+    assert 3_500 < result["scorers"][0]["pairs"] < 4_500  # of 5,000 · 5,000
 
 
-def panel(count: int, *, same: bool) -> list[ScoredGroup]:
-    """Three judges: a good one, one as good with its own or the same errors, and one that guesses."""
+def panel(count: int) -> list[ScoredGroup]:
+    """Three judges: a good one, one as good with errors of its own, and one that guesses."""
     draw, result = random.Random(0), []
     for group in drawn(count, 6, seed=5):
         scores, labels = (
@@ -160,9 +143,7 @@ def panel(count: int, *, same: bool) -> list[ScoredGroup]:
             [r.label for r in group.rollouts],
         )
         guess = [draw.random() for _ in scores]
-        again = (
-            scores if same else [0.4 * (x or 0) + draw.gauss(0.3, 0.3) for x in labels]
-        )
+        again = [0.4 * (x or 0) + draw.gauss(0.3, 0.3) for x in labels]
         judges = {"good": scores, "other": again, "guess": guess}
         result.append(scored(scores, labels, key=group.key, judges=judges))
     return result
@@ -170,38 +151,12 @@ def panel(count: int, *, same: bool) -> list[ScoredGroup]:
 
 def test_panel() -> None:
     """The interval of a good judge lies above that of one that guesses."""
-    result = measure(panel(150, same=False), "score")
+    result = measure(panel(150), "score")
     assert [s["name"] for s in result["scorers"]] == ["score", "good", "other", "guess"]
     _, good, _, guess = (s["pairwise_accuracy"] for s in result["scorers"])
     assert good["low"] > guess["high"]
     one = [scored([0.9, 0.1], [1, 0], judges={"a": (0.9, 0.1)})]
     assert len(measure(one, "score")["scorers"]) == 1  # a single judge is no panel
-
-
-def test_correlated_errors() -> None:
-    """Errors correlate if two judges share them, and otherwise not."""
-    same, apart = (
-        measure(panel(150, same=same), "score")["correlations"][0]
-        for same in (True, False)
-    )
-    assert same["judges"] == ["good", "other"]
-    assert same["errors"]["value"] == same["scores"]["value"] == pytest.approx(1.0)
-    assert apart["errors"]["value"] == pytest.approx(0, abs=0.1)
-    assert apart["scores"]["value"] > 0.1
-
-
-def test_by_reliability() -> None:
-    """The accuracy is divided by the reliability of groups, whose pairs are all in one bin."""
-    groups = [
-        replace(scored([0.9, 0.1], [1, 0], key=str(i)), reliability=share)
-        for i, share in enumerate((0.1, 0.5, 0.7, 0.95, None))
-    ]
-    bins = measure(groups)["scorers"][0]["by_reliability"]
-    assert [(one["bin"], one["pairs"]) for one in bins] == [
-        ("to 0.5", 2),
-        ("to 0.9", 1),
-        ("above 0.9", 1),
-    ]
 
 
 def test_two_files() -> None:
@@ -217,16 +172,16 @@ def test_two_files() -> None:
         for g in good
     ]
     same = two(good, good)["differences"]
-    assert {f["value"] for n, f in same.items() if n != COST} == {0.0}
+    assert {f["value"] for f in same.values()} == {0.0}
     decided = {n: f["told_apart"] for n, f in same.items()}
     assert decided.pop("pairwise_accuracy") is False
     assert {*decided.values()} == {None}
     result = two(good, guess)
     assert result["differences"]["pairwise_accuracy"]["told_apart"]
-    for name in result["differences"].keys() - {COST}:
+    for name in result["differences"]:
         less = value(result, name) - value(result, name, 1)
         assert result["differences"][name]["value"] == pytest.approx(less)
-    assert result["correlations"][0]["errors"]["value"] == pytest.approx(0, abs=0.1)
+    assert abs(result["correlation"]["value"]) < 0.1
 
 
 def test_common_rollouts() -> None:
@@ -243,8 +198,7 @@ def test_two_judges_without_labels() -> None:
     result = two(
         one, [scored([0.8, 0.1 + i / 10], [None, None], key=str(i)) for i in range(9)]
     )
-    assert result["correlations"][0]["scores"]["value"] is not None
-    assert result["correlations"][0]["errors"]["value"] is None
+    assert result["correlation"]["value"] is not None
     assert result["differences"]["pairwise_accuracy"]["value"] is None
 
 

@@ -10,11 +10,10 @@ import pytest
 
 from ruler_cli.results.agreement import (
     BootstrapUnits,
-    Measured,
     Statistic,
     ratio,
 )
-from tests.results.agree_values import drawn, measure
+from ruler_cli.scoring.inference import Measured
 
 MEAN = ratio("x", "n")
 
@@ -25,7 +24,7 @@ def mean(
     """The mean over groups of one value each."""
     result = BootstrapUnits(most)
     for value in values:
-        result.add(result.next(), {"x": value, "n": 1.0})
+        result.add({"x": value, "n": 1.0})
     return result.measure({"mean": by}, resamples)["mean"]
 
 
@@ -56,20 +55,6 @@ def test_drift() -> None:
     assert width(mean(values, 200)) == pytest.approx(width(mean(mixed, 200)), rel=0.25)
 
 
-@pytest.mark.long
-def test_coverage() -> None:
-    """About 95 % of intervals hold the true accuracy, with 40 groups each."""
-    (truth,) = measure(drawn(4_000, 6, seed=10), "all")["scorers"]
-    held = dict.fromkeys(("pairwise_accuracy", "kendall_tau_b", "top1_regret"), 0)
-    for seed in range(200):
-        (result,) = measure(drawn(40, 6, seed=100 + seed), "a")["scorers"]
-        for name in held:
-            held[name] += (
-                result[name]["low"] <= truth[name]["value"] <= result[name]["high"]
-            )
-    assert all(180 <= number <= 199 for number in held.values()), held
-
-
 def test_few_groups() -> None:
     """Fewer than five groups have a value and no interval."""
     assert mean([0.0, 1.0, 0.0, 1.0]) == Measured(
@@ -85,10 +70,6 @@ def test_equal_groups() -> None:
     assert alike["low"] == pytest.approx(12 / (12 + 2.201**2), abs=1e-3)
     tied = replace(MEAN, mute="n")
     assert width(mean([0.5] * 12, by=tied)) == pytest.approx(0.5)
-    unbound = ratio("x", "n", (-math.inf, math.inf))
-    assert mean([2.5] * 12, by=unbound) == Measured(
-        value=2.5, low=2.5, high=2.5, groups=12
-    )
 
 
 def test_near_the_ends() -> None:
@@ -99,14 +80,9 @@ def test_near_the_ends() -> None:
 
 
 def test_undefined() -> None:
-    """A ratio to zero is undefined, and so is one whose sums overflow."""
+    """A ratio to zero is undefined."""
     nothing = Measured(value=None, low=None, high=None, groups=0)
-    assert (
-        mean([1.0] * 9, by=ratio("x", "z", (-math.inf, math.inf)))
-        == mean([])
-        == nothing
-    )
-    assert mean([math.inf] * 9)["value"] is None
+    assert mean([1.0] * 9, by=ratio("x", "z")) == mean([]) == nothing
 
 
 def test_paired_difference() -> None:
@@ -115,9 +91,7 @@ def test_paired_difference() -> None:
     result = BootstrapUnits()
     for _ in range(60):
         a = draw.random()
-        result.add(
-            result.next(), {"a": a, "b": a - 0.1 + draw.uniform(-0.01, 0.01), "n": 1.0}
-        )
+        result.add({"a": a, "b": a - 0.1 + draw.uniform(-0.01, 0.01), "n": 1.0})
     one, other = (ratio(name, "n") for name in "ab")
     figures = result.measure({"a": one, "d": one - other})
     assert width(figures["d"]) < 0.1 * width(figures["a"])

@@ -66,47 +66,56 @@ def sizes(*numbers: int) -> list[dict[str, Any]]:
     ]
 
 
-@pytest.mark.parametrize(
-    ("numbers", "most"),
-    [((2, 2, 3, 4, 6), 15), ((2, 3, 4, 5, 3, 2, 4, 3, 2, 3), 6)],
-)
-def test_chances(tmp_path: Path, numbers: tuple[int, ...], most: int) -> None:
-    """Over many seeds each pair is drawn at random as often as its chance says, and weights estimate all pairs."""
-    groups = read(tmp_path / "s.jsonl", *sizes(*numbers))
+@pytest.mark.parametrize("disputed", [0, 2])
+def test_chances(tmp_path: Path, disputed: int) -> None:
+    """Over many seeds any pair is drawn at random as often as any other, as its chance says, disputed or not."""
+    numbers = (2, 3, 4, 5, 3, 2, 4, 3, 2, 3)
+    lines = sizes(*numbers)
+    for line in lines[:disputed]:
+        for i, one in enumerate(line["trajectories"]):
+            one["ruler"] |= {"score": i / 10, "independent_reward": -i}
+    groups = read(tmp_path / "s.jsonl", *lines)
     seeds = 800
     drawn = Counter[tuple[str, ...]]()
-    chances: dict[tuple[str, ...], float] = {}
+    chances = []
     totals = []
     for seed in range(seeds):
-        found = [pair for pair in draw(groups, most, seed) if pair.drawn == "random"]
-        assert len(found) == -(-2 * most // 3)
-        drawn.update(map(about, found))
-        chances |= {about(pair): pair.chance or 0.0 for pair in found}
-        totals.append(sum(1 / (pair.chance or 0.0) for pair in found))
+        found = draw(groups, 6, seed)
+        assert len(found) == 6
+        at_random = [*filter(is_random, found)]
+        assert len(at_random) >= 3
+        drawn.update(map(about, at_random))
+        (chance,) = {pair.chance for pair in at_random}
+        chances.append(chance or 0.0)
+        totals.append(len(at_random) / chances[-1])
     pairs = sum(n * (n - 1) // 2 for n in numbers)
-    assert len(chances) == pairs
-    assert sum(chances.values()) == pytest.approx(-(-2 * most // 3))
-    for pair, chance in chances.items():
-        error = (chance * (1 - chance) / seeds) ** 0.5
-        assert abs(drawn[pair] / seeds - chance) <= 4.5 * error, pair
-    assert fmean(totals) == pytest.approx(pairs, rel=0.05)
+    assert len(drawn) == pairs
+    chance = fmean(chances)
+    error = (chance * (1 - chance) / seeds) ** 0.5
+    for pair, times in drawn.items():
+        assert abs(times / seeds - chance) <= 4.5 * error, pair
+    assert {round(total) for total in totals} == {pairs}
 
 
 def test_sides_and_order(tmp_path: Path) -> None:
     """Either rollout stands left half of the time, and ways to draw are mixed from the first pair on."""
-    groups = read(tmp_path / "s.jsonl", *sizes(*[4] * 20))
+    lines = sizes(*[4] * 20)
+    for line in lines:
+        line["trajectories"][0]["ruler"] |= {"score": 1, "independent_reward": 0}
+        line["trajectories"][1]["ruler"] |= {"score": 0, "independent_reward": 1}
+    groups = read(tmp_path / "s.jsonl", *lines)
     firsts = Counter[str]()
     left = 0
     for seed in range(300):
         found = draw(groups, 9, seed)
         firsts[found[0].drawn] += 1
         left += found[0].indices[0] < found[0].indices[1]
-    assert 160 < firsts["random"] < 240
+    assert 120 < firsts["random"] < 210
     assert 110 < left < 190
 
 
 def test_reproducible(tmp_path: Path) -> None:
-    """The seed and the content decide, not the order of groups and rollouts, and at random not the scores either."""
+    """The seed and the content decide, not the order of groups and rollouts, and scores only how many are at random."""
     lines = sizes(*[4] * 12)
     groups = read(tmp_path / "s.jsonl", *lines)
     first = draw(groups, 9)
@@ -121,8 +130,11 @@ def test_reproducible(tmp_path: Path) -> None:
         for i, one in enumerate(line["trajectories"]):
             one["ruler"]["score"] = i / 10
     rescored = draw(read(tmp_path / "u.jsonl", *lines), 9)
-    at_random = [{*map(about, filter(is_random, each))} for each in (first, rescored)]
-    assert at_random[0] == at_random[1]
+    fewer, more = sorted(
+        ({*map(about, filter(is_random, each))} for each in (first, rescored)), key=len
+    )
+    assert 5 <= len(fewer) < 9
+    assert fewer < more
 
 
 def is_random(pair: DrawnPair) -> bool:
@@ -131,7 +143,7 @@ def is_random(pair: DrawnPair) -> bool:
 
 
 def test_disputed(tmp_path: Path) -> None:
-    """A third are the pairs on which passes, judges or the reward disagree most, two of a group at most."""
+    """Half are the pairs on which passes, judges or the reward disagree most, two of a group at most."""
     agreed = [of(f"a{i}", 0.1, 0.5, 0.9) for i in range(40)]
     slots = [[0.0, 1.0]] * 3
     passes = [[0.1, 0.9], [0.5, 0.5], [0.9, 0.1]]
@@ -143,27 +155,13 @@ def test_disputed(tmp_path: Path) -> None:
     groups = read(tmp_path / "s.jsonl", *agreed, *wild, judges, reward)
     drawn = draw(groups, 24)
     others = [pair for pair in drawn if not is_random(pair)]
-    assert len(others) == 8
+    assert len(drawn) == 24
+    # all that there are, but for those drawn at random besides
+    assert 6 <= len(others) <= 8
     assert {pair.chance for pair in others} == {None}
-    assert max(Counter(pair.group for pair in others).values()) == 2
-    telling = {"w0", "w1", "w2", "judges", "reward"}
-    assert telling <= {pair.group for pair in drawn}
-    disputed = {pair.group for pair in others if pair.drawn == "disputed"}
-    assert disputed
-    assert disputed <= telling
-
-
-def test_close(tmp_path: Path) -> None:
-    """If no opinions differ, the pairs of nearest scores are taken, and called close."""
-    groups = read(
-        tmp_path / "s.jsonl",
-        *(of(f"far{i}", 0.1, 0.9) for i in range(20)),
-        *(of(f"near{i}", 0.5, 0.51) for i in range(20)),
-    )
-    others = [pair for pair in draw(groups, 12) if not is_random(pair)]
-    assert len(others) == 4
-    assert {pair.drawn for pair in others} == {"close"}
-    assert all(pair.group.startswith("near") for pair in others)
+    telling = Counter({"w0": 2, "w1": 2, "w2": 2, "judges": 1, "reward": 1})
+    assert not Counter(pair.group for pair in others) - telling
+    assert len([*filter(is_random, draw(groups, 9))]) >= 5
 
 
 @pytest.mark.parametrize("most", [18, 19, 500])
@@ -219,7 +217,7 @@ def test_between_copies(tmp_path: Path) -> None:
 
 
 def test_large_group(tmp_path: Path) -> None:
-    """Of a group of very many rollouts each pair can be drawn, and values part them as in a small one."""
+    """Of a group of very many rollouts pairs of a sample are drawn, and values part them as in a small one."""
     line = of("g", *(i / 200 for i in range(200)))
     for i, one in enumerate(line["trajectories"]):
         one["metadata"] = {"model": "ab"[i % 3 == 0]}
@@ -229,7 +227,9 @@ def test_large_group(tmp_path: Path) -> None:
     for pair in found:
         one, other = pair.indices
         assert (one % 3 == 0) != (other % 3 == 0)
-    assert {pair.chance for pair in filter(is_random, found)} == {2_000 / (67 * 133)}
+    (chance,) = {pair.chance for pair in filter(is_random, found)}
+    assert chance is not None
+    assert 0.7 < chance < 1
 
 
 def test_few_are_kept(tmp_path: Path) -> None:

@@ -47,29 +47,21 @@ def measure(
     *,
     given: bool = False,
     values: Sequence[str] = (),
-    other: Sequence[ScoredGroup] = (),
 ) -> tuple[Agreement, LabelAgreement]:
-    """Measure one judge, or two, on labels of people."""
+    """Measure a judge on labels of people."""
     labels = None if lines is None else Labels.of(map(named, lines))
-    names = ("A", "B") if other else ("score",)
     between = "model" if values else None
-    result = LabelAgreement(labels, *names, given=given, between=between)
-    for i, one in enumerate(groups):
+    result = LabelAgreement(labels, "score", given=given, between=between)
+    for one in groups:
         ids = [f"{one.key}.{name}" for name in IDS[: len(one.rollouts)]]
-        own = LabelledRollouts(ids, values[: len(ids)])
-        result.add(own, one, *other[i : i + 1])
-    return result.agreement({} if other else None), result
+        result.add(LabelledRollouts(ids, values[: len(ids)]), one)
+    return result.agreement(), result
 
 
 def accuracy(result: Agreement, judge: int = 0) -> dict[str, Any]:
     """The pairwise accuracy of a judge."""
     value: dict[str, Any] = result["scorers"][judge]["pairwise_accuracy"]
     return value
-
-
-def width(figure: dict[str, Any]) -> float:
-    """The width of an interval."""
-    return float(figure["high"] - figure["low"])
 
 
 def test_by_hand() -> None:
@@ -163,45 +155,6 @@ def test_several_people() -> None:
     assert measure(groups, lines[:1])[0]["people"] is None
 
 
-def crowd(people: Sequence[float], *, shared: bool, seed: int) -> list[PairLabel]:
-    """Choices in 60 groups by people, each right so often."""
-    dice = random.Random(seed)
-    lines = []
-    for i in range(60):
-        for number, right in enumerate(people):
-            if shared or i % len(people) == number:
-                choice = "left" if dice.random() < right else "right"
-                lines.append(pair(f"g{i}", choice, f"person {number}"))
-    return lines
-
-
-def test_intervals_over_people() -> None:
-    """Other people might label otherwise: the interval is wider if people differ, and only then."""
-    groups = [group(f"g{i}", 0.9, 0.1) for i in range(60)]
-
-    def found(*people: float, shared: bool = True) -> float:
-        lines = crowd(people, shared=shared, seed=3)
-        return width(accuracy(measure(groups, lines)[0]))
-
-    alike = found(0.8, 0.8, 0.8, 0.8)
-    assert found(0.98, 0.92, 0.7, 0.6) > 2 * alike
-    # each pair by one of two people, as by one
-    assert found(0.8, 0.8, shared=False) == pytest.approx(found(0.8), rel=0.25)
-
-
-def test_two_judges() -> None:
-    """Two judges are measured on the same labels, with their difference."""
-    dice = random.Random(2)
-    groups = [group(f"g{i}", 0.9, 0.1) for i in range(40)]
-    guess = [group(f"g{i}", dice.random(), 0.5) for i in range(40)]
-    lines = [pair(f"g{i}", "left") for i in range(40)]
-    result, _ = measure(groups, lines, other=guess)
-    assert accuracy(result)["value"] == 1.0
-    assert accuracy(result, 1)["value"] < 0.8
-    assert result["differences"]["pairwise_accuracy"]["told_apart"]
-    assert result["corrected"] is None
-
-
 def test_panel_and_criteria() -> None:
     """The judges of a panel, and the values of criteria, are measured on comparisons like the score itself."""
     groups = []
@@ -236,7 +189,6 @@ def test_marks() -> None:
     result, _ = measure(groups, [*lines, RolloutMark("g0", mark="reviewed")])
     assert accuracy(result)["value"] == 1.0
     assert result["scorers"][0]["pairs"] == 17
-    assert result["scorers"][0]["kendall_tau_b"]["value"] > 0.9
     assert result["label_files"]["of"] == "rollouts"
 
 
@@ -357,14 +309,6 @@ def test_many_values() -> None:
     assert between["pairs"][0]["labels"] is None
 
 
-def test_value_that_is_nowhere() -> None:
-    """Rollouts cannot be compared by a value that none has."""
-    labels = LabelAgreement(None, "score", given=False, between="nowhere")
-    with pytest.raises(UsageError, match="no rollout has"):
-        labels.agreement()
-    labels.close()
-
-
 def right(number: int, of: int) -> Agreement:
     """A judge that is right about so many of so many pairs, each of a group."""
     groups = [group(f"g{i}", 0.9, 0.1) for i in range(of)]
@@ -385,29 +329,7 @@ def test_gate() -> None:
     # it is below, for certain
     below = gate(right(4, 20), 0.7)
     assert (below["passed"], below["needed"]) == (False, None)
-    # no number of labels decides a judge that is as good as the bound
+    # no number of labels decides a judge that is as good as the bound, or shows that it is always right
     assert gate(right(14, 20), 0.7)["needed"] is None
-
-
-def test_gate_without_an_interval() -> None:
-    """Too few labels are no verdict, and the number is named from which one is possible."""
-    with pytest.raises(UsageError, match="pairs of 5 groups") as caught:
-        gate(right(3, 3), 0.7)
-    assert "12 groups or more" in caught.value.remedy
-    assert caught.value.option == "at_least"
     with pytest.raises(UsageError, match="no number of labels"):
         gate(right(3, 3), 1.0)
-
-
-def test_hostile_lines() -> None:
-    """Names of people and ways to draw may be anything, and many."""
-    odd = ["", "\0", "a\nb", "\ud800", "__proto__", "x" * 4000]
-    lines = [
-        pair(f"g{i}", "left", by, drawn=drawn)
-        for i, by in enumerate(odd)
-        for drawn in (*odd, "random")
-    ]
-    lines += [pair("g0", "right", f"person {i}") for i in range(50)]
-    groups = [group(f"g{i}", 0.9, 0.1) for i in range(len(odd))]
-    result, _ = measure(groups, lines)
-    assert len(result["apart"]) <= 9

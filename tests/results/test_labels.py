@@ -127,12 +127,6 @@ def test_windows_file(tmp_path: Path) -> None:
     assert (len(labels.comparisons["g"]), len(labels.marks["g"])) == (1, 1)
 
 
-def test_no_such_file(tmp_path: Path) -> None:
-    """A file that cannot be read is named with the reason."""
-    with pytest.raises(UsageError, match="no such file"):
-        Labels.read([tmp_path / "none.jsonl"], option="labels_file")
-
-
 def test_group_names() -> None:
     """A group's name can be written as UTF-8, is short, and tells long keys apart."""
     assert group_name("task\ud800") == "task\ufffd"
