@@ -35,7 +35,7 @@ def test_unsure() -> None:
 
 
 def test_promised() -> None:
-    """What a call was promised beyond its price pays for no other: a correction has to fit the cap by itself."""
+    """A call pays with no promise to an earlier one: a correction has to fit the cap by itself."""
     budget = Budget(1.0)
     group = asyncio.run(budget.begin([lambda: 0.3, lambda: 0.3]))
     for left in (0.3, 0.0, 0.0):
