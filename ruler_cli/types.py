@@ -1441,9 +1441,10 @@ def usage_of(completion: Mapping[str, Any]) -> Usage:
     """
     usage = _object(completion, "usage")
     details = _object(usage, "prompt_tokens_details")
-    prompt = _count(usage, "prompt_tokens")
-    answer = _count(usage, "completion_tokens")
     total = _count(usage, "total_tokens")
+    answer = _count(usage, "completion_tokens") or _count(usage, "output_tokens")
+    prompt = _count(usage, "prompt_tokens") or _count(usage, "input_tokens")
+    prompt = prompt or max(0, total - answer)
     thought = _count(_object(usage, "completion_tokens_details"), "reasoning_tokens")
     cached, written = (
         max(_count(own, name) for own in (usage, details) for name in names)

@@ -162,8 +162,8 @@ class GroupRun:
         budget = self.runner.budget
         if budget.cap is not None:
             first = self.panel[:1] if fallback else self.panel
-            prices = [judge.most() for judge in first]
-            self.allowance = await budget.begin(lambda: sum(each() for each in prices))
+            prices = [price for judge in first for price in judge.most()]
+            self.allowance = await budget.begin(prices)
         try:
             if fallback:
                 await self._first_that_answers()
@@ -340,8 +340,8 @@ class _JudgePasses:
         passes = pass_count(self._laid_out(), self._ask, self.windows)
         self.passes = passes if each else max(least, passes)
 
-    def most(self) -> Callable[[], float]:
-        """Return what tells the USD that all its passes may cost at most, if each request is answered at once."""
+    def most(self) -> list[Callable[[], float]]:
+        """Return what tells the USD that each call of its passes may cost at most, if it is answered at once."""
         parts = self._parts(range(1))
         if parts:
             self._count_passes(parts)

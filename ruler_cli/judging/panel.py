@@ -86,21 +86,22 @@ class PanelJudge:
 
     def most(
         self, requests: Iterable[Request], *, again: bool = False
-    ) -> Callable[[], float]:
-        """Return what tells the USD that those of the requests which lack a cached reply may cost at most.
+    ) -> list[Callable[[], float]]:
+        """Return what tells the USD that each of the requests which lacks a cached reply may cost at most.
 
         `again`: those that failed are asked anew.
         """
         if self.caller is None:
-            return float
+            return []
         gate = self.caller.gate
         cache = self.cache
-        sizes = []
+        prices = list[Callable[[], float]]()
         for request in requests:
             cached = cache and self._cached(cache, cache.key(request), request)
             if not cached or (again and isinstance(cached, CallError)):
-                sizes.append(gate.estimates.size(request))
-        return lambda: sum(map(gate.price, sizes))
+                size = gate.estimates.size(request)
+                prices.append(partial(gate.price, size))
+        return prices
 
     async def call(
         self,

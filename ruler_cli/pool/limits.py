@@ -30,7 +30,7 @@ import asyncio
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -489,10 +489,11 @@ class Window:
 
 @dataclass(slots=True)
 class Allowance:
-    """USD that a group may spend yet; if it is `refused`, none of its calls goes."""
+    """USD that a group may spend yet, on so many `calls`; if it is `refused`, none of its calls goes."""
 
     left: float = 0.0
     refused: bool = False
+    calls: int = 0
 
 
 class Budget:
@@ -522,7 +523,9 @@ class Budget:
         """Gates that share the budget: each is called when money comes free."""
         self._fair = fair
         self._begun = 0
-        self._waiting = deque[tuple[Callable[[], float], asyncio.Future[Allowance]]]()
+        self._waiting = deque[
+            tuple[Sequence[Callable[[], float]], asyncio.Future[Allowance]]
+        ]()
 
     @property
     def waiting(self) -> int:
@@ -536,10 +539,10 @@ class Budget:
         held = self.promised - left if promises else 0.0
         return self.spent + self.unsure + self.reserved + held + amount <= self.cap
 
-    async def begin(self, price: Callable[[], float]) -> Allowance:
-        """Wait until a group may begin, in the order of the groups; `price` is what it may cost, as far as is known."""
+    async def begin(self, prices: Sequence[Callable[[], float]]) -> Allowance:
+        """Wait until a group may begin, in the order of the groups; its calls may cost `prices`, as far as is known."""
         answer: asyncio.Future[Allowance] = asyncio.get_running_loop().create_future()
-        self._waiting.append((price, answer))
+        self._waiting.append((prices, answer))
         self.admit()
         try:
             return await answer
@@ -560,7 +563,10 @@ class Budget:
     def reserve(self, amount: float, allowance: Allowance | None = None) -> None:
         """Hold the price of a call that goes now."""
         if allowance is not None:
-            part = min(amount, allowance.left)
+            # what a call was promised beyond its price is no other call's
+            share = allowance.left / max(1, allowance.calls)
+            part = min(max(amount, share), allowance.left)
+            allowance.calls -= 1
             allowance.left -= part
             self.promised -= part
         self.reserved += amount
@@ -586,11 +592,11 @@ class Budget:
     def admit(self) -> None:
         """Let groups begin that fit, and refuse those that do not and for which no money can come free."""
         while self._waiting:
-            price, answer = self._waiting[0]
+            prices, answer = self._waiting[0]
             if answer.cancelled():
                 self._waiting.popleft()
                 continue
-            amount = price()
+            amount = sum(price() for price in prices)
             # beside others it needs twice as much: theirs and its own calls may have to be corrected
             need = 2 * amount if self._begun else amount
             ended = self._fair and self.closed
@@ -603,7 +609,7 @@ class Budget:
                 self.promised += amount
             else:
                 self.refuse(amount)
-            answer.set_result(Allowance(amount * fits, not fits))
+            answer.set_result(Allowance(amount * fits, not fits, len(prices)))
 
     def _notify(self) -> None:
         self.admit()

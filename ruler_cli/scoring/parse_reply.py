@@ -46,7 +46,9 @@ _DRAFT = re.compile(
 """The line before scores that are not meant to last."""
 _TAKES_BACK = re.compile(
     r"scores?[\"'`]?\s*[:=]|\b(?:wait|hmm+|second thoughts?|re-?(?:consider|think|vis)\w*|draft|correct(?:ion|ed)"
-    r"|(?:too|so) (?:high|low|much|generous|harsh)|final (?:answer|scores?|verdict))\b",
+    r"|(?:too|so) (?:high|low|much|generous|harsh)|final (?:answer|scores?|verdict)|(?:on|upon) reflection"
+    r"|moment mal|warte|entwurf|zu (?:hoch|niedrig)|attend\w*|en fait|espera|de hecho|подожди\w*|исправ\w*)\b"
+    r"|\bno[,.;:!]|等等|等一下|不对|重新|应该|草稿|修正|待って|やはり|訂正|잠깐|다시",
     re.IGNORECASE,
 )
 """Words behind scores that do not last."""
@@ -55,6 +57,8 @@ _DOUBTS = re.compile(
     re.IGNORECASE,
 )
 """Words that are no farewell."""
+_DECIMAL = re.compile(r"(?<![\d.])[01]?\.\d+(?!\.?\d)")
+"""A number that may be a score."""
 _ENDS = (*sorted(_QUOTES), *".!?…。\uff01\uff1f)}]*")
 """Ends of a text that does not break off."""
 _FAREWELL = 80
@@ -270,16 +274,16 @@ def _verdict(
     listed = []
     for start, end, value in answer.found:
         bare = start < min(answer.broken, default=end)
-        entries, mended = _listed(value, labels, bare=bare)
+        entries, mended, rest = _listed(value, labels, bare=bare)
         if entries is not None:
-            listed.append((start, end, entries, mended))
+            listed.append((start, end, entries, mended, rest))
     if not listed:
         empty = not text[answer.begin :].strip()
         lacks = "was empty" if empty else "held no JSON object with `scores`"
         raise DefectError(f"the answer {lacks}")
     # behind its own verdict a judge may quote that of a rollout, which has other ids
     own = [one for one in listed if not _labels(one[2]).isdisjoint(labels)]
-    start, end, entries, mended = (own or listed)[-1]
+    start, end, entries, mended, rest = (own or listed)[-1]
     parsed = _checked(entries, labels, criteria)
     before = text[answer.begin : start]
     after = said = text[end:]
@@ -294,31 +298,42 @@ def _verdict(
         and said.rstrip().endswith(_ENDS)
         and not _TAKES_BACK.search(said)
     )
+    after += rest
     more = re.search(r"\d", after) and any(label in after for label in labels)
+    numbers = chain.from_iterable(own for own, _ in parsed.entries.values())
+    more = more or not {*map(float, _DECIMAL.findall(said))} <= {*numbers}
     draft = more or _DRAFT.search(before) or not (closing or farewell)
     if draft or (whole and not (opening and closing)):
         raise DefectError("text around its scores may take them back: give them alone")
     return replace(parsed, mended=mended)
 
 
-def _listed(value: Any, labels: Sequence[str], *, bare: bool) -> tuple[Any, bool]:
-    """Return what a JSON value has for entries, None if nothing, and True if its form is not the one asked for.
+def _listed(value: Any, labels: Sequence[str], *, bare: bool) -> tuple[Any, bool, str]:
+    """Return what a JSON value has for entries, None if nothing; True if its form is not the one asked for; the rest.
 
-    `bare`: a list or a map of the ids may stand alone, without `scores` around it.
+    `bare`: a list or a map of the ids may stand alone, without `scores` around it. The rest are the members behind
+    the entries, as text.
     """
-    alone = False
-    if isinstance(value, dict) and _KEY not in value:
-        inner = [one for one in value.values() if isinstance(one, dict) and _KEY in one]
-        alone = bare and value.keys() == {*labels}
-        value = {_KEY: value} if alone else inner[-1] if inner else None
-    if isinstance(value, dict):
-        value = value[_KEY]
+    nothing = None, False, ""
+    alone = bare and isinstance(value, dict) and value.keys() == {*labels}
+    rest = ""
+    if isinstance(value, dict) and not alone:
+        names = [
+            name
+            for name, own in value.items()
+            if name == _KEY or (isinstance(own, dict) and _KEY in own)
+        ]
+        if not names:
+            return nothing
+        name = _KEY if _KEY in names else names[-1]
+        rest = str([*value.items()][[*value].index(name) + 1 :])
+        value = value[name] if name == _KEY else value[name][_KEY]
     elif not bare:
-        return None, False
+        return nothing
     if isinstance(value, list) or not isinstance(value, dict):
-        return value, False
+        return value, False, rest
     plain = any(isinstance(one, int | float | str) for one in value.values())
-    return [_entry(label, one) for label, one in value.items()], alone or plain
+    return [_entry(label, one) for label, one in value.items()], alone or plain, rest
 
 
 def _mended(text: str) -> tuple[str, _Json]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from ruler_cli.errors import Sentence, UsageError
@@ -145,8 +146,11 @@ def refuse_found_file(options: Options, judges: Sequence[JudgeSettings]) -> None
         wrong = [name for name in names if name not in KNOWN and name not in typed]
         provider = judge.model.partition("/")[0]
         keyed = judge.api_key_env or provider in OWN_ADDRESS
-        if keyed or provider.startswith(SIGNING):
-            wrong += ["api_base"] if judge.api_base not in (None, typed_base) else []
+        moved = judge.api_base not in (None, typed_base)
+        if moved and (keyed or provider.startswith(SIGNING)):
+            wrong.append("api_base")
+        if moved and _reads_elsewhere(options):
+            wrong.append("rubric")
         named = FILE in (options.rank("model"), options.rank("escalate"))
         if "://" in judge.model and (table or named):
             wrong.append("model")
@@ -159,6 +163,13 @@ def refuse_found_file(options: Options, judges: Sequence[JudgeSettings]) -> None
             error = UntrustedFileError(problem, remedy, place=place)
             error.file = file.name
             raise error
+
+
+def _reads_elsewhere(options: Options) -> bool:
+    """Tell if the file names a rubric that stands outside of the directory, and may be any file of the user's."""
+    path = str(options.rank("rubric") == FILE and options.origins["rubric"].given)
+    directory = Path.cwd()
+    return path[:1] == "@" and directory not in Path(path[1:]).resolve().parents
 
 
 def _same_provider(model: str, options: Options) -> bool:

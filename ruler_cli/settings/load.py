@@ -6,7 +6,7 @@ import glob
 import inspect
 import os
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from functools import partial
@@ -145,15 +145,23 @@ def _checked(path: str, content: Mapping[str, Any]) -> ConfigFile:
                     remedy = 'a term ends in [], {}, ", # or *, or begins with !'
                     raise UsageError(problem, remedy, option="has")
             else:
-                for key in own:
-                    if key not in FIELDS:
-                        raise unknown_option(key, (*FIELDS, *ALIASES))
+                _check_names(own)
                 file.tables[header] = own
         except UsageError as error:
             place = f"{path} [{header}] {error.option}".strip()
             error.set(place=place, option="")
             raise
     return file
+
+
+def _check_names(names: Iterable[str]) -> None:
+    """Raise UsageError for what is no option, or none of a file."""
+    for name in names:
+        if name not in FIELDS:
+            raise unknown_option(name, (*FIELDS, *ALIASES))
+        if name == "force":  # it would undo, in silence, what guards files
+            way_out = Sentence("leave it out, and give {force:yes}")
+            raise UsageError("is for one run", way_out, option=name)
 
 
 def read_options(

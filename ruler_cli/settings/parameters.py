@@ -146,7 +146,9 @@ def body_of(params: Mapping[str, Any]) -> dict[str, Any]:
 def wire_of(params: Mapping[str, Any]) -> Wire:
     """Return where a direct call has each parameter, as OpenAI's client sends it; UsageError for litellm's own."""
     for name in params:
-        if name in _OF_LITELLM or "_cost_per_" in name:
+        plain = snake_case(name)
+        header = plain.endswith("headers") and name not in _PARTS
+        if header or plain in _OF_LITELLM or "_cost_per_" in plain:
             way_out = _ADVICE.get(name, Sentence("leave it out, or give {via:litellm}"))
             problem = "is no parameter of the endpoint but of litellm, or of a client"
             raise UsageError(problem, way_out, option="param", value=name)

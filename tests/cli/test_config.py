@@ -144,7 +144,7 @@ def test_flags_are_switched_off(ruler: Ruler, tmp_path: Path) -> None:
     flags = [
         one.name
         for one in fields(ScoreOptions)
-        if one.type == "bool" and one.name not in ("no_cache", "dry_run")
+        if one.type == "bool" and one.name not in ("no_cache", "dry_run", "force")
     ]
     assert "order_by_outcome" in flags
     (tmp_path / "ruler.toml").write_text(
@@ -273,6 +273,28 @@ def test_file_that_sends_keys(ruler: Ruler, tmp_path: Path) -> None:
     assert "settings of" not in own.stderr
 
 
+def test_file_that_reads_others(ruler: Ruler, tmp_path: Path) -> None:
+    """A file that was found sends no file from outside of its directory to an address of its choice."""
+    write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9)])
+    (tmp_path / "mine.md").write_text("Be strict.")
+    outside = tmp_path.parent / f"{tmp_path.name}.md"
+    outside.write_text("mine alone")
+    (tmp_path / "link.md").symlink_to(outside)
+    base = "api_base = 'http://127.0.0.1:9/v1'\n"
+    for name, address, code in (
+        ("mine.md", base, 0),
+        (str(outside), "", 0),
+        (str(outside), base, 2),
+        (f"../{outside.name}", base, 2),
+        ("link.md", base, 2),
+    ):
+        file = f"[score]\nmodel = 'openai/x'\nrubric = '@{name}'\n{address}"
+        (tmp_path / "ruler.toml").write_text(file)
+        done = ruler("check", "in.jsonl", OPENAI_API_KEY="k")
+        assert done.returncode == code, (name, done.stderr)
+        assert ("sets rubric, and was not named" in done.stderr) is (code == 2)
+
+
 def test_short_forms(ruler: Ruler, tmp_path: Path) -> None:
     """`quiet` and `no_cache` stand for other options, which win over them in a later source."""
     (tmp_path / "ruler.toml").write_text("[score]\nno_cache = true\nquiet = true\n")
@@ -333,6 +355,7 @@ MISTAKES = {
     ),
     "[judges.fast]\nrpm = 3": " [judges.fast] model: is missing; set it",
     "[judges.fast]\nmodle = 'a'": " [judges.fast]: no such option: modle; did you mean model?",
+    "[score]\nforce = true": " [score] force: is for one run; leave it out, and give --force",
     "[score]\nbudget = 3": " [score]: no such option: budget; use --max-cost USD",
     "[judges]\nfast = 3": ": judges.fast is not a table; write [judges.fast], and its settings below",
     "[judges.offline]\nmodel = 'x'": " [judges.offline]: is a name of ruler's own",

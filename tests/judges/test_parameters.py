@@ -87,7 +87,7 @@ async def test_direct_call() -> None:
 
 OF_LITELLM = (
     "api_version allowed_openai_params drop_params input_cost_per_token litellm_metadata max_retries num_retries "
-    "organization region_name request_timeout ssl_verify timeout"
+    "organization region_name request_timeout ssl_verify timeout extraHeaders Extra-Headers http_headers"
 )
 MOVES = (
     "api_base base_url baseUrl azure caching callbacks client context_window_fallback_dict custom_llm_provider "

@@ -178,6 +178,8 @@ def test_reports() -> None:
         ({"prompt_tokens": 9, "cached_tokens": -5}, (9, 0, 0)),
         ({"prompt_tokens": 9, "cached_tokens": True, "total_tokens": "x"}, (9, 0, 0)),
         ({"cached_tokens": 1 << 50}, (0, 0, 0)),
+        ({"completion_tokens": 9, "total_tokens": 39}, (30, 0, 0)),
+        ({"input_tokens": 30, "output_tokens": 9}, (30, 0, 0)),
     ):
         found = usage_of({"usage": usage})
         assert (found.prompt, found.cached, found.written) == read, usage

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,6 +32,16 @@ def test_unsure() -> None:
     budget.settle(0.6, None)
     assert (budget.spent, budget.unsure, budget.reserved) == (0.0, 0.6, 0.0)
     assert not budget.fits(0.5)
+
+
+def test_promised() -> None:
+    """A call pays with no promise to an earlier one: a correction has to fit the cap by itself."""
+    budget = Budget(1.0)
+    group = asyncio.run(budget.begin([lambda: 0.3, lambda: 0.3]))
+    for left in (0.3, 0.0, 0.0):
+        budget.reserve(0.1, group)
+        assert (group.left, budget.promised) == pytest.approx((left, left))
+    assert budget.reserved == pytest.approx(0.3)
 
 
 def test_without_cap() -> None:
