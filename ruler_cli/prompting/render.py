@@ -41,6 +41,7 @@ from ruler_cli.formats.fields import (
     is_list,
     is_object,
     is_text,
+    items,
     lookup,
     words,
 )
@@ -261,11 +262,18 @@ def _plain(role: str, message: JsonObject) -> JsonObject:
     if held and not message.get("content"):
         message = {**message, "content": message[held], held: None}
     audio = message.get("audio")
+    beside: list[JsonObject] = []
     if is_object(audio) and {"id", "data"} & audio.keys():  # OpenAI's, of speech
+        beside.append({"type": "audio", **audio})
+    for name in ("attachments", "files"):
+        for file in items(message.get(name)):
+            told = file if is_object(file) else {"file_id": file}
+            beside.append({"type": "file", "file": told})
+    if beside:
         content = message.get("content")
         parts = content if is_list(content) else [content or ""]
-        spoken = {"type": "audio", **audio}
-        return {**message, "audio": None, "content": [*filter(None, parts), spoken]}
+        rest = dict.fromkeys(("audio", "attachments", "files"))
+        return {**message, **rest, "content": [*filter(None, parts), *beside]}
     if role in _NOT_SPEAKERS and message.get("status") == "error":
         return {"is_error": True, **message}
     return message

@@ -277,3 +277,15 @@ def test_time() -> None:
     ):  # fmt: skip
         render([{"role": "tool", "content": text}])
     assert perf_counter() - began < 10
+
+
+def test_attachments() -> None:
+    """Files beside the content of a message are its files, under both names, as objects or as ids."""
+    for beside in ({"attachments": [{"file_id": "f_1"}]}, {"files": ["f_1"]}):
+        message = {"role": "assistant", "content": "See it.", **beside}
+        (line,) = render([message])
+        text, mark = line.split("\n")
+        assert text == 'assistant: "See it.\\n[file 1]"'
+        assert mark.startswith("(file 1 ")
+        other = json.loads(json.dumps(message).replace("f_1", "f_2"))
+        assert render([other]) != [line]
