@@ -56,6 +56,9 @@ class _Calls:
         return len(self.places) == 1
 
 
+_NONE = _Calls()
+
+
 def pair_results(
     events: Sequence[Event], messages: Sequence[Any], lines: Sequence[str]
 ) -> Pairing | None:
@@ -74,11 +77,11 @@ def pair_results(
     for at, call_id, name in events:
         if name is None:
             missing = call_id in _MISSING
-            of = batch if missing else newest.get(call_id, batch)
-            calls = of if missing else of.same.get(call_id, _Calls())
-            returned.append((at, call_id, of, calls))
+            owner = batch if missing else newest.get(call_id, batch)
+            calls = owner if missing else owner.same.get(call_id, _NONE)
+            returned.append((at, call_id, owner, calls))
             if calls.is_one:
-                of.answered.update(calls.places)
+                owner.answered.update(calls.places)
             else:
                 batch.unsure = True
         else:
@@ -108,8 +111,8 @@ def pair_results(
             numbers[calls.places[0]][0] if calls.is_one else "",
             first(calls.names) if len(calls.names) == 1 else None,
         )
-        for at, call_id, of, calls in returned
-        if calls.places and len(of.places) > 1
+        for at, call_id, owner, calls in returned
+        if calls.places and len(owner.places) > 1
     }
     return (
         Pairing(_order(events, lines, results), numbers, results) if results else None

@@ -309,7 +309,7 @@ def render_group(
         parts = rollouts[i].messages[opening:], *rollouts[i].histories
         lines[i] = [render(part, WHOLE, seen[i]) for part in parts]
         lines[i][0] = same + lines[i][0]
-    pairings = [pairing for each in seen.values() for pairing in each.pairings]
+    pairings = [pairing for notes in seen.values() for pairing in notes.pairings]
     tools, own_tools = _tools(group, [rollouts[i] for i in readable])
     shared = _shared_prefix(rollouts, {i: lines[i][0] for i in readable})
     context = "\n".join(lines[readable[0]][0][:shared]) if readable else ""
@@ -358,7 +358,7 @@ def render_group(
         places=tuple([i + 1 for i in example.values()]),
         reference=reference,
         faults={i: faults[at] for i, at in enumerate(place) if at in faults},
-        numbered=any(number for each in pairings for number, _ in each.calls),
+        numbered=any(number for pairing in pairings for number, _ in pairing.calls),
         earlier=earlier if pairings else None,
     )
     return RenderedGroup(

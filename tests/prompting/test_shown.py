@@ -43,12 +43,13 @@ def test_shown(subtests: pytest.Subtests) -> None:
     """Anything that an agent or a tool says is shown, in whatever field, so rollouts that differ in it are two."""
     shown = (ROOT / "tests/data/shown.json").read_text()
     messages = (json.loads(text).items() for text in (shown, shown.replace("17", "71")))
-    for (law, one), (_, other) in zip(*messages, strict=True):
+    for (law, message), (_, changed) in zip(*messages, strict=True):
         with subtests.test(law):
-            texts = ["\n".join(render([message])) for message in (one, other)]
+            both = message, changed
+            texts = ["\n".join(render([turn])) for turn in both]
             assert "17" in texts[0]
             assert texts[0] == texts[1].replace("71", "17")
-            turns = [[TASK, by("assistant", "Well."), each] for each in (one, other)]
+            turns = [[TASK, by("assistant", "Well."), turn] for turn in both]
             assert len(build_layout(group(*turns), AskSettings()).distinct) == 2
 
 
