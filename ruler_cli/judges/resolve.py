@@ -357,8 +357,7 @@ def _judge(settings: JudgeSettings) -> Judge:
         from ruler_cli.judges.simulated import Simulated, SimulatedModel
 
         return Simulated(SimulatedModel.of(params))
-    from ruler_cli.judges.chat_completions import first_format
-
+    how = answer_format_of(settings)
     label = settings.label
     timeout = settings.timeout
     if _is_direct(settings):
@@ -366,7 +365,6 @@ def _judge(settings: JudgeSettings) -> Judge:
 
         end = endpoint_of(settings)
         wire = wire_of(params)
-        how = first_format(settings, end.base)
         direct = HttpJudge(
             label,
             end.model,
@@ -387,7 +385,6 @@ def _judge(settings: JudgeSettings) -> Judge:
         check_address(base)
     if provider_of(name) == "azure":
         name, base, params = _at_azure(name, base, params)
-    how = first_format(settings, None)
     key = key_for(settings)
     judge = LitellmJudge(label, name, base, key, timeout, params, how)
     judge.secrets = secret_texts(params)
