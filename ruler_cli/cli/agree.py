@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -59,14 +58,6 @@ def command(
             "X",
         ),
     ] = None,
-    between: Annotated[
-        str | None,
-        option(
-            "Dotted path of a value, such as a model: how often rollouts with one value are better than those "
-            "with another.",
-            "PATH",
-        ),
-    ] = None,
     labels: Labels = None,
     format: Format = "auto",
     group_by: GroupBy = None,
@@ -101,8 +92,11 @@ def command(
 def _run(options: Options, sources: list[str]) -> int:
     from ruler_cli.results.label_agreement import gate
 
-    _refuse(options, two=len(sources) == 2)
     bound = options.at_least
+    if len(sources) == 2 and bound is not None:
+        raise UsageError(
+            "is about one judge", "give one file", option="at_least", value=bound
+        )
     with ExitStack() as stack:
         try:
             scored = ScoredFiles(sources, options, stack)
@@ -155,16 +149,6 @@ def _of_labels(records: Sequence[Any]) -> bool:
     )
 
 
-def _refuse(options: Options, *, two: bool) -> None:
-    """Raise UsageError for options that are for one file."""
-    for field in ("at_least", "between"):
-        value = getattr(options, field)
-        if two and value is not None:
-            raise UsageError(
-                "is about one judge", "give one file", option=field, value=value
-            )
-
-
 def _measured(
     options: Options, scored: ScoredFiles, stack: ExitStack
 ) -> tuple[Any, Agreement]:
@@ -174,17 +158,16 @@ def _measured(
 
     names = options.labels_file
     labels = LabelFiles.read(names, option="labels_file") if names else None
-    first, *second = scored.files
+    second = len(scored.files) > 1
     measure = LabelAgreement(
         labels,
         *("A", "B") if second else ("score",),
         given=options.labels is not None,
-        between=options.between,
     )
     stack.callback(measure.close)
     more = "" if options.at_least is None else f"; {needs(options.at_least)}"
     try:
-        for group in scored.groups(partial(measure.keep, first)):
+        for group in scored.groups(measure.keep):
             sides = (group.one, group.other) if second else (group.one,)
             measure.add(group.kept, *sides)
         paired = scored.reading.paired if second else None
@@ -246,10 +229,8 @@ def _refuse_empty(
     """
     labelled = any(one["pairs"] for one in agreement["scorers"])
     both = agreement["correlation"]
-    corrected = agreement["corrected"] or {"mean": None, "between": None}
-    between = corrected["between"] or {"pairs": []}
-    known = [both and both["value"] is not None, corrected["mean"], between["pairs"]]
-    if labelled or any(known):
+    corrected = agreement["corrected"] and agreement["corrected"]["mean"]
+    if labelled or corrected or (both and both["value"] is not None):
         return
     counts = files[0].figures.rollouts
     people = agreement["label_files"]

@@ -215,22 +215,7 @@ def _values(page: Agreement) -> Iterator[_Row]:
     for kind, title in _KINDS.items():
         for one in main.get(f"by_{kind}", ()):
             yield f"{title} {one['bin']}".replace(*_ALIKE), one["accuracy"], one
-    if page["corrected"]:
-        yield from _corrected(page["corrected"])
-
-
-def _corrected(corrected: _Json) -> Iterator[_Row]:
-    """Yield means of scores, of labels, and of labels as far as scores tell them."""
-    named = {"mean": corrected["mean"]} if corrected["mean"] else {}
-    for pair in corrected["between"]["pairs"] if corrected["between"] else ():
-        better, than = (shorten(pair[side], _NAME) for side in ("better", "than"))
-        named[f"{better} better than {than}"] = pair
-    for title, means in named.items():
-        titles = {
-            "scores": f"{title}: scores",
-            "labels": f"  {count(means['labelled'], 'label')}",
-            "corrected": "  corrected",
-        }
-        for name, words in titles.items():
-            if means[name]:
-                yield words, means[name], None
+    if page["corrected"] and (means := page["corrected"]["mean"]):
+        yield "mean: scores", means["scores"], None
+        yield f"  {count(means['labelled'], 'label')}", means["labels"], None
+        yield "  corrected", means["corrected"], None

@@ -24,8 +24,6 @@ from ruler_cli.results.agreement import (
     was_asked,
 )
 from ruler_cli.results.annotations import Json, ScoredGroup
-from ruler_cli.results.corrections import Corrections, Label
-from ruler_cli.results.figures import ScoredFile
 from ruler_cli.results.identity import group_name, rollout_ids
 from ruler_cli.results.labels import (
     RANDOM,
@@ -38,6 +36,7 @@ from ruler_cli.results.labels import (
 from ruler_cli.results.repeats import merged
 from ruler_cli.scoring.inference import (
     FEWEST,
+    CorrectedMean,
     fewest_to_reach,
     labels_to_decide,
     labels_to_show,
@@ -53,15 +52,26 @@ _Rollouts = tuple[str, ...]
 
 
 class LabelledRollouts(NamedTuple):
-    """Ids of the rollouts of a group, and the values to compare them by.
+    """Ids of the rollouts of a group.
 
     The group is so many `copies` of one, one behind the other, if each rollout is a line and the file stands in it
     more than once.
     """
 
     ids: Sequence[str] = ()
-    values: Sequence[str | None] = ()
     copies: int = 1
+
+
+class Label(NamedTuple):
+    """The label of a rollout, the inverse of the chance that it had to be `drawn` as the line says.
+
+    It is `shared` if several people gave one, of which it is the mean.
+    """
+
+    value: float
+    weight: float = 1.0
+    drawn: str = ""
+    shared: bool = False
 
 
 class LabelAgreement:
@@ -73,18 +83,13 @@ class LabelAgreement:
     rollouts, each as group and rollouts, and `repeated` counts groups that stand more than once.
     """
 
-    def __init__(
-        self, labels: Labels | None, *names: str, given: bool, between: str | None
-    ) -> None:
-        """Name the judge of each file; `between` is the path of the values to compare rollouts by."""
+    def __init__(self, labels: Labels | None, *names: str, given: bool) -> None:
+        """Name the judge of each file."""
         labelled = labels or Labels({}, {})
         self._records = labels is None or given
         self._judges = names
-        self._path = between
         self._sets: dict[tuple[str, str], _LabelSet] = {}
-        self._corrections = Corrections()
-        self._valued = False
-        self._compares = bool(labelled.comparisons)
+        self._mean = CorrectedMean()
         every: Iterator[LabelLine] = chain(
             *labelled.comparisons.values(), *labelled.marks.values()
         )
@@ -106,23 +111,18 @@ class LabelAgreement:
         self.close = self._scratch.close
         self.repeated = Counter(groups=0, scores=0, labels=0)
 
-    def keep(
-        self, file: ScoredFile, group: Group, scored: ScoredGroup
-    ) -> LabelledRollouts:
-        """Return what labels and comparisons need of the group's text."""
-        values: Sequence[str | None] = ()
-        if self._path is not None:
-            values = file.annotations.texts_at(group, scored, self._path)
+    @staticmethod
+    def keep(group: Group, scored: ScoredGroup) -> LabelledRollouts:
+        """Return what labels need of the group's text."""
         lines = [record.line.raw for record in group.records]
         copies = lines.count(lines[0]) if len(lines) == len(scored.rollouts) else 1
         if lines != lines[: len(lines) // copies] * copies or copies == len(lines):
             copies = 1
-        return LabelledRollouts(rollout_ids(group, scored), values, copies)
+        return LabelledRollouts(rollout_ids(group, scored), copies)
 
     def add(self, own: LabelledRollouts, *groups: ScoredGroup) -> None:
         """Add one group as each file has it, its rollouts in one order."""
         name = group_name(groups[0].key)
-        self._valued |= any(own.values)
         for ids in self._labelled(own.ids):
             if any(line.group == name for line in self._lines[ids]):
                 self._at_home.add(ids)
@@ -132,7 +132,7 @@ class LabelAgreement:
             parts = [replace(one, rollouts=one.rollouts[part]) for one in groups]
             content = digest("".join(sorted(own.ids[part])))
             self._copies[content] += 1
-            self._scratch.put((content, name, own.ids[part], own.values[part], parts))
+            self._scratch.put((content, name, own.ids[part], parts))
 
     def _labelled(self, ids: Sequence[str]) -> Iterator[_Rollouts]:
         """Yield the rollouts that have a label, and pairs of them, among these ids."""
@@ -153,10 +153,10 @@ class LabelAgreement:
 
     def _add(self, copies: Sequence[Any]) -> None:
         names = {name for name, *_ in copies}
-        _, ids, values, groups = copies[0]
+        _, ids, groups = copies[0]
         if len(copies) > 1:
             sides = [
-                merged([(known, both[side]) for _, known, _, both in copies])
+                merged([(known, both[side]) for _, known, both in copies])
                 for side in range(len(groups))
             ]
             groups = [one.group for one in sides]
@@ -166,20 +166,27 @@ class LabelAgreement:
                 labels=sides[0].labels_differ,
             )
         lines = self._held(names, ids)
-        compared = _pairs(lines, ids)
-        for drawn, pairs in compared.items():
+        for drawn, pairs in _pairs(lines, ids).items():
             self._set("comparisons", drawn).add_pairs(groups, pairs)
         labels = self._labels(lines, ids, groups[0])
         ways = {label.drawn: None for label in labels if label}
         for drawn in ways if self._of_file is not None else [""]:
             own = [one if one and one.drawn == drawn else None for one in labels]
             self._set("rollouts", drawn).add_rollouts(groups, own)
-        if len(groups) > 1:
-            return
+        self._correct(groups[0], labels)
+
+    def _correct(self, group: ScoredGroup, labels: Sequence[Label | None]) -> None:
+        """Add the scores of a group, and its labels that were drawn at random."""
         wanted = RANDOM if self._of_file is not None else ""
-        known = [one if one and one.drawn == wanted else None for one in labels]
-        of_pairs = compared.get(RANDOM, []) if self._compares else None
-        self._corrections.add(groups[0], known, of_pairs, values, ids)
+        scores = list[float]()
+        rows = list[tuple[float, float, float]]()
+        for rollout, label in zip(group.rollouts, labels, strict=True):
+            if rollout.judge_score is not None:
+                scores.append(rollout.judge_score)
+                if label and label.drawn == wanted:
+                    rows.append((scores[-1], label.value, label.weight))
+        if scores:
+            self._mean.add(len(scores), sum(scores), rows)
 
     def _held(self, names: Set[str], ids: Sequence[str]) -> list[LabelLine]:
         """Return the labels that hold in a group of these names; a comparison counts in one group."""
@@ -238,17 +245,7 @@ class LabelAgreement:
         return labels
 
     def agreement(self, paired: Json | None = None) -> Agreement:
-        """Measure all groups so far: the labels that say the most, and apart the others.
-
-        UsageError if rollouts are to be compared by a value that none has.
-        """
-        if self._path is not None and not self._valued:
-            raise UsageError(
-                "no rollout has a text or a number there",
-                "name a path below a rollout or its record",
-                option="between",
-                value=self._path,
-            )
+        """Measure all groups so far: the labels that say the most, and apart the others."""
         self._measure()
         self._count_left()
         if not self._sets:
@@ -270,8 +267,11 @@ class LabelAgreement:
                 "unmatched": len(self.left),
             }
         corrected = None
+        mean = self._mean
         if paired is None:
-            corrected = self._corrections.as_json(self._path)
+            numbers = {"number": round(mean.number), "labelled": mean.labels}
+            partly = 0 < mean.labels < mean.number
+            corrected = {"mean": numbers | mean.estimate() if partly else None}
         return {
             **result,
             "label_files": files,

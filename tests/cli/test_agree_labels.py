@@ -1,4 +1,4 @@
-"""`ruler agree --labels-file`, `--between` and `--at-least` as scripts and people use them."""
+"""`ruler agree --labels-file` and `--at-least` as scripts and people use them."""
 
 from __future__ import annotations
 
@@ -151,26 +151,16 @@ def test_nothing_measured(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
 
 
 def test_corrections(ruler: Ruler, tmp_path: Path) -> None:
-    """Marks of some rollouts correct the mean of all, and the share between two kinds of rollouts."""
-    groups = read(SIMULATED)
-    for group in groups:
-        for i, one in enumerate(group["trajectories"]):
-            one["metadata"] = {"model": ("base", "tuned")[i % 2]}
-    write(tmp_path / "in.jsonl", groups)
-    assert ruler("score", "in.jsonl", "s.jsonl", "-m", "simulated").returncode == 0
+    """Marks of some rollouts correct the mean of all."""
+    assert ruler("score", SIMULATED, "s.jsonl", "-m", "simulated").returncode == 0
     write(tmp_path / "m.jsonl", people.marks(tmp_path / "s.jsonl", 80))
-    command = ("agree", "s.jsonl", "--labels-file", "m.jsonl", "--between")
-    done = ruler(*command, "metadata.model")
+    command = ("agree", "s.jsonl", "--labels-file", "m.jsonl")
+    done = ruler(*command)
     assert (done.returncode, done.stderr) == (0, "")
     same_screen("agree_corrected", done.stdout)
-    result = json.loads(ruler(*command, "metadata.model", "--json").stdout)
+    result = json.loads(ruler(*command, "--json").stdout)
     corrected = result["corrected"]
     assert corrected["mean"]["labelled"] < corrected["mean"]["number"] == 240
-    (pair,) = corrected["between"]["pairs"]
-    assert (pair["better"], pair["than"], pair["number"]) == ("base", "tuned", 343)
-    done = ruler(*command, "metadata.nothing")
-    assert done.returncode == 2
-    assert "--between metadata.nothing: no rollout has" in done.stderr
 
 
 def test_two_judges(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
@@ -222,14 +212,8 @@ def test_same_as_records(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_hostile_labels(ruler: Ruler, tmp_path: Path) -> None:
-    """Names of people, ways to draw and values may hold anything; none reaches a terminal raw."""
-    records = dump(len(HOSTILE))
-    for i, record in enumerate(records):
-        record["metadata"] = {
-            "model": HOSTILE[i % 5],
-            "odd": [{}, [], 1e300, None][i % 4],
-        }
-    write(tmp_path / "s.jsonl", records)
+    """Names of people and ways to draw may hold anything; none reaches a terminal raw."""
+    write(tmp_path / "s.jsonl", dump(len(HOSTILE)))
     lines = []
     for text, (name, (one, other)) in zip(
         HOSTILE, people.rollouts(tmp_path / "s.jsonl"), strict=True
@@ -239,35 +223,12 @@ def test_hostile_labels(ruler: Ruler, tmp_path: Path) -> None:
         lines += [line | {"by": by, "drawn": short} for by in (short, "ana")]
         lines.append(line | {"by": short, "drawn": "random", "note": short})
     write(tmp_path / "l.jsonl", lines)
-    for path in ("metadata.model", "metadata.odd"):
-        for more in ([], ["--json"], ["--at-least", "0.2"]):
-            command = ("agree", "s.jsonl", "--labels-file", "l.jsonl")
-            done = ruler(*command, "--between", path, *more)
-            assert done.returncode in (0, 2), done.stderr
-            assert "Traceback" not in done.stderr
-            for raw in ("\x1b", "\u202e", "\x07"):
-                assert raw not in done.stdout + done.stderr
-
-
-def test_between_answers_of_a_record(ruler: Ruler, tmp_path: Path) -> None:
-    """Values of answers that are items of lists are told apart; one of the record is of all its answers."""
-    record = {
-        "prompt": "Add.",
-        "responses": ["one", "two", "three"],
-        "rewards": [1, 0, 0],
-        "models": ["x", "y", "y"],
-        "step": 3,
-    }
-    write(tmp_path / "in.jsonl", [record | {"prompt": f"Add {i}."} for i in range(6)])
-    ruler("score", "in.jsonl", "s.jsonl", "-m", "simulated")
-    for path, compared in (("models", ["x", "y"]), ("step", None)):
-        done = ruler("agree", "s.jsonl", "--between", path, "--json")
-        pairs = json.loads(done.stdout)["corrected"]["between"]["pairs"]
-        found = [[pair["better"], pair["than"]] for pair in pairs]
-        assert found == ([compared] if compared else [])
-    done = ruler("agree", "s.jsonl", "--between", "prompt[].x[].y")
-    assert done.returncode == 2
-    assert "line 1 has items at `prompt`" in done.stderr
+    for more in ([], ["--json"], ["--at-least", "0.2"]):
+        done = ruler("agree", "s.jsonl", "--labels-file", "l.jsonl", *more)
+        assert done.returncode in (0, 2), done.stderr
+        assert "Traceback" not in done.stderr
+        for raw in ("\x1b", "\u202e", "\x07"):
+            assert raw not in done.stdout + done.stderr
 
 
 def test_unreadable_labels(ruler: Ruler, scored: Path, tmp_path: Path) -> None:

@@ -46,15 +46,13 @@ def measure(
     lines: Sequence[LabelLine] | None,
     *,
     given: bool = False,
-    values: Sequence[str] = (),
 ) -> tuple[Agreement, LabelAgreement]:
     """Measure a judge on labels of people."""
     labels = None if lines is None else Labels.of(map(named, lines))
-    between = "model" if values else None
-    result = LabelAgreement(labels, "score", given=given, between=between)
+    result = LabelAgreement(labels, "score", given=given)
     for one in groups:
         ids = [f"{one.key}.{name}" for name in IDS[: len(one.rollouts)]]
-        result.add(LabelledRollouts(ids, values[: len(ids)]), one)
+        result.add(LabelledRollouts(ids), one)
     return result.agreement(), result
 
 
@@ -254,59 +252,6 @@ def test_corrected_mean() -> None:
     marks = [RolloutMark(f"g{i}", "a", label=1.0) for i in range(50)]
     mean = measure(groups, marks)[0]["corrected"]["mean"]
     assert mean is None
-
-
-def test_between() -> None:
-    """The share of "x better than y" is that of all pairs by scores, and of the labelled ones by people."""
-    groups = [group(f"g{i}", 0.9, 0.5, 0.1, 0.5) for i in range(8)]
-    values = ("x", "y", "y", "")
-    lines = [
-        pair(f"g{i}", "left" if i < 6 else "right", left="b", right="a")
-        for i in range(8)
-    ]
-    result, _ = measure(groups, lines, values=values)
-    between = result["corrected"]["between"]
-    (found,) = between["pairs"]
-    assert (found["better"], found["than"]) == ("x", "y")
-    assert (found["number"], found["labelled"]) == (16, 8)
-    assert found["scores"]["value"] == 1.0
-    assert found["labels"]["value"] == pytest.approx(2 / 8)
-    assert found["corrected"]["value"] == pytest.approx(2 / 8)
-    assert (between["more_pairs"], between["more_rollouts"]) == (0, 0)
-
-
-def test_between_copies() -> None:
-    """The word of people on two rollouts holds for all identical ones, and two identical rollouts are no pair."""
-    result = LabelAgreement(
-        Labels.of([pair("g", "left")]), "score", given=False, between="model"
-    )
-    one = group("g", 0.9, 0.9, 0.1, 0.9, 0.1)
-    # x has a, a and b, and y has a and b
-    result.add(LabelledRollouts("aabab", "xxxyy"), one)
-    (found,) = result.agreement()["corrected"]["between"]["pairs"]
-    assert (found["number"], found["labelled"]) == (3, 2)
-    assert found["labels"]["value"] == pytest.approx(2 / 3)
-    assert found["scores"]["value"] == pytest.approx(2 / 3)
-
-
-def test_between_by_marks() -> None:
-    """Labels of rollouts give pairs too: numbers come before texts, the larger first."""
-    groups = [group(f"g{i}", 0.9, 0.5, labels=(1, 0)) for i in range(8)]
-    result, _ = measure(groups, None, values=("9", "10"))
-    (found,) = result["corrected"]["between"]["pairs"]
-    assert (found["better"], found["than"]) == ("10", "9")
-    assert found["labels"]["value"] == found["scores"]["value"] == 0.0
-
-
-def test_many_values() -> None:
-    """Of many values the pairs with most labels are shown, and the rest is counted."""
-    values = [f"v{i}" for i in range(8)]
-    groups = [group(f"g{i}", *([0.5] * 8)) for i in range(3)]
-    result, _ = measure(groups, None, values=values)
-    between = result["corrected"]["between"]
-    assert len(between["pairs"]) == 6
-    assert (between["more_values"], between["more_pairs"]) == (22, 66)
-    assert between["pairs"][0]["labels"] is None
 
 
 def right(number: int, of: int) -> Agreement:
