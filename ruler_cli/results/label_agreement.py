@@ -1,7 +1,7 @@
 """Scored groups and what people say of them → how well one judge, or two, agree with people.
 
 What was drawn at random says how good a judge is. What was chosen because judges or passes disagree says how
-good it is there, so it is measured apart. All figures are those of `AgreementBuilder`.
+good it is there, and counts only if it is all there is. All figures are those of `AgreementBuilder`.
 """
 
 from __future__ import annotations
@@ -34,19 +34,11 @@ from ruler_cli.results.labels import (
     latest,
 )
 from ruler_cli.results.repeats import merged
-from ruler_cli.scoring.inference import (
-    FEWEST,
-    CorrectedMean,
-    fewest_to_reach,
-    labels_to_decide,
-    labels_to_show,
-)
+from ruler_cli.scoring.inference import FEWEST, CorrectedMean
 from ruler_cli.types import Group
 
 MOST_PEOPLE = 6
 """People who are named; of others there is the number."""
-_MOST_DRAWN = 8
-"""Ways to draw labels that are told apart."""
 _Rollouts = tuple[str, ...]
 """The ids of a labelled rollout, or of two that were compared."""
 
@@ -208,9 +200,7 @@ class LabelAgreement:
         return [*dict.fromkeys(one.about for lines in left for one in lines)]
 
     def _set(self, kind: str, drawn: str) -> _LabelSet:
-        known = (kind, drawn) in self._sets or len(self._sets) < _MOST_DRAWN
-        name = (kind, drawn if known or drawn == RANDOM else "other")
-        return self._sets.setdefault(name, _LabelSet(*self._judges))
+        return self._sets.setdefault((kind, drawn), _LabelSet(*self._judges))
 
     def _count_left(self) -> None:
         """Count labels without rollouts, as far as they say that a rollout is better, by the way they were drawn."""
@@ -245,7 +235,7 @@ class LabelAgreement:
         return labels
 
     def agreement(self, paired: Json | None = None) -> Agreement:
-        """Measure all groups so far: the labels that say the most, and apart the others."""
+        """Measure all groups so far: the figures are those of the labels that say the most."""
         self._measure()
         self._count_left()
         if not self._sets:
@@ -263,8 +253,9 @@ class LabelAgreement:
                 "by": dict(self._people.most_common(MOST_PEOPLE)),
                 "people": len(self._people),
                 **way,
-                **_counted(counts),
+                **{name: counts[name] for name in _COUNTS},
                 "unmatched": len(self.left),
+                "left_out": sum(one.counts["unscored"] for one in self._sets.values()),
             }
         corrected = None
         mean = self._mean
@@ -275,11 +266,6 @@ class LabelAgreement:
         return {
             **result,
             "label_files": files,
-            "apart": [
-                {**way, "scorers": own["scorers"], **_counted(counts)}
-                for way, counts, own in measured[1:]
-                if counts.total() > counts["unmatched"]
-            ],
             "corrected": corrected,
             "repeated": {**self.repeated},
             "evidence": [
@@ -294,10 +280,6 @@ _COUNTS = ("measured", "equal", "unsure", "unscored", "not_asked", "shared")
 """Counts of labelled pairs: with a side that is better; those that people call equal, or are unsure of; those of
 which a rollout has no score, and of these those that the judge was not asked about; those of several people. Of
 labelled rollouts: with a score; without one, and of these as above; of several people."""
-
-
-def _counted(counts: Counter[str]) -> Json:
-    return {name: counts[name] for name in _COUNTS}
 
 
 def _evidence(counts: Counter[str], scorer: Json) -> Json:
@@ -394,11 +376,11 @@ _MEASURING = ("", RANDOM)
 
 
 def gate(agreement: Agreement, bound: float) -> Json:
-    """Tell if the interval of the pairwise accuracy lies at `bound` or above; else how many labels would decide.
+    """Tell if the interval of the pairwise accuracy lies at `bound` or above.
 
     A labelled pair counts as wrong if the judge was asked about it and gave no score. Comparisons and labels of
     rollouts each have to pass if there are enough of them, and few may be of what the judge was not asked about.
-    UsageError, with the least number of labels, if there is none, or if what is known of the scores chose all labels.
+    UsageError if there is none, or if what is known of the scores chose all labels.
     """
     first = agreement["evidence"][0]
     problem = ""
@@ -412,7 +394,7 @@ def gate(agreement: Agreement, bound: float) -> Json:
     if problem:
         raise UsageError(
             f"nothing can be measured: {problem}",
-            needs(bound),
+            f"label a pair in {FEWEST} groups or more, drawn at random",
             option="at_least",
             value=f"{bound:g}",
         )
@@ -428,12 +410,9 @@ def gate(agreement: Agreement, bound: float) -> Json:
 
 def _verdict(evidence: Json, bound: float) -> Json:
     """Tell if labels of one kind pass; those that order no two rollouts say nothing of it."""
-    value, low, high = (evidence["accuracy"][name] for name in ("value", "low", "high"))
+    value, low = (evidence["accuracy"][name] for name in ("value", "low"))
     labels = evidence["labels"] - evidence["not_asked"]
     share = evidence["not_asked"] / evidence["labels"]
-    needed = None
-    if low is not None and low < bound <= high:
-        needed = labels_to_decide(value, low, high, bound, labels)
     reached = value is None if low is None else low >= bound
     return {
         "of": evidence["of"],
@@ -442,19 +421,6 @@ def _verdict(evidence: Json, bound: float) -> Json:
         "low": low,
         "passed": reached and share <= MOST_NOT_ASKED,
         "labels": labels,
-        "needed": needed,
         "unscored": evidence["unscored"],
         "not_asked": share,
     }
-
-
-def needs(bound: float) -> str:
-    """Say how many labels can show that a judge is at least that accurate."""
-    least = fewest_to_reach(bound)
-    if least is None:
-        return "no number of labels shows that; choose a lower one"
-    middle = (1 + bound) / 2
-    return (
-        f"label a pair in {least} groups or more: {least} show it if the judge is right about each, about "
-        f"{labels_to_show(middle, bound)} if it is right about {middle:.2g} of them"
-    )

@@ -122,15 +122,13 @@ def test_drawn_apart() -> None:
     disputed = [pair(f"g{i}", "right", drawn="disputed") for i in range(6, 12)]
     result, _ = measure(groups, [*random_lines, *disputed])
     assert accuracy(result)["value"] == 1.0
-    (apart,) = result["apart"]
-    assert (apart["of"], apart["drawn"], apart["measured"]) == (
-        "comparisons",
-        "disputed",
-        6,
-    )
-    assert apart["scorers"][0]["pairwise_accuracy"]["value"] == 0.0
+    assert result["label_files"]["measured"] == 6
+    unscored = group("g6", 0.9, None)
+    result, _ = measure([*groups[:6], unscored], [*random_lines, disputed[0]])
+    files = result["label_files"]
+    assert (files["unscored"], files["left_out"]) == (0, 1)
     result, _ = measure(groups, disputed)
-    assert (accuracy(result)["value"], result["apart"]) == (0.0, [])
+    assert accuracy(result)["value"] == 0.0
     assert result["label_files"]["drawn"] == "disputed"
 
 
@@ -262,19 +260,11 @@ def right(number: int, of: int) -> Agreement:
 
 
 def test_gate() -> None:
-    """A judge passes if its interval lies above the bound; else the number of labels is named that decides it."""
+    """A judge passes if its interval lies above the bound; too few groups for an interval are refused."""
     passed = gate(right(19, 20), 0.7)
-    assert (passed["passed"], passed["labels"], passed["needed"]) == (True, 20, None)
+    assert (passed["passed"], passed["labels"]) == (True, 20)
     assert passed["low"] > 0.7
-    unsure = gate(right(16, 20), 0.7)
-    assert not unsure["passed"]
-    assert 60 < unsure["needed"] < 120
-    again = gate(right(4 * unsure["needed"] // 5, unsure["needed"]), 0.7)
-    assert again["low"] == pytest.approx(0.7, abs=0.02)
-    # it is below, for certain
-    below = gate(right(4, 20), 0.7)
-    assert (below["passed"], below["needed"]) == (False, None)
-    # no number of labels decides a judge that is as good as the bound, or shows that it is always right
-    assert gate(right(14, 20), 0.7)["needed"] is None
-    with pytest.raises(UsageError, match="no number of labels"):
-        gate(right(3, 3), 1.0)
+    for number in (16, 4):
+        assert not gate(right(number, 20), 0.7)["passed"]
+    with pytest.raises(UsageError, match="label a pair in 5 groups"):
+        gate(right(3, 3), 0.7)
