@@ -13,12 +13,10 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from itertools import combinations, product
 from statistics import NormalDist, fmean
-from typing import Literal
 
 from ruler_cli.results.agreement import BootstrapUnits, ratio
 from ruler_cli.scoring.inference import CorrectedMean, Measured
 
-What = Literal["mean", "between"]
 LABELS = (20, 50, 100)
 JUDGES = ("right", "good", "poor", "useless")
 SHARES = (0.5, 0.85)
@@ -32,13 +30,11 @@ ALIKE = 0.4
 """The correlation of two labels, or of the judge's luck, in one group."""
 RESAMPLES = 250
 """Resamples of an interval; the product takes more."""
-_EQUAL = 0.1
-"""The share of pairs that people call equal."""
 _WRONG = 0.05
 """The share of labels from which the judge that is nearly right differs."""
 _NOISE = {"good": 0.6, "poor": 2.5}
 _Row = tuple[float, float]
-"""The judge's value of a rollout or of a pair, and the true one."""
+"""The judge's value of a rollout, and the true one."""
 _Ends = tuple[float, float]
 
 
@@ -66,16 +62,15 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Means over rollouts, or shares between two kinds of them, with labels of some."""
+    """Means over rollouts, with labels of some."""
 
-    what: What
     labels: int
     size: int
     judge: str
     share: float
 
     def __str__(self) -> str:
-        return f"{self.what:8} {self.labels:4} {self.size:5} {self.judge:8} {self.share:5.2f}"
+        return f"{self.labels:4} {self.size:5} {self.judge:8} {self.share:5.2f}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,35 +103,14 @@ def world(cell: Cell, dice: random.Random) -> list[list[_Row]]:
     return [_group(cell, height, dice) for _ in range(GROUPS)]
 
 
-def truth_of(cell: Cell) -> float:
-    """Return the mean label of all groups that there could be."""
-    if cell.what == "mean":
-        return cell.share
-    return (1 - _EQUAL) * cell.share + _EQUAL / 2
-
-
 def _group(cell: Cell, height: float, dice: random.Random) -> list[_Row]:
     common = dice.gauss(0, math.sqrt(ALIKE))
     own = [dice.gauss(0, math.sqrt(1 - ALIKE)) for _ in range(cell.size)]
     noise = [dice.gauss(0, _NOISE.get(cell.judge, 1.0)) for _ in own]
-    if cell.what == "mean":
-        return [
-            _seen(cell.judge, height + common + quality, error, dice)
-            for quality, error in zip(own, noise, strict=True)
-        ]
-    half = cell.size // 2
-    rows = []
-    for i, j in product(range(half), range(half, cell.size)):
-        apart = math.sqrt(2) * (height + common) + own[i] - own[j]
-        label = 0.5 if dice.random() < _EQUAL else float(apart > 0)
-        # a judge that favours one side
-        seen = apart + noise[i] - noise[j] - 0.4
-        if cell.judge == "useless":
-            seen = noise[i] - noise[j]
-        elif cell.judge == "right":
-            seen = (label - 0.5) * (-1 if dice.random() < _WRONG else 1)
-        rows.append((0.5 if abs(seen) < 0.1 else float(seen > 0), label))
-    return rows
+    return [
+        _seen(cell.judge, height + common + quality, error, dice)
+        for quality, error in zip(own, noise, strict=True)
+    ]
 
 
 def _seen(judge: str, quality: float, error: float, dice: random.Random) -> _Row:
@@ -166,9 +140,8 @@ def corrections(cell: Cell, runs: int) -> Covered:
         corrected.append(_ends(found["corrected"]))
         scores = [score for group in groups for score, _ in group]
         plain.append(_plain(scores, [groups[g][i] for g, i in drawn]))
-    truth = truth_of(cell)
     every = (alone, corrected, plain)
-    return Covered(*[Coverage.of([truth] * runs, ends) for ends in every])
+    return Covered(*[Coverage.of([cell.share] * runs, ends) for ends in every])
 
 
 def _ends(estimate: Measured) -> _Ends:
@@ -258,8 +231,7 @@ def _labelled(
     return units
 
 
-_WHAT: tuple[What, ...] = ("mean", "between")
-CELLS = [Cell(*parts) for parts in product(_WHAT, LABELS, SIZES, JUDGES, SHARES)]
+CELLS = [Cell(*parts) for parts in product(LABELS, SIZES, JUDGES, SHARES)]
 ACCURACY_CELLS = [
     *[AccuracyCell(*parts) for parts in product(LABELS, (1, 4), ACCURACIES)],
     *[AccuracyCell(*parts) for parts in product(LABELS, (1,), (0.85,), PEOPLE[1:])],
@@ -290,7 +262,7 @@ class Study:
     def lines(self) -> Iterator[tuple[str, bool]]:
         """Yield a line for each cell, with True if its intervals hold."""
         yield (
-            "what     labels size judge    share | labels alone  | corrected     | PPI++",
+            "labels size judge    share | labels alone  | corrected     | PPI++",
             True,
         )
         for cell, one in self.corrections.items():
@@ -306,8 +278,8 @@ class Study:
         """Write the tables of benchmarks/README.md, with a sentence that describes them."""
         lines = [
             f"Simulated (`make simulate`): {self.runs} runs of each cell with a known truth, {GROUPS} groups of 2, 4 "
-            "and 8 rollouts, labels drawn at random, shares of 0.5 and 0.85, of rollouts and of pairs. Coverage of "
-            "95 % intervals, the mean and the lowest of 12 cells, and mean widths:",
+            "and 8 rollouts, labels drawn at random, means of 0.5 and 0.85. Coverage of 95 % intervals, the mean and "
+            "the lowest of 6 cells, and mean widths:",
             "",
             f"| labels | judge | {' | '.join(_HEADS)} |",
             f"| --- | --- |{' --- |' * len(_HEADS)}",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -59,14 +58,6 @@ def command(
             "X",
         ),
     ] = None,
-    between: Annotated[
-        str | None,
-        option(
-            "Dotted path of a value, such as a model: how often rollouts with one value are better than those "
-            "with another.",
-            "PATH",
-        ),
-    ] = None,
     labels: Labels = None,
     format: Format = "auto",
     group_by: GroupBy = None,
@@ -101,8 +92,11 @@ def command(
 def _run(options: Options, sources: list[str]) -> int:
     from ruler_cli.results.label_agreement import gate
 
-    _refuse(options, two=len(sources) == 2)
     bound = options.at_least
+    if len(sources) == 2 and bound is not None:
+        raise UsageError(
+            "is about one judge", "give one file", option="at_least", value=bound
+        )
     with ExitStack() as stack:
         try:
             scored = ScoredFiles(sources, options, stack)
@@ -137,7 +131,7 @@ def _run(options: Options, sources: list[str]) -> int:
         return 0 if agreement["gate"]["passed"] else 1
     people = agreement["label_files"]
     if people:
-        unscored = sum(one["unscored"] for one in (people, *agreement["apart"]))
+        unscored = people["left_out"]
         left = f"{count(unscored, 'label')} without a score" if unscored else ""
     else:
         counts = {name: sum(one[name] for one in inputs) for name in LEFT_OUT}
@@ -155,51 +149,34 @@ def _of_labels(records: Sequence[Any]) -> bool:
     )
 
 
-def _refuse(options: Options, *, two: bool) -> None:
-    """Raise UsageError for options that are for one file."""
-    for field in ("at_least", "between"):
-        value = getattr(options, field)
-        if two and value is not None:
-            raise UsageError(
-                "is about one judge", "give one file", option=field, value=value
-            )
-
-
 def _measured(
     options: Options, scored: ScoredFiles, stack: ExitStack
 ) -> tuple[Any, Agreement]:
     """Read the files, and return their figures and the agreement; UsageError if there is nothing to compare."""
-    from ruler_cli.results.label_agreement import LabelAgreement, needs
+    from ruler_cli.results.label_agreement import LabelAgreement
     from ruler_cli.results.labels import Labels as LabelFiles
 
     names = options.labels_file
     labels = LabelFiles.read(names, option="labels_file") if names else None
-    first, *second = scored.files
+    second = len(scored.files) > 1
     measure = LabelAgreement(
         labels,
         *("A", "B") if second else ("score",),
         given=options.labels is not None,
-        between=options.between,
     )
     stack.callback(measure.close)
-    more = "" if options.at_least is None else f"; {needs(options.at_least)}"
-    try:
-        for group in scored.groups(partial(measure.keep, first)):
-            sides = (group.one, group.other) if second else (group.one,)
-            measure.add(group.kept, *sides)
-        paired = scored.reading.paired if second else None
-        agreement = measure.agreement(paired)
-        if second and not labels:
-            scored.reading.agreement = agreement
-        figures = scored.figures()
-    except UsageError as error:
-        if error.option == "labels":
-            error.set(remedy=error.remedy + more)
-        raise
+    for group in scored.groups(measure.keep):
+        sides = (group.one, group.other) if second else (group.one,)
+        measure.add(group.kept, *sides)
+    paired = scored.reading.paired if second else None
+    agreement = measure.agreement(paired)
+    if second and not labels:
+        scored.reading.agreement = agreement
+    figures = scored.figures()
     if number := agreement["repeated"]["groups"]:
         print_note(_repeated(number, agreement["repeated"]))
     left = [_left_out(label, scored.names) for label in measure.left]
-    _refuse_empty(agreement, scored.files, left, more)
+    _refuse_empty(agreement, scored.files[0], left)
     for sentence in left:
         scored.problems.add(sentence)
     agreement["labels"] |= {"path": options.labels, "files": [*names]}
@@ -237,21 +214,17 @@ def _input(head: _Json, file: ScoredFile) -> dict[str, Any]:
     }
 
 
-def _refuse_empty(
-    agreement: Agreement, files: Sequence[ScoredFile], left: Sequence[str], more: str
-) -> None:
-    """Raise UsageError if there is nothing to compare, with the reason and the way out, and `more` on it.
+def _refuse_empty(agreement: Agreement, file: ScoredFile, left: Sequence[str]) -> None:
+    """Raise UsageError if there is nothing to compare, with the reason and the way out.
 
     `left` are sentences on labels of no rollout.
     """
     labelled = any(one["pairs"] for one in agreement["scorers"])
     both = agreement["correlation"]
-    corrected = agreement["corrected"] or {"mean": None, "between": None}
-    between = corrected["between"] or {"pairs": []}
-    known = [both and both["value"] is not None, corrected["mean"], between["pairs"]]
-    if labelled or any(known):
+    corrected = agreement["corrected"] and agreement["corrected"]["mean"]
+    if labelled or corrected or (both and both["value"] is not None):
         return
-    counts = files[0].figures.rollouts
+    counts = file.figures.rollouts
     people = agreement["label_files"]
     reason = "all labels within each group are equal"
     if not counts["scored"]:
@@ -260,12 +233,12 @@ def _refuse_empty(
         reason = _no_pairs(people, left)
     elif not counts["labelled"]:
         reason = "no rollout has a usable label"
-    way = "name labels with {labels:PATH} or {labels_file:FILE}{more}"
+    remedy = Sentence("name labels with {labels:PATH} or {labels_file:FILE}")
     if reason in left[:1]:
-        way = "give the file whose rollouts were labelled, scored again or not{more}"
-    remedy = Sentence(way, more=more)
-    problem = f"nothing to compare: {reason}"
-    raise UsageError(problem, remedy, place=files[0].name)
+        remedy = Sentence(
+            "give the file whose rollouts were labelled, scored again or not"
+        )
+    raise UsageError(f"nothing to compare: {reason}", remedy, place=file.name)
 
 
 def _no_pairs(people: _Json, left: Sequence[str]) -> str:

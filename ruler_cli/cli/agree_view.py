@@ -68,7 +68,7 @@ def verdicts(gate: _Json) -> Iterator[Fact]:
 
 
 def gate_words(gate: _Json, at_least: float) -> str:
-    """Say if a judge passed, what was counted as wrong or left out, and what number of labels would decide it."""
+    """Say if a judge passed, and what was counted as wrong or left out."""
     share = f"{gate['not_asked']:.0%}" if gate["not_asked"] >= 0.01 else "less than 1%"
     words = "passed" if gate["passed"] else "not passed"
     if gate["low"] is not None:
@@ -86,12 +86,6 @@ def gate_words(gate: _Json, at_least: float) -> str:
         words += f"; left out are {share} of the labels, of what the judge was not asked about"
     if gate["not_asked"] > MOST_NOT_ASKED:
         words += f", which is more than {MOST_NOT_ASKED:.0%}"
-    if gate["needed"]:
-        more = gate["needed"] - gate["labels"]
-        words += (
-            f"; if the accuracy stays as it is, about {gate['needed']:,} labels would decide it, "
-            f"{max(1, more):,} more than now"
-        )
     return words
 
 
@@ -129,11 +123,10 @@ def _head(files: Sequence[_Json], page: Agreement) -> Iterator[Fact]:
 def _of_records(file: _Json, labels: _Json) -> str:
     """Say what the labels of records are."""
     path = labels["path"]
-    two = labels["two"]
     words = "the first original reward" if path is None else f"`{path}`"
     if file["outcomes"]:
         words += ", or the outcome"
-    return words + (", {:g} or {:g}".format(*two) if two else "")
+    return words
 
 
 def _of_people(people: _Json, names: Sequence[str]) -> Iterator[Fact]:
@@ -165,7 +158,7 @@ def _of_people(people: _Json, names: Sequence[str]) -> Iterator[Fact]:
 def _drawn(drawn: str) -> str:
     if drawn == "random":
         return "drawn at random"
-    return f"drawn as {shorten(drawn, _NAME)}" if drawn else "chosen by people"
+    return f"drawn as {drawn}" if drawn else "chosen by people"
 
 
 def _cells(title: str, value: _Json, pairs: _Json | None) -> tuple[str, ...]:
@@ -205,32 +198,12 @@ def _values(page: Agreement) -> Iterator[_Row]:
         yield "correlation of scores, A and B", page["correlation"], None
     for name, title in _PEOPLE.items() if page["people"] else ():
         yield title, page["people"][name], None
-    for other in page["apart"]:
-        title = f"accuracy, {_THINGS[other['of']]}s {_drawn(other['drawn'])}"
-        for judge in other["scorers"]:
-            of = f"{judge['name']}: " if differences else ""
-            yield _accuracy(judge, f"{of}{title}")
     for criterion in page["criteria"]:
         yield _accuracy(criterion, f"criterion {shorten(criterion['name'], _NAME)}")
     for kind, title in _KINDS.items():
         for one in main.get(f"by_{kind}", ()):
             yield f"{title} {one['bin']}".replace(*_ALIKE), one["accuracy"], one
-    if page["corrected"]:
-        yield from _corrected(page["corrected"])
-
-
-def _corrected(corrected: _Json) -> Iterator[_Row]:
-    """Yield means of scores, of labels, and of labels as far as scores tell them."""
-    named = {"mean": corrected["mean"]} if corrected["mean"] else {}
-    for pair in corrected["between"]["pairs"] if corrected["between"] else ():
-        better, than = (shorten(pair[side], _NAME) for side in ("better", "than"))
-        named[f"{better} better than {than}"] = pair
-    for title, means in named.items():
-        titles = {
-            "scores": f"{title}: scores",
-            "labels": f"  {count(means['labelled'], 'label')}",
-            "corrected": "  corrected",
-        }
-        for name, words in titles.items():
-            if means[name]:
-                yield words, means[name], None
+    if page["corrected"] and (means := page["corrected"]["mean"]):
+        yield "mean: scores", means["scores"], None
+        yield f"  {count(means['labelled'], 'label')}", means["labels"], None
+        yield "  corrected", means["corrected"], None

@@ -44,10 +44,8 @@ from ruler_cli.errors import UsageError
 from ruler_cli.settings.options import Options
 
 if TYPE_CHECKING:
-    from ruler_cli.results.annotations import ScoredGroup
     from ruler_cli.results.report.label import LabelCounts
     from ruler_cli.results.report.page import LeftOut
-    from ruler_cli.types import Group
 
 
 def command(
@@ -82,13 +80,6 @@ def command(
         option(
             "Draw N pairs of rollouts, for a page on which people compare them without knowing their scores.",
             "N",
-        ),
-    ] = None,
-    between: Annotated[
-        str | None,
-        option(
-            "Draw only pairs with different values at this dotted path, e.g. metadata.model.",
-            "PATH",
         ),
     ] = None,
     seed: Annotated[int, option("Seed of the draw.", "N")] = 0,
@@ -158,7 +149,6 @@ def _refuse(options: Options, sources: list[str], *, page: bool) -> None:
     opened = options.open_page
     limited = options.max_groups is not None
     label = options.label is not None
-    between = options.between is not None
     wrong = {
         "--label makes a page; leave --json out": label and options.as_json,
         "--label draws from all groups; leave --group out": label and group,
@@ -167,7 +157,6 @@ def _refuse(options: Options, sources: list[str], *, page: bool) -> None:
         "--label and --max-groups: --label N says how much is in the page": label
         and limited,
         "--label makes a page; add -o label.html": label and not page,
-        "--between is for --label; add --label N": between and not label,
         "--json and a page: leave one of them out": options.as_json and page,
         "-o - and --open: give -o FILE.html": opened and options.page == "-",
         "--group and -o: add --open to open the page at the group": group
@@ -246,18 +235,9 @@ def _write_label_page(
     draw = PairDraw(asked, options.seed)
     page = LabelPage(stack, target, sources[0], draw, force=options.force)
     scored = ScoredFiles(sources, options, stack)
-    path = options.between
-
-    def add(group: Group, one: ScoredGroup) -> None:
-        annotations = scored.files[0].annotations
-        page.add(group, one, annotations.texts_at(group, one, path) if path else None)
-
-    for _ in scored.groups(add):
+    for _ in scored.groups(page.add):
         pass
     scored.report_problems()
-    if not draw.pairs and path is not None:
-        problem = "no group has two scored rollouts with different values there"
-        raise UsageError(problem, option="between", value=path)
     if not draw.pairs:
         raise UsageError(
             f"{scored.names}: no group has two rollouts that differ and have a score; see `ruler report {scored.names}`"

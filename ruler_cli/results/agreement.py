@@ -67,8 +67,7 @@ Agreement = Json
 
 The first of `scorers` is the file's own score; the judges of a panel follow. `baselines` are judges of length
 alone, on the same rollouts, `criteria` are those of the rubric, each value as it is. `mixed_groups` have rollouts
-with different labels. `two` holds the worse and the better label if there are only two. `differences` are
-those of two files, the first less the second.
+with different labels. `differences` are those of two files, the first less the second.
 """
 _Judge = tuple[str, str]
 """A name, and what it is of: the `scorers`, of a `panel`, of `baselines` or of `criteria`, and its name."""
@@ -245,7 +244,6 @@ class AgreementBuilder:
         self._judges |= dict.fromkeys(("baselines", name) for name in BASELINES)
         # numbers of groups, rollouts and pairs, whatever their weights
         self._counts = defaultdict[Any, float](float)
-        self._labels = set[float | None]()
 
     def add(
         self,
@@ -267,8 +265,6 @@ class AgreementBuilder:
             pairs = [*pairs_of(labels, weights)]
             shown = {*range(len(labels))}
             labelled = {i for i in shown if labels[i] is not None}
-            if len(self._labels) < 3:
-                self._labels |= {labels[i] for i in labelled if scores[i] is not None}
         self._counts["groups"] += 1
         self._counts["rollouts"] += len(shown)
         for judge, own in values.items():
@@ -344,10 +340,9 @@ class AgreementBuilder:
             return [self._as_json(judge, values) for judge in judges]
 
         main = self._main[0]
-        labels = sorted(label for label in self._labels if label is not None)
         people = {name: values["people", name] for name in _PEOPLE}
         return {
-            "labels": {"path": None, "two": labels if len(labels) == 2 else None},
+            "labels": {"path": None},
             "groups": round(self._counts["groups"]),
             "mixed_groups": values[main, DECIDES]["groups"],
             "rollouts": round(self._counts["rollouts"]),

@@ -39,8 +39,6 @@ LARGEST = 1e50
 """The largest score or label: products of several must stay finite."""
 _DIGITS = 9
 """Decimals of a score that count: a mean over passes added in another order is the same score."""
-_LONGEST_VALUE = 200
-"""Characters of a value by which rollouts are told apart."""
 _DIGEST = re.compile("[0-9a-f]{16}")
 
 AnnotationStatus = Literal["scored", "failed", "unmarked"]
@@ -359,13 +357,6 @@ class AnnotationReader:
                 raise UsageError(f"{record.line.where} {error}") from None
         return found
 
-    def texts_at(
-        self, group: Group, scored: ScoredGroup, path: str
-    ) -> list[str | None]:
-        """Return the text, number or truth value at a path of each rollout, as text; None if there is none."""
-        texts = [_short(value) or None for value in self.values_at(group, path)]
-        return [rollout.last_of(texts) for rollout in scored.rollouts]
-
     def _rollout(self, parts: list[_Part]) -> ScoredRollout:
         annotation = parts[0][2]
         fields = _read(annotation, _OF_ROLLOUT)
@@ -499,14 +490,6 @@ def _object(value: Any) -> Json:
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
-
-
-def _short(value: Any) -> str:
-    """Return a scalar as text; empty for anything else, and for a text that is long."""
-    text = readable_text(_text(value))
-    if isinstance(value, bool | int | float) and abs(value) <= LARGEST:
-        text = dump(value).decode()
-    return text if len(text) <= _LONGEST_VALUE else ""
 
 
 def _ending(value: Any) -> str:

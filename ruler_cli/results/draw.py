@@ -9,7 +9,7 @@ few do, more are drawn at random.
 from __future__ import annotations
 
 import random
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from heapq import nlargest
@@ -50,11 +50,10 @@ class DrawnPair:
 
 
 class _Entry(NamedTuple):
-    """A rollout that may be in a pair; two that have one of their `values` in common, and no other, are in none."""
+    """A rollout that may be in a pair."""
 
     id: str
     place: int
-    values: set[str]
     opinions: _Opinions
 
 
@@ -82,18 +81,9 @@ class PairDraw:
         self._random = Best[tuple[_Pool, _Pair]](most)
         self._disputed = Best[tuple[_Pool, _Pair]](most // 2)
 
-    def add(
-        self,
-        group: Group,
-        scored: ScoredGroup,
-        keep: Keep,
-        values: Sequence[str | None] | None = None,
-    ) -> None:
-        """Add the next group; `keep` is called if it may be drawn from.
-
-        With `values`, one of each rollout, only rollouts of different values make a pair, and None makes none.
-        """
-        entries = _entries(group, scored, values)
+    def add(self, group: Group, scored: ScoredGroup, keep: Keep) -> None:
+        """Add the next group; `keep` is called if it may be drawn from."""
+        entries = _entries(group, scored)
         name = group_name(scored.key)
         content = orjson.dumps([name, *(one.id for one in entries)])
         digest = blake2b(content, digest_size=8, key=self._seed).digest()
@@ -101,11 +91,7 @@ class PairDraw:
         dice = random.Random(pool.dice)
         if len(entries) > _AT_ONCE:
             entries = dice.sample(entries, _AT_ONCE)
-        pairs = [
-            (one, other)
-            for one, other in combinations(entries, 2)
-            if len(one.values | other.values) > 1
-        ]
+        pairs = [*combinations(entries, 2)]
         self.pairs += len(pairs)
         for pair in pairs:
             drawn = self._random.add((dice.random(),), (pool, pair))
@@ -141,19 +127,15 @@ class PairDraw:
         return found
 
 
-def _entries(
-    group: Group, scored: ScoredGroup, values: Sequence[str | None] | None
-) -> list[_Entry]:
-    """Return the rollouts that may be in a pair, by their ids; identical ones are one, with the values of all."""
+def _entries(group: Group, scored: ScoredGroup) -> list[_Entry]:
+    """Return the rollouts that may be in a pair, by their ids; identical ones are one."""
     entries: dict[str, _Entry] = {}
     for index, (id_, rollout) in enumerate(
         zip(rollout_ids(group, scored), scored.rollouts, strict=True)
     ):
-        value = values[index] if values else id_
         unread = any(group.rollouts[i].error for i in rollout.indices)
-        if not unread and rollout.judge_score is not None and value is not None:
-            entry = _Entry(id_, index, set(), _opinions(rollout))
-            entries.setdefault(id_, entry).values.add(value)
+        if not unread and rollout.judge_score is not None:
+            entries.setdefault(id_, _Entry(id_, index, _opinions(rollout)))
     return [entries[id_] for id_ in sorted(entries)]
 
 

@@ -1,7 +1,7 @@
 """Scored groups and what people say of them → how well one judge, or two, agree with people.
 
 What was drawn at random says how good a judge is. What was chosen because judges or passes disagree says how
-good it is there, so it is measured apart. All figures are those of `AgreementBuilder`.
+good it is there, and counts only if it is all there is. All figures are those of `AgreementBuilder`.
 """
 
 from __future__ import annotations
@@ -24,8 +24,6 @@ from ruler_cli.results.agreement import (
     was_asked,
 )
 from ruler_cli.results.annotations import Json, ScoredGroup
-from ruler_cli.results.corrections import Corrections, Label
-from ruler_cli.results.figures import ScoredFile
 from ruler_cli.results.identity import group_name, rollout_ids
 from ruler_cli.results.labels import (
     RANDOM,
@@ -36,32 +34,36 @@ from ruler_cli.results.labels import (
     latest,
 )
 from ruler_cli.results.repeats import merged
-from ruler_cli.scoring.inference import (
-    FEWEST,
-    fewest_to_reach,
-    labels_to_decide,
-    labels_to_show,
-)
+from ruler_cli.scoring.inference import FEWEST, CorrectedMean
 from ruler_cli.types import Group
 
 MOST_PEOPLE = 6
 """People who are named; of others there is the number."""
-_MOST_DRAWN = 8
-"""Ways to draw labels that are told apart."""
 _Rollouts = tuple[str, ...]
 """The ids of a labelled rollout, or of two that were compared."""
 
 
 class LabelledRollouts(NamedTuple):
-    """Ids of the rollouts of a group, and the values to compare them by.
+    """Ids of the rollouts of a group.
 
     The group is so many `copies` of one, one behind the other, if each rollout is a line and the file stands in it
     more than once.
     """
 
     ids: Sequence[str] = ()
-    values: Sequence[str | None] = ()
     copies: int = 1
+
+
+class Label(NamedTuple):
+    """The label of a rollout, the inverse of the chance that it had to be `drawn` as the line says.
+
+    It is `shared` if several people gave one, of which it is the mean.
+    """
+
+    value: float
+    weight: float = 1.0
+    drawn: str = ""
+    shared: bool = False
 
 
 class LabelAgreement:
@@ -73,18 +75,13 @@ class LabelAgreement:
     rollouts, each as group and rollouts, and `repeated` counts groups that stand more than once.
     """
 
-    def __init__(
-        self, labels: Labels | None, *names: str, given: bool, between: str | None
-    ) -> None:
-        """Name the judge of each file; `between` is the path of the values to compare rollouts by."""
+    def __init__(self, labels: Labels | None, *names: str, given: bool) -> None:
+        """Name the judge of each file."""
         labelled = labels or Labels({}, {})
         self._records = labels is None or given
         self._judges = names
-        self._path = between
         self._sets: dict[tuple[str, str], _LabelSet] = {}
-        self._corrections = Corrections()
-        self._valued = False
-        self._compares = bool(labelled.comparisons)
+        self._mean = CorrectedMean()
         every: Iterator[LabelLine] = chain(
             *labelled.comparisons.values(), *labelled.marks.values()
         )
@@ -106,23 +103,18 @@ class LabelAgreement:
         self.close = self._scratch.close
         self.repeated = Counter(groups=0, scores=0, labels=0)
 
-    def keep(
-        self, file: ScoredFile, group: Group, scored: ScoredGroup
-    ) -> LabelledRollouts:
-        """Return what labels and comparisons need of the group's text."""
-        values: Sequence[str | None] = ()
-        if self._path is not None:
-            values = file.annotations.texts_at(group, scored, self._path)
+    @staticmethod
+    def keep(group: Group, scored: ScoredGroup) -> LabelledRollouts:
+        """Return what labels need of the group's text."""
         lines = [record.line.raw for record in group.records]
         copies = lines.count(lines[0]) if len(lines) == len(scored.rollouts) else 1
         if lines != lines[: len(lines) // copies] * copies or copies == len(lines):
             copies = 1
-        return LabelledRollouts(rollout_ids(group, scored), values, copies)
+        return LabelledRollouts(rollout_ids(group, scored), copies)
 
     def add(self, own: LabelledRollouts, *groups: ScoredGroup) -> None:
         """Add one group as each file has it, its rollouts in one order."""
         name = group_name(groups[0].key)
-        self._valued |= any(own.values)
         for ids in self._labelled(own.ids):
             if any(line.group == name for line in self._lines[ids]):
                 self._at_home.add(ids)
@@ -132,7 +124,7 @@ class LabelAgreement:
             parts = [replace(one, rollouts=one.rollouts[part]) for one in groups]
             content = digest("".join(sorted(own.ids[part])))
             self._copies[content] += 1
-            self._scratch.put((content, name, own.ids[part], own.values[part], parts))
+            self._scratch.put((content, name, own.ids[part], parts))
 
     def _labelled(self, ids: Sequence[str]) -> Iterator[_Rollouts]:
         """Yield the rollouts that have a label, and pairs of them, among these ids."""
@@ -153,10 +145,10 @@ class LabelAgreement:
 
     def _add(self, copies: Sequence[Any]) -> None:
         names = {name for name, *_ in copies}
-        _, ids, values, groups = copies[0]
+        _, ids, groups = copies[0]
         if len(copies) > 1:
             sides = [
-                merged([(known, both[side]) for _, known, _, both in copies])
+                merged([(known, both[side]) for _, known, both in copies])
                 for side in range(len(groups))
             ]
             groups = [one.group for one in sides]
@@ -166,20 +158,27 @@ class LabelAgreement:
                 labels=sides[0].labels_differ,
             )
         lines = self._held(names, ids)
-        compared = _pairs(lines, ids)
-        for drawn, pairs in compared.items():
+        for drawn, pairs in _pairs(lines, ids).items():
             self._set("comparisons", drawn).add_pairs(groups, pairs)
         labels = self._labels(lines, ids, groups[0])
         ways = {label.drawn: None for label in labels if label}
         for drawn in ways if self._of_file is not None else [""]:
             own = [one if one and one.drawn == drawn else None for one in labels]
             self._set("rollouts", drawn).add_rollouts(groups, own)
-        if len(groups) > 1:
-            return
+        self._correct(groups[0], labels)
+
+    def _correct(self, group: ScoredGroup, labels: Sequence[Label | None]) -> None:
+        """Add the scores of a group, and its labels that were drawn at random."""
         wanted = RANDOM if self._of_file is not None else ""
-        known = [one if one and one.drawn == wanted else None for one in labels]
-        of_pairs = compared.get(RANDOM, []) if self._compares else None
-        self._corrections.add(groups[0], known, of_pairs, values, ids)
+        scores = list[float]()
+        rows = list[tuple[float, float, float]]()
+        for rollout, label in zip(group.rollouts, labels, strict=True):
+            if rollout.judge_score is not None:
+                scores.append(rollout.judge_score)
+                if label and label.drawn == wanted:
+                    rows.append((scores[-1], label.value, label.weight))
+        if scores:
+            self._mean.add(len(scores), sum(scores), rows)
 
     def _held(self, names: Set[str], ids: Sequence[str]) -> list[LabelLine]:
         """Return the labels that hold in a group of these names; a comparison counts in one group."""
@@ -201,9 +200,7 @@ class LabelAgreement:
         return [*dict.fromkeys(one.about for lines in left for one in lines)]
 
     def _set(self, kind: str, drawn: str) -> _LabelSet:
-        known = (kind, drawn) in self._sets or len(self._sets) < _MOST_DRAWN
-        name = (kind, drawn if known or drawn == RANDOM else "other")
-        return self._sets.setdefault(name, _LabelSet(*self._judges))
+        return self._sets.setdefault((kind, drawn), _LabelSet(*self._judges))
 
     def _count_left(self) -> None:
         """Count labels without rollouts, as far as they say that a rollout is better, by the way they were drawn."""
@@ -238,17 +235,7 @@ class LabelAgreement:
         return labels
 
     def agreement(self, paired: Json | None = None) -> Agreement:
-        """Measure all groups so far: the labels that say the most, and apart the others.
-
-        UsageError if rollouts are to be compared by a value that none has.
-        """
-        if self._path is not None and not self._valued:
-            raise UsageError(
-                "no rollout has a text or a number there",
-                "name a path below a rollout or its record",
-                option="between",
-                value=self._path,
-            )
+        """Measure all groups so far: the figures are those of the labels that say the most."""
         self._measure()
         self._count_left()
         if not self._sets:
@@ -266,20 +253,19 @@ class LabelAgreement:
                 "by": dict(self._people.most_common(MOST_PEOPLE)),
                 "people": len(self._people),
                 **way,
-                **_counted(counts),
+                **{name: counts[name] for name in _COUNTS},
                 "unmatched": len(self.left),
+                "left_out": sum(one.counts["unscored"] for one in self._sets.values()),
             }
         corrected = None
+        mean = self._mean
         if paired is None:
-            corrected = self._corrections.as_json(self._path)
+            numbers = {"number": round(mean.number), "labelled": mean.labels}
+            partly = 0 < mean.labels < mean.number
+            corrected = {"mean": numbers | mean.estimate() if partly else None}
         return {
             **result,
             "label_files": files,
-            "apart": [
-                {**way, "scorers": own["scorers"], **_counted(counts)}
-                for way, counts, own in measured[1:]
-                if counts.total() > counts["unmatched"]
-            ],
             "corrected": corrected,
             "repeated": {**self.repeated},
             "evidence": [
@@ -294,10 +280,6 @@ _COUNTS = ("measured", "equal", "unsure", "unscored", "not_asked", "shared")
 """Counts of labelled pairs: with a side that is better; those that people call equal, or are unsure of; those of
 which a rollout has no score, and of these those that the judge was not asked about; those of several people. Of
 labelled rollouts: with a score; without one, and of these as above; of several people."""
-
-
-def _counted(counts: Counter[str]) -> Json:
-    return {name: counts[name] for name in _COUNTS}
 
 
 def _evidence(counts: Counter[str], scorer: Json) -> Json:
@@ -394,11 +376,11 @@ _MEASURING = ("", RANDOM)
 
 
 def gate(agreement: Agreement, bound: float) -> Json:
-    """Tell if the interval of the pairwise accuracy lies at `bound` or above; else how many labels would decide.
+    """Tell if the interval of the pairwise accuracy lies at `bound` or above.
 
     A labelled pair counts as wrong if the judge was asked about it and gave no score. Comparisons and labels of
     rollouts each have to pass if there are enough of them, and few may be of what the judge was not asked about.
-    UsageError, with the least number of labels, if there is none, or if what is known of the scores chose all labels.
+    UsageError if there is none, or if what is known of the scores chose all labels.
     """
     first = agreement["evidence"][0]
     problem = ""
@@ -412,7 +394,7 @@ def gate(agreement: Agreement, bound: float) -> Json:
     if problem:
         raise UsageError(
             f"nothing can be measured: {problem}",
-            needs(bound),
+            f"label a pair in {FEWEST} groups or more, drawn at random",
             option="at_least",
             value=f"{bound:g}",
         )
@@ -428,12 +410,9 @@ def gate(agreement: Agreement, bound: float) -> Json:
 
 def _verdict(evidence: Json, bound: float) -> Json:
     """Tell if labels of one kind pass; those that order no two rollouts say nothing of it."""
-    value, low, high = (evidence["accuracy"][name] for name in ("value", "low", "high"))
+    value, low = (evidence["accuracy"][name] for name in ("value", "low"))
     labels = evidence["labels"] - evidence["not_asked"]
     share = evidence["not_asked"] / evidence["labels"]
-    needed = None
-    if low is not None and low < bound <= high:
-        needed = labels_to_decide(value, low, high, bound, labels)
     reached = value is None if low is None else low >= bound
     return {
         "of": evidence["of"],
@@ -442,19 +421,6 @@ def _verdict(evidence: Json, bound: float) -> Json:
         "low": low,
         "passed": reached and share <= MOST_NOT_ASKED,
         "labels": labels,
-        "needed": needed,
         "unscored": evidence["unscored"],
         "not_asked": share,
     }
-
-
-def needs(bound: float) -> str:
-    """Say how many labels can show that a judge is at least that accurate."""
-    least = fewest_to_reach(bound)
-    if least is None:
-        return "no number of labels shows that; choose a lower one"
-    middle = (1 + bound) / 2
-    return (
-        f"label a pair in {least} groups or more: {least} show it if the judge is right about each, about "
-        f"{labels_to_show(middle, bound)} if it is right about {middle:.2g} of them"
-    )

@@ -10,9 +10,10 @@ A mark of one rollout, or of a group if `rollout` is absent or empty, as the rep
 `{"group", "rollout", "mark", "note", "by", "at"}`. `mark` is a word. With a `label` it is a number, and such
 lines may be `drawn` with a `chance`, too. The words good and bad are the labels 1 and 0.
 
-`drawn` tells how the line was chosen: `random` with the `chance` that it had, or another word if what is known
-of the scores chose it. Of lines that one person wrote about the same thing the latest one counts: by `at`, or else
-the last; if one of them was drawn at random, so is it. A mark whose members are all empty takes an earlier one back.
+`drawn` tells how the line was chosen: `random` with the `chance` that it had, or `disputed` (and so is any other
+word) if what is known of the scores chose it. Of lines that one person wrote about the same thing the latest one
+counts: by `at`, or else the last; if one of them was drawn at random, so is it. A mark whose members are all empty
+takes an earlier one back.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ from ruler_cli.results.annotations import label_of
 Choice = Literal["left", "right", "equal", "unsure"]
 RANDOM = "random"
 """The word of `drawn` for what was drawn at random."""
+DISPUTED = "disputed"
+"""The word for what was drawn by what is known of scores."""
 _CHOICES = get_args(Choice)
 _VALUES: Mapping[str, float | None] = {
     "left": 1.0,
@@ -195,6 +198,8 @@ def parse_line(line: bytes) -> LabelLine:
     if not isinstance(group, str):
         raise UnreadableError("has no `group`")
     own: dict[str, Any] = {name: _text(value, name) for name in _TEXTS}
+    if own["drawn"] not in ("", RANDOM):
+        own["drawn"] = DISPUTED
     own["chance"] = _chance(value.get("chance"))
     if "choice" in value:
         left = _text(value, "left")

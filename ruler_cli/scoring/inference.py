@@ -9,10 +9,9 @@ the share and its error vary together.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Sequence
 from functools import lru_cache
-from math import ceil, fsum, inf, sqrt
+from math import fsum, inf, sqrt
 from typing import Any, NamedTuple
 
 from ruler_cli.scoring.statistics import RatioSums, f_survival
@@ -23,8 +22,6 @@ _OUTSIDE = 0.05
 """The share of intervals that may miss the truth."""
 _NOTHING = 1e-18
 """A sum of squares of scores below this is rounding: all that is scored has a label."""
-_MOST_LABELS = 1_000_000
-"""Numbers of labels beyond which nothing is said."""
 _Bounds = tuple[float, float]
 MEASURED = ("value", "low", "high", "groups")
 Measured = dict[str, Any]
@@ -73,37 +70,6 @@ def bounded_interval(
     share = min(1.0, max(0.0, (value - least) / width))
     low, high = score_interval(share, variance / width / width, groups, df)
     return least + width * low, least + width * high
-
-
-def labels_to_decide(
-    share: float, low: float, high: float, bound: float, labels: float
-) -> int | None:
-    """About the number of labels, at this share, whose interval would no longer hold `bound`.
-
-    The half of a score interval that reaches to p has the square t² p (1 − p) / n, whence n. None if no
-    number does, or none below a million.
-    """
-    end = low if bound < share else high
-    apart = (share - bound) ** 2 * end * (1 - end)
-    if not apart:
-        return None
-    needed = labels * bound * (1 - bound) * (share - end) ** 2 / apart
-    return ceil(needed) if needed < _MOST_LABELS else None
-
-
-def labels_to_show(share: float, bound: float) -> int:
-    """About the number of independent labels from which a judge with this share reaches a lower `bound`."""
-    return ceil(t_quantile(inf) ** 2 * bound * (1 - bound) / (share - bound) ** 2)
-
-
-def fewest_to_reach(bound: float) -> int | None:
-    """The least number of groups, each with a label, from which a judge that is always right reaches `bound`.
-
-    None if no number does, or none below a million.
-    """
-    numbers = range(FEWEST, _MOST_LABELS)
-    at = bisect_left(numbers, bound, key=lambda n: score_interval(1, 0, n, n - 1)[0])
-    return numbers[at] if at < len(numbers) else None
 
 
 class _LabelledGroup(NamedTuple):

@@ -67,7 +67,7 @@ ALIASES = {"judge_model": "model", **{name: own for own, name in NAMES.items()}}
 SHORT_FORMS = {"quiet": "progress", "no_cache": "ledger"}
 """Flags that set another option to `none`."""
 _PER_RUN = (
-    "dry_run no_cache limit failed force summary group pass_ window page open_page label between where marks keep by "
+    "dry_run no_cache limit failed force summary group pass_ window page open_page label where marks keep by "
     "as_ gap per_group shape all_batches forget older_than yes"
 )
 PER_RUN = frozenset(_PER_RUN.split())
@@ -197,7 +197,6 @@ class Options(ScoreOptions):
     labels: str | None = None
     labels_file: Texts = ()
     at_least: Annotated[Number | None, Field(ge=0, le=1)] = None
-    between: str | None = None
     batch: bool = False
     group: str | None = None
     pass_: Annotated[Whole, Field(ge=1)] = 1

@@ -13,12 +13,8 @@ from tests.on_terminal import RAW
 
 
 def groups(number: int = 8) -> list[dict[str, Any]]:
-    """Groups of three rollouts by two models."""
-    found = [scored(f"g{i}", 0.1, 0.4, 0.9) for i in range(number)]
-    for one in found:
-        for rollout, model in zip(one["trajectories"], "aab", strict=True):
-            rollout["metadata"] = {"model": model}
-    return found
+    """Groups of three rollouts."""
+    return [scored(f"g{i}", 0.1, 0.4, 0.9) for i in range(number)]
 
 
 def test_page(ruler: Ruler, tmp_path: Path) -> None:
@@ -52,17 +48,6 @@ def test_streams(ruler: Ruler, tmp_path: Path) -> None:
     assert "written to stdout" in done.stderr
 
 
-def test_between(ruler: Ruler, tmp_path: Path) -> None:
-    """Only pairs of different values are drawn; a path at which nothing differs is refused."""
-    write(tmp_path / "s.jsonl", groups())
-    args = ("report", "s.jsonl", "--label", "50", "-o", "label.html", "--between")
-    done = ruler(*args, "metadata.model")
-    assert "16 of 16 pairs to compare" in done.stderr
-    done = ruler(*args, "group_id")
-    assert done.returncode == 2
-    assert done.stderr.startswith("ruler: --between group_id: no group has two scored")
-
-
 @pytest.mark.parametrize(
     ("args", "sentence"),
     [
@@ -84,9 +69,7 @@ def test_mistakes(
 
 
 def test_other_mistakes(ruler: Ruler, tmp_path: Path) -> None:
-    """--between without --label, no pair at all, and a number that no page has are refused with the way out."""
-    done = ruler("report", "s.jsonl", "-o", "l.html", "--between", "model")
-    assert "--between is for --label; add --label N" in done.stderr
+    """No pair at all, and a number that no page has are refused with the way out."""
     for number in ("0", "10001"):
         done = ruler("report", "s.jsonl", "-o", "l.html", "--label", number)
         assert done.returncode == 2

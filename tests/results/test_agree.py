@@ -44,7 +44,6 @@ def test_by_hand() -> None:
     ]
     result = measure(groups, "score")
     assert (result["groups"], result["mixed_groups"], result["rollouts"]) == (3, 2, 7)
-    assert result["labels"]["two"] == [0.0, 1.0]
     assert (result["scorers"][0]["pairs"], result["scorers"][0]["compared"]) == (3, 7)
     assert value(result, "pairwise_accuracy") == pytest.approx(0.5)
     assert value(result, "tied_share") == pytest.approx(1 / 3)
@@ -63,17 +62,6 @@ def test_pooled_pairs(groups: list[list[tuple[float, float]]]) -> None:
         pytest.approx(won / pairs) if pairs else None
     )
     assert result["mixed_groups"] == sum(c.pairs > 0 for c in each)
-
-
-def test_other_than_two_labels() -> None:
-    """Two labels are named, the worse first, which need not be 0 and 1; one or three are not."""
-    for labels, two in (
-        ([1.0, 1.0], None),
-        ([1.0, 0.5, 0.0], None),
-        ([7.0, -2.0], [-2.0, 7.0]),
-    ):
-        result = measure([scored([0.5] * len(labels), labels)], "a")
-        assert result["labels"]["two"] == two
 
 
 def test_missing_values() -> None:

@@ -18,19 +18,15 @@ from ruler_cli.settings.models import InputSettings
 from ruler_cli.types import Group
 from tests.results.report.written import group, rollout, written
 
-Groups = list[tuple[Group, ScoredGroup, list[str | None] | None]]
+Groups = list[tuple[Group, ScoredGroup]]
 
 
-def read(path: Path, *lines: dict[str, Any], between: str = "") -> Groups:
-    """The groups of a file of these lines, with the values at a path."""
+def read(path: Path, *lines: dict[str, Any]) -> Groups:
+    """The groups of a file of these lines."""
     settings = InputSettings(str(written(path, *lines)))
     with ExitStack() as stack:
         file = ScoredFile(settings, stack, lambda problem: None)
-        texts_at = file.annotations.texts_at
-        return [
-            (g, s, texts_at(g, s, between) if between else None)
-            for _, g, s in file.groups()
-        ]
+        return [(g, s) for _, g, s in file.groups()]
 
 
 def of(key: str, *scores: float | None, **each: Any) -> dict[str, Any]:
@@ -47,8 +43,8 @@ def of(key: str, *scores: float | None, **each: Any) -> dict[str, Any]:
 def draw(groups: Groups, most: int, seed: int = 0) -> list[DrawnPair]:
     """Draw from the groups; of each the name is kept."""
     pairs = PairDraw(most, seed)
-    for one, scored, values in groups:
-        pairs.add(one, scored, lambda _, s: s.key, values)
+    for one, scored in groups:
+        pairs.add(one, scored, lambda _, s: s.key)
     return pairs.drawn()
 
 
@@ -189,47 +185,13 @@ def test_no_pairs(tmp_path: Path) -> None:
     assert draw(read(tmp_path / "s.jsonl", *lines), 5) == []
 
 
-def test_between(tmp_path: Path) -> None:
-    """With values only rollouts of different values are compared, and one without a value is in no pair."""
-    line = of("g", 0.1, 0.2, 0.3, 0.4, 0.5)
-    for one, model in zip(
-        line["trajectories"], ("a", "b", "a", None, "c"), strict=True
-    ):
-        one["metadata"] = {"model": model} if model else {}
-    groups = read(tmp_path / "s.jsonl", line, between="metadata.model")
-    found = draw(groups, 50)
-    assert {tuple(sorted(pair.indices)) for pair in found} == {
-        *((0, 1), (0, 4), (1, 2), (1, 4), (2, 4))
-    }
-    assert len(found) == 5
-    assert draw(read(tmp_path / "t.jsonl", line, between="nothing.here"), 5) == []
-
-
-def test_between_copies(tmp_path: Path) -> None:
-    """Identical rollouts with different values are compared with those of all values."""
-    answers = [("same", "x"), ("own", "x"), ("same", "y"), ("other", "y")]
-    line = group("g", *(rollout(text, 0.5) for text, _ in answers))
-    for one, (_, model) in zip(line["trajectories"], answers, strict=True):
-        one["metadata"] = {"model": model}
-    found = draw(read(tmp_path / "s.jsonl", line, between="metadata.model"), 50)
-    pairs = {tuple(sorted(answers[i][0] for i in pair.indices)) for pair in found}
-    assert pairs == {("own", "same"), ("other", "same"), ("other", "own")}
-
-
 def test_large_group(tmp_path: Path) -> None:
-    """Of a group of very many rollouts pairs of a sample are drawn, and values part them as in a small one."""
-    line = of("g", *(i / 200 for i in range(200)))
-    for i, one in enumerate(line["trajectories"]):
-        one["metadata"] = {"model": "ab"[i % 3 == 0]}
-    groups = read(tmp_path / "s.jsonl", line, between="metadata.model")
+    """Of a group of very many rollouts pairs of a sample are drawn."""
+    groups = read(tmp_path / "s.jsonl", of("g", *(i / 200 for i in range(200))))
     found = draw(groups, 3_000)
     assert len({*map(about, found)}) == 3_000
-    for pair in found:
-        one, other = pair.indices
-        assert (one % 3 == 0) != (other % 3 == 0)
     (chance,) = {pair.chance for pair in filter(is_random, found)}
-    assert chance is not None
-    assert 0.7 < chance < 1
+    assert chance == 3_000 / (128 * 127 / 2)
 
 
 def test_few_are_kept(tmp_path: Path) -> None:
@@ -243,7 +205,7 @@ def test_few_are_kept(tmp_path: Path) -> None:
         return scored.key
 
     pairs = PairDraw(6, 0)
-    for one, scored, _ in groups:
+    for one, scored in groups:
         pairs.add(one, scored, keep)
     assert kept < 150
     assert all(pair.kept == pair.group for pair in pairs.drawn())

@@ -46,15 +46,13 @@ def measure(
     lines: Sequence[LabelLine] | None,
     *,
     given: bool = False,
-    values: Sequence[str] = (),
 ) -> tuple[Agreement, LabelAgreement]:
     """Measure a judge on labels of people."""
     labels = None if lines is None else Labels.of(map(named, lines))
-    between = "model" if values else None
-    result = LabelAgreement(labels, "score", given=given, between=between)
+    result = LabelAgreement(labels, "score", given=given)
     for one in groups:
         ids = [f"{one.key}.{name}" for name in IDS[: len(one.rollouts)]]
-        result.add(LabelledRollouts(ids, values[: len(ids)]), one)
+        result.add(LabelledRollouts(ids), one)
     return result.agreement(), result
 
 
@@ -124,15 +122,13 @@ def test_drawn_apart() -> None:
     disputed = [pair(f"g{i}", "right", drawn="disputed") for i in range(6, 12)]
     result, _ = measure(groups, [*random_lines, *disputed])
     assert accuracy(result)["value"] == 1.0
-    (apart,) = result["apart"]
-    assert (apart["of"], apart["drawn"], apart["measured"]) == (
-        "comparisons",
-        "disputed",
-        6,
-    )
-    assert apart["scorers"][0]["pairwise_accuracy"]["value"] == 0.0
+    assert result["label_files"]["measured"] == 6
+    unscored = group("g6", 0.9, None)
+    result, _ = measure([*groups[:6], unscored], [*random_lines, disputed[0]])
+    files = result["label_files"]
+    assert (files["unscored"], files["left_out"]) == (0, 1)
     result, _ = measure(groups, disputed)
-    assert (accuracy(result)["value"], result["apart"]) == (0.0, [])
+    assert accuracy(result)["value"] == 0.0
     assert result["label_files"]["drawn"] == "disputed"
 
 
@@ -256,59 +252,6 @@ def test_corrected_mean() -> None:
     assert mean is None
 
 
-def test_between() -> None:
-    """The share of "x better than y" is that of all pairs by scores, and of the labelled ones by people."""
-    groups = [group(f"g{i}", 0.9, 0.5, 0.1, 0.5) for i in range(8)]
-    values = ("x", "y", "y", "")
-    lines = [
-        pair(f"g{i}", "left" if i < 6 else "right", left="b", right="a")
-        for i in range(8)
-    ]
-    result, _ = measure(groups, lines, values=values)
-    between = result["corrected"]["between"]
-    (found,) = between["pairs"]
-    assert (found["better"], found["than"]) == ("x", "y")
-    assert (found["number"], found["labelled"]) == (16, 8)
-    assert found["scores"]["value"] == 1.0
-    assert found["labels"]["value"] == pytest.approx(2 / 8)
-    assert found["corrected"]["value"] == pytest.approx(2 / 8)
-    assert (between["more_pairs"], between["more_rollouts"]) == (0, 0)
-
-
-def test_between_copies() -> None:
-    """The word of people on two rollouts holds for all identical ones, and two identical rollouts are no pair."""
-    result = LabelAgreement(
-        Labels.of([pair("g", "left")]), "score", given=False, between="model"
-    )
-    one = group("g", 0.9, 0.9, 0.1, 0.9, 0.1)
-    # x has a, a and b, and y has a and b
-    result.add(LabelledRollouts("aabab", "xxxyy"), one)
-    (found,) = result.agreement()["corrected"]["between"]["pairs"]
-    assert (found["number"], found["labelled"]) == (3, 2)
-    assert found["labels"]["value"] == pytest.approx(2 / 3)
-    assert found["scores"]["value"] == pytest.approx(2 / 3)
-
-
-def test_between_by_marks() -> None:
-    """Labels of rollouts give pairs too: numbers come before texts, the larger first."""
-    groups = [group(f"g{i}", 0.9, 0.5, labels=(1, 0)) for i in range(8)]
-    result, _ = measure(groups, None, values=("9", "10"))
-    (found,) = result["corrected"]["between"]["pairs"]
-    assert (found["better"], found["than"]) == ("10", "9")
-    assert found["labels"]["value"] == found["scores"]["value"] == 0.0
-
-
-def test_many_values() -> None:
-    """Of many values the pairs with most labels are shown, and the rest is counted."""
-    values = [f"v{i}" for i in range(8)]
-    groups = [group(f"g{i}", *([0.5] * 8)) for i in range(3)]
-    result, _ = measure(groups, None, values=values)
-    between = result["corrected"]["between"]
-    assert len(between["pairs"]) == 6
-    assert (between["more_values"], between["more_pairs"]) == (22, 66)
-    assert between["pairs"][0]["labels"] is None
-
-
 def right(number: int, of: int) -> Agreement:
     """A judge that is right about so many of so many pairs, each of a group."""
     groups = [group(f"g{i}", 0.9, 0.1) for i in range(of)]
@@ -317,19 +260,11 @@ def right(number: int, of: int) -> Agreement:
 
 
 def test_gate() -> None:
-    """A judge passes if its interval lies above the bound; else the number of labels is named that decides it."""
+    """A judge passes if its interval lies above the bound; too few groups for an interval are refused."""
     passed = gate(right(19, 20), 0.7)
-    assert (passed["passed"], passed["labels"], passed["needed"]) == (True, 20, None)
+    assert (passed["passed"], passed["labels"]) == (True, 20)
     assert passed["low"] > 0.7
-    unsure = gate(right(16, 20), 0.7)
-    assert not unsure["passed"]
-    assert 60 < unsure["needed"] < 120
-    again = gate(right(4 * unsure["needed"] // 5, unsure["needed"]), 0.7)
-    assert again["low"] == pytest.approx(0.7, abs=0.02)
-    # it is below, for certain
-    below = gate(right(4, 20), 0.7)
-    assert (below["passed"], below["needed"]) == (False, None)
-    # no number of labels decides a judge that is as good as the bound, or shows that it is always right
-    assert gate(right(14, 20), 0.7)["needed"] is None
-    with pytest.raises(UsageError, match="no number of labels"):
-        gate(right(3, 3), 1.0)
+    for number in (16, 4):
+        assert not gate(right(number, 20), 0.7)["passed"]
+    with pytest.raises(UsageError, match="label a pair in 5 groups"):
+        gate(right(3, 3), 0.7)

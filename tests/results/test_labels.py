@@ -88,6 +88,13 @@ def test_drawn_twice(tmp_path: Path, first: str, at: str) -> None:
     assert (one.choice, one.drawn, one.chance) == ("right", "random", 0.25)
 
 
+def test_other_draws(tmp_path: Path) -> None:
+    """Any word but `random` says that what is known of scores chose the line."""
+    path = written(tmp_path, COMPARISON | {"drawn": "the worst \x1b[2J"})
+    (one,) = Labels.read([path], option="labels_file").comparisons["g"]
+    assert one.drawn == "disputed"
+
+
 def test_values_of_choices() -> None:
     """A choice is 1, 0 or one half for the left rollout; of an unsure person there is no value."""
     values = [

@@ -15,9 +15,6 @@ from ruler_cli.scoring.inference import (
     FEWEST,
     CorrectedMean,
     Measured,
-    fewest_to_reach,
-    labels_to_decide,
-    labels_to_show,
     score_interval,
     t_quantile,
 )
@@ -108,37 +105,6 @@ def test_interval_holds_its_share(
     low, high = score_interval(share, variance, alike, df)
     assert 0 <= low <= share + 1e-9
     assert share - 1e-9 <= high <= 1
-
-
-@given(st.floats(0.02, 0.98), st.integers(10, 500), st.floats(0.05, 0.95))
-def test_labels_to_decide(share: float, labels: int, bound: float) -> None:
-    """With so many labels the interval holds the bound no more, with one less it does."""
-
-    def holds(number: float) -> bool:
-        variance = share * (1 - share) / number
-        low, high = score_interval(share, variance, number, math.inf)
-        return low < bound - 1e-9 and bound + 1e-9 < high
-
-    variance = share * (1 - share) / labels
-    ends = score_interval(share, variance, labels, math.inf)
-    needed = labels_to_decide(share, *ends, bound, labels)
-    if needed is None:
-        assert abs(share - bound) < 0.01
-    else:
-        assert not holds(needed)
-        assert needed < 2 or holds(needed - 1)
-
-
-def test_fewest_labels() -> None:
-    """One group fewer does not reach the bound, even if the judge is right in all; nothing reaches 1."""
-    for bound in (0.5, 0.7, 0.9, 0.99):
-        least = fewest_to_reach(bound)
-        assert least is not None
-        assert score_interval(1, 0, least, least - 1)[0] >= bound
-        assert score_interval(1, 0, least - 1, least - 2)[0] < bound
-    assert fewest_to_reach(0) == FEWEST
-    assert fewest_to_reach(1) is None
-    assert labels_to_show(0.85, 0.7) == 36
 
 
 def test_all_labelled() -> None:

@@ -72,14 +72,9 @@ class LabelPage:
         self._spool = stack.enter_context(Scratch())
         self._draw = draw
 
-    def add(
-        self,
-        group: Group,
-        scored: ScoredGroup,
-        values: Sequence[str | None] | None = None,
-    ) -> None:
-        """Add the next group; with `values`, one of each rollout, those of equal values are not compared."""
-        self._draw.add(group, scored, self._keep, values)
+    def add(self, group: Group, scored: ScoredGroup) -> None:
+        """Add the next group."""
+        self._draw.add(group, scored, self._keep)
 
     def _keep(self, group: Group, scored: ScoredGroup) -> tuple[int, int]:
         text, _ = text_of(group, scored, _KEPT_PICTURES)
