@@ -9,8 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from itertools import takewhile
-from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
 from rich.padding import Padding
@@ -19,8 +17,8 @@ from rich.table import Column
 from rich.text import Text
 
 from ruler_cli.cli.sentences import given
-from ruler_cli.cli.terminal import BAD, MUTED, NOTE, TITLE, Terminal
-from ruler_cli.cli.units import short, shorten
+from ruler_cli.cli.terminal import BAD, MUTED, TITLE, Terminal
+from ruler_cli.cli.units import shorten
 from ruler_cli.results.annotations import ScoredGroup, ScoredRollout
 from ruler_cli.results.compare import ComparedGroup
 from ruler_cli.results.group_text import GroupText, as_read
@@ -30,8 +28,6 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 
-_NOBODY = ScoredRollout((), "unmarked")
-"""A rollout that no second judge scored."""
 _NAME = r'(?:[A-Za-z0-9_.\-]+|"(?:[^"\\]|\\.)*")'
 _HEAD = re.compile(f"({_NAME}(?: {_NAME})*): ")
 
@@ -75,9 +71,9 @@ def show(
     _show_rollouts(text, order, terminal)
 
 
-def _rule(title: str, style: str = TITLE) -> Rule:
+def _rule(title: str) -> Rule:
     """Make a rule with a title at its left end."""
-    return Rule(Text(title, style), align="left", style=MUTED)
+    return Rule(Text(title, TITLE), align="left", style=MUTED)
 
 
 def _figures(group: ScoredGroup) -> str:
@@ -104,38 +100,32 @@ def _table(
 ) -> RenderableType:
     """Make the table of rollouts, without columns that are empty for all of them."""
     scores = [group.rollouts[i].score for i in order]
-    rows: list[dict[str, RenderableType]] = []
+    names = ("A", "B") if other else ("score", "")
+    heads = [
+        Column(name, justify="right", no_wrap=True)
+        for name in ("rank", "rollout", *names, "reward")
+    ]
+    rows: list[list[RenderableType]] = []
     for i, score in zip(order, scores, strict=True):
-        a = group.rollouts[i]
-        b = other.rollouts[i] if other else _NOBODY
-        apart = None if score is None or b.score is None else score - b.score
+        rollout = group.rollouts[i]
         notes = {
-            "suspect": a.suspect,
-            a.ended: a.ended,
-            f"failed ({a.kind})": a.status == "failed",
-            "not annotated": a.status == "unmarked",
+            "suspect": rollout.suspect,
+            rollout.ended: rollout.ended,
+            f"failed ({rollout.kind})": rollout.status == "failed",
+            "not annotated": rollout.status == "unmarked",
         }
         noted = ", ".join(note for note, holds in notes.items() if holds)
         rows.append(
-            {
-                "rank": "" if score is None else str(scores.index(score) + 1),
-                "rollout": str(i + 1),
-                "A" if other else "score": given(score, "{:.2f}"),
-                "B": given(b.score, "{:.2f}"),
-                "A - B": given(apart, "{:+.2f}"),
-                "judged": given(a.judge_score, "{:.2f}") * (a.judge_score != score),
-                "sd": given(a.spread, "{:.2f}"),
-                "sd of B": given(b.spread, "{:.2f}"),
-                "reward": given(a.label, "{:.4g}"),
-                "position": given(a.mean_position, "{:.2f}"),
-                "bytes": short(a.size),
-                "of note": terminal.text(noted, BAD),
-            }
+            [
+                "" if score is None else str(scores.index(score) + 1),
+                str(i + 1),
+                given(score, "{:.2f}"),
+                given(other.rollouts[i].score, "{:.2f}") if other else "",
+                given(rollout.label, "{:.4g}"),
+                terminal.text(noted, BAD),
+            ]
         )
-    heads = [Column(name, justify="right", no_wrap=True) for name in rows[0]]
-    heads[-1] = Column("of note", overflow="fold")
-    cells = [list(row.values()) for row in rows]
-    return terminal.table(heads, cells)
+    return terminal.table([*heads, Column("of note", overflow="fold")], rows)
 
 
 def _explanation(rollout: ScoredRollout) -> list[str]:
@@ -159,23 +149,15 @@ def _explanation(rollout: ScoredRollout) -> list[str]:
 
 
 def _show_rollouts(text: GroupText, order: Sequence[int], terminal: Terminal) -> None:
-    """Show the lines of each rollout, with a rule at the first unlike the best one's."""
+    """Show the lines of each rollout, or which one above has the same."""
     shown = dict[int, int]()
     for i in order:
-        lines = text.rollouts[i]
         terminal.show("", _rule(f"rollout {i + 1}"))
         same_as = shown.setdefault(text.identical[i], i)
         if same_as != i:
             terminal.show(Text(f"(same text as rollout {same_as + 1})", TITLE))
-            continue
-        common = 0
-        if i != order[0]:
-            pairs = zip(text.rollouts[order[0]], lines, strict=False)
-            common = len([*takewhile(lambda pair: pair[0] == pair[1], pairs)])
-            _show_lines(lines[:common], terminal)
-            here = f"differs from rollout {order[0] + 1} from here"
-            terminal.show(_rule(here, NOTE))
-        _show_lines(lines[common:], terminal)
+        else:
+            _show_lines(text.rollouts[i], terminal)
 
 
 def _show_lines(lines: Sequence[str], terminal: Terminal) -> None:
@@ -189,13 +171,10 @@ def _show_lines(lines: Sequence[str], terminal: Terminal) -> None:
             content = line[head.end() :]
         if head or line[:1] == "{":
             content = _readable(content)
-        terminal.show(_indented(terminal.text(content, lines=True)))
-
-
-def _indented(text: Text) -> Padding:
-    """Indent foreign text: only ruler's own words begin at the margin."""
-    text.overflow = "fold"
-    return Padding(text, (0, 0, 0, 2))
+        text = terminal.text(content, lines=True)
+        text.overflow = "fold"
+        # only ruler's own words begin at the margin
+        terminal.show(Padding(text, (0, 0, 0, 2)))
 
 
 def _readable(text: str) -> str:
@@ -204,7 +183,13 @@ def _readable(text: str) -> str:
         value = json.loads(text)
         if not isinstance(value, dict) or not value:
             return _plain(value)
-        fields = [_field(name, _plain(item)) for name, item in value.items()]
+        # a name in JSON and an indent: no line break looks like another field
+        fields = [
+            f"{json.dumps(name, ensure_ascii=False)}: {_plain(item)}".replace(
+                "\n", "\n  "
+            )
+            for name, item in value.items()
+        ]
         return "\n".join(fields)
     except (ValueError, RecursionError):
         return text
@@ -214,11 +199,3 @@ def _plain(value: Any) -> str:
     if isinstance(value, str):
         return value
     return json.dumps(value, ensure_ascii=False)
-
-
-def _field(name: str, text: str) -> str:
-    # a name may hold a line break, which would look like another field
-    title = name if name.isprintable() and name else _plain([name])
-    if "\n" in text:
-        return f"{title}:\n{indent(text, '  ')}"
-    return f"{title}: {text}"

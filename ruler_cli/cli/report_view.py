@@ -311,8 +311,8 @@ def _criteria(criteria: Sequence[dict[str, Any]], terminal: Terminal) -> Rendera
         )
         for one in criteria[:_CRITERIA]
     ]
-    if more := len(criteria) - _CRITERIA:
-        rows += [(f"{more} more", *[""] * 5)] * (more > 0)
+    if (more := len(criteria) - _CRITERIA) > 0:
+        rows.append((f"{more} more", *[""] * 5))
     return terminal.table((Column(heads[0], overflow="fold"), *right), rows)
 
 

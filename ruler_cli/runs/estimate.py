@@ -163,10 +163,6 @@ class Totals:
         return Totals(**sums)
 
 
-def _prompts(sizes: list[Size]) -> int:
-    return sum(size.prompt for size in sizes)
-
-
 @dataclass(slots=True)
 class JudgeEstimate:
     """Estimate of the requests to one judge of a run.
@@ -248,7 +244,11 @@ class JudgeEstimate:
                 mean = min(size * weight.mean, most)
                 longest = min(size * weight.longest_ratio, most)
                 self.add(Range(mean, mean, longest), request, calls)
-        self._dearest = max(self._dearest, missing, key=_prompts)
+        self._dearest = max(
+            self._dearest,
+            missing,
+            key=lambda sizes: sum(size.prompt for size in sizes),
+        )
 
     def add(self, tokens: Range, request: Request, times: Range) -> None:
         """Add a request that is made `times` times, given its prompt tokens."""

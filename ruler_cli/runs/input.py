@@ -450,14 +450,6 @@ def shown_key(reader: Reader) -> str:
     return "hash of the prompt"
 
 
-def _refuse_tasks(name: str, first: Sequence[Line], given: Sequence[str]) -> None:
-    """Raise UsageError if the list at the path of the rollouts holds those of several tasks."""
-    if len(given) == 1:
-        from ruler_cli.runs.proposal import refuse_tasks
-
-        refuse_tasks(name, [value for _, value in first_records(name, first)], given[0])
-
-
 def open_input(
     settings: InputSettings,
     stack: ExitStack,
@@ -503,7 +495,11 @@ def open_input(
             raise UsageError(problem, place=name)
         return opened
     reader = detect(name, first, settings)
-    _refuse_tasks(name, first, settings.messages)
+    if len(settings.messages) == 1:
+        from ruler_cli.runs.proposal import refuse_tasks
+
+        values = [value for _, value in first_records(name, first)]
+        refuse_tasks(name, values, *settings.messages)
     if shard is not None and reader.format.shape == "columns":
         remedy = Sentence(
             "give each process some of the files or lines (`split -n l/16`), and a {ledger}"

@@ -399,7 +399,10 @@ def combine(
     degraded = any(call.judge in wanted for call in failed_calls)
     degraded |= result.escalated_to not in (None, *judges)
     criteria = _criteria(result, used)
-    vetoes = _vetoes(result, criteria)
+    # the names of those that each distinct rollout breaks
+    vetoes: list[list[str]] = [[] for _ in criteria]
+    if rubric := result.rubric:
+        vetoes = [rubric.vetoes([one.value for one in own]) for own in criteria]
     vetoed = {at for at, names in enumerate(vetoes) if names}
     if vetoed:
         counted = [table.vetoed(vetoed) for table in counted]
@@ -502,14 +505,6 @@ def _criterion(
     value = mean([mean(passes) for passes in own if passes])
     placed = compress(own, map(not_, alone))
     return CriterionScore(name, value, tuple(chain.from_iterable(placed)))
-
-
-def _vetoes(result: GroupResult, criteria: _Criteria) -> list[list[str]]:
-    """The names of the vetoes that each distinct rollout breaks."""
-    rubric = result.rubric
-    return [
-        rubric.vetoes([one.value for one in own]) if rubric else [] for own in criteria
-    ]
 
 
 def _rollouts(

@@ -18,7 +18,7 @@ from tests.values import few
 
 
 def test_group(ruler: Ruler, tmp_path: Path) -> None:
-    """Head, table, the shared context once, then rollouts best first, with a rule at the first difference."""
+    """Head, table, the shared context once, then rollouts best first."""
     own = {
         "judge": "m",
         "passes": 2,
