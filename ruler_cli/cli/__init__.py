@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
@@ -62,27 +63,35 @@ def _load(name: str) -> Any:
 
     module = import_module(f"ruler_cli.cli.{name}")
     if hasattr(module, "app"):
-        return typer.main.get_group(module.app)
-    alone = typer.Typer(add_completion=False, **_SETTINGS)
-    more: Any = getattr(module, "SETTINGS", None)
-    alone.command(name, cls=SectionedCommand, context_settings=more)(module.command)
-    command: Any = typer.main.get_command(alone)
-    if name == "check":
-        _take_options_of_score(command)
+        command: Any = typer.main.get_group(module.app)
+    else:
+        alone = typer.Typer(add_completion=False, **_SETTINGS)
+        more: Any = getattr(module, "SETTINGS", None)
+        alone.command(name, cls=SectionedCommand, context_settings=more)(module.command)
+        command = typer.main.get_command(alone)
+    if shared := getattr(module, "OF_SCORE", ()):
+        taker = command.commands["submit"] if name == "batch" else command
+        _take_options_of_score(taker, shared, rest=name == "check")
     return command
 
 
-def _take_options_of_score(command: Any) -> None:
-    """Have `check` take each option of `score`, so that one command line serves both; its help lists its own."""
-    estimate = command.callback
-    parameters = {param.name: param for param in command.params}
+def _take_options_of_score(command: Any, shared: Sequence[str], *, rest: bool) -> None:
+    """Give a command options that it shares with `score`, and the `rest` of them without a line in its help.
+
+    With the rest, one command line serves both.
+    """
+    run = command.callback
+    parameters = {param.name for param in command.params}
 
     def call(**values: Any) -> Any:
-        return estimate(**{name: values[name] for name in parameters})
+        return run(**{name: values[name] for name in parameters})
 
     for param in _load("score").params:
-        if param.name not in parameters and param.param_type_name == "option":
-            param.hidden = True
+        is_shared = param.name in shared
+        if is_shared or (
+            rest and param.param_type_name == "option" and param.name not in parameters
+        ):
+            param.hidden = not is_shared
             command.params.append(param)
     command.callback = call
 

@@ -18,42 +18,12 @@ from ruler_cli.cli.help import SectionedCommand
 from ruler_cli.cli.ledger import required_ledger_path
 from ruler_cli.cli.messages import command_words, print_note
 from ruler_cli.cli.options import (
-    Adaptive,
-    ApiBase,
+    RUN_OPTIONS,
     ApiKeyEnv,
     AsJson,
-    Ask,
     Config,
-    Escalate,
-    Fallback,
-    Format,
-    GroupBy,
-    Grouping,
-    GroupSize,
-    JudgeModel,
-    Limit,
-    MaxCost,
-    MaxRecord,
-    Messages,
-    MostPictures,
     OneLedger,
-    Order,
-    Outcome,
-    Param,
-    Passes,
-    Pictures,
-    Price,
-    Prompt,
-    Question,
-    Records,
-    Reference,
-    RetryFailed,
-    Reward,
-    Rubric,
-    Seed,
-    Single,
     Source,
-    Tools,
     option,
 )
 from ruler_cli.cli.progress import Console
@@ -72,6 +42,8 @@ if TYPE_CHECKING:
     from ruler_cli.runs.batch.providers import RemoteBatch
 
 T = TypeVar("T")
+OF_SCORE = (*RUN_OPTIONS, "api_key_env", "max_cost", "price", "retry_failed")
+"""Options that `batch submit` shares with `score`."""
 _SUBMITTED = """
 too large for the provider, --group-size shows fewer rollouts: {0.large:request}
 already in open batches: {0.out:request}
@@ -127,43 +99,10 @@ Settle = Annotated[
 def submit(
     ctx: typer.Context,
     source: Source,
-    model: JudgeModel = None,
-    api_base: ApiBase = None,
-    passes: Passes = 1,
-    rubric: Rubric = None,
-    param: Param = None,
-    fallback: Fallback = False,
-    escalate: Escalate = None,
-    adaptive: Adaptive = False,
-    order: Order = "random",
-    seed: Seed = 0,
-    group_size: GroupSize = 32,
-    single: Single = "flag",
-    ask: Ask = "group",
-    question: Question = None,
-    pictures: Pictures = "auto",
-    most_pictures: MostPictures = None,
-    limit: Limit = None,
-    format: Format = "auto",
-    group_by: GroupBy = None,
-    grouping: Grouping = "auto",
-    records: Records = None,
-    messages: Messages = None,
-    prompt: Prompt = None,
-    tools: Tools = None,
-    reference: Reference = None,
-    reward: Reward = None,
-    outcome: Outcome = None,
-    max_record: MaxRecord = 512,
-    api_key_env: ApiKeyEnv = None,
-    max_cost: MaxCost = None,
-    price: Price = None,
     ledger: OneLedger = None,
-    retry_failed: RetryFailed = False,
     wait: Wait = False,
     wait_timeout: WaitTimeout = 93600,
     settle: Settle = 120,
-    config: Config = None,
 ) -> int:
     """Submit the requests of `score` that the ledger does not answer.
 

@@ -19,42 +19,9 @@ import typer
 from ruler_cli.cli.command import running
 from ruler_cli.cli.messages import command_words
 from ruler_cli.cli.options import (
-    Adaptive,
-    ApiBase,
-    ApiKeyEnv,
+    RUN_OPTIONS,
     AsJson,
-    Ask,
-    Config,
-    Escalate,
-    Fallback,
-    Format,
-    GroupBy,
-    Grouping,
-    GroupSize,
-    JudgeModel,
-    Ledgers,
-    Limit,
-    MaxRecord,
-    Messages,
-    MostPictures,
-    NoCache,
-    Order,
-    Outcome,
-    Param,
-    Passes,
-    Pictures,
-    Price,
-    Prompt,
-    Question,
-    Records,
-    Reference,
-    Reward,
-    Rubric,
-    Seed,
-    Single,
     Source,
-    Tools,
-    ViaWay,
     option,
 )
 from ruler_cli.cli.progress import Console
@@ -191,48 +158,17 @@ _ROLES = {"panel": "", "fallback": " (fallback)", "escalation": " (escalation)"}
 Facts = dict[str, Any]
 """Figures by name, as `--json` prints them."""
 
+OF_SCORE = (*RUN_OPTIONS, "api_key_env", "via", "price", "ledger", "no_cache")
+"""Options that this command shares with `score`."""
+
 
 def command(
     ctx: typer.Context,
     source: Source,
-    model: JudgeModel = None,
-    api_base: ApiBase = None,
-    passes: Passes = 1,
-    rubric: Rubric = None,
-    param: Param = None,
-    fallback: Fallback = False,
-    escalate: Escalate = None,
-    adaptive: Adaptive = False,
-    order: Order = "random",
-    seed: Seed = 0,
-    group_size: GroupSize = 32,
-    single: Single = "flag",
-    ask: Ask = "group",
-    question: Question = None,
-    pictures: Pictures = "auto",
-    most_pictures: MostPictures = None,
-    limit: Limit = None,
-    format: Format = "auto",
-    group_by: GroupBy = None,
-    grouping: Grouping = "auto",
-    records: Records = None,
-    messages: Messages = None,
-    prompt: Prompt = None,
-    tools: Tools = None,
-    reference: Reference = None,
-    reward: Reward = None,
-    outcome: Outcome = None,
-    max_record: MaxRecord = 512,
-    api_key_env: ApiKeyEnv = None,
-    via: ViaWay = "auto",
-    price: Price = None,
-    ledger: Ledgers = None,
-    no_cache: NoCache = False,
     batch: Annotated[
         bool, option("Show cost and time in a provider's batch API, too.")
     ] = False,
     as_json: AsJson = False,
-    config: Config = None,
 ) -> int:
     """Read INPUT as `score` would, and estimate calls, tokens and cost. Nothing is sent.
 

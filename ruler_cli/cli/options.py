@@ -282,3 +282,40 @@ Config = Annotated[
         panel=OTHER,
     ),
 ]
+
+REQUEST_OPTIONS = (
+    "model",
+    "api_base",
+    "passes",
+    "rubric",
+    "order",
+    "seed",
+    "group_size",
+    "single",
+    "ask",
+    "question",
+    "pictures",
+    "most_pictures",
+    "limit",
+    "format",
+    "group_by",
+    "grouping",
+    "records",
+    "messages",
+    "prompt",
+    "tools",
+    "reference",
+    "max_record",
+    "config",
+)
+"""Options of `score` that choose the groups of INPUT or change a request."""
+RUN_OPTIONS = (
+    *REQUEST_OPTIONS,
+    "param",
+    "fallback",
+    "escalate",
+    "adaptive",
+    "reward",
+    "outcome",
+)
+"""Options of `score` that change which requests a run makes."""

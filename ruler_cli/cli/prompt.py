@@ -12,30 +12,8 @@ from ruler_cli.cli.command import running
 from ruler_cli.cli.group_keys import KeySearch, see_check
 from ruler_cli.cli.messages import command_words, print_note
 from ruler_cli.cli.options import (
-    ApiBase,
-    Ask,
-    Config,
-    Format,
-    GroupBy,
-    Grouping,
-    GroupSize,
-    JudgeModel,
-    Limit,
-    MaxRecord,
-    Messages,
-    MostPictures,
-    Order,
-    Passes,
-    Pictures,
-    Prompt,
-    Question,
-    Records,
-    Reference,
-    Rubric,
-    Seed,
-    Single,
+    REQUEST_OPTIONS,
     Source,
-    Tools,
     option,
 )
 from ruler_cli.cli.progress import Console
@@ -50,6 +28,9 @@ from ruler_cli.types import printable
 if TYPE_CHECKING:
     from ruler_cli.types import Group, Request
 
+OF_SCORE = REQUEST_OPTIONS
+"""Options that this command shares with `score`."""
+
 
 def command(
     ctx: typer.Context,
@@ -61,29 +42,6 @@ def command(
         int, option("Number of the pass over the group.", "P", "--pass")
     ] = 1,
     window: Annotated[int, option("Number of the window of that pass.", "W")] = 1,
-    model: JudgeModel = None,
-    api_base: ApiBase = None,
-    passes: Passes = 1,
-    rubric: Rubric = None,
-    order: Order = "random",
-    seed: Seed = 0,
-    group_size: GroupSize = 32,
-    single: Single = "flag",
-    ask: Ask = "group",
-    question: Question = None,
-    pictures: Pictures = "auto",
-    most_pictures: MostPictures = None,
-    limit: Limit = None,
-    format: Format = "auto",
-    group_by: GroupBy = None,
-    grouping: Grouping = "auto",
-    records: Records = None,
-    messages: Messages = None,
-    prompt: Prompt = None,
-    tools: Tools = None,
-    reference: Reference = None,
-    max_record: MaxRecord = 512,
-    config: Config = None,
 ) -> int:
     """Print the exact request that `score` would send for a group. Nothing is sent.
 

@@ -11,41 +11,8 @@ import typer
 from ruler_cli.cli.command import ledger_command, running, score_command
 from ruler_cli.cli.messages import print_note
 from ruler_cli.cli.options import (
-    Adaptive,
-    ApiBase,
-    Ask,
-    Config,
-    Escalate,
-    Fallback,
-    Force,
-    Format,
-    GroupBy,
-    Grouping,
-    GroupSize,
-    JudgeModel,
-    Ledgers,
-    Limit,
-    MaxRecord,
-    Messages,
-    MostPictures,
-    NoCache,
-    Order,
-    Outcome,
-    Param,
-    Passes,
-    Pictures,
-    Prompt,
-    Question,
-    Records,
-    Reference,
-    RetryFailed,
-    Reward,
-    Rubric,
-    Seed,
-    ShardOf,
-    Single,
+    RUN_OPTIONS,
     Source,
-    Tools,
     option,
 )
 from ruler_cli.cli.progress import Console
@@ -66,6 +33,9 @@ cannot be asked about: {0.unaskable:group}
 cannot be read: {0.unreadable:line or trajectory}
 """
 
+OF_SCORE = (*RUN_OPTIONS, "shard", "ledger", "no_cache", "retry_failed", "force")
+"""Options that this command shares with `score`."""
+
 
 def command(
     ctx: typer.Context,
@@ -84,40 +54,6 @@ def command(
             "auto|openai|anthropic|vllm",
         ),
     ] = "auto",
-    model: JudgeModel = None,
-    api_base: ApiBase = None,
-    passes: Passes = 1,
-    rubric: Rubric = None,
-    param: Param = None,
-    fallback: Fallback = False,
-    escalate: Escalate = None,
-    adaptive: Adaptive = False,
-    order: Order = "random",
-    seed: Seed = 0,
-    group_size: GroupSize = 32,
-    single: Single = "flag",
-    ask: Ask = "group",
-    question: Question = None,
-    pictures: Pictures = "auto",
-    most_pictures: MostPictures = None,
-    limit: Limit = None,
-    format: Format = "auto",
-    group_by: GroupBy = None,
-    grouping: Grouping = "auto",
-    records: Records = None,
-    messages: Messages = None,
-    prompt: Prompt = None,
-    tools: Tools = None,
-    reference: Reference = None,
-    reward: Reward = None,
-    outcome: Outcome = None,
-    max_record: MaxRecord = 512,
-    shard: ShardOf = None,
-    ledger: Ledgers = None,
-    no_cache: NoCache = False,
-    retry_failed: RetryFailed = False,
-    force: Force = False,
-    config: Config = None,
 ) -> int:
     """Write the requests that `score` would send to a file. Nothing is sent.
 
