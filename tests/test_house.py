@@ -1,9 +1,11 @@
-"""Architecture: imports point down, one file imports litellm, only the command line prints."""
+"""Architecture: imports point down, one file imports litellm, only the command line prints, and size is bounded."""
 
 from __future__ import annotations
 
 import ast
+import io
 import re
+import tokenize
 from collections import Counter
 from collections.abc import Collection, Iterator
 from functools import cache
@@ -31,6 +33,18 @@ INDEPENDENT = LAYERS[3]
 MODULES = sorted(PACKAGE.rglob("*.py"))
 NAMES = [".".join(path.relative_to(PACKAGE).with_suffix("").parts) for path in MODULES]
 KNOWN = frozenset(f"ruler_cli.{name}" for name in NAMES)
+
+MOST_TOKENS = {"ruler_cli": 298_421, "tests": 573_136}
+"""Limit of each folder, in tokens of code; comments, docstrings and blanks are free."""
+FREE = {
+    tokenize.COMMENT,
+    tokenize.NL,
+    tokenize.NEWLINE,
+    tokenize.INDENT,
+    tokenize.DEDENT,
+    tokenize.ENCODING,
+    tokenize.ENDMARKER,
+}
 
 
 @cache
@@ -198,3 +212,27 @@ def test_docstrings() -> None:
                     else []
                 )
     assert wrong == []
+
+
+def tokens_of(path: Path) -> int:
+    """Return the tokens of code of a file; a text that is a statement is a docstring."""
+    source = path.read_text(encoding="utf-8")
+    docstrings = {
+        line
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+        for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    }
+    return sum(
+        token.type not in FREE
+        and not (token.type == tokenize.STRING and token.start[0] in docstrings)
+        for token in tokenize.generate_tokens(io.StringIO(source).readline)
+    )
+
+
+def test_tokens_of_code() -> None:
+    """No folder holds more tokens of code than its limit, so that whoever adds also takes away."""
+    for folder, most in MOST_TOKENS.items():
+        assert sum(map(tokens_of, (ROOT / folder).rglob("*.py"))) <= most, folder
