@@ -327,15 +327,19 @@ def answer_format_of(settings: JudgeSettings) -> AnswerFormat:
     from ruler_cli.judges.chat_completions import first_format
 
     base = (address_of(settings) or LOCAL) if _is_direct(settings) else None
+    if base is not None:
+        check_address(base)
     return first_format(settings, base)
 
 
 def cached_only(settings: JudgeSettings) -> ResolvedJudge:
-    """Resolve a judge whose cached replies alone count; UsageError if its replies are never cached."""
+    """Resolve a judge whose cached replies alone count; UsageError if none is ever cached, or for its address."""
     if is_embedded(settings):
         problem = "the ledger keeps none of its replies"
         remedy = Sentence("name a judge whose replies it holds, with {model}")
         raise UsageError(problem, remedy, place=f"judge {settings.model}")
+    if base := address_of(settings):
+        check_address(base)
     model = model_of(settings)
     return ResolvedJudge(None, model.price, model.context)
 
@@ -357,7 +361,6 @@ def _judge(settings: JudgeSettings) -> Judge:
         from ruler_cli.judges.simulated import Simulated, SimulatedModel
 
         return Simulated(SimulatedModel.of(params))
-    how = answer_format_of(settings)
     label = settings.label
     timeout = settings.timeout
     if _is_direct(settings):
@@ -365,6 +368,7 @@ def _judge(settings: JudgeSettings) -> Judge:
 
         end = endpoint_of(settings)
         wire = wire_of(params)
+        how = answer_format_of(settings)
         direct = HttpJudge(
             label,
             end.model,
@@ -385,6 +389,7 @@ def _judge(settings: JudgeSettings) -> Judge:
         check_address(base)
     if provider_of(name) == "azure":
         name, base, params = _at_azure(name, base, params)
+    how = answer_format_of(settings)
     key = key_for(settings)
     judge = LitellmJudge(label, name, base, key, timeout, params, how)
     judge.secrets = secret_texts(params)

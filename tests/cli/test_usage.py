@@ -62,6 +62,8 @@ USAGE = {
     f"{R} -m mine --api-base localhost:8000": "http://",
     f"{R} -m mine --via http": "--api-base",
     f"{R} -m mine --api-base http://[": "http://",
+    "prompt in.jsonl -m mine --api-base http://[": "http://",
+    "render in.jsonl requests.jsonl -m mine --api-base http://[": "http://",
     f"{R} -m mine --api-base http://h:99999/v1": "http://",
     f"{R} -m mine --api-base http://me:secret@h/v1": "--api-key-env",
     f"{P} -m openai/a": "judges openai/a and openai/a have one name",
