@@ -80,7 +80,7 @@ def test_json(ruler: Ruler, tmp_path: Path) -> None:
     found = json.loads(ruler("report", *names[::-1], "--json").stdout)
     assert [one["step"] for one in found["steps"]] == [10, 20, 30, 40, 50, 60]
     assert [one["source"] for one in found["steps"]] == names
-    assert (found["version"], found["step_from"], found["drift"]) == (2, "name", [])
+    assert (found["version"], found["step_from"], found["drift"]) == (3, "name", [])
     assert [one["steps"] for one in found["tests"]] == [6] * 2
     alone = json.loads(ruler("report", names[2], "--json").stdout)["figures"]
     third = found["steps"][2]
