@@ -166,7 +166,7 @@ def test_by_finger(browser: Browser, page: Path) -> None:
         assert box["y"] + box["height"] <= 844
     view.find("[data-choice=left]").tap()
     assert place(view) == 2
-    assert view.find("#side-left").is_visible()
+    assert settled(view).find("#side-left").is_visible()
     view.find("[data-choice=equal]").tap()
     assert [line["choice"] for line in downloaded(view)] == ["left", "equal"]
     assert view.page.evaluate(wide) <= 0
