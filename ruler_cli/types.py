@@ -8,7 +8,7 @@ from base64 import b64encode
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Literal, Protocol, Self, TypeVar, dataclass_transform
@@ -92,15 +92,18 @@ class Criterion:
 
     `weight` is its part in the score; that of a mistake is negative. With `veto` a rollout scores 0 if the
     statement does not hold of it, or if that of a mistake holds. `name` stands in OUTPUT; without one it is the
-    beginning of the statement.
+    beginning of the statement. With `levels`, situations from the lowest to the highest, a rollout is at one of them.
     """
 
     text: str
     weight: float = 1.0
     name: str = ""
     veto: bool = False
+    levels: tuple[str, ...] = ()
 
 
+MOST_LEVELS = 10
+"""Levels of a criterion; System One takes no more."""
 _NAME = 80
 """Characters of the name of a criterion."""
 _HEAVIEST = 1e9
@@ -132,6 +135,12 @@ class Rubric:
                 raise ValueError(f"criterion {number}: has a name that is no text")
             if not isinstance(one.veto, bool):
                 raise ValueError(f"criterion {number}: veto is true or false")
+            texts = [level for level in one.levels if isinstance(level, str)]
+            few = one.levels and not 2 <= len({*texts} - {""}) <= MOST_LEVELS
+            if few or len({*texts}) < len(one.levels):
+                raise ValueError(
+                    f"criterion {number}: levels are 2 to {MOST_LEVELS} different texts"
+                )
         if len(self.criteria) > MOST_CRITERIA:
             raise ValueError(
                 f"has {len(self.criteria)} criteria, more than {MOST_CRITERIA}"
@@ -151,6 +160,7 @@ class Rubric:
             {"criterion": readable_text(one.text), "weight": float(one.weight)}
             | ({"name": readable_text(one.name)} if one.name else {})
             | ({"veto": True} if one.veto else {})
+            | ({"levels": [*map(readable_text, one.levels)]} if one.levels else {})
             for one in self.criteria
         ]
 
@@ -162,7 +172,7 @@ class Rubric:
     @property
     def statements(self) -> str:
         """All that a judge sees of the criteria."""
-        return "\n".join(one.text for one in self.criteria)
+        return "\n".join("\n".join((one.text, *one.levels)) for one in self.criteria)
 
     def score(self, values: Sequence[float]) -> float:
         """Return the score of a rollout with these values, in the order of the criteria; 0 if a veto is broken."""
@@ -438,10 +448,24 @@ def content_of(text: str, pictures: Placed) -> str | list[dict[str, Any]]:
 
 
 @value
-class Request:
-    """One question to the judge: the two messages, the labels to score, the longest answer.
+class Question:
+    """A question about a rollout, which a decision model answers with probabilities.
 
-    `each`: it is about one rollout, has no labels, and the probability of the answer's first word is read.
+    `name` has letters only, and `text` is what is asked. With `levels`, the lowest first, the answer is how far up the
+    rollout is; without, yes or no.
+    """
+
+    name: str
+    text: str
+    levels: tuple[str, ...] = ()
+
+
+@value
+class Request:
+    """One request to the judge: the two messages, the labels to score, the longest answer.
+
+    With `words` it asks for one of them, and their probabilities are read, the lowest first. With `questions`, typed
+    ones for a decision model, both messages are one text. Neither has labels.
     `pass_index` is the number of the pass, from 0: two passes may ask the same and are two calls.
     `criteria` are those that each rollout is judged by, by their labels; without any it gets a score.
     `fitted`: `max_output_tokens` is all that the judge's context leaves. `kept`: only an earlier reply counts.
@@ -457,7 +481,8 @@ class Request:
     max_output_tokens: int | None = None
     pass_index: int = 0
     fitted: bool = field(default=False, compare=False)
-    each: bool = False
+    words: tuple[str, ...] = ()
+    questions: tuple[Question, ...] = ()
     criteria: Mapping[str, Criterion] = field(default_factory=dict, compare=False)
     kept: bool = field(default=False, compare=False)
     shared: int = field(default=0, compare=False)
@@ -467,15 +492,34 @@ class Request:
     earlier: Callable[[], str] | None = field(default=None, repr=False, compare=False)
 
     @property
+    def by_probability(self) -> bool:
+        """Tell if the judge writes nothing, and probabilities are read."""
+        return bool(self.words or self.questions)
+
+    @property
+    def asked(self) -> str:
+        """Its typed questions as one text, names and kinds with them; empty if there are none."""
+        return "\n".join(
+            "\t".join((question.name, question.text, *question.levels))
+            for question in self.questions
+        )
+
+    @property
+    def state(self) -> str:
+        """Its two messages as the one text that a decision model reads."""
+        return f"{self.system}\n\n{self.user}"
+
+    @property
     def prompt(self) -> str:
-        """Its two messages as one text."""
-        return f"{self.system}\n{self.user}"
+        """Its two messages as one text, with its questions."""
+        return f"{self.system}\n{self.user}{self.asked}"
 
     @property
     def size(self) -> int:
         """Characters of the prompt; its pictures count as text of as many tokens."""
         pictures = int(self.picture_tokens * CHARACTERS_PER_TOKEN)
-        return len(self.system) + len(self.user) + pictures
+        asked = len(self.asked) if self.questions else 0
+        return len(self.system) + len(self.user) + asked + pictures
 
     @property
     def content(self) -> str | list[dict[str, Any]]:
@@ -498,10 +542,10 @@ class JudgeRequest:
 
     `model` and `params` are those of its settings. `system` and `user` are the two messages. The reply is a JSON
     object of the `schema`, with one entry for each of the `labels`, and takes `max_output_tokens` at most; None: no
-    bound. `pass_index` is the number of the pass, from 0. If `each` is set, the reply is a whole chat completion
-    whose `logprobs` tell how likely its first word is Yes or No. `criteria` are the statements that each entry has a
-    value for, by their ids. `pictures` stand in the user message, each behind so many characters; `messages` holds
-    them.
+    bound. `pass_index` is the number of the pass, from 0. With `words` the reply is a whole chat completion
+    whose `logprobs` tell how likely each of them is as its first word. `criteria` are the statements that each entry
+    has a value for, by their ids. `pictures` stand in the user message, each behind so many characters; `messages`
+    holds them.
     """
 
     model: str
@@ -512,7 +556,7 @@ class JudgeRequest:
     schema: Mapping[str, Any] = field(repr=False)
     max_output_tokens: int | None
     pass_index: int
-    each: bool = False
+    words: tuple[str, ...] = ()
     criteria: Mapping[str, str] = field(default_factory=dict)
     pictures: Placed = field(default=(), repr=False)
 
@@ -543,8 +587,8 @@ class Reply:
     judge was not asked now but before; `thought`: the judge thought before it answered; `beside`: the text stood in
     a tool call or where thoughts stand, and the answer was empty. `model` is the name of the model in the body.
     `left` is what rate limits leave after this call. `likely` are the tokens that could begin the text, each with the
-    natural logarithm of its probability. `cut` are the tokens of the prompt that the judge has read, if its server
-    cut it; 0: it read all.
+    natural logarithm of its probability. `answers` are those to typed questions, as they came, by the names of the
+    questions. `cut` are the tokens of the prompt that the judge has read, if its server cut it; 0: it read all.
     """
 
     text: str
@@ -560,6 +604,7 @@ class Reply:
     model: str = field(default="", compare=False)
     left: Left | None = field(default=None, compare=False)
     likely: tuple[tuple[str, float], ...] = field(default=(), repr=False, compare=False)
+    answers: Mapping[str, Any] | None = field(default=None, repr=False, compare=False)
     cut: int = field(default=0, compare=False)
 
 
@@ -639,9 +684,10 @@ class PassScores:
     the request shows, each from 0. `distinct` are the numbers of distinct rollouts in the order shown;
     `scores` in [0, 1] and `explanations` are aligned with it. `bounds`: a reply had no scores but 0 and 1, which
     may stand on another scale (2: although its request named the scale); `mended`: its form was mended;
-    `unknown` counts ids in the reply that belong to no rollout. `each`: the judge saw one rollout alone, and its score
-    is a probability, which its rounding leaves uncertain by `error`. `criteria` are the values of the criteria of each
-    rollout, if there are any; its score is their weighted mean.
+    `unknown` counts ids in the reply that belong to no rollout. `each`: the judge saw one rollout alone. Scores that
+    are probabilities are uncertain by `error`, half a unit of their last digit; `unanswered` are distinct rollouts that
+    the judge was asked about and said nothing of. `criteria` are the values of the criteria of each rollout, if there
+    are any; its score is their weighted mean.
     """
 
     judge: int
@@ -655,6 +701,7 @@ class PassScores:
     unknown: int = 0
     each: bool = False
     error: float = 0.0
+    unanswered: tuple[int, ...] = ()
     criteria: tuple[tuple[float, ...], ...] = ()
 
 
@@ -1323,7 +1370,9 @@ def reply_of(body: bytes, key: Secret = None) -> Reply | CallError:
 
 
 def reply_in(value: Any, body: bytes, key: Secret = None) -> Reply | CallError:
-    """Read a chat completion that was parsed from `body`, which holds no key."""
+    """Read a chat completion that was parsed from `body`, which holds no key; or the answers to typed questions."""
+    if decided := _decided(value):
+        return replace(decided, body=body)
     try:
         choice = value["choices"][0]
         message = choice["message"]
@@ -1358,6 +1407,36 @@ def reply_in(value: Any, body: bytes, key: Secret = None) -> Reply | CallError:
         model=_served(model) if isinstance(model, str) else "",
         likely=_likely(choice.get("logprobs")),
     )
+
+
+def _decided(value: Any) -> Reply | None:
+    """Read the answers of a decision model, which some gateways wrap; None if it is something else.
+
+    A list has the names of the questions in its items; a name that stands there twice is no name.
+    """
+    for wrapper in ("result", "response"):
+        if isinstance(value, Mapping) and isinstance(value.get(wrapper), Mapping):
+            value = value[wrapper]
+    answers = value.get("answers") if isinstance(value, Mapping) else None
+    if isinstance(answers, list):
+        names = [_name_in(answer) for answer in answers]
+        answers = {
+            name if names.count(name) == 1 else "": answer
+            for name, answer in zip(names, answers, strict=True)
+        }
+    if not isinstance(answers, Mapping):
+        return None
+    model = value.get("model")
+    return Reply(
+        "",
+        usage_of(value),
+        model=_served(model) if isinstance(model, str) else "",
+        answers=answers,
+    )
+
+
+def _name_in(answer: Any) -> str:
+    return str(answer.get("name")) if isinstance(answer, Mapping) else ""
 
 
 def _beside(message: Mapping[str, Any]) -> str:
@@ -1440,10 +1519,13 @@ def usage_of(completion: Mapping[str, Any]) -> Usage:
     (Anthropic's own usage) to that: the total says so, or they are more than what they would be part of.
     """
     usage = _object(completion, "usage")
-    details = _object(usage, "prompt_tokens_details")
+    details = _object(usage, "prompt_tokens_details") or _object(
+        usage, "input_tokens_details"
+    )
     total = _count(usage, "total_tokens")
     answer = _count(usage, "completion_tokens") or _count(usage, "output_tokens")
-    prompt = _count(usage, "prompt_tokens") or _count(usage, "input_tokens")
+    named = ("prompt_tokens", "input_tokens", "inputTokens")
+    prompt = next(filter(None, (_count(usage, name) for name in named)), 0)
     prompt = prompt or max(0, total - answer)
     thought = _count(_object(usage, "completion_tokens_details"), "reasoning_tokens")
     cached, written = (
@@ -1470,7 +1552,14 @@ def usage_of(completion: Mapping[str, Any]) -> Usage:
         hourly=hourly,
         reasoning=thought,
         tier=tier.lower() if isinstance(tier, str) else "",
+        usd=_told(usage.get("cost")),
     )
+
+
+def _told(usd: Any) -> float:
+    """The cost that a reply tells; 0 if it tells none."""
+    plain = type(usd) in (int, float)
+    return float(usd) if plain and 0 < usd < math.inf else 0.0
 
 
 _UNCOUNTED = 1 << 40

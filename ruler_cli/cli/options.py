@@ -110,6 +110,14 @@ Param = Annotated[
         "-p",
     ),
 ]
+ApiName = Annotated[
+    str,
+    judge_option(
+        "The API that the judge speaks: chat completions, or one of decision models.",
+        "auto|chat|systemone|decisions",
+        "--api",
+    ),
+]
 ViaWay = Annotated[str, judge_option("How the judge is reached.", "auto|http|litellm")]
 Fallback = Annotated[
     bool,
@@ -118,8 +126,14 @@ Fallback = Annotated[
 Escalate = Annotated[
     str | None,
     judge_option(
-        "A stronger judge for groups still unclear after all passes.",
+        "A stronger judge for groups that the first leaves undecided.",
         "NAME",
+    ),
+]
+EscalateGap = Annotated[
+    float,
+    judge_option(
+        "A group is undecided if no two of its scores lie further apart.", "GAP"
     ),
 ]
 
@@ -153,15 +167,24 @@ Single = Annotated[
     ),
 ]
 Ask = Annotated[
+    str | None,
+    quality_option(
+        "Show all rollouts of a group at once, or each alone.  "
+        "[default: group; each for a chat judge that is read by probability]",
+        "group|each",
+    ),
+]
+Read = Annotated[
     str,
     quality_option(
-        "Ask about all rollouts of a group at once, or about each alone, by the probability of Yes.",
-        "group|each",
+        "Scores that the judge writes, or the probability of Yes to a question for each rollout. auto: text for a "
+        "chat judge with --ask group.",
+        "auto|text|probability",
     ),
 ]
 Question = Annotated[
     str | None,
-    quality_option("The question of --ask each.", "TEXT"),
+    quality_option("The question where probabilities are read.", "TEXT"),
 ]
 Pictures = Annotated[
     str,
@@ -292,7 +315,9 @@ REQUEST_OPTIONS = (
     "seed",
     "group_size",
     "single",
+    "api",
     "ask",
+    "read",
     "question",
     "pictures",
     "most_pictures",
@@ -314,6 +339,7 @@ RUN_OPTIONS = (
     "param",
     "fallback",
     "escalate",
+    "escalate_gap",
     "adaptive",
     "reward",
     "outcome",

@@ -60,8 +60,8 @@ def command(
             pass_count,
             requests_of_pass,
             why_unaskable,
-            write_prompt,
         )
+        from ruler_cli.prompting.questions import requests_about
 
         settings = score_settings(options, source)
         number, window = options.pass_, options.window
@@ -95,7 +95,7 @@ def command(
                 what = f"rollout {window} of {len(windows)}; --window N prints another"
             print_note(f"{name}: {what}")
         part = windows[window - 1] if windows else None
-        request = write_prompt(layout, own, part)
+        request = next(requests_about(layout, own, part))
         system, _ = request_messages(request, answer_format_of(settings.judge))
         user = _with_pictures(request)
         typer.echo(safe(f"system:\n{system['content']}\n\nuser:\n{user}"))

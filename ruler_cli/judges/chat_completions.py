@@ -230,7 +230,7 @@ class ChatJudge(Judge):
             sent = self.answer_format
             answer = await self._post(request, sent)
             refused = answer.message if isinstance(answer, ErrorResponse) else ""
-            if request.each and _NO_WORDS.search(refused):
+            if request.words and _NO_WORDS.search(refused):
                 if sent.likely > _LIKELY[-1]:
                     self.answer_format = replace(sent, likely=_LIKELY[-1])
                     continue
@@ -244,7 +244,7 @@ class ChatJudge(Judge):
                     self.answer_format = other
                     continue
                 answer = error
-            elif isinstance(answer, Reply) and not request.each:
+            elif isinstance(answer, Reply) and not request.words:
                 self.answer_format = self.answer_format.after_reply(answer)
             elif isinstance(answer, Reply) and not (answer.likely or answer.refusal):
                 answer = no_probabilities("", answer.body)
@@ -258,7 +258,7 @@ class ChatJudge(Judge):
         self, request: Request, sent: AnswerFormat, answer: Reply | CallError
     ) -> bool:
         """Note an answer, until a usable one has come; tell if too many in a row were none."""
-        if self._settled or request.each or sent.forms != self.answer_format.forms:
+        if self._settled or request.words or sent.forms != self.answer_format.forms:
             return False
         if isinstance(answer, Reply):
             self._settled = self.usable(answer, request)
@@ -322,7 +322,7 @@ def no_probabilities(why: str, body: bytes = b"") -> CallError:
     """Return the error that ends a run: the endpoint does not tell how likely words are. `body` is its reply."""
     said = f" ({why})" if why else ""
     reason = Sentence(
-        "the judge tells no probabilities of its words (`logprobs`){said}, which {ask:each} needs; leave that out, "
+        "the judge tells no probabilities of its words (`logprobs`){said}, which are to be read; give {read:text}, "
         "or name an endpoint that does",
         said=said,
     )
@@ -377,7 +377,7 @@ def chat_arguments(
 ) -> dict[str, Any]:
     """The arguments of a call; the user's parameters replace all others."""
     body: dict[str, Any] = {"model": model, "messages": messages(request, how)}
-    if request.each:
+    if request.words:
         body |= {"logprobs": True, "top_logprobs": how.likely}
     elif (form := response_format(how.forms[0], request)) is not None:
         body["response_format"] = form
@@ -396,7 +396,7 @@ def chat_arguments(
 
 def messages(request: Request, how: AnswerFormat) -> list[dict[str, Any]]:
     """The system message, which describes the form of the answer, and the user message; or both as one of the user."""
-    listed = request.each or how.forms[0] != "keyed"
+    listed = request.words or how.forms[0] != "keyed"
     system = request.system if listed else keyed(request.system)
     if how.merged:
         begin = f"{system}\n\n"

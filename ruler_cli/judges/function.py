@@ -67,7 +67,7 @@ class FunctionJudge(Judge):
             copy.deepcopy(list_schema(0, request.criteria)),
             _FORMAT.max_tokens(request, settings.params),
             request.pass_index,
-            request.each,
+            request.words,
             {label: one.text for label, one in request.criteria.items()},
             request.pictures,
         )
@@ -119,7 +119,7 @@ class FunctionJudge(Judge):
             )
         if len(reply.body) > LARGEST:
             return self._failed("reply", "returned more than 1 MiB")
-        if request.each and not reply.likely:
+        if request.words and not reply.likely:
             return self._failed("reply", "returned no `logprobs`")
         self._answered = True
         return reply

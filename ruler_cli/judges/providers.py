@@ -8,20 +8,17 @@ itself is asked if it does. Prices and limits come from the list that is part of
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
-
-import orjson
 
 from ruler_cli.errors import Sentence, UsageError
 from ruler_cli.settings.judges import OWN_ADDRESS, SIGNING
+from ruler_cli.settings.model_list import beside_litellm, listed
 from ruler_cli.settings.parameters import body_of
 from ruler_cli.settings.suggestions import nearest
 from ruler_cli.types import Usage, words_of
@@ -110,19 +107,10 @@ Need = list[list[str]]
 """Alternatives, each of words that meet a need together."""
 
 
-def _beside_litellm(file: str) -> bytes:
-    """The contents of a file of litellm's package, whose import would take seconds; empty if there is none."""
-    package = importlib.util.find_spec("litellm")
-    if package is not None and package.origin is not None:
-        with contextlib.suppress(OSError):
-            return (Path(package.origin).parent / file).read_bytes()
-    return b""
-
-
 @lru_cache(1)
 def providers() -> frozenset[str]:
     """The names of litellm's providers, from the source of its list."""
-    source = _beside_litellm("types/utils.py").decode()
+    source = beside_litellm("types/utils.py").decode()
     members = source.partition("class LlmProviders(")[2].partition("\n\n\n")[0]
     return frozenset(re.findall(r' = "([\w-]+)"', members) or NEEDS)
 
@@ -213,7 +201,7 @@ def base_variables(provider: str) -> list[str]:
 
 def is_own_model(name: str, provider: str) -> bool:
     """Tell if litellm's list has a model, by its name with the provider, as the provider's own."""
-    own = str(_entry(name).get("litellm_provider")).startswith(provider)
+    own = str(listed(name).get("litellm_provider")).startswith(provider)
     return own and "/" in name and provider not in OWN_ENGINES
 
 
@@ -346,9 +334,6 @@ def _finds(word: str, _environment: frozenset[tuple[str, str]]) -> bool:
         return bases.isdisjoint(_NO_LOGIN)
 
 
-_PRICES = "model_prices_and_context_window_backup.json"
-
-
 _TIERS = {"fast": "priority", "batch": "batches"}
 """Service tiers that the list has under another name."""
 
@@ -418,7 +403,7 @@ class ModelInfo:
 
 def model_info(name: str) -> ModelInfo:
     """Look up a model, with and without its provider."""
-    entry = _entry(name)
+    entry = listed(name)
     return ModelInfo(
         _price(entry),
         entry.get("max_input_tokens"),
@@ -499,18 +484,6 @@ def _rates(entry: Mapping[str, Any], above: str = "", tier: str = "") -> Price |
     extra = (written - prompt, (hourly or written) - written)
     thought = entry.get(_PRICED[-1] + above + tier, completion)
     return Price(prompt, completion, cached, *extra, thought - completion)
-
-
-def _entry(name: str) -> dict[str, Any]:
-    table = _prices()
-    return table.get(name) or table.get(name.partition("/")[2]) or {}
-
-
-@lru_cache(maxsize=1)
-def _prices() -> dict[str, dict[str, Any]]:
-    table: dict[str, Any] = orjson.loads(_beside_litellm(_PRICES) or b"{}")
-    table.pop("sample_spec", None)  # it tells of the fields in words
-    return table
 
 
 LIMITS = ("max_completion_tokens", "max_tokens")

@@ -70,7 +70,7 @@ class Simulated(Judge):
     async def ask(self, request: Request) -> Reply:
         """Score the labels from the rollouts in the prompt, or tell how likely Yes is for the only one."""
         scores = score(self.model, request)
-        if request.each:
+        if request.words:
             (yes,) = scores.values()
             return Reply("", Usage(calls=1), likely=_likely(yes))
         given = {label: (score, _EXPLANATION) for label, score in scores.items()}

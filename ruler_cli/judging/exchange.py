@@ -7,7 +7,7 @@ pool, a test or a file of replies can drive it.
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Mapping
+from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import add
 from typing import TypeVar
@@ -20,8 +20,12 @@ from ruler_cli.prompting.prompt import (
     PromptLayout,
     RequestPart,
     criteria_parts,
-    questions,
     write_prompt,
+)
+from ruler_cli.prompting.questions import (
+    Subject,
+    question_requests,
+    subjects_of,
 )
 from ruler_cli.scoring.parse_reply import (
     SCALE,
@@ -33,7 +37,8 @@ from ruler_cli.scoring.parse_reply import (
     parse,
     parse_complete,
 )
-from ruler_cli.scoring.probability import YesShare, yes_share
+from ruler_cli.scoring.probability import Share, word_share
+from ruler_cli.scoring.typed_answers import typed_shares
 from ruler_cli.settings.models import AskSettings
 from ruler_cli.types import (
     CallError,
@@ -53,6 +58,8 @@ _UNKNOWN_SCALE = (
     f"its scores were only 0 and 1, and may stand on another scale: {SCALE}"
 )
 _OTHER_SCALE = "the judge stays on another scale than 0 to 1, and its scores of only 0 and 1 may stand on that"
+_TIMES = 2
+"""Times that a decision model is asked a question without an answer."""
 _BRIEF = 32
 _BRIEF_PER_ROLLOUT = 48
 _BRIEF_PER_VALUE = 9
@@ -213,55 +220,102 @@ def _answered(
         state.attempt += not given
 
 
-def ask_each(
+def ask_questions(
     layout: PromptLayout,
     ask: AskSettings,
     part: RequestPart,
     state: ExchangeState | None = None,
 ) -> Steps[Answer]:
-    """Ask the question about one rollout, or one for each criterion.
+    """Ask the questions about a part of a group, and read the answers by probability.
 
-    A corrective request would only say what the first one did.
+    What a decision model leaves out, or answers with what is no probability, is asked once more; a rollout that still
+    lacks an answer has no score in this pass. A model that is read by one word would only say the same again.
     """
+    shares: dict[Subject, Share] = {}
+    wanted: Sequence[Subject] = subjects_of(layout, part)
+    model = ""
+    for attempt in range(_TIMES if ask.typed else 1):
+        defect = ""
+        for request, subjects in question_requests(layout, ask, part, wanted, attempt):
+            reply = yield request
+            if isinstance(reply, CallError):
+                return _failed(reply, request, layout, part, state or ExchangeState())
+            if reply.refusal is not None:
+                return GroupError("refused", f"the judge refused: {reply.refusal}")
+            model = reply.model or ask.judge_model
+            try:
+                read = read_shares(reply, request)
+            except DefectError as problem:
+                defect = str(problem)
+                continue
+            named = zip(subjects, read, strict=True)
+            shares |= {subject: share for subject, share in named if share}
+        wanted = [subject for subject in wanted if subject not in shares]
+        if not wanted:
+            break
+    if defect:
+        times = " twice" if ask.typed else ""
+        reason = f"the judge's answer could not be used{times}: {defect}"
+        return GroupError("reply", reason)
+    unanswered = {subject.rollout for subject in wanted}
+    if len(unanswered) == len(part.distinct):
+        return GroupError("refused", "the judge refused every question, twice")
+    asked = subjects_of(layout, part)
+    return _shares_of_pass(layout, ask, part, asked, shares, unanswered, model)
+
+
+def read_shares(reply: Reply, request: Request) -> list[Share | None]:
+    """Return the answer to each question of a request, None for one that was refused or left out.
+
+    DefectError if the reply cannot be used.
+    """
+    if not request.questions:
+        return [word_share(reply.likely, request.words)]
+    shares = typed_shares(reply.answers, request.questions)
+    return [shares.get(question.name) for question in request.questions]
+
+
+def _shares_of_pass(
+    layout: PromptLayout,
+    ask: AskSettings,
+    part: RequestPart,
+    asked: Sequence[Subject],
+    shares: Mapping[Subject, Share],
+    unanswered: Collection[int],
+    model: str,
+) -> PassScores:
+    """The scores of a pass that are made of probabilities."""
     rubric = layout.rubric
-    shares = []
-    for own in questions(layout, ask, part):
-        request = write_prompt(layout, ask, part, criteria=own)
-        reply = yield request
-        if isinstance(reply, CallError):
-            return _failed(reply, request, layout, part, state or ExchangeState())
-        if reply.refusal is not None:
-            return GroupError("refused", f"the judge refused: {reply.refusal}")
-        try:
-            shares.append(yes_share(reply.likely))
-        except DefectError as problem:
-            return GroupError(
-                "reply", f"the judge's answer could not be used: {problem}"
-            )
-    scores = PassScores(
+    answered = tuple([at for at in part.distinct if at not in unanswered])
+    number = len(rubric.criteria) if isinstance(rubric, Rubric) else 1
+    ordered = [shares[subject] for subject in asked if subject.rollout in answered]
+    rows = [ordered[at : at + number] for at in range(0, len(ordered), number)]
+    values = tuple([tuple([share.score for share in row]) for row in rows])
+    by = f", by {model}; decision models give no reasons." if ask.typed else "."
+    scores = [row[0] for row in values]
+    if isinstance(rubric, Rubric):
+        scores = list(map(rubric.weighted, values))
+    return PassScores(
         judge=0,
-        pass_index=0,
+        pass_index=part.pass_index,
         window=part.window,
-        distinct=part.distinct,
-        scores=(shares[0].score,),
-        explanations=(_asked_alone(shares, rubric),),
-        each=True,
-        error=max(share.error for share in shares),
+        distinct=answered,
+        scores=tuple(scores),
+        explanations=tuple([f"{_probabilities(row, rubric)}{by}" for row in values]),
+        each=ask.ask == "each",
+        error=max(share.error for row in rows for share in row),
+        unanswered=tuple([at for at in part.distinct if at in unanswered]),
+        criteria=values if isinstance(rubric, Rubric) else (),
     )
+
+
+def _probabilities(values: Sequence[float], rubric: Standards) -> str:
+    """The probabilities of a rollout in words."""
     if not isinstance(rubric, Rubric):
-        return scores
-    values = tuple([share.score for share in shares])
-    return replace(scores, criteria=(values,), scores=(rubric.weighted(values),))
-
-
-def _asked_alone(shares: list[YesShare], rubric: Standards) -> str:
-    """The explanation of a score that is made of probabilities."""
-    names = rubric.names if isinstance(rubric, Rubric) else ("Yes",)
-    each = zip(names, shares, strict=True)
-    if names == ("Yes",):
-        return f"Asked alone: Yes with a probability of {shares[0].score:.3f}."
-    listed = ", ".join(f"“{name}” {share.score:.3f}" for name, share in each)
-    return f"Asked alone about each criterion, Yes with a probability of: {listed}."
+        return f"P(yes) {values[0]:.3g}"
+    named = zip(rubric.names, values, strict=True)
+    listed = ", ".join(f"“{name}” {value:.3g}" for name, value in named)
+    return f"By probability: {listed}"
 
 
 def _fits_with_less(
@@ -307,7 +361,10 @@ def _only_bounds(entries: Mapping[str, Entry]) -> bool:
 def is_usable(reply: Reply, request: Request) -> bool:
     """Tell if the entries of a reply can be read, or its probabilities give a score."""
     try:
-        yes_share(reply.likely) if request.each else read_reply(reply, request)
+        if request.by_probability:
+            read_shares(reply, request)
+        else:
+            read_reply(reply, request)
     except DefectError:
         return False
     return True
@@ -353,7 +410,9 @@ def _failed(
         few = most_pictures(error, len(request.pictures))
         return Overflow(0, 0, 0, group_error, state, few) if few else group_error
     limit, actual = error.context
-    least = 0 if error.cut else _least(layout, part)  # a prompt alone was cut
+    # a prompt alone was cut, or no answer is written
+    alone = error.cut or request.by_probability
+    least = 0 if alone else _least(layout, part)
     most = min(limit * _SAFETY, max(limit - least, limit / 2))
     tokens = layout.tokens_of(part.distinct)
     # vLLM counts no further than it must: the length of a prompt that is one token too long is not known

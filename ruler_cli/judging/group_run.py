@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, TypeVar
 
 from ruler_cli.judges.resolve import with_eyes
-from ruler_cli.judging.exchange import Answer, Overflow, ask_each, exchange
+from ruler_cli.judging.exchange import Answer, Overflow, ask_questions, exchange
 from ruler_cli.judging.panel import PanelJudge
 from ruler_cli.pool.engine import ByteLimit, together
 from ruler_cli.pool.limits import Allowance, Budget
@@ -23,13 +23,12 @@ from ruler_cli.prompting.prompt import (
     halved,
     pass_count,
     pass_of_judge,
-    questions,
     requests_of_pass,
     too_long,
     why_unaskable,
     with_fewer_pictures,
-    write_prompt,
 )
+from ruler_cli.prompting.questions import requests_about
 from ruler_cli.scoring.rewards import number, passed
 from ruler_cli.settings.models import AskSettings, ScoreSettings
 from ruler_cli.types import (
@@ -348,9 +347,9 @@ class _JudgePasses:
             parts += self._parts(range(1, self.passes))
         layout = self._laid_out()
         requests = (
-            write_prompt(layout, self._ask, part, criteria=criteria)
+            request
             for part in parts
-            for criteria in questions(layout, self._ask, part)
+            for request in requests_about(layout, self._ask, part)
         )
         again = self._run.runner.settings.retry_failed
         return self._judge.most(requests, again=again)
@@ -437,7 +436,7 @@ class _JudgePasses:
         """
         run = self._run
         scaled = partial(exchange, scale=self._judge.scale)
-        asked = ask_each if self._ask.ask == "each" else scaled
+        asked = ask_questions if self._ask.by_probability else scaled
         again = False
         forms = _FORMS
         while True:

@@ -175,7 +175,7 @@ class PanelJudge:
                 self.outdated[key] = why
             answer = kept or self._too_long(request)
             scoreless = (
-                request.each
+                request.by_probability
                 and isinstance(answer, Reply)
                 and answer.refusal is None
                 and not is_usable(answer, request)

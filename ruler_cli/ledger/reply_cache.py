@@ -158,7 +158,9 @@ def key_of(model: str, params: Mapping[str, Any], request: Request) -> bytes:
     bounds = f"{request.max_output_tokens} {request.pass_index}"
     digest = blake2b(digest_size=16, person=b"ruler request 1")
     pictures = [f"{place} {picture.digest}" for place, picture in request.pictures]
-    for part in (model, canonical, request.system, request.user, bounds, *pictures):
+    questions = [request.asked] if request.questions else []
+    texts = (model, canonical, request.system, request.user, bounds)
+    for part in (*texts, *pictures, *questions):
         raw = part.encode("utf-8", "surrogatepass")
         digest.update(struct.pack("<Q", len(raw)))
         digest.update(raw)

@@ -687,7 +687,7 @@ class Estimates:
 
     def size(self, request: Request) -> Size:
         """Guess the tokens from the length of the prompt and the number of labels."""
-        texts = request.system, request.user
+        texts = request.system, request.user, request.asked
         length = sum(
             len(text if text.isascii() else text.encode("utf-8", "replace"))
             for text in texts

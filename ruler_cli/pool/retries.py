@@ -320,7 +320,7 @@ def counted(request: Request, reply: Reply, cost: Cost) -> Reply:
         completion = likely_tokens(reply.text)
     estimated = (prompt, completion) != (usage.prompt, usage.completion)
     usage = replace(usage, prompt=prompt, completion=completion, estimated=estimated)
-    usage = replace(usage, usd=cost(usage) or 0.0)
+    usage = replace(usage, usd=usage.usd or cost(usage) or 0.0)
     return replace(reply, usage=usage, cut=cut)
 
 

@@ -782,7 +782,7 @@ def _shortened(rendered: RenderedGroup, ask: AskSettings) -> PromptLayout:
         for step, keep in enumerate(LADDER, 1):
             before = rendered.layout
             if before.at_once(ask) or (
-                ask.ask == "group" and _plan(before, ask, wide=True)
+                ask.ask != "each" and _plan(before, ask, wide=True)
             ):
                 return rendered.finished(highest)
             most = _bar(before, ask, even=even)
@@ -901,16 +901,21 @@ def criteria_parts(rubric: Rubric, rollouts: int) -> list[range]:
     return [range(*pair) for pair in itertools.pairwise(bounds)]
 
 
-def questions(
-    layout: PromptLayout, ask: AskSettings, part: RequestPart
-) -> Sequence[range | None]:
+def criteria_ranges(layout: PromptLayout, part: RequestPart) -> Sequence[range | None]:
     """The criteria of each request about a part, by their numbers; None: it is about a text."""
-    rubric = layout.rubric
-    if not isinstance(rubric, Rubric):
-        return [None]
-    if ask.ask == "each":
-        return [range(at, at + 1) for at in range(len(rubric.criteria))]
-    return criteria_parts(rubric, len(part.distinct))
+    if isinstance(layout.rubric, Rubric):
+        return criteria_parts(layout.rubric, len(part.distinct))
+    return [None]
+
+
+def part_or_first(
+    layout: PromptLayout, ask: AskSettings, part: RequestPart | None
+) -> RequestPart:
+    """Return the part, or the first of all; that of a layout that fits no context shows all of it."""
+    if part is not None:
+        return part
+    whole = RequestPart(0, 0, tuple(range(len(layout.distinct))))
+    return next(iter(requests_of_pass(layout, ask, 0)), whole)
 
 
 LETTERS = "bcdfghjkmnpqrstvwxz"
@@ -948,43 +953,33 @@ def write_prompt(
     given: Mapping[str, tuple[Sequence[float], str]] | None = None,
     criteria: range | None = None,
 ) -> Request:
-    """Write the two messages of one request for a part, by default the first of all.
+    """Write the two messages of one request for written scores of a part, by default the first of all.
 
     `given` holds entries of an earlier reply that stand, so that only the other labels are asked for. `criteria` are
     the numbers of those that the request is about, by default those of the first request about them.
     """
-    if part is None:
-        # of a layout that fits no context
-        whole = RequestPart(0, 0, tuple(range(len(layout.distinct))))
-        part = next(iter(requests_of_pass(layout, ask, 0)), whole)
+    part = part_or_first(layout, ask, part)
     rubric = layout.rubric
     if isinstance(rubric, Rubric) and criteria is None:
         criteria = criteria_parts(rubric, len(part.distinct))[0]
-    if ask.ask == "each":
-        return _question(layout, ask, part, criteria[0] if criteria else 0)
     state = state or _FIRST
     given = given or {}
     key = layout.key(ask.seed, part.pass_index, state.attempt)
     order: Sequence[int] = part.distinct
     if state.attempt and ask.order == "random":
         order = layout.drawn(order, key)
-    shown = _labels(layout, key, order)
-    lines = _common(layout)
+    shown = labels_of(layout, key, order)
+    lines = common_blocks(layout)
     # as many requests begin so as there are passes and windows
     again = pass_count(layout, ask, 1) > 1 or len(order) < len(layout.distinct)
-    shared = len(_placed("\n".join(lines), layout.pictures)[0]) if again else 0
-    branches = layout.branches(order)
-    lines += branches.shown(list(shown))
-    lines += [
-        f'<trajectory id="{label}">\n{text}\n</trajectory>'
-        for label, text in zip(shown, branches.rest, strict=True)
-    ]
+    shared = len(placed("\n".join(lines), layout.pictures)[0]) if again else 0
+    lines += rollout_blocks(layout, shown)
     wanted = tuple([label for label in shown if label not in given])
     asked = {}
     if isinstance(rubric, Rubric):
         criteria = criteria or range(0)
         if len(criteria) < len(rubric.criteria):  # all before them comes again
-            shared = len(_placed("\n".join(lines), layout.pictures)[0])
+            shared = len(placed("\n".join(lines), layout.pictures)[0])
         asked = _criteria_labels(rubric, criteria, layout, shown)
         statements = {label: quoted(one.text) for label, one in asked.items()}
         lines.append(templates.criteria_block(statements))
@@ -999,7 +994,7 @@ def write_prompt(
         ended=layout.ended(order),
         pictures=bool(layout.pictures),
     )
-    user, pictures = _placed("\n".join(lines), layout.pictures)
+    user, pictures = placed("\n".join(lines), layout.pictures)
     return Request(
         system,
         user,
@@ -1011,19 +1006,30 @@ def write_prompt(
         shared=shared,
         shown=shown,
         pictures=pictures,
-        picture_tokens=_tokens_of(pictures, ask),
-        earlier=None if given else _earlier(layout, ask, part, state, criteria),
+        picture_tokens=picture_tokens_of(pictures, ask),
+        earlier=None
+        if given
+        else earlier_prompt(
+            layout,
+            ask,
+            part,
+            lambda before, same: write_prompt(
+                before, ask, same, state, criteria=criteria
+            ),
+        ),
     )
 
 
-def _earlier(
+def earlier_prompt(
     layout: PromptLayout,
     ask: AskSettings,
     part: RequestPart,
-    state: ExchangeState = _FIRST,
-    criteria: range | None = None,
+    write: Callable[[PromptLayout, RequestPart], Request],
 ) -> Callable[[], str] | None:
-    """Return what writes the user message of a part as an earlier version did; None if it is not known or the same."""
+    """Return what writes the user message of a part as an earlier version did; None if it is not known or the same.
+
+    `write` writes the request about a part of a layout.
+    """
     build = layout.earlier
     if build is None or layout.shortening:
         return None
@@ -1031,13 +1037,12 @@ def _earlier(
     def user() -> str:
         before = build()
         parts = requests_of_pass(before, ask, part.pass_index)[part.window :]
-        same = parts and write_prompt(before, ask, parts[0], state, criteria=criteria)
-        return same.user if same else ""
+        return write(before, parts[0]).user if parts else ""
 
     return user
 
 
-def _placed(text: str, known: Mapping[str, Picture]) -> tuple[str, Placed]:
+def placed(text: str, known: Mapping[str, Picture]) -> tuple[str, Placed]:
     """Return a text with the numbers of its pictures alone, and the pictures with their places in it."""
     if not known:
         return text, ()
@@ -1053,58 +1058,34 @@ def _placed(text: str, known: Mapping[str, Picture]) -> tuple[str, Placed]:
     return "".join((*pieces, text[at:])), tuple(placed)
 
 
-def _tokens_of(pictures: Placed, ask: AskSettings) -> int:
+def picture_tokens_of(pictures: Placed, ask: AskSettings) -> int:
+    """Return the tokens of pictures, as the judge's model counts them."""
     return sum(picture_tokens(picture, ask.judge_model) for _, picture in pictures)
 
 
-def _common(layout: PromptLayout) -> list[str]:
+def common_blocks(layout: PromptLayout, *, reference_first: bool = False) -> list[str]:
     """The blocks of all that the rollouts share."""
-    lines = [f"<context>\n{layout.context}\n</context>"] if layout.context else []
+    blocks = [f"<context>\n{layout.context}\n</context>"] if layout.context else []
     if layout.tools:
-        lines.append(f"<available_tools>\n{layout.tools}\n</available_tools>")
+        blocks.append(f"<available_tools>\n{layout.tools}\n</available_tools>")
     if layout.reference:
-        lines.append(templates.reference_block(layout.reference))
+        place = 0 if reference_first else len(blocks)
+        blocks.insert(place, templates.reference_block(layout.reference))
     if layout.numbered:
-        lines.append(templates.NUMBERS)
-    return lines
+        blocks.append(templates.NUMBERS)
+    return blocks
 
 
-def _question(
-    layout: PromptLayout, ask: AskSettings, part: RequestPart, criterion: int
-) -> Request:
-    """The question about one rollout; what the group shares stands first, for the prefix cache of an engine.
-
-    `criterion` is the number of the one that it is about, if the rubric has criteria: it stands last.
-    """
-    at = part.distinct[0]
-    rubric = layout.rubric
-    standards = ""
-    question = templates.question(ask.question)
-    if isinstance(rubric, Rubric):
-        asked = rubric.criteria[criterion]
-        question = templates.criterion_question(quoted(asked.text))
-    elif rubric != templates.DEFAULT_RUBRIC:
-        standards = rubric
-    rollout = f"<trajectory>\n{layout.distinct[at]}\n</trajectory>"
-    lines = (*_common(layout), rollout, question)
-    user, pictures = _placed("\n".join(lines), layout.pictures)
-    return Request(
-        templates.question_system(
-            standards, ended=layout.ended([at]), pictures=bool(layout.pictures)
-        ),
-        user,
-        (),
-        max_output_tokens=1,
-        fitted=True,
-        each=True,
-        shown={"rollout": at},
-        pictures=pictures,
-        picture_tokens=_tokens_of(pictures, ask),
-        earlier=_earlier(layout, ask, part, criteria=range(criterion, criterion + 1)),
-    )
+def rollout_blocks(layout: PromptLayout, labels: Mapping[str, int]) -> list[str]:
+    """The blocks of rollouts by their labels, in this order, after those of the messages that several share."""
+    branches = layout.branches(list(labels.values()))
+    return branches.shown(list(labels)) + [
+        f'<trajectory id="{label}">\n{text}\n</trajectory>'
+        for label, text in zip(labels, branches.rest, strict=True)
+    ]
 
 
-def _labels(layout: PromptLayout, key: bytes, order: Sequence[int]) -> dict[str, int]:
+def labels_of(layout: PromptLayout, key: bytes, order: Sequence[int]) -> dict[str, int]:
     """An id for each rollout that no text of the request holds."""
     text = _text_shown(layout, order)
     labels: dict[str, int] = {}

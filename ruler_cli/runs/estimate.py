@@ -28,13 +28,12 @@ from ruler_cli.prompting.prompt import (
     build_layout,
     pass_count,
     pass_of_judge,
-    questions,
     requests_of_pass,
     rubric_mistake,
     shown_in,
     why_unseen,
-    write_prompt,
 )
+from ruler_cli.prompting.questions import requests_about
 from ruler_cli.runs.input import Input
 from ruler_cli.scoring.rewards import number
 from ruler_cli.settings.models import AskSettings
@@ -221,13 +220,12 @@ class JudgeEstimate:
             times = _REQUESTS[self.role] * (ALWAYS if certain else _POSSIBLE)
             index = pass_of_judge(pass_index, self.panel_index)
             asked = [
-                (part, criteria)
+                (part, request)
                 for part in requests_of_pass(layout, self.ask, index)
-                for criteria in questions(layout, self.ask, part)
+                for request in requests_about(layout, self.ask, part)
             ]
-            for part, criteria in asked:
+            for part, request in asked:
                 size = layout.tokens_of(part.distinct)
-                request = write_prompt(layout, self.ask, part, criteria=criteria)
                 reply = self.find_reply(request) if self.find_reply else None
                 # the groups that this one stands for are not looked up: the same is expected of them, and the
                 # high values count them as not answered
@@ -238,7 +236,7 @@ class JudgeEstimate:
                     calls = Range(0, 0, times.high * (groups - 1))
                     self.cached += groups
                     self.cached_failed += groups * isinstance(reply, CallError)
-                if not request.each and len(part.distinct) < len(layout.distinct):
+                if self.ask.ask != "each" and len(part.distinct) < len(layout.distinct):
                     self.window_calls += calls
                 most = max(size, limit)
                 mean = min(size * weight.mean, most)

@@ -31,19 +31,32 @@ _SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
-class YesShare:
-    """P(yes) / (P(yes) + P(no)), and the greatest error that the rounding of the probabilities leaves in it."""
+class Share:
+    """How far up its words or levels an answer lies, from 0 to 1, and the greatest error of that number."""
 
     score: float
     error: float
 
 
-def yes_share(likely: Likely) -> YesShare:
-    """Return the share of yes in the probabilities of both words, over all their spellings.
+YES = ("no", "yes")
+"""The words that answer a question without levels, the lowest first."""
+
+
+def expectation(shares: Sequence[float], half: float = 0.0) -> Share:
+    """Return the mean place of levels with these probabilities, each rounded by `half` a unit at most."""
+    top = len(shares) - 1
+    whole = math.fsum(shares)
+    score = math.fsum(at * share for at, share in enumerate(shares)) / whole / top
+    moved = math.fsum(abs(at / top - score) for at in range(top + 1))
+    return Share(score, half * moved / whole)
+
+
+def word_share(likely: Likely, words: Sequence[str] = YES) -> Share:
+    """Return the mean place of the words in their probabilities, over all spellings: the share of yes for two.
 
     A word that is not listed is at most as likely as the least likely token of the list, and as what is left of 1.
     The drawn token bounds nothing: it may be less likely than tokens that are not listed.
-    DefectError if neither is listed or both are unlikely, if the missing one could move the score by more than
+    DefectError if none is listed or all are unlikely, if a missing one could move the score by more than
     0.01, if a number is no logarithm of a probability, if all sum to more than 1, or if one alone has all of it: an
     engine that knows no probabilities writes 0.0 for each.
     """
@@ -51,32 +64,39 @@ def yes_share(likely: Likely) -> YesShare:
     whole = math.fsum(probability for _, probability in listed)
     if listed and whole > math.exp(_MOVES + _rounding(likely)):
         raise DefectError(f"the probabilities of its first words sum to {whole:.3g}")
-    yes, no = (
-        math.fsum(probability for word, probability in listed if word == wanted)
-        for wanted in ("yes", "no")
-    )
-    both = yes + no
-    if both < _LEAST:
+    names = [word.casefold() for word in words]
+    shares = [
+        math.fsum(probability for word, probability in listed if word == name)
+        for name in names
+    ]
+    known = math.fsum(shares)
+    if known < _LEAST:
         shown = ", ".join(_spelled(likely)) or "nothing"
-        raise DefectError(f"its first word is neither Yes nor No, but {shown}")
+        wanted = " nor ".join(map(str.capitalize, reversed(names)))
+        raise DefectError(f"its first word is neither {wanted}, but {shown}")
     if len(listed) == 1 and whole >= 1:
         raise DefectError("it lists one word alone, with a probability of 1")
+    absent = [
+        name.capitalize()
+        for name, share in zip(names, shares, strict=True)
+        if not share
+    ]
     missing = 0.0
-    if not (yes and no):
+    if absent:
         least = min((probability for _, probability in listed[1:]), default=1.0)
-        missing = max(0.0, min(least, 1 - whole))
-    low = yes / (both + missing)
-    high = (yes + missing) / (both + missing)
+        missing = max(0.0, min(len(absent) * least, 1 - whole))
+    middle = expectation(shares).score * known
+    low = middle / (known + missing)
+    high = (middle + missing) / (known + missing)
     if high - low > _MOVES:
-        absent = "No" if yes else "Yes"
         raise DefectError(
-            f"{absent} is not among the first words that it lists ({len(likely)}), and may be as likely as "
+            f"{absent[-1]} is not among the first words that it lists ({len(likely)}), and may be as likely as "
             f"{missing:.2g}"
         )
     score = (low + high) / 2
     # the derivative of the share by the difference of both logarithms is score * (1 - score)
     rounding = 2 * _rounding(likely) * score * (1 - score)
-    return YesShare(round(score, _DIGITS), (high - low) / 2 + rounding)
+    return Share(round(score, _DIGITS), (high - low) / 2 + rounding)
 
 
 def _word(token: str) -> str:

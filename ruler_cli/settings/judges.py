@@ -105,6 +105,7 @@ def _judge(name: str, price: Price | None, options: Options) -> JudgeSettings:
     same = _same_provider(model, options)
     api_base, api_key_env = way_to_judge(base, key, table, same=same)
     values: dict[str, Any] = {
+        "api": options.api,
         "via": options.via,
         "timeout": options.timeout,
         "price": price,
@@ -117,7 +118,7 @@ def _judge(name: str, price: Price | None, options: Options) -> JudgeSettings:
             for one, value in table.items()
             if options.rank(one) <= FILE or one == "pictures"
         }
-        # `via` and `price` of a command's table are for models without a table
+        # `api`, `via` and `price` of a command's table are for models without a table
         typed = {
             one: value for one, value in values.items() if options.rank(one) > FILE
         }

@@ -44,10 +44,11 @@ from ruler_cli.settings.keys import (
     model_name,
     variable_name,
 )
+from ruler_cli.settings.model_list import listed
 from ruler_cli.settings.parameters import params_of
 from ruler_cli.settings.rubric import read_rubric, scale_mistake
 from ruler_cli.settings.suggestions import instead_of, nearest, question
-from ruler_cli.types import JudgeRequest, Rubric
+from ruler_cli.types import JudgeRequest, Rubric, words_of
 
 T = TypeVar("T")
 _LONGEST = 60
@@ -150,7 +151,17 @@ FIRST_PASSES = 2
 """Passes that adaptive scoring, and a stronger judge, give every group."""
 
 Asking = Literal["group", "each"]
-"""About all rollouts of a group in one request, or about each alone, read by the probability of its answer."""
+"""A request shows all rollouts of a group, or each alone."""
+Reading = Literal["auto", "text", "probability"]
+"""The judge writes scores, or is asked a question for each rollout, and the probability of Yes is read."""
+Api = Literal["auto", "chat", "systemone", "decisions"]
+"""The API that a judge speaks: chat completions, System One, or OpenAI's Decisions."""
+_DECIDING = words_of("bespoke eu_jev laya nace parallel_ai strands_decider typesafe")
+"""Providers that have nothing but System One."""
+_CHATTING = ("openai", "hosted_vllm")
+"""Providers of whose models none is only a decision model; the list is long to read."""
+_DECISIONS = ("evaluation", "decisions")
+"""Kinds of models of litellm's list that answer typed questions alone."""
 AskFunction = Callable[[JudgeRequest], Awaitable[str | Mapping[str, Any]]]
 """A judge that is a function: from a request to the text of a reply, or to a whole chat completion."""
 Grouping = Literal["auto", "line", "consecutive", "scattered"]
@@ -290,12 +301,13 @@ class JudgeOptions(Settings):
     """The settings of one judge, as a table of `ruler.toml` has them.
 
     `rpm`, `tpm`, `concurrency` and `max_outage` are this judge's own; None leaves them to `PoolSettings`, and
-    `ask` to `AskSettings`. `pictures` tells if the model reads pictures; None leaves that to litellm's list.
+    `ask` and `read` to `AskSettings`. `pictures` tells if the model reads pictures; None leaves that to litellm's list.
     """
 
     model: Annotated[str, AfterValidator(model_name)]
     api_base: Address = None
     api_key_env: KeyVariable = None
+    api: Api = "auto"
     via: Via = "auto"
     params: Annotated[Mapping[str, Any], BeforeValidator(params_of)] = field(
         default_factory=dict
@@ -307,6 +319,7 @@ class JudgeOptions(Settings):
     concurrency: Limit = None
     max_outage: Outage | None = None
     ask: Asking | None = None
+    read: Reading | None = None
     pictures: bool | None = None
 
 
@@ -332,6 +345,26 @@ class JudgeSettings(JudgeOptions):
     def function(self) -> AskFunction | None:
         """The function that is asked in place of a model."""
         return self.ask if callable(self.ask) else None
+
+    @property
+    def spoken(self) -> Api:
+        """The API that is spoken: the one that is named, at the end of the address too; else by litellm's list.
+
+        A model that serves both is asked by chat.
+        """
+        if self.api != "auto":
+            return self.api
+        provider, _, model = self.model.partition("/")
+        if self.function is not None or not model:
+            return "chat"
+        pasted = re.search(r"/(systemone|decisions)/?$", self.api_base or "")
+        if pasted:
+            return cast("Api", pasted[1])
+        if provider in _CHATTING:
+            return "chat"
+        if provider in _DECIDING or listed(self.model).get("mode") in _DECISIONS:
+            return "systemone"
+        return "chat"
 
     @property
     def label(self) -> str:
@@ -400,13 +433,15 @@ class AskOptions(Settings):
     distinct rollout: once and flagged as tied, or absolutely in every pass. `rubric` is a text, a Rubric, a list of
     criteria as a file has them, or `@FILE`, which is read at once.
 
-    A judge with `ask` "each" is asked the `question` about each distinct rollout alone, once; None: the built-in one.
-    `pictures` are sent, or left out; "auto" sends them to a judge that reads them. Of each rollout the last
-    `most_pictures` are shown.
+    `ask` says what a request shows, `read` how the answer is read; None and "auto" leave it to the judge
+    (`ScoreSettings.ask_of`). Where probabilities are read, the `question` is put for each distinct rollout; None: the
+    built-in one. With `ask` "each" it is put once, about the rollout alone. `pictures` are sent, or left out; "auto"
+    sends them to a judge that reads them. Of each rollout the last `most_pictures` are shown.
     """
 
     _: KW_ONLY
-    ask: Asking = "group"
+    ask: Asking | None = None
+    read: Reading = "auto"
     question: Annotated[str | None, AfterValidator(question_of)] = None
     rubric: Annotated[str | InstanceOf[Rubric] | None, BeforeValidator(read_rubric)] = (
         None
@@ -425,13 +460,19 @@ class AskSettings(AskOptions):
     """The requests about a group, in a judge's context of `context_tokens` tokens; None: the model's.
 
     `judge_model` names the model, by which the tokens of pictures are estimated; `reads_pictures`: it reads them,
-    None: it is embedded, and never does.
-    Both are the judge's: judges that differ in nothing else are shown the same.
+    None: it is embedded, and never does. `typed`: questions are typed, for a decision model.
+    All are the judge's: judges that differ in nothing else are shown the same.
     """
 
     context_tokens: Limit = None
     judge_model: str = field(default="", compare=False)
     reads_pictures: bool | None = field(default=True, compare=False)
+    typed: bool = field(default=False, compare=False)
+
+    @property
+    def by_probability(self) -> bool:
+        """Tell if probabilities are read."""
+        return self.read == "probability"
 
     @property
     def shown_pictures(self) -> int | None:
@@ -445,7 +486,7 @@ class CombineSettings(Settings):
 
     A judge with fewer than `min_passes` valid passes does not count. `debias` corrects for the position bias
     measured over the batch, `standardize` brings the judges of a panel to one mean and spread over the
-    batch; None: if some compare rollouts and others are asked about each, which gives them two scales. `blend` is the
+    batch; None: if they are asked or read in several ways, which gives them several scales. `blend` is the
     judge's share in a mean with the original reward, None: the judge alone.
     `order_by_outcome`: a rollout that failed its check never outranks one of its group that passed.
     """
@@ -602,6 +643,7 @@ class RunOptions(Settings):
     debug: bool = False
     fallback: bool = False
     adaptive: bool = False
+    escalate_gap: Annotated[Number, Field(ge=0, le=1)] = 0.1
 
     @property
     def most_failures(self) -> MaxFailures | None:
@@ -613,10 +655,11 @@ class RunOptions(Settings):
 class ScoreSettings(RunOptions):
     """One run of `ruler score`.
 
-    `panel` are judges beside the first, `escalate` is a stronger one for groups that are neither resolved nor
-    tied. `ledger` keeps every reply: by default the command's own, None keeps nothing; `ledgers` are others
-    in which replies are looked up too. `grace` is how many seconds calls in flight may take to finish once
-    the run is told to stop. UsageError if settings contradict one another.
+    `panel` are judges beside the first, `escalate` is a stronger one for groups that they leave undecided: whose scores
+    lie no further apart than `escalate_gap`, or twice their standard error over passes. `ledger` keeps every reply: by
+    default the command's own, None keeps nothing; `ledgers` are others in which replies are looked up too. `grace` is
+    how many seconds calls in flight may take to finish once the run is told to stop. UsageError if settings contradict
+    one another.
     """
 
     input: InputSettings = InputSettings()
@@ -653,15 +696,32 @@ class ScoreSettings(RunOptions):
         return [self.judge, *self.panel, *stronger]
 
     def ask_of(self, judge: JudgeSettings) -> AskSettings:
-        """Return the requests to one judge; one that is asked about each rollout takes no further pass."""
-        own = judge.ask if isinstance(judge.ask, str) else self.ask.ask
-        ask = replace(self.ask, ask=own, judge_model=judge.model)
-        return replace(ask, passes=1, single="score") if own == "each" else ask
+        """Return the requests to one judge, with `ask` and `read` decided.
+
+        A judge that is asked about each rollout takes no further pass, and writes no scores.
+        """
+        shown = judge.ask if isinstance(judge.ask, str) else self.ask.ask
+        read = judge.read or self.ask.read
+        typed = judge.spoken != "chat"
+        if read == "auto":
+            read = "probability" if typed or shown == "each" else "text"
+        if shown is None:
+            # an engine may hold no text from one question to the next
+            shown = "group" if typed or read == "text" else "each"
+        ask = replace(
+            self.ask, ask=shown, read=read, typed=typed, judge_model=judge.model
+        )
+        return replace(ask, passes=1, single="score") if shown == "each" else ask
+
+    @property
+    def asks(self) -> list[AskSettings]:
+        """The requests to each judge."""
+        return list(map(self.ask_of, self.judges))
 
     @property
     def asked_each(self) -> list[bool]:
         """Tell for each judge if it is asked about each rollout alone."""
-        return [self.ask_of(judge).ask == "each" for judge in self.judges]
+        return [ask.ask == "each" for ask in self.asks]
 
     @property
     def combining(self) -> CombineSettings:
@@ -670,8 +730,9 @@ class ScoreSettings(RunOptions):
         if combine.standardize is not None:
             return combine
         # judges in turn do not score together
-        panel = self.asked_each[: 1 + len(self.panel)]
-        mixed = len({*panel}) > 1 and not self.fallback
+        panel = self.asks[: 1 + len(self.panel)]
+        ways = {(ask.ask, ask.read) for ask in panel}
+        mixed = len(ways) > 1 and not self.fallback
         return replace(combine, standardize=mixed)
 
     @property
@@ -695,7 +756,6 @@ def _contradictions(run: ScoreSettings) -> Iterator[tuple[object, str, str, str]
     least = combine.min_passes
     few = ask.passes < FIRST_PASSES
     in_turn = run.fallback
-    averaged = run.panel and not in_turn
     scale = scale_mistake(ask.rubric)
     leave = "leave one out"
     more = Sentence("give {passes:2} or more")
@@ -724,12 +784,20 @@ def _contradictions(run: ScoreSettings) -> Iterator[tuple[object, str, str, str]
         "single": ask.single == "score",
     }.items():
         yield given and all(run.asked_each), option, alone, compare
-    if run.escalate is not None:
-        each = run.ask_of(run.escalate).ask == "each"
-        problem = "is asked about each rollout alone, and settles no comparison"
-        yield each, "escalate", problem, "name a judge that compares"
-    unasked = ask.question is not None and not any(run.asked_each)
-    yield unasked, "question", "is put to no judge", Sentence("give {ask:each}")
+    asks = run.asks
+    unasked = ask.question is not None and not any(a.by_probability for a in asks)
+    yield unasked, "question", "is put to no judge", Sentence("give {read:probability}")
+    probability = Sentence("leave it out, or give {read:probability}")
+    for judge, way in zip(run.judges, asks, strict=True):
+        label = judge.label
+        single = not way.by_probability and way.ask == "each"
+        problem = (
+            f"judge {label} is asked about each rollout alone, and writes no score"
+        )
+        yield single, "read", problem, probability
+        mute = not way.by_probability and way.typed
+        problem = f"judge {label} is a decision model, which writes no text"
+        yield mute, "read", problem, probability
     yield (
         combine.debias and ask.order == "input",
         "debias",
@@ -745,27 +813,21 @@ def _contradictions(run: ScoreSettings) -> Iterator[tuple[object, str, str, str]
         "starts with 2 passes for every group",
         more,
     )
-    yield (
-        run.escalate and few and not averaged,
-        "escalate",
-        "one pass cannot show which groups are unclear",
-        more,
-    )
     yield least > ask.passes, "min_passes", too_many, "give fewer"
 
-    deciding = {"adaptive": run.adaptive, "escalate": run.escalate is not None}
-    of_all = {"debias": combine.debias, "standardize": run.combining.standardize}
-    for option, given in deciding.items():
-        early = Sentence(f"{{{option}}} gives most groups 2 passes")
-        near = f"cannot be with {{{option}}}, which compares neighbours in INPUT"
-        limited = given and least > FIRST_PASSES
-        yield limited, "min_passes", early, "give 2 or less"
-        yield given and run.draw is not None, "spend", Sentence(near), leave
+    adaptive = run.adaptive
+    limited = adaptive and least > FIRST_PASSES
+    early = Sentence("{adaptive} gives most groups 2 passes")
+    yield limited, "min_passes", early, "give 2 or less"
+    near = Sentence("cannot be with {adaptive}, which compares neighbours in INPUT")
+    yield adaptive and run.draw is not None, "spend", near, leave
+    of_all = {"adaptive": adaptive, "debias": combine.debias}
+    of_all["standardize"] = bool(run.combining.standardize)
     last = (
         "give it to the last run, over the whole file with the {ledger} of every shard"
     )
     problem = "needs all groups, and a shard has some"
-    for option, needed in {**deciding, **of_all}.items():
+    for option, needed in of_all.items():
         yield needed and run.input.shard, option, problem, Sentence(last)
 
 

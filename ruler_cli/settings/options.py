@@ -15,6 +15,7 @@ from ruler_cli.errors import Sentence, UsageError
 from ruler_cli.settings.keys import HEADERS
 from ruler_cli.settings.models import (
     Address,
+    Api,
     AskOptions,
     CombineSettings,
     InputOptions,
@@ -121,6 +122,7 @@ class ScoreOptions(AskOptions, PoolSettings, CombineSettings, InputOptions, RunO
     model: Texts = ()
     api_base: Address = None
     api_key_env: KeyVariable = None
+    api: Api = "auto"
     via: Via = "auto"
     param: Annotated[
         Mapping[str, Any] | Sequence[str] | str, BeforeValidator(_params)
