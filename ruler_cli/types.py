@@ -101,6 +101,12 @@ class Criterion:
     veto: bool = False
     levels: tuple[str, ...] = ()
 
+    @property
+    def values(self) -> list[float]:
+        """The values of its levels from 0 to 1, as a judge writes them; none without levels."""
+        top = len(self.levels) - 1
+        return [round(at / top, 2) for at in range(top + 1)]
+
 
 MOST_LEVELS = 10
 """Levels of a criterion; System One takes no more."""
@@ -821,6 +827,10 @@ class RolloutScore:
     criteria: tuple[CriterionScore, ...] = ()
 
 
+NO_ANSWER = "the judge refused to answer the question about it, twice"
+"""The reason of a rollout without a score in a group with scores."""
+
+
 @value
 class GroupScores:
     """The scores of a group's rollouts, in input order, and how good they are.
@@ -963,8 +973,8 @@ class Summary:
     they may stand on another. `asked` counts calls with all their tries, `hedged` second calls beside a slow one,
     `retried` tries by their reason, `unanswered` requests that the ledger does not answer if no judge is asked.
     `usage` and `cost_usd` are of this run, `kept_usd` is the earlier cost of cached replies, `unsure_usd` the
-    possible cost of calls without a reply.
-    `figures` are there at the end of a run.
+    possible cost of calls without a reply. `unscored` rollouts have no score in a group with scores, since the judge
+    refused to answer about them. `figures` are there at the end of a run.
 
     `rubric_texts` are the first rubrics of the run by their digest, and `more_rubrics` counts groups with
     others; `params_texts` are the parameters of its judges. `served` counts groups by the models that judges
@@ -979,6 +989,7 @@ class Summary:
     failed: dict[str, int] = field(default_factory=dict)
     failed_before: int = 0
     unreadable: int = 0
+    unscored: int = 0
     tied: int = 0
     alone: int = 0
     one_score: int = 0
@@ -1029,7 +1040,8 @@ class Summary:
     @property
     def complete(self) -> bool:
         """True if every group and every trajectory of the input has its score, on a scale that is known."""
-        lacks = self.failed or self.unreadable or self.unanswered
+        unscored = self.unreadable or self.unscored
+        lacks = self.failed or unscored or self.unanswered
         return not (lacks or self.other_scale)
 
 

@@ -58,6 +58,7 @@ _NOTES = """
 {0.failed_before:group} failed in an earlier run, not asked again; --retry-failed does
 {0.unanswered:request} not in the ledger: send them with `ruler batch submit` or `ruler render`
 {0.unreadable:line or trajectory} not readable
+{0.unscored:rollout} without a score: the judge refused to answer about it
 {cached:group} answered from the ledger, without a call
 {0.windowed:group} shown in windows
 {0.escalated:group} scored by the stronger judge
@@ -228,7 +229,9 @@ def _plain(text: str) -> str:
     each = []
     try:
         for judge in json.loads(text):
-            asked = {key: judge[key] for key in ("ask", "question") if key in judge}
+            asked = {
+                key: judge[key] for key in ("ask", "read", "question") if key in judge
+            }
             given = [
                 f"{name}={json.dumps(value, ensure_ascii=False)}"
                 for name, value in {**judge["params"], **asked}.items()

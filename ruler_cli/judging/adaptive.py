@@ -1,4 +1,4 @@
-"""The groups that further passes help most, and those that a stronger judge scores.
+"""The groups that further passes help most.
 
 Groups decide in blocks of neighbours, so that memory stays flat. A block is a stretch of the input, so the
 requests depend on the input and the replies only, never on the order of replies: a run that is repeated asks
@@ -14,14 +14,14 @@ import heapq
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from math import exp, fsum, inf, log, log1p, sqrt
 from typing import Self
 
 import anyio
 
 from ruler_cli.scoring import statistics
-from ruler_cli.scoring.combine import BatchStatistics, Correction, anova, tables
+from ruler_cli.scoring.combine import Correction, anova, tables
 from ruler_cli.scoring.statistics import NoiseEstimator, NoisePrior, PositionBias
 from ruler_cli.types import UNANSWERED, Group, GroupResult, PassScores
 
@@ -31,9 +31,6 @@ UNIT = 2
 """Passes given at once: an order and its reverse. A single pass would leave its positions in the mean."""
 MOST = 4
 """A group gets at most this many times the average, so that none waits for many rounds of another."""
-RELIABLE = 0.8
-"""Reliability from which a group counts as resolved: its scores then correlate by √0.8 ≈ 0.9 with what
-endless passes of this judge would give, the usual floor for decisions (Nunnally 1978)."""
 PERSISTENT = 0.08
 """Deviation of a judge's persistent error on the scale from 0 to 1: the working assumption of the simulated
 judge, between 0.05 and 0.12. Taken smaller, passes go to groups that are tied but for that error."""
@@ -68,20 +65,6 @@ class GroupStanding:
         indices = [scores.pass_index for scores in result.pass_scores]
         indices += [call.pass_index for call in result.failed_calls]
         return cls(result, 1 + max(indices), max(tokens, 1.0))
-
-
-def unresolved(standing: GroupStanding, prior: NoisePrior) -> bool:
-    """Tell if a stronger judge is worth its price: there is a difference, and it is not yet reliable.
-
-    It is not if the F test finds a tie, if the reliability is RELIABLE or more, or if a single pass leaves
-    both unknown. `prior` is the noise of the batch.
-    """
-    table = anova(standing.result, tables(standing.result))
-    rated = None if table is None else statistics.rate(table, prior)
-    if rated is None:
-        return False
-    reliability, tied = rated
-    return not tied and reliability < RELIABLE
 
 
 def allot(standings: Sequence[GroupStanding | None], average: int) -> list[int]:
@@ -252,8 +235,8 @@ def _posterior(
 class Blocks:
     """Gives each group that is read its place in a block."""
 
-    def __init__(self, average: int | None) -> None:
-        """`average` passes are spent over a block; None: no group gets further passes."""
+    def __init__(self, average: int) -> None:
+        """`average` passes are spent over a block."""
         self._average = average
         self._open = _Block(average)
 
@@ -279,7 +262,7 @@ class _Block:
     member in this round.
     """
 
-    def __init__(self, average: int | None) -> None:
+    def __init__(self, average: int) -> None:
         self._average = average
         self.members: list[BlockMember] = []
         self.extra: list[int] = []
@@ -292,21 +275,12 @@ class _Block:
         if not self.closed or self.waiting + self.ended < len(self.members):
             return
         self.extra = [0] * len(self.members)
-        if not self.unanswered and self._average is not None:
+        if not self.unanswered:
             standings = [member.standing for member in self.members]
             self.extra = allot(standings, self._average)
         self.waiting = 0
         self.round_over.set()
         self.round_over = anyio.Event()
-
-    @cached_property
-    def prior(self) -> NoisePrior:
-        """The noise of the whole block at its end."""
-        batch = BatchStatistics()
-        for member in self.members:
-            if member.standing is not None:
-                batch.add(member.standing.result)
-        return batch.noise.prior()
 
 
 class BlockMember:
@@ -343,10 +317,3 @@ class BlockMember:
             extra = self._block.extra
             if extra[self._number] or not any(extra):
                 return extra[self._number]
-
-    async def escalate(self, result: GroupResult, tokens: float) -> bool:
-        """Tell if the stronger judge is to score the group, once all of the block have their passes."""
-        standing = GroupStanding.of(result, tokens)
-        if standing is None or self._block.unanswered:
-            return False
-        return unresolved(standing, self._block.prior)

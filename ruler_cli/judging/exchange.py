@@ -7,7 +7,7 @@ pool, a test or a file of replies can drive it.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import add
 from typing import TypeVar
@@ -264,6 +264,24 @@ def ask_questions(
     return _shares_of_pass(layout, ask, part, asked, shares, unanswered, model)
 
 
+def replay(
+    layout: PromptLayout,
+    ask: AskSettings,
+    part: RequestPart,
+    find: Callable[[Request], Reply | CallError | None],
+) -> Answer | None:
+    """Read the answer about a part from replies that are kept; None if one is missing."""
+    steps = (ask_questions if ask.by_probability else exchange)(layout, ask, part)
+    try:
+        request = next(steps)
+        while reply := find(request):
+            request = steps.send(reply)
+    except StopIteration as end:
+        answer: Answer = end.value
+        return answer
+    return None
+
+
 def read_shares(reply: Reply, request: Request) -> list[Share | None]:
     """Return the answer to each question of a request, None for one that was refused or left out.
 
@@ -351,7 +369,15 @@ def read_reply(reply: Reply, request: Request) -> ParsedReply:
         raise DefectError(reply.refusal)
     # scores before the end of a thought, or of an answer that was cut off, may be a draft
     whole = reply.truncated or reply.beside
-    return parse(reply.text, request.labels, request.criteria, whole=whole)
+    reading = parse(reply.text, request.labels, request.criteria, whole=whole)
+    for label, (numbers, _) in reading.entries.items():
+        for number, criterion in zip(
+            numbers, request.criteria.values(), strict=bool(request.criteria)
+        ):
+            if criterion.levels and round(number, 2) not in criterion.values:
+                values = ", ".join(f"{value:g}" for value in criterion.values)
+                raise DefectError(f"`{label}` has {number:g}, no level ({values})")
+    return reading
 
 
 def _only_bounds(entries: Mapping[str, Entry]) -> bool:

@@ -68,6 +68,8 @@ many times its text."""
 _UNDECIDED = GroupError(
     "transport", "the ledger lacks answers of groups that share passes with this one"
 )
+_MISSING = (UNANSWERED.reason, _UNDECIDED.reason)
+"""Reasons of a group of which it is not known what the judges will say."""
 _IN_ORDER = attrgetter("judge", "pass_index", "window")
 _ESCALATED = 2
 """Passes of the stronger judge: an order and its reverse."""
@@ -96,12 +98,11 @@ class JudgeRunner:
         self.budget = callers[0].gate.budget if callers else Budget()
         self._blocks = None
         asks = [settings.ask_of(judge) for judge in settings.judges]
-        if settings.adaptive or settings.escalate:  # imported if needed, see above
+        if settings.adaptive:  # imported if needed, see above
             from ruler_cli.judging.adaptive import FIRST, Blocks
 
-            self._blocks = Blocks(settings.ask.passes if settings.adaptive else None)
-            if settings.adaptive:
-                asks = [replace(ask, passes=min(FIRST, ask.passes)) for ask in asks]
+            self._blocks = Blocks(settings.ask.passes)
+            asks = [replace(ask, passes=min(FIRST, ask.passes)) for ask in asks]
         self.asks = [
             replace(
                 with_eyes(ask, own),
@@ -152,7 +153,7 @@ class GroupRun:
         self._escalated_to: int | None = None
 
     async def judge(self) -> GroupResult:
-        """Ask every pass of every judge, then the further passes that the group's block decides on.
+        """Ask every pass of every judge, the further passes that its block decides on, and the stronger judge.
 
         Under a cost cap it begins once its calls fit, and not at all if they never do: then only cached replies count.
         Further passes are not held money for, since the groups of a block wait for one another.
@@ -173,6 +174,8 @@ class GroupRun:
                 budget.end(self.allowance)
         if self._member is not None:
             await self._further(self._member)
+        if self.runner.settings.escalate is not None:
+            await self._escalate()
         result = self.result()
         # they refer to this run: a circle would hold the group's text for long
         self.judges = self.panel = []
@@ -201,19 +204,26 @@ class GroupRun:
             ]
 
     async def _further(self, member: BlockMember) -> None:
-        """Ask further passes of the judges that have scored the group, and the stronger judge."""
+        """Ask further passes of the judges that have scored the group."""
         while more := await member.more(self.result(), self._tokens):
             scored = sorted({scores.judge for scores in self.pass_scores})
             work = [partial(self.judges[at].more, more) for at in scored]
             await together(work)
-        escalates = self.runner.settings.escalate
-        if escalates and await member.escalate(self.result(), self._tokens):
-            self._escalated_to = self.judges[-1].number
-            await self.judges[-1].begin(_ESCALATED)
         if member.undecided and self.pass_scores:
             at = min(scores.judge for scores in self.pass_scores)
             passes = self.judges[at].passes
             self.failed_calls.append(FailedCall(at, passes, 0, _UNDECIDED))
+
+    async def _escalate(self) -> None:
+        """Ask the stronger judge about a group that the others leave undecided, unless their replies are missing."""
+        from ruler_cli.scoring.combine import undecided
+
+        missing = any(call.error.reason in _MISSING for call in self.failed_calls)
+        if missing or not undecided(self.result(), self.runner.settings.escalate_gap):
+            return
+        stronger = self.judges[-1]
+        self._escalated_to = stronger.number
+        await stronger.begin(_ESCALATED)
 
     def result(self) -> GroupResult:
         """Collect the replies so far, in an order that does not depend on which came first."""

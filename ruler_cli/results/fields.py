@@ -11,6 +11,7 @@ from typing import Any, Literal, TypedDict
 
 from ruler_cli import __version__
 from ruler_cli.types import (
+    NO_ANSWER,
     Group,
     GroupError,
     GroupResult,
@@ -164,7 +165,7 @@ def annotations_of(
             "score": score,
             "judge_score": score if same else _fine(rollout.judge_score),
             "explanation": rollout.explanation,
-            "kind": kind if failed else "",
+            "kind": "refused" if reason == NO_ANSWER else kind if failed else "",
             "reason": reason,
             "judge": shared["judge"],
             "judges": [

@@ -13,7 +13,7 @@ import math
 import operator
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter
 from typing import Any, Literal
@@ -21,6 +21,7 @@ from typing import Any, Literal
 from ruler_cli.files.scratch import place
 from ruler_cli.formats.reader import SAMPLE
 from ruler_cli.judges.providers import ModelInfo, Price, stated_limit
+from ruler_cli.judging.exchange import replay
 from ruler_cli.pool.limits import Estimates, Size
 from ruler_cli.prompting.coverage import Coverage
 from ruler_cli.prompting.prompt import (
@@ -35,13 +36,16 @@ from ruler_cli.prompting.prompt import (
 )
 from ruler_cli.prompting.questions import requests_about
 from ruler_cli.runs.input import Input
+from ruler_cli.scoring.combine import undecided
 from ruler_cli.scoring.rewards import number
-from ruler_cli.settings.models import AskSettings
+from ruler_cli.settings.models import FIRST_PASSES, AskSettings
 from ruler_cli.tokens import BYTES_PER_TOKEN
 from ruler_cli.types import (
     NO_USAGE,
     CallError,
     Group,
+    GroupResult,
+    PassScores,
     Problem,
     Record,
     Reply,
@@ -101,23 +105,17 @@ THINKING = Range(300, 1500, 8000)
 An assumption: they depend on the model, the requested effort and the group. A model that reasons only on
 request may stay below the low value.
 """
-ESCALATED = Range(0, 0.2, 1)
-"""Share of the groups that passes leave unresolved but not tied, so that a stronger judge is asked.
+ESCALATED = Range(0, 0.4, 1)
+"""Share of the groups that are left undecided, so that a stronger judge is asked, if the ledger has no replies.
 
-Expected is simulated with the judge `simulated` and groups of 8. The F test tells the scores from noise, but
-the reliability is below 0.8, in 14 to 31 % of the groups after two passes, in 16 to 19 % after four and in
-about 10 % after eight, depending on the spread of the true scores. It depends on the judge; none and all are
-possible.
+Expected is that of a small model on school maths and code, read by probability (docs/decisions.md): it depends on judge
+and task; none and all are possible.
 """
 ALWAYS = Range(1, 1, 1)
 NEVER = Range(0, 0, 0)
 _POSSIBLE = Range(0, 1, 1)
-_REQUESTS: dict[JudgeRole, Range] = {
-    "panel": ALWAYS,
-    "fallback": Range(0, 0, 1),
-    "escalation": ESCALATED,
-}
-"""Requests for a group by the judge's role; a fallback is expected to get none."""
+_FALLBACK = Range(0, 0, 1)
+"""Share of the groups that a fallback is asked about."""
 _MIN_ADAPTIVE = 2
 """Adaptive passes for every group; the others go to groups that need them."""
 _THINKING = {True: THINKING, False: NEVER, None: Range(0, 0, THINKING.high)}
@@ -193,8 +191,30 @@ class JudgeEstimate:
     unseen: Counter[str] = field(default_factory=Counter)
     _dearest: list[Size] = field(default_factory=list)
 
-    def add_group(self, key: str, layout: PromptLayout, weight: SampleWeight) -> None:
-        """Add the requests of a group and of those that it stands for."""
+    def cached_scores(self, layout: PromptLayout) -> list[PassScores] | None:
+        """Return the scores of a group by the ledger's replies; None if one is missing, or gives none."""
+        passes: list[PassScores] = []
+        if self.find_reply is None:
+            return None
+        index = pass_of_judge(0, self.panel_index)
+        windows = len(requests_of_pass(layout, self.ask, index))
+        for pass_index in range(pass_count(layout, self.ask, windows)):
+            index = pass_of_judge(pass_index, self.panel_index)
+            for part in requests_of_pass(layout, self.ask, index):
+                answer = replay(layout, self.ask, part, self.find_reply)
+                if not isinstance(answer, PassScores):
+                    return None
+                passes.append(answer)
+        return passes
+
+    def add_group(
+        self,
+        key: str,
+        layout: PromptLayout,
+        weight: SampleWeight,
+        share: Range = ALWAYS,
+    ) -> None:
+        """Add the requests of a group and of those that it stands for, of which a share are asked about."""
         groups = weight.groups
         limit = self.ask.context_tokens or math.inf
         index = pass_of_judge(0, self.panel_index)
@@ -213,11 +233,13 @@ class JudgeEstimate:
         estimates = Estimates(stated_limit(self.params))
         missing = list[Size]()
         passes = pass_count(layout, self.ask, len(first))
+        if self.role == "escalation" and not each:
+            passes = max(passes, FIRST_PASSES)
         for pass_index in range(passes):
             # adaptive judging spends as many passes on average as were asked for: the first two on every group,
             # the others are expected to be spent, though not evenly
             certain = not self.adaptive or pass_index < _MIN_ADAPTIVE
-            times = _REQUESTS[self.role] * (ALWAYS if certain else _POSSIBLE)
+            times = share * (ALWAYS if certain else _POSSIBLE)
             index = pass_of_judge(pass_index, self.panel_index)
             asked = [
                 (part, request)
@@ -226,6 +248,10 @@ class JudgeEstimate:
             ]
             for part, request in asked:
                 size = layout.tokens_of(part.distinct)
+                if (
+                    request.by_probability
+                ):  # by each criterion, its question is asked about each rollout
+                    size = estimates.size(request).prompt
                 reply = self.find_reply(request) if self.find_reply else None
                 # the groups that this one stands for are not looked up: the same is expected of them, and the
                 # high values count them as not answered
@@ -315,7 +341,8 @@ class Estimate:
     context and tools that all rollouts of a group have. `lengths` counts rollouts by their tokens, shared
     ones included. Suspect rollouts address a judge. `coverage` is of the groups laid out. `pictures` counts those of
     groups, `pictures_left_out` those of them that are not shown, and `faults` the reasons why rollouts have pictures
-    that cannot be sent.
+    that cannot be sent. `undecided` counts groups by whether the ledger's scores leave them to a stronger judge, no two
+    of them further apart than the `gap`.
     """
 
     judges: Sequence[JudgeEstimate]
@@ -336,6 +363,8 @@ class Estimate:
     pictures_left_out: int = 0
     faults: Counter[str] = field(default_factory=Counter)
     mistakes: Counter[str] = field(default_factory=Counter)
+    gap: float = 0.0
+    undecided: Counter[bool] = field(default_factory=Counter)
 
     @property
     def totals(self) -> Totals:
@@ -411,6 +440,15 @@ class Estimate:
         for owner in owners.values():
             tokens = int((common + sizes[owner]) / BYTES_PER_TOKEN)
             self.lengths[leading_bits(tokens, _BITS)] += groups
+        self._add_requests(group, layout, weight)
+
+    def _add_requests(
+        self, group: Group, layout: PromptLayout, weight: SampleWeight
+    ) -> None:
+        """Add the requests of each judge; `layout` is that of the first."""
+        first = self.judges[0].ask
+        scores: list[PassScores] | None = []
+        escalates = self.judges[-1].role == "escalation"
         for judge in self.judges:
             limit = judge.ask.context_tokens
             own = layout
@@ -418,7 +456,27 @@ class Estimate:
             counted = not layout.pictures or judge.ask.judge_model == layout.model
             if (not fits and judge.ask != first) or not counted:
                 own = build_layout(group, judge.ask)
-            judge.add_group(group.key, own, weight)
+            if judge.role == "escalation":
+                share = self._escalated(own, scores, weight.groups)
+            else:
+                share = _FALLBACK if judge.role == "fallback" else ALWAYS
+                if escalates and scores is not None:
+                    more = judge.cached_scores(own)
+                    scores = None if more is None else scores + more
+            judge.add_group(group.key, own, weight, share)
+
+    def _escalated(
+        self, layout: PromptLayout, scores: Sequence[PassScores] | None, groups: int
+    ) -> Range:
+        """The share of groups like this one that a stronger judge is asked about, by the ledger, or as of others."""
+        if scores is None:
+            total = self.undecided.total()
+            share = self.undecided[True] / total if total else ESCALATED.expected
+            return replace(ESCALATED, expected=share)
+        result = GroupResult(layout.owner, (), layout.sizes, tuple(scores))
+        asked = undecided(result, self.gap)
+        self.undecided[asked] += groups
+        return ALWAYS if asked else NEVER
 
 
 @dataclass(slots=True)

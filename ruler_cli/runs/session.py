@@ -71,8 +71,8 @@ _FIRST_CUT = 3
 UNUSABLE = ("reply", "transport", "refused")
 """Kinds of failures that the judge, and not the group, is the reason of."""
 _TWO_SCALES = Sentence(
-    "some judges compare rollouts and others are asked about each: {standardize} brings them to one scale at the end; "
-    "{standardize:no} does not"
+    "judges are asked or read in several ways: {standardize} brings them to one scale at the end; {standardize:no} "
+    "does not"
 )
 _UNSURE = FailedCall(
     0,
@@ -157,7 +157,9 @@ class ScoringSession:
         reply: Reply | CallError,
     ) -> None:
         """Show a reply to the observer."""
-        text = reply.text if isinstance(reply, Reply) else reply.reason
+        text = reply.reason if isinstance(reply, CallError) else reply.text
+        if isinstance(reply, Reply) and reply.answers is not None:
+            text = reply.body.decode("utf-8", "replace")
         self.observer.replied(group_run.group.key, text)
 
     async def judge(self, group_run: GroupRun) -> GroupResult | None:
@@ -534,8 +536,8 @@ class BatchScores:
 def _asked(ask: AskSettings) -> dict[str, Any]:
     """Return what makes the requests to a judge unlike others: a question about each rollout, fewer pictures."""
     own: dict[str, Any] = {}
-    if ask.ask == "each":
-        own = {"ask": ask.ask, "question": ask.question or QUESTION}
+    if ask.by_probability:
+        own = {"ask": ask.ask, "read": ask.read, "question": ask.question or QUESTION}
     most = ask.shown_pictures
     return own if most is None else {**own, "most_pictures": most}
 
@@ -634,7 +636,9 @@ class RunStats:
             if name in summary.served or len(summary.served) < _LISTED:
                 summary.served[name] = summary.served.get(name, 0) + 1
         for reply in result.pass_scores:
-            if reply.judge in self._embedded or len(reply.explanations) < 2:
+            # what says how likely an answer is says nothing else
+            wordless = reply.judge in self._embedded or reply.error
+            if wordless or len(reply.explanations) < 2:
                 continue
             texts = {text.strip() for text in reply.explanations}
             if "" not in texts:
@@ -652,6 +656,9 @@ class RunStats:
                 self._first_unusable = self._first_unusable or summary.groups
             return
         summary.scored += 1
+        pairs = zip(scores.scores, result.owner, strict=True)
+        lacking = [owner for score, owner in pairs if score is None]
+        summary.unscored += len(lacking) - lacking.count(None)
         summary.alone += result.alone
         summary.suspect += sum(rollout.suspect for rollout in scores.rollouts)
         summary.mended += result.mended

@@ -34,6 +34,7 @@ from ruler_cli.scoring.statistics import (
 from ruler_cli.scoring.window_shifts import WindowFit, fit
 from ruler_cli.settings.models import CombineSettings
 from ruler_cli.types import (
+    NO_ANSWER,
     BatchFigures,
     Contradiction,
     CriterionScore,
@@ -76,7 +77,8 @@ class ScoreTable:
     `cells[i]` are the scores of distinct rollout i in the order of `pass_scores`; if the judge saw windows,
     the windows' levels are subtracted and `fit` has them. `scores[i]` is the mean of the cells, within
     [0, 1]; None if there are none. `windows` are the distinct rollouts and the corrected scores of each
-    request. `passes` counts the scores that every rollout has at least.
+    request. `passes` counts the scores that every rollout has at least, but for those that the judge has `refused` to
+    score in every pass.
     """
 
     judge: int
@@ -86,6 +88,7 @@ class ScoreTable:
     scores: Sequence[float | None]
     passes: int
     fit: WindowFit | None = None
+    refused: frozenset[int] = frozenset()
 
     @property
     def each(self) -> bool:
@@ -128,8 +131,12 @@ def tables(result: GroupResult, correct: Correction = UNCORRECTED) -> list[Score
                     rows[rollout].append(score)
             scores = [mean(row) if row else None for row in rows]
         scores = [None if x is None else min(1.0, max(0.0, x)) for x in scores]
-        passes = min(map(len, cells))
-        made.append(ScoreTable(judge, own, windows, cells, scores, passes, fitted))
+        unanswered = {at for one in own for at in one.unanswered}
+        refused = frozenset([at for at in unanswered if not cells[at]])
+        passes = min([len(row) for at, row in enumerate(cells) if at not in refused])
+        made.append(
+            ScoreTable(judge, own, windows, cells, scores, passes, fitted, refused)
+        )
     return made
 
 
@@ -149,8 +156,9 @@ def anova(result: GroupResult, used: Sequence[ScoreTable]) -> Anova | None:
     columns: list[tuple[float, ...]] = []
     for table in whole_tables:
         # one that was shown in windows, and lacks one, has more scores of some rollouts
-        rows = [own[: table.passes] for own in table.cells]
-        columns += zip(*rows, strict=True)
+        rows = [own[: table.passes] for own in table.cells if own]
+        if len(rows) == len(table.cells):
+            columns += zip(*rows, strict=True)
     return Anova.of(columns) if len(columns) > 1 else None
 
 
@@ -198,7 +206,11 @@ class BatchStatistics:
     def add(self, result: GroupResult) -> None:
         """Count a group's replies: scores by position, the noise between passes, the scale of each judge."""
         if not self._input_order:
-            compared = [one.scores for one in result.pass_scores if not one.each]
+            compared = [
+                one.scores
+                for one in result.pass_scores
+                if not (one.each or one.unanswered)
+            ]
             self.position_bias.add(*compared)
         for one in result.pass_scores:
             # a judge of escalations saw other groups than the panel did
@@ -357,6 +369,28 @@ class BatchStatistics:
         )
 
 
+def undecided(result: GroupResult, gap: float) -> bool:
+    """Tell if the judges of a group leave it to a stronger one.
+
+    They do if no two of its scores lie further apart than the gap, or than twice the standard error of a score over
+    passes; and if there are no scores, for another reason than the group itself, the cap or an interruption.
+    """
+    every = [table for table in tables(result) if table.passes]
+    if not every:
+        errors = [call.error for call in result.failed_calls]
+        return any(error.kind in _OF_JUDGE for error in errors)
+    if result.alone:
+        return False
+    rows = zip(*[table.scores for table in every], strict=True)
+    known = [[score for score in row if score is not None] for row in rows]
+    scores = [mean(row) for row in known if row]
+    variance = anova(result, every)
+    error = sqrt(variance.ms_res / variance.k) if variance else 0.0
+    return max(scores) - min(scores) <= max(gap, 2 * error) + _EPSILON
+
+
+_OF_JUDGE = ("reply", "transport", "refused", "too_long")
+"""Kinds of errors of a judge that another one may not have."""
 _BALANCED = 2
 """Passes from which the scores of an escalation count: an order and its reverse."""
 
@@ -402,7 +436,9 @@ def combine(
     # the names of those that each distinct rollout breaks
     vetoes: list[list[str]] = [[] for _ in criteria]
     if rubric := result.rubric:
-        vetoes = [rubric.vetoes([one.value for one in own]) for own in criteria]
+        vetoes = [
+            rubric.vetoes([one.value for one in own]) if own else [] for own in criteria
+        ]
     vetoed = {at for at, names in enumerate(vetoes) if names}
     if vetoed:
         counted = [table.vetoed(vetoed) for table in counted]
@@ -420,13 +456,9 @@ def combine(
         if variance and rated:
             reliability, tied = rated
             more = passes_for(reliability, variance.k)
-        # in every single request too: what is subtracted from equal scores for position bias differs
-        compared = [table for table in used if not table.each]
-        requests = [one.scores for table in compared for one in table.pass_scores]
         level = one_score([one.score for one in rollouts])
         if not vetoed:
-            level = level or (compared == used and all(map(one_score, requests)))
-            level = level or (not compared and _one_probability(used))
+            level = level or all(map(_is_level, used))
         if level:  # no signal
             tied = True
             more = None
@@ -445,14 +477,21 @@ def combine(
     return _by_rewards(scores, result, how)
 
 
-def _one_probability(used: Sequence[ScoreTable]) -> bool:
-    """Tell if the probabilities of each judge differ by no more than their rounding allows."""
-    for table in used:
-        scores = [score for one in table.pass_scores for score in one.scores]
-        error = max(one.error for one in table.pass_scores)
-        if max(scores) - min(scores) > 2 * error:
-            return False
-    return True
+_EPSILON = 1e-9
+"""Rounding of a difference of decimals."""
+
+
+def _is_level(table: ScoreTable) -> bool:
+    """Tell if a judge gave all rollouts one score.
+
+    Probabilities are one if they differ by a unit of their last digit. Written scores are so in every request: what is
+    subtracted from equal ones for position bias differs.
+    """
+    error = max(one.error for one in table.pass_scores)
+    if not error:
+        return all(one_score(one.scores) for one in table.pass_scores)
+    scores = [score for score in table.scores if score is not None]
+    return max(scores) - min(scores) <= 2 * error + _EPSILON
 
 
 class _Shown(NamedTuple):
@@ -487,6 +526,8 @@ def _criteria(result: GroupResult, used: Sequence[ScoreTable]) -> _Criteria:
             row.append(passes)
     return [
         tuple(map(_criterion, result.rubric.names, count(), repeat(row), repeat(alone)))
+        if any(row)
+        else ()
         for row in rows
     ]
 
@@ -537,6 +578,9 @@ def _rollouts(
                 shown[distinct].append(made)
     scores = []
     for distinct, each in enumerate(shown):
+        if not any(one.order[1] in judges for one in each):
+            scores.append(RolloutScore(None, NO_ANSWER))
+            continue
         every = [(table.judge, table.scores[distinct]) for table in counted]
         by_judge = {judge: known for judge, known in every if known is not None}
         score = mean([by_judge[t.judge] for t in used if t.judge in by_judge])
