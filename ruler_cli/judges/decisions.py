@@ -58,7 +58,8 @@ def decisions_body(request: Request) -> dict[str, Any]:
         before = len(state) - len(request.user)
         placed = tuple([(before + at, picture) for at, picture in request.pictures])
         parts: Any = content_of(state, placed)
-        state = [{"role": "user", "content": [*map(_part, parts)]}]
+        shown = [_part(part) for part in parts if part.get("text") != ""]
+        state = [{"role": "user", "content": shown}]
     return {"input": state, "questions": [*map(_predicate, request.questions)]}
 
 
@@ -66,7 +67,8 @@ def _part(part: Mapping[str, Any]) -> dict[str, Any]:
     """A part of a chat message as a part of an input."""
     if "text" in part:
         return {"type": "input_text", "text": part["text"]}
-    return {"type": "input_image", "image_url": part["image_url"]["url"]}
+    picture = dict(part["image_url"])
+    return {"type": "input_image", "image_url": picture.pop("url"), **picture}
 
 
 def _predicate(question: Question) -> dict[str, Any]:

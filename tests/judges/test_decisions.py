@@ -1,0 +1,463 @@
+"""Decision models: what is sent to both APIs, and what each server's answers and errors come to."""
+
+from __future__ import annotations
+
+import json
+import threading
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from pydantic import TypeAdapter
+
+from ruler_cli.errors import UsageError
+from ruler_cli.judges import litellm as litellm_judge
+from ruler_cli.judges.decisions import ROUTES, DecisionJudge
+from ruler_cli.judges.litellm import LitellmDecisionJudge
+from ruler_cli.judges.resolve import model_of, refuse_judge, resolve
+from ruler_cli.scoring.parse_reply import DefectError
+from ruler_cli.scoring.typed_answers import typed_shares
+from ruler_cli.settings.models import JudgeSettings
+from ruler_cli.types import CallError, Picture, Question, Reply, Request, Usage
+from tests.conftest import Ruler, group, read, write
+from tests.values import opened
+
+LEVELS = ("Nothing is done", "A part is done", "All is done")
+REQUEST = Request(
+    "Grade.",
+    "<trajectory>",
+    (),
+    questions=(Question("kh", "Is it fine?"), Question("rv", "How far?", LEVELS)),
+)
+PICTURE = Picture("d", b"x", media="image/png", detail="low")
+GROUP = group("one", 0.1, 0.9, 0.5)
+CRITERIA = [
+    {"criterion": "The answer is there"},
+    {"criterion": "How far it got", "weight": 2, "levels": list(LEVELS)},
+]
+KEY = "my-own-key-0123456789"
+
+
+@dataclass
+class Endpoint:
+    """A server on loopback that answers each path and body by a function, and keeps what it read."""
+
+    answer: Callable[[str, Any], tuple[int, Any]]
+    seen: list[tuple[str, Any]] = field(default_factory=list)
+    base: str = ""
+
+    @property
+    def paths(self) -> list[str]:
+        """The last word of each path."""
+        return [path.rpartition("/")[2] for path, _ in self.seen]
+
+
+@contextmanager
+def serving(answer: Callable[[str, Any], tuple[int, Any]]) -> Iterator[Endpoint]:
+    """Serve in a thread."""
+    endpoint = Endpoint(answer)
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, *_: Any) -> None:
+            return
+
+        def do_POST(self) -> None:
+            size = int(self.headers["Content-Length"])
+            body = json.loads(self.rfile.read(size))
+            endpoint.seen.append((self.path, body))
+            status, value = endpoint.answer(self.path, body)
+            data = json.dumps(value).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    endpoint.base = f"http://127.0.0.1:{server.server_port}/v1"
+    try:
+        yield endpoint
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def systemone(body: Any) -> dict[str, Any]:
+    """Answers of System One: a quarter for yes, and for the levels one half each of the last two."""
+    return {
+        name: {"type": "noul", "noul": 0.25}
+        if asked["type"] == "noul"
+        else {
+            "type": "score",
+            "score": 1.5,
+            "probabilities": {"0": 0.0, "1": 0.5, "2": 0.5},
+            "legend": dict(zip("012", LEVELS, strict=True)),
+            "confidence": 0.9,
+        }
+        for name, asked in body["questions"].items()
+    }
+
+
+def decisions(body: Any) -> list[dict[str, Any]]:
+    """Return the same in the words of OpenAI's Decisions."""
+    halves = [
+        {"value": at, "label": level, "probability": 0.5 * (at > 0)}
+        for at, level in enumerate(LEVELS)
+    ]
+    return [
+        {"type": "predicate", "name": asked["name"], "probability": 0.25}
+        if asked["type"] == "predicate"
+        else {"type": "score", "name": asked["name"], "probabilities": halves}
+        for asked in body["questions"]
+    ]
+
+
+def of(base: str, api: str = "systemone", model: str = "mock") -> tuple[str, ...]:
+    """Options of a decision judge at an address."""
+    options = ("-m", model, "--api", api, "--api-base", base, "--config", "none")
+    return (*options, "--progress", "none")
+
+
+def ask(settings: JudgeSettings, request: Request = REQUEST) -> Reply | CallError:
+    """Make one call."""
+
+    async def call() -> Reply | CallError:
+        async with opened(resolve(settings)) as judge:
+            with anyio.fail_after(60):
+                return await judge.ask(request)
+
+    return anyio.run(call)
+
+
+def settings(base: str, api: Any = "systemone", **more: Any) -> JudgeSettings:
+    """A decision judge at an address."""
+    return JudgeSettings("mock", base, api=api, **more)
+
+
+def scores(path: Path) -> list[Any]:
+    """The scores of a file's only group."""
+    (record,) = read(path)
+    return [one["reward"] for one in record["trajectories"]]
+
+
+def test_bodies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both bodies say what is asked and nothing else, and the vendors' own types take them."""
+    asked = json.loads(ROUTES["systemone"].body("m", {}, REQUEST))
+    noul = {"type": "noul", "instructions": "Is it fine?"}
+    score = {"type": "score", "instructions": "How far?", "criteria": list(LEVELS)}
+    questions: Any = {"kh": noul, "rv": score}
+    state = "Grade.\n\n<trajectory>"
+    assert asked == {"model": "m", "state": state, "questions": questions}
+    also = json.loads(
+        ROUTES["decisions"].body("m", {"safety_identifier": "u"}, REQUEST)
+    )
+    levels = [{"label": level} for level in LEVELS]
+    questions = [
+        {"type": "predicate", "name": "kh", "instructions": "Is it fine?"},
+        {"type": "score", "name": "rv", "instructions": "How far?", "levels": levels},
+    ]
+    safe = {"safety_identifier": "u"}
+    assert also == {"model": "m", "input": state, "questions": questions, **safe}
+    pictured = Request("Grade.", "a b", (), pictures=((2, PICTURE),))
+    shown = json.loads(ROUTES["decisions"].body("m", {}, pictured))
+    url = "data:image/png;base64,eA=="
+    parts = [
+        {"type": "input_text", "text": "Grade.\n\na "},
+        {"type": "input_image", "image_url": url, "detail": "low"},
+        {"type": "input_text", "text": "b"},
+    ]
+    assert shown["input"] == [{"role": "user", "content": parts}]
+    mock = pytest.importorskip("jevcompat.mock")
+    strict = mock.MockConfig(faults=frozenset(STRICT))
+    assert mock.validate_request(asked, strict) == []
+    types = pytest.importorskip("openai.types.decision_create_params")
+    monkeypatch.setattr(types, "Iterable", list)  # pydantic checks an iterable later
+    adapter = TypeAdapter(types.DecisionCreateParams)
+    for body in (also, {**also, "input": shown["input"]}):
+        assert adapter.validate_python(body) == body
+
+
+STRICT = ("forbid-extra", "strict-ids", "string-only-text", "noul-needs-instructions")
+"""Faults of the stand-in that are refusals of requests."""
+
+ENDPOINTS = [
+    # name, api, variables, address, path, model
+    ("openai/gpt-6-luna", "decisions", "OPENAI", "https://api.openai.com/v1", "decisions", "gpt-6-luna"),
+    ("typesafe/jev-1.14.0", "auto", "TYPESAFE", "https://api.typesafe.ai/v1", "systemone", "jev-1.14.0"),
+    ("openrouter/typesafe/jev-1.13", "systemone", "OPENROUTER", "https://openrouter.ai/api/v1", "systemone", "typesafe/jev-1.13"),
+    ("perplexity/pplx-decider-v1.2", "auto", "PERPLEXITY", "https://api.perplexity.ai/v1", "decisions", "pplx-decider-v1.2"),
+    ("vercel_ai_gateway/typesafe-ai/jev", "systemone", "VERCEL_AI_GATEWAY", "https://ai-gateway.vercel.sh/typesafe/v1", "systemone", "typesafe-ai/jev"),
+    ("upstage/solar-decide", "systemone", "UPSTAGE", "https://api.upstage.ai/v1", "systemone", "solar-decide"),
+    ("digitalocean/typesafe-jev-1.13.0", "systemone", "DIGITALOCEAN", "https://inference.do-ai.run/v1", "systemone", "typesafe-jev-1.13.0"),
+    ("fireworks_ai/rune", "decisions", "FIREWORKS", "https://api.fireworks.ai/inference/v1", "decisions", "rune"),
+    ("azure/luna", "decisions", "AZURE", "https://x.openai.azure.com/openai/v1", "decisions", "luna"),
+    ("ollama/nimble", "systemone", "", "http://localhost:11434/v1", "systemone", "nimble"),
+    ("lm_studio/clef", "systemone", "", "http://localhost:1234/v1", "systemone", "clef"),
+]  # fmt: skip
+
+
+def test_endpoints(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each provider is asked at its own address with its own key, which goes nowhere else; a pasted path is cut."""
+    monkeypatch.setenv("AZURE_API_BASE", "https://x.openai.azure.com")
+    for name, api, stem, address, path, model in ENDPOINTS:
+        plain = JudgeSettings(name, api=api)  # type: ignore[arg-type]
+        if stem:
+            with pytest.raises(UsageError, match=f"{stem}_API_KEY is not set"):
+                resolve(plain)
+            monkeypatch.setenv(f"{stem}_API_KEY", f"key-of-{stem}")
+        judge = resolve(plain).judge
+        assert isinstance(judge, DecisionJudge), name
+        assert (judge.base, judge.route.path, judge.model) == (address, path, model)
+        assert judge.key == (f"key-of-{stem}" if stem else None)
+        azure = {"api-key": judge.key} if stem == "AZURE" else {}
+        assert judge.client.headers == azure
+        assert "key-of" not in repr(judge)
+        if stem != "AZURE":  # whose key is for any address of the user's
+            away = JudgeSettings(name, f"http://h/v1/{path}", api=api)  # type: ignore[arg-type]
+            judge = resolve(away).judge
+            assert isinstance(judge, DecisionJudge), name
+            assert (judge.base, judge.key) == ("http://h/v1", None)
+    pasted = JudgeSettings("org/m", "http://h:8000/v1/systemone")
+    judge = resolve(pasted).judge
+    assert isinstance(judge, DecisionJudge)
+    assert (judge.base, judge.model) == ("http://h:8000/v1", "org/m")
+    host = resolve(JudgeSettings("org/m", "http://h:8000", api="systemone")).judge
+    assert isinstance(host, DecisionJudge)
+    assert host.base == "http://h:8000/v1"
+
+
+def test_litellm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any other provider is asked through litellm; one that is too old is named with the version that is not."""
+    monkeypatch.setenv("CLOUDFLARE_API_KEY", KEY)
+    monkeypatch.setenv("CLOUDFLARE_ACCOUNT_ID", "a")
+    clef = JudgeSettings("cloudflare/clef")
+    assert isinstance(resolve(clef).judge, LitellmDecisionJudge)
+    monkeypatch.setattr(litellm_judge, "beside_litellm", lambda _: b"")
+    with pytest.raises(UsageError, match=r"litellm>=1\.106\.2"):
+        resolve(clef)
+
+
+@pytest.mark.filterwarnings("ignore")  # litellm and its clients warn at import
+def test_through_litellm() -> None:
+    """The same server says the same through litellm."""
+    with serving(lambda path, body: (200, answers_of(body))) as endpoint:
+        direct, through = [
+            ask(JudgeSettings("hosted_vllm/m", endpoint.base, api="systemone", via=via))  # type: ignore[arg-type]
+            for via in ("http", "litellm")
+        ]
+        assert endpoint.paths == ["systemone", "systemone"]
+    assert isinstance(direct, Reply)
+    assert isinstance(through, Reply)
+    for reply in (direct, through):
+        shares = typed_shares(reply.answers, REQUEST.questions)
+        assert [share.score for share in shares.values()] == [0.25, 0.75]
+        assert (reply.usage.prompt, reply.model) == (40, "m")
+
+
+def answers_of(body: Any) -> dict[str, Any]:
+    """A whole answer by either API."""
+    usage = {"input_tokens": 40, "output_tokens": 2}
+    answers = decisions(body) if "input" in body else systemone(body)
+    return {"model": "m", "answers": answers, "usage": usage}
+
+
+def reshaped(shape: str, body: Any) -> Any:
+    """The answers in the shape of a server."""
+    value = answers_of(body)
+    answers = value["answers"]
+    if shape == "cloudflare":
+        return {"result": value, "success": True, "errors": [], "messages": []}
+    if shape == "databricks":
+        answers["kh"] = {"type": "noul", "probability": 0.25}
+        return {"response": value}
+    if shape == "prime":
+        usage = {"inputTokens": 40, "outputTokens": 2}
+        return {**value, "usage": usage}
+    if shape == "openrouter":
+        usage = {**value["usage"], "cost": 0.00000105}
+        return {"id": "gen-dec-1", "provider": "TypeSafe", **value, "usage": usage}
+    if shape == "vllm":
+        words = {"probabilities": {"yes": 0.25, "no": 0.75}, "confidence": 0.95}
+        answers["kh"] |= words
+        label = {"label_mass": 0.97, "argmax_is_label": True}
+        return {"object": "structured_decision", **value, "diagnostics": {"kh": label}}
+    if shape == "laya":
+        answers["rv"] |= {"legend": list(LEVELS), "score": 2, "x_label_mass": 0.6}
+        return {**value, "latency_ms": 3.76}
+    if shape == "bare":
+        for name in ("legend", "confidence", "probabilities"):
+            del answers["rv"][name]
+        return value
+    if shape == "openai":
+        details = {"cached_tokens": 30, "cache_write_tokens": 5}
+        usage = {"input_tokens": 40, "input_tokens_details": details}
+        return {**value, "usage": usage}
+    return value
+
+
+def test_shapes(subtests: pytest.Subtests) -> None:
+    """Each server's own shape comes to the same numbers, tokens and cost."""
+    shapes = "typesafe cloudflare databricks prime openrouter vllm laya bare openai"
+    for shape in shapes.split():
+        api = "decisions" if shape == "openai" else "systemone"
+        with subtests.test(shape=shape):
+            with serving(lambda _, body: (200, reshaped(shape, body))) as endpoint:
+                reply = ask(settings(endpoint.base, api))
+            assert isinstance(reply, Reply)
+            shares = typed_shares(reply.answers, REQUEST.questions)
+            values = [share.score for share in shares.values()]
+            assert values == [0.25, 0.75]
+            cached = (30, 5) if shape == "openai" else (0, 0)
+            usage = reply.usage
+            assert (usage.prompt, usage.cached, usage.written) == (40, *cached)
+            assert usage.usd == (0.00000105 if shape == "openrouter" else 0)
+            assert reply.model == "m"
+
+
+def test_no_answers(subtests: pytest.Subtests) -> None:
+    """SGLang's own decisions, a chat completion and a web page are no answers, and never a number."""
+    words = {"yes": 0.98, "no": 0.02}
+    levels = dict.fromkeys(LEVELS, 0.5)
+    sglang = {
+        "kh": {"type": "yes_no", "probabilities": words, "label_mass": 0.6},
+        "rv": {"type": "score", "score": 1.0, "probabilities": levels},
+    }
+    message = {"role": "assistant", "content": "0.9"}
+    bodies: list[Any] = [
+        {"object": "decisions", "answers": sglang},
+        {"object": "decisions", "answers": {"rv": sglang["rv"]}},
+        {"choices": [{"message": message}]},
+        {"answers": {"kh": 0.9, "rv": 0.9}},
+        {"answers": None},
+        [],
+    ]
+    for body in bodies:
+        with subtests.test(body=body):
+            with serving(lambda _, __: (200, body)) as endpoint:
+                reply = ask(settings(endpoint.base))
+            if isinstance(reply, CallError):
+                assert reply.kind == "transport"
+                continue
+            with pytest.raises(DefectError):
+                typed_shares(reply.answers, REQUEST.questions)
+
+
+def only(route: str, status: int) -> Callable[[str, Any], Any]:
+    """A server with one of the routes; any other has a status."""
+
+    def answer(path: str, body: Any) -> tuple[int, Any]:
+        if not path.endswith(route):
+            message = "This model is not a decision model" if status == 501 else "no"
+            return status, {"error": {"message": message}}
+        return 200, answers_of(body)
+
+    return answer
+
+
+def test_other_route(ruler: Ruler, tmp_path: Path) -> None:
+    """An endpoint that lacks one API is asked by the other, and from then on by that alone."""
+    write(tmp_path / "in.jsonl", [group(name, 0.1, 0.9) for name in "abc"])
+    for api, route, status in (
+        ("systemone", "decisions", 404),
+        ("decisions", "systemone", 405),
+    ):
+        out = f"{api}.jsonl"
+        with serving(only(route, status)) as endpoint:
+            options = (*of(endpoint.base, api), "-c", 1, "--ledger", "none")
+            summary = ("--summary", "summary.json")
+            done = ruler("score", "in.jsonl", out, *options, *summary)
+        assert done.returncode == 0, done.stderr
+        assert json.loads((tmp_path / "summary.json").read_bytes())["asked"] == 4
+        assert endpoint.paths == [api, route, route, route]
+        rewards = [
+            one["reward"]
+            for record in read(tmp_path / out)
+            for one in record["trajectories"]
+        ]
+        assert rewards == [0.25] * 6
+
+
+def test_no_decision_model(ruler: Ruler, tmp_path: Path) -> None:
+    """An endpoint without such an API, or model, ends the run with the way out, and is not asked again."""
+    write(tmp_path / "in.jsonl", [group(name, 0.1, 0.9) for name in "abc"])
+    for status, calls in ((501, 1), (404, 2), (405, 2), (403, 1)):
+        with serving(only("nowhere", status)) as endpoint:
+            options = (*of(endpoint.base), "-c", 1)
+            done = ruler("score", "in.jsonl", "out.jsonl", *options)
+        assert done.returncode == 3, done.stderr
+        assert len(endpoint.seen) == calls
+        assert status == 403 or "by --api chat" in done.stderr, done.stderr
+
+
+def test_refused_question(ruler: Ruler, tmp_path: Path) -> None:
+    """A question that is refused, or left out, is asked once more, and its rollout then has no score."""
+    write(tmp_path / "in.jsonl", [GROUP])
+
+    def answer(_: str, body: Any) -> tuple[int, Any]:
+        answers = decisions(body)
+        for one in answers:
+            asked = f'<trajectory id="{one["name"]}">\nassistant: "one-1 '
+            if asked in body["input"]:
+                one["type"] = "refusal"
+                del one["probability"]
+        return 200, {"model": "m", "answers": answers}
+
+    with serving(answer) as endpoint:
+        options = of(endpoint.base, "decisions")
+        done = ruler("score", "in.jsonl", "out.jsonl", *options)
+    assert done.returncode == 1, done.stderr
+    assert scores(tmp_path / "out.jsonl") == [0.25, None, 0.25]
+    assert [len(body["questions"]) for _, body in endpoint.seen] == [3, 1]
+
+
+def test_cut_in_silence(ruler: Ruler, tmp_path: Path) -> None:
+    """A server that reads less than it was sent gives no score; one that counts nothing is believed."""
+    trajectories = group("a", 0.1, 0.9)["trajectories"]
+    for one in trajectories:
+        one["messages"][1]["content"] += " the order was found and paid" * 900
+    write(tmp_path / "in.jsonl", [{"trajectories": trajectories}])
+    for tokens, code in ((2048, 1), (0, 0)):
+
+        def answer(_: str, body: Any, tokens: int = tokens) -> tuple[int, Any]:
+            value = answers_of(body)
+            value["usage"]["input_tokens"] = tokens
+            return 200, value
+
+        with serving(answer) as endpoint:
+            options = (*of(endpoint.base), "--force", "--ledger", "none")
+            done = ruler("score", "in.jsonl", "out.jsonl", *options)
+        assert done.returncode == code, done.stderr
+        wanted = [None, None] if code else [0.25, 0.25]
+        assert scores(tmp_path / "out.jsonl") == wanted
+
+
+def test_cost(ruler: Ruler, tmp_path: Path) -> None:
+    """What is read is paid once, by the list or by what is told; `check` expects as much, and the cap holds."""
+    luna = model_of(JudgeSettings("openai/gpt-6-luna", api="decisions")).price
+    chat = model_of(JudgeSettings("openai/gpt-6-luna")).price
+    assert luna and chat
+    used = Usage(prompt=1_000_000, completion=1_000_000, calls=100)
+    assert luna.of(used) == pytest.approx(0.1)
+    assert chat.of(used) > 0.5
+    jev = model_of(JudgeSettings("typesafe/jev-9"))
+    assert (jev.context, jev.price) == (65_536, None)
+    assert model_of(JudgeSettings("azure_ai/Microsoft-Decision-1")).context == 32_768
+
+    write(tmp_path / "in.jsonl", [group(f"g{n}", 0.1, 0.9) for n in range(40)])
+    jev_checked = ruler("check", "in.jsonl", "-m", "typesafe/jev-1.14.0", "--json")
+    with serving(lambda _, body: (200, answers_of(body))) as endpoint:
+        paid = (*of(endpoint.base), "--price", "0.042,0", "--max-cost", "0.0002")
+        done = ruler("score", "in.jsonl", "out.jsonl", *paid, "-c", 1)
+    assert done.returncode == 4, done.stderr
+    assert 1 < len(endpoint.seen) < 40
+    checked = json.loads(jev_checked.stdout)
+    assert 0.0002 < checked["cost_usd"]["expected"] < 0.01, checked
