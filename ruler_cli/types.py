@@ -1392,7 +1392,7 @@ def reply_in(value: Any, body: bytes, key: Secret = None) -> Reply | CallError:
     except (KeyError, IndexError, TypeError, AttributeError):
         return CallError(
             "transport",
-            "the endpoint's answer is not a chat completion",
+            "the endpoint's answer is neither a chat completion nor an answer to typed questions",
             "call",
             body=body,
         )

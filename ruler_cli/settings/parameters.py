@@ -21,7 +21,7 @@ _ELSEWHERE = "it may send the call elsewhere, or answer in its place; leave it o
 _ADDRESSES = re.compile(r"(?:.*_)?(?:api_base|base_url|endpoint|host|url|uri)(?:_url)?")
 _MODELS = re.compile("models?|model_id|deployment_id|engine")
 _PROMPTS = re.compile(
-    "messages|n|system|system_instruction|instructions|contents|input|prompt"
+    "messages|n|system|system_instruction|instructions|contents|input|prompt|state|questions"
 )
 _MOVES = re.compile(
     r"(?!allow_|disable_|max_)(?:.*_)?fallbacks?(?:_.*)?|mock_.*|.*router.*|routing_strategy"

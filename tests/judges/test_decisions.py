@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
+import socket
+import subprocess
+import sys
 import threading
+import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -20,7 +26,7 @@ from ruler_cli.errors import UsageError
 from ruler_cli.judges import litellm as litellm_judge
 from ruler_cli.judges.decisions import ROUTES, DecisionJudge
 from ruler_cli.judges.litellm import LitellmDecisionJudge
-from ruler_cli.judges.resolve import model_of, refuse_judge, resolve
+from ruler_cli.judges.resolve import model_of, resolve
 from ruler_cli.scoring.parse_reply import DefectError
 from ruler_cli.scoring.typed_answers import typed_shares
 from ruler_cli.settings.models import JudgeSettings
@@ -37,10 +43,6 @@ REQUEST = Request(
 )
 PICTURE = Picture("d", b"x", media="image/png", detail="low")
 GROUP = group("one", 0.1, 0.9, 0.5)
-CRITERIA = [
-    {"criterion": "The answer is there"},
-    {"criterion": "How far it got", "weight": 2, "levels": list(LEVELS)},
-]
 KEY = "my-own-key-0123456789"
 
 
@@ -82,7 +84,7 @@ def serving(answer: Callable[[str, Any], tuple[int, Any]]) -> Iterator[Endpoint]
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     endpoint.base = f"http://127.0.0.1:{server.server_port}/v1"
     try:
         yield endpoint
@@ -189,40 +191,46 @@ def test_bodies(monkeypatch: pytest.MonkeyPatch) -> None:
 STRICT = ("forbid-extra", "strict-ids", "string-only-text", "noul-needs-instructions")
 """Faults of the stand-in that are refusals of requests."""
 
-ENDPOINTS = [
-    # name, api, variables, address, path, model
-    ("openai/gpt-6-luna", "decisions", "OPENAI", "https://api.openai.com/v1", "decisions", "gpt-6-luna"),
-    ("typesafe/jev-1.14.0", "auto", "TYPESAFE", "https://api.typesafe.ai/v1", "systemone", "jev-1.14.0"),
-    ("openrouter/typesafe/jev-1.13", "systemone", "OPENROUTER", "https://openrouter.ai/api/v1", "systemone", "typesafe/jev-1.13"),
-    ("perplexity/pplx-decider-v1.2", "auto", "PERPLEXITY", "https://api.perplexity.ai/v1", "decisions", "pplx-decider-v1.2"),
-    ("vercel_ai_gateway/typesafe-ai/jev", "systemone", "VERCEL_AI_GATEWAY", "https://ai-gateway.vercel.sh/typesafe/v1", "systemone", "typesafe-ai/jev"),
-    ("upstage/solar-decide", "systemone", "UPSTAGE", "https://api.upstage.ai/v1", "systemone", "solar-decide"),
-    ("digitalocean/typesafe-jev-1.13.0", "systemone", "DIGITALOCEAN", "https://inference.do-ai.run/v1", "systemone", "typesafe-jev-1.13.0"),
-    ("fireworks_ai/rune", "decisions", "FIREWORKS", "https://api.fireworks.ai/inference/v1", "decisions", "rune"),
-    ("azure/luna", "decisions", "AZURE", "https://x.openai.azure.com/openai/v1", "decisions", "luna"),
-    ("ollama/nimble", "systemone", "", "http://localhost:11434/v1", "systemone", "nimble"),
-    ("lm_studio/clef", "systemone", "", "http://localhost:1234/v1", "systemone", "clef"),
-]  # fmt: skip
+ENDPOINTS = """
+openai/gpt-6-luna decisions OPENAI https://api.openai.com/v1 decisions
+typesafe/jev-1.14.0 auto TYPESAFE https://api.typesafe.ai/v1 systemone
+openrouter/typesafe/jev-1.13 systemone OPENROUTER https://openrouter.ai/api/v1 systemone
+perplexity/pplx-decider-v1.2 auto PERPLEXITY https://api.perplexity.ai/v1 decisions
+vercel_ai_gateway/typesafe-ai/jev systemone VERCEL_AI_GATEWAY https://ai-gateway.vercel.sh/typesafe/v1 systemone
+upstage/solar-decide systemone UPSTAGE https://api.upstage.ai/v1 systemone
+digitalocean/typesafe-jev-1.13.0 systemone DIGITALOCEAN https://inference.do-ai.run/v1 systemone
+fireworks_ai/rune decisions FIREWORKS https://api.fireworks.ai/inference/v1 decisions
+azure/luna decisions AZURE https://x.openai.azure.com/openai/v1 decisions
+ollama/nimble systemone - http://localhost:11434/v1 systemone
+lm_studio/clef systemone - http://localhost:1234/v1 systemone
+"""
+"""The name of a judge, its API, the first word of its key's variable, its address and its path."""
 
 
 def test_endpoints(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each provider is asked at its own address with its own key, which goes nowhere else; a pasted path is cut."""
     monkeypatch.setenv("AZURE_API_BASE", "https://x.openai.azure.com")
-    for name, api, stem, address, path, model in ENDPOINTS:
-        plain = JudgeSettings(name, api=api)  # type: ignore[arg-type]
-        if stem:
+    api: Any
+    for row in ENDPOINTS.strip().splitlines():
+        name, api, stem, address, path = row.split()
+        plain = JudgeSettings(name, api=api)
+        if stem != "-":
             with pytest.raises(UsageError, match=f"{stem}_API_KEY is not set"):
                 resolve(plain)
             monkeypatch.setenv(f"{stem}_API_KEY", f"key-of-{stem}")
         judge = resolve(plain).judge
         assert isinstance(judge, DecisionJudge), name
-        assert (judge.base, judge.route.path, judge.model) == (address, path, model)
-        assert judge.key == (f"key-of-{stem}" if stem else None)
+        assert (judge.base, judge.route.path, judge.model) == (
+            address,
+            path,
+            name.partition("/")[2],
+        )
+        assert judge.key == (None if stem == "-" else f"key-of-{stem}")
         azure = {"api-key": judge.key} if stem == "AZURE" else {}
         assert judge.client.headers == azure
         assert "key-of" not in repr(judge)
         if stem != "AZURE":  # whose key is for any address of the user's
-            away = JudgeSettings(name, f"http://h/v1/{path}", api=api)  # type: ignore[arg-type]
+            away = JudgeSettings(name, f"http://h/v1/{path}", api=api)
             judge = resolve(away).judge
             assert isinstance(judge, DecisionJudge), name
             assert (judge.base, judge.key) == ("http://h/v1", None)
@@ -251,7 +259,7 @@ def test_through_litellm() -> None:
     """The same server says the same through litellm."""
     with serving(lambda path, body: (200, answers_of(body))) as endpoint:
         direct, through = [
-            ask(JudgeSettings("hosted_vllm/m", endpoint.base, api="systemone", via=via))  # type: ignore[arg-type]
+            ask(JudgeSettings("hosted_vllm/m", endpoint.base, api="systemone", via=via))
             for via in ("http", "litellm")
         ]
         assert endpoint.paths == ["systemone", "systemone"]
@@ -272,7 +280,8 @@ def answers_of(body: Any) -> dict[str, Any]:
 
 def reshaped(shape: str, body: Any) -> Any:
     """The answers in the shape of a server."""
-    value = answers_of(body)
+    value: Any = answers_of(body)
+    usage: Any
     answers = value["answers"]
     if shape == "cloudflare":
         return {"result": value, "success": True, "errors": [], "messages": []}
@@ -304,13 +313,23 @@ def reshaped(shape: str, body: Any) -> Any:
     return value
 
 
+def shaped(shape: str, _: str, body: Any) -> tuple[int, Any]:
+    """Answer in the shape of a server."""
+    return 200, reshaped(shape, body)
+
+
+def always(value: Any, _: str, __: Any) -> tuple[int, Any]:
+    """Answer with one body."""
+    return 200, value
+
+
 def test_shapes(subtests: pytest.Subtests) -> None:
     """Each server's own shape comes to the same numbers, tokens and cost."""
     shapes = "typesafe cloudflare databricks prime openrouter vllm laya bare openai"
     for shape in shapes.split():
         api = "decisions" if shape == "openai" else "systemone"
         with subtests.test(shape=shape):
-            with serving(lambda _, body: (200, reshaped(shape, body))) as endpoint:
+            with serving(partial(shaped, shape)) as endpoint:
                 reply = ask(settings(endpoint.base, api))
             assert isinstance(reply, Reply)
             shares = typed_shares(reply.answers, REQUEST.questions)
@@ -342,7 +361,7 @@ def test_no_answers(subtests: pytest.Subtests) -> None:
     ]
     for body in bodies:
         with subtests.test(body=body):
-            with serving(lambda _, __: (200, body)) as endpoint:
+            with serving(partial(always, body)) as endpoint:
                 reply = ask(settings(endpoint.base))
             if isinstance(reply, CallError):
                 assert reply.kind == "transport"
@@ -460,4 +479,194 @@ def test_cost(ruler: Ruler, tmp_path: Path) -> None:
     assert done.returncode == 4, done.stderr
     assert 1 < len(endpoint.seen) < 40
     checked = json.loads(jev_checked.stdout)
-    assert 0.0002 < checked["cost_usd"]["expected"] < 0.01, checked
+    (judge,) = checked["judges"]
+    prompt = judge["prompt_tokens"]["expected"]
+    assert judge["cost_usd"]["expected"] == pytest.approx(prompt * 0.042e-6)
+
+
+SIX = [f"step {step} of six is done" for step in range(6)]
+RUBRIC = [{"criterion": "It is there"}, {"criterion": "How far", "levels": SIX}]
+REASONS = {
+    1: "xssi-200 nan extra-answer noul-range first-question-only",
+    3: "wrong-route reject-jev-latest error-flat auth-rejects-header auth-x-api-key auth-plain auth-invalid-403-text",
+}
+"""Faults that end in a reason, by the exit code; all others end in the right number."""
+OF_LEVELS = "cap-5-levels legend-1-based score-keys-1-based score-sum"
+"""Faults that do so if levels are asked about."""
+LABELS = re.compile(r'<trajectory id="(\w+)">\nassistant: "one-(\d)')
+
+
+def right_values(mock: Any, body: Any, faults: frozenset[str]) -> Iterator[Any]:
+    """Yield the rollout, if it is of levels, and the right value of each question of a request."""
+    # a leak into the model cannot be seen in an answer
+    model = mock.MockConfig(faults=frozenset(n for n in faults if "leaks" in n))
+    rollouts = dict(LABELS.findall(body["state"]))
+    for at, (name, asked) in enumerate(body["questions"].items()):
+        total = len(body["questions"])
+        said = mock.answer(model, body["state"], name, asked, at, total)
+        levels = asked["type"] == "score"
+        value = said.get("noul")
+        if levels:
+            shares = said["probabilities"].values()
+            value = sum(step * share for step, share in enumerate(shares)) / 5
+        (label,) = re.findall(r"`(\w+)`", asked["instructions"])
+        yield int(rollouts[label]), levels, pytest.approx(value, abs=1e-6)
+
+
+def test_faults(
+    ruler: Ruler,
+    tmp_path: Path,
+    subtests: pytest.Subtests,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each fault of the stand-in ends in the number of the stand-in without it, or in a reason: never in another."""
+    mock = pytest.importorskip("jevcompat.mock")
+    write(tmp_path / "in.jsonl", [GROUP])
+    (tmp_path / "r.json").write_text(json.dumps(RUBRIC))
+    bodies: list[Any] = []
+    respond = mock.respond
+
+    def recorded(config: Any, body: Any) -> Any:
+        bodies.append(body)
+        return respond(config, body)
+
+    monkeypatch.setattr(mock, "respond", recorded)
+    monkeypatch.setenv("MOCK_KEY", KEY)
+    with mock.Running() as running:
+        for fault in mock.FAULTS:
+            faults = frozenset({fault})
+            key = {"auth-rejects-header": None, "auth-invalid-403-text": KEY[::-1]}
+            config = mock.MockConfig(key=key.get(fault, KEY), faults=faults)
+            running.server.RequestHandlerClass.cfg = config
+            model = "jev-9" if fault == "error-flat" else "jev-latest"
+            options = [*of(f"{running.url}/v1", model=model), "--retries", 0]
+            if fault != "auth-plain":
+                options += ["--api-key-env", "MOCK_KEY"]
+            for rubric in ((), ("--rubric", "@r.json")):
+                with subtests.test(fault=fault, rubric=rubric):
+                    bodies.clear()
+                    out = tmp_path / f"{fault}-{len(rubric)}.jsonl"
+                    more = ("--ledger", "none", *rubric)
+                    done = ruler("score", "in.jsonl", out, *options, *more)
+                    codes = [c for c in REASONS if fault in REASONS[c].split()]
+                    if rubric and fault in OF_LEVELS.split():
+                        codes = [1]
+                    code = sum(codes)
+                    assert done.returncode == code, done.stderr
+                    assert KEY not in done.stdout + done.stderr
+                    right = [
+                        value
+                        for body in bodies
+                        for value in right_values(mock, body, faults)
+                    ]
+                    (record,) = read(out) if code < 3 else ({"trajectories": ()},)
+                    for at, one in enumerate(record["trajectories"]):
+                        values = [c["value"] for c in one["ruler"]["criteria"]]
+                        for levels, value in enumerate(values or [one["reward"]]):
+                            known = [v for *place, v in right if place == [at, levels]]
+                            reason = one["ruler"]["reason"]
+                            assert (
+                                (code and reason) if value is None else value in known
+                            )
+
+
+def test_busy(ruler: Ruler, tmp_path: Path) -> None:
+    """Calls that are refused for their number are sent again, and no group is lost."""
+    mock = pytest.importorskip("jevcompat.mock")
+    write(tmp_path / "in.jsonl", [group(name, 0.1, 0.9) for name in "abcdef"])
+    config = mock.MockConfig(busy_every=3)
+    with mock.Running(config) as running:
+        options = of(f"{running.url}/v1")
+        done = ruler("score", "in.jsonl", "out.jsonl", *options)
+    assert done.returncode == 0, done.stderr
+    assert config.requests >= 8
+
+
+@pytest.fixture
+def sparrow() -> Iterator[str]:
+    """A real decision model in a process of its own."""
+    pytest.importorskip("sparrow_decider")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    command = [sys.executable, "-c", _SPARROW, "serve", "--port", str(port)]
+    with subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as process:
+        try:
+            for _ in range(600):
+                with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+                    break
+                time.sleep(0.05)
+            yield f"http://127.0.0.1:{port}/v1"
+        finally:
+            process.kill()
+
+
+_SPARROW = "from sparrow_decider.cli import main; main()"
+
+
+def test_real_model(ruler: Ruler, tmp_path: Path, sparrow: str) -> None:
+    """A real model's answers to the request that `prompt` prints are the scores, though it counts no tokens."""
+    write(tmp_path / "in.jsonl", [GROUP])
+    options = of(sparrow)[:-2]
+    printed = ruler("prompt", "in.jsonl", *options)
+    body = json.loads(printed.stdout)
+    headers = {"Content-Type": "application/json"}
+    post = urllib.request.Request(
+        f"{sparrow}/systemone", printed.stdout.encode(), headers
+    )
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(
+        post
+    ) as answer:
+        answers = json.load(answer)["answers"]
+    done = ruler("score", "in.jsonl", "out.jsonl", *of(sparrow))
+    assert done.returncode == 0, done.stderr
+    rollouts = {int(at): label for label, at in LABELS.findall(body["state"])}
+    wanted = [answers[rollouts[at]]["noul"] for at in range(3)]
+    assert scores(tmp_path / "out.jsonl") == wanted
+    assert len({*wanted}) > 1
+
+
+WRITING = """
+temperature max_tokens max_completion_tokens response_format reasoning_effort service_tier logprobs stream n tools
+state questions
+"""
+"""Parameters of judges that write, or of what ruler writes."""
+
+
+def test_refused(ruler: Ruler, tmp_path: Path, subtests: pytest.Subtests) -> None:
+    """What has no meaning for a decision model is refused in words before anything is sent."""
+    write(tmp_path / "in.jsonl", [GROUP])
+    at = ("-m", "m", "--api-base", "http://h/v1")
+    refused = {(*at, "-p", f"{name}=1"): f"-p {name}: " for name in WRITING.split()}
+    none = "speaks no API of decision models; leave out --api"
+    refused |= {("-m", "offline"): none, ("-m", "simulated"): none}
+    for options, words in refused.items():
+        for command in (("score", "in.jsonl", "out.jsonl"), ("check", "in.jsonl")):
+            with subtests.test(options=options, command=command[0]):
+                done = ruler(*command, *options, "--api", "systemone")
+                assert done.returncode == 2, done.stderr
+                assert words in done.stderr + done.stdout
+
+    async def judge(_: Any) -> str:
+        raise AssertionError
+
+    with pytest.raises(UsageError, match="speaks no API"):
+        resolve(JudgeSettings("mine", api="systemone", ask=judge))
+    luna = ("-m", "openai/gpt-6-luna", "--api", "decisions")
+    done = ruler("batch", "submit", "in.jsonl", *luna, OPENAI_API_KEY=KEY)
+    assert done.returncode == 2
+    assert "is a decision model, which no batch API asks" in done.stderr
+
+
+def test_pictures() -> None:
+    """A group with pictures fails with the way out where an API takes none, and nothing is sent."""
+    pictured = replace(REQUEST, pictures=((2, PICTURE),))
+    with serving(lambda _, body: (200, answers_of(body))) as endpoint:
+        refused = ask(settings(endpoint.base), pictured)
+        reply = ask(settings(endpoint.base, "decisions"), pictured)
+    assert isinstance(refused, CallError)
+    assert (refused.kind, refused.scope, refused.sent) == ("input", "group", False)
+    assert "pictures" in refused.reason
+    assert isinstance(reply, Reply)
+    assert endpoint.paths == ["decisions"]
