@@ -503,7 +503,8 @@ def _rates(entry: Mapping[str, Any], above: str = "", tier: str = "") -> Price |
 
 def _entry(name: str) -> dict[str, Any]:
     table = _prices()
-    return table.get(name) or table.get(name.partition("/")[2]) or {}
+    entry = table.get(name) or table.get(name.partition("/")[2]) or {}
+    return table.get(entry.get("alias_of", "")) or entry
 
 
 @lru_cache(maxsize=1)
