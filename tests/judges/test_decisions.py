@@ -43,6 +43,7 @@ REQUEST = Request(
 )
 PICTURE = Picture("d", b"x", media="image/png", detail="low")
 GROUP = group("one", 0.1, 0.9, 0.5)
+DATA = Path(__file__).parents[1] / "data"
 KEY = "my-own-key-0123456789"
 
 
@@ -93,34 +94,21 @@ def serving(answer: Callable[[str, Any], tuple[int, Any]]) -> Iterator[Endpoint]
         server.server_close()
 
 
-def systemone(body: Any) -> dict[str, Any]:
-    """Answers of System One: a quarter for yes, and for the levels one half each of the last two."""
-    return {
-        name: {"type": "noul", "noul": 0.25}
-        if asked["type"] == "noul"
-        else {
-            "type": "score",
-            "score": 1.5,
-            "probabilities": {"0": 0.0, "1": 0.5, "2": 0.5},
-            "legend": dict(zip("012", LEVELS, strict=True)),
-            "confidence": 0.9,
-        }
-        for name, asked in body["questions"].items()
-    }
+def answers_of(_: str, body: Any) -> tuple[int, Any]:
+    """Answer a quarter for yes, by either API."""
+    answers: Any = {}
+    for name in body["questions"]:
+        if "input" not in body:
+            answers[name] = {"type": "noul", "noul": 0.25}
+            continue
+        one = {"type": "predicate", "name": name["name"], "probability": 0.25}
+        answers = [*answers, one]
+    return 200, {"model": "m", "answers": answers, "usage": {"input_tokens": 40}}
 
 
-def decisions(body: Any) -> list[dict[str, Any]]:
-    """Return the same in the words of OpenAI's Decisions."""
-    halves = [
-        {"value": at, "label": level, "probability": 0.5 * (at > 0)}
-        for at, level in enumerate(LEVELS)
-    ]
-    return [
-        {"type": "predicate", "name": asked["name"], "probability": 0.25}
-        if asked["type"] == "predicate"
-        else {"type": "score", "name": asked["name"], "probabilities": halves}
-        for asked in body["questions"]
-    ]
+def always(value: Any, _: str, __: Any) -> tuple[int, Any]:
+    """Answer with one body."""
+    return 200, value
 
 
 def of(base: str, api: str = "systemone", model: str = "mock") -> tuple[str, ...]:
@@ -255,119 +243,26 @@ def test_litellm(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")  # litellm and its clients warn at import
-def test_through_litellm() -> None:
-    """The same server says the same through litellm."""
-    with serving(lambda path, body: (200, answers_of(body))) as endpoint:
-        direct, through = [
-            ask(JudgeSettings("hosted_vllm/m", endpoint.base, api="systemone", via=via))
-            for via in ("http", "litellm")
-        ]
-        assert endpoint.paths == ["systemone", "systemone"]
-    assert isinstance(direct, Reply)
-    assert isinstance(through, Reply)
-    for reply in (direct, through):
-        shares = typed_shares(reply.answers, REQUEST.questions)
-        assert [share.score for share in shares.values()] == [0.25, 0.75]
-        assert (reply.usage.prompt, reply.model) == (40, "m")
-
-
-def answers_of(body: Any) -> dict[str, Any]:
-    """A whole answer by either API."""
-    usage = {"input_tokens": 40, "output_tokens": 2}
-    answers = decisions(body) if "input" in body else systemone(body)
-    return {"model": "m", "answers": answers, "usage": usage}
-
-
-def reshaped(shape: str, body: Any) -> Any:
-    """The answers in the shape of a server."""
-    value: Any = answers_of(body)
-    usage: Any
-    answers = value["answers"]
-    if shape == "cloudflare":
-        return {"result": value, "success": True, "errors": [], "messages": []}
-    if shape == "databricks":
-        answers["kh"] = {"type": "noul", "probability": 0.25}
-        return {"response": value}
-    if shape == "prime":
-        usage = {"inputTokens": 40, "outputTokens": 2}
-        return {**value, "usage": usage}
-    if shape == "openrouter":
-        usage = {**value["usage"], "cost": 0.00000105}
-        return {"id": "gen-dec-1", "provider": "TypeSafe", **value, "usage": usage}
-    if shape == "vllm":
-        words = {"probabilities": {"yes": 0.25, "no": 0.75}, "confidence": 0.95}
-        answers["kh"] |= words
-        label = {"label_mass": 0.97, "argmax_is_label": True}
-        return {"object": "structured_decision", **value, "diagnostics": {"kh": label}}
-    if shape == "laya":
-        answers["rv"] |= {"legend": list(LEVELS), "score": 2, "x_label_mass": 0.6}
-        return {**value, "latency_ms": 3.76}
-    if shape == "bare":
-        for name in ("legend", "confidence", "probabilities"):
-            del answers["rv"][name]
-        return value
-    if shape == "openai":
-        details = {"cached_tokens": 30, "cache_write_tokens": 5}
-        usage = {"input_tokens": 40, "input_tokens_details": details}
-        return {**value, "usage": usage}
-    return value
-
-
-def shaped(shape: str, _: str, body: Any) -> tuple[int, Any]:
-    """Answer in the shape of a server."""
-    return 200, reshaped(shape, body)
-
-
-def always(value: Any, _: str, __: Any) -> tuple[int, Any]:
-    """Answer with one body."""
-    return 200, value
-
-
 def test_shapes(subtests: pytest.Subtests) -> None:
-    """Each server's own shape comes to the same numbers, tokens and cost."""
-    shapes = "typesafe cloudflare databricks prime openrouter vllm laya bare openai"
-    for shape in shapes.split():
-        api = "decisions" if shape == "openai" else "systemone"
-        with subtests.test(shape=shape):
-            with serving(partial(shaped, shape)) as endpoint:
-                reply = ask(settings(endpoint.base, api))
-            assert isinstance(reply, Reply)
-            shares = typed_shares(reply.answers, REQUEST.questions)
-            values = [share.score for share in shares.values()]
-            assert values == [0.25, 0.75]
-            cached = (30, 5) if shape == "openai" else (0, 0)
-            usage = reply.usage
-            assert (usage.prompt, usage.cached, usage.written) == (40, *cached)
-            assert usage.usd == (0.00000105 if shape == "openrouter" else 0)
-            assert reply.model == "m"
-
-
-def test_no_answers(subtests: pytest.Subtests) -> None:
-    """SGLang's own decisions, a chat completion and a web page are no answers, and never a number."""
-    words = {"yes": 0.98, "no": 0.02}
-    levels = dict.fromkeys(LEVELS, 0.5)
-    sglang = {
-        "kh": {"type": "yes_no", "probabilities": words, "label_mass": 0.6},
-        "rv": {"type": "score", "score": 1.0, "probabilities": levels},
-    }
-    message = {"role": "assistant", "content": "0.9"}
-    bodies: list[Any] = [
-        {"object": "decisions", "answers": sglang},
-        {"object": "decisions", "answers": {"rv": sglang["rv"]}},
-        {"choices": [{"message": message}]},
-        {"answers": {"kh": 0.9, "rv": 0.9}},
-        {"answers": None},
-        [],
-    ]
-    for body in bodies:
-        with subtests.test(body=body):
-            with serving(partial(always, body)) as endpoint:
-                reply = ask(settings(endpoint.base))
-            if isinstance(reply, CallError):
-                assert reply.kind == "transport"
-                continue
-            with pytest.raises(DefectError):
-                typed_shares(reply.answers, REQUEST.questions)
+    """Each server's shape comes to the same numbers and its own usage; what answers nothing is never a number."""
+    for row in read(DATA / "decision_answers.jsonl"):
+        through = ("http", "litellm") if row["server"] == "typesafe" else ("http",)
+        for via in through:
+            with subtests.test(server=row["server"], via=via):
+                with serving(partial(always, row["body"])) as endpoint:
+                    judge = settings(endpoint.base, row["api"], via=via)
+                    reply = ask(replace(judge, model="hosted_vllm/m"))
+                assert endpoint.paths == [row["api"]]
+                if isinstance(reply, CallError):
+                    assert (reply.kind, row["usage"]) == ("transport", None)
+                elif row["usage"]:
+                    shares = typed_shares(reply.answers, REQUEST.questions)
+                    assert [one.score for one in shares.values()] == [0.25, 0.75]
+                    usage = {name: getattr(reply.usage, name) for name in row["usage"]}
+                    assert (usage, reply.model) == (row["usage"], "m")
+                else:
+                    with pytest.raises(DefectError):
+                        typed_shares(reply.answers, REQUEST.questions)
 
 
 def only(route: str, status: int) -> Callable[[str, Any], Any]:
@@ -377,7 +272,7 @@ def only(route: str, status: int) -> Callable[[str, Any], Any]:
         if not path.endswith(route):
             message = "This model is not a decision model" if status == 501 else "no"
             return status, {"error": {"message": message}}
-        return 200, answers_of(body)
+        return answers_of(path, body)
 
     return answer
 
@@ -422,13 +317,13 @@ def test_refused_question(ruler: Ruler, tmp_path: Path) -> None:
     write(tmp_path / "in.jsonl", [GROUP])
 
     def answer(_: str, body: Any) -> tuple[int, Any]:
-        answers = decisions(body)
-        for one in answers:
+        status, value = answers_of("", body)
+        for one in value["answers"]:
             asked = f'<trajectory id="{one["name"]}">\nassistant: "one-1 '
             if asked in body["input"]:
                 one["type"] = "refusal"
                 del one["probability"]
-        return 200, {"model": "m", "answers": answers}
+        return status, value
 
     with serving(answer) as endpoint:
         options = of(endpoint.base, "decisions")
@@ -447,9 +342,9 @@ def test_cut_in_silence(ruler: Ruler, tmp_path: Path) -> None:
     for tokens, code in ((2048, 1), (0, 0)):
 
         def answer(_: str, body: Any, tokens: int = tokens) -> tuple[int, Any]:
-            value = answers_of(body)
+            status, value = answers_of("", body)
             value["usage"]["input_tokens"] = tokens
-            return 200, value
+            return status, value
 
         with serving(answer) as endpoint:
             options = (*of(endpoint.base), "--force", "--ledger", "none")
@@ -473,7 +368,7 @@ def test_cost(ruler: Ruler, tmp_path: Path) -> None:
 
     write(tmp_path / "in.jsonl", [group(f"g{n}", 0.1, 0.9) for n in range(40)])
     jev_checked = ruler("check", "in.jsonl", "-m", "typesafe/jev-1.14.0", "--json")
-    with serving(lambda _, body: (200, answers_of(body))) as endpoint:
+    with serving(answers_of) as endpoint:
         paid = (*of(endpoint.base), "--price", "0.042,0", "--max-cost", "0.0002")
         done = ruler("score", "in.jsonl", "out.jsonl", *paid, "-c", 1)
     assert done.returncode == 4, done.stderr
@@ -638,10 +533,11 @@ def test_refused(ruler: Ruler, tmp_path: Path, subtests: pytest.Subtests) -> Non
     """What has no meaning for a decision model is refused in words before anything is sent."""
     write(tmp_path / "in.jsonl", [GROUP])
     at = ("-m", "m", "--api-base", "http://h/v1")
-    refused = {(*at, "-p", f"{name}=1"): f"-p {name}: " for name in WRITING.split()}
     none = "speaks no API of decision models; leave out --api"
-    refused |= {("-m", "offline"): none, ("-m", "simulated"): none}
-    for options, words in refused.items():
+    refused: list[Any] = [(("-m", name), none) for name in ("offline", "simulated")]
+    for name in WRITING.split():
+        refused.append(((*at, "-p", f"{name}=1"), f"-p {name}: "))
+    for options, words in refused:
         for command in (("score", "in.jsonl", "out.jsonl"), ("check", "in.jsonl")):
             with subtests.test(options=options, command=command[0]):
                 done = ruler(*command, *options, "--api", "systemone")
@@ -662,7 +558,7 @@ def test_refused(ruler: Ruler, tmp_path: Path, subtests: pytest.Subtests) -> Non
 def test_pictures() -> None:
     """A group with pictures fails with the way out where an API takes none, and nothing is sent."""
     pictured = replace(REQUEST, pictures=((2, PICTURE),))
-    with serving(lambda _, body: (200, answers_of(body))) as endpoint:
+    with serving(answers_of) as endpoint:
         refused = ask(settings(endpoint.base), pictured)
         reply = ask(settings(endpoint.base, "decisions"), pictured)
     assert isinstance(refused, CallError)
