@@ -101,6 +101,12 @@ class Criterion:
     veto: bool = False
     levels: tuple[str, ...] = ()
 
+    @property
+    def values(self) -> list[float]:
+        """The values of its levels from 0 to 1, as a judge writes them; none without levels."""
+        top = len(self.levels) - 1
+        return [round(at / top, 2) for at in range(top + 1)]
+
 
 MOST_LEVELS = 10
 """Levels of a criterion; System One takes no more."""

@@ -37,6 +37,7 @@ from ruler_cli.settings.parameters import body_of
 from ruler_cli.types import (
     EXPLANATION,
     CallError,
+    Criterion,
     Judge,
     Reply,
     Request,
@@ -422,7 +423,8 @@ def response_format(form: Form, request: Request) -> dict[str, Any] | None:
         answer = {"score": _SCORE}
         types = {}
         if request.criteria:
-            answer = {"criteria": exactly(dict.fromkeys(request.criteria, _VALUE))}
+            values = {name: _value_of(one) for name, one in request.criteria.items()}
+            answer = {"criteria": exactly(values)}
             types = {"value": _SCORE}
         entry = exactly({"explanation": _EXPLANATION, **answer})
         schema = {**exactly({"scores": scores}), "$defs": {"entry": entry, **types}}
@@ -448,6 +450,14 @@ digits, so it would forbid 0.8 and allow 0.80000000000000004; it takes strings a
 
 _ENTRY = {"$ref": "#/$defs/entry"}
 _VALUE = {"$ref": "#/$defs/value"}
+
+
+def _value_of(criterion: Criterion) -> dict[str, Any]:
+    """The schema of a criterion's value: a score, or that of one of its levels."""
+    levels = [f"{value:g}" for value in criterion.values]
+    return {"type": "string", "enum": levels} if levels else _VALUE
+
+
 _EXPLANATION = {"type": "string", "maxLength": EXPLANATION}
 
 

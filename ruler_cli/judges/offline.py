@@ -26,7 +26,7 @@ from statistics import median
 
 import orjson
 
-from ruler_cli.types import Judge, Reply, Request, Usage
+from ruler_cli.types import Criterion, Judge, Reply, Request, Usage
 
 BEST = 0.8
 DEFECT = 0.1
@@ -224,13 +224,18 @@ def reply_with(ratings: Mapping[str, tuple[float, str]], request: Request) -> Re
     entries = []
     for label, (score, explanation) in ratings.items():
         values = {
-            criterion: 1 - score if one.weight < 0 else score
+            criterion: _value(1 - score if one.weight < 0 else score, one)
             for criterion, one in request.criteria.items()
         }
         answer = {"criteria": values} if values else {"score": score}
         head = {"trajectory_id": label, "explanation": explanation}
         entries.append(head | answer)
     return Reply(orjson.dumps({"scores": entries}).decode(), Usage(calls=1))
+
+
+def _value(score: float, criterion: Criterion) -> float:
+    """The score, or the value of the level that is nearest to it."""
+    return min(criterion.values or [score], key=lambda value: abs(value - score))
 
 
 _BLOCK = re.compile(

@@ -369,7 +369,15 @@ def read_reply(reply: Reply, request: Request) -> ParsedReply:
         raise DefectError(reply.refusal)
     # scores before the end of a thought, or of an answer that was cut off, may be a draft
     whole = reply.truncated or reply.beside
-    return parse(reply.text, request.labels, request.criteria, whole=whole)
+    reading = parse(reply.text, request.labels, request.criteria, whole=whole)
+    for label, (numbers, _) in reading.entries.items():
+        for number, criterion in zip(
+            numbers, request.criteria.values(), strict=bool(request.criteria)
+        ):
+            if criterion.levels and round(number, 2) not in criterion.values:
+                values = ", ".join(f"{value:g}" for value in criterion.values)
+                raise DefectError(f"`{label}` has {number:g}, no level ({values})")
+    return reading
 
 
 def _only_bounds(entries: Mapping[str, Entry]) -> bool:

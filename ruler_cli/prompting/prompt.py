@@ -41,7 +41,6 @@ from ruler_cli.prompting.render import (
     WHOLE,
     Seen,
     Shortening,
-    quoted,
     render,
     render_tools,
     sorted_json,
@@ -467,7 +466,7 @@ def _rubric_bytes(rubric: Standards) -> int:
     """The bytes of a rubric in a request: of criteria those of the longest that one request may be about."""
     if isinstance(rubric, str):
         return len(rubric.encode())
-    sizes = sorted([len(quoted(one.text)) for one in rubric.criteria], reverse=True)
+    sizes = sorted(map(len, map(templates.stated, rubric.criteria)), reverse=True)
     return sum(sizes[:_CRITERIA]) + ENTRY_BYTES * len(sizes[:_CRITERIA]) // 4
 
 
@@ -981,8 +980,7 @@ def write_prompt(
         if len(criteria) < len(rubric.criteria):  # all before them comes again
             shared = len(placed("\n".join(lines), layout.pictures)[0])
         asked = _criteria_labels(rubric, criteria, layout, shown)
-        statements = {label: quoted(one.text) for label, one in asked.items()}
-        lines.append(templates.criteria_block(statements))
+        lines.append(templates.criteria_block(asked))
     note = templates.missing(given) if given else state.note
     if note:
         lines.append(note)

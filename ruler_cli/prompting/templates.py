@@ -107,9 +107,19 @@ def reference_block(answer: str) -> str:
     )
 
 
-def criteria_block(statements: Mapping[str, str]) -> str:
-    """Return the block of criteria: label → statement as a JSON string."""
-    lines = (f"{label}: {statement}" for label, statement in statements.items())
+def stated(criterion: Criterion) -> str:
+    """Return the statement of a criterion as a JSON string, with its levels if it has any."""
+    levels = [
+        f"{value:g} = {quoted(level)}"
+        for value, level in zip(criterion.values, criterion.levels, strict=True)
+    ]
+    scale = f" (its value is that of a level: {', '.join(levels)})" if levels else ""
+    return f"{quoted(criterion.text)}{scale}"
+
+
+def criteria_block(criteria: Mapping[str, Criterion]) -> str:
+    """Return the block of criteria: label → statement."""
+    lines = (f"{label}: {stated(criterion)}" for label, criterion in criteria.items())
     return "\n".join(("<criteria>", *lines, "</criteria>"))
 
 

@@ -136,6 +136,12 @@ def _criterion(value: Any, place: str) -> Criterion:
     if len(stated) < len([own for own in value.values() if own is not None]):
         raise UnreadableError(f"{place}: has a member twice")
     _read_annotations(stated)
+    levels = stated.get("levels")
+    # numbers and objects are scales of another kind
+    if isinstance(levels, list) and all(isinstance(level, str) for level in levels):
+        del stated["levels"]
+    else:
+        levels = []
     text = _only(stated, _STATEMENTS, place)
     details = _only(stated, _DETAILS, place)
     name = _first(stated, _NAMES)
@@ -171,7 +177,7 @@ def _criterion(value: Any, place: str) -> Criterion:
         text = f"Falls into this pitfall, however it is worded: {text}"
     if veto and mistake and not weight:
         raise UnreadableError(f"{place}: a veto on a mistake needs a weight below 0")
-    return Criterion(text, weight, name, veto)
+    return Criterion(text, weight, name, veto, tuple(levels))
 
 
 def _is_understood(key: str, value: Any, *, alone: bool) -> bool:
