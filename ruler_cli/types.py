@@ -710,6 +710,11 @@ class PassScores:
     unanswered: tuple[int, ...] = ()
     criteria: tuple[tuple[float, ...], ...] = ()
 
+    @property
+    def placed(self) -> bool:
+        """Tell if the positions of its scores are those at which the rollouts were shown."""
+        return not (self.each or self.unanswered)
+
 
 @value
 class FailedCall:
@@ -829,6 +834,8 @@ class RolloutScore:
 
 NO_ANSWER = "the judge refused to answer the question about it, twice"
 """The reason of a rollout without a score in a group with scores."""
+NO_ANSWERS = GroupError("refused", "the judge refused every question, twice")
+"""The error of a group about which a judge answers nothing."""
 
 
 @value

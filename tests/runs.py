@@ -30,6 +30,8 @@ from ruler_cli.settings.models import ScoreSettings as Settings
 from ruler_cli.types import CallError, Observer, Reply, Request, reply_of
 from tests.conftest import read, write
 from tests.judge_server.asks import expected_score
+from tests.judge_server.conduct import Conduct
+from tests.judge_server.judge import Judge as Server
 from tests.virtual import virtually
 
 Say = Callable[[Request], Reply | CallError]
@@ -114,6 +116,33 @@ def _completion(
     reply = reply_of(orjson.dumps(body))
     assert isinstance(reply, Reply)
     return reply
+
+
+def served(cue: str = "well") -> Say:
+    """Answer as the judge server does to this model's name; questions as it does to System One's."""
+    server = Server(Conduct())
+
+    def say(request: Request) -> Reply | CallError:
+        body: dict[str, Any] = {"model": cue, "state": request.state}
+        body["questions"] = {
+            asked.name: {
+                "type": "score" if asked.levels else "noul",
+                "instructions": asked.text,
+                **({"criteria": asked.levels} if asked.levels else {}),
+            }
+            for asked in request.questions
+        }
+        if not request.questions:
+            roles = zip(("system", "user"), (request.system, request.user), strict=True)
+            body = {
+                "model": cue,
+                "messages": [{"role": role, "content": text} for role, text in roles],
+                "logprobs": bool(request.words),
+                "top_logprobs": 20,
+            }
+        return reply_of(server.answer(orjson.dumps(body), 0.0, accepted=True).body)
+
+    return say
 
 
 BROKEN = CallError("transport", "it is broken", "group", billed=False)

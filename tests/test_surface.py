@@ -151,6 +151,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "model": ("offline",),
     "api_base": ("http://localhost:1/v1",),
     "api_key_env": ("MY_KEY",),
+    "api": ("chat", "decisions"),
     "via": ("http",),
     "param": ({"temperature": 0.5},),
     "timeout": (5, 0.5, math.inf, np.float64(2)),
@@ -195,6 +196,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "cached_only": (True,),
     "debug": (True,),
     "force": (True,),
+    "escalate_gap": (0, 0.25),
     "spend": ("spread",),
 }
 """Values of each option that is one field of the settings; pairs of others are beside it."""
@@ -209,6 +211,8 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "order": ("reverse",),
     "most_pictures": (-1, "few"),
     "debias": (3,),
+    "api": ("completions",),
+    "escalate_gap": (-0.1, 1.5, math.nan),
 }
 HOMES = {
     "pool": PoolSettings,  # before the judge, which has some of these limits for itself
@@ -221,6 +225,7 @@ NAMES = {"param": "params"}
 """Fields that are not named as their options are."""
 OTHER_FORM = {
     "ask",
+    "read",
     "question",
     "pictures",
     "context_tokens",

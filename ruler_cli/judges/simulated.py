@@ -27,6 +27,7 @@ NOISE_SPREAD = 0.5
 """Log-sd of a group's noise about its median, `SimulatedModel.noise`."""
 
 _TRUTH = re.compile(r"truth=([0-9]{0,3}\.[0-9]{1,17}|[0-9]{1,3})")
+_ASKED = re.compile("trajectory `([a-z]+)`")
 _NORMAL = NormalDist()
 _EXPLANATION = "Simulated: a known truth with drawn errors; no LLM read this."
 
@@ -68,21 +69,23 @@ class Simulated(Judge):
     name: str = "simulated"
 
     async def ask(self, request: Request) -> Reply:
-        """Score the labels from the rollouts in the prompt, or tell how likely Yes is for the only one."""
+        """Score the labels from the rollouts in the prompt, or tell how likely each word is for the one asked about."""
         scores = score(self.model, request)
         if request.words:
-            (yes,) = scores.values()
-            return Reply("", Usage(calls=1), likely=_likely(yes))
+            asked = _ASKED.findall(request.user)
+            (only, *others) = scores
+            at = scores[asked[-1] if others else only]
+            return Reply("", Usage(calls=1), likely=_likely(at, request.words))
         given = {label: (score, _EXPLANATION) for label, score in scores.items()}
         return reply_with(given, request)
 
 
-def _likely(yes: float) -> tuple[tuple[str, float], ...]:
-    """The logarithms of the probabilities of both words."""
-    least = 1e-6
+def _likely(score: float, words: Sequence[str]) -> tuple[tuple[str, float], ...]:
+    """The logarithms of the probabilities of the words, whose mean place is the score."""
+    at = score * (len(words) - 1)
+    shares = [max(1e-6, 1 - abs(at - place)) for place in range(len(words))]
     return tuple(
-        (word, math.log(max(least, share)))
-        for word, share in (("Yes", yes), ("No", 1 - yes))
+        sorted(zip(words, map(math.log, shares), strict=True), key=lambda one: -one[1])
     )
 
 
@@ -127,7 +130,10 @@ def answers(
 def score(model: SimulatedModel, request: Request) -> dict[str, float]:
     """Label → the judge's score, in the order of `request.labels`; positions are those in the prompt."""
     rollouts = blocks(request.user)
-    whole = _hash(model.seed, "request", request.system, request.user).hex()
+    shown = request.user
+    if len(rollouts) > 1 and request.words:  # the questions of a pass share its noise
+        shown = shown[: shown.rindex("</trajectory>")]
+    whole = _hash(model.seed, "request", request.system, shown).hex()
     group = _hash(model.seed, "group", *sorted(rollouts.values())).hex()
     spread = NOISE_SPREAD * _normal(model.seed, "spread", group)
     sd = model.noise * math.exp(spread)
@@ -138,8 +144,8 @@ def score(model: SimulatedModel, request: Request) -> dict[str, float]:
         values.append(truth(text) + model.persistent * persistent)
         noise.append(sd * _normal(model.seed, "noise", text, whole))
     level = _normal(model.seed, "level", whole)
-    shown = answers(model, values, noise, level)
-    by_label = dict(zip(rollouts, shown, strict=True))
+    given = answers(model, values, noise, level)
+    by_label = dict(zip(rollouts, given, strict=True))
     return {label: by_label[label] for label in request.labels or by_label}
 
 

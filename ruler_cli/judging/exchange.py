@@ -41,6 +41,7 @@ from ruler_cli.scoring.probability import Share, word_share
 from ruler_cli.scoring.typed_answers import typed_shares
 from ruler_cli.settings.models import AskSettings
 from ruler_cli.types import (
+    NO_ANSWERS,
     CallError,
     GroupError,
     PassScores,
@@ -258,8 +259,8 @@ def ask_questions(
         reason = f"the judge's answer could not be used{times}: {defect}"
         return GroupError("reply", reason)
     unanswered = {subject.rollout for subject in wanted}
-    if len(unanswered) == len(part.distinct):
-        return GroupError("refused", "the judge refused every question, twice")
+    if len(unanswered) == len(part.distinct) and ask.ask != "each":
+        return NO_ANSWERS
     asked = subjects_of(layout, part)
     return _shares_of_pass(layout, ask, part, asked, shares, unanswered, model)
 
@@ -321,7 +322,7 @@ def _shares_of_pass(
         scores=tuple(scores),
         explanations=tuple([f"{_probabilities(row, rubric)}{by}" for row in values]),
         each=ask.ask == "each",
-        error=max(share.error for row in rows for share in row),
+        error=max([share.error for row in rows for share in row], default=0.0),
         unanswered=tuple([at for at in part.distinct if at in unanswered]),
         criteria=values if isinstance(rubric, Rubric) else (),
     )

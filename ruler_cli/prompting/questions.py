@@ -85,7 +85,7 @@ def question_requests(
 ) -> Iterator[Asked]:
     """Yield the requests with the questions about these subjects, by default all of the part.
 
-    Another `attempt` shows the rollouts by other labels.
+    Another `attempt` shows the rollouts by other labels; where there are none, it counts as another pass.
     """
     subjects = subjects_of(layout, part) if subjects is None else subjects
     blocks = common_blocks(layout, reference_first=ask.typed)
@@ -99,6 +99,8 @@ def question_requests(
         blocks += rollout_blocks(layout, labels)
     names = {rollout: label for label, rollout in labels.items()}
     request = replace(_request(layout, ask, part, blocks), shown=labels)
+    if ask.ask == "each":
+        request = replace(request, pass_index=part.pass_index + attempt)
     for start in range(0, len(subjects), MOST_QUESTIONS if ask.typed else 1):
         if ask.typed:
             batch = subjects[start : start + MOST_QUESTIONS]

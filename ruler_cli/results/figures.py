@@ -368,7 +368,9 @@ class FiguresBuilder:
         known = self._rubrics | {BUILT_IN: DEFAULT_RUBRIC, digest_of(""): ""}
         for name in self.words["judges"].listed():
             plain = {"judge": name, "model": name, "params": {}}
-            for asked in ({}, {"ask": "each", "question": QUESTION}):
+            each = {"ask": "each", "question": QUESTION}  # of an earlier version
+            read = each | {"read": "probability"}
+            for asked in ({}, each, read, read | {"ask": "group"}):
                 text = params_text([{**plain, **asked}])
                 known[digest_of(text)] = text
         made: Json = {

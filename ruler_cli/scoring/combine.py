@@ -35,6 +35,7 @@ from ruler_cli.scoring.window_shifts import WindowFit, fit
 from ruler_cli.settings.models import CombineSettings
 from ruler_cli.types import (
     NO_ANSWER,
+    NO_ANSWERS,
     BatchFigures,
     Contradiction,
     CriterionScore,
@@ -133,7 +134,8 @@ def tables(result: GroupResult, correct: Correction = UNCORRECTED) -> list[Score
         scores = [None if x is None else min(1.0, max(0.0, x)) for x in scores]
         unanswered = {at for one in own for at in one.unanswered}
         refused = frozenset([at for at in unanswered if not cells[at]])
-        passes = min([len(row) for at, row in enumerate(cells) if at not in refused])
+        rows_asked = [len(row) for at, row in enumerate(cells) if at not in refused]
+        passes = min(rows_asked, default=0)
         made.append(
             ScoreTable(judge, own, windows, cells, scores, passes, fitted, refused)
         )
@@ -206,11 +208,7 @@ class BatchStatistics:
     def add(self, result: GroupResult) -> None:
         """Count a group's replies: scores by position, the noise between passes, the scale of each judge."""
         if not self._input_order:
-            compared = [
-                one.scores
-                for one in result.pass_scores
-                if not (one.each or one.unanswered)
-            ]
+            compared = [one.scores for one in result.pass_scores if one.placed]
             self.position_bias.add(*compared)
         for one in result.pass_scores:
             # a judge of escalations saw other groups than the panel did
@@ -246,7 +244,7 @@ class BatchStatistics:
         common with the panel, stay as they are. Scores may leave [0, 1].
         """
         scores: Sequence[float] = one.scores
-        if how.debias and self.position_bias.enough and not one.each:
+        if how.debias and self.position_bias.enough and one.placed:
             bias = self.position_bias.corrections(len(scores))
             scores = list(map(sub, scores, bias))
         own = self._moments.get(one.judge, Moments())
@@ -569,7 +567,7 @@ def _rollouts(
             order = one.pass_index, table.judge
             for position, distinct in enumerate(one.distinct):
                 made = _Shown(
-                    None if one.each else position / last,
+                    position / last if one.placed else None,
                     0.0 if vetoes[distinct] else one.scores[position],
                     next(cells[distinct]),
                     order,
@@ -672,6 +670,8 @@ def _error(
 
     A call that the cost cap left out goes before all others: a run with more money may score the group.
     """
+    if every and not failed_calls and not any(map(any, (t.cells for t in every))):
+        return NO_ANSWERS
     if not every:
         return min(failed_calls, key=lambda call: call.error.kind != "budget").error
     best = max(every, key=lambda table: table.passes)

@@ -17,6 +17,8 @@ from ruler_cli.types import Question, printable
 
 _OFF = 0.05
 """Greatest distance of a sum of probabilities from 1, or half a unit of the last digit for each if that is more."""
+_FEWEST = 2
+"""Decimals that every server sends at least; JSON leaves out zeros at the end, so 0.1 may be 0.10."""
 _MEMBERS = ("noul", "probability", "probabilities", "score")
 """Members of an answer, or of an entry of its probabilities, with numbers that count."""
 
@@ -34,7 +36,7 @@ def typed_shares(
     for name in answers:
         if name not in asked:
             raise DefectError(f"it answers `{printable(name)}`, which was not asked")
-    half = 0.5 * 0.1 ** max(map(_decimals, answers.values()), default=0)
+    half = 0.5 * 0.1 ** max(_FEWEST, *map(_decimals, answers.values()))
     shares = {}
     for question in questions:
         answer = answers.get(question.name)

@@ -7,7 +7,8 @@
 One server on 127.0.0.1 answers live calls and batches. As a command, and as `JudgeServer`, it is a process of
 its own; it prints `{"port": N}` and ends when its stdin closes or its lifetime is over. `BatchServer` is the
 same in a thread, for tests that reach into its batches.
-`POST …/chat/completions` is answered, and `POST …/v1/messages` in Anthropic's form; OpenAI's files and batches
+`POST …/chat/completions` is answered, `POST …/systemone` and `…/decisions` in the forms of decision models, and
+`POST …/v1/messages` in Anthropic's; OpenAI's files and batches
 and Anthropic's message batches stand under `/v1` (batch_apis.py); `GET /stats`, `GET /requests`, `POST /reset`
 and `POST /configure` are for tests. Its conduct (conduct.py, batch_store.py) sets latency, hidden limits and
 chaos, and the pace of batches.
@@ -21,6 +22,7 @@ Text        escapes
 Scores      ten of-ten-once percent fraction strings same mixed negative nan null-score bool-score
 No answer   cutoff crowded empty null-content refusal filter not-json no-choices html
             huge raw-escapes error-inside
+Decisions   leaning rounded declines leaves-out costs (several joined by `+`)
 Words       no-logprobs logprobs-refused five-logprobs top-1 maybe
 Forms       schema-null format-braces format-500 no-system
 Refusals    keyed-refused schema-refused format-refused limit-refused limits-refused beside

@@ -1,11 +1,11 @@
-"""A chat completion request → the rollouts to score, and the right answer."""
+"""A request for a chat completion, or to a decision model → the rollouts to score, and the right answer."""
 
 from __future__ import annotations
 
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
@@ -14,10 +14,13 @@ _ASK = "trajectory_ids to score: "
 _LIMITS = ("max_tokens", "max_completion_tokens")
 _TRUTH = re.compile(r"truth=([01](?:\.\d+)?)")
 _ALONE = re.compile(r"\n<trajectory>\n(.*)\n</trajectory>\n", re.DOTALL)
+_ABOUT = re.compile("trajectory `([a-z]+)`")
 _CRITERIA = re.compile(
     r"\n<criteria>\n((?:[a-z]+: .*\n)+)</criteria>\n(?!.*<criteria>)", re.DOTALL
 )
-_CRITERION = re.compile(r"\n<criterion>\n(.*)\n</criterion>\n")
+_CRITERION = re.compile(r"<criterion>\n(.*)\n</criterion>\n")
+_LEVEL = re.compile(r'^[A-J]: (".*")$', re.MULTILINE)
+_SCALE = " (its value is that of a level: "
 _OPENINGS = {
     "shared_messages": re.compile(
         r'\n<shared_messages number="\d+" ids="([^"\n]*)">(?=\n)'
@@ -42,6 +45,17 @@ def expected_value(statement: str, rollout: str) -> float:
 
 
 @dataclass(slots=True)
+class Question:
+    """One about a rollout: what is right, from 0 to 1, and where the rollout stands, from 1 (first) to -1."""
+
+    name: str
+    rollout: str
+    right: float
+    place: float
+    levels: list[str]
+
+
+@dataclass(slots=True)
 class Ask:
     """One parsed request."""
 
@@ -55,10 +69,13 @@ class Ask:
     prompt_tokens: int = 0
     completion_tokens: int | None = None  # as drawn; None: by the length of the reply
     likely: int = 0  # words whose probabilities are asked for; 0: scores are
+    questions: list[Question] = field(default_factory=list)
 
 
 def read_ask(request: Any) -> Ask:
     """Raise ValueError for a prompt that no judge could answer, so that a test sees it at once."""
+    if "questions" in request:
+        return _read_decision(request)
     try:
         contents = [message["content"] for message in request["messages"]]
         form = str((request.get("response_format") or {"type": "none"})["type"])
@@ -78,15 +95,17 @@ def read_ask(request: Any) -> Ask:
         raise ValueError(f"not a chat completion request: {error!r}") from error
     limits = {name: request[name] for name in _LIMITS if name in request}
     if likely:
-        alone = _ALONE.search(f"\n{texts[-1]}")
-        if alone is None or not last.endswith("Yes or No.") or form != "none":
-            raise ValueError("no question about one rollout")
-        rollouts = {"alone": alone[1]}
-        entries = [_judge("alone", alone[1], {})]
-        if criterion := _CRITERION.search(f"\n{texts[-1]}"):
-            value = expected_value(orjson.loads(criterion[1]), alone[1])
-            entries[0]["score"] = value
-        return Ask(model, form, False, texts, rollouts, entries, limits, likely=likely)
+        rollouts = _read_shown(texts[-1])
+        asked = texts[-1].rpartition("\n</trajectory>\n")[2]
+        levels = [orjson.loads(level) for level in _LEVEL.findall(asked)]
+        end = "one letter." if levels else "Yes or No."
+        if not last.endswith(end) or form != "none":
+            raise ValueError("no question about a rollout")
+        questions = [_question("", asked, levels, rollouts)]
+        return Ask(
+            model, form, False, texts, rollouts, [], limits,
+            likely=likely, questions=questions,
+        )  # fmt: skip
     if not last.startswith(_ASK):
         raise ValueError(f"the last line does not start with {_ASK!r}")
     labels, rollouts = orjson.loads(last.removeprefix(_ASK)), _read_rollouts(texts[-1])
@@ -97,11 +116,56 @@ def read_ask(request: Any) -> Ask:
     block = _CRITERIA.search(texts[-1])
     lines = block[1].splitlines() if block else []
     criteria = {
-        label: orjson.loads(statement)
+        label: orjson.loads(statement.partition(_SCALE)[0])
         for label, _, statement in (line.partition(": ") for line in lines)
     }
     entries = [_judge(label, rollouts[label], criteria) for label in labels]
     return Ask(model, form, keyed, texts, rollouts, entries, limits)
+
+
+def _read_decision(request: Any) -> Ask:
+    """Read a request of System One, or of OpenAI's Decisions."""
+    listed = request["questions"]
+    form = "systemone" if isinstance(listed, dict) else "decisions"
+    state = request["state" if isinstance(listed, dict) else "input"]
+    if not isinstance(state, str):
+        state = "".join(part.get("text", "") for part in state[0]["content"])
+    rollouts = _read_shown(f"{state}\n")
+    rows = [*listed.items()] if isinstance(listed, dict) else []
+    rows = rows or [(own["name"], own) for own in listed]
+    questions = []
+    for name, own in rows:
+        levels = [*own.get("criteria", ())]
+        levels = levels or [level["label"] for level in own.get("levels", ())]
+        kinds = ("score",) if levels else ("noul", "predicate")
+        if own["type"] not in kinds or not name.isalpha():
+            raise ValueError(f"no question about a rollout: {own}")
+        questions.append(_question(name, own["instructions"], levels, rollouts))
+    model = str(request["model"])
+    return Ask(model, form, False, [state], rollouts, [], {}, questions=questions)
+
+
+def _question(
+    name: str, text: str, levels: list[str], rollouts: Mapping[str, str]
+) -> Question:
+    criterion = _CRITERION.search(text)
+    about = _ABOUT.findall(text[criterion.end() :] if criterion else text)
+    label = about[0] if about else "alone"
+    if label not in rollouts:
+        raise ValueError(f"asked about {label}, shown {list(rollouts)}")
+    rollout = rollouts[label]
+    right = expected_score(rollout)
+    if criterion:
+        right = expected_value(orjson.loads(criterion[1]), rollout)
+    last = len(rollouts) - 1
+    place = 1 - 2 * [*rollouts].index(label) / last if last else 0.0
+    return Question(name, rollout, right, place, levels)
+
+
+def _read_shown(text: str) -> dict[str, str]:
+    """Read the rollout that is shown alone, or each by its label."""
+    alone = _ALONE.search(f"\n{text}")
+    return {"alone": alone[1]} if alone else _read_rollouts(text)
 
 
 def _read_rollouts(prompt: str) -> dict[str, str]:

@@ -20,6 +20,10 @@ _HEADERS = re.compile(
 )
 
 
+JUDGED = ("/chat/completions", "/systemone", "/decisions")
+"""Ends of the paths that a judge answers at."""
+
+
 class Connection(asyncio.Protocol):
     """HTTP/1.1 with keep-alive: one request at a time, in order."""
 
@@ -79,7 +83,7 @@ class Connection(asyncio.Protocol):
         if "transfer-encoding" in self.headers:
             self.headers["connection"] = "close"  # where that body ends is unknown
             reply = refuse(411, "A Content-Length is required.")
-        elif method == "POST" and path.endswith("/chat/completions"):
+        elif method == "POST" and path.endswith(JUDGED):
             reply = self.judging = self.judge.chat(
                 body, self.headers.get("authorization")
             )

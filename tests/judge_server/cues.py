@@ -222,7 +222,11 @@ def _refuse_many(ask: Ask) -> Reply:
     return refuse(400, f"top_logprobs: {ask.likely} is more than 5")
 
 
+DECISIONS = ("leaning", "rounded", "declines", "leaves-out", "costs")
+"""Ways of a judge that is read by probability; a model's name joins several with `+`."""
+
 CUES: dict[str, Callable[[Ask], Reply]] = {
+    **{cue: lambda ask, cue=cue: good(ask, cue) for cue in DECISIONS},  # type: ignore[misc]  # a default
     **{kind: _saying(say) for kind, say in _TEXTS.items()},
     "cutoff": _cut_off,
     "null-content": lambda ask: complete(ask, None),

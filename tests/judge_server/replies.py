@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Set
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
-from tests.judge_server.asks import Ask
+from tests.judge_server.asks import Ask, Question
+
+LEAN = 0.1
+"""What a judge that leans adds for the first rollout shown, and takes from the last; half of it for the second of 4."""
+SILENT = "undecidable"
+"""The word in rollouts about which a judge that declines, or leaves out, answers nothing."""
 
 
 @dataclass(slots=True)
@@ -74,23 +80,32 @@ def complete(
     return Reply(orjson.dumps(document), prompt_tokens=used, completion_tokens=made)
 
 
-def likely(ask: Ask, most: int = 20, **words: float) -> Reply:
+def likely(ask: Ask, most: float = 20, **words: float) -> Reply:
     """The likeliest of some words, and the logarithms of the probabilities of `most` of them."""
     best = sorted(words, key=lambda word: -words[word])
     listed = [
         {"token": word, "logprob": math.log(max(words[word], 1e-9)), "bytes": None}
-        for word in best[: min(most, ask.likely)]
+        for word in best[: int(min(most, ask.likely))]
     ]
     ask.completion_tokens = 1
     told = {"content": [{**listed[0], "top_logprobs": listed}]}
     return complete(ask, best[0], "length", logprobs=told)
 
 
-def good(ask: Ask) -> Reply:
-    """The right answer, in the requested form."""
+def good(ask: Ask, *more: str) -> Reply:
+    """The right answer, in the requested form; probabilities as the cues of the model's name have them."""
+    cues = {*ask.model.rpartition("/")[2].split("+"), *more}
     if ask.likely:
-        yes = 0.01 + 0.98 * ask.entries[0]["score"]
-        return likely(ask, Yes=0.9 * yes, No=0.9 * (1 - yes), Maybe=0.1)
+        (asked,) = ask.questions
+        shares = spread(asked, cues)
+        words = "ABCDEFGHIJ"[: len(shares)] if asked.levels else ("No", "Yes")
+        listed = {
+            word: 0.9 * (0.01 + (1 - 0.01 * len(shares)) * share)
+            for word, share in zip(words, shares, strict=True)
+        }
+        return likely(ask, **listed, Maybe=0.1)
+    if ask.questions:
+        return decide(ask, cues)
     scores: Any = ask.entries
     if ask.completion_tokens is None:  # by the longer form, so that both cost the same
         ask.completion_tokens = len(orjson.dumps({"scores": scores})) // 4
@@ -102,6 +117,46 @@ def good(ask: Ask) -> Reply:
             for entry in ask.entries
         }
     return complete(ask, orjson.dumps({"scores": scores}).decode())
+
+
+def spread(asked: Question, cues: Set[str]) -> list[float]:
+    """The probabilities of No and Yes, or of the levels, whose mean place is the right one."""
+    right = asked.right + LEAN * asked.place * ("leaning" in cues)
+    at = min(1.0, max(0.0, right)) * (len(asked.levels or "ny") - 1)
+    shares = [max(0.0, 1 - abs(at - n)) for n, _ in enumerate(asked.levels or "ny")]
+    digits = 2 if "rounded" in cues else 6
+    return [round(share, digits) for share in shares]
+
+
+def decide(ask: Ask, cues: Set[str]) -> Reply:
+    """The answers of a decision model, with members that mean nothing to a reader of probabilities."""
+    listed = ask.form == "decisions"
+    answers: dict[str, Any] = {}
+    kind, member = ("predicate", "probability") if listed else ("noul", "noul")
+    for asked in ask.questions:
+        shares = spread(asked, cues)
+        answer: dict[str, Any] = {"type": kind, member: shares[-1]}
+        if asked.levels:
+            by_level = {str(n): share for n, share in enumerate(shares)}
+            rows = [{"value": n, "probability": p} for n, p in enumerate(shares)]
+            likeliest = shares.index(max(shares))
+            answer = {"type": "score", "score": likeliest, "confidence": 0.5}
+            answer["probabilities"] = rows if listed else by_level
+        if SILENT in asked.rollout and "leaves-out" in cues:
+            continue
+        if SILENT in asked.rollout and "declines" in cues:
+            answer = {"type": "refusal"}
+        answers[asked.name] = answer
+    usage: dict[str, Any] = {"input_tokens": ask.prompt_tokens, "output_tokens": 0}
+    if "costs" in cues:
+        usage["cost"] = 0.001
+    named = [{"name": name, **answer} for name, answer in answers.items()]
+    document = {
+        "model": ask.model,
+        "answers": named if listed else answers,
+        "usage": usage,
+    }
+    return Reply(orjson.dumps(document), prompt_tokens=ask.prompt_tokens)
 
 
 def page(status: int, title: str) -> Reply:

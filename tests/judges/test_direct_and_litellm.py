@@ -17,7 +17,7 @@ from aiohttp.test_utils import TestServer
 
 from ruler_cli.errors import UsageError
 from ruler_cli.judges.resolve import resolve
-from ruler_cli.scoring.probability import yes_share
+from ruler_cli.scoring.probability import word_share
 from ruler_cli.settings.models import JudgeSettings
 from ruler_cli.types import (
     BOM,
@@ -531,7 +531,7 @@ def test_likely_words() -> None:
     assert likely(("Yes", 0.0), yes, no) == (yes, no)
     assert likely(yes) == (yes,)
     twins = likely(yes, yes, no, other)
-    assert yes_share(twins).score == pytest.approx(0.6974, abs=1e-3)
+    assert word_share(twins).score == pytest.approx(0.6974, abs=1e-3)
 
 
 def test_echoed_key() -> None:

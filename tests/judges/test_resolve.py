@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from ruler_cli.errors import UsageError
-from ruler_cli.judges import providers
 from ruler_cli.judges.litellm import LitellmJudge
 from ruler_cli.judges.openai_http import HttpJudge
 from ruler_cli.judges.providers import ModelInfo, Price, model_info
 from ruler_cli.judges.resolve import model_of, resolve
+from ruler_cli.settings import model_list
 from ruler_cli.settings.models import JudgeSettings
 from ruler_cli.types import Usage
 
@@ -225,7 +225,7 @@ ENTRIES: list[tuple[dict[str, Any], ModelInfo]] = [
 def test_entries(monkeypatch: pytest.MonkeyPatch) -> None:
     """A field that an entry of the price list lacks is unknown."""
     for entry, model in ENTRIES:
-        monkeypatch.setattr(providers, "_prices", lambda entry=entry: {"m": entry})
+        monkeypatch.setattr(model_list, "_entries", lambda entry=entry: {"m": entry})
         assert model_info("m") == model_info("provider/m") == model
         assert model_info("other") == ModelInfo()
 

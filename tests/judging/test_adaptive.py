@@ -17,10 +17,8 @@ from ruler_cli.judging.adaptive import (
     UNIT,
     GroupStanding,
     allot,
-    unresolved,
 )
 from ruler_cli.prompting.prompt import balanced
-from ruler_cli.scoring.statistics import NoisePrior
 from ruler_cli.types import GroupResult, PassScores
 
 
@@ -189,48 +187,3 @@ def test_no_standing() -> None:
     assert GroupStanding.of(_result([[0.5], [0.5]]), 100) is None
     assert GroupStanding.of(replace(_result([[0.1, 0.2]]), pass_scores=()), 100) is None
     assert GroupStanding.of(replace(_result([[0.1, 0.2]]), escalated_to=0), 100) is None
-
-
-def _known(columns: Sequence[Sequence[float]]) -> GroupStanding:
-    standing = GroupStanding.of(_result(columns), 100)
-    assert standing is not None
-    return standing
-
-
-@pytest.mark.parametrize(
-    ("columns", "expected"),
-    [
-        ([[0.5] * 8, [0.5] * 8], False),
-        ([[0.4, 0.6] * 4, [0.6, 0.4] * 4], False),
-        ([[n / 8 for n in range(8)], [n / 8 for n in range(8)]], False),
-        (
-            [
-                [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8],
-                [0.3, 0.1, 0.5, 0.2, 0.5, 0.4, 0.9, 0.5],
-            ],
-            True,
-        ),
-        ([[0.1, 0.9]], False),
-    ],
-    ids=["equal", "contradiction", "agreement", "in between", "one pass"],
-)
-def test_escalates_the_unresolved(
-    columns: list[list[float]], *, expected: bool
-) -> None:
-    """A stronger judge is asked if there is a difference that is not yet reliable, and only then."""
-    assert unresolved(_known(columns), NoisePrior()) is expected
-
-
-def test_noise_of_the_batch() -> None:
-    """The same passes are resolved beside a quiet batch and tied beside a noisy one."""
-    standing = _known(
-        [
-            [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8],
-            [0.3, 0.1, 0.5, 0.2, 0.5, 0.4, 0.9, 0.5],
-        ]
-    )
-    escalated = {
-        noise: unresolved(standing, NoisePrior(1000.0, noise**2))
-        for noise in (0.02, 0.15, 0.4)
-    }
-    assert escalated == {0.02: False, 0.15: True, 0.4: False}

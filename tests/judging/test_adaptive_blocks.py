@@ -55,7 +55,7 @@ async def report_until_done(
         passes[number] += more
 
 
-def spent(groups: int, average: int | None, seed: int, sizes: int = 100) -> list[int]:
+def spent(groups: int, average: int, seed: int, sizes: int = 100) -> list[int]:
     """The passes that each group ends up with, for any time that it takes to report."""
     dice, passes = random.Random(seed), [2] * groups
 
@@ -128,32 +128,3 @@ def test_full_block_does_not_wait() -> None:
         return full, before
 
     assert virtually(main) == (BLOCK_GROUPS, BLOCK_GROUPS + 1)
-
-
-def test_escalation() -> None:
-    """Only a group that is neither resolved nor tied is escalated, in any order of reports."""
-
-    def answers(seed: int) -> list[bool]:
-        dice, wanted = random.Random(seed), [False] * 60
-
-        async def one(member: BlockMember, number: int) -> None:
-            await anyio.sleep(dice.random())
-            while await member.more(result(number, 2, dice), 10.0):
-                pass
-            wanted[number] = await member.escalate(result(number, 2, dice), 10.0)
-
-        async def main() -> None:
-            blocks = Blocks(None)
-            with anyio.fail_after(LONGEST):
-                async with anyio.create_task_group() as tasks:
-                    for number in range(60):
-                        tasks.start_soon(one, blocks.place(group()), number)
-                    blocks.close()
-
-        virtually(main)
-        return wanted
-
-    escalated = answers(0)
-    assert escalated == answers(1)
-    assert not any(escalated[i] for i in range(60) if i % 7 == 3)
-    assert 0 < sum(escalated) < 60

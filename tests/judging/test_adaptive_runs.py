@@ -1,4 +1,4 @@
-"""Whole runs that spend passes where they help and escalate groups that stay open."""
+"""Whole runs that spend passes where they help."""
 
 from __future__ import annotations
 
@@ -8,21 +8,17 @@ from typing import Any
 
 import pytest
 
-from ruler_cli.errors import CapReached
-from ruler_cli.judges.providers import stated_price
 from ruler_cli.settings.models import MaxFailures
-from ruler_cli.types import CallError, Reply, Request, Usage
+from ruler_cli.types import CallError, Reply, Request
 from tests.conftest import group
 from tests.judge_server.asks import expected_score
 from tests.runs import (
-    BROKEN,
     Stage,
     Stub,
     answer,
     failing,
     group_of,
     order_of,
-    refusing,
 )
 from tests.values import few
 
@@ -143,87 +139,3 @@ def test_interrupted(
     resumed = stage.masked()
     stage.run(passes=4, adaptive=True, ledger=None)
     assert stage.masked() == resumed
-
-
-STRONG: dict[str, Any] = {"passes": 2, "escalate": "strong"}
-
-
-def test_escalated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The stronger judge gets only groups that are open and not tied, and there only its scores count."""
-    weak, strong = Stub("weak", drawing(0.12)), Stub("strong")
-    stage = Stage(tmp_path, monkeypatch, groups(90), weak, strong)
-    done = stage.run("weak", **STRONG)
-    asked = {name for name, _ in strong.passes_asked}
-    assert strong.passes_asked == sorted(
-        (name, pass_index) for name in asked for pass_index in (0, 1)
-    )
-    assert 0 < len(asked) < 60
-    assert done.summary.escalated == len(asked)
-    assert (
-        sum(int(name[1:]) % 3 == 0 for name in asked) < len(asked) / 4
-    )  # ties look open now and then
-    for i, record in enumerate(stage.records()):
-        rollouts, part = record["trajectories"], record["ruler"]
-        if f"g{i:03}" in asked:
-            assert (part["escalated"], part["judge"], part["passes"]) == (
-                True,
-                "strong",
-                2,
-            )
-            assert [t["reward"] for t in rollouts] == list((TIED, CLEAR, OPEN)[i % 3])
-            assert all(
-                {own["judge"] for own in t["ruler"]["judges"]} == {"weak", "strong"}
-                for t in rollouts
-            )
-        else:
-            assert (part["escalated"], part["judge"]) == (False, "weak")
-            assert all(
-                {own["judge"] for own in t["ruler"]["judges"]} == {"weak"}
-                for t in rollouts
-            )
-    first = stage.masked()
-    stage.forget()
-    stage.run("weak", **STRONG)
-    assert (stage.asked, stage.masked()) == (0, first)
-
-
-@pytest.mark.parametrize("scope", ["group", "refused"])
-def test_failing_stronger_judge(
-    scope: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """If the stronger judge fails, the other scores stay and the group is degraded."""
-    weak, strong = (
-        Stub("weak", drawing(0.12)),
-        Stub("strong", refusing if scope == "refused" else lambda _: BROKEN),
-    )
-    stage = Stage(tmp_path, monkeypatch, groups(60), weak, strong)
-    done = stage.run("weak", **STRONG)
-    asked = {name for name, _ in strong.passes_asked}
-    assert done.summary.complete
-    assert done.summary.degraded == len(asked) > 0
-    result, parts = stage.rewards(), stage.parts()
-    stage.run("weak", passes=2)
-    assert stage.rewards() == result
-    assert {part["judge"] for part in parts} == {"weak"}
-    assert [part["key"] for part in parts if part.get("degraded")] == sorted(asked)
-
-
-@pytest.mark.parametrize("cap", few(1, [0.2, 0.05, 0.5]))
-def test_escalation_within_the_cap(
-    cap: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The stronger judge is asked as far as the cap allows; every other group keeps its scores."""
-    weak = Stub("weak", drawing(0.12), price=(0.0, 0.0))
-    strong = Stub("strong", price=(20.0, 50.0))
-    stage = Stage(tmp_path, monkeypatch, groups(90), weak, strong)
-    done = stage.run("weak", max_cost=cap, **STRONG)
-    dearest = stated_price((20.0, 50.0)).of(Usage(1000, 100, 0, 1))
-    assert done.summary.cost_usd is not None
-    assert done.summary.cost_usd <= cap + dearest
-    assert isinstance(done.stopped, CapReached)
-    assert done.summary.cut > 0
-    assert done.whole
-    assert all(reward is not None for row in stage.rewards() for reward in row)
-    done = stage.run("weak", max_cost=99.0, **STRONG)
-    assert (done.stopped, done.summary.degraded) == (None, 0)
-    assert len(strong.passes_asked) == len(set(strong.passes_asked))

@@ -380,7 +380,7 @@ def test_report(ruler: Ruler, source: Path) -> None:
     """The report has the question, no rubric of the built-in text, and no reliability."""
     ruler("score", source, "out.jsonl", "-m", "simulated", "--ask", "each")
     shown = " ".join(ruler("report", "out.jsonl").stdout.split())
-    assert f'ask="each", question="{QUESTION}"' in shown
+    assert f'ask="each", read="probability", question="{QUESTION[:40]}' in shown
     assert re.search(r"rubric \w+: none", shown)
     assert "reliability" not in shown
 

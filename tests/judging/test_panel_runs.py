@@ -1,4 +1,4 @@
-"""Several judges in one run: a panel, a fallback, an escalation."""
+"""Several judges in one run: a panel, a fallback."""
 
 from __future__ import annotations
 
@@ -205,26 +205,3 @@ def test_failing_judge_of_a_panel(
     done = stage.run(*NAMES, passes=2)
     assert done.summary.failed == {"transport": 1}
     assert stage.parts()[2]["judge"] == "one, two"
-
-
-@pytest.mark.parametrize("least", [1, 2])
-def test_escalation_that_fails(
-    least: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A group is escalated, and names the stronger judge, only if that judge's scores are its own."""
-    half = failing(lambda request: request.pass_index == 1)
-    close = [
-        group(f"g{i:02}", *(0.35 + 0.005 * i + 0.04 * n for n in range(8)))
-        for i in range(12)
-    ]
-    stage = Stage(tmp_path, monkeypatch, close, Stub("one", noisy), Stub("two", half))
-    done = stage.run("one", passes=2, escalate="two", min_passes=least)
-    sent = {group_of(request) for request in stage.judges["two"].asked}
-    assert 0 < len(sent) < len(close)
-    assert (
-        done.summary.escalated == 0
-    )  # one pass of the stronger judge is worth less than two
-    for part in stage.parts():
-        assert part["judge"] == "one"
-        assert part["escalated"] is False
-        assert part["degraded"] is (part["key"] in sent)

@@ -25,6 +25,7 @@ from ruler_cli.prompting.prompt import (
     requests_of_pass,
     write_prompt,
 )
+from ruler_cli.prompting.questions import requests_about
 from ruler_cli.runs.input import open_input
 from ruler_cli.settings.models import AskSettings, InputSettings
 from ruler_cli.tokens import BYTES_PER_TOKEN
@@ -352,10 +353,11 @@ def test_attacks(subtests: pytest.Subtests) -> None:
 
 def test_each() -> None:
     """A judge that is asked about each rollout alone sees it whole, without blocks."""
-    ask = replace(ASK, ask="each")
+    ask = replace(ASK, ask="each", read="probability")
     layout = build_layout(sampled(), ask)
     for part in requests_of_pass(layout, ask, 0):
-        user = write_prompt(layout, ask, part).user
+        (request,) = requests_about(layout, ask, part)
+        user = request.user
         assert (
             f"<trajectory>\n{layout.distinct[part.distinct[0]]}\n</trajectory>" in user
         )

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.scoring.parse_reply import DefectError
-from ruler_cli.scoring.probability import yes_share
+from ruler_cli.scoring.probability import word_share
 
 
 def listed(**probabilities: float) -> list[tuple[str, float]]:
@@ -28,14 +28,14 @@ def test_spellings() -> None:
         ('"No', math.log(0.1)),
         ("**Yes", math.log(0.1)),
     ]
-    assert yes_share(likely).score == pytest.approx(0.6, abs=1e-6)
+    assert word_share(likely).score == pytest.approx(0.6, abs=1e-6)
 
 
 @given(st.floats(0.02, 0.98))
 def test_share(yes: float) -> None:
     """The score is P(yes) / (P(yes) + P(no)), whatever else the judge might say."""
     likely = listed(Yes=yes / 2, No=(1 - yes) / 2, Maybe=0.5)
-    assert yes_share(likely).score == pytest.approx(yes, abs=1e-6)
+    assert word_share(likely).score == pytest.approx(yes, abs=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_share(yes: float) -> None:
 )
 def test_missing_word(likely: list[tuple[str, float]], score: float) -> None:
     """A missing word is at most as likely as the least likely one of the list; the score is in the middle."""
-    found = yes_share(likely)
+    found = word_share(likely)
     assert found.score == pytest.approx(score, abs=1e-4)
     assert found.error + 1e-6 > abs(round(found.score) - found.score)
 
@@ -77,7 +77,7 @@ def test_missing_word(likely: list[tuple[str, float]], score: float) -> None:
 def test_no_answer(likely: list[tuple[str, float]], why: str) -> None:
     """A score that could move by more than 0.01 is an error with its reason, never one half."""
     with pytest.raises(DefectError, match=why) as error:
-        yes_share(likely)
+        word_share(likely)
     assert "\x1b" not in str(error.value)
 
 
@@ -85,6 +85,6 @@ def test_no_answer(likely: list[tuple[str, float]], why: str) -> None:
 def test_rounding(decimals: int, most: float) -> None:
     """Logarithms with few decimals leave the score as uncertain as their last decimal does."""
     likely = [(token, round(x, decimals)) for token, x in listed(Yes=0.543, No=0.457)]
-    found = yes_share(likely)
+    found = word_share(likely)
     assert abs(found.score - 0.543) <= found.error + 1e-6
     assert found.error <= most

@@ -1,0 +1,432 @@
+"""Rollouts shown side by side, a question for each, and the answers read by probability."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ruler_cli.judging.exchange import Answer, Steps, ask_questions
+from ruler_cli.ledger.reply_cache import key_of
+from ruler_cli.prompting import questions
+from ruler_cli.prompting.prompt import build_layout, requests_of_pass
+from ruler_cli.prompting.questions import requests_about
+from ruler_cli.settings.models import AskSettings, JudgeSettings
+from ruler_cli.types import (
+    CallError,
+    Criterion,
+    GroupError,
+    PassScores,
+    Reply,
+    Request,
+    Rubric,
+)
+from tests.conftest import group, rollout
+from tests.judge_server.replies import SILENT
+from tests.runs import Stage, Stub, group_of, order_of, served
+from tests.values import group as layout_group
+from tests.values import talk
+
+DECISION = "typesafe/m"
+"""A name that litellm's list has as that of a decision model."""
+ASKED: dict[str, dict[str, Any]] = {
+    DECISION: {},
+    "chat": {"ask": "group", "read": "probability"},
+}
+"""Judges that are asked side by side and read by probability, by their names."""
+GROUPS = [
+    group("one", 0.2, 0.4, 0.6, 0.8),
+    group("two", 0.75, 0.25, 0.5),
+    group("pair", 0.3, 0.7),
+]
+MARKS = [[0.2, 0.4, 0.6, 0.8], [0.75, 0.25, 0.5], [0.3, 0.7]]
+LEVELS = ("Nothing is done", "A part is done", "All is done")
+RUBRIC = Rubric(
+    [
+        Criterion("It is kind.", 3.0),
+        Criterion("It is done.", 1.0, "done", levels=LEVELS),
+        Criterion("It is rude.", -1.0),
+    ]
+)
+
+
+def told(name: str, *values: tuple[float, ...]) -> dict[str, Any]:
+    """A group whose rollouts state how kind, how far done and how rude they are."""
+    rollouts = [
+        rollout(0.5, f"{name}-{i} kind={kind} done={done} rude={rude}")
+        for i, (kind, done, rude) in enumerate(values)
+    ]
+    return {"group_id": name, "trajectories": rollouts}
+
+
+TOLD = [
+    told("one", (0.1, 0.9, 0.0), (0.8, 0.25, 0.5), (0.4, 0.5, 0.2)),
+    told("two", (0.3, 1.0, 0.1), (0.9, 0.0, 0.6)),
+]
+
+
+def seen(name: str, score: float) -> float:
+    """What a judge's answer says if this is right: words of a chat judge stay above 0.01."""
+    return score if name == DECISION else 0.01 + 0.98 * score
+
+
+def near(rows: Sequence[Sequence[float]], name: str = DECISION) -> list[Any]:
+    """The scores that these marks give a judge."""
+    return [pytest.approx([seen(name, x) for x in row], abs=1e-5) for row in rows]
+
+
+@pytest.fixture
+def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Stage]:
+    """Return a maker of stages: of groups, and judges by their names with what they say."""
+
+    def make(groups: Sequence[Any], **judges: Any) -> Stage:
+        stubs = [Stub(name.replace("__", "/"), say) for name, say in judges.items()]
+        return Stage(tmp_path, monkeypatch, groups, *stubs)
+
+    return make
+
+
+def both(cue: str) -> dict[str, Any]:
+    """A decision model and a chat judge that answer by this cue."""
+    return {"typesafe__m": served(cue), "chat": served(cue)}
+
+
+def test_orders(stage: Callable[..., Stage]) -> None:
+    """An order and its reverse recover planted marks under a lean to the first place, and one order does not."""
+    run = stage(GROUPS, **both("leaning"))
+    for name, how in ASKED.items():
+        run.run(name, **how, passes=2)
+        assert run.rewards() == near(MARKS, name)
+        run.run(name, **how, passes=1)
+        pairs = [
+            (score, seen(name, mark))
+            for row, marks in zip(run.rewards(), MARKS, strict=True)
+            for score, mark in zip(row, marks, strict=True)
+        ]
+        assert sum(abs(score - mark) > 0.03 for score, mark in pairs) >= 6
+        first, last = run.judges[name].asked[0], run.rewards()[0]
+        order = order_of(first)
+        assert last[int(order[0][-1])] > seen(name, MARKS[0][int(order[0][-1])])
+
+
+def test_own_values(stage: Callable[..., Stage]) -> None:
+    """Each rollout has its own value of each criterion, with levels and without, in any order, and the weighted mean."""
+    run = stage(TOLD, **both("well"))
+    for name, how in ASKED.items():
+        for passes in (1, 2):
+            run.run(name, **how, passes=passes, rubric=RUBRIC)
+            for record, given in zip(run.records(), TOLD, strict=True):
+                for one, source in zip(
+                    record["trajectories"], given["trajectories"], strict=True
+                ):
+                    words = source["messages"][-1]["content"].split()
+                    values = [
+                        seen_level(name, float(word.partition("=")[2]), at)
+                        for at, word in enumerate(words[1:4])
+                    ]
+                    own = one["ruler"]["criteria"]
+                    assert [c["value"] for c in own] == pytest.approx(values, abs=1e-5)
+                    assert one["reward"] == pytest.approx(
+                        RUBRIC.weighted(values), abs=1e-5
+                    )
+
+
+def seen_level(name: str, value: float, criterion: int) -> float:
+    """What the answer says of the value of a criterion of RUBRIC."""
+    if criterion != 1 or name == DECISION:
+        return seen(name, value)
+    shares = [max(0.0, 1 - abs(2 * value - level)) for level in range(3)]
+    said = [0.01 + 0.97 * share for share in shares]
+    return (said[1] / 2 + said[2]) / sum(said)
+
+
+def test_windows(stage: Callable[..., Stage]) -> None:
+    """A group that is shown in windows has its marks, each rollout in as many as it is shown in."""
+    marks = [round(0.02 + n / 25, 2) for n in range(23)]
+    run = stage([group("many", *marks)], **both("well"))
+    for name, how in ASKED.items():
+        assert run.run(name, **how, passes=2, group_size=8).summary.windowed == 1
+        assert run.rewards() == near([marks], name)
+
+
+def test_mixed_panel(stage: Callable[..., Stage]) -> None:
+    """A judge that writes and one that is read by probability score together, each by its own numbers."""
+    run = stage(GROUPS, **both("well"))
+    done = run.run(DECISION, "chat", passes=2, standardize=False)
+    assert done.summary.complete
+    assert run.rewards() == near(MARKS)
+    for record in run.records():
+        for one in record["trajectories"]:
+            assert [own["judge"] for own in one["ruler"]["judges"]] == [
+                DECISION,
+                "chat",
+            ]
+    assert all(asked.questions for asked in run.judges[DECISION].asked)
+    assert all(asked.labels for asked in run.judges["chat"].asked)
+    run.run(DECISION, "chat", passes=2)
+    assert run.settings(DECISION, "chat").combining.standardize
+
+
+def test_nothing_twice(stage: Callable[..., Stage]) -> None:
+    """A second run asks nothing and writes the same; one that was interrupted asks what is missing."""
+    run = stage(GROUPS * 1, **both("leaning"))
+    for name, how in ASKED.items():
+        options = {**how, "passes": 2, "rubric": RUBRIC}
+        stopped = run.run(name, **options, until=5, concurrency=1)
+        assert stopped.stopped
+        before = run.asked
+        run.run(name, **options)
+        asked = run.judges[name].asked
+        kept = {key_of(name, {}, request) for request in asked}
+        assert len(kept) == len(asked) > before
+        first = run.masked()
+        run.forget()
+        run.run(name, **options)
+        assert (run.asked, run.masked()) == (0, first)
+        run.run(name, **options, ledger=None)
+        assert run.masked() == first
+        run.forget()
+
+
+def test_wording_moves_nothing(
+    stage: Callable[..., Stage], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other labels, another number of questions in a request, and further questions change no score."""
+    marks = [round(0.02 + n / 25, 2) for n in range(23)]
+    values = [(mark, 1 - mark, mark / 2) for mark in marks]
+    run = stage([told("many", *values)], **both("well"))
+    only = Rubric(RUBRIC.criteria[:1])
+    scores = {}
+    for name, how in ASKED.items():
+        usual: Any = {**how, "ledger": None, "group_size": 32}
+        run.run(name, **usual, rubric=only)
+        alone = run.rewards()
+        labels = {label for asked in run.judges[name].asked for label in asked.shown}
+        run.forget()
+        run.run(name, **usual, rubric=only, seed=7)
+        renamed = {label for asked in run.judges[name].asked for label in asked.shown}
+        assert not labels & renamed
+        assert run.rewards() == near(alone)
+        run.forget()
+        run.run(name, **usual, rubric=RUBRIC)
+        scores[name] = run.rewards()
+        beside = [
+            one["ruler"]["criteria"][0]["value"]
+            for one in run.records()[0]["trajectories"]
+        ]
+        assert [beside] == near(alone)
+    sizes = [len(request.questions) for request in run.judges["chat"].asked]
+    assert set(sizes) == {0}
+    run.forget()
+    run.run(DECISION, ledger=None, rubric=RUBRIC)
+    asked = run.judges[DECISION].asked
+    assert [len(request.questions) for request in asked] == [64, 5]
+    assert len({request.state for request in asked}) == 1
+    assert run.rewards() == near(scores[DECISION])
+    for most in (1, 7, 400):
+        monkeypatch.setattr(questions, "MOST_QUESTIONS", most)
+        run.run(DECISION, ledger=None, rubric=RUBRIC)
+        assert run.rewards() == near(scores[DECISION])
+
+
+def partly(name: str) -> dict[str, Any]:
+    """A group with a rollout in the middle about which some judges say nothing."""
+    made = group(name, 0.2, 0.9, 0.6)
+    made["trajectories"][1]["messages"][-1]["content"] += f" {SILENT}"
+    return made
+
+
+@pytest.mark.parametrize("cue", ["declines", "leaves-out"])
+@pytest.mark.parametrize("ask", ["group", "each"])
+@pytest.mark.parametrize("rubric", [None, Rubric(RUBRIC.criteria[:2])])
+def test_no_answer(
+    rubric: Rubric | None, ask: str, cue: str, stage: Callable[..., Stage]
+) -> None:
+    """A question that is refused or missing is asked once more, alone; then its rollout has no score, never a number.
+
+    The others have theirs; the run ends as one that lacks scores.
+    """
+    run = stage([partly("half"), *GROUPS], typesafe__m=served(cue))
+    done = run.run(DECISION, ask=ask, rubric=rubric)
+    assert not done.summary.complete
+    assert (done.summary.unscored, done.summary.failed) == (1, {})
+    (record, *others) = run.records()
+    first, lacking, third = record["trajectories"]
+    assert (lacking["reward"], lacking["ruler"]["score"]) == (None, None)
+    assert (lacking["ruler"]["status"], lacking["ruler"]["kind"]) == (
+        "failed",
+        "refused",
+    )
+    assert "twice" in lacking["ruler"]["reason"]
+    assert lacking["ruler"]["independent_reward"] == 1.0
+    if rubric is None:
+        assert [first["reward"], third["reward"]] == pytest.approx([0.2, 0.6])
+    assert {first["ruler"]["status"], third["ruler"]["status"]} == {"scored"}
+    assert all(one["reward"] is not None for row in others for one in row["trajectories"])  # fmt: skip
+    asked = [one for one in run.judges[DECISION].asked if group_of(one) == "half"]
+    silent = [one for one in asked if f" {SILENT}" in one.user]
+    per_rollout = len(rubric.criteria) if rubric else 1
+    assert len(silent) == 2
+    assert len(silent[-1].questions) == per_rollout
+    assert len({key_of("m", {}, one) for one in asked}) == len(asked)
+    first_output = run.masked()
+    run.forget()
+    run.run(DECISION, ask=ask, rubric=rubric)
+    assert (run.asked, run.masked()) == (0, first_output)
+
+
+@pytest.mark.parametrize("ask", ["group", "each"])
+@pytest.mark.parametrize("cue", ["once-declines", "once-leaves-out"])
+def test_answered_then(cue: str, ask: str, stage: Callable[..., Stage]) -> None:
+    """A question that is answered when it is asked once more counts as any."""
+    run = stage([partly("half")], typesafe__m=served(cue))
+    assert run.run(DECISION, ask=ask).summary.complete
+    assert run.rewards() == near([[0.2, 0.9, 0.6]])
+
+
+def test_no_answer_in_one_pass(stage: Callable[..., Stage]) -> None:
+    """A rollout that is refused in one pass alone has the score of the other, and those of others stay."""
+
+    def say(request: Request) -> Reply | CallError:
+        return served("declines" if request.pass_index else "well")(request)
+
+    run = stage([partly("half")], typesafe__m=say)
+    assert run.run(DECISION, passes=2).summary.complete
+    assert run.rewards() == near([[0.2, 0.9, 0.6]])
+    middle = run.records()[0]["trajectories"][1]["ruler"]
+    assert (middle["status"], len(middle["pass_scores"])) == ("scored", 1)
+
+
+def test_no_answer_at_all(stage: Callable[..., Stage]) -> None:
+    """A group of which every question is refused fails, as refused, with no number in it."""
+    made = partly("all")
+    made["trajectories"] = made["trajectories"][1:2] + [
+        rollout(0.4, f"all-1 {SILENT}", reward=3.0)
+    ]
+    run = stage([made, GROUPS[0]], typesafe__m=served("declines"))
+    done = run.run(DECISION)
+    assert (done.summary.failed, done.summary.unscored) == ({"refused": 1}, 0)
+    for one in run.records()[0]["trajectories"]:
+        assert (one["reward"], one["ruler"]["kind"]) == (None, "refused")
+    assert run.rewards()[1:] == near(MARKS[:1])
+
+
+def test_tied(stage: Callable[..., Stage]) -> None:
+    """A group is tied if all its scores lie within a unit of the last digit sent, and scores stay as they came."""
+    marks = {
+        (0.97, 0.98): True,
+        (0.97, 0.99): False,
+        (0.97, 0.98, 0.99): False,
+        (0.5, 0.5): True,
+        (0.1, 0.2): False,
+        (0.0, 1.0): False,
+    }
+    rows = [group(f"g{n}", *row) for n, row in enumerate(marks)]
+    run = stage(rows, typesafe__m=served("rounded"))
+    for passes in (1, 2):
+        run.run(DECISION, passes=passes)
+        assert run.rewards() == near([*marks])
+        assert [part["tied"] for part in run.parts()] == [*marks.values()]
+    run = stage([group("fine", 0.97, 0.9712)], typesafe__m=served("well"))
+    run.run(DECISION)
+    assert run.parts()[0]["tied"] is False
+
+
+def test_shared_text(stage: Callable[..., Stage]) -> None:
+    """Questions of a pass share all text up to the question, and the first is answered before the others leave."""
+    run = stage(TOLD[:1], chat=served("well"))
+    run.run("chat", ask="group", read="probability", rubric=RUBRIC)
+    judge = run.judges["chat"]
+    assert len(judge.asked) == 9
+    (begin, end), *others = judge.times
+    assert all(started >= end > begin for started, _ in others)
+    (shared,) = {asked.shared for asked in judge.asked}
+    (common,) = {asked.user[:shared] for asked in judge.asked}
+    assert len(os.path.commonprefix([asked.user for asked in judge.asked])) >= shared
+    assert common.endswith("</trajectory>")
+    assert {asked.system for asked in judge.asked} == {judge.asked[0].system}
+    assert len({asked.user for asked in judge.asked}) == 9
+    words = {asked.words for asked in judge.asked}
+    assert words == {("No", "Yes"), ("A", "B", "C")}
+
+
+def drive(
+    steps: Steps[Answer], say: Callable[[Request], Reply | CallError]
+) -> tuple[list[Request], Answer]:
+    """Answer each request of an exchange."""
+    requests = []
+    try:
+        request = next(steps)
+        while True:
+            requests.append(request)
+            request = steps.send(say(request))
+    except StopIteration as end:
+        return requests, end.value
+
+
+def decision(**more: Any) -> AskSettings:
+    """How a decision model is asked."""
+    return AskSettings(read="probability", typed=True, judge_model="m", **more)
+
+
+BAD: dict[str, Any] = {
+    "above 1": {"noul": 1.2},
+    "below 0": {"noul": -0.1},
+    "no number": {"noul": "high"},
+    "true": {"noul": True},
+    "not asked": None,
+    "no sum": {"probabilities": {"0": 0.5, "1": 0.1, "2": 0.1}},
+    "a level too many": {"probabilities": {"0": 0.5, "1": 0.1, "2": 0.2, "3": 0.2}},
+    "a level too few": {"probabilities": {"0": 0.5, "1": 0.5}},
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_defects(name: str) -> None:
+    """An answer that is no probability is asked for once more; a second one is the group's failure, with its reason."""
+    rubric = Rubric([Criterion("It is done.", levels=LEVELS)])
+    scored = "probabilities" in (BAD[name] or {})
+    ask = decision(ask="group", rubric=rubric if scored else None)
+    layout = build_layout(layout_group(talk("a"), talk("b")), ask)
+    (part,) = requests_of_pass(layout, ask, 0)
+
+    def answer(request: Request, *, wrong: bool) -> Reply:
+        right: Any = {"noul": 0.25}
+        if scored:
+            right = {"probabilities": {"0": 0.25, "1": 0.5, "2": 0.25}}
+        answers = {asked.name: dict(right) for asked in request.questions}
+        if wrong and BAD[name] is None:
+            answers["zzzz"] = right
+        elif wrong:
+            answers[request.questions[0].name] = BAD[name]
+        return Reply("", answers=answers)
+
+    requests, end = drive(
+        ask_questions(layout, ask, part), lambda request: answer(request, wrong=True)
+    )
+    assert isinstance(end, GroupError)
+    assert (len(requests), end.kind) == (2, "reply")
+    assert "could not be used twice" in end.reason
+    first = iter([True])
+    requests, end = drive(
+        ask_questions(layout, ask, part),
+        lambda request: answer(request, wrong=next(first, False)),
+    )
+    assert isinstance(end, PassScores)
+    assert end.scores == ((0.5, 0.5) if scored else (0.25, 0.25))
+
+
+def test_one_request_for_all(stage: Callable[..., Stage]) -> None:
+    """A decision model gets one request a pass for a group, and with `each` one for a distinct rollout."""
+    run = stage(TOLD, typesafe__m=served())
+    run.run(DECISION, passes=2, rubric=RUBRIC)
+    assert [len(asked.questions) for asked in run.judges[DECISION].asked] == [9, 6] * 2
+    run.forget()
+    run.run(DECISION, ask="each", rubric=RUBRIC)
+    asked = run.judges[DECISION].asked
+    assert [len(request.questions) for request in asked] == [3] * 5
+    names = [question.name for request in asked for question in request.questions]
+    assert all(name.isalpha() for name in names)
