@@ -54,7 +54,12 @@ def command(
     """
     with running(ctx, source) as options:
         from ruler_cli.judges.chat_completions import messages as request_messages
-        from ruler_cli.judges.resolve import answer_format_of, model_of, with_eyes
+        from ruler_cli.judges.resolve import (
+            answer_format_of,
+            model_of,
+            typed_body,
+            with_eyes,
+        )
         from ruler_cli.prompting.prompt import (
             build_layout,
             pass_count,
@@ -96,6 +101,9 @@ def command(
             print_note(f"{name}: {what}")
         part = windows[window - 1] if windows else None
         request = next(requests_about(layout, own, part))
+        if request.questions:
+            typer.echo(safe(typed_body(settings.judge, request).decode()))
+            return 0
         system, _ = request_messages(request, answer_format_of(settings.judge))
         user = _with_pictures(request)
         typer.echo(safe(f"system:\n{system['content']}\n\nuser:\n{user}"))

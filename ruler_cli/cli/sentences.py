@@ -229,7 +229,9 @@ def _plain(text: str) -> str:
     each = []
     try:
         for judge in json.loads(text):
-            asked = {key: judge[key] for key in ("ask", "question") if key in judge}
+            asked = {
+                key: judge[key] for key in ("ask", "read", "question") if key in judge
+            }
             given = [
                 f"{name}={json.dumps(value, ensure_ascii=False)}"
                 for name, value in {**judge["params"], **asked}.items()

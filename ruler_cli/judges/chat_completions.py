@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +16,7 @@ from urllib.parse import urlsplit
 import orjson
 
 from ruler_cli.errors import Sentence
+from ruler_cli.judges.network import in_time
 from ruler_cli.judges.provider_errors import (
     SAYS,
     ErrorResponse,
@@ -217,12 +217,7 @@ class ChatJudge(Judge):
 
         One deadline holds for all of it, from the connection to the last byte.
         """
-        try:
-            async with asyncio.timeout(self.timeout):
-                return await self._ask(request)
-        except TimeoutError:
-            late = f"the judge did not answer within {self.timeout:g} s"
-            return CallError("transport", late, "call")
+        return await in_time(self.timeout, self._ask(request))
 
     async def _ask(self, request: Request) -> Reply | CallError:
         http_requests = 0

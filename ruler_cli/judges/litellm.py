@@ -14,7 +14,7 @@ import re
 import ssl
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -30,6 +30,7 @@ from ruler_cli.judges.chat_completions import (
     chat_arguments,
     first_format,
 )
+from ruler_cli.judges.decisions import systemone_body, unshown
 from ruler_cli.judges.network import (
     UNTRUSTED,
     advice,
@@ -39,6 +40,7 @@ from ruler_cli.judges.network import (
 )
 from ruler_cli.judges.provider_errors import (
     ErrorResponse,
+    classify,
     error_of,
     read_response,
 )
@@ -53,6 +55,7 @@ from ruler_cli.judges.providers import (
     variables,
 )
 from ruler_cli.judges.streams import joined
+from ruler_cli.settings.model_list import beside_litellm
 from ruler_cli.settings.models import JudgeSettings
 from ruler_cli.tokens import CHARACTERS_PER_TOKEN
 from ruler_cli.types import (
@@ -185,11 +188,18 @@ class LitellmJudge(ChatJudge):
             return CallError(
                 "input", remedy, "group", sent=False, billed=False, kept=False
             )
+        return await self._called(self._completion(request, how))
+
+    async def _completion(self, request: Request, how: AnswerFormat) -> Any:
+        answer = await self._litellm.acompletion(**self.arguments(request, how))
+        if how.stream:
+            answer = joined([chunk.model_dump() async for chunk in answer])
+        return answer
+
+    async def _called(self, call: Awaitable[Any]) -> Reply | CallError | ErrorResponse:
+        """Return the answer of a call of litellm's."""
         try:
-            answer = await self._litellm.acompletion(**self.arguments(request, how))
-            if how.stream:
-                answer = joined([chunk.model_dump() async for chunk in answer])
-            return _reply(answer, self.secret)
+            return _reply(await call, self.secret)
         except Exception as error:  # noqa: BLE001 - litellm's errors share no base class
             answer = read_error(error, self.secret)
             if isinstance(answer, CallError) and answer.kind == "transport":
@@ -199,17 +209,9 @@ class LitellmJudge(ChatJudge):
 
     def arguments(self, request: Request, how: AnswerFormat) -> dict[str, Any]:
         """The arguments of `litellm.completion`."""
-        # litellm would send the provider's key to any host
-        hidden = "none" if self.base and not self._finds else None
-        own = {
-            "timeout": self.timeout + 5,  # our own deadline is to end the call
-            "num_retries": 0,
-            "max_retries": 0,
-            "api_key": self.key or hidden,
-            "api_base": self.base,
-        }
         how = replace(how, responses=False)  # litellm's own way has another form
-        arguments = own | chat_arguments(self.model, self.params, request, how)
+        asked = chat_arguments(self.model, self.params, request, how)
+        arguments = self._conduct() | asked
         if (
             self._marks
             and not how.merged
@@ -217,6 +219,18 @@ class LitellmJudge(ChatJudge):
         ):
             arguments["messages"][-1]["content"] = _marked(request)
         return arguments
+
+    def _conduct(self) -> dict[str, Any]:
+        """The arguments of any call: where it goes, and that it is made once."""
+        # litellm would send the provider's key to any host
+        hidden = "none" if self.base and not self._finds else None
+        return {
+            "timeout": self.timeout + 5,  # our own deadline is to end the call
+            "num_retries": 0,
+            "max_retries": 0,
+            "api_key": self.key or hidden,
+            "api_base": self.base,
+        }
 
     def check(self) -> None:
         """Raise UsageError if no provider has the name, or if the provider has unmet needs.
@@ -264,6 +278,29 @@ class LitellmJudge(ChatJudge):
         # most have an address of their own, which only litellm knows
         self.who = judge_through(proxy_of(self.base or "https://provider"))
         return self
+
+
+@dataclass(slots=True)
+class LitellmDecisionJudge(LitellmJudge):
+    """A decision model that litellm asks by System One."""
+
+    def check(self) -> None:
+        """Raise UsageError if litellm is too old, or as any judge of it does."""
+        if not beside_litellm("systemone/main.py"):
+            problem = "needs a litellm that speaks System One"
+            remedy = "pip install 'litellm>=1.106.2'"
+            raise UsageError(problem, remedy, place=f"judge {self.name}")
+        LitellmJudge.check(self)
+
+    async def _ask(self, request: Request) -> Reply | CallError:
+        if error := unshown(request):
+            return error
+        asked = {"model": self.model, **systemone_body(request), **self.params}
+        call = self._litellm.asystemone(**self._conduct(), **asked)
+        answer = await self._called(call)
+        if isinstance(answer, ErrorResponse):
+            return classify(*answer, self.secret, self.who)
+        return answer
 
 
 _LEAST_CACHED = 1024

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import ssl
+from collections.abc import Awaitable
 from contextlib import suppress
 from ipaddress import ip_address, ip_network
 from pathlib import Path
@@ -12,7 +14,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from ruler_cli.errors import UsageError
-from ruler_cli.types import clean
+from ruler_cli.types import CallError, Reply, clean
 
 BUNDLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 """Variables with a file, or a directory, of the certificates of further authorities."""
@@ -90,3 +92,15 @@ def advice(why: str, proxy: str | None = None) -> str:
     if proxy:
         return "is the proxy right? NO_PROXY names hosts that need none"
     return "is it running, and is the address right?"
+
+
+async def in_time(
+    seconds: float, answer: Awaitable[Reply | CallError]
+) -> Reply | CallError:
+    """Return the answer of a judge, from the connection to the last byte, or the error of one that takes longer."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await answer
+    except TimeoutError:
+        late = f"the judge did not answer within {seconds:g} s"
+        return CallError("transport", late, "call")

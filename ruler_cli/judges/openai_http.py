@@ -1,29 +1,15 @@
-"""Judge behind an OpenAI-compatible endpoint: one POST for each call.
-
-aiohttp needs a tenth of the CPU that the provider SDKs need for a call, so the judge and not the client
-limits the throughput.
-"""
+"""Judge behind an OpenAI-compatible endpoint: one POST for each call."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
-import aiohttp
-from multidict import CIMultiDict
-
 from ruler_cli.judges.chat_completions import AnswerFormat, ChatJudge, chat_body
-from ruler_cli.judges.network import advice, judge_through, proxy_of, trusted
-from ruler_cli.judges.provider_errors import ErrorResponse, read_response
-from ruler_cli.judges.streams import is_stream
-from ruler_cli.types import LARGEST, TOO_LARGE, CallError, Reply, Request, clean
-
-_PIECES = 32
-"""Times that a stream may be larger than an answer."""
-_CONNECT = 30.0
-"""Seconds to make a connection."""
+from ruler_cli.judges.http_client import HttpClient
+from ruler_cli.judges.provider_errors import ErrorResponse
+from ruler_cli.types import CallError, Reply, Request
 
 
 @dataclass(slots=True)
@@ -32,67 +18,29 @@ class HttpJudge(ChatJudge):
 
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     query: str = field(default="", repr=False)
-    _session: aiohttp.ClientSession = field(init=False, repr=False)
-    _proxy: str | None = field(default=None, init=False, repr=False)
+    _client: HttpClient = field(init=False, repr=False)
 
     async def _post(
         self, request: Request, how: AnswerFormat
     ) -> Reply | CallError | ErrorResponse:
         body = chat_body(self.model, self.params, request, how)
         path = "responses" if how.responses else "chat/completions"
-        url = f"{self.base}/{path}{self.query}"
-        try:
-            async with self._session.post(
-                url, data=body, allow_redirects=False
-            ) as response:
-                data = b""
-                while chunk := await response.content.read(LARGEST):
-                    data += chunk  # decompressed a little at a time
-                    # the pieces of a stream are many times the answer
-                    if len(data) > LARGEST * (_PIECES if is_stream(data) else 1):
-                        return CallError("transport", TOO_LARGE, "call")
-        except (aiohttp.ConnectionTimeoutError, aiohttp.ClientConnectorError) as error:
-            why = clean(str(getattr(error, "os_error", error)), self.secret)
-            through = self.who.removeprefix("the judge")
-            unreached = f"the judge at {self.base} cannot be reached{through} ({why}); {advice(why, self._proxy)}"
-            return CallError("transport", unreached, "call", sent=False, billed=False)
-        except (aiohttp.InvalidURL, ValueError) as error:
-            # a name that cannot be looked up, a bad proxy
-            unusable = (
-                f"the judge's address cannot be used ({clean(str(error), self.secret)})"
-            )
-            return CallError("transport", unusable, "run")
-        except (
-            aiohttp.ClientError,
-            ConnectionError,
-            asyncio.IncompleteReadError,
-        ) as error:
-            why = clean(str(error) or type(error).__name__, self.secret)
-            broke = f"the connection to {self.who} broke ({why})"
-            return CallError("transport", broke, "call")
-        return read_response(response.status, data, response.headers, self.secret)
+        return await self._client.post(path, body)
 
     async def __aenter__(self) -> Self:
-        """Open the session; it does not limit the number of connections."""
-        headers = CIMultiDict({"Content-Type": "application/json"})
-        self.secret = (*self.secrets, self.key or "")
-        # aiohttp would read the environment for every call
-        self._proxy = proxy_of(self.base or "")
-        self.who = judge_through(self._proxy)
-        if self.key:
-            headers["Authorization"] = f"Bearer {self.key}"
-        for name, value in self.headers.items():  # one replaces another in any case
-            headers[name] = value
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
-                limit=0, ttl_dns_cache=300, ssl=trusted(self.base or "")
-            ),
-            # `ask` has the deadline of the whole call; an unreachable host is reported sooner
-            timeout=aiohttp.ClientTimeout(sock_connect=min(_CONNECT, self.timeout)),
-            headers=headers,
-            proxy=self._proxy,
+        """Open the session."""
+        self._client = HttpClient(
+            self.base or "",
+            self.key,
+            self.timeout,
+            self.headers,
+            self.query,
+            self.secrets,
         )
+        self.secret = self._client.secret
+        await self._client.open()
+        self.who = self._client.who
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._session.close()
+        await self._client.close()

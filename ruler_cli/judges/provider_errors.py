@@ -330,6 +330,8 @@ def _text(message: Any) -> str:
             if isinstance(one, Mapping)
         )
         return "; ".join(parts) or str(message)
+    if isinstance(message, Mapping):  # TypeSafe's
+        return str(message.get("message") or message)
     return str(message)
 
 

@@ -6,12 +6,13 @@ import os
 import re
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 
 import orjson
 
 from ruler_cli.errors import Sentence, UsageError
+from ruler_cli.judges.decisions import ROUTES, DecisionJudge, Route, refuse_parameters
 from ruler_cli.judges.network import proxy_of
 from ruler_cli.judges.providers import (
     EMBEDDED,
@@ -27,10 +28,11 @@ from ruler_cli.judges.providers import (
     stated_price,
     variables,
 )
+from ruler_cli.settings.judges import OWN_ADDRESS
 from ruler_cli.settings.keys import secret_texts
 from ruler_cli.settings.models import AskSettings, JudgeSettings
 from ruler_cli.settings.parameters import wire_of
-from ruler_cli.types import Judge
+from ruler_cli.types import Judge, Request
 
 if TYPE_CHECKING:
     from ruler_cli.judges.chat_completions import AnswerFormat
@@ -38,11 +40,40 @@ if TYPE_CHECKING:
 OPENAI = "https://api.openai.com/v1"
 LOCAL = "http://localhost"
 """Address of an engine of one's own, if none is given."""
-DIRECT = {
-    "openai": ("OPENAI_API_KEY", "OPENAI_BASE_URL"),
-    "hosted_vllm": ("", "HOSTED_VLLM_API_BASE"),
-}
-"""Providers that are asked directly, each with the variable of its key and of its address (\"\": none)."""
+
+
+class DirectProvider(NamedTuple):
+    """The variables of a provider's key and of its address, and its own address; `""`: it has none."""
+
+    key: str
+    base_variable: str
+    address: str = ""
+
+
+def _providers(rows: str) -> dict[str, DirectProvider]:
+    """Read rows of a name, both variables and the address, `-` for none."""
+    cells = [row.replace(" - ", "  ").split(" ") for row in rows.strip().splitlines()]
+    return {name: DirectProvider(*rest) for name, *rest in cells}
+
+
+DIRECT = _providers(f"""
+openai OPENAI_API_KEY OPENAI_BASE_URL {OPENAI}
+hosted_vllm - HOSTED_VLLM_API_BASE
+""")
+"""Providers that are asked directly by chat."""
+DECIDING = DIRECT | _providers("""
+azure AZURE_API_KEY AZURE_API_BASE
+digitalocean DIGITALOCEAN_API_KEY DIGITALOCEAN_API_BASE https://inference.do-ai.run/v1
+fireworks_ai FIREWORKS_API_KEY FIREWORKS_API_BASE https://api.fireworks.ai/inference/v1
+lm_studio - LM_STUDIO_API_BASE http://localhost:1234/v1
+ollama - OLLAMA_API_BASE http://localhost:11434/v1
+openrouter OPENROUTER_API_KEY OPENROUTER_API_BASE https://openrouter.ai/api/v1
+perplexity PERPLEXITY_API_KEY PERPLEXITY_API_BASE https://api.perplexity.ai/v1
+typesafe TYPESAFE_API_KEY TYPESAFE_BASE_URL https://api.typesafe.ai/v1
+upstage UPSTAGE_API_KEY UPSTAGE_API_BASE https://api.upstage.ai/v1
+vercel_ai_gateway VERCEL_AI_GATEWAY_API_KEY - https://ai-gateway.vercel.sh/typesafe/v1
+""")
+"""Providers that are asked directly by an API of decision models."""
 PREFIXES = ("openai", *OWN_ENGINES, "litellm_proxy")
 """Provider prefixes of model names; endpoints do not know them."""
 
@@ -66,13 +97,19 @@ def endpoint_of(settings: JudgeSettings) -> Endpoint:
         raise UsageError(problem, place=f"judge {settings.label}")
     check_address(base, query=False)
     proxy_of(base)  # one that cannot be used is refused before anything is read
-    variable, _ = _direct(settings)
-    return Endpoint(base, key_for(settings, variable), model_at_endpoint(settings))
+    key = key_for(settings, _provider(settings).key)
+    return Endpoint(base, key, model_at_endpoint(settings))
 
 
-def _direct(settings: JudgeSettings) -> tuple[str, str]:
-    """The variables of the key and of the address of a judge's provider."""
-    return DIRECT.get(settings.model.partition("/")[0], ("", ""))
+def _direct(settings: JudgeSettings) -> Mapping[str, DirectProvider]:
+    """The providers that are asked directly by the API that a judge speaks."""
+    return DIRECT if settings.spoken == "chat" else DECIDING
+
+
+def _provider(settings: JudgeSettings) -> DirectProvider:
+    """A judge's provider; one without anything if it is not asked directly."""
+    name = settings.model.partition("/")[0]
+    return _direct(settings).get(name, DirectProvider("", ""))
 
 
 def address_of(settings: JudgeSettings) -> str | None:
@@ -80,9 +117,14 @@ def address_of(settings: JudgeSettings) -> str | None:
 
     It ends where an endpoint's paths begin, see `cut_address`.
     """
-    variable, base_variable = _direct(settings)
-    given = settings.api_base or os.environ.get(base_variable)
-    return cut_address(given) if given else OPENAI if variable else None
+    provider = _provider(settings)
+    given = settings.api_base or os.environ.get(provider.base_variable)
+    if not given:
+        return provider.address or None
+    address = cut_address(given)
+    # TypeSafe's client, for one, takes the address of the host
+    bare = settings.spoken != "chat" and re.fullmatch("https?://[^/]+", address)
+    return f"{address}/v1" if bare else address
 
 
 def stand_in_of(settings: JudgeSettings) -> str:
@@ -116,7 +158,8 @@ def stand_in_of(settings: JudgeSettings) -> str:
 def model_at_endpoint(settings: JudgeSettings) -> str:
     """The model's name at an endpoint; UsageError if the name or the parameters cannot be JSON."""
     provider, _, rest = settings.model.partition("/")
-    model = rest if rest and provider in PREFIXES else settings.model
+    prefixes = (*PREFIXES, *_direct(settings))
+    model = rest if rest and provider in prefixes else settings.model
     try:
         orjson.dumps([model, wire_of(settings.params).body])
     except TypeError as error:  # reported before anything is sent
@@ -135,7 +178,7 @@ def key_for(settings: JudgeSettings, variable: str = "") -> str | None:
     """
     if settings.api_key_env is not None:
         variable = settings.api_key_env
-    elif settings.api_key is not None or settings.api_base is not None or not variable:
+    elif settings.api_key is not None or not variable or _is_foreign(settings):
         return settings.api_key
     key = os.environ.get(variable)
     if not key:
@@ -146,6 +189,12 @@ def key_for(settings: JudgeSettings, variable: str = "") -> str | None:
             f"the key in {variable} holds characters that no key has; set it anew"
         )
     return key
+
+
+def _is_foreign(settings: JudgeSettings) -> bool:
+    """Tell if the user gave an address that is not for the key of the provider's variable."""
+    provider = settings.model.partition("/")[0]
+    return settings.api_base is not None and provider not in OWN_ADDRESS
 
 
 def key_variable(settings: JudgeSettings) -> str | None:
@@ -169,7 +218,7 @@ _DEPLOYMENT = re.compile(
 )
 _OLLAMA = re.compile(r"(/ollama)?/api(/(chat|generate|tags|show))?$")
 _PATHS = re.compile(
-    r"/(chat/completions|completions|responses|messages|embeddings)$|(?<=/v1)/(chat|models)$"
+    r"/(chat/completions|completions|responses|messages|embeddings|systemone|decisions)$|(?<=/v1)/(chat|models)$"
 )
 """Ends of an address that belong to one call, and not to the endpoint."""
 
@@ -261,8 +310,19 @@ def model_of(settings: JudgeSettings) -> ModelInfo:
         model = model_info(settings.model)
     if settings.price:
         model = replace(model, price=stated_price(settings.price))
-    price = model.price and model.price.asked(settings.params)
-    return replace(model, price=price)
+    typed = settings.spoken != "chat"
+    # the list has the prices of OpenAI's Decisions as those of a tier
+    params = {"service_tier": "decisions"} if typed else settings.params
+    price = model.price and model.price.asked(params)
+    context = model.context
+    if typed and not settings.api_base:
+        provider = settings.model.partition("/")[0]
+        context = context or _CONTEXTS.get(provider)
+    return replace(model, price=price, context=context)
+
+
+_CONTEXTS = {"typesafe": 65_536, "azure_ai": 32_768}
+"""Contexts of the decision models of providers, where the list has none."""
 
 
 def with_eyes(
@@ -296,13 +356,25 @@ def resolve(settings: JudgeSettings) -> ResolvedJudge:
 
 def refuse_judge(settings: JudgeSettings) -> None:
     """Raise the UsageError with which `resolve` refuses a judge, without the import of an HTTP client."""
+    _refuse_typed(settings)
     if _is_direct(settings):
         endpoint_of(settings)
     else:
         _judge(settings)
 
 
-def refuse_each(settings: JudgeSettings) -> None:
+def _refuse_typed(settings: JudgeSettings) -> None:
+    """Raise UsageError for a judge that cannot speak an API of decision models, or not with its parameters."""
+    if settings.spoken == "chat":
+        return
+    if settings.function is not None or is_embedded(settings):
+        problem = "speaks no API of decision models"
+        place = f"judge {settings.label}"
+        raise UsageError(problem, Sentence("leave out {api}"), place=place)
+    refuse_parameters(settings.params)
+
+
+def refuse_word_probabilities(settings: JudgeSettings) -> None:
     """Raise UsageError for a judge whose words have no probabilities: a rule of thumb, or one that thinks.
 
     Which other endpoints tell none is learned by asking; Anthropic's is known, as a batch there is paid at once.
@@ -318,7 +390,7 @@ def refuse_each(settings: JudgeSettings) -> None:
     elif thinks and thinking_tokens(settings.params, thinks=True):
         problem = "thinks before it answers, and tells no probabilities of its answer"
     if problem:
-        remedy = Sentence("name another one, or leave out {ask:each}")
+        remedy = Sentence("name another one, or leave out {ask:each} and {read}")
         raise UsageError(problem, remedy, place=f"judge {settings.label}")
 
 
@@ -344,9 +416,42 @@ def cached_only(settings: JudgeSettings) -> ResolvedJudge:
     return ResolvedJudge(None, model.price, model.context)
 
 
+def typed_body(settings: JudgeSettings, request: Request) -> bytes:
+    """Return the JSON body of a request with typed questions."""
+    model = model_at_endpoint(settings)
+    return _route(settings).body(model, wire_of(settings.params).body, request)
+
+
+def _route(settings: JudgeSettings) -> Route:
+    """The way in which a decision model is asked first."""
+    provider = settings.model.partition("/")[0]
+    return ROUTES.get(provider) or ROUTES[settings.spoken]
+
+
+def _decision_judge(settings: JudgeSettings) -> Judge:
+    from ruler_cli.judges.http_client import HttpClient
+
+    end = endpoint_of(settings)
+    wire = wire_of(settings.params)
+    of_key = {}
+    if end.key and settings.model.startswith("azure/"):
+        of_key = {"api-key": end.key}
+    client = HttpClient(
+        end.base,
+        end.key,
+        settings.timeout,
+        of_key | wire.headers,
+        wire.query,
+        secret_texts(settings.params),
+    )
+    route = _route(settings)
+    return DecisionJudge(settings.label, end.model, wire.body, client, route)
+
+
 def _judge(settings: JudgeSettings) -> Judge:
     name = settings.model
     params = settings.params
+    _refuse_typed(settings)
     if settings.function is not None:
         from ruler_cli.judges.function import FunctionJudge
 
@@ -363,7 +468,10 @@ def _judge(settings: JudgeSettings) -> Judge:
         return Simulated(SimulatedModel.of(params))
     label = settings.label
     timeout = settings.timeout
+    typed = settings.spoken != "chat"
     if _is_direct(settings):
+        if typed:
+            return _decision_judge(settings)
         from ruler_cli.judges.openai_http import HttpJudge
 
         end = endpoint_of(settings)
@@ -382,7 +490,7 @@ def _judge(settings: JudgeSettings) -> Judge:
         )
         direct.secrets = secret_texts(settings.params)
         return direct
-    from ruler_cli.judges.litellm import LitellmJudge
+    from ruler_cli.judges.litellm import LitellmDecisionJudge, LitellmJudge
 
     base = settings.api_base
     if base is not None:
@@ -391,7 +499,8 @@ def _judge(settings: JudgeSettings) -> Judge:
         name, base, params = _at_azure(name, base, params)
     how = answer_format_of(settings)
     key = key_for(settings)
-    judge = LitellmJudge(label, name, base, key, timeout, params, how)
+    kind = LitellmDecisionJudge if typed else LitellmJudge
+    judge = kind(label, name, base, key, timeout, params, how)
     judge.secrets = secret_texts(params)
     judge.check()
     return judge
@@ -420,13 +529,14 @@ def _at_azure(
 
 
 def _is_direct(settings: JudgeSettings) -> bool:
-    """Tell if a judge is asked directly by OpenAI's protocol; litellm has the other protocols.
+    """Tell if a judge is asked directly by OpenAI's protocol or System One; litellm has the other protocols.
 
     At an endpoint of one's own, a first word that is no provider's is a part of the model's name.
     """
     if settings.function is not None or settings.model in EMBEDDED:
         return False
     provider = provider_of(settings.model)
-    if settings.via != "auto" or provider in DIRECT:
+    direct = settings.model.partition("/")[0] in _direct(settings)
+    if settings.via != "auto" or direct:
         return settings.via != "litellm"
     return settings.api_base is not None and (provider is None or provider in PREFIXES)

@@ -248,6 +248,10 @@ class JudgeEstimate:
             ]
             for part, request in asked:
                 size = layout.tokens_of(part.distinct)
+                if (
+                    request.by_probability
+                ):  # by each criterion, its question is asked about each rollout
+                    size = estimates.size(request).prompt
                 reply = self.find_reply(request) if self.find_reply else None
                 # the groups that this one stands for are not looked up: the same is expected of them, and the
                 # high values count them as not answered

@@ -39,8 +39,8 @@ from ruler_cli.judges.resolve import (
     ResolvedJudge,
     cached_only,
     model_of,
-    refuse_each,
     refuse_judge,
+    refuse_word_probabilities,
     resolve,
 )
 from ruler_cli.judging.panel import Panel, open_panel
@@ -158,14 +158,15 @@ def refuse_settings_of_run(settings: ScoreSettings) -> None:
         raise UsageError("answers are in the ledger", remedy, option="cached_only")
     for judge in settings.judges if settings.cached_only else ():
         cached_only(judge)
-    refuse_asked_each(settings)
+    refuse_reading(settings)
 
 
-def refuse_asked_each(settings: ScoreSettings) -> None:
-    """Raise UsageError for a judge that cannot be asked about each rollout, and is."""
-    for judge, each in zip(settings.judges, settings.asked_each, strict=True):
-        if each and not settings.cached_only:
-            refuse_each(judge)
+def refuse_reading(settings: ScoreSettings) -> None:
+    """Raise UsageError for a judge that is read by the probability of its words, and tells none."""
+    for judge, ask in zip(settings.judges, settings.asks, strict=True):
+        by_words = ask.by_probability and not ask.typed
+        if by_words and not settings.cached_only:
+            refuse_word_probabilities(judge)
 
 
 def resolve_judges(settings: ScoreSettings) -> list[ResolvedJudge]:
@@ -183,7 +184,7 @@ def resolve_judges(settings: ScoreSettings) -> list[ResolvedJudge]:
 def judge_errors(settings: ScoreSettings) -> Iterator[UsageError]:
     """Yield the errors with which `resolve_judges` would refuse judges, missing credentials among them."""
     try:
-        refuse_asked_each(settings)
+        refuse_reading(settings)
     except UsageError as error:
         yield error
     for judge in settings.judges:

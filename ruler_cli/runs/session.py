@@ -157,7 +157,9 @@ class ScoringSession:
         reply: Reply | CallError,
     ) -> None:
         """Show a reply to the observer."""
-        text = reply.text if isinstance(reply, Reply) else reply.reason
+        text = reply.reason if isinstance(reply, CallError) else reply.text
+        if isinstance(reply, Reply) and reply.answers is not None:
+            text = reply.body.decode("utf-8", "replace")
         self.observer.replied(group_run.group.key, text)
 
     async def judge(self, group_run: GroupRun) -> GroupResult | None:

@@ -10,12 +10,13 @@ _DATA = Path(__file__).parents[1] / "data"
 
 
 class Answer(NamedTuple):
-    """The sender, the status, the expected kind and scope, and the body."""
+    """The sender, the status, the expected kind and scope, the body, and the path of an API of decision models."""
 
     sender: str
     status: int
     meaning: tuple[str, ...]
     body: bytes
+    route: str = ""
 
 
 def _rows(name: str) -> list[Any]:
@@ -28,6 +29,7 @@ ANSWERS = [
         row["status"],
         tuple(row["meaning"].split()),
         row["body"].encode(),
+        row.get("route", ""),
     )
     for row in _rows("error_answers.jsonl")
 ]

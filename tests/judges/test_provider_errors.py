@@ -27,7 +27,8 @@ from tests.judges.answers import ANSWERS, CONTEXTS, Answer
 
 def classified(answer: Answer) -> CallError:
     """Classify one answer, read as from the wire."""
-    return classify(answer.status, *error_of(answer.body))
+    codes, message = error_of(answer.body)
+    return classify(answer.status, f"{answer.route} {codes}".strip(), message)
 
 
 def test_answer(subtests: pytest.Subtests) -> None:

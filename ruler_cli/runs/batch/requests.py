@@ -42,7 +42,7 @@ from ruler_cli.pool.engine import (
 from ruler_cli.runs.file import (
     held_groups,
     nothing_to_compare,
-    refuse_asked_each,
+    refuse_reading,
 )
 from ruler_cli.runs.input import open_input
 from ruler_cli.settings.models import JudgeSettings, ScoreSettings
@@ -261,7 +261,12 @@ async def render_missing(
     does not exist counts as empty and is not created. RulerError if INPUT or the ledger cannot be read, or if a
     judge cannot be asked about each rollout, and is. No paid call is in flight, so it may be cancelled at any time.
     """
-    refuse_asked_each(settings)
+    refuse_reading(settings)
+    for judge in settings.judges:
+        if judge.spoken != "chat":
+            problem = "is a decision model, which no batch API asks"
+            remedy = Sentence("leave it out, or score without a batch")
+            raise UsageError(problem, remedy, place=f"judge {judge.label}")
     counts = MissingRequests([0 for _ in settings.judges])
     resolved = [cached_only(judge) for judge in settings.judges]
     with ExitStack() as stack:

@@ -1,0 +1,181 @@
+"""Judge behind an API of decision models: System One, or OpenAI's Decisions. One POST holds a text and typed questions.
+
+Both say the same in other words, so an endpoint that has one of them alone is asked by that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+import orjson
+
+from ruler_cli.errors import Sentence, UsageError
+from ruler_cli.judges.network import in_time
+from ruler_cli.judges.provider_errors import ErrorResponse, classify
+from ruler_cli.settings.keys import snake_case
+from ruler_cli.settings.parameters import body_of
+from ruler_cli.types import (
+    CallError,
+    Judge,
+    Question,
+    Reply,
+    Request,
+    content_of,
+    words_of,
+)
+
+if TYPE_CHECKING:
+    from ruler_cli.judges.http_client import HttpClient
+
+_OF_TEXT = words_of("""
+temperature top_p max_tokens max_completion_tokens max_output_tokens response_format reasoning_effort reasoning
+service_tier logprobs top_logprobs stream stream_options n stop tools tool_choice
+""")
+"""Parameters of judges that write."""
+_NO_ROUTE = (404, 405)
+"""Statuses of an endpoint that lacks a path, or the model."""
+
+
+def systemone_body(request: Request) -> dict[str, Any]:
+    """Return what is asked in the words of System One, without any field that some server refuses."""
+    questions = {question.name: _noul(question) for question in request.questions}
+    return {"state": request.state, "questions": questions}
+
+
+def _noul(question: Question) -> dict[str, Any]:
+    asked = {"type": "noul", "instructions": question.text}
+    if not question.levels:
+        return asked
+    return {**asked, "type": "score", "criteria": [*question.levels]}
+
+
+def decisions_body(request: Request) -> dict[str, Any]:
+    """Return what is asked in the words of OpenAI's Decisions."""
+    state: Any = request.state
+    if request.pictures:
+        before = len(state) - len(request.user)
+        placed = tuple([(before + at, picture) for at, picture in request.pictures])
+        parts: Any = content_of(state, placed)
+        state = [{"role": "user", "content": [*map(_part, parts)]}]
+    return {"input": state, "questions": [*map(_predicate, request.questions)]}
+
+
+def _part(part: Mapping[str, Any]) -> dict[str, Any]:
+    """A part of a chat message as a part of an input."""
+    if "text" in part:
+        return {"type": "input_text", "text": part["text"]}
+    return {"type": "input_image", "image_url": part["image_url"]["url"]}
+
+
+def _predicate(question: Question) -> dict[str, Any]:
+    asked = {"name": question.name, "instructions": question.text}
+    if not question.levels:
+        return {"type": "predicate", **asked}
+    levels = [{"label": level} for level in question.levels]
+    return {"type": "score", **asked, "levels": levels}
+
+
+class Route(NamedTuple):
+    """The path of an endpoint, and what writes the body that is posted there."""
+
+    path: str
+    write: Callable[[Request], dict[str, Any]]
+
+    def body(self, model: str, params: Mapping[str, Any], request: Request) -> bytes:
+        """Return the JSON body of a call; the user's parameters replace all others."""
+        return orjson.dumps({"model": model, **self.write(request), **params})
+
+
+ROUTES = {
+    "systemone": Route("systemone", systemone_body),
+    "decisions": Route("decisions", decisions_body),
+    "perplexity": Route("decisions", systemone_body),
+}
+"""The way to ask by the API, or by the provider with a way of its own."""
+_OTHER = {"systemone": ROUTES["decisions"], "decisions": ROUTES["systemone"]}
+"""The way to ask an endpoint that has no such path."""
+
+
+def refuse_parameters(params: Mapping[str, Any]) -> None:
+    """Raise UsageError for a parameter of judges that write."""
+    for name in body_of(params):
+        if snake_case(name) in _OF_TEXT:
+            problem = "has no meaning: a decision model writes nothing"
+            raise UsageError(problem, "leave it out", option="param", value=name)
+
+
+def unshown(request: Request) -> CallError | None:
+    """Return the error of a request with pictures to an API that takes none."""
+    if not request.pictures:
+        return None
+    reason = Sentence("System One takes no pictures; give {pictures:leave}")
+    return CallError("input", reason, "group", sent=False, billed=False, kept=False)
+
+
+@dataclass(slots=True)
+class DecisionJudge(Judge):
+    """A decision model at an endpoint, asked by the API that the endpoint turns out to have."""
+
+    name: str = field()  # a dataclass takes the property of the base for a default
+    model: str
+    params: Mapping[str, Any]
+    client: HttpClient
+    route: Route
+    _answered: bool = field(default=False, init=False)
+
+    @property
+    def base(self) -> str:
+        """The address."""
+        return self.client.base
+
+    @property
+    def key(self) -> str | None:
+        """The key."""
+        return self.client.key
+
+    async def ask(self, request: Request) -> Reply | CallError:
+        """Post once, and once more by the other API if the endpoint may lack this one."""
+        return await in_time(self.client.timeout, self._ask(request))
+
+    async def _ask(self, request: Request) -> Reply | CallError:
+        route = self.route
+        answer = await self._post(request, route)
+        http_requests = 1
+        # another call may have learned the API meanwhile
+        if _lacks_route(answer) and not (self._answered and route is self.route):
+            other = _OTHER[route.path]
+            further = await self._post(request, other)
+            http_requests = 2
+            if not _lacks_route(further):
+                answer, route = further, other
+        if isinstance(answer, Reply):
+            self.route = route
+            self._answered = True
+        elif isinstance(answer, ErrorResponse):
+            # rows of the table are about the API
+            codes = f"{route.path} {answer.codes}"
+            secret = self.client.secret
+            answer = classify(*answer._replace(codes=codes), secret, self.client.who)
+        return replace(answer, http_requests=http_requests)
+
+    async def _post(
+        self, request: Request, route: Route
+    ) -> Reply | CallError | ErrorResponse:
+        if route.write is systemone_body and (error := unshown(request)):
+            return error
+        body = route.body(self.model, self.params, request)
+        return await self.client.post(route.path, body)
+
+    async def __aenter__(self) -> Self:
+        """Open the session."""
+        await self.client.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.client.close()
+
+
+def _lacks_route(answer: Reply | CallError | ErrorResponse) -> bool:
+    return isinstance(answer, ErrorResponse) and answer.status in _NO_ROUTE
