@@ -75,7 +75,7 @@ _UNREACHED = {
 }
 _TOO_LATE = {*words_of("Timeout TimeoutException TimeoutError APITimeoutError")}
 _BROKEN = {*words_of("TransportError ClientError ConnectionError")}
-"""Names of errors without a response, in httpx, aiohttp, the provider SDKs and Python."""
+"""Names of errors without a response, in httpx, httpx2, aiohttp, the provider SDKs and Python."""
 _ANSWERLESS = (
     (_UNREACHED, "the judge cannot be reached"),
     (_TOO_LATE, "the judge did not answer in time"),
@@ -440,6 +440,8 @@ def _litellm() -> Any:
         trust_bundles(context)
     litellm.suppress_debug_info = True
     litellm.telemetry = False
+    # it would wait for one to count the tokens of an answer that came in pieces
+    litellm.disable_hf_tokenizer_download = True
     return litellm
 
 

@@ -23,9 +23,10 @@ def beside_litellm(file: str) -> bytes:
 
 
 def listed(name: str) -> dict[str, Any]:
-    """The entry of a model, by its name with or without the provider; empty if there is none."""
+    """The entry of a model, or of the one that it is another name of, with or without its provider; else empty."""
     table = _entries()
-    return table.get(name) or table.get(name.partition("/")[2]) or {}
+    entry = table.get(name) or table.get(name.partition("/")[2]) or {}
+    return table.get(entry.get("alias_of", "")) or entry
 
 
 @lru_cache(maxsize=1)

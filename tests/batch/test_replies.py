@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -185,7 +186,7 @@ MESSAGES = {
 @pytest.mark.filterwarnings("ignore")  # warnings of litellm itself
 @pytest.mark.parametrize("name", MESSAGES)
 async def test_messages_as_live(name: str) -> None:
-    """A message of Anthropic's results gives the same reply as a live call through litellm."""
+    """A message of Anthropic's results gives the same reply as a live call through litellm, but for escapes."""
     sent = MESSAGES[name]
     row = row_of(**result("succeeded", message=sent))
     assert isinstance(row.answer, Reply)
@@ -205,6 +206,8 @@ async def test_messages_as_live(name: str) -> None:
                 Request("Grade.", "truth=0.4", ("a",), max_output_tokens=100)
             )
     assert isinstance(live, Reply), live
+    if name == "tool":  # whether litellm escapes é depends on its version
+        live = replace(live, text=json.dumps(json.loads(live.text)))
     assert row.answer == live
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import socket
 from typing import Any, Literal
 
 import orjson
@@ -186,3 +187,24 @@ async def test_asked_for() -> None:
                     before = len(server.requests)
                     assert isinstance(await judge.ask(REQUEST), Reply)
                     assert len(server.requests) == before + 1  # kept for the run
+
+
+async def test_no_download(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer in pieces is had from its endpoint alone: litellm fetches no tokenizer to count it."""
+    hosts: list[Any] = []
+
+    def closed(host: Any, *_: Any, **__: Any) -> None:
+        hosts.append(host)
+        raise OSError("there is no network")
+
+    monkeypatch.setattr(socket, "getaddrinfo", closed)
+    # a name for which it has a tokenizer
+    async with serving(
+        answer(200, stream(PIECES), "X: text/event-stream\r\n")
+    ) as server:
+        settings = JudgeSettings(
+            "openai/llama-3", server.base, via="litellm", params={"stream": True}
+        )
+        async with opened(resolve(settings)) as judge:
+            assert isinstance(await judge.ask(REQUEST), Reply)
+    assert hosts == []

@@ -296,7 +296,8 @@ def _of_message(message: Mapping[str, Any]) -> dict[str, Any]:
     content = "".join(text for text in texts if isinstance(text, str))
     tools = [block for block in blocks if block.get("type") == "tool_use"]
     if tools and (not content or tools[0].get("name") == _JSON_TOOL):
-        content = json.dumps(tools[0].get("input"))  # as litellm writes it
+        # escaped: it may hold a lone surrogate
+        content = json.dumps(tools[0].get("input"))
     usage = _mapping(message.get("usage"))
     # cached and written tokens stand beside those of the prompt
     counts = {
