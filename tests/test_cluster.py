@@ -182,6 +182,20 @@ def test_asked_each(
 
 
 @pytest.mark.long
+def test_escalation(
+    process: Ruler, server: JudgeServer, groups: Path, tmp_path: Path
+) -> None:
+    """Workers ask the stronger judge about what their groups leave undecided, once, as one process does."""
+    options = ("--escalate", "openai/stronger", "--escalate-gap", "0.5")
+    done = process(*arguments(server, "ray.jsonl", *ray_options(*options)))
+    assert done.returncode == 0, done.stderr
+    stats = server.stats()
+    assert (80 < stats["requests"] < 240, stats["books"]["paid_again"]) == (True, 0)
+    same_as_one_process(process, server, tmp_path, *options)
+    assert server.stats()["requests"] == 2 * stats["requests"]
+
+
+@pytest.mark.long
 def test_equality(
     process: Ruler, server: JudgeServer, groups: Path, tmp_path: Path
 ) -> None:

@@ -3,7 +3,8 @@
 A worker runs `score` over one shard with its share of the limits. On this machine it writes the user's ledger,
 elsewhere a ledger of its own: it begins with the rows for the run's judges, and its new rows come with each
 report. INPUT has to be at the same path on every node. The last run, in this process, makes the calls that
-need the whole input: further passes, escalated groups, groups that the cost cap or a worker that died left.
+need the whole input: further passes (and escalations after them), and groups that the cost cap or a worker
+that died left.
 """
 
 from __future__ import annotations
@@ -367,6 +368,8 @@ def _for_worker(settings: ScoreSettings, number: int, count: int) -> ScoreSettin
     ask = settings.ask
     cap = settings.pool.max_cost
     shared = partial(share_of, number=number, count=count)
+    # it is asked about what all passes leave undecided
+    stronger = None if settings.adaptive else settings.escalate
     if not Location(source).remote:
         source = str(Path(source).absolute())
     if settings.adaptive:
@@ -391,7 +394,7 @@ def _for_worker(settings: ScoreSettings, number: int, count: int) -> ScoreSettin
         ledger=settings.ledger and settings.ledger.absolute(),
         ledgers=tuple(path.absolute() for path in settings.ledgers),
         adaptive=False,
-        escalate=None,
+        escalate=stronger and shared(stronger),
     )
 
 

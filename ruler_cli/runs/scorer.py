@@ -460,9 +460,9 @@ class Scorer:
         """Score many groups: yield each as soon as it and all before it are done, in the order given.
 
         Groups are read no further ahead than the judges need. An iterable is read in the event loop, so one
-        that waits has to be an async iterable. With `adaptive` or `escalate` 64 neighbours share their
-        passes, so `groups` must not wait for a score before the next group comes. With `debias` or
-        `standardize` all groups are held until the last is judged.
+        that waits has to be an async iterable. With `adaptive` 64 neighbours share their passes, so `groups`
+        must not wait for a score before the next group comes. With `debias` or `standardize` all groups are
+        held until the last is judged.
 
         A group that could not be scored is a value with a reason. An error that stops the run (the judges
         refused it, `max_cost` is reached, too many failed, `groups` itself raised) is raised after
