@@ -370,12 +370,9 @@ def decision(**more: Any) -> AskSettings:
 
 BAD: dict[str, Any] = {
     "above 1": {"noul": 1.2},
-    "below 0": {"noul": -0.1},
-    "no number": {"noul": "high"},
     "true": {"noul": True},
     "not asked": None,
     "no sum": {"probabilities": {"0": 0.5, "1": 0.1, "2": 0.1}},
-    "a level too many": {"probabilities": {"0": 0.5, "1": 0.1, "2": 0.2, "3": 0.2}},
     "a level too few": {"probabilities": {"0": 0.5, "1": 0.5}},
 }
 
@@ -413,6 +410,23 @@ def test_defects(name: str) -> None:
     )
     assert isinstance(end, PassScores)
     assert end.scores == ((0.5, 0.5) if scored else (0.25, 0.25))
+
+
+def test_cascade(stage: Callable[..., Stage]) -> None:
+    """A stronger judge scores the groups whose scores lie within the gap, and those without any."""
+    silent = group("silent", 0.1, 0.9)
+    for one in silent["trajectories"]:
+        one["messages"][-1]["content"] += f" {SILENT}"
+    close = group("close", 0.4, 0.45)
+    run = stage(
+        [close, GROUPS[1], silent], typesafe__m=served("declines"), strong=served()
+    )
+    for gap, judge in ((0.1, "strong"), (0.0, DECISION)):
+        done = run.run(DECISION, escalate="strong", escalate_gap=gap)
+        parts = run.parts()
+        assert [part["judge"] for part in parts] == [judge, DECISION, "strong"]
+        assert done.summary.complete
+        assert run.rewards() == near([[0.4, 0.45], MARKS[1], [0.1, 0.9]])
 
 
 def test_one_request_for_all(stage: Callable[..., Stage]) -> None:
