@@ -504,11 +504,9 @@ class Request:
 
     @property
     def asked(self) -> str:
-        """Its typed questions as one text, names and kinds with them; empty if there are none."""
-        return "\n".join(
-            "\t".join((question.name, question.text, *question.levels))
-            for question in self.questions
-        )
+        """Its typed questions as one text, JSON lines of names, texts and levels; empty if there are none."""
+        rows = ((one.name, one.text, *one.levels) for one in self.questions)
+        return "\n".join(orjson.dumps(row).decode() for row in rows)
 
     @property
     def state(self) -> str:
@@ -1446,9 +1444,10 @@ def _decided(value: Any) -> Reply | None:
     if not isinstance(answers, Mapping):
         return None
     model = value.get("model")
+    cost = _object(value, "usage").get("cost")
     return Reply(
         "",
-        usage_of(value),
+        replace(usage_of(value), usd=_told(cost)),
         model=_served(model) if isinstance(model, str) else "",
         answers=answers,
     )
@@ -1571,7 +1570,6 @@ def usage_of(completion: Mapping[str, Any]) -> Usage:
         hourly=hourly,
         reasoning=thought,
         tier=tier.lower() if isinstance(tier, str) else "",
-        usd=_told(usage.get("cost")),
     )
 
 

@@ -28,7 +28,7 @@ from ruler_cli.prompting.prompt import (
     write_prompt,
 )
 from ruler_cli.settings.models import AskSettings
-from ruler_cli.types import Criterion, Question, Request, Rubric
+from ruler_cli.types import Criterion, Question, Request, Rubric, readable_text
 
 MOST_QUESTIONS = 64
 """Questions of one request to a decision model: vLLM's and Cloudflare's limit, and the least that is documented."""
@@ -43,8 +43,9 @@ class Subject(NamedTuple):
 
     @property
     def levels(self) -> tuple[str, ...]:
-        """The levels of the criterion."""
-        return self.criterion.levels if self.criterion else ()
+        """The levels of the criterion, as text that can be sent."""
+        levels = self.criterion.levels if self.criterion else ()
+        return tuple(map(readable_text, levels))
 
 
 Asked = tuple[Request, Sequence[Subject]]

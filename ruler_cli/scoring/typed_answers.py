@@ -8,7 +8,8 @@ answer that is not a distribution over what was asked is a defect.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, TypeGuard
 
 from ruler_cli.scoring.parse_reply import DefectError
@@ -19,8 +20,6 @@ _OFF = 0.05
 """Greatest distance of a sum of probabilities from 1, or half a unit of the last digit for each if that is more."""
 _FEWEST = 2
 """Decimals that every server sends at least; JSON leaves out zeros at the end, so 0.1 may be 0.10."""
-_MEMBERS = ("noul", "probability", "probabilities", "score")
-"""Members of an answer, or of an entry of its probabilities, with numbers that count."""
 
 
 def typed_shares(
@@ -36,7 +35,8 @@ def typed_shares(
     for name in answers:
         if name not in asked:
             raise DefectError(f"it answers `{printable(name)}`, which was not asked")
-    half = 0.5 * 0.1 ** max([_FEWEST, *map(_decimals, answers.values())])
+    numbers = chain.from_iterable(map(_numbers, answers.values()))
+    half = 0.5 * 0.1 ** max([_FEWEST, *map(_decimals, numbers)])
     shares = {}
     for question in questions:
         answer = answers.get(question.name)
@@ -66,11 +66,13 @@ def _share(answer: Mapping[str, Any], question: Question, half: float) -> Share:
         if not _is_number(score) or not 0 <= score <= top:
             raise DefectError(f"the answer to `{question.name}` has no probabilities")
         return Share(score / top, half / top)
-    if isinstance(stated, Sequence) and not isinstance(stated, str):
+    if isinstance(stated, list):
+        rows = [row for row in stated if isinstance(row, dict)]
+        values = [str(row.get("value")) for row in rows]
+        # a value that stands there twice is none of both
         stated = {
-            str(entry.get("value")): entry.get("probability")
-            for entry in stated
-            if isinstance(entry, Mapping)
+            value if values.count(value) == 1 else "": row.get("probability")
+            for value, row in zip(values, rows, strict=True)
         }
     if not isinstance(stated, Mapping) or stated.keys() != _numbered(levels).keys():
         raise DefectError(f"the answer to `{question.name}` is about other levels")
@@ -95,17 +97,23 @@ def _probability(value: Any, name: str) -> float:
     return float(value)
 
 
-def _decimals(value: Any) -> int:
-    """The most decimals of the probabilities of an answer."""
-    if isinstance(value, Mapping) and value.keys().isdisjoint(_MEMBERS):
-        return max(map(_decimals, value.values()), default=0)
-    if isinstance(value, Mapping):
-        stated = value.get("probabilities") or value.get("score")
-        inner = [value.get("noul"), value.get("probability"), stated]
-        return max(map(_decimals, inner))
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return max(map(_decimals, value), default=0)
-    if type(value) is not float or not math.isfinite(value):
+def _numbers(answer: Any) -> Iterator[Any]:
+    """Yield the probabilities of an answer, or the score in place of them."""
+    if not isinstance(answer, Mapping):
+        return
+    yield answer.get("noul")
+    yield answer.get("probability")
+    stated = answer.get("probabilities")
+    if isinstance(stated, Mapping):
+        yield from stated.values()
+    elif isinstance(stated, list):
+        yield from (row.get("probability") for row in stated if isinstance(row, dict))
+    else:
+        yield answer.get("score")
+
+
+def _decimals(number: Any) -> int:
+    if type(number) is not float or not math.isfinite(number):
         return 0
-    mantissa, _, exponent = repr(value).partition("e")
+    mantissa, _, exponent = repr(number).partition("e")
     return len(mantissa.partition(".")[2]) - int(exponent or 0)

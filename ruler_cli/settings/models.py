@@ -48,7 +48,7 @@ from ruler_cli.settings.model_list import listed
 from ruler_cli.settings.parameters import params_of
 from ruler_cli.settings.rubric import read_rubric, scale_mistake
 from ruler_cli.settings.suggestions import instead_of, nearest, question
-from ruler_cli.types import JudgeRequest, Rubric, words_of
+from ruler_cli.types import JudgeRequest, Rubric, readable_text, words_of
 
 T = TypeVar("T")
 _LONGEST = 60
@@ -417,9 +417,9 @@ GROUP_SIZE = 32
 
 
 def question_of(text: str | None) -> str | None:
-    """Return a question; UsageError if it is empty."""
+    """Return a question as text that can be sent; UsageError if it is empty."""
     if text is None or text.strip():
-        return text
+        return text and readable_text(text)
     remedy = "give one whose answer is Yes or No"
     raise UsageError("is empty", remedy, option="question")
 
@@ -834,9 +834,12 @@ def _contradictions(run: ScoreSettings) -> Iterator[tuple[object, str, str, str]
 def _refuse_judges(run: ScoreSettings) -> None:
     """Raise UsageError for two judges that are one."""
     for one, other in combinations(run.judges, 2):
-        ways = [(run.ask_of(each).ask, each.function) for each in (one, other)]
-        same = (one.model, one.params, ways[0]) == (other.model, other.params, ways[1])
-        if same or one.label == other.label:
+        ways = []
+        for judge in (one, other):
+            ask = run.ask_of(judge)
+            how = (ask.ask, ask.read, ask.typed, judge.function)
+            ways.append((judge.model, judge.params, how))
+        if ways[0] == ways[1] or one.label == other.label:
             problem = f"judges {one.label} and {other.label} have one name, or one model and the same parameters"
             remedy = "leave one out; to ask one judge several times, give {passes}"
             raise UsageError(problem, Sentence(remedy))
