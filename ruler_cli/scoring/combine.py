@@ -234,7 +234,10 @@ class BatchStatistics:
             variance = anova(result, stronger or every)
             if variance is not None:
                 values = result.rubric.rounding if result.rubric else 1.0
-                self.noise.add(variance.ms_res, variance.df_res, ROUNDING * values)
+                errors = [one.error for one in result.pass_scores]
+                # probabilities have digits of their own
+                step = (2 * max(errors)) ** 2 / 12 if all(errors) else ROUNDING
+                self.noise.add(variance.ms_res, variance.df_res, step * values)
 
     def corrected(self, how: CombineSettings, one: PassScores) -> Sequence[float]:
         """The scores of a request in its order, without position bias and on one scale, as `how` says.

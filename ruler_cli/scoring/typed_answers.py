@@ -36,7 +36,7 @@ def typed_shares(
     for name in answers:
         if name not in asked:
             raise DefectError(f"it answers `{printable(name)}`, which was not asked")
-    half = 0.5 * 0.1 ** max(_FEWEST, *map(_decimals, answers.values()))
+    half = 0.5 * 0.1 ** max([_FEWEST, *map(_decimals, answers.values())])
     shares = {}
     for question in questions:
         answer = answers.get(question.name)
