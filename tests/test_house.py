@@ -34,7 +34,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 NAMES = [".".join(path.relative_to(PACKAGE).with_suffix("").parts) for path in MODULES]
 KNOWN = frozenset(f"ruler_cli.{name}" for name in NAMES)
 
-MOST_TOKENS = {"ruler_cli": 298_421, "tests": 573_136}
+MOST_TOKENS = {"ruler_cli": 307_421, "tests": 573_762}
 """Limit of each folder, in tokens of code; comments, docstrings and blanks are free."""
 FREE = {
     tokenize.COMMENT,

@@ -42,6 +42,7 @@ from ruler_cli.scoring.typed_answers import typed_shares
 from ruler_cli.settings.models import AskSettings
 from ruler_cli.types import (
     NO_ANSWERS,
+    UNANSWERED,
     CallError,
     GroupError,
     PassScores,
@@ -235,10 +236,14 @@ def ask_questions(
     shares: dict[Subject, Share] = {}
     wanted: Sequence[Subject] = subjects_of(layout, part)
     model = ""
+    missing: CallError | None = None
     for attempt in range(_TIMES if ask.typed else 1):
         defect = ""
         for request, subjects in question_requests(layout, ask, part, wanted, attempt):
             reply = yield request
+            if reply is UNANSWERED:  # all that is missing is to be known
+                missing = reply
+                continue
             if isinstance(reply, CallError):
                 return _failed(reply, request, layout, part, state or ExchangeState())
             if reply.refusal is not None:
@@ -251,6 +256,8 @@ def ask_questions(
                 continue
             named = zip(subjects, read, strict=True)
             shares |= {subject: share for subject, share in named if share}
+        if missing:
+            return GroupError(missing.kind, missing.reason)
         wanted = [subject for subject in wanted if subject not in shares]
         if not wanted:
             break

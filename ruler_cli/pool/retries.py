@@ -308,14 +308,15 @@ def counted(request: Request, reply: Reply, cost: Cost) -> Reply:
     A prompt that was read beyond the system message, and not to its end, was cut by the server. An embedded judge,
     whose replies have no body, uses no tokens.
     """
-    sent = request.prompt
+    # some servers count the text alone, and not the questions about it
+    sent = request.state if request.questions else request.prompt
     usage = reply.usage
     prompt, completion = usage.prompt, usage.completion
     cut = 0
     if reply.body and not possible(prompt, sent):
         if prompt > fewest_tokens(request.system):
             cut = prompt
-        prompt = likely_tokens(sent) + request.picture_tokens
+        prompt = likely_tokens(request.prompt) + request.picture_tokens
     if reply.body and not possible(completion, reply.text):
         completion = likely_tokens(reply.text)
     estimated = (prompt, completion) != (usage.prompt, usage.completion)

@@ -35,7 +35,7 @@ MOST_QUESTIONS = 64
 
 
 class Subject(NamedTuple):
-    """What a question is about: a distinct rollout, and a criterion by its number if there are any."""
+    """The subject of a question: a distinct rollout, and a criterion by its number if there are any."""
 
     rollout: int
     number: int = 0
@@ -65,7 +65,7 @@ def requests_about(
 
 
 def subjects_of(layout: PromptLayout, part: RequestPart) -> list[Subject]:
-    """What is asked about a part: each rollout in the order shown, by each criterion."""
+    """The subjects of the questions about a part: each rollout in the order shown, by each criterion."""
     rubric = layout.rubric
     if not isinstance(rubric, Rubric):
         return list(map(Subject, part.distinct))

@@ -172,6 +172,8 @@ _KEY = 200
 """Characters of a group's key in a listing: a key may be as long as a prompt."""
 _STEPS = 1000
 """Steps of the reliability between 0 and 1, for its median."""
+_FINEST = 1e-8
+"""The least variance of rounding: passes that agree to the last bit would outweigh all others."""
 _FLAT = 1e-6
 """A smaller standard deviation of a judge's scores is rounding: it gives every rollout the same score."""
 
@@ -235,9 +237,9 @@ class BatchStatistics:
             if variance is not None:
                 values = result.rubric.rounding if result.rubric else 1.0
                 errors = [one.error for one in result.pass_scores]
-                # probabilities have digits of their own
-                step = (2 * max(errors)) ** 2 / 12 if all(errors) else ROUNDING
-                self.noise.add(variance.ms_res, variance.df_res, step * values)
+                # probabilities are finer than the scores that judges write
+                grid = max(_FINEST, max(errors) ** 2 / 3) if all(errors) else ROUNDING
+                self.noise.add(variance.ms_res, variance.df_res, grid * values)
 
     def corrected(self, how: CombineSettings, one: PassScores) -> Sequence[float]:
         """The scores of a request in its order, without position bias and on one scale, as `how` says.

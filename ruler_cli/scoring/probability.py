@@ -32,7 +32,7 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """How far up its words or levels an answer lies, from 0 to 1, and the greatest error of that number."""
+    """The place of an answer among its words or levels, from 0 to 1, and the greatest error of that number."""
 
     score: float
     error: float

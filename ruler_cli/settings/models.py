@@ -773,7 +773,7 @@ def _contradictions(run: ScoreSettings) -> Iterator[tuple[object, str, str, str]
     )
     yield scale, "rubric", scale, ""
     alone = "has no meaning: every judge is asked about each rollout alone, once"
-    compare = Sentence("leave it out, or {ask:each}")
+    compare = Sentence("leave it out, or leave out {ask:each}")
     for option, given in {
         "passes": ask.passes > 1,
         "order": ask.order == "input",

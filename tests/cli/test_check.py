@@ -262,12 +262,12 @@ def test_panel(ruler: Ruler, several: Path) -> None:
     assert result["passes"] == "2"
     assert (
         result["windows"]
-        == "1 group in parts, twice at least: 13 (from 12 to 36) of the calls"
+        == "1 group in parts, twice at least: 14 (from 12 to 36) of the calls"
     )
-    assert result["calls"] == "24 (from 22 to 64)"
+    assert result["calls"] == "25 (from 22 to 64)"
     assert result["judge 1"].startswith("openai/o3: 11 (from 11 to 22) calls, $")
     assert result["judge 2"].startswith("openai/gpt-4o: 11 (from 11 to 22) calls, $")
-    assert result["judge 3"].startswith("openai/gpt-5: 2 (from 0 to 20) calls, $")
+    assert result["judge 3"].startswith("openai/gpt-5: 3 (from 0 to 20) calls, $")
     assert "(from $0.00 to $" in result["judge 3"]
     plain = rows(ruler("check", several, "-m", "openai/o3").stdout)
     assert not {"passes", "windows", "judge 1"} & set(plain)

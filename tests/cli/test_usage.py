@@ -79,11 +79,10 @@ USAGE = {
     "check in.jsonl --adaptive": "give --passes 2 or more",
     "render in.jsonl out.jsonl --adaptive": "give --passes 2 or more",
     "batch submit in.jsonl --adaptive": "give --passes 2 or more",
-    f"{R} --escalate b": "give --passes 2",
-    f"{P} --fallback --escalate b": "give --passes 2",
     f"{R} --passes 2 --min-passes 3": "--min-passes: is more than --passes 2",
     f"{R} --passes 5 --adaptive --min-passes 3": "--min-passes: --adaptive gives most groups 2 passes",
-    f"{R} --passes 5 --escalate b --min-passes 3": "--escalate gives most groups 2 passes",
+    f"{R} --ask each --read text": "is asked about each rollout alone, and writes no score",
+    f"{R} --api systemone --read text": "is a decision model, which writes no text",
     # input and groups
     "check unknown.jsonl": "keys: a, b",
     "check list.json": "item 1 holds no rollouts",

@@ -142,8 +142,7 @@ def _read_decision(request: Any) -> Ask:
             raise ValueError(f"no question about a rollout: {own}")
         questions.append(_question(name, own["instructions"], levels, rollouts))
     model = str(request["model"])
-    texts = [state, *(own["instructions"] for _, own in rows)]
-    return Ask(model, form, False, texts, rollouts, [], {}, questions=questions)
+    return Ask(model, form, False, [state], rollouts, [], {}, questions=questions)
 
 
 def _question(

@@ -13,7 +13,7 @@ import orjson
 from tests.judge_server.asks import Ask, Question
 
 LEAN = 0.1
-"""What a judge that leans adds for the first rollout shown, and takes from the last; half of it for the second of 4."""
+"""The score that a leaning judge adds for the first rollout shown, and takes from the last."""
 SILENT = "undecidable"
 """The word in rollouts about which a judge that declines, or leaves out, answers nothing."""
 

@@ -355,7 +355,7 @@ def test_cut_in_silence(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_cost(ruler: Ruler, tmp_path: Path) -> None:
-    """What is read is paid once, by the list or by what is told; `check` expects as much, and the cap holds."""
+    """Tokens read are paid once, by the list or by what is told; `check` expects as much, and the cap holds."""
     luna = model_of(JudgeSettings("openai/gpt-6-luna", api="decisions")).price
     chat = model_of(JudgeSettings("openai/gpt-6-luna")).price
     assert luna and chat
@@ -530,7 +530,7 @@ state questions
 
 
 def test_refused(ruler: Ruler, tmp_path: Path, subtests: pytest.Subtests) -> None:
-    """What has no meaning for a decision model is refused in words before anything is sent."""
+    """An option without a meaning for a decision model is refused in words before anything is sent."""
     write(tmp_path / "in.jsonl", [GROUP])
     at = ("-m", "m", "--api-base", "http://h/v1")
     none = "speaks no API of decision models; leave out --api"

@@ -409,7 +409,7 @@ def test_panel_and_escalation() -> None:
     passes = (
         truths,
         (0.3, 0.1, 0.5, 0.2, 0.5, 0.4, 0.9, 0.5),
-    )  # neither resolved nor tied
+    )  # their means lie 0.65 apart at most
 
     async def unsure(request: JudgeRequest) -> str:
         scores = passes[request.pass_index]
@@ -418,6 +418,7 @@ def test_panel_and_escalation() -> None:
     settings = ScoreSettings(
         judge=JudgeSettings("unsure", ask=unsure),
         escalate=strong,
+        escalate_gap=0.7,
         ask=AskSettings(passes=2),
         ledger=None,
     )

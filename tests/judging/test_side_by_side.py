@@ -67,7 +67,7 @@ TOLD = [
 
 
 def seen(name: str, score: float) -> float:
-    """What a judge's answer says if this is right: words of a chat judge stay above 0.01."""
+    """The number in a judge's answer if this is right: words of a chat judge stay above 0.01."""
     return score if name == DECISION else 0.01 + 0.98 * score
 
 
@@ -133,7 +133,7 @@ def test_own_values(stage: Callable[..., Stage]) -> None:
 
 
 def seen_level(name: str, value: float, criterion: int) -> float:
-    """What the answer says of the value of a criterion of RUBRIC."""
+    """The number in the answer for the value of a criterion of RUBRIC."""
     if criterion != 1 or name == DECISION:
         return seen(name, value)
     shares = [max(0.0, 1 - abs(2 * value - level)) for level in range(3)]
@@ -364,7 +364,7 @@ def drive(
 
 
 def decision(**more: Any) -> AskSettings:
-    """How a decision model is asked."""
+    """The settings of a decision model."""
     return AskSettings(read="probability", typed=True, judge_model="m", **more)
 
 
