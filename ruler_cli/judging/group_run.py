@@ -185,22 +185,19 @@ class GroupRun:
         """Ask the judges one after another, until one does not refuse the group."""
         for judge in self.panel:
             await judge.begin()
-            refused = any(
+            own = [one for one in self.pass_scores if one.judge == judge.number]
+            refused = any(one.unanswered for one in own) or any(
                 call.error.kind in _REFUSED
                 for call in self.failed_calls
                 if call.judge == judge.number
             )
-            scored = {
-                at
-                for scores in self.pass_scores
-                if scores.judge == judge.number
-                for at in scores.distinct
-            }
-            # one that refuses a window leaves some out
-            if not refused or (scored and len(scored) == len(judge.sizes)):
+            scored = {at for one in own for at in one.distinct}
+            # one that refuses a window, or a rollout, leaves some out
+            whole = not refused or (scored and len(scored) == len(judge.sizes))
+            if whole or judge is self.panel[-1]:
                 return
             self.pass_scores = [
-                scores for scores in self.pass_scores if scores.judge != judge.number
+                one for one in self.pass_scores if one.judge != judge.number
             ]
 
     async def _further(self, member: BlockMember) -> None:

@@ -427,6 +427,10 @@ def combine(
         return _error(every, failed_calls, least)
     stronger = [table for table in counted if table.judge == result.escalated_to]
     panel = [table for table in counted if table.judge != result.escalated_to]
+    # the mean of fewer judges would put a rollout that one refused on another scale than its siblings
+    unrefused = [table for table in panel if not table.refused] or panel[:1]
+    lacking = len(unrefused) < len(panel)
+    panel = unrefused
     # one pass of a stronger judge, its reverse cut off by the cap, is no better than two of the others
     whole = any(table.passes >= _BALANCED for table in stronger)
     used = stronger if whole or not panel else panel
@@ -434,7 +438,7 @@ def combine(
     # scores are missing that should count
     wanted = judges.union(range(result.judges if result.escalated_to is None else 0))
     degraded = any(call.judge in wanted for call in failed_calls)
-    degraded |= result.escalated_to not in (None, *judges)
+    degraded |= lacking or result.escalated_to not in (None, *judges)
     criteria = _criteria(result, used)
     # the names of those that each distinct rollout breaks
     vetoes: list[list[str]] = [[] for _ in criteria]
