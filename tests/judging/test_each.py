@@ -8,6 +8,7 @@ import math
 import re
 import urllib.request
 from dataclasses import replace
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,16 @@ import pytest
 
 from ruler_cli import JudgeRequest, JudgeSettings, Scorer, ScoreSettings
 from ruler_cli.errors import UsageError
+from ruler_cli.ledger.reply_cache import key_of
+from ruler_cli.prompting.prompt import build_layout, requests_of_pass
+from ruler_cli.prompting.questions import requests_about
 from ruler_cli.prompting.templates import QUESTION
 from ruler_cli.settings.load import load_settings
+from ruler_cli.settings.models import AskSettings
+from ruler_cli.types import Criterion, Rubric
 from tests.conftest import Ruler, group, write
 from tests.judge_server import JudgeServer
+from tests.scoring.replies import long_group
 from tests.values import talk
 
 GROUPS = [
@@ -473,6 +480,72 @@ def test_one_without(others: int) -> None:
         assert "neither Yes nor No, but “Maybe”" in annotations[0]["reason"]
         assert all(one["reward"] is None for one in first["trajectories"])
     assert all(one["reward"] is not None for one in second["trajectories"])
+
+
+def test_old_ledgers() -> None:
+    """The requests have the keys that they had in every version, so that ledgers keep their answers."""
+    criteria = Rubric([Criterion("It is kind."), Criterion("It is short.", -1.0)])
+    keys = []
+    for rubric, wording in ((None, None), ("Be strict.", None), (None, "Is it fine?"), (criteria, None)):  # fmt: skip
+        ask = AskSettings(ask="each", read="probability", rubric=rubric, question=wording)  # fmt: skip
+        layout = build_layout(long_group(), ask)
+        for part in requests_of_pass(layout, ask, 0):
+            keys += [key_of("m", {}, one).hex() for one in requests_about(layout, ask, part)]  # fmt: skip
+    assert len(set(keys)) == 15
+    digest = blake2b(" ".join(keys).encode(), digest_size=8).hexdigest()
+    assert digest == "a7b297004b2aa97a"
+
+
+WAYS = {
+    # what is shown, how it is read, the API → what is asked; None: no such way
+    ("chat", None, "auto"): "group text",
+    ("chat", None, "text"): "group text",
+    ("chat", None, "probability"): "each probability",
+    ("chat", "group", "auto"): "group text",
+    ("chat", "group", "text"): "group text",
+    ("chat", "group", "probability"): "group probability",
+    ("chat", "each", "auto"): "each probability",
+    ("chat", "each", "text"): None,
+    ("chat", "each", "probability"): "each probability",
+    **{
+        ("decision", shown, read): f"{shown or 'group'} probability"
+        for shown in (None, "group", "each")
+        for read in ("auto", "probability")
+    },
+    **{("decision", shown, "text"): None for shown in (None, "group", "each")},
+}
+APIS = {
+    "chat": ("openai/o3", "auto"), "chat named": ("typesafe/jev", "chat"),
+    "decision": ("typesafe/jev", "auto"), "decision named": ("openai/gpt-6-luna", "decisions"),
+    "decision engine": ("hosted_vllm/m", "systemone"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_ways(api: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of what is shown and how it is read each pair ends in one way, for a run and for a named judge, or is refused."""
+    model, spoken = APIS[api]
+    monkeypatch.chdir(tmp_path)
+    for (kind, ask, read), way in WAYS.items():
+        if kind != api.split(maxsplit=1)[0]:
+            continue
+        given = {"ask": ask, "read": read, "api": spoken}
+        stated = {name: text for name, text in given.items() if text}
+        table = "".join(f'{name} = "{text}"\n' for name, text in stated.items())
+        named = f'[judges.named]\nmodel = "{model}"\n{table}[judges.big]\nmodel = "openai/gpt-5"\n'
+        Path("ruler.toml").write_text(named)
+        for options in (
+            {"model": model, **stated},
+            {"model": ("named", "big"), "config": "ruler.toml"},
+        ):
+            if way is None:
+                with pytest.raises(UsageError, match="writes no"):
+                    load_settings(**options, ledger=None)
+                continue
+            first, *others = load_settings(**options, ledger=None).asks
+            assert f"{first.ask} {first.read}" == way
+            assert first.typed is (kind == "decision")
+            assert [(one.ask, one.read) for one in others] == [("group", "text")] * len(others)  # fmt: skip
 
 
 def test_one_judge_twice() -> None:
