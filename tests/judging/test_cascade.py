@@ -14,7 +14,8 @@ from ruler_cli.errors import CapReached
 from ruler_cli.settings.models import shard_of
 from tests.conftest import Ruler, group, write
 from tests.judge_server import JudgeServer
-from tests.runs import BROKEN, Stage, Stub, failing, group_of, refusing, served
+from tests.judge_server.replies import SILENT
+from tests.runs import Stage, Stub, failing, group_of, refusing, served
 
 GROUPS = [
     group("close", 0.5, 0.55, 0.6),
@@ -85,22 +86,24 @@ def test_standard_error(stage: Callable[..., Stage]) -> None:
     assert sent(run) == {"wavers"}
 
 
-@pytest.mark.parametrize("passes", [1, 2])
-def test_none_valid(passes: int, stage: Callable[..., Stage]) -> None:
+def test_none_valid(stage: Callable[..., Stage]) -> None:
     """A group without scores of the weak judge is the stronger one's; not one that nobody can read."""
-    broken = failing(lambda request: group_of(request) == "clear", served())
-    run = stage(broken, served(), [*GROUPS, {"group_id": "empty", "trajectories": []}])
-    done = run.run(WEAK, passes=passes, escalate="strong")
-    assert sent(run) == UNDECIDED | {"clear"}
+    silent = group("silent", 0.1, 0.9)
+    for one in silent["trajectories"]:
+        one["messages"][-1]["content"] += f" {SILENT}"
+    empty = {"group_id": "empty", "trajectories": []}
+    broken = failing(lambda one: group_of(one) == "clear", served("declines"))
+    run = stage(broken, served(), [*GROUPS, silent, empty])
+    done = run.run(WEAK, passes=2, escalate="strong")
+    assert sent(run) == UNDECIDED | {"clear", "silent"}
     assert done.summary.failed == {"input": 1}
     assert run.rewards()[1] == pytest.approx([0.2, 0.5, 0.9])
 
 
-@pytest.mark.parametrize("say", [refusing, failing(lambda _: True)], ids=["no", "down"])
-def test_stronger_fails(say: Say, stage: Callable[..., Stage]) -> None:
-    """If the stronger judge fails the other scores stay, and the group is degraded; so if only one order is there."""
+def test_stronger_fails(stage: Callable[..., Stage]) -> None:
+    """If the stronger judge fails, in one order or both, the other scores stay and the group is degraded."""
     half = failing(lambda request: request.pass_index == 1, served())
-    for strong in (say, half):
+    for strong in (refusing, failing(lambda _: True), half):
         run = stage(served(), strong)
         done = run.run(WEAK, escalate="strong", ledger=None)
         assert (done.summary.escalated, done.summary.degraded) == (0, 3)
@@ -108,37 +111,32 @@ def test_stronger_fails(say: Say, stage: Callable[..., Stage]) -> None:
         parts = run.parts()
         assert {part["key"] for part in parts if part["degraded"]} == UNDECIDED
         assert {part["judge"] for part in parts} == {WEAK}
-    assert BROKEN.kind == "transport"
 
 
 def test_cap(stage: Callable[..., Stage]) -> None:
     """Under a cap the stronger judge is asked as far as it goes; every group keeps the scores that it has."""
-    close = [group(f"g{n:02}", 0.5, 0.55) for n in range(30)]
-    run = stage(served(), served(), close, price=(20.0, 50.0))
+    run = stage(served(), served(), GROUPS[:1] * 30, price=(20.0, 50.0))
     run.judges["strong"].latency = 3.0
     done = run.run(WEAK, escalate="strong", max_cost=0.1)
     assert isinstance(done.stopped, CapReached)
-    assert done.summary.cost_usd is not None
-    assert done.summary.cost_usd <= 0.12
+    assert 0 < (done.summary.cost_usd or 0) <= 0.12
     assert all(reward is not None for row in run.rewards() for reward in row)
-    before = len(run.judges["strong"].asked)
     done = run.run(WEAK, escalate="strong", max_cost=99.0)
-    assert (done.summary.escalated, done.summary.degraded) == (30, 0)
-    assert len(run.judges["strong"].asked) == 60 > before
+    assert (done.stopped, done.summary.degraded) == (None, 0)
 
 
 def test_shards(stage: Callable[..., Stage]) -> None:
-    """Shards ask the stronger judge what one run asks, and give its scores."""
-    run = stage(served(), served(), GROUPS * 1)
+    """Shards ask the stronger judge what one run asks; it finds all replies in their ledger."""
+    run = stage(served(), served())
     for shard in ("1/2", "2/2"):
-        run.run(WEAK, escalate="strong", reading={"shard": shard_of(shard)}, output=f"{shard[0]}.jsonl")  # fmt: skip
+        run.run(WEAK, escalate="strong", reading={"shard": shard_of(shard)})
     assert sent(run) == UNDECIDED
     run.forget()
     run.run(WEAK, escalate="strong")
     assert run.asked == 0
-    apart = [*run.records("1.jsonl"), *run.records("2.jsonl")]
-    rewards = {one["group_id"]: [t["reward"] for t in one["trajectories"]] for one in apart}  # fmt: skip
-    assert [*map(rewards.get, (one["group_id"] for one in GROUPS))] == run.rewards()
+    shared = run.masked()
+    run.run(WEAK, escalate="strong", ledger=None)
+    assert run.masked() == shared
 
 
 def test_told(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
