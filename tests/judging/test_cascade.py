@@ -115,7 +115,8 @@ def test_stronger_fails(stage: Callable[..., Stage]) -> None:
 
 def test_cap(stage: Callable[..., Stage]) -> None:
     """Under a cap the stronger judge is asked as far as it goes; every group keeps the scores that it has."""
-    run = stage(served(), served(), GROUPS[:1] * 30, price=(20.0, 50.0))
+    close = [group(f"g{n:02}", 0.5, 0.55) for n in range(30)]
+    run = stage(served(), served(), close, price=(20.0, 50.0))
     run.judges["strong"].latency = 3.0
     done = run.run(WEAK, escalate="strong", max_cost=0.1)
     assert isinstance(done.stopped, CapReached)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import math
 import re
@@ -248,19 +249,6 @@ def test_prompt(ruler: Ruler, source: Path) -> None:
     assert "rollout 2 of 3" in second.stderr
 
 
-def test_batch_files(
-    ruler: Ruler, source: Path, server: JudgeServer, tmp_path: Path
-) -> None:
-    """Requests in a file have the same keys as calls, and ask for the same probabilities."""
-    ruler("render", source, "requests.jsonl", *judge(server))
-    lines = records(tmp_path / "requests.jsonl")
-    assert len(lines) == 6
-    assert all(line["body"]["top_logprobs"] == 20 for line in lines)
-    ruler("score", source, "out.jsonl", *judge(server))
-    again = ruler("render", source, "requests.jsonl", *judge(server))
-    assert "no request is missing" in again.stderr
-
-
 def test_from_python() -> None:
     """A program asks in the same words, and gets the same refusals."""
     settings = load_settings(model="simulated", ask="each", ledger=None)
@@ -496,36 +484,45 @@ def test_old_ledgers() -> None:
     assert digest == "a7b297004b2aa97a"
 
 
-WAYS = {
-    # how the answer is read → what is asked of a chat judge, by what is shown; None: no such way
-    "auto": {None: "group text", "group": "group text", "each": "each probability"},
-    "text": {None: "group text", "group": "group text", "each": None},
-    "probability": {None: "each probability", "group": "group probability", "each": "each probability"},
-}  # fmt: skip
-APIS = {"openai/o3": "auto", "typesafe/jev": "chat", "typesafe/m": "auto", "openai/x": "decisions", "vllm/m": "systemone"}  # fmt: skip
+READS = ("auto", "text", "probability")
+WAYS: dict[str, dict[str, tuple[str | None, ...]]] = {
+    # what is shown → what is asked if it is read in each of these ways; None: no such way
+    "chat": {
+        "": ("group text", "group text", "each probability"),
+        "group": ("group text", "group text", "group probability"),
+        "each": ("each probability", None, "each probability"),
+    },
+    "typed": {
+        "": ("group probability", None, "group probability"),
+        "group": ("group probability", None, "group probability"),
+        "each": ("each probability", None, "each probability"),
+    },
+}
+MODELS = {
+    "chat": {"openai/o3": "auto", "typesafe/jev": "chat"},
+    "typed": {"typesafe/m": "auto", "openai/x": "decisions", "vllm/m": "systemone"},
+}
 
 
-@pytest.mark.parametrize("model", APIS)
-def test_ways(model: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", WAYS)
+def test_ways(kind: str, tmp_path: Path) -> None:
     """Of what is shown and how it is read each pair ends in one way, for a run and for a named judge, or is refused."""
-    decides = model not in ("openai/o3", "typesafe/jev")
-    for read, rows in WAYS.items():
-        for ask, way in rows.items():
-            if decides:
-                way = None if read == "text" else f"{ask or 'group'} probability"
-            stated = {"model": model, "read": read, "api": APIS[model]} | ({"ask": ask} if ask else {})  # fmt: skip
-            table = "".join(f'{name} = "{text}"\n' for name, text in stated.items())
-            config = tmp_path / "ruler.toml"
-            config.write_text(f"[judges.named]\n{table}")
-            named = {"model": ("named", "openai/gpt-5"), "config": str(config)}
-            for options in (stated, named):
-                if way is None:
-                    with pytest.raises(UsageError, match="writes no"):
-                        load_settings(**options, ledger=None)
-                    continue
-                first, *others = load_settings(**options, ledger=None).asks
-                assert (f"{first.ask} {first.read}", first.typed) == (way, decides)
-                assert all(other.read == "text" for other in others)
+    config = tmp_path / "ruler.toml"
+    rows = [(ask, *pair) for ask, ways in WAYS[kind].items() for pair in zip(READS, ways, strict=True)]  # fmt: skip
+    for (model, api), (ask, read, way) in itertools.product(MODELS[kind].items(), rows):
+        stated: Any = {"model": model, "read": read, "api": api}
+        stated |= {"ask": ask} if ask else {}
+        table = "".join(f'{name} = "{text}"\n' for name, text in stated.items())
+        config.write_text(f"[judges.named]\n{table}")
+        named: Any = {"model": ("named", "openai/gpt-5"), "config": str(config)}
+        for options in (stated, named):
+            if way is None:
+                with pytest.raises(UsageError, match="writes no"):
+                    load_settings(**options, ledger=None)
+                continue
+            first, *others = load_settings(**options, ledger=None).asks
+            assert (f"{first.ask} {first.read}", first.typed) == (way, kind == "typed")
+            assert all(other.read == "text" for other in others)
 
 
 def test_one_judge_twice() -> None:
