@@ -171,14 +171,27 @@ def same_as_one_process(
 
 
 @pytest.mark.long
-def test_asked_each(
-    process: Ruler, server: JudgeServer, groups: Path, tmp_path: Path
+@pytest.mark.parametrize(
+    ("asked", "requests"),
+    [
+        (("--ask", "each"), 4 * 80),
+        (("--ask", "group", "--read", "probability"), 4 * 80),
+        (("--api", "decisions"), 80),
+    ],
+)
+def test_read_by_probability(
+    asked: tuple[str, ...],
+    requests: int,
+    process: Ruler,
+    server: JudgeServer,
+    groups: Path,
+    tmp_path: Path,
 ) -> None:
-    """Workers that ask about each rollout write what one process does; every rollout is asked about once."""
-    done = process(*arguments(server, "ray.jsonl", *ray_options("--ask", "each")))
+    """Workers that ask for probabilities write what one process does; every question is asked once."""
+    done = process(*arguments(server, "ray.jsonl", *ray_options(*asked)))
     assert done.returncode == 0, done.stderr
-    assert server.stats()["requests"] == 4 * 80
-    same_as_one_process(process, server, tmp_path, "--ask", "each")
+    assert server.stats()["requests"] == requests
+    same_as_one_process(process, server, tmp_path, *asked)
 
 
 @pytest.mark.long

@@ -78,27 +78,44 @@ def until(holds: Callable[[], bool]) -> None:
     pytest.fail("it never came")
 
 
-@pytest.mark.parametrize("how", few(2, [signal.SIGKILL, signal.SIGTERM, signal.SIGINT]))
+SIDE_BY_SIDE = ("--ask", "group", "--read", "probability")
+
+
+@pytest.mark.parametrize(
+    ("how", "asked", "questions"),
+    few(4, [
+        (signal.SIGKILL, (), 1),
+        (signal.SIGTERM, (), 1),
+        (signal.SIGKILL, ("--api", "systemone"), 1),
+        (signal.SIGKILL, SIDE_BY_SIDE, 3),
+        (signal.SIGINT, (), 1),
+    ]),
+)  # fmt: skip
 def test_continues(
-    how: signal.Signals, server: JudgeServer, ruler: Ruler, tmp_path: Path
+    how: signal.Signals,
+    asked: tuple[str, ...],
+    questions: int,
+    server: JudgeServer,
+    ruler: Ruler,
+    tmp_path: Path,
 ) -> None:
     """After any end of a run the same command makes the same output; only calls in flight are paid twice."""
     server.configure(latency=0.05)
     (tmp_path / "sum.json").write_text('{"version": 1, "groups": 3}')
-    process = begun(tmp_path, server, 21, "--summary", "sum.json")
+    process = begun(tmp_path, server, 21, "--summary", "sum.json", *asked)
     process.send_signal(how)
     process.communicate(timeout=30)
     assert not (tmp_path / "out.jsonl").exists()
     ended = json.loads((tmp_path / "sum.json").read_text())
     assert ended["exit_code"] == (None if how == signal.SIGKILL else 128 + how)
-    done = ruler(*line(server))
+    done = ruler(*line(server, *asked))
     assert done.returncode == 0, done.stderr
     assert "answered from the ledger" in done.stderr
     books = server.stats()["books"]
-    assert books["contents"] == len(GROUPS)
+    assert books["contents"] == questions * len(GROUPS)
     assert books["paid_again"] <= (4 if how == signal.SIGKILL else 0)
     resumed = masked(tmp_path / "out.jsonl")
-    ruler(*line(server, "--ledger", "none"))
+    ruler(*line(server, "--ledger", "none", *asked))
     assert masked(tmp_path / "out.jsonl") == resumed
 
 

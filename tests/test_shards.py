@@ -233,23 +233,12 @@ def test_what_is_missing_is_asked() -> None:
         assert stage.asked == 0
 
 
-@pytest.mark.parametrize("how", ["adaptive", "escalate"])
-def test_asked_further(how: str) -> None:
+def test_asked_further() -> None:
     """Requests that all groups decide together are sent by the last run alone, and no cached one again."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         unsure = groups(48)
-        stage = Stage(
-            Path(folder),
-            patch,
-            unsure,
-            Stub(say=drawing(0.12)),
-            Stub("strong", say=drawing(0.02)),
-        )
-        further: dict[str, Any] = (
-            {"adaptive": True, "passes": 4}
-            if how == "adaptive"
-            else {"escalate": "strong", "passes": 2}
-        )
+        stage = Stage(Path(folder), patch, unsure, Stub(say=drawing(0.12)))
+        further: dict[str, Any] = {"adaptive": True, "passes": 4}
         whole(stage, ".jsonl", "ledger-whole", **further)
         needed, alone = stage.asked, stage.masked("whole.jsonl")
         stage.forget()

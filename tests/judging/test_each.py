@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import math
 import re
 import urllib.request
 from dataclasses import replace
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +17,16 @@ import pytest
 
 from ruler_cli import JudgeRequest, JudgeSettings, Scorer, ScoreSettings
 from ruler_cli.errors import UsageError
+from ruler_cli.ledger.reply_cache import key_of
+from ruler_cli.prompting.prompt import build_layout, requests_of_pass
+from ruler_cli.prompting.questions import requests_about
 from ruler_cli.prompting.templates import QUESTION
 from ruler_cli.settings.load import load_settings
+from ruler_cli.settings.models import AskSettings
+from ruler_cli.types import Criterion, Rubric
 from tests.conftest import Ruler, group, write
 from tests.judge_server import JudgeServer
+from tests.scoring.replies import long_group
 from tests.values import talk
 
 GROUPS = [
@@ -241,19 +249,6 @@ def test_prompt(ruler: Ruler, source: Path) -> None:
     assert "rollout 2 of 3" in second.stderr
 
 
-def test_batch_files(
-    ruler: Ruler, source: Path, server: JudgeServer, tmp_path: Path
-) -> None:
-    """Requests in a file have the same keys as calls, and ask for the same probabilities."""
-    ruler("render", source, "requests.jsonl", *judge(server))
-    lines = records(tmp_path / "requests.jsonl")
-    assert len(lines) == 6
-    assert all(line["body"]["top_logprobs"] == 20 for line in lines)
-    ruler("score", source, "out.jsonl", *judge(server))
-    again = ruler("render", source, "requests.jsonl", *judge(server))
-    assert "no request is missing" in again.stderr
-
-
 def test_from_python() -> None:
     """A program asks in the same words, and gets the same refusals."""
     settings = load_settings(model="simulated", ask="each", ledger=None)
@@ -473,6 +468,61 @@ def test_one_without(others: int) -> None:
         assert "neither Yes nor No, but “Maybe”" in annotations[0]["reason"]
         assert all(one["reward"] is None for one in first["trajectories"])
     assert all(one["reward"] is not None for one in second["trajectories"])
+
+
+def test_old_ledgers() -> None:
+    """The requests have the keys that they had in every version, so that ledgers keep their answers."""
+    criteria = Rubric([Criterion("It is kind."), Criterion("It is short.", -1.0)])
+    keys = []
+    for rubric, wording in ((None, None), ("Be strict.", None), (None, "Is it fine?"), (criteria, None)):  # fmt: skip
+        ask = AskSettings(ask="each", read="probability", rubric=rubric, question=wording)  # fmt: skip
+        layout = build_layout(long_group(), ask)
+        for part in requests_of_pass(layout, ask, 0):
+            keys += [key_of("m", {}, one).hex() for one in requests_about(layout, ask, part)]  # fmt: skip
+    assert len(set(keys)) == 15
+    digest = blake2b(" ".join(keys).encode(), digest_size=8).hexdigest()
+    assert digest == "a7b297004b2aa97a"
+
+
+READS = ("auto", "text", "probability")
+WAYS: dict[str, dict[str, tuple[str | None, ...]]] = {
+    # what is shown → what is asked if it is read in each of these ways; None: no such way
+    "chat": {
+        "": ("group text", "group text", "each probability"),
+        "group": ("group text", "group text", "group probability"),
+        "each": ("each probability", None, "each probability"),
+    },
+    "typed": {
+        "": ("group probability", None, "group probability"),
+        "group": ("group probability", None, "group probability"),
+        "each": ("each probability", None, "each probability"),
+    },
+}
+MODELS = {
+    "chat": {"openai/o3": "auto", "typesafe/jev": "chat"},
+    "typed": {"typesafe/m": "auto", "openai/x": "decisions", "vllm/m": "systemone"},
+}
+
+
+@pytest.mark.parametrize("kind", WAYS)
+def test_ways(kind: str, tmp_path: Path) -> None:
+    """Of what is shown and how it is read each pair ends in one way, for a run and for a named judge, or is refused."""
+    config = tmp_path / "ruler.toml"
+    rows = [(ask, *pair) for ask, ways in WAYS[kind].items() for pair in zip(READS, ways, strict=True)]  # fmt: skip
+    for (model, api), (ask, read, way) in itertools.product(MODELS[kind].items(), rows):
+        stated: Any = {"model": model, "read": read, "api": api}
+        stated |= {"ask": ask} if ask else {}
+        table = "".join(f'{name} = "{text}"\n' for name, text in stated.items())
+        config.write_text(f"[judges.named]\n{table}")
+        named: Any = {"model": ("named", "openai/gpt-5"), "config": str(config)}
+        for options in (stated, named):
+            if way is None:
+                with pytest.raises(UsageError, match="writes no"):
+                    load_settings(**options, ledger=None)
+                continue
+            first, *others = load_settings(**options, ledger=None).asks
+            assert (f"{first.ask} {first.read}", first.typed) == (way, kind == "typed")
+            assert all(other.read == "text" for other in others)
 
 
 def test_one_judge_twice() -> None:

@@ -8,16 +8,11 @@ from typing import Any
 
 import pytest
 
-from ruler_cli.judging.exchange import Answer, Steps, ask_questions
 from ruler_cli.ledger.reply_cache import key_of
 from ruler_cli.prompting import questions
-from ruler_cli.prompting.prompt import build_layout, requests_of_pass
-from ruler_cli.settings.models import AskSettings
 from ruler_cli.types import (
     CallError,
     Criterion,
-    GroupError,
-    PassScores,
     Reply,
     Request,
     Rubric,
@@ -25,8 +20,6 @@ from ruler_cli.types import (
 from tests.conftest import group, rollout
 from tests.judge_server.replies import SILENT
 from tests.runs import Stage, Stub, group_of, order_of, served
-from tests.values import group as layout_group
-from tests.values import talk
 
 DECISION = "typesafe/m"
 """A name that litellm's list has as that of a decision model."""
@@ -153,19 +146,12 @@ def test_windows(stage: Callable[..., Stage]) -> None:
 def test_mixed_panel(stage: Callable[..., Stage]) -> None:
     """A judge that writes and one that is read by probability score together, each by its own numbers."""
     run = stage(GROUPS, **both("well"))
-    done = run.run(DECISION, "chat", passes=2, standardize=False)
-    assert done.summary.complete
+    names = (DECISION, "chat")
+    assert run.run(*names, passes=2, standardize=False).summary.complete
     assert run.rewards() == near(MARKS)
-    for record in run.records():
-        for one in record["trajectories"]:
-            assert [own["judge"] for own in one["ruler"]["judges"]] == [
-                DECISION,
-                "chat",
-            ]
     assert all(asked.questions for asked in run.judges[DECISION].asked)
     assert all(asked.labels for asked in run.judges["chat"].asked)
-    run.run(DECISION, "chat", passes=2)
-    assert run.settings(DECISION, "chat").combining.standardize
+    assert run.settings(*names).combining.standardize
 
 
 def test_nothing_twice(stage: Callable[..., Stage]) -> None:
@@ -194,40 +180,28 @@ def test_wording_moves_nothing(
 ) -> None:
     """Other labels, another number of questions in a request, and further questions change no score."""
     marks = [round(0.02 + n / 25, 2) for n in range(23)]
-    values = [(mark, 1 - mark, mark / 2) for mark in marks]
-    run = stage([told("many", *values)], **both("well"))
-    only = Rubric(RUBRIC.criteria[:1])
-    scores = {}
+    run = stage([told("many", *((m, 1 - m, m / 2) for m in marks))], **both("well"))
     for name, how in ASKED.items():
-        usual: Any = {**how, "ledger": None, "group_size": 32}
-        run.run(name, **usual, rubric=only)
-        alone = run.rewards()
-        labels = {label for asked in run.judges[name].asked for label in asked.shown}
-        run.forget()
-        run.run(name, **usual, rubric=only, seed=7)
-        renamed = {label for asked in run.judges[name].asked for label in asked.shown}
-        assert not labels & renamed
-        assert run.rewards() == near(alone)
-        run.forget()
-        run.run(name, **usual, rubric=RUBRIC)
-        scores[name] = run.rewards()
-        beside = [
-            one["ruler"]["criteria"][0]["value"]
-            for one in run.records()[0]["trajectories"]
-        ]
-        assert [beside] == near(alone)
-    sizes = [len(request.questions) for request in run.judges["chat"].asked]
-    assert set(sizes) == {0}
-    run.forget()
-    run.run(DECISION, ledger=None, rubric=RUBRIC)
-    asked = run.judges[DECISION].asked
-    assert [len(request.questions) for request in asked] == [64, 5]
-    assert len({request.state for request in asked}) == 1
-    assert run.rewards() == near(scores[DECISION])
-    for most in (1, 7, 400):
-        monkeypatch.setattr(questions, "MOST_QUESTIONS", most)
-        run.run(DECISION, ledger=None, rubric=RUBRIC)
-        assert run.rewards() == near(scores[DECISION])
+        seeds: list[set[str]] = []
+        for seed in (0, 7):
+            run.forget()
+            only = Rubric(RUBRIC.criteria[:1])
+            run.run(name, **how, ledger=None, rubric=only, seed=seed)
+            assert run.rewards() == near([marks], name)
+            asked = run.judges[name].asked
+            seeds.append({label for one in asked for label in one.shown})
+        assert not set.intersection(*seeds)
+        for most, sizes in ((64, [64, 5]), (7, [7] * 9 + [6]), (400, [69])):
+            run.forget()
+            monkeypatch.setattr(questions, "MOST_QUESTIONS", most)
+            run.run(name, **how, ledger=None, rubric=RUBRIC)
+            rollouts = run.records()[0]["trajectories"]
+            first = [one["ruler"]["criteria"][0]["value"] for one in rollouts]
+            assert [first] == near([marks], name)
+            if name == DECISION:
+                asked = run.judges[name].asked
+                assert [len(request.questions) for request in asked] == sizes
+                assert len({request.state for request in asked}) == 1
 
 
 def partly(name: str) -> dict[str, Any]:
@@ -311,6 +285,26 @@ def test_no_answer_at_all(stage: Callable[..., Stage]) -> None:
     assert run.rewards()[1:] == near(MARKS[:1])
 
 
+@pytest.mark.parametrize("ask", ["group", "each"])
+@pytest.mark.parametrize("fallback", [False, True])
+def test_no_answer_of_one_judge(
+    fallback: bool, ask: str, stage: Callable[..., Stage]
+) -> None:
+    """If one judge of several refuses a rollout, all of the group have the scores of the others: one scale."""
+    run = stage([partly("half"), GROUPS[2]], typesafe__m=served("declines"), chat=served())  # fmt: skip
+    asked = {**ASKED["chat"], "ask": ask}
+    done = run.run(DECISION, "chat", **asked, fallback=fallback, standardize=False)
+    assert done.summary.degraded == (not fallback)
+    mixed = run.rewards()
+    run.run("chat", **asked)
+    assert mixed[0] == run.rewards()[0]
+    assert (mixed[1] == near(MARKS[2:])[0]) is fallback
+    silent = served("declines")
+    run = stage([partly("half")], typesafe__m=silent, typesafe__n=silent)
+    how = {"ask": ask, "fallback": fallback, "ledger": None}
+    assert run.run(DECISION, "typesafe/n", **how).summary.unscored == 1
+
+
 def test_tied(stage: Callable[..., Stage]) -> None:
     """A group is tied if all its scores lie within a unit of the last digit sent, and scores stay as they came."""
     marks = {
@@ -347,96 +341,3 @@ def test_shared_text(stage: Callable[..., Stage]) -> None:
     assert len({asked.user for asked in judge.asked}) == 9
     words = {asked.words for asked in judge.asked}
     assert words == {("No", "Yes"), ("A", "B", "C")}
-
-
-def drive(
-    steps: Steps[Answer], say: Callable[[Request], Reply | CallError]
-) -> tuple[list[Request], Answer]:
-    """Answer each request of an exchange."""
-    requests = []
-    try:
-        request = next(steps)
-        while True:
-            requests.append(request)
-            request = steps.send(say(request))
-    except StopIteration as end:
-        return requests, end.value
-
-
-def decision(**more: Any) -> AskSettings:
-    """The settings of a decision model."""
-    return AskSettings(read="probability", typed=True, judge_model="m", **more)
-
-
-BAD: dict[str, Any] = {
-    "above 1": {"noul": 1.2},
-    "true": {"noul": True},
-    "not asked": None,
-    "no sum": {"probabilities": {"0": 0.5, "1": 0.1, "2": 0.1}},
-    "a level too few": {"probabilities": {"0": 0.5, "1": 0.5}},
-}
-
-
-@pytest.mark.parametrize("name", BAD)
-def test_defects(name: str) -> None:
-    """An answer that is no probability is asked for once more; a second one is the group's failure, with its reason."""
-    rubric = Rubric([Criterion("It is done.", levels=LEVELS)])
-    scored = "probabilities" in (BAD[name] or {})
-    ask = decision(ask="group", rubric=rubric if scored else None)
-    layout = build_layout(layout_group(talk("a"), talk("b")), ask)
-    (part,) = requests_of_pass(layout, ask, 0)
-
-    def answer(request: Request, *, wrong: bool) -> Reply:
-        right: Any = {"noul": 0.25}
-        if scored:
-            right = {"probabilities": {"0": 0.25, "1": 0.5, "2": 0.25}}
-        answers = {asked.name: dict(right) for asked in request.questions}
-        if wrong and BAD[name] is None:
-            answers["zzzz"] = right
-        elif wrong:
-            answers[request.questions[0].name] = BAD[name]
-        return Reply("", answers=answers)
-
-    requests, end = drive(
-        ask_questions(layout, ask, part), lambda request: answer(request, wrong=True)
-    )
-    assert isinstance(end, GroupError)
-    assert (len(requests), end.kind) == (2, "reply")
-    assert "could not be used twice" in end.reason
-    first = iter([True])
-    requests, end = drive(
-        ask_questions(layout, ask, part),
-        lambda request: answer(request, wrong=next(first, False)),
-    )
-    assert isinstance(end, PassScores)
-    assert end.scores == ((0.5, 0.5) if scored else (0.25, 0.25))
-
-
-def test_cascade(stage: Callable[..., Stage]) -> None:
-    """A stronger judge scores the groups whose scores lie within the gap, and those without any."""
-    silent = group("silent", 0.1, 0.9)
-    for one in silent["trajectories"]:
-        one["messages"][-1]["content"] += f" {SILENT}"
-    close = group("close", 0.4, 0.45)
-    run = stage(
-        [close, GROUPS[1], silent], typesafe__m=served("declines"), strong=served()
-    )
-    for gap, judge in ((0.1, "strong"), (0.0, DECISION)):
-        done = run.run(DECISION, escalate="strong", escalate_gap=gap)
-        parts = run.parts()
-        assert [part["judge"] for part in parts] == [judge, DECISION, "strong"]
-        assert done.summary.complete
-        assert run.rewards() == near([[0.4, 0.45], MARKS[1], [0.1, 0.9]])
-
-
-def test_one_request_for_all(stage: Callable[..., Stage]) -> None:
-    """A decision model gets one request a pass for a group, and with `each` one for a distinct rollout."""
-    run = stage(TOLD, typesafe__m=served())
-    run.run(DECISION, passes=2, rubric=RUBRIC)
-    assert [len(asked.questions) for asked in run.judges[DECISION].asked] == [9, 6] * 2
-    run.forget()
-    run.run(DECISION, ask="each", rubric=RUBRIC)
-    asked = run.judges[DECISION].asked
-    assert [len(request.questions) for request in asked] == [3] * 5
-    names = [question.name for request in asked for question in request.questions]
-    assert all(name.isalpha() for name in names)
