@@ -23,7 +23,7 @@ from ruler_cli.errors import UnreadableError
 from ruler_cli.settings.criteria import rubric_of
 from ruler_cli.settings.models import AskSettings
 from ruler_cli.settings.rubric import other_scale
-from tests.conftest import Ruler, group, read, write
+from tests.conftest import ROOT, Ruler, group, read, write
 from tests.judge_server import JudgeServer
 from tests.values import values
 
@@ -129,110 +129,8 @@ def test_commands(tmp_path: Path, ruler: Ruler) -> None:
     )
 
 
-SHAPES: dict[str, tuple[Any, list[tuple[str, float, str]]]] = {
-    "statements": (
-        ["Is short.", "Is kind."],
-        [("Is short.", 1, ""), ("Is kind.", 1, "")],
-    ),
-    "HealthBench": (
-        [{"criterion": "Fails to ask.", "points": -6, "tags": ["level:example"]}],
-        [("Fails to ask.", -6, "")],
-    ),
-    "Rubrics as Rewards": (
-        [
-            {
-                "title": "Dose",
-                "description": "Essential Criteria: Names the dose.",
-                "weight": 5,
-            },
-            {
-                "title": "Delay",
-                "description": "Pitfall Criteria: Does not delay.",
-                "weight": -1,
-            },
-        ],
-        [
-            ("Essential Criteria: Names the dose.", 5, "Dose"),
-            (
-                "Falls into this pitfall, however it is worded: Pitfall Criteria: Does not delay.",
-                -1,
-                "Delay",
-            ),
-        ],
-    ),
-    "its explicit weights": (
-        [
-            {"criterion": "Is right.", "importance": "Essential"},
-            {"criterion": "Is long.", "type": "pitfall", "polarity": "negative"},
-        ],
-        [("Is right.", 1, ""), ("Is long.", -0.9, "")],
-    ),
-    "OnlineRubrics": (
-        {
-            "criteria": [
-                {"criterion_id": "a", "criterion": "Is right.", "weight": 0},
-                {"criterion": "b"},
-            ]
-        },
-        [("Is right.", 0, "a"), ("b", 1, "")],
-    ),
-    "PRBench": (
-        [
-            {
-                "id": "x",
-                "title": "Errs.",
-                "annotations": {
-                    "weight_class": "slightly detrimental",
-                    "slightly_detrimental_weight": -2,
-                    "a_weight": 9,
-                },
-            }
-        ],
-        [("Errs.", -2, "x")],
-    ),
-    "a flag that is not set": ([{"criterion": "a", "required": False}], [("a", 1, "")]),
-    "a title": ([{"title": "Is short.", "weight": 2}], [("Is short.", 2, "")]),
-    "ResearchRubrics": (
-        [{"criterion": "Cites.", "weight": 4.5, "axis": "Explicit Criteria"}],
-        [("Cites.", 4.5, "")],
-    ),
-    "autorubric": (
-        {
-            "sections": [
-                {
-                    "title": "A",
-                    "criteria": [
-                        {"name": "n", "weight": "8.5", "requirement": "Has it."}
-                    ],
-                }
-            ]
-        },
-        [("Has it.", 8.5, "n")],
-    ),
-    "verifiers": (
-        {"criteria": [{"name": "paris", "text": "Mentions Paris.", "weight": 3.0}]},
-        [("Mentions Paris.", 3, "paris")],
-    ),
-    "NeMo-Gym": (
-        [
-            {"question": "Did it forget?", "pass_criteria": "NO"},
-            {"id": "C1", "criteria": "Has it three?"},
-        ],
-        [("Did it forget?", -1, ""), ("Has it three?", 1, "C1")],
-    ),
-    "a heading and its sense": (
-        [{"criterion": "Depth", "explanation": "Names causes.", "weight": 0.3}],
-        [("Depth: Names causes.", 0.3, "")],
-    ),
-    "signs": (
-        [
-            {"criterion": "Says 5.", "is_positive": False, "score": -5},
-            {"criterion": "Says 6.", "is_positive": True, "score": 3},
-            {"text": "refuses", "polarity": "avoid", "weight": 2},
-        ],
-        [("Says 5.", -5, ""), ("Says 6.", 3, ""), ("refuses", -2, "")],
-    ),
-}
+SHAPES = json.loads((ROOT / "tests/data/rubric_shapes.json").read_text())
+"""Criteria in the shapes of public rubric data and one of ours, and those read: statement, weight and name."""
 
 
 @pytest.mark.parametrize("name", SHAPES)
@@ -242,7 +140,7 @@ def test_shapes(name: str) -> None:
     for stated in (value, json.dumps(value)):
         rubric = rubric_of(stated)
         assert isinstance(rubric, Rubric)
-        read = [(one.text, one.weight, one.name) for one in rubric.criteria]
+        read = [[one.text, one.weight, one.name] for one in rubric.criteria]
         assert read == wanted
         assert rubric_of(rubric.text.join("[]").replace("\n", ",")) == rubric
 

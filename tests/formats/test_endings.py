@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,112 +17,9 @@ from tests.formats.changes import sample
 from tests.formats.test_particular import put
 from tests.values import read, talk
 
-ENDED: tuple[tuple[str, dict[str, Any], str], ...] = (
-    ("slime", {"status": "truncated"}, "truncated"),
-    ("slime", {"status": "aborted"}, "aborted"),
-    ("slime", {"status": "failed"}, "error"),
-    ("slime", {"status": "pending"}, ""),
-    ("skyrl", {"truncated": "0"}, ""),
-    ("skyrl", {"truncated": "N"}, ""),
-    ("skyrl", {"truncated": "1"}, "truncated"),
-    ("skyrl", {"truncated": float("nan")}, ""),
-    ("skyrl", {"stop_reason": "completed without errors"}, ""),
-    ("skyrl", {"stop_reason": "no_errors"}, ""),
-    ("verifiers_results", {"error": "n/a"}, ""),
-    ("slime_buffer", {"extra_info.finish_reason": {"type": "length"}}, "truncated"),
-    ("miles", {"status": "aborted"}, "aborted"),
-    ("verl", {"is_truncated": True}, "truncated"),
-    ("verl", {"is_truncated": 0.0}, ""),
-    # in the buffer of long answers, not cut off
-    ("verl", {"overlong": True, "overlong_reward": -0.2}, ""),
-    ("skyrl", {"stop_reason": "length"}, "truncated"),
-    ("skyrl", {"stop_reason": "agent_timeout"}, "truncated"),
-    ("skyrl", {"stop_reason": "complete"}, ""),
-    ("rllm", {"termination_reason": "max_turns_exceeded"}, "truncated"),
-    ("rllm", {"termination_reason": "max_response_length_exceeded"}, "truncated"),
-    ("rllm", {"termination_reason": "error"}, "error"),
-    ("rllm", {"termination_reason": "unknown"}, ""),
-    (
-        "art_trajectories",
-        {"messages_and_choices.-1.finish_reason": "length"},
-        "truncated",
-    ),
-    ("art_trajectories", {"metadata.truncated": True}, "truncated"),
-    ("art_trajectories", {"metadata.stop_reason": "max_turns"}, "truncated"),
-    ("art_trajectories", {"metadata.stop_reason": "answered"}, ""),
-    ("verifiers_results", {"is_truncated": True}, "truncated"),
-    ("verifiers_results", {"stop_condition": "max_turns_reached"}, "truncated"),
-    ("verifiers_results", {"stop_condition": "has_error"}, "error"),
-    (
-        "verifiers_results",
-        {"error": {"error": "SandboxError", "message": "gone"}},
-        "error",
-    ),
-    ("verifiers_results", {"stop_condition": "solved"}, ""),
-    ("verifiers_traces", {"stop_condition": "max_total_tokens"}, "truncated"),
-    ("verifiers_traces", {"errors": [{"type": "Boom"}], "ok": False}, "error"),
-    # of an attempt before
-    ("verifiers_traces", {"errors": [{"type": "Boom"}], "ok": True}, ""),
-    ("prime_rl_traces", {"calls": [{"finish_reason": "length"}]}, "truncated"),
-    ("inspect", {"limit": {"type": "message", "limit": 10}}, "truncated"),
-    ("inspect", {"limit": {"type": "custom", "limit": 1}}, "truncated"),
-    ("inspect", {"limit": {"type": "operator", "limit": 1}}, "aborted"),
-    ("inspect", {"error": {"message": "gone", "traceback": "…"}}, "error"),
-    ("inspect", {"output": {"choices": [{"stop_reason": "max_tokens"}]}}, "truncated"),
-    ("tau2", {"termination_reason": "max_steps"}, "truncated"),
-    ("tau2", {"termination_reason": "too_many_errors"}, "error"),
-    ("tau2", {"termination_reason": "agent_stop"}, ""),
-    ("eval_protocol", {"rollout_status": {"code": 13}}, "error"),
-    ("eval_protocol", {"rollout_status": {"code": 10}}, "aborted"),
-    (
-        "eval_protocol",
-        {"rollout_status.details": [{"metadata": {"termination_reason": "max_steps"}}]},
-        "truncated",
-    ),
-    ("nemo_gym", {"response.status": "incomplete"}, "truncated"),
-    (
-        "nemo_gym",
-        {"response.incomplete_details": {"reason": "max_output_tokens"}},
-        "truncated",
-    ),
-    ("nemo_gym", {"response.error": {"code": "server_error"}}, "error"),
-    ("swe_agent", {"info.exit_status": "submitted (exit_cost)"}, "truncated"),
-    ("swe_agent", {"info.exit_status": "exit_context"}, "truncated"),
-    ("swe_agent", {"info.exit_status": "submitted (exit_format)"}, "error"),
-    ("swe_agent", {"info.exit_status": "exit_forfeit"}, ""),
-    ("mini_swe_agent", {"info.exit_status": "LimitsExceeded"}, "truncated"),
-    ("mini_swe_agent", {"info.exit_status": "TimeExceeded"}, "truncated"),
-    ("mini_swe_agent", {"info.exit_status": "UserInterruption"}, "aborted"),
-    ("mini_swe_agent", {"info.exit_status": "RepeatedFormatError"}, "error"),
-    (
-        "openhands",
-        {"error": "RuntimeError: Agent reached maximum iteration. Current: 30"},
-        "truncated",
-    ),
-    ("openhands", {"error": "AgentStuckInLoopError: stuck in a loop"}, "error"),
-    (
-        "harbor_trials",
-        {"result.exception_info": {"exception_type": "AgentTimeoutError"}},
-        "truncated",
-    ),
-    (
-        "harbor_trials",
-        {"result.exception_info": {"exception_type": "VerifierTimeoutError"}},
-        "",
-    ),
-    ("autogen", {"stop_reason": "Maximum number of turns 2 reached."}, "truncated"),
-    ("tinker", {"error": "rollout raised ValueError"}, "error"),
-    ("bfcl", {"error": ["Wrong number of functions."]}, ""),
-    ("api_logs", {"response.choices.-1.finish_reason": "length"}, "truncated"),
-    ("trl", {"finish_reason": "length"}, "truncated"),
-    (
-        "prompt_completion",
-        {"response": {"choices": [{"finish_reason": "length"}]}},
-        "truncated",
-    ),
-    ("nemo_gym", {"result": {"termination_reason": "max_steps"}}, "truncated"),
-    ("promptfoo", {"error": "Expected output to contain 4", "success": False}, ""),
-)
+DATA = Path(__file__).parents[1] / "data"
+ENDED = [*map(json.loads, (DATA / "endings.jsonl").read_text().splitlines())]
+"""Formats, changes to their samples, and how the rollout ended by them; `overlong` is a buffer, and no cut."""
 """The format, what differs in its first record, and how the rollout ended."""
 
 
