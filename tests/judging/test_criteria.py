@@ -147,6 +147,22 @@ def test_planted(
     assert len(server.requests()) == asked
 
 
+def test_levels(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
+    """A judge that writes gives the value of a level; another number is no answer, and fails in the end."""
+    fits, odd = (
+        marked(key, {"alpha": 1.0}, {"alpha": value})
+        for key, value in (("fits", 0.5), ("odd", 0.25))
+    )
+    source = written(tmp_path / "in.jsonl", fits, odd)
+    levels = [{"criterion": "It holds alpha.", "levels": ["no", "half", "all"]}]
+    options = (*judge(server), "--rubric", json.dumps(levels))
+    assert ruler("score", source, "out.jsonl", *options).returncode == 1
+    fits, odd = read(tmp_path / "out.jsonl")
+    assert [one["reward"] for one in fits["trajectories"]] == [1.0, 0.5]
+    assert odd["ruler"]["kind"] == "reply"
+    assert "no level (0, 0.5, 1)" in odd["ruler"]["reason"]
+
+
 def test_each(ruler: Ruler, source: Path, server: JudgeServer, tmp_path: Path) -> None:
     """A judge that is asked about each rollout is asked about each criterion, which stands last."""
     (tmp_path / "rubric.json").write_text(json.dumps(RUBRIC))
