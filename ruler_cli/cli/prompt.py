@@ -100,7 +100,9 @@ def command(
                 what = f"rollout {window} of {len(windows)}; --window N prints another"
             print_note(f"{name}: {what}")
         part = windows[window - 1] if windows else None
-        request = next(requests_about(layout, own, part))
+        request, *others = requests_about(layout, own, part)
+        if others:
+            print_note(f"{name}: the first of {count(1 + len(others), 'request')}")
         if request.questions:
             typer.echo(safe(typed_body(settings.judge, request).decode()))
             return 0

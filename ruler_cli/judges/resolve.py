@@ -204,7 +204,8 @@ def key_variable(settings: JudgeSettings) -> str | None:
     """
     if settings.api_key_env or settings.api_base or is_embedded(settings):
         return settings.api_key_env
-    names = variables(provider_of(settings.model), of_key=True)
+    listed = variables(provider_of(settings.model), of_key=True)
+    names = [*filter(None, [_provider(settings).key, *listed])]
     return next(filter(os.environ.get, names), next(iter(names), None))
 
 
