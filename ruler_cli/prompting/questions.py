@@ -31,7 +31,7 @@ from ruler_cli.settings.models import AskSettings
 from ruler_cli.types import Criterion, Question, Request, Rubric, readable_text
 
 MOST_QUESTIONS = 64
-"""Questions of one request to a decision model: vLLM's and Cloudflare's limit, and the least that is documented."""
+"""Questions of one request to a decision model whose limit is not known: as many as vLLM and Cloudflare take."""
 
 
 class Subject(NamedTuple):
@@ -102,9 +102,10 @@ def question_requests(
     request = replace(_request(layout, ask, part, blocks), shown=labels)
     if ask.ask == "each":
         request = replace(request, pass_index=part.pass_index + attempt)
-    for start in range(0, len(subjects), MOST_QUESTIONS if ask.typed else 1):
+    most = ask.most_questions or MOST_QUESTIONS
+    for start in range(0, len(subjects), most if ask.typed else 1):
         if ask.typed:
-            batch = subjects[start : start + MOST_QUESTIONS]
+            batch = subjects[start : start + most]
             typed = [_typed(names[subject.rollout], subject, ask) for subject in batch]
             yield replace(request, questions=tuple(typed)), batch
             continue

@@ -160,6 +160,8 @@ _DECIDING = words_of("bespoke eu_jev laya nace parallel_ai strands_decider types
 """Providers that have nothing but System One."""
 _CHATTING = ("openai", "hosted_vllm")
 """Providers of whose models none is only a decision model; the list is long to read."""
+_MOST_QUESTIONS = {"openai": 400, "azure": 400, "perplexity": 128}
+"""Typed questions that a request to a provider may hold, where that is known and not 64."""
 _DECISIONS = ("evaluation", "decisions")
 """Kinds of models of litellm's list that answer typed questions alone."""
 AskFunction = Callable[[JudgeRequest], Awaitable[str | Mapping[str, Any]]]
@@ -460,7 +462,8 @@ class AskSettings(AskOptions):
     """The requests about a group, in a judge's context of `context_tokens` tokens; None: the model's.
 
     `judge_model` names the model, by which the tokens of pictures are estimated; `reads_pictures`: it reads them,
-    None: it is embedded, and never does. `typed`: questions are typed, for a decision model.
+    None: it is embedded, and never does. `typed`: questions are typed, for a decision model, `most_questions` in a
+    request; None: as many as any known endpoint takes.
     All are the judge's: judges that differ in nothing else are shown the same.
     """
 
@@ -468,6 +471,7 @@ class AskSettings(AskOptions):
     judge_model: str = field(default="", compare=False)
     reads_pictures: bool | None = field(default=True, compare=False)
     typed: bool = field(default=False, compare=False)
+    most_questions: int | None = field(default=None, compare=False)
 
     @property
     def by_probability(self) -> bool:
@@ -708,8 +712,14 @@ class ScoreSettings(RunOptions):
         if shown is None:
             # an engine may hold no text from one question to the next
             shown = "group" if typed or read == "text" else "each"
+        provider = judge.model.partition("/")[0]
         ask = replace(
-            self.ask, ask=shown, read=read, typed=typed, judge_model=judge.model
+            self.ask,
+            ask=shown,
+            read=read,
+            typed=typed,
+            most_questions=None if judge.api_base else _MOST_QUESTIONS.get(provider),
+            judge_model=judge.model,
         )
         return replace(ask, passes=1, single="score") if shown == "each" else ask
 
