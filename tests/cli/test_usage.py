@@ -82,6 +82,7 @@ USAGE = {
     f"{R} --passes 2 --min-passes 3": "--min-passes: is more than --passes 2",
     f"{R} --passes 5 --adaptive --min-passes 3": "--min-passes: --adaptive gives most groups 2 passes",
     f"{R} --ask each --read text": "is asked about each rollout alone, and writes no score",
+    f"{R} -m openrouter/typesafe/jev-1": "(1.110.2 has many); give --api systemone",
     f"{R} --api systemone --read text": "is a decision model, which writes no text",
     # input and groups
     "check unknown.jsonl": "keys: a, b",
