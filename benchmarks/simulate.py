@@ -129,7 +129,7 @@ def beside(result: Series, sizes: Sizes) -> Iterable[tuple[str, list[Beside]]]:
 
 
 def adaptive(result: Series) -> Iterable[tuple[str, bool]]:
-    """Return lines about `--adaptive`, each with True if it is no worse than uniform passes at equal cost."""
+    """Return lines about `--set adaptive=true`, each with True if it is no worse than uniform passes at equal cost."""
     for kind in KINDS:
         for costs in ("even", "uneven"):
             uniform, own = (

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
         RecordPaths,
         ScoreSettings,
     )
-    from ruler_cli.settings.options import ScoreOptions
     from ruler_cli.types import (
         Criterion,
         JudgeRequest,
@@ -77,7 +76,6 @@ __all__ = [
     "RefusedError",
     "Rubric",
     "RulerError",
-    "ScoreOptions",
     "ScoreSettings",
     "Scorer",
     "Status",
@@ -98,7 +96,6 @@ _MODULES = (
     "settings.models",
     "errors",
     "types",
-    "settings.options",
     "prompting.templates",
     "formats.annotate",
     "runs.objects",

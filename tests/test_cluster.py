@@ -84,7 +84,7 @@ def arguments(server: JudgeServer, output: str, *more: str) -> list[str]:
 
 def ray_options(*more: str) -> tuple[str, ...]:
     """The options of a run on Ray."""
-    return ("--engine", "ray", "--ray-workers", "2", *more)
+    return ("--engine", "ray", "--set", "ray_workers=2", *more)
 
 
 def started(
@@ -216,7 +216,8 @@ def test_equality(
     options = (
         "--passes",
         "3",
-        "--debias",
+        "--set",
+        "debias=true",
         "-c",
         "3",
         "--rpm",
@@ -240,8 +241,15 @@ def test_options_for_all_groups(
     process: Ruler, server: JudgeServer, groups: Path, cluster: str, tmp_path: Path
 ) -> None:
     """Options that need all groups work as in one process, also with workers on two nodes."""
-    others = ("-m", "openai/other", "--standardize", "--escalate", "openai/stronger")
-    options = ("--adaptive", "--passes", "3", *others)
+    others = (
+        "-m",
+        "openai/other",
+        "--set",
+        "standardize=true",
+        "--escalate",
+        "openai/stronger",
+    )
+    options = ("--set", "adaptive=true", "--passes", "3", *others)
     run = arguments(
         server, "ray.jsonl", *ray_options("--ray-address", cluster, *options)
     )
@@ -399,7 +407,7 @@ def test_spread(
     process: Ruler, server: JudgeServer, groups: Path, tmp_path: Path
 ) -> None:
     """Under a cap each worker draws from its shard, and one process goes on to the same output."""
-    cap = ("--max-cost", "0.02", "--price", "1,2", "-c", "2", "--spend", "spread")
+    cap = ("--max-cost", "0.02", "--price", "1,2", "-c", "2", "--set", "spend=spread")
     assert process(*arguments(server, "ray.jsonl", *ray_options(*cap))).returncode == 4
     scored = [
         record["ruler"]["status"] == "scored"
@@ -433,7 +441,7 @@ _REFUSED = (
         "shares all of INPUT among its workers",
     ),
     ("in.jsonl", ray_options("--ledger", "none"), "leave out --ledger none"),
-    ("in.jsonl", ("--ray-workers", "4"), "needs --engine ray"),
+    ("in.jsonl", ("--set", "ray_workers=4"), "needs --engine ray"),
 )
 
 

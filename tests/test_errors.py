@@ -28,9 +28,9 @@ from ruler_cli import (
     ScoreSettings,
     UsageError,
 )
-from ruler_cli.cli.messages import command_words, option_name
+from ruler_cli.cli.messages import command_words
 from ruler_cli.errors import CapReached, Sentence, TooManyFailures
-from ruler_cli.settings.options import ALIASES, FIELDS
+from ruler_cli.settings.fields import NAMES, SECTIONS, option_name
 from tests.conftest import ROOT, group, rollout, write
 from tests.judge_server import JudgeServer
 
@@ -56,14 +56,14 @@ def test_words() -> None:
         "retry_failed=True, model='a{b}' or params={'n': 1}"
     )
     assert command_words(error) == (
-        "--min-passes 3: with --adaptive most groups get --passes 2 of {}; say --order input, --ledger none, "
-        "--retry-failed, -m a{b} or -p n=1"
+        "--set min_passes=3: with --set adaptive=true most groups get --passes 2 of {}; say --set order=input, "
+        "--ledger none, --retry-failed, -m a{b} or -p n=1"
     )
     whole = UsageError(
         Sentence("{first}; and {seed}", first=error), place="ruler.toml line 3"
     )
     assert command_words(whole).startswith(
-        "ruler.toml line 3: --min-passes 3: with --adaptive"
+        "ruler.toml line 3: --set min_passes=3: with --set adaptive=true"
     )
     assert command_words("as it is") == "as it is"
 
@@ -110,8 +110,8 @@ def test_templates() -> None:
                 {name, *inner}
                 - {None}
                 - values
-                - FIELDS
-                - {*ALIASES, "config", "format_"}
+                - {*SECTIONS}
+                - {*NAMES.values(), "config", "format_"}
             )
             assert not unknown or None in values, f"{path.name}: {template}"
 
@@ -403,8 +403,8 @@ def literals(tree: ast.Module) -> set[str]:
 
 def test_no_option_below_the_command_line() -> None:
     """No sentence below the command line names an option by itself: a sentence names its field."""
-    names = {f"--{name.replace('_', '-')}" for name in (*FIELDS, *ALIASES)}
-    names |= {option_name(field) for field in FIELDS}
+    names = {f"--{name.replace('_', '-')}" for name in (*SECTIONS, *NAMES.values())}
+    names |= {option_name(field) for field in SECTIONS}
     named_there = [
         f"{path.name}: {text}"
         for path in (ROOT / "ruler_cli").rglob("*.py")

@@ -56,7 +56,7 @@ FULL = {
 """Commands on a full disk, and the sentence."""
 DEVICES = {
     SCORE.format("/dev/full"): "/dev/full: cannot be written: No space left on device",
-    SCORE.format("out.jsonl") + " --failed /dev/full": "/dev/full: cannot be written: No space left on device",
+    SCORE.format("out.jsonl") + " --set failed=/dev/full": "/dev/full: cannot be written: No space left on device",
 }  # fmt: skip
 """Commands that write to a device that is full, and the sentence."""
 

@@ -26,7 +26,6 @@ from ruler_cli import (
     InputSettings,
     JudgeRequest,
     JudgeSettings,
-    MaxFailures,
     NotScoredError,
     PoolSettings,
     RulerError,
@@ -54,28 +53,27 @@ OFFLINE = ScoreSettings(judge=JudgeSettings("offline"), ledger=None)
         (
             JudgeSettings,
             {"timeout": None},
-            "timeout: None is not a number of 0.001 or more",
+            "--timeout: None is not a number",
         ),
-        (JudgeSettings, {"params": None}, "params: None is not a valid dictionary"),
+        (JudgeSettings, {"params": None}, "-p: None is not a valid dictionary"),
         (ScoreSettings, {"panel": ("openai/x",)}, "panel: "),
         (
             PoolSettings,
             {"retries": 2.5},
-            "retries: 2.5 is not a whole number of 0 or more",
+            "--set retries: 2.5 is not a whole number",
         ),
-        (ScoreSettings, {"grace": None}, "grace: None is not a number of 0 or more"),
+        (ScoreSettings, {"grace": None}, "grace: None is not a number"),
         (
             ScoreSettings,
             {"grace": -1.0},
-            "grace: -1.0 is not a number of 0 or more",
+            "grace: -1.0 is not 0 or more",
         ),
-        (MaxFailures, {"number": "many"}, "number: 'many' is not a number"),
-        (ScoreSettings, {"max_failures": -1}, "max_failures: '-1' is neither"),
-        (ScoreSettings, {"max_failures": "500%"}, "max_failures: '500%' is neither"),
+        (ScoreSettings, {"max_failures": -1}, "--max-failures: '-1' is neither"),
+        (ScoreSettings, {"max_failures": "500%"}, "--max-failures: '500%' is neither"),
         (
             AskSettings,
             {"context_tokens": -5},
-            "context_tokens: -5 is not a whole number of 1 or more",
+            "context_tokens: -5 is not 1 or more",
         ),
         (
             ScoreSettings,
@@ -772,7 +770,7 @@ async def test_rubric_of_a_group() -> None:
 
     talks = [talk("a"), talk("b")]
     settings = ScoreSettings(
-        judge=JudgeSettings("mine", ask=ask),
+        judge=JudgeSettings("mine", function=ask),
         ask=AskSettings(rubric="By default."),
         ledger=None,
     )

@@ -184,22 +184,22 @@ def test_refused(ruler: Ruler, tmp_path: Path) -> None:
         "out.jsonl",
         "-m",
         "offline",
-        "--spend",
-        "spread",
+        "--set",
+        "spend=spread",
         "--max-cost",
         "1",
     )
     piped = ruler(*run, stdin=text)
     assert piped.returncode == 2
     assert (
-        "--spend spread: groups are drawn from all of INPUT, and stdin is read once"
+        "--set spend=spread: groups are drawn from all of INPUT, and stdin is read once"
         in piped.stderr
     )
     assert ruler(*run, "--grouping", "scattered", stdin=text).returncode == 2
-    adaptive = ruler(*run, "--passes", "4", "--adaptive")
+    adaptive = ruler(*run, "--passes", "4", "--set", "adaptive=true")
     assert (
         adaptive.returncode,
-        "cannot be with --adaptive" in adaptive.stderr,
+        "cannot be with --set adaptive=true" in adaptive.stderr,
     ) == (2, True)
     uncapped = (*run[:1], "in.jsonl", "out.jsonl", *run[3:-2])
     assert ruler(*uncapped).returncode == 0

@@ -14,7 +14,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import ruler_cli
@@ -30,8 +29,9 @@ from ruler_cli import (
 from ruler_cli.cli.command import options_of
 from ruler_cli.cli.config import read_words
 from ruler_cli.errors import UsageError
-from ruler_cli.settings.load import score_settings, variables_of
-from ruler_cli.settings.options import COMMANDS, FIELDS, Options, ScoreOptions
+from ruler_cli.settings.fields import SECTIONS, setting_of
+from ruler_cli.settings.load import RUN_FIELDS, score_settings, variables_of
+from ruler_cli.settings.options import COMMANDS
 from tests.conftest import ROOT
 
 PROGRAM = """
@@ -120,7 +120,7 @@ def test_variables(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Python reads every variable, and refuses the same texts, as the command does."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(ruler_cli.cli, "_load", cache(ruler_cli.cli._load))
-    for variable in variables_of({one.name for one in fields(ScoreOptions)}):
+    for variable in variables_of(sorted(RUN_FIELDS)):
         for text in TEXTS:
             with monkeypatch.context() as patch:
                 patch.setenv(variable, text)
@@ -128,78 +128,16 @@ def test_variables(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
                 assert read_both[0] == read_both[1], (variable, text)
 
 
-def test_signatures() -> None:
-    """Each option of a command is one of the settings, with the same default, and each has a command."""
-    taken, defaults = set[str](), Options()
+def test_settings_of_commands() -> None:
+    """Each option of a command is a setting with a help, and each setting is of some command."""
+    taken = set[str]()
     for command in COMMANDS:
-        for param in read_words(command.split()).command.params:
-            if param.param_type_name != "option" or param.name in ("config", "help"):
-                continue
-            taken.add(param.name)
-            own = getattr(defaults, param.name)
-            assert (param.default or None) == (own or None), (command, param.name)
-    assert taken == FIELDS
+        options, settings = read_words(command.split()).command.callback.takes
+        taken |= {*options, *settings}
+    assert taken == {*SECTIONS}
+    assert all(setting_of(name).help.endswith((".", "]")) for name in taken)
 
 
-def test_python_signature() -> None:
-    """Type checkers, editors and `help` know every option of `load_settings`."""
-    shown = inspect.signature(ruler_cli.load_settings).parameters
-    assert {*shown} == {one.name for one in fields(ScoreOptions)}
-
-
-VALUES: dict[str, tuple[Any, ...]] = {
-    "model": ("offline",),
-    "api_base": ("http://localhost:1/v1",),
-    "api_key_env": ("MY_KEY",),
-    "api": ("chat", "decisions"),
-    "via": ("http",),
-    "param": ({"temperature": 0.5},),
-    "timeout": (5, 0.5, math.inf, np.float64(2)),
-    "price": ((2, 8), [2.5, 8], "2,8"),
-    "rubric": ("Be strict.", "@rubric.txt", [{"criterion": "Is short.", "weight": 2}]),
-    "reference": ("answer",),
-    "order": ("input",),
-    "seed": (3, np.int64(3)),
-    "passes": (3, np.int64(3)),
-    "group_size": (5,),
-    "most_pictures": (3, 0),
-    "single": ("score",),
-    "concurrency": (5,),
-    "rpm": (60, 0.5, math.inf),
-    "tpm": (1000,),
-    "retries": (0, 2),
-    "max_outage": (0, 60, math.inf),
-    "wait_for_judge": (0, 60, math.inf),
-    "hedge": (True, False),
-    "max_cost": (0, 1.5, math.inf),
-    "min_passes": (1,),
-    "debias": (True, False),
-    "blend": (0, 0.5, 1),
-    "order_by_outcome": (True,),
-    "format": ("trl",),
-    "grouping": ("line",),
-    "group_by": ("metadata.task",),
-    "reward": ("reward",),
-    "records": ("runs[]",),
-    "messages": ("turns",),
-    "outcome": ("passed",),
-    "prompt": ("question", ("question", "context")),
-    "tools": ("tools",),
-    "shard": ("2/3", "1/1"),
-    "limit": (3,),
-    "max_record": (3,),
-    "on_failure": ("keep", "drop"),
-    "failed": ("f.jsonl", Path("f.jsonl")),
-    "max_failures": (5, "5", "5%", "2.5%", np.int64(5)),
-    "ledger": ("none", None, "~/l.sqlite", Path("~/l.sqlite"), "l.sqlite"),
-    "retry_failed": (True,),
-    "cached_only": (True,),
-    "debug": (True,),
-    "force": (True,),
-    "escalate_gap": (0, 0.25),
-    "spend": ("spread",),
-}
-"""Values of each option that is one field of the settings; pairs of others are beside it."""
 WRONG: dict[str, tuple[Any, ...]] = {
     "passes": (0, 1.5, "three", True),
     "max_failures": (-1, 1.5, "5x", "101%", True, math.nan),
@@ -223,21 +161,6 @@ HOMES = {
 }
 NAMES = {"param": "params"}
 """Fields that are not named as their options are."""
-OTHER_FORM = {
-    "ask",
-    "read",
-    "question",
-    "pictures",
-    "context_tokens",
-    "dry_run",
-    "fallback",
-    "escalate",
-    "adaptive",
-    "standardize",
-    "no_cache",
-    "config",
-}
-"""Options without a field of the same form: another name of one, several judges, a judge's own, the file."""
 
 
 def made_with(option: str, value: Any) -> ScoreSettings:
@@ -253,22 +176,13 @@ def made_with(option: str, value: Any) -> ScoreSettings:
 
 
 def test_one_rule(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A field of the settings takes each value that `settings` takes for its option, and refuses the same."""
+    """A field of the settings refuses what `load_settings` refuses for its option."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "rubric.txt").write_text("Be fair.\n")
-    assert VALUES.keys() | OTHER_FORM >= {one.name for one in fields(ScoreOptions)}
-    options: Any = ruler_cli.load_settings
-    for option, values in VALUES.items():
-        for value in values:
-            assert made_with(option, value) == options(**{option: value}), (
-                option,
-                value,
-            )
     for option, values in WRONG.items():
         for value in values:
             for make in (
                 partial(made_with, option, value),
-                partial(options, **{option: value}),
+                partial(ruler_cli.load_settings, **{option: value}),
             ):
                 with pytest.raises(UsageError):
                     make()

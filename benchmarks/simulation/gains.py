@@ -12,12 +12,12 @@ from benchmarks.simulation.worlds import KINDS
 Series = Mapping[tuple[str, ...], Sequence[Any]]
 
 OPTIONS = (
-    ("`--order input`", "1, input order"),
+    ("`--set order=input`", "1, input order"),
     ("(default)", "1, random order"),
-    ("`--debias`", "1, random order + slot correction"),
+    ("`--set debias=true`", "1, random order + slot correction"),
     ("`--passes 2`", "2, an order and its reverse"),
     ("`--passes 4`", "4 balanced"),
-    ("`--passes 4 --adaptive`", ""),
+    ("`--passes 4 --set adaptive=true`", ""),
     ("`--passes 8`", "8 balanced"),
 )
 LARGE = (
@@ -49,7 +49,7 @@ def markdown(result: Series, groups: int, seeds: int, large: int) -> str:
     )
     lines += [
         "",
-        f"`--adaptive` reaches the RMSE of `--passes 4` with {even[0]} (graded) and {even[1]} (pass or fail) "
+        f"`--set adaptive=true` reaches the RMSE of `--passes 4` with {even[0]} (graded) and {even[1]} (pass or fail) "
         f"of its calls, and, if groups differ in length, with {uneven[0]} and {uneven[1]} of its tokens.",
         "",
         f"{large} groups of 64 in windows of 8 (`--group-size 8`), a judge that stretches what it is shown:",

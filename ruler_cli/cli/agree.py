@@ -4,26 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from ruler_cli.cli.command import running
 from ruler_cli.cli.messages import print_note
 from ruler_cli.cli.options import (
-    AsJson,
-    Config,
-    Format,
-    GroupBy,
-    Grouping,
-    Labels,
-    MaxRecord,
-    Messages,
-    Prompt,
+    RECORD_OPTIONS,
+    RECORD_SETTINGS,
     Scored,
     Second,
-    Tools,
-    option,
+    takes,
 )
 from ruler_cli.cli.scored_files import ScoredFiles
 from ruler_cli.cli.sentences import LEFT_OUT, left_out_words
@@ -40,34 +32,18 @@ _COUNTS = ("scored", "moved", "outcomes", *LEFT_OUT)
 """Counts of rollouts in the JSON; a value that cannot be used never counts as a zero."""
 
 
+@takes(
+    "people",
+    "at_least",
+    "labels",
+    *RECORD_OPTIONS,
+    "as_json",
+    settings=RECORD_SETTINGS,
+)
 def command(
     ctx: typer.Context,
     source: Scored,
     second: Second = None,
-    labels_file: Annotated[
-        list[str] | None,
-        option(
-            "Labels of people: comparisons and marks, as JSON lines. Repeatable.",
-            "FILE",
-        ),
-    ] = None,
-    at_least: Annotated[
-        float | None,
-        option(
-            "Exit with 1 unless the interval of the pairwise accuracy begins at X or above.",
-            "X",
-        ),
-    ] = None,
-    labels: Labels = None,
-    format: Format = "auto",
-    group_by: GroupBy = None,
-    grouping: Grouping = "auto",
-    messages: Messages = None,
-    prompt: Prompt = None,
-    tools: Tools = None,
-    max_record: MaxRecord = 512,
-    as_json: AsJson = False,
-    config: Config = None,
 ) -> int:
     """Compare scores with labels, or two judges with each other.
 
@@ -78,10 +54,10 @@ def command(
     \b
     Example:
       ruler agree scored.jsonl --labels metadata.passed
-      ruler agree scored.jsonl --labels-file labels.jsonl
+      ruler agree scored.jsonl --people labels.jsonl
 
     Exit codes: 0 measured; 1 measured, but some rollouts have no score or no label, or are in one file
-    only; 2 bad usage, unreadable input, or nothing to compare. With --labels-file records without a label are
+    only; 2 bad usage, unreadable input, or nothing to compare. With --people records without a label are
     normal, and 1 means that some label is of no rollout with a score. With --at-least 1 means that the judge
     did not show it, and nothing else.
     """
@@ -102,7 +78,7 @@ def _run(options: Options, sources: list[str]) -> int:
             scored = ScoredFiles(sources, options, stack)
         except UnknownShapeError as error:
             if _of_labels(error.values):
-                name = Sentence("name it with {labels_file}")
+                name = Sentence("name it with {people}")
                 problem = "holds labels, and no scores"
                 raise UsageError(problem, name, place=error.place) from None
             raise
@@ -117,7 +93,7 @@ def _run(options: Options, sources: list[str]) -> int:
             from ruler_cli.cli.agree_view import verdicts
 
             print_note(*(words for _, words in verdicts(agreement["gate"])))
-    elif len(inputs) > 1 and not options.labels_file:
+    elif len(inputs) > 1 and not options.people:
         from ruler_cli.cli.report_view import view_of
         from ruler_cli.cli.terminal import Terminal
 
@@ -156,8 +132,8 @@ def _measured(
     from ruler_cli.results.label_agreement import LabelAgreement
     from ruler_cli.results.labels import Labels as LabelFiles
 
-    names = options.labels_file
-    labels = LabelFiles.read(names, option="labels_file") if names else None
+    names = options.people
+    labels = LabelFiles.read(names, option="people") if names else None
     second = len(scored.files) > 1
     measure = LabelAgreement(
         labels,
@@ -233,7 +209,7 @@ def _refuse_empty(agreement: Agreement, file: ScoredFile, left: Sequence[str]) -
         reason = _no_pairs(people, left)
     elif not counts["labelled"]:
         reason = "no rollout has a usable label"
-    remedy = Sentence("name labels with {labels:PATH} or {labels_file:FILE}")
+    remedy = Sentence("name labels with {labels:PATH} or {people:FILE}")
     if reason in left[:1]:
         remedy = Sentence(
             "give the file whose rollouts were labelled, scored again or not"

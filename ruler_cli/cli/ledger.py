@@ -12,14 +12,7 @@ import typer
 from ruler_cli.cli.command import running
 from ruler_cli.cli.help import SectionedCommand
 from ruler_cli.cli.messages import print_note
-from ruler_cli.cli.options import (
-    ApiBase,
-    AsJson,
-    Config,
-    JudgeModel,
-    OneLedger,
-    option,
-)
+from ruler_cli.cli.options import takes
 from ruler_cli.cli.safe_text import one_line, print_json, safe
 from ruler_cli.cli.units import Row, columns, count, rows, size
 from ruler_cli.errors import Sentence, UsageError
@@ -65,19 +58,10 @@ unreadable: {unreadable:row}, left out
 """
 
 
-Yes = Annotated[
-    bool,
-    option(
-        "Go on without asking; needed if stdin is not a terminal.", "", "--yes", "-y"
-    ),
-]
-
-
 @app.command("path", cls=SectionedCommand)
+@takes("ledger")
 def path(
     ctx: typer.Context,
-    ledger: OneLedger = None,
-    config: Config = None,
 ) -> int:
     """Print the path of the ledger, even if it does not exist yet.
 
@@ -92,11 +76,9 @@ def path(
 
 
 @app.command("stats", cls=SectionedCommand)
+@takes("ledger", "as_json")
 def stats(
     ctx: typer.Context,
-    ledger: OneLedger = None,
-    as_json: AsJson = False,
-    config: Config = None,
 ) -> int:
     """Show the number, tokens and price of the replies by model.
 
@@ -149,14 +131,9 @@ def stats(
 
 
 @app.command("clear", cls=SectionedCommand)
+@takes("ledger", "older_than", "yes")
 def clear(
     ctx: typer.Context,
-    ledger: OneLedger = None,
-    older_than: Annotated[
-        float | None, option("Only replies older than this.  [default: all]", "DAYS")
-    ] = None,
-    yes: Yes = False,
-    config: Config = None,
 ) -> int:
     """Remove replies; a request whose reply is gone is paid for again.
 
@@ -191,13 +168,9 @@ def clear(
 
 
 @app.command("assign", cls=SectionedCommand)
+@takes("ledger", "model", "api_base", "yes")
 def assign(
     ctx: typer.Context,
-    ledger: OneLedger = None,
-    model: JudgeModel = None,
-    api_base: ApiBase = None,
-    yes: Yes = False,
-    config: Config = None,
 ) -> int:
     """Assign the replies of earlier versions to an address.
 
@@ -242,6 +215,7 @@ def _confirmed(verb: str, what: str) -> bool:
 
 
 @app.command("import", cls=SectionedCommand)
+@takes("ledger", "model", "as_json")
 def import_(
     ctx: typer.Context,
     replies: Annotated[
@@ -252,10 +226,6 @@ def import_(
             "`-` is stdin.",
         ),
     ],
-    ledger: OneLedger = None,
-    model: JudgeModel = None,
-    as_json: AsJson = False,
-    config: Config = None,
 ) -> int:
     """Import replies that a batch API or another engine wrote.
 
@@ -273,7 +243,7 @@ def import_(
         from ruler_cli.runs.batch.replies import import_rows, reply_files, rows_of
 
         file, files = required_ledger_path(options), reply_files(replies)
-        name = next(iter(options.model), None)
+        name = next(iter(options.model or ()), None)
         if options.file and name and name in options.file.judges:
             name = str(options.file.judges[name]["model"])
         with Ledger(file) as opened:

@@ -24,15 +24,13 @@ from ruler_cli.errors import (
     named,
     system_problem,
 )
-from ruler_cli.settings.keys import HIDDEN, secrets_among, without_keys
-from ruler_cli.settings.options import ALIASES, NAMES
+from ruler_cli.settings.fields import option_name, public_name
+from ruler_cli.settings.keys import HIDDEN, hide_keys, holds_secret
+from ruler_cli.settings.load import field_named
 from ruler_cli.settings.suggestions import instead_of, nearest, question
 
 _PREFIX = "ruler: "
 _NO_COMMAND = re.compile("No such command '(.*?)'")
-_SHORT = {"model": "-m", "param": "-p"}
-"""Options that are named by a short name."""
-_LONG = {"model": "judge-model", "wait_timeout": "timeout"}
 
 
 def print_stderr(text: str) -> None:
@@ -46,63 +44,53 @@ def command_words(sentence: object) -> str:
     return named(sentence, _option_words)
 
 
-def option_name(field: str) -> str:
-    """Return an option as a command line names it, by its field."""
-    return _SHORT.get(field, f"--{long_name(field)}")
-
-
 def option_words(field: str, value: Any) -> list[str]:
     """Return an option and its value as words of a command line."""
     name = option_name(field)
+    if name.startswith("--set "):
+        return ["--set", f"{public_name(field)}={value}"]
     if isinstance(value, bool):
         return [name if value else name.replace("--", "--no-", 1)]
-    several = value if isinstance(value, list | tuple) else [value]
-    texts = map(_without_headers if field == "param" else str, several)
-    return [word for text in texts for word in (name, text)]
+    words = []
+    for text in value if isinstance(value, list | tuple) else [value]:
+        shown = _without_secrets(text) if field == "params" else str(text)
+        words += [name, shown]
+    return words
 
 
-def _without_headers(param: str) -> str:
-    """Return a parameter, as it was typed, without the values of headers, however short they are."""
-    name = param.partition("=")[0]
-    return f"{name}={HIDDEN}" if _HEADERS.search(param) else param
+def _without_secrets(param: str) -> str:
+    """Return a parameter, as it was typed, without a value that may hold headers or secrets, however short they are."""
+    name, _, value = param.partition("=")
+    names = (name, *_NAMES.findall(value))
+    return f"{name}={HIDDEN}" if any(map(holds_secret, names)) else param
 
 
 def long_name(field: str) -> str:
     """Return the long name of an option, by its field."""
-    return _LONG.get(field, NAMES.get(field, field).strip("_").replace("_", "-"))
+    return public_name(field).replace("_", "-")
 
 
 def _option_words(field: str, value: str) -> str:
-    name = option_name(ALIASES.get(field, field))
+    field = field_named(field)
     if value == "no":
-        return name.replace("--", "--no-", 1)
-    return name if value in ("", "yes") else f"{name} {value}"
+        return option_name(field).replace("--", "--no-", 1)
+    if value in ("", "yes"):
+        return option_name(field)
+    return " ".join(option_words(field, value))
 
 
-_HEADERS = re.compile("""headers?["']?\\s*[=:]""", re.IGNORECASE)
-_GROUP_KEYS = ("--group", "--key")
-"""Options whose value is a group's key, of any form."""
-
-
-def hide_keys(text: str) -> str:
-    """Return a text in which keys of the command line, and of variables of ruler, are `[key]`."""
-    words = [*sys.argv[1:]]
-    for name, value in os.environ.items():
-        if name.startswith("RULER_"):
-            words += [
-                f"--{name.removeprefix('RULER_').replace('_', '-').lower()}",
-                value,
-            ]
-    secrets = secrets_among(words, _GROUP_KEYS, option_name("api_key_env"))
-    return without_keys(text, secrets)
+_NAMES = re.compile("""["']([\\w-]+)["']\\s*:""")
+"""Names in an object."""
 
 
 def hide_keys_of(value: Any) -> Any:
     """Return a JSON value whose texts are as on a command line: with its names of options, without its keys."""
     if isinstance(value, Mapping):
-        return {hide_keys(name): hide_keys_of(own) for name, own in value.items()}
+        return {
+            hide_keys(name): hide_keys_of(content) for name, content in value.items()
+        }
     if isinstance(value, list | tuple):
-        return [hide_keys_of(own) for own in value]
+        return [hide_keys_of(item) for item in value]
     return hide_keys(command_words(value)) if isinstance(value, str) else value
 
 
@@ -206,6 +194,11 @@ def report_usage_error(error: Any) -> int | None:
         message = f"no such option: {word}"
         for param in error.ctx.command.params:
             choices += [*param.opts, *param.secondary_opts]
+        field = word.lstrip("-").removeprefix("no-").replace("-", "_")
+        _, settings = getattr(error.ctx.command.callback, "takes", ((), ()))
+        if field in settings:
+            print_note(f"{message}; it is a setting: use --set {field}=VALUE")
+            return 2
     elif unknown := _NO_COMMAND.match(message):
         word = unknown[1]
         message = f"no such command: {word}"

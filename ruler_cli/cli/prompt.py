@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from contextlib import ExitStack, closing
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from ruler_cli.cli.command import running
 from ruler_cli.cli.group_keys import KeySearch, see_check
 from ruler_cli.cli.messages import command_words, print_note
-from ruler_cli.cli.options import (
-    REQUEST_OPTIONS,
-    Source,
-    option,
-)
+from ruler_cli.cli.options import REQUEST_OPTIONS, REQUEST_SETTINGS, Source, takes
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.safe_text import safe
 from ruler_cli.cli.units import count
@@ -28,20 +24,11 @@ from ruler_cli.types import printable
 if TYPE_CHECKING:
     from ruler_cli.types import Group, Request
 
-OF_SCORE = REQUEST_OPTIONS
-"""Options that this command shares with `score`."""
 
-
+@takes("group", "pass_", "window", *REQUEST_OPTIONS, settings=REQUEST_SETTINGS)
 def command(
     ctx: typer.Context,
     source: Source,
-    group: Annotated[
-        str | None, option("Key of the group.  [default: the first]", "KEY")
-    ] = None,
-    pass_: Annotated[
-        int, option("Number of the pass over the group.", "P", "--pass")
-    ] = 1,
-    window: Annotated[int, option("Number of the window of that pass.", "W")] = 1,
 ) -> int:
     """Print the exact request that `score` would send for a group. Nothing is sent.
 

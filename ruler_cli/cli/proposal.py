@@ -13,7 +13,7 @@ from typing import Any
 
 import typer
 
-from ruler_cli.cli.messages import option_name, option_words
+from ruler_cli.cli.messages import option_words
 from ruler_cli.cli.safe_text import (
     UNSAFE,
     UNSEEN,
@@ -120,12 +120,9 @@ def _facts(row: RecordPaths, source: str, options: Options) -> dict[str, Any]:
         for name in _FOUND
         if (path := getattr(row, name)) not in ("", "reward", ())
     }
-    flags = [
-        word
-        for name, given in paths.items()
-        for path in ([given] if isinstance(given, str) else given)
-        for word in (option_name(name), _word(path))
-    ]
+    flags: list[str] = []
+    for name, value in paths.items():
+        flags += map(_word, option_words(name, value))
     stem = PurePath(source).name.partition(".")[0]
     name = "".join(c if c.isascii() and c.isalnum() else "-" for c in stem).strip("-")
     if name in ("auto", *FAMILIES):
@@ -134,7 +131,7 @@ def _facts(row: RecordPaths, source: str, options: Options) -> dict[str, Any]:
         shell_word(word)
         for field, origin in options.origins.items()
         if origin.rank == COMMAND_LINE and field not in (*_FOUND, "as_json")
-        for word in option_words(field, origin.given)
+        for word in option_words(field, origin.value)
     ]
     table = [f"{field} = {_toml(given)}" for field, given in paths.items()]
     return {

@@ -10,11 +10,7 @@ import typer
 
 from ruler_cli.cli.command import ledger_command, running, score_command
 from ruler_cli.cli.messages import print_note
-from ruler_cli.cli.options import (
-    RUN_OPTIONS,
-    Source,
-    option,
-)
+from ruler_cli.cli.options import RUN_OPTIONS, RUN_SETTINGS, Source, takes
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.signals import run_cancellable
 from ruler_cli.cli.units import count, print_figures
@@ -33,10 +29,16 @@ cannot be asked about: {0.unaskable:group}
 cannot be read: {0.unreadable:line or trajectory}
 """
 
-OF_SCORE = (*RUN_OPTIONS, "shard", "ledger", "no_cache", "retry_failed", "force")
-"""Options that this command shares with `score`."""
 
-
+@takes(
+    "target",
+    *RUN_OPTIONS,
+    "shard",
+    "ledger",
+    "retry_failed",
+    "force",
+    settings=RUN_SETTINGS,
+)
 def command(
     ctx: typer.Context,
     source: Source,
@@ -47,13 +49,6 @@ def command(
             help="A file of requests, one a line; `-` is stdout.",
         ),
     ],
-    target: Annotated[
-        str,
-        option(
-            "Format of the requests; auto goes by the judge's name.",
-            "auto|openai|anthropic|vllm",
-        ),
-    ] = "auto",
 ) -> int:
     """Write the requests that `score` would send to a file. Nothing is sent.
 

@@ -58,7 +58,8 @@ from ruler_cli.formats.table import (
     fits,
 )
 from ruler_cli.settings.criteria import rubric_of
-from ruler_cli.settings.models import InputSettings, RecordPaths, paths
+from ruler_cli.settings.fields import paths
+from ruler_cli.settings.models import InputSettings, RecordPaths
 from ruler_cli.settings.suggestions import nearest, suggest_path
 from ruler_cli.types import Line, Record, Rollout, Standards, printable
 

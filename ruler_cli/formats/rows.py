@@ -48,7 +48,8 @@ from ruler_cli.formats.fields import (
 )
 from ruler_cli.formats.native import read_single, read_trajectory
 from ruler_cli.formats.table import ID_KEYS, OWN, UNFIT, Format, code
-from ruler_cli.settings.models import ReadRecord, RecordPaths, paths
+from ruler_cli.settings.fields import paths
+from ruler_cli.settings.models import ReadRecord, RecordPaths
 from ruler_cli.types import Rollout
 
 

@@ -30,7 +30,8 @@ from ruler_cli.formats.fields import (
     lookup,
     parts,
 )
-from ruler_cli.settings.models import RecordPaths, frozen, paths
+from ruler_cli.settings.fields import frozen, paths
+from ruler_cli.settings.models import RecordPaths
 from ruler_cli.types import Rollout
 
 PROMPT_HASH = "hash of the prompt"

@@ -197,7 +197,7 @@ def test_labels_hold_by_ids(ruler: Ruler, tmp_path: Path) -> None:
     write(tmp_path / "s.jsonl", lines)
     for labels in (compared(tmp_path), marks(tmp_path)):
         write(tmp_path / "l.jsonl", labels)
-        more = ("--labels-file", "l.jsonl", "--at-least", "0.5")
+        more = ("--people", "l.jsonl", "--at-least", "0.5")
         here = measured(ruler, tmp_path, lines, *more)
         away = measured(
             ruler,
@@ -214,7 +214,7 @@ def test_labels_hold_by_ids(ruler: Ruler, tmp_path: Path) -> None:
         for i, one in enumerate(lines)
     ]
     write(tmp_path / "l.jsonl", compared_of(lines, tmp_path))
-    again = measured(ruler, tmp_path, [*lines, *larger], "--labels-file", "l.jsonl")
+    again = measured(ruler, tmp_path, [*lines, *larger], "--people", "l.jsonl")
     assert (again["scorers"][0]["pairs"], again["groups"]) == (20, 20)
 
 
@@ -238,7 +238,7 @@ def test_names_of_people(ruler: Ruler, tmp_path: Path) -> None:
         for one in labels[:2:2]
     ]
     write(tmp_path / "l.jsonl", [*later, *labels])
-    found = measured(ruler, tmp_path, lines, "--labels-file", "l.jsonl")
+    found = measured(ruler, tmp_path, lines, "--people", "l.jsonl")
     assert found["label_files"]["by"] == {"aNA": 8, "bo": 8}
     assert found["label_files"]["shared"] == 8
     assert found["scorers"][0]["pairwise_accuracy"]["value"] == pytest.approx(15 / 16)
@@ -258,7 +258,7 @@ def test_unscored_is_wrong(
             tmp_path / "l.jsonl",
             compared(tmp_path) if source == "comparisons" else marks(tmp_path),
         )
-        more = ("--labels-file", "l.jsonl")
+        more = ("--people", "l.jsonl")
     wrong = groups(60, right=40)
     by_error = measured(ruler, tmp_path, wrong, "--at-least", "0.7", *more)
     for whole in (True, False):
@@ -287,7 +287,7 @@ def test_not_asked(kind: str, source: str, ruler: Ruler, tmp_path: Path) -> None
             tmp_path / "l.jsonl",
             compared(tmp_path) if source == "comparisons" else marks(tmp_path),
         )
-        more = ("--labels-file", "l.jsonl")
+        more = ("--people", "l.jsonl")
     for left, passed in ((5, True), (6, False)):
         if kind == "absent":
             if source == "records":
@@ -330,7 +330,7 @@ def test_every_kind_passes(drawn: str, ruler: Ruler, tmp_path: Path) -> None:
     for number, passed in ((240, False), (20, False), (18, True)):
         write(tmp_path / "l.jsonl", [*labels, *against[:number]])
         found = measured(
-            ruler, tmp_path, lines, "--labels-file", "l.jsonl", "--at-least", "0.7"
+            ruler, tmp_path, lines, "--people", "l.jsonl", "--at-least", "0.7"
         )
         assert (found["code"], found["gate"]["passed"]) == (1 - passed, passed), number
     assert len(found["gate"]["sets"]) == 1
@@ -339,9 +339,9 @@ def test_every_kind_passes(drawn: str, ruler: Ruler, tmp_path: Path) -> None:
         [*labels, *(one | {"drawn": "disputed"} for one in against)],
     )
     assert (
-        measured(
-            ruler, tmp_path, lines, "--labels-file", "l.jsonl", "--at-least", "0.7"
-        )["code"]
+        measured(ruler, tmp_path, lines, "--people", "l.jsonl", "--at-least", "0.7")[
+            "code"
+        ]
         == 0
     )
     # marks of another file
@@ -349,13 +349,11 @@ def test_every_kind_passes(drawn: str, ruler: Ruler, tmp_path: Path) -> None:
         tmp_path / "l.jsonl",
         [*labels, *(one | {"rollout": f"{i:012}"} for i, one in enumerate(against))],
     )
-    found = measured(
-        ruler, tmp_path, lines, "--labels-file", "l.jsonl", "--at-least", "0.7"
-    )
+    found = measured(ruler, tmp_path, lines, "--people", "l.jsonl", "--at-least", "0.7")
     assert (found["code"], found["gate"]["sets"][1]["not_asked"]) == (1, 1.0)
     text = " ".join(
         ruler(
-            "agree", "s.jsonl", "--labels-file", "l.jsonl", "--at-least", "0.7"
+            "agree", "s.jsonl", "--people", "l.jsonl", "--at-least", "0.7"
         ).stdout.split()
     )
     assert "pairs drawn at random passed" in text

@@ -132,7 +132,7 @@ def test_many_bad_lines(kind: str, ruler: Ruler, tmp_path: Path) -> None:
             ("score", source, "-"),
         ):
             done = ruler(
-                *words, *options, "--single", "score", "-m", "offline", stdin=stdin
+                *words, *options, "--set", "single=score", "-m", "offline", stdin=stdin
             )
             assert (done.returncode, done.stderr.count(": line ")) == (1, 20), words
             assert "ruler: … and 2480 more unreadable lines\n" in done.stderr
@@ -335,8 +335,8 @@ def test_prompt(ruler: Ruler, tmp_path: Path) -> None:
         "offline",
         "--prompt",
         "task.text",
-        "--single",
-        "score",
+        "--set",
+        "single=score",
     )
     assert scored.returncode == 0
     assert len(scored.stdout.splitlines()) == 3
@@ -433,8 +433,8 @@ def test_nothing_to_compare(ruler: Ruler, tmp_path: Path) -> None:
         assert done.stdout.startswith(
             "not ready: no group of INPUT has anything to compare: "
         )
-        assert "--single score" in " ".join(done.stdout.split())
-        done = ruler("check", "in.jsonl", "-m", "offline", "--single", "score")
+        assert "--set single=score" in " ".join(done.stdout.split())
+        done = ruler("check", "in.jsonl", "-m", "offline", "--set", "single=score")
         assert (done.returncode, done.stdout.startswith("ready: ")) == (0, True)
         assert "every group has one rollout" not in done.stdout
     write(tmp_path / "in.jsonl", [*alone, *PAIRS])
@@ -446,10 +446,10 @@ def test_nothing_to_compare(ruler: Ruler, tmp_path: Path) -> None:
     )
 
 
-def test_verdict_of_a_dry_run(ruler: Ruler, tmp_path: Path) -> None:
-    """A dry run of `score` also weighs `--max-cost`; a run of cached replies alone needs no key."""
+def test_verdict_of_a_run(ruler: Ruler, tmp_path: Path) -> None:
+    """`--max-cost` is weighed; a run of cached replies alone needs no key."""
     write(tmp_path / "in.jsonl", PAIRS)
-    run = ("score", "in.jsonl", "out.jsonl", "-m", "openai/o3", "--dry-run")
+    run = ("check", "in.jsonl", "-m", "openai/o3")
     key = {"OPENAI_API_KEY": "sk-0123456789"}
     assert ruler(*run, "--max-cost", "1", **key).stdout.startswith("ready: ")
     poor = rows(ruler(*run, "--max-cost", "0.01", **key).stdout)

@@ -62,7 +62,7 @@ CASES = {
                 for i in EIGHT
             ],
         },
-        "--records 'jailbreaks[]' --messages response --prompt goal",
+        "--set 'records=jailbreaks[]' --messages response --prompt goal",
     ),
     "a list deep in an object": (
         {
@@ -73,7 +73,7 @@ CASES = {
                 ]
             }
         },
-        "--records 'report.runs[]' --messages got.model_output --prompt asked.task_text",
+        "--set 'records=report.runs[]' --messages got.model_output --prompt asked.task_text",
     ),
     "an object by id": (
         {
@@ -84,14 +84,14 @@ CASES = {
             }
             for i in EIGHT
         },
-        "--records '{}' --messages value.llm_output --prompt value.query_text --outcome value.solved",
+        "--set 'records={}' --messages value.llm_output --prompt value.query_text --outcome value.solved",
     ),
     "a first line that is a header": (
         [
             {"made_by": "me"},
             *({"the_task": asked(i), "llm_says": said(i)} for i in EIGHT),
         ],
-        "--records '[1:]' --messages llm_says --prompt the_task",
+        "--set 'records=[1:]' --messages llm_says --prompt the_task",
     ),
     "rollouts with one prompt": (
         [
@@ -109,7 +109,7 @@ CASES = {
                 {"tries": [{"the_task": asked(i), "reply": said(i)} for i in EIGHT]}
             ]
         },
-        "--records 'batches[].tries[]' --messages reply --prompt the_task",
+        "--set 'records=batches[].tries[]' --messages reply --prompt the_task",
     ),
     "named columns": (
         [
@@ -146,7 +146,7 @@ CASES = {
                 for i in EIGHT
             ]
         },
-        "--records 'results[]' --messages qwen_outputs --prompt the_task --outcome correctness",
+        "--set 'records=results[]' --messages qwen_outputs --prompt the_task --outcome correctness",
     ),
     "conversations": (
         [
@@ -165,7 +165,7 @@ CASES = {
             }
             for i in EIGHT
         ],
-        "--messages talk --tools setup.tools --reward end.reward --group-by case",
+        "--messages talk --set tools=setup.tools --reward end.reward --group-by case",
     ),
     "steps": (
         [
@@ -333,7 +333,7 @@ def test_hostile_names(key: str, ruler: Ruler, tmp_path: Path) -> None:
     printed = subprocess.run(["bash", "-c", script], capture_output=True, check=True)
     given = printed.stdout.decode().split("\0")
     assert given[:4] == ["--messages", path, "--prompt", "the_task"]
-    given = [*given[:-1], "-m", "offline", "--single", "score"]
+    given = [*given[:-1], "-m", "offline", "--set", "single=score"]
     assert ruler("check", "mine.json", *given).returncode == 0
 
 
@@ -379,7 +379,7 @@ def test_a_list_of_several_tasks(ruler: Ruler, tmp_path: Path) -> None:
     assert done.returncode == 2
     assert done.stderr == (
         "ruler: mine.json: --messages runs: is a list whose items are of several tasks, and no group; "
-        "give --records runs[], --messages response and --prompt goal\n"
+        "give --set records=runs[], --messages response and --prompt goal\n"
     )
     dumped(
         tmp_path,

@@ -179,7 +179,7 @@ async def test_stopped(memory: dict[str, Any], server: JudgeServer) -> None:
 
 
 async def test_unreadable(memory: dict[str, Any], tmp_path: Path) -> None:
-    """Lines that cannot be read are named, and written to the file of --failed only."""
+    """Lines that cannot be read are named, and written to the file of --set failed=only."""
     put("a", b"oops\n" + lines(ROLLOUTS))
     observer = ProblemCollector()
     done = await run("memory://a", "memory://b", observer)
@@ -336,7 +336,7 @@ def test_secrets(ruler: Ruler, store: Store) -> None:
         ("score", address, "-", "-m", "offline", "--max-failures", "0"),
         ("score", "s3://key:verysecret@bucket/a", "b", *SCORE),
         ("score", "none", "s3://key:verysecret@bucket/b", *SCORE),
-        ("score", "none", "b", "--failed", "s3://key:verysecret@bucket/b", *SCORE),
+        ("score", "none", "b", "--set", "failed=s3://key:verysecret@bucket/b", *SCORE),
         ("score", "none", "b", "--summary", "s3://key:verysecret@bucket/b", *SCORE),
     ):
         done = ruler(*command, **environment(store))

@@ -26,7 +26,7 @@ def test_page(ruler: Ruler, tmp_path: Path) -> None:
     assert written.startswith("ruler: 9 of 24 pairs to compare, 0.")
     assert written.endswith(" MB written to label.html")
     assert ways == "ruler: 9 drawn at random"
-    assert after.endswith("`ruler agree SCORED --labels-file labels.jsonl`")
+    assert after.endswith("`ruler agree SCORED --people labels.jsonl`")
     assert (tmp_path / "label.html").read_text().startswith("<!doctype html>")
 
 

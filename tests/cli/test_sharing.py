@@ -34,9 +34,9 @@ def dump(tmp_path: Path) -> Path:
 
 SHARDS = ("0/16", "17/16", "1/0", "-1/4", "3", "1.0/2", "", "\u0661/\u0662")
 NEEDS_ALL = {
-    "--adaptive --passes 4": "--adaptive: needs all groups, and a shard has some",
-    "--debias": "--debias: needs all groups",
-    "--standardize -m simulated": "--standardize: needs all groups",
+    "--set adaptive=true --passes 4": "--set adaptive: needs all groups, and a shard has some",
+    "--set debias=true": "--set debias: needs all groups",
+    "--set standardize=true -m simulated": "--set standardize: needs all groups",
     "--engine ray": "--engine ray: shares all of INPUT among its workers",
 }
 

@@ -224,22 +224,28 @@ def test_command(ruler: Ruler, tmp_path: Path) -> None:
     """`score` names the line and ends with 1; INPUT, its only copy, is never replaced without it."""
     text = b"\n".join(rows())
     (tmp_path / "in.jsonl").write_bytes(text)
-    done = ruler("score", "in.jsonl", "out.jsonl", "-m", "offline", "--max-record", "1")
+    done = ruler(
+        "score", "in.jsonl", "out.jsonl", "-m", "offline", "--set", "max_record=1"
+    )
     assert done.returncode == 1, done.stderr
-    assert "in.jsonl: line 2 has 2 MiB, more than --max-record allows" in done.stderr
+    assert (
+        "in.jsonl: line 2 has 2 MiB, more than --set max_record allows" in done.stderr
+    )
     assert [
         json.loads(line)["group_id"] for line in stored(tmp_path / "out.jsonl")
     ] == ["a", "b"]
     assert not (tmp_path / "out.jsonl.failed.jsonl").exists()
-    done = ruler("score", "in.jsonl", "in.jsonl", "-m", "offline", "--max-record", "1")
+    done = ruler(
+        "score", "in.jsonl", "in.jsonl", "-m", "offline", "--set", "max_record=1"
+    )
     assert (done.returncode, "would lose line 2" in done.stderr) == (2, True)
     assert (tmp_path / "in.jsonl").read_bytes() == text
     for command in ("check", "prompt"):
-        done = ruler(command, "in.jsonl", "-m", "offline", "--max-record", "1")
-        assert ("more than --max-record" in done.stderr) is True, command
+        done = ruler(command, "in.jsonl", "-m", "offline", "--set", "max_record=1")
+        assert ("more than --set max_record" in done.stderr) is True, command
     assert (
         ruler(
-            "score", "in.jsonl", "-", "-m", "offline", "--max-record", "901"
+            "score", "in.jsonl", "-", "-m", "offline", "--set", "max_record=901"
         ).returncode
         == 2
     )
@@ -267,8 +273,8 @@ def peak(name: str, folder: Path) -> int:
         "out.jsonl",
         "-m",
         "offline",
-        "--max-record",
-        "1",
+        "--set",
+        "max_record=1",
         "--ledger",
         "none",
     )

@@ -162,10 +162,10 @@ def test_found_file(ruler: Ruler, tmp_path: Path) -> None:
         "in.jsonl",
         "out.jsonl",
         "-q",
-        "--max-outage",
-        "0",
-        "--retries",
-        "0",
+        "--set",
+        "max_outage=0",
+        "--set",
+        "retries=0",
     )
     usual = 'model = "hosted_vllm/m"\n'
     for table, told in FILES.items():
@@ -180,7 +180,9 @@ def test_found_file(ruler: Ruler, tmp_path: Path) -> None:
             assert done.returncode == 2, text
             assert told in done.stderr
             if told != "param":
-                command = "ruler score in.jsonl out.jsonl --max-outage 0 --retries 0"
+                command = (
+                    "ruler score in.jsonl out.jsonl --set max_outage=0 --set retries=0"
+                )
                 more = " -m j" if words else ""
                 allow = f"{command}{more} --progress none --config ruler.toml\n"
                 assert allow in done.stderr

@@ -106,7 +106,7 @@ def source(tmp_path: Path) -> Path:
         (),
         ("--passes", "4"),
         ("--group-size", "3"),
-        ("--via", "litellm"),
+        ("--set", "via=litellm"),
         ("-m", "hosted_vllm/other", "--passes", "2"),
     ],
     ids=" ".join,
@@ -525,7 +525,9 @@ async def test_python(place: str) -> None:
 
     usual: Any = {"settings": rubric, "list": RUBRIC}.get(place)
     settings = ScoreSettings(
-        judge=JudgeSettings("mine", ask=ask), ask=AskSettings(rubric=usual), ledger=None
+        judge=JudgeSettings("mine", function=ask),
+        ask=AskSettings(rubric=usual),
+        ledger=None,
     )
     group = marked("g", *MARKS)
     if place == "group":
@@ -563,7 +565,7 @@ async def test_failed_window(passes: int) -> None:
 
     rubric = Rubric([Criterion(**_own(one)) for one in RUBRIC])
     settings = ScoreSettings(
-        judge=JudgeSettings("mine", ask=ask),
+        judge=JudgeSettings("mine", function=ask),
         ask=AskSettings(rubric=rubric, passes=passes, group_size=4),
         ledger=None,
     )

@@ -200,7 +200,7 @@ def test_labels_are_fresh(
 
 
 def test_correction_within_a_pass() -> None:
-    """A correction shows its part in an order of its own, or in input order with `--order input`."""
+    """A correction shows its part in an order of its own, or in input order with `--set order=input`."""
     layout = build_layout(group(*map(talk, "abcdefgh")), ASK)
     for pass_index in range(3):
         part = requests_of_pass(layout, ASK, pass_index)[0]
@@ -308,7 +308,7 @@ def test_mirrored() -> None:
 
 
 def test_order_of_input() -> None:
-    """With `--order input` rollouts stand in input order in every pass and window; windows stay random."""
+    """With `--set order=input` rollouts stand in input order in every pass and window; windows stay random."""
     ask = replace(ASK, group_size=6, order="input")
     layout = build_layout(of_sizes([5] * 30), ask)
     for pass_index in range(3):

@@ -35,7 +35,7 @@ def test_last_line_counts(tmp_path: Path) -> None:
         MARK | {"mark": "bad"},
         {"group": "g", "mark": "reviewed"},
     )
-    labels = Labels.read([path], option="labels_file")
+    labels = Labels.read([path], option="people")
     assert [one.value for one in labels.comparisons["g"]] == [0.5, 1.0]
     assert [(one.rollout, one.label) for one in labels.marks["g"]] == [
         ("a", 0.0),
@@ -47,10 +47,10 @@ def test_latest_line_counts(tmp_path: Path) -> None:
     """A later time counts, whatever the order of the files; an empty mark takes an earlier one back."""
     late = MARK | {"mark": "bad", "at": "2026-11-27T12:00:01Z"}
     path = written(tmp_path, late, MARK | {"at": "2026-11-27T12:00:00Z"})
-    assert Labels.read([path], option="labels_file").marks["g"][0].mark == "bad"
+    assert Labels.read([path], option="people").marks["g"][0].mark == "bad"
     named = {"group": "g", "rollout": "b", "by": "ana"}
     path = written(tmp_path, late, MARK | {"mark": "", "note": ""}, named)
-    (left,) = Labels.read([path], option="labels_file").marks["g"]
+    (left,) = Labels.read([path], option="people").marks["g"]
     assert (left.rollout, left.mark) == ("b", "")
 
 
@@ -69,7 +69,7 @@ def test_times(tmp_path: Path, at: str, counts: bool) -> None:
     path = written(
         tmp_path, MARK | {"mark": "then", "at": "2026-11-27T12:00:00Z"}, first
     )
-    (one,) = Labels.read([path], option="labels_file").marks["g"]
+    (one,) = Labels.read([path], option="people").marks["g"]
     assert (one.mark == "then") == counts
 
 
@@ -84,14 +84,14 @@ def test_drawn_twice(tmp_path: Path, first: str, at: str) -> None:
     (other,) = ways.keys() - {first}
     lines = COMPARISON | ways[first], COMPARISON | ways[other] | {"choice": "right"}
     path = written(tmp_path, *(line | {"at": at} for line in lines))
-    (one,) = Labels.read([path], option="labels_file").comparisons["g"]
+    (one,) = Labels.read([path], option="people").comparisons["g"]
     assert (one.choice, one.drawn, one.chance) == ("right", "random", 0.25)
 
 
 def test_other_draws(tmp_path: Path) -> None:
     """Any word but `random` says that what is known of scores chose the line."""
     path = written(tmp_path, COMPARISON | {"drawn": "the worst \x1b[2J"})
-    (one,) = Labels.read([path], option="labels_file").comparisons["g"]
+    (one,) = Labels.read([path], option="people").comparisons["g"]
     assert one.drawn == "disputed"
 
 
@@ -122,7 +122,7 @@ def test_wrong_lines(tmp_path: Path, line: dict[str, Any], reason: str) -> None:
         parse_line(orjson.dumps(line))
     path = written(tmp_path, MARK, line)
     with pytest.raises(UsageError, match="line 2") as caught:
-        Labels.read([path], option="labels_file")
+        Labels.read([path], option="people")
     assert reason in str(caught.value)
 
 
@@ -130,7 +130,7 @@ def test_windows_file(tmp_path: Path) -> None:
     """A file with a byte order mark and Windows' line ends is read as any other."""
     path = written(tmp_path, COMPARISON, MARK)
     path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))
-    labels = Labels.read([path], option="labels_file")
+    labels = Labels.read([path], option="people")
     assert (len(labels.comparisons["g"]), len(labels.marks["g"])) == (1, 1)
 
 
