@@ -113,11 +113,10 @@ the files differ from 0 to 75 %. It depends on judge and task; none and all are 
 """
 ALWAYS = Range(1, 1, 1)
 NEVER = Range(0, 0, 0)
-_POSSIBLE = Range(0, 1, 1)
+_FURTHER = Range(0, 0.4, 1)
+"""Share of the groups that a further pass of adaptive judging is made for; simulated: 0.2 to 0.4."""
 _FALLBACK = Range(0, 0, 1)
 """Share of the groups that a fallback is asked about."""
-_MIN_ADAPTIVE = 2
-"""Adaptive passes for every group; the others go to groups that need them."""
 _THINKING = {True: THINKING, False: NEVER, None: Range(0, 0, THINKING.high)}
 """Reasoning tokens by what is known of a model: one that is not in the price list may reason."""
 _KEYS = 5
@@ -236,10 +235,8 @@ class JudgeEstimate:
         if self.role == "escalation" and not each:
             passes = max(passes, FIRST_PASSES)
         for pass_index in range(passes):
-            # adaptive judging spends as many passes on average as were asked for: the first two on every group,
-            # the others are expected to be spent, though not evenly
-            certain = not self.adaptive or pass_index < _MIN_ADAPTIVE
-            times = share * (ALWAYS if certain else _POSSIBLE)
+            certain = not self.adaptive or pass_index < FIRST_PASSES
+            times = share * (ALWAYS if certain else _FURTHER)
             index = pass_of_judge(pass_index, self.panel_index)
             asked = [
                 (part, request)
