@@ -36,7 +36,7 @@ from benchmarks.simulation.spending import MOST, UNIFORM, at_equal_cost, spendin
 from benchmarks.simulation.worlds import KINDS, Kind
 
 METRICS = ("rmse", "spearman", "wrong_sign")
-WORSE = 0.5
+WORSE = 1.0
 """Percent of RMSE that `--adaptive` may be worse."""
 
 

@@ -21,7 +21,6 @@ from ruler_cli.prompting.prompt import (
 )
 from ruler_cli.runs.estimate import (
     CALLS,
-    ENTRY,
     PROMPT,
     THINKING,
     Estimate,
@@ -31,8 +30,11 @@ from ruler_cli.runs.estimate import (
     Totals,
 )
 from ruler_cli.settings.models import AskSettings
+from ruler_cli.tokens import ESTIMATED_ANSWERS
 from ruler_cli.types import Group
 from tests.values import group, talk
+
+ENTRY = Range(*[size.rollout for size in ESTIMATED_ANSWERS])
 
 ASK = AskSettings()
 PRICE = Price(2e-6, 8e-6, 5e-7)

@@ -47,7 +47,7 @@ from ruler_cli.prompting.render import (
 )
 from ruler_cli.settings.models import AskSettings
 from ruler_cli.settings.rubric import scale_mistake
-from ruler_cli.tokens import BYTES_PER_TOKEN
+from ruler_cli.tokens import BYTES_PER_TOKEN, PROMPT_ENTRY, PROMPT_FRAME
 from ruler_cli.types import (
     ENDINGS,
     Criterion,
@@ -88,9 +88,7 @@ def keyed(*parts: bytes) -> bytes:
     return digest.digest()
 
 
-_FRAME_TOKENS = 400
-_ENTRY_TOKENS = 20
-ENTRY_BYTES = int(_ENTRY_TOKENS * BYTES_PER_TOKEN)
+ENTRY_BYTES = int(PROMPT_ENTRY * BYTES_PER_TOKEN)
 """Bytes that a rollout takes beside its text."""
 _WORTH = 0.1
 """The share of a request's tokens that blocks of shared messages must save."""
@@ -197,13 +195,11 @@ class PromptLayout:
 
     def _unshared_tokens(self, rollouts: Sequence[int]) -> int:
         text = self._frame + sum(self.sizes[at] for at in rollouts)
-        return (
-            int(text / BYTES_PER_TOKEN) + _FRAME_TOKENS + _ENTRY_TOKENS * len(rollouts)
-        )
+        return int(text / BYTES_PER_TOKEN) + PROMPT_FRAME + PROMPT_ENTRY * len(rollouts)
 
     def bytes_within(self, tokens: int) -> int:
         """Bytes that rollouts, each with its ENTRY_BYTES, may take in a prompt of so many tokens."""
-        return int((tokens - _FRAME_TOKENS) * BYTES_PER_TOKEN) - self._frame
+        return int((tokens - PROMPT_FRAME) * BYTES_PER_TOKEN) - self._frame
 
     @property
     def context_size(self) -> int:

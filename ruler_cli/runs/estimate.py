@@ -39,7 +39,7 @@ from ruler_cli.runs.input import Input
 from ruler_cli.scoring.combine import undecided
 from ruler_cli.scoring.rewards import number
 from ruler_cli.settings.models import FIRST_PASSES, AskSettings
-from ruler_cli.tokens import BYTES_PER_TOKEN
+from ruler_cli.tokens import BYTES_PER_TOKEN, ESTIMATED_ANSWERS
 from ruler_cli.types import (
     NO_USAGE,
     CallError,
@@ -95,10 +95,6 @@ PROMPT = Range(0.85, 1.0, 1.35)
 Expected is measured: on the rollouts of tau-bench the rate gives 500,918 tokens, OpenAI's o200k_base counts
 495,962. Low and high are assumptions about other tokenizers.
 """
-ENTRY = Range(25, 60, 150)
-"""Completion tokens for one rollout: its id, its score and one or two sentences. An assumption."""
-VALUE = Range(6, 9, 16)
-"""Completion tokens for the value of a criterion, with its id. An assumption."""
 THINKING = Range(300, 1500, 8000)
 """Reasoning tokens for each request to a reasoning model, billed as completion tokens.
 
@@ -278,7 +274,7 @@ class JudgeEstimate:
             stated_limit(self.params) or math.inf,
             self.model.max_output or math.inf,
         )
-        answer = map_ranges(partial(request.answer_tokens, 0), ENTRY, VALUE)
+        answer = Range(*map(request.answer_tokens, ESTIMATED_ANSWERS))
         if request.labels:
             answer += _THINKING[self.model.reasoning]
         else:  # the first word of an answer
