@@ -648,7 +648,7 @@ def _texts(facts: Facts, source: Input, estimate: Estimate) -> Facts:
         shown += ", without pictures"
     binary = facts["shown_to_the_judge"]["left_out"]
     left_out, first = sum(binary.values()), printable(next(iter(binary), ""))
-    passed = f"up to {passes} on average"
+    passed = f"up to {passes}"
     cap, duration = facts["estimate"].max_cost_usd, facts["seconds"]
     return {
         "found": source.found(),

@@ -27,7 +27,6 @@ from ruler_cli.judges.resolve import (
     model_at_endpoint,
     model_of,
 )
-from ruler_cli.judging.adaptive import BLOCK_BYTES
 from ruler_cli.judging.group_run import GroupRun, JudgeRunner
 from ruler_cli.judging.panel import cache_of, open_panel
 from ruler_cli.ledger.reply_cache import Ledger
@@ -231,6 +230,10 @@ class MissingRequests:
     unreadable: int = 0
 
 
+_HELD = 16 << 20
+"""Bytes of groups that are held at once."""
+
+
 def ledger_engine(
     runner: JudgeRunner, groups: Iterator[Group], *, waits: bool
 ) -> Engine[GroupRun, GroupResult]:
@@ -246,9 +249,7 @@ def ledger_engine(
         GroupRun.judge,
         lambda group_run: group_run.group.size,
         anyio.lowlevel.checkpoint,
-        # at most one block of groups that are decided together is in memory
-        Bounds(size=BLOCK_BYTES),
-        runner.end,
+        Bounds(size=_HELD),
     )
 
 
