@@ -12,7 +12,7 @@ from hashlib import blake2b
 from typing import Any
 
 from ruler_cli.errors import UnknownShapeError, UnreadableError, UsageError
-from ruler_cli.files.parse import parse, too_large
+from ruler_cli.files.parse import dump, parse, too_large
 from ruler_cli.formats import rows
 from ruler_cli.formats.chat import (
     USER_ROLES,
@@ -568,14 +568,38 @@ def _choose(name: str, records: Records, settings: InputSettings) -> Format:
     if wanted != "auto":
         problem = f"{line.where} is not of the format {wanted} {keys}"
         raise UsageError(problem, place=name)
+    if (framework := _no_longer_read(record)) is not None:
+        problem = f"{line.where} is of {framework}, which this version does not read"
+        way = "name the paths of its parts, or export traces by OpenTelemetry's names (`gen_ai.…`)"
+        raise UsageError(problem, way, place=name)
     remedy = (
-        "name the path of the answers with --messages PATH, of the task with --prompt PATH, and of "
-        "the group key with --group-by PATH"
+        "name the path of the answers with --messages PATH, of the task with --prompt PATH, and of the "
+        "group key with --group-by PATH"
     )
     problem = f"{line.where} holds no rollouts that ruler knows {keys}"
     unknown = UnknownShapeError(problem, remedy, place=name)
     unknown.values = values
     raise unknown
+
+
+_NO_LONGER_READ = {
+    "AutoGen 0.2": '"chat_history":[{',
+    "CrewAI": '"tasks_output":[{',
+    "ADK evaluations": '"finalEvalStatus":',
+    "DeepEval": '"llmSpans":',
+    "MLflow": '"mlflow.span',
+    "Weave": '"op_name":"weave:',
+    "Vercel's AI SDK": '"ai.operationId":',
+    "ADK's tracer": '"gcp.vertex.agent.',
+    "Jaeger": '"traceID":',
+    "AgentOps": '"span_attributes":',
+}
+"""Names of formats that earlier versions read → JSON that only their records hold."""
+
+
+def _no_longer_read(record: JsonObject) -> str | None:
+    text = dump(record).decode("utf-8", "replace")
+    return first(name for name, mark in _NO_LONGER_READ.items() if mark in text)
 
 
 def _key_path(chosen: Format, records: Records) -> str:
