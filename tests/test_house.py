@@ -141,6 +141,18 @@ def test_only_the_command_line_prints() -> None:
     assert {path.name: result for path in below if (result := stdout_calls(path))} == {}
 
 
+def test_only_the_command_line_reads_its_words() -> None:
+    """Below the command line nothing reads the words of a command line."""
+    below = [path for path in MODULES if path.parent.name != "cli"]
+    attributes = [
+        (path.name, node.attr)
+        for path in below
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Attribute)
+    ]
+    assert [name for name, attribute in attributes if attribute == "argv"] == []
+
+
 def test_no_machine_path() -> None:
     """No module contains a path of a developer's machine."""
     folders = ("/home/", "/work/", "/Users/")

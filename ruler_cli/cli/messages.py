@@ -21,12 +21,10 @@ from ruler_cli.errors import (
     InterruptedRun,
     ReaderGone,
     RulerError,
-    named,
     system_problem,
 )
 from ruler_cli.settings.fields import option_name, public_name
 from ruler_cli.settings.keys import HIDDEN, hide_keys, holds_secret
-from ruler_cli.settings.load import field_named
 from ruler_cli.settings.suggestions import instead_of, nearest, question
 
 _PREFIX = "ruler: "
@@ -39,14 +37,9 @@ def print_stderr(text: str) -> None:
         typer.echo(one_line(hide_keys(text)), err=True)
 
 
-def command_words(sentence: object) -> str:
-    """Return a sentence, or an error, with the names that options have on a command line."""
-    return named(sentence, _option_words)
-
-
 def option_words(field: str, value: Any) -> list[str]:
     """Return an option and its value as words of a command line."""
-    name = option_name(field)
+    name = "--config" if field == "config" else option_name(field)
     if name.startswith("--set "):
         return ["--set", f"{public_name(field)}={value}"]
     if isinstance(value, bool):
@@ -65,33 +58,19 @@ def _without_secrets(param: str) -> str:
     return f"{name}={HIDDEN}" if any(map(holds_secret, names)) else param
 
 
-def long_name(field: str) -> str:
-    """Return the long name of an option, by its field."""
-    return public_name(field).replace("_", "-")
-
-
-def _option_words(field: str, value: str) -> str:
-    field = field_named(field)
-    if value == "no":
-        return option_name(field).replace("--", "--no-", 1)
-    if value in ("", "yes"):
-        return option_name(field)
-    return " ".join(option_words(field, value))
-
-
 _NAMES = re.compile("""["']([\\w-]+)["']\\s*:""")
 """Names in an object."""
 
 
 def hide_keys_of(value: Any) -> Any:
-    """Return a JSON value whose texts are as on a command line: with its names of options, without its keys."""
+    """Return a JSON value whose texts hold no keys of a command line."""
     if isinstance(value, Mapping):
         return {
             hide_keys(name): hide_keys_of(content) for name, content in value.items()
         }
     if isinstance(value, list | tuple):
-        return [hide_keys_of(item) for item in value]
-    return hide_keys(command_words(value)) if isinstance(value, str) else value
+        return [hide_keys_of(own) for own in value]
+    return hide_keys(value) if isinstance(value, str) else value
 
 
 def hide_keys_of_tracebacks() -> None:
@@ -111,7 +90,7 @@ def hide_keys_of_tracebacks() -> None:
 def print_note(*sentences: object) -> None:
     """Print sentences, or errors, of ruler on stderr, a line each."""
     for sentence in sentences:
-        print_stderr(f"{_PREFIX}{command_words(sentence)}")
+        print_stderr(f"{_PREFIX}{sentence}")
 
 
 def exit_code_of(error: BaseException) -> int:
@@ -204,7 +183,7 @@ def report_usage_error(error: Any) -> int | None:
         message = f"no such command: {word}"
         choices = error.ctx.command.list_commands(error.ctx)
     if remedy := instead_of(word):
-        message += f"; {command_words(remedy)}"
+        message += f"; {remedy}"
     elif near := nearest(word, choices):
         message += question(near)
     elif error.ctx is not None:

@@ -189,17 +189,11 @@ class SettingError(UsageError):
         problem: str,
         remedy: str = "",
         value: object = "",
-        *,
-        place: str = "",
     ) -> None:
-        """`place` is the source of the value, by default the option, with the value if it is not empty."""
-        place = place or f"{option_name(setting)} {value}".strip()
+        """`value` is shown if it is not empty."""
+        place = f"{option_name(setting)} {value}".strip()
         super().__init__(problem, remedy, place=place)
         self.setting = setting
-
-    def at(self, place: str) -> SettingError:
-        """Return the error of a value that stands at a place."""
-        return type(self)(self.setting, self.problem, self.remedy, place=place)
 
 
 class SettingShapeError(SettingError, WrongShapeError):
@@ -241,6 +235,11 @@ class Section:
         wrong_type = mistake["type"].endswith("_type")
         kind = SettingShapeError if wrong_type else SettingError
         raise kind(name, problem.replace("Input", value, 1))
+
+
+def long_name(name: str) -> str:
+    """Return the long name of an option, by its field."""
+    return public_name(name).replace("_", "-")
 
 
 def unknown_setting(name: str, names: Iterable[str]) -> UsageError:

@@ -18,6 +18,7 @@ from ruler_cli.settings.fields import (
     SECTIONS,
     SettingError,
     fields_of,
+    option_name,
     public_name,
     setting_of,
     settings_of,
@@ -59,6 +60,8 @@ _UNKNOWN_SIGN = re.compile(r"[=<>?^&+;,()'%]")
 """A sign that no term of `has` knows, and few keys hold."""
 _RESERVED = ("judges.offline", "judges.simulated", "formats.auto")
 _PREFIX = "RULER_"
+_OPTION = re.compile(r"(?:^|: )(--set \w+|--?[a-z][a-z-]*)")
+"""An option in the place of an error."""
 _FIELDS = {name: field_name for field_name, name in NAMES.items()}
 """Fields by the names that they have in files and variables, where those are others."""
 
@@ -146,10 +149,10 @@ def _checked(path: str, content: Mapping[str, Any]) -> ConfigFile:
             else:
                 file.tables[header] = _command_table(table)
         except SettingError as error:
-            name = public_name(error.setting)
-            raise error.at(f"{path} [{header}] {name}") from None
+            place = f"{path} [{header}] {public_name(error.setting)}"
+            raise error.with_parts(place=place) from None
         except UsageError as error:
-            raise UsageError(str(error), place=f"{path} [{header}]") from None
+            raise error.with_parts(place=f"{path} [{header}]") from None
     return file
 
 
@@ -249,13 +252,26 @@ def named_sources(origins: Mapping[str, Origin]) -> Iterator[None]:
     """Name the variable or the table in an error of a setting that nobody typed."""
     try:
         yield
-    except SettingError as error:
-        origin = origins.get(error.setting, Origin())
+    except UsageError as error:
+        name = _setting_in(error)
+        origin = origins.get(name, Origin())
+        place = origin.place
         if origin.rank == FILE:
-            raise error.at(f"{origin.place} {public_name(error.setting)}") from None
-        if origin.rank == VARIABLE:
-            raise error.at(origin.place) from None
+            place += f" {public_name(name)}"
+        if origin.rank in (FILE, VARIABLE):
+            raise error.with_parts(place=place) from None
         raise
+
+
+def _setting_in(error: UsageError) -> str:
+    """Return the setting whose option is the place of an error, as in `in.json: --set records data`; else nothing."""
+    if isinstance(error, SettingError):
+        return error.setting
+    match = _OPTION.search(error.place)
+    for name in SECTIONS if match else ():
+        if match and option_name(name) == match[1]:
+            return name
+    return ""
 
 
 def _file_layer(command: str, names: Collection[str], file: ConfigFile | None) -> Layer:

@@ -51,7 +51,7 @@ MAX_RECORD = 512
 LEDGER_VARIABLE = "RULER_LEDGER"
 """The variable that names the ledger, or says `none`."""
 FIRST_PASSES = 2
-"""Passes that adaptive scoring, and a stronger judge, give every group."""
+"""Passes that adaptive scoring, and a stronger judge, give every group: an order and its reverse tell its noise."""
 GROUP_SIZE = 32
 """Distinct rollouts that one request shows at most."""
 
@@ -542,7 +542,7 @@ class RecordPaths(Section):
     a `[]` in one, or a list of answers at one make a record a group. `prompt` are the parts of the task, in their
     order. Behind a common list each rollout has the item of its own number. `calls` is the place of tool calls
     in a turn. `reference` is the right answer, which only the judge sees. `rubric` is that of the group. `ended` are
-    the places of flags and words that say how a rollout ended (see `formats.endings`); the first that says one counts.
+    the places of flags and words that say how a rollout ended (see `messages.endings`); the first that says one counts.
 
     `group_by` are paths that are the key of a group together. A score goes to `reward`, where the original one was
     read, and the annotation to `ruler`: below a rollout's own object, if it has one.
@@ -843,7 +843,6 @@ def refuse_no_settings(value: object) -> None:
 _IN_TURN = "needs judges that score together, not in turn as with --fallback"
 _FEW_PASSES = "is more than --passes"
 _ORDERED = "needs a random order: in input order a position tells the rollout"
-_NEIGHBOURS = "cannot be with --set adaptive, which compares neighbours in INPUT"
 _LEAVE = "leave one out"
 _CONTRADICTIONS: Sequence[tuple[str, Callable[[ScoreSettings], object], str, str]] = (
     (
@@ -902,17 +901,11 @@ _CONTRADICTIONS: Sequence[tuple[str, Callable[[ScoreSettings], object], str, str
         "is too many: --set adaptive gives most groups 2 passes",
         "use 2 or less",
     ),
-    (
-        "spend",
-        lambda run: run.adaptive and run.draw is not None,
-        _NEIGHBOURS,
-        _LEAVE,
-    ),
 )
 """Settings that make no sense with others: the first one, the test, the problem and the way out."""
 _COMPARING = words_of("passes order debias min_passes adaptive group_size single")
 """Settings of rollouts that are compared."""
-_OF_ALL = ("adaptive", "debias", "standardize")
+_OF_ALL = ("debias", "standardize")
 """Settings that need all groups."""
 
 

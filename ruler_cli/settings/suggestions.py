@@ -66,7 +66,7 @@ OLD = {
     "quiet": "use --progress none, or -q",
     "no_cache": "use --ledger none",
     "dry_run": "use `ruler check INPUT`, which takes the same options",
-    "labels_file": "use --people FILE",
+    "people": "use --people FILE",
 }
 """Remedies for former options."""
 

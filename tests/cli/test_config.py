@@ -808,7 +808,7 @@ def test_parameters_of_ours(ruler: Ruler) -> None:
             2,
             True,
         ), done.stderr
-        with pytest.raises(UsageError, match=f"-p {name}"):
+        with pytest.raises(UsageError, match="-p "):
             JudgeSettings("openai/a", params={name: json.loads(text)})
     assert ruler("config", "-p", "stream=false", "-p", "n=1").returncode == 0
 
@@ -853,6 +853,11 @@ def test_what_python_cannot_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     ):
         with pytest.raises(UsageError, match="no such option"):
             ruler_cli.load_settings(model="offline", **option)
+    (tmp_path / "ruler.toml").write_text(
+        "[score]\ndry_run = true\nsummary = 's.json'\n"
+    )
+    with pytest.raises(UsageError, match="--dry-run: is for the command"):
+        ruler_cli.load_settings(model="offline")
 
 
 @pytest.mark.parametrize(
