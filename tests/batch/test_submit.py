@@ -147,7 +147,7 @@ def test_max_cost(client: Client, batch_server: BatchServer) -> None:
     """No batch is recorded or sent if its cost may exceed the limit, or if the price is unknown."""
     dear = replace(client.settings.judge, price=(1000.0, 1000.0))
     client.settings = replace(client.settings, pool=PoolSettings(max_cost=1.0))
-    with pytest.raises(UsageError, match="price=IN,OUT"):
+    with pytest.raises(UsageError, match="--price IN,OUT"):
         client.submit()
     with pytest.raises(BatchCostError, match="nothing was submitted") as refused:
         client.submit(judge=dear)
