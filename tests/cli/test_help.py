@@ -141,7 +141,7 @@ LEAN = {
     "check in.jsonl -m openai/o3 --ledger none": SLOW - {"rich"},
     "prompt in.jsonl -m openai/o3": SLOW,
     "score in.jsonl out.jsonl -m offline --ledger none": SLOW,
-    "render in.jsonl r.jsonl -m openai/o3": SLOW,
+    "batch export in.jsonl r.jsonl -m openai/o3": SLOW,
     "agree out.jsonl": SLOW - {"rich", "tqdm"},
 }
 """Commands, and packages that they do not import."""
