@@ -15,7 +15,6 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from ruler_cli.errors import Sentence
 from ruler_cli.judges.network import in_time
 from ruler_cli.judges.provider_errors import (
     SAYS,
@@ -317,10 +316,9 @@ class ChatJudge(Judge):
 def no_probabilities(why: str, body: bytes = b"") -> CallError:
     """Return the error that ends a run: the endpoint does not tell how likely words are. `body` is its reply."""
     said = f" ({why})" if why else ""
-    reason = Sentence(
-        "the judge tells no probabilities of its words (`logprobs`){said}, which are to be read; give {read:text}, "
-        "or name an endpoint that does",
-        said=said,
+    reason = (
+        f"the judge tells no probabilities of its words (`logprobs`){said}, which are to be read; "
+        "use --read text, or name an endpoint that does"
     )
     return CallError("reply", reason, "run", body=body)
 

@@ -40,7 +40,6 @@ import anyio.to_thread
 
 from ruler_cli.errors import (
     OutputError,
-    Sentence,
     UsageError,
     system_errors,
 )
@@ -97,13 +96,13 @@ _REPLY = 3
 """Rank of a reply."""
 _TEXTS_TOGETHER, _MOST_TEXTS, _LONGEST_TEXT = 32, 1024, 1 << 20
 """Texts that are written together; the most that wait while another process writes; characters of one."""
-_ANOTHER = Sentence(
-    "give another file with {ledger:PATH}; a run can keep no replies: {ledger:none}"
+_ANOTHER = (
+    "give another file with --ledger PATH; a run can keep no replies: --ledger none"
 )
-_CORRECT = Sentence("correct the {ledger}, or leave it out")
-NO_ADDRESS = Sentence(
-    "it was kept without the address of its judge, which may be the provider's; if it is that of this run, "
-    "`ruler ledger assign {model:NAME} {api_base:URL}` assigns it"
+_CORRECT = "correct the --ledger, or leave it out"
+NO_ADDRESS = (
+    "it was kept without the address of its judge, which may be the provider's; if it is that of "
+    "this run, `ruler ledger assign -m NAME --api-base URL` assigns it"
 )
 OTHER_LAYOUT = "its prompt lost the order of the results of parallel calls"
 """Reasons for which a reply that an earlier version kept no longer answers."""
@@ -153,7 +152,7 @@ def key_of(model: str, params: Mapping[str, Any], request: Request) -> bytes:
         canonical = _canonical(dict(params))
     except (TypeError, ValueError, RecursionError) as error:
         why = f"a judge parameter is not JSON ({error})"
-        way_out = Sentence("leave it out, or keep no replies: {ledger:none}")
+        way_out = "leave it out, or keep no replies: --ledger none"
         raise UsageError(why, way_out, place="ledger") from None
     bounds = f"{request.max_output_tokens} {request.pass_index}"
     digest = blake2b(digest_size=16, person=b"ruler request 1")
@@ -243,15 +242,14 @@ class Ledger(AbstractContextManager["Ledger"]):
             open_files()
         # before the first is created: a mistyped name would be an empty ledger
         for other in others:
-            problem = Sentence("{ledger:{other}}: cannot be read", other=other)
+            problem = f"--ledger {other}: cannot be read"
             with file_errors(problem, _CORRECT):
                 absent = not other.exists()
             if absent:
                 raise UsageError(
                     "no such file, and of several ledgers only the first is created",
                     other_file(str(other), "check the path"),
-                    option="ledger",
-                    value=other,
+                    place=f"--ledger {other}",
                 )
         with ExitStack() as stack:
             if path is not None and (make or is_there(path)):

@@ -163,7 +163,7 @@ class Caller:
                 await self._keep(store, replace(answer, scope="call"))
             wait = self._failed(number, permit, answer, budget)
             if wait is None:
-                reason = answer.reason  # a Sentence names options
+                reason = answer.reason
                 if budget.tries > 1:
                     reason = f"{reason} (tried {budget.tries} times)"
                 last = replace(answer, reason=reason, scope="group")

@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from ruler_cli.errors import Sentence
 from ruler_cli.formats.chat import first_agent_turn
 from ruler_cli.formats.pictures import (
     MARKDOWN,
@@ -419,8 +418,7 @@ def _fault(
                     if picture.kind == "picture"
                     else ""
                 )
-                told = "{mark} {why}; {put}give {pictures:leave} to judge without it"
-                return Sentence(told, mark=mark[1], why=why, put=put)
+                return f"{mark[1]} {why}; {put}use --pictures leave to judge without it"
     return ""
 
 
@@ -700,8 +698,8 @@ def why_unaskable(group: Group, layout: PromptLayout, ask: AskSettings) -> Group
         errors += layout.faults.values()
         if not errors:
             return GroupError("input", "the group has no trajectories")
-        told = "no trajectory can be judged; the first: {reason}"
-        return GroupError("input", Sentence(told, reason=errors[0]))
+        reason = f"no trajectory can be judged; the first: {errors[0]}"
+        return GroupError("input", reason)
     if unseen := why_unseen(layout, ask):
         return GroupError("input", unseen)
     # the smallest request that would help: the longest rollout and a short one
@@ -731,17 +729,13 @@ def why_unseen(layout: PromptLayout, ask: AskSettings) -> str:
     at = next(at for at, text in enumerate(texts) if _marks(text))
     place = f"rollout {layout.places[at - 1]}" if at else "what its rollouts share"
     if ask.reads_pictures is None:
-        return Sentence(
-            "it has pictures, the first in {place}, and {judge} reads none; give a judge that does with {model:NAME}, "
-            "or {pictures:leave} to judge by the text alone",
-            place=place,
-            judge=ask.judge_model,
+        return (
+            f"it has pictures, the first in {place}, and {ask.judge_model} reads none; give a judge "
+            "that does with -m NAME, or --pictures leave to judge by the text alone"
         )
-    return Sentence(
-        "it has pictures, the first in {place}, and {judge} is not known to read them; give {pictures:send} if it "
-        "does, or {pictures:leave} to judge by the text alone",
-        place=place,
-        judge=ask.judge_model,
+    return (
+        f"it has pictures, the first in {place}, and {ask.judge_model} is not known to read them; "
+        "use --pictures send if it does, or --pictures leave to judge by the text alone"
     )
 
 

@@ -421,7 +421,7 @@ def _combined(shards: Summary, last: Summary) -> Summary:
 
 
 def _of_engine(problem: str, remedy: str) -> UsageError:
-    return UsageError(problem, remedy, option="engine", value="ray")
+    return UsageError(problem, remedy, place="--engine ray")
 
 
 def _first_line(error: Exception) -> str:

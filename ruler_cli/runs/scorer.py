@@ -31,7 +31,6 @@ import anyio
 from ruler_cli.errors import (
     CapReached,
     RefusedError,
-    Sentence,
     UsageError,
     WrongShapeError,
 )
@@ -190,7 +189,7 @@ class OpenScorer(ScoringSession):
             elif self._without_outcome == _FIRST:
                 problem = f"none of the first {_FIRST} groups has it"
                 remedy = "check the path"
-                wrong = UsageError(problem, remedy, option="outcome", value=path)
+                wrong = UsageError(problem, remedy, place=f"--outcome {path}")
                 self.stop_signal.stop(wrong)
         return read
 
@@ -198,7 +197,7 @@ class OpenScorer(ScoringSession):
         """Score a group that shares passes with no other, by a rubric of its own if one is given."""
         if self.scores.waits:
             raise UsageError(
-                Sentence("{debias} and {standardize} need all groups of a batch"),
+                "--debias and --standardize need all groups of a batch",
                 "give them to `score_groups`, which yields them once the last is judged",
             )
         read = self.read(given, rubric=rubric)

@@ -355,7 +355,7 @@ MISTAKES = {
     ),
     "[judges.fast]\nrpm = 3": " [judges.fast] model: is missing; set it",
     "[judges.fast]\nmodle = 'a'": " [judges.fast]: no such option: modle; did you mean model?",
-    "[score]\nforce = true": " [score] force: is for one run; leave it out, and give --force",
+    "[score]\nforce = true": " [score] force: is for one run; leave it out, and use --force",
     "[score]\nbudget = 3": " [score]: no such option: budget; use --max-cost USD",
     "[judges]\nfast = 3": ": judges.fast is not a table; write [judges.fast], and its settings below",
     "[judges.offline]\nmodel = 'x'": " [judges.offline]: is a name of ruler's own",
