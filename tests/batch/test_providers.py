@@ -57,7 +57,7 @@ async def test_no_batch_api(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in APIS:
         cases.append((f"{name}/m", None, f"{name.upper()}_API_KEY is not set"))
         for base in ("ftp://h", "h:80/v1", "http://me:secret@h/v1"):
-            cases.append((f"{name}/m", base, "api_base"))
+            cases.append((f"{name}/m", base, "--api-base"))
     for name, address, reason in cases:
         with pytest.raises(UsageError, match=reason) as error:
             await _of(name, api_base=address)
