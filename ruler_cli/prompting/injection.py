@@ -67,6 +67,8 @@ _HIDDEN = re.compile(
     "(?<![\U0001f3f4\U000e0020-\U000e007e])[\U000e0020-\U000e007e]{3}|[\ufe00-\ufe0f\U000e0100-\U000e01ef]{4}"
 )
 """Text in tag characters (flags apart) or in variation selectors: only a model can read it."""
+_BYTES = (*[hint.encode() for hint in _HINTS], b"\\u202e", b"\xf3\xa0", b"\xef\xb8")
+"""Hints, the override, and the first bytes of tag characters and variation selectors."""
 _MASTER_KEY = re.compile(
     r'assistant: "(?:[:;,.]|solution[:.]?|thought process[:.]?|respuesta[:.]?|解[:：]?|かいせつ'  # noqa: RUF001 - as attacks write it
     r"|let's (?:solve this problem|think) step by step[:.]?)\"",
@@ -90,10 +92,9 @@ def is_suspect(rollout: str) -> bool:
 
 
 def _may_have_mark(text: str) -> bool:
-    low = text.lower()
-    if any(map(low.__contains__, _HINTS)) or _REVERSED in low:
-        return True
-    return not text.isascii() and _HIDDEN.search(text) is not None
+    """Return whether a text may hold a mark, by its bytes: most text needs no other search."""
+    low = text.encode("utf-8", "surrogatepass").lower()
+    return any(map(low.__contains__, _BYTES))
 
 
 def _has_mark(rollout: str) -> bool:
