@@ -16,7 +16,6 @@ _COMMANDS = {
     "score": "Score each group with a judge, and write the records annotated.",
     "check": "Read INPUT as `score` would, and estimate calls, tokens and cost.",
     "prompt": "Print the exact request that `score` would send for a group.",
-    "render": "Write the requests that `score` would send to a file.",
     "agree": "Compare scores with labels, or two judges with each other.",
     "report": "Show a scored file on the terminal, as JSON, or as a page.",
     "select": "Keep groups and rollouts of a scored file by their scores.",

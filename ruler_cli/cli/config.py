@@ -11,12 +11,12 @@ from typing import Annotated, Any
 import typer
 
 from ruler_cli.cli.command import command_name, running
-from ruler_cli.cli.messages import hide_keys_of, long_name
+from ruler_cli.cli.messages import hide_keys_of
 from ruler_cli.cli.options import default_of, takes
 from ruler_cli.cli.safe_text import one_line, print_json
 from ruler_cli.cli.units import columns, shorten
 from ruler_cli.files.location import Location
-from ruler_cli.settings.fields import setting_of, texts
+from ruler_cli.settings.fields import long_name, setting_of, texts
 from ruler_cli.settings.judges import judges_of, listed_prices
 from ruler_cli.settings.keys import hide_keys, without_secrets
 from ruler_cli.settings.load import score_settings

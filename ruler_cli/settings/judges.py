@@ -85,7 +85,7 @@ def way_to_judge(
 
 def judges_of(options: Options) -> list[JudgeSettings]:
     """Return the judges of a run in order, the one of `escalate` last."""
-    names = [*texts(options.model or [DEFAULT_MODEL])]
+    names = options.models or [DEFAULT_MODEL]
     if options.escalate is not None:
         names.append(options.escalate)
     prices = _prices(names, options)

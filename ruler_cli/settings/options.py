@@ -306,6 +306,11 @@ class Options:
         return getattr(self.of(section), name)
 
     @property
+    def models(self) -> list[str]:
+        """The judges as they were named, without the one of `escalate`."""
+        return [*texts(self.model or ())]
+
+    @property
     def ledgers(self) -> list[str]:
         """The ledgers as they were named, the one that is written first."""
         return [str(name) for name in paths(self.ledger)]
