@@ -110,9 +110,8 @@ def mistakes(server: JudgeServer, folder: Path) -> dict[str, Callable[[], Any]]:
         "is a pattern": partial(options, ledger="*.sqlite"),
         "stands beside other ledgers": partial(options, ledger=["none", "a"]),
         "no file matches": partial(options, ledger=["a", "*.none"]),
-        "cannot be with --ledger": partial(options, no_cache=True, ledger="a"),
         "--cached-only: needs a ledger": partial(
-            options, no_cache=True, cached_only=True
+            options, ledger="none", cached_only=True
         ),
         "looks like a key": partial(JudgeSettings, "sk-0123456789abcdef"),
         "expects the name of a variable": partial(
@@ -122,7 +121,7 @@ def mistakes(server: JudgeServer, folder: Path) -> dict[str, Callable[[], Any]]:
         "price: '2'": lambda: JudgeSettings(price="2"),  # type: ignore[arg-type]  # as one may
         "--rubric @no.txt: no such file": partial(AskSettings, rubric="@no.txt"),
         "shard: '3/2'": partial(InputSettings, shard="3/2"),  # type: ignore[arg-type]  # as one may
-        "passes: 0 is not a whole number": partial(AskSettings, passes=0),
+        "--passes: 0 is not 1 or more": partial(AskSettings, passes=0),
         "adaptive: starts with 2 passes": partial(ScoreSettings, adaptive=True),
         "fallback: needs several judges": partial(ScoreSettings, fallback=True),
         "standardize: ": partial(

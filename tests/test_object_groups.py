@@ -73,7 +73,7 @@ OFFLINE = ScoreSettings(judge=JudgeSettings("offline"), ledger=None)
         (
             AskSettings,
             {"context_tokens": -5},
-            "--context-tokens: -5 is not a whole number of 1 or more",
+            "context_tokens: -5 is not 1 or more",
         ),
         (
             ScoreSettings,

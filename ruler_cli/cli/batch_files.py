@@ -136,10 +136,6 @@ def import_(
             "`-` is stdin.",
         ),
     ],
-    ledger: OneLedger = None,
-    model: JudgeModel = None,
-    as_json: AsJson = False,
-    config: Config = None,
 ) -> int:
     """Import replies that a batch API or another engine wrote.
 

@@ -68,7 +68,7 @@ OLD = {
     "quiet": "use --progress none, or -q",
     "no_cache": "use --ledger none",
     "dry_run": "use `ruler check INPUT`, which takes the same options",
-    "people": "use --people FILE",
+    "labels_file": "use --people FILE",
 }
 """Remedies for former options."""
 

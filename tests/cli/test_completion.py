@@ -73,7 +73,6 @@ def test_completions(workdir: Path) -> None:
         "stats",
         "clear",
         "assign",
-        "import",
     ]
     assert offered(workdir, "ruler score --max-c") == ["--max-cost"]
     assert offered(workdir, "ruler score a b --ask ") == ["group", "each"]

@@ -43,7 +43,7 @@ def test_attributed(ruler: Ruler, tmp_path: Path, server: JudgeServer) -> None:
     settings = summary["settings"]
     assert settings["seed"] == {"value": 7, "from": "RULER_SEED"}
     assert settings["passes"] == {"value": 2, "from": "ruler.toml [score]"}
-    assert settings["judge-model"] == {"value": ["openai/good"], "from": "command line"}
+    assert settings["model"] == {"value": ["openai/good"], "from": "command line"}
     assert [judge["model"] for judge in summary["judges"]] == ["openai/good"]
     assert KEY not in json.dumps(summary)
     part = read(tmp_path / "out.jsonl")[0]["ruler"]
