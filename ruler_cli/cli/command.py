@@ -73,9 +73,9 @@ def running(
             from ruler_cli.cli.proposal import refuse
             from ruler_cli.settings.load import score_settings
 
-            given = score_settings(options, arguments[0]).input
+            input_settings = score_settings(options, arguments[0]).input
             asked = command_name(ctx) == "check"
-            raise refuse(error, given, options, check=asked) from None
+            raise refuse(error, input_settings, options, check=asked) from None
 
 
 def command_name(ctx: typer.Context) -> str:

@@ -69,7 +69,7 @@ def hide_keys_of(value: Any) -> Any:
             hide_keys(name): hide_keys_of(content) for name, content in value.items()
         }
     if isinstance(value, list | tuple):
-        return [hide_keys_of(own) for own in value]
+        return [hide_keys_of(item) for item in value]
     return hide_keys(value) if isinstance(value, str) else value
 
 

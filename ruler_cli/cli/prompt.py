@@ -58,37 +58,37 @@ def command(
 
         settings = score_settings(options, source)
         number, window = options.pass_, options.window
-        own = replace(
+        ask = replace(
             with_eyes(settings.ask_of(settings.judge), settings.judge),
             context_tokens=model_of(settings.judge).context,
         )
-        own = replace(own, passes=max(own.passes, number if own.ask == "group" else 1))
+        ask = replace(ask, passes=max(ask.passes, number if ask.ask == "group" else 1))
         chosen = _group(settings.input, options.group)
-        layout, name = build_layout(chosen, own), f"group {chosen.key!r}"
-        windows = requests_of_pass(layout, own, number - 1) if layout.distinct else []
-        passes = pass_count(layout, own, max(1, len(windows)))
+        layout, name = build_layout(chosen, ask), f"group {chosen.key!r}"
+        windows = requests_of_pass(layout, ask, number - 1) if layout.distinct else []
+        passes = pass_count(layout, ask, max(1, len(windows)))
         if not windows:
-            error = why_unaskable(chosen, layout, own)
+            error = why_unaskable(chosen, layout, ask)
             reason = str(error.reason)
             if not layout.distinct:
                 raise UsageError(f"{name}: {reason}", place=Location(source).shown)
             long = " is too long" if error.kind == "too_long" else ""
             print_note(f"warning: this is not sent, {name}{long}: {reason}")
-        for option_, given, most, what in (
+        for field, value, most, what in (
             ("pass_", number, passes, "pass"),
             ("window", window, max(1, len(windows)), "window"),
         ):
-            if given > most:
+            if value > most:
                 problem = f"{name} has {count(most, what)}"
-                raise UsageError(problem, place=f"{option_name(option_)} {given}")
+                raise UsageError(problem, place=f"{option_name(field)} {value}")
         if passes * len(windows) > 1:
             of_windows = f"window {window} of {len(windows)}"
             what = f"pass {number} of {passes}, {of_windows}"
-            if own.ask == "each":
+            if ask.ask == "each":
                 what = f"rollout {window} of {len(windows)}; --window N prints another"
             print_note(f"{name}: {what}")
         part = windows[window - 1] if windows else None
-        request, *others = requests_about(layout, own, part)
+        request, *others = requests_about(layout, ask, part)
         if others:
             print_note(f"{name}: the first of {count(1 + len(others), 'request')}")
         if request.questions:

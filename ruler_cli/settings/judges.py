@@ -68,19 +68,25 @@ def way_to_judge(
     `base` and `key` are those of the options, `table` the judge's own. `same` tells if the source of `key`
     names models of the judge's provider, or no model.
     """
-    own = table or {}
     nobody = Named(None, "provider")
+    table_key = nobody
     if table is not None:
         # a command's table is for models without a table of their own
-        base = nobody if base.source == "file" else base
-        key = nobody if key.source == "file" else key
-    if base.source != "command line" and ("api_base" in own or "api_key_env" in own):
-        base = Named(own.get("api_base"), "judge")
-    for name, source in (key, Named(own.get("api_key_env"), "judge")):
-        other = base.source == "provider" and source != "command line" and not same
-        if name and source in _SENT[base.source] and not other:
+        if base.source == "file":
+            base = nobody
+        if key.source == "file":
+            key = nobody
+        table_key = Named(table.get("api_key_env"), "judge")
+        if base.source != "command line" and not _PAIR.isdisjoint(table):
+            base = Named(table.get("api_base"), "judge")
+    for name, source in (key, table_key):
+        foreign = base.source == "provider" and source != "command line" and not same
+        if name and source in _SENT[base.source] and not foreign:
             return base.value, name
     return base.value, None
+
+
+_PAIR = {"api_base", "api_key_env"}
 
 
 def judges_of(options: Options) -> list[JudgeSettings]:
@@ -99,10 +105,8 @@ def _judge(name: str, price: Any, options: Options) -> JudgeSettings:
     """
     table = None if options.file is None else options.file.judges.get(name)
     model = name if table is None else table["model"]
-    base, key = (
-        Named(getattr(options, field), _SOURCES[options.rank(field)])
-        for field in ("api_base", "api_key_env")
-    )
+    base = Named(options.api_base, _SOURCES[options.rank("api_base")])
+    key = Named(options.api_key_env, _SOURCES[options.rank("api_key_env")])
     same = _same_provider(model, options)
     api_base, api_key_env = way_to_judge(base, key, table, same=same)
     values: dict[str, Any] = {"price": price}
@@ -111,19 +115,15 @@ def _judge(name: str, price: Any, options: Options) -> JudgeSettings:
             values[field] = getattr(options, field)
     params = _params(options)
     if table is not None:
-        # `pictures` of a judge tells what it can, the option what is wanted
-        own = {
-            field: value
-            for field, value in table.items()
-            if options.rank(field) <= FILE or field == "pictures"
-        }
         # `api`, `via` and `price` of a command's table are for models without a table
-        stronger = {
-            field: value
-            for field, value in values.items()
-            if options.rank(field) > FILE or field == "timeout"
-        }
-        values = stronger | own | {"name": name}
+        for field in ("api", "via", "price"):
+            if options.rank(field) <= FILE:
+                values.pop(field, None)
+        for field, value in table.items():
+            # `pictures` of a judge tells what it can, the option what is wanted
+            if options.rank(field) <= FILE or field == "pictures":
+                values[field] = value
+        values["name"] = name
         table_params = table.get("params", {})
         typed_params = options.rank("params") > FILE
         params = table_params | params if typed_params else params | table_params

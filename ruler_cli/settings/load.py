@@ -5,7 +5,6 @@ from __future__ import annotations
 import glob
 import os
 import re
-import tomllib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -72,10 +71,10 @@ def field_named(name: str, names: Collection[str] = ()) -> str:
     `timeout` is a judge's, and for batches how long is waited.
     """
     plain = name.replace("-", "_")
-    other = _FIELDS.get(plain, plain)
-    if plain in SECTIONS and (plain in names or other not in names):
+    behind = _FIELDS.get(plain, plain)
+    if plain in SECTIONS and (plain in names or behind not in names):
         return plain
-    return other
+    return behind
 
 
 def read_config(name: str | None) -> ConfigFile | None:
@@ -108,6 +107,8 @@ def _content(name: str) -> dict[str, Any] | None:
     # most have no table of ours, and are another program's to read
     if shared and "ruler" not in text:
         return None
+    import tomllib  # most runs have no file
+
     try:
         content = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
@@ -233,7 +234,7 @@ def read_options(
         for section in {SECTIONS[name] for name in origins}:
             if section is JudgeSettings:
                 _check_judge(options)
-            elif section is not ScoreSettings:
+            elif not issubclass(section, RunSettings):  # checked as a whole
                 options.of(section)
     return options
 
@@ -339,9 +340,8 @@ def score_settings(
         escalate = None if options.escalate is None else judges.pop()
         ledger, ledgers = _ledgers(options.ledgers)
         source_settings = options.of(InputSettings)
-        run = options.of(RunSettings)
         return ScoreSettings(
-            **{name: getattr(run, name) for name in fields_of(RunSettings)},
+            **options.values_of(RunSettings),
             input=replace(source_settings, source=source, rows=options.rows),
             output=output,
             judge=judges[0],

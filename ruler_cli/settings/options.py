@@ -49,8 +49,8 @@ COMMANDS = (
 
 
 @frozen
-class CommandSettings(Section):
-    """Settings of commands, beside those of a run: the things that they show, and where."""
+class OutputSettings(Section):
+    """Settings of `score` beside those of a run: the things that it shows, and where it runs."""
 
     _: KW_ONLY
     summary: Annotated[
@@ -75,6 +75,13 @@ class CommandSettings(Section):
         ),
     ] = None
     ray_workers: Annotated[Whole, Field(ge=1), Setting("Workers of Ray.", "N")] = 2
+
+
+@frozen
+class CommandSettings(Section):
+    """Settings of further commands: the things that they show, and where."""
+
+    _: KW_ONLY
     as_json: Annotated[bool, Option("Print one JSON object instead.")] = False
     labels: Annotated[
         str | None,
@@ -288,13 +295,17 @@ class Options:
     file: ConfigFile | None = None
     config: str | None = None
 
-    def of(self, section: type[T]) -> T:
-        """Return a section with the values of this command."""
+    def values_of(self, section: type) -> dict[str, Any]:
+        """Return the values of a section that are not the defaults, as the user wrote them."""
         values = {}
         for name, origin in self.origins.items():
             if SECTIONS[name] is section:
                 values[name] = origin.value
-        return section(**values)
+        return values
+
+    def of(self, section: type[T]) -> T:
+        """Return a section with the values of this command."""
+        return section(**self.values_of(section))
 
     def __getattr__(self, name: str) -> Any:
         """Return the value of a setting, by its field."""

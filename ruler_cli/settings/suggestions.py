@@ -1,6 +1,6 @@
 """Suggestions for a mistyped word, file or path: a table of what people type, then spelling.
 
-A wrong suggestion is worse than none, so spelling suggests only what is within two letters.
+A wrong suggestion is worse than none, so spelling suggests only what is nearly the same.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ _MOST = 5000
 """Names to compare at most: a directory or a record may hold any number, and an error must not take long."""
 _DEEP = 4
 """Levels of a record that are searched."""
-_LETTERS = 2
-"""Letters in which a suggestion may differ at most: a third of the word, if that is fewer."""
+_LIKE = 0.8
+"""Likeness of a suggestion, from 0 to 1: `passs` and `passes` have 0.91."""
+
 
 _INSTEAD = """
 temperature top_p top_k max_tokens max_completion_tokens: it is a parameter of the judge call: -p temperature=0
@@ -86,35 +87,12 @@ def instead_of(word: str) -> str | None:
 
 
 def nearest(word: str, choices: Iterable[str]) -> str | None:
-    """Return the choice nearest in spelling, None if each differs in more than two letters."""
-    limit = min(_LETTERS, len(word.lstrip("-")) // 3)
-    best = None
-    for choice in islice(choices, _MOST):
-        if abs(len(choice) - len(word)) > limit:
-            continue
-        distance = _distance(word, choice)
-        if distance <= limit:
-            best, limit = choice, distance - 1
-    return best
+    """Return the choice nearest in spelling, None if none is near."""
+    import difflib  # of a mistake alone
 
-
-def _distance(word: str, choice: str) -> int:
-    """Return the letters to insert, delete, replace or swap with the next, to make one word of the other."""
-    rows = [list(range(len(choice) + 1))]
-    for number, letter in enumerate(word, 1):
-        above, row = rows[-1], [number]
-        for column, wanted in enumerate(choice, 1):
-            steps = [
-                above[column - 1] + (letter != wanted),
-                above[column] + 1,
-                row[-1] + 1,
-            ]
-            swapped = word[number - 2 : number] == choice[column - 2 : column][::-1]
-            if number > 1 and column > 1 and swapped:
-                steps.append(rows[-2][column - 2] + 1)
-            row.append(min(steps))
-        rows.append(row)
-    return rows[-1][-1]
+    names = [*islice(choices, _MOST)]
+    near = difflib.get_close_matches(word, names, n=1, cutoff=_LIKE)
+    return near[0] if near else None
 
 
 def question(suggestion: str | None) -> str:

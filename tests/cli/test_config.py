@@ -13,8 +13,6 @@ import ruler_cli
 from ruler_cli.cli.options import SCORE_OPTIONS
 from ruler_cli.errors import UsageError
 from ruler_cli.settings.fields import SECTIONS, is_flag
-from ruler_cli.settings.judges import Named, way_to_judge
-from ruler_cli.settings.models import JudgeSettings
 from tests.conftest import Ruler, group, read, write
 from tests.judge_server import BatchServer, JudgeServer
 
@@ -459,27 +457,6 @@ def test_config_prints_no_key(ruler: Ruler, tmp_path: Path) -> None:
     ]
 
 
-def test_config_of_a_command_line(ruler: Ruler) -> None:
-    """`ruler config` takes a whole command line, and refuses what the command would refuse."""
-    assert holds(ruler, "score", "in.jsonl", "out.jsonl", "--passes", "3")[
-        "passes"
-    ] == (3, "command line")
-    for words, message in (
-        (
-            "score --passses 3",
-            "no such option: --passses; did you mean --passes?",
-        ),
-        ("score --passes x", "--passes: 'x' is not a whole number"),
-        ("scor", "no such command: scor; did you mean score?"),
-        ("-m a -m a", "judges a and a have one name, or one model"),
-    ):
-        done = ruler("config", *words.split())
-        assert (done.returncode, message in done.stderr) == (2, True), done.stderr
-    done = ruler("config", "score", "--set", "adaptive=true")
-    assert (done.returncode, "adaptive " in done.stdout) == (2, True), done.stdout
-    assert "--set adaptive: starts with 2 passes" in done.stderr
-
-
 @pytest.mark.parametrize("debug", ["--debug", "-q"])
 def test_misspelt_variable(debug: str, ruler: Ruler, tmp_path: Path) -> None:
     """A variable that sets no option is named once, also if the run is quiet, not by --help."""
@@ -615,50 +592,6 @@ def test_judge_and_options(ruler: Ruler, tmp_path: Path) -> None:
     assert list(strong) == ["fast", "strong"]
 
 
-NOBODY = Named(None, "provider")
-TYPED, VARIABLE, IN_FILE = (
-    (Named("http://o", source), Named("OWN", source))
-    for source in ("command line", "variable", "file")
-)
-OWN_BASE, OWN_KEY = {"api_base": "http://j"}, {"api_key_env": "JUDGES"}
-WAYS: list[tuple[Named, Named, dict[str, str] | None, bool, str | None, str | None]] = [
-    # endpoint and key of the options, the judge's table, is the key's source of this provider? -> endpoint, key
-    (TYPED[0], TYPED[1], None, False, "http://o", "OWN"),
-    (TYPED[0], VARIABLE[1], None, False, "http://o", "OWN"),
-    (TYPED[0], IN_FILE[1], None, True, "http://o", None),
-    (TYPED[0], NOBODY, OWN_KEY, True, "http://o", None),
-    (TYPED[0], NOBODY, OWN_BASE | OWN_KEY, True, "http://o", None),
-    (TYPED[0], VARIABLE[1], OWN_BASE | OWN_KEY, True, "http://o", "OWN"),
-    (VARIABLE[0], TYPED[1], None, False, "http://o", "OWN"),
-    (VARIABLE[0], VARIABLE[1], None, False, "http://o", "OWN"),
-    (VARIABLE[0], IN_FILE[1], None, True, "http://o", None),
-    (VARIABLE[0], VARIABLE[1], {}, True, "http://o", "OWN"),
-    (VARIABLE[0], VARIABLE[1], OWN_KEY, True, None, "JUDGES"),
-    (VARIABLE[0], VARIABLE[1], OWN_BASE, True, "http://j", None),
-    (IN_FILE[0], TYPED[1], None, False, "http://o", "OWN"),
-    (IN_FILE[0], VARIABLE[1], None, True, "http://o", None),
-    (IN_FILE[0], IN_FILE[1], None, False, "http://o", "OWN"),
-    (IN_FILE[0], IN_FILE[1], {}, True, None, None),
-    (NOBODY, TYPED[1], OWN_BASE | OWN_KEY, False, "http://j", "OWN"),
-    (NOBODY, VARIABLE[1], OWN_BASE | OWN_KEY, True, "http://j", "JUDGES"),
-    (NOBODY, IN_FILE[1], OWN_BASE, True, "http://j", None),
-    (NOBODY, NOBODY, OWN_KEY, False, None, "JUDGES"),
-    (NOBODY, TYPED[1], None, False, None, "OWN"),
-    (NOBODY, VARIABLE[1], None, True, None, "OWN"),
-    (NOBODY, VARIABLE[1], None, False, None, None),
-    (NOBODY, IN_FILE[1], None, True, None, "OWN"),
-    (NOBODY, IN_FILE[1], None, False, None, None),
-    (NOBODY, NOBODY, None, True, None, None),
-]
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_who_gets_a_key(way: Any) -> None:
-    """A key goes to no endpoint that it was not named for."""
-    base, key, table, same, endpoint, sent = way
-    assert way_to_judge(base, key, table, same=same) == (endpoint, sent)
-
-
 PAIRS = """\
 [judges.fast]
 model = "openai/fast"
@@ -786,63 +719,6 @@ def test_price_is_of_its_model(
     assert [one["price"] for one in judges(ruler, *given).values()] == prices
 
 
-def test_price_of_a_variable(ruler: Ruler) -> None:
-    """A price of a variable holds for any model."""
-    words, env = ("score", "-m", "openai/x"), {"RULER_PRICE": "1,2"}
-    assert judges(ruler, *words, **env)["openai/x"]["price"] == [1, 2]
-    assert judges(ruler, *words, **env, RULER_MODEL="openai/a")["openai/x"][
-        "price"
-    ] == [1, 2]
-
-
-def test_parameters_of_ours(ruler: Ruler) -> None:
-    """Parameters that would change what is asked, or who, are refused on the command line and from Python."""
-    for name, text in (
-        ("model", '"x"'),
-        ("messages", "[]"),
-        ("n", "2"),
-        ("base_url", '"x"'),
-    ):
-        done = ruler("config", "-p", f"{name}={text}")
-        assert (done.returncode, done.stderr.startswith("ruler: -p")) == (
-            2,
-            True,
-        ), done.stderr
-        with pytest.raises(UsageError, match="-p "):
-            JudgeSettings("openai/a", params={name: json.loads(text)})
-    assert ruler("config", "-p", "stream=false", "-p", "n=1").returncode == 0
-
-
-def test_named_judges(ruler: Ruler, tmp_path: Path) -> None:
-    """`ruler config` names the judges of the file after those that the command uses."""
-    (tmp_path / "ruler.toml").write_text(PAIRS)
-    page = ruler("config", "-m", "open").stdout
-    assert page.endswith("\njudges of the file: fast, bare, open\n")
-    facts = json.loads(ruler("config", "-m", "open", "--json").stdout)
-    assert [one["name"] for one in facts["judges"]] == ["open"]
-    assert facts["named_judges"] == ["fast", "bare", "open"]
-
-
-def test_one_option_twice(ruler: Ruler, tmp_path: Path) -> None:
-    """Two spellings of one option in a table are refused."""
-    for text in (
-        "max_cost = 1\nmax-cost = 1000\n",
-        "param = {}\nparams = {}\n",
-    ):
-        (tmp_path / "ruler.toml").write_text(f"[score]\n{text}")
-        done = ruler("config")
-        assert done.returncode == 2
-        assert "ruler.toml [score]: " in done.stderr
-        assert "an option is set twice; leave one out" in done.stderr
-
-
-def test_values_of_no_size() -> None:
-    """A number of any size is refused with the name of its option."""
-    for make in (ruler_cli.load_settings, ruler_cli.ScoreSettings):
-        with pytest.raises(UsageError, match=r"--max-failures: .1"):
-            make(max_failures=10**400)
-
-
 def test_what_python_cannot_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Options that only the command has are refused from Python."""
     monkeypatch.chdir(tmp_path)
@@ -877,21 +753,6 @@ def test_odd_files(
     assert done.returncode == 2
     assert sentence in done.stderr
     assert "Traceback" not in done.stderr
-
-
-@pytest.mark.usefixtures("named_file")
-def test_same_requests(ruler: Ruler, tmp_path: Path) -> None:
-    """Two judges of one model with the same parameters are refused."""
-    (tmp_path / "ruler.toml").write_text(
-        panel("http://a/v1", "http://b/v1").replace("params", "# params")
-    )
-    write(tmp_path / "in.jsonl", [group("a", 0.1)])
-    done = ruler("score", "in.jsonl", "out.jsonl", FAST_KEY="x", STRONG_KEY="y")
-    assert done.returncode == 2
-    assert (
-        "judges fast and strong have one name, or one model and the same parameters"
-        in done.stderr
-    )
 
 
 @pytest.mark.usefixtures("named_file")
