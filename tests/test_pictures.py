@@ -232,7 +232,7 @@ def test_bad_pictures(ruler: Ruler, tmp_path: Path, subtests: pytest.Subtests) -
             assert (done.returncode, checked.returncode) == (1, 1)
             assert "`trajectories.1` picture 1 " in done.stderr
             for said in (done.stderr, checked.stdout):
-                assert "or give --pictures leave" in " ".join(said.split())
+                assert "or use --pictures leave" in " ".join(said.split())
             (group,) = judged(tmp_path / "out.jsonl")
             one, failed, other = group["trajectories"]
             assert failed["ruler"]["status"] == "failed"

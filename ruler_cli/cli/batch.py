@@ -16,7 +16,7 @@ from ruler_cli.cli.command import (
 )
 from ruler_cli.cli.help import SectionedCommand
 from ruler_cli.cli.ledger import required_ledger_path
-from ruler_cli.cli.messages import command_words, print_note
+from ruler_cli.cli.messages import print_note
 from ruler_cli.cli.options import (
     RUN_OPTIONS,
     ApiKeyEnv,
@@ -254,7 +254,7 @@ def cancel(
     """
     with running(ctx, names) as options:
         if bool(names) == options.all_batches:
-            raise UsageError("name the batches to cancel, or give --all")
+            raise UsageError("name the batches to cancel, or use --all")
         forget = options.forget
         batches = _run(
             lambda batches: batches.cancel(names or [], forget=forget), options
@@ -329,5 +329,5 @@ def _facts(status: BatchStatus) -> dict[str, Any]:
         "changed": iso(batch.changed),
         "remote": remote and {name: getattr(remote, name) for name in _REPORTED},
         "candidates": [each.id for each in getattr(error, "candidates", ())],
-        "trouble": error and command_words(error),
+        "trouble": error and str(error),
     }

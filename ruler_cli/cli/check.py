@@ -17,7 +17,6 @@ from typing import Annotated, Any
 import typer
 
 from ruler_cli.cli.command import running
-from ruler_cli.cli.messages import command_words
 from ruler_cli.cli.options import (
     RUN_OPTIONS,
     AsJson,
@@ -152,7 +151,7 @@ cached {number}: {kept:call}
 too long {number}: {too_long:group} for its {context_tokens} tokens"""
 _BATCH = "batch cost {number}: {cost}"
 _NO_PRICE = (
-    "unknown; give --price IN,OUT, in USD per million prompt and completion tokens"
+    "unknown; use --price IN,OUT, in USD per million prompt and completion tokens"
 )
 _ROLES = {"panel": "", "fallback": " (fallback)", "escalation": " (escalation)"}
 Facts = dict[str, Any]
@@ -192,7 +191,7 @@ def check(settings: ScoreSettings, options: Options) -> int:
     refused, missing = list[str](), list[str]()
     for error in judge_errors(settings):
         lacks = isinstance(error, MissingCredentialsError)
-        sentence = command_words(error)
+        sentence = str(error)
         (missing if lacks else refused).append(sentence)
     bad = list[Facts]()
     with (
@@ -201,7 +200,7 @@ def check(settings: ScoreSettings, options: Options) -> int:
     ):
 
         def add_problem(problem: Problem) -> None:
-            reason = command_words(problem.reason)
+            reason = str(problem.reason)
             bad.append({"line": problem.line, "where": problem.where, "reason": reason})
             if not options.as_json:
                 console.problem(problem)
@@ -314,7 +313,7 @@ def _figures(
             "shown": estimate.pictures - estimate.pictures_left_out,
             "left_out": estimate.pictures_left_out,
             "unsendable": estimate.faults.total(),
-            "first": command_words(next(iter(estimate.faults), "")),
+            "first": str(next(iter(estimate.faults), "")),
         },
         "rollouts_without_task": source.openings.taskless,
         "groups_of_several_tasks": source.openings.mixed,
@@ -338,7 +337,7 @@ def _figures(
         "too_long": {"groups": widest.too_long, "first": list(widest.too_long_keys)},
         "laid_out": estimate.laid_out,
         "exact": estimate.exact,
-        "warnings": list(map(command_words, warnings)),
+        "warnings": list(map(str, warnings)),
     }
 
 
@@ -410,14 +409,14 @@ def _reasons(
     panel = [judge for judge in estimate.judges if judge.role == "panel"]
     unseen = min((judge.unseen for judge in panel), key=Counter.total)
     for reason, number in unseen.items():
-        yield f"{count(number, 'group')}: {command_words(reason)}"
+        yield f"{count(number, 'group')}: {reason!s}"
     if faults := estimate.faults:
         first = next(iter(faults))
-        why = command_words(first)
+        why = str(first)
         yield f"{count(faults.total(), 'rollout')} cannot be scored: {why}"
     compared = estimate.comparable or settings.absolute
     if groups and source.reader and not compared:
-        yield command_words(NothingToCompare(shown_key(source.reader)))
+        yield str(NothingToCompare(shown_key(source.reader)))
     cap, totals = settings.pool.max_cost, estimate.totals
     if cap is None or totals.cost_usd is None or settings.cached_only:
         return
@@ -649,7 +648,7 @@ def _texts(facts: Facts, source: Input, estimate: Estimate) -> Facts:
         shown += ", without pictures"
     binary = facts["shown_to_the_judge"]["left_out"]
     left_out, first = sum(binary.values()), printable(next(iter(binary), ""))
-    passed = f"up to {passes} on average"
+    passed = f"up to {passes}"
     cap, duration = facts["estimate"].max_cost_usd, facts["seconds"]
     return {
         "found": source.found(),

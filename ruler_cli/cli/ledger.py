@@ -22,7 +22,7 @@ from ruler_cli.cli.options import (
 )
 from ruler_cli.cli.safe_text import one_line, print_json, safe
 from ruler_cli.cli.units import Row, columns, count, rows, size
-from ruler_cli.errors import Sentence, UsageError
+from ruler_cli.errors import UsageError
 from ruler_cli.settings.models import ledger_path
 from ruler_cli.settings.options import Options
 from ruler_cli.types import iso
@@ -220,7 +220,7 @@ def assign(
             if not address:
                 raise UsageError(
                     "its replies answer at every address, or its provider's is given",
-                    Sentence("name a model of a provider and {api_base:URL}"),
+                    "name a model of a provider and --api-base URL",
                     place=f"judge {judge.label}",
                 )
             with Ledger(file, make=False) as opened:
@@ -236,7 +236,7 @@ def assign(
 def _confirmed(verb: str, what: str) -> bool:
     """Ask on the terminal; UsageError if stdin is none."""
     if sys.stdin is None or not sys.stdin.isatty():
-        remedy = "give --yes, since stdin is not a terminal to ask on"
+        remedy = "use --yes, since stdin is not a terminal to ask on"
         raise UsageError(f"would {verb} {what}", remedy)
     return typer.confirm(f"{verb.capitalize()} {safe(what)}?", err=True)
 
@@ -313,5 +313,5 @@ def required_ledger_path(options: Options) -> Path:
     file: Path | None = ledger_path(options.ledger_name)
     if file is None:
         problem, remedy = "this command needs a ledger", "give its path"
-        raise UsageError(problem, remedy, option="ledger", value="none")
+        raise UsageError(problem, remedy, place="--ledger none")
     return file

@@ -17,7 +17,7 @@ from operator import contains
 from os.path import commonprefix
 from typing import Any
 
-from ruler_cli.errors import Sentence, UnreadableError
+from ruler_cli.errors import UnreadableError
 from ruler_cli.files.parse import dump
 from ruler_cli.formats.fields import (
     EMPTY,
@@ -1031,10 +1031,8 @@ def prompt_key(rollout: Rollout, step: Any) -> str:
     task = task_messages(rollout)
     if not any(map(has_content, task)):
         raise UnreadableError(
-            Sentence(
-                "has no text before the agent's first turn, so its task is not known; name the group key with "
-                "{group_by:PATH}, or the task's text with {prompt:PATH}"
-            )
+            "has no text before the agent's first turn, so its task is not known; name the group "
+            "key with --group-by PATH, or the task's text with --prompt PATH"
         )
     prompt = []
     for message in task:

@@ -11,7 +11,7 @@ from functools import cache, partial
 from hashlib import blake2b
 from typing import Any
 
-from ruler_cli.errors import Sentence, UnknownShapeError, UnreadableError, UsageError
+from ruler_cli.errors import UnknownShapeError, UnreadableError, UsageError
 from ruler_cli.files.parse import dump, parse, too_large
 from ruler_cli.formats import rows
 from ruler_cli.formats.chat import (
@@ -59,6 +59,7 @@ from ruler_cli.formats.table import (
 )
 from ruler_cli.settings.criteria import rubric_of
 from ruler_cli.settings.models import InputSettings, RecordPaths, paths
+from ruler_cli.settings.option_names import option_name
 from ruler_cli.settings.suggestions import nearest, suggest_path
 from ruler_cli.types import Line, Record, Rollout, Standards, printable
 
@@ -508,9 +509,7 @@ def first_records(name: str, first: Sequence[Line]) -> Records:
             records.append((line, parse(line.raw)))
         except UnreadableError as error:
             reason = too_large(line.skipped) if line.skipped else error
-            problem = problem or Sentence(
-                "{line} {reason}", line=line.where, reason=reason
-            )
+            problem = problem or f"{line.where} {reason}"
     if not records:
         remedy = "give JSON lines, one object a line, or one JSON document"
         raise UsageError(problem, remedy, place=name)
@@ -531,7 +530,7 @@ def formats_of(wanted: str, own: Iterable[str] = ()) -> list[Format]:
         suggestion = nearest(wanted, ("auto", *FAMILIES, *own))
         choices = f"give auto or one of {', '.join(FAMILIES)}"
         remedy = f"did you mean {suggestion}?" if suggestion else choices
-        raise UsageError("no such format", remedy, option="format_", value=wanted)
+        raise UsageError("no such format", remedy, place=f"--format {wanted}")
     return [form for form in FORMATS if wanted in ("auto", form.family)]
 
 
@@ -556,7 +555,7 @@ def _choose(name: str, records: Records, settings: InputSettings) -> Format:
         (one, here), (other, there) = list(votes.items())[:2]
         # a format for several answers also takes one
         named = other if other.family == "prompt-responses" else one
-        remedy = Sentence("split the file, or name it: {format_:{f}}", f=named.family)
+        remedy = f"split the file, or name it: --format {named.family}"
         both = f"{here.where} looks like {one.name}, {there.where} like {other.name}"
         raise UsageError(both, remedy, place=name)
     line, record = records[0]
@@ -573,9 +572,9 @@ def _choose(name: str, records: Records, settings: InputSettings) -> Format:
         problem = f"{line.where} is of {framework}, which this version does not read"
         way = "name the paths of its parts, or export traces by OpenTelemetry's names (`gen_ai.…`)"
         raise UsageError(problem, way, place=name)
-    remedy = Sentence(
-        "name the path of the answers with {messages:PATH}, of the task with {prompt:PATH}, and of the "
-        "group key with {group_by:PATH}"
+    remedy = (
+        "name the path of the answers with --messages PATH, of the task with --prompt PATH, and of the "
+        "group key with --group-by PATH"
     )
     problem = f"{line.where} holds no rollouts that ruler knows {keys}"
     unknown = UnknownShapeError(problem, remedy, place=name)
@@ -637,10 +636,10 @@ def _refuse_paths(
     """Raise UsageError for a path of the user's that no record has, or that leads to what is no group."""
     if settings.messages and settings.format in FAMILIES:
         form = str(settings.format)
-        remedy = Sentence("leave {format_:{form}} out, or {messages}", form=form)
+        remedy = f"leave --format {form} out, or --messages"
         problem = "is for dumps that no format fits"
         path = paths(settings.messages)[0]
-        raise UsageError(problem, remedy, option="messages", value=path)
+        raise UsageError(problem, remedy, place=f"--messages {path}")
     whole = _holders(values)
     for name_of in words(_REFUSED):
         own = name_of in ("messages", "answers")
@@ -651,13 +650,14 @@ def _refuse_paths(
             near = suggest_path(path, places)
             keys = f"their keys: {first_keys(values[0])}"
             flag = bool(getattr(settings, name_of, None))
-            option = settings.outcome_option if name_of == "outcome" else name_of
+            field = settings.outcome_option if name_of == "outcome" else name_of
+            where = f"[formats.{settings.format}] {field}"
+            if flag:
+                where = f"{option_name(field)} {path}"
             raise UsageError(
                 f"none of the first records has {'it' if flag else f'`{path}`'}",
                 f"did you mean {printable(near)}?" if near else keys,
-                option=option * flag,
-                value=path,
-                place=name if flag else f"{name}: [formats.{settings.format}] {option}",
+                place=f"{name}: {where}",
             )
 
 
@@ -728,9 +728,7 @@ def with_reward(name: str, given: str, reader: Reader, records: Records) -> Read
         raise UsageError(
             "is no free place for a score",
             "name a field that ruler neither reads nor writes, by keys and the numbers of items",
-            option="reward",
-            value=dotted,
-            place=name,
+            place=f"{name}: --reward {dotted}",
         )
     return replace(reader, format=form, given=read)
 

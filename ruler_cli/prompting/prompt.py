@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from ruler_cli.errors import Sentence
 from ruler_cli.formats.chat import first_agent_turn
 from ruler_cli.formats.pictures import (
     MARKDOWN,
@@ -47,7 +46,7 @@ from ruler_cli.prompting.render import (
 )
 from ruler_cli.settings.models import AskSettings
 from ruler_cli.settings.rubric import scale_mistake
-from ruler_cli.tokens import BYTES_PER_TOKEN
+from ruler_cli.tokens import BYTES_PER_TOKEN, PROMPT_ENTRY, PROMPT_FRAME
 from ruler_cli.types import (
     ENDINGS,
     Criterion,
@@ -88,9 +87,7 @@ def keyed(*parts: bytes) -> bytes:
     return digest.digest()
 
 
-_FRAME_TOKENS = 400
-_ENTRY_TOKENS = 20
-ENTRY_BYTES = int(_ENTRY_TOKENS * BYTES_PER_TOKEN)
+ENTRY_BYTES = int(PROMPT_ENTRY * BYTES_PER_TOKEN)
 """Bytes that a rollout takes beside its text."""
 _WORTH = 0.1
 """The share of a request's tokens that blocks of shared messages must save."""
@@ -197,13 +194,11 @@ class PromptLayout:
 
     def _unshared_tokens(self, rollouts: Sequence[int]) -> int:
         text = self._frame + sum(self.sizes[at] for at in rollouts)
-        return (
-            int(text / BYTES_PER_TOKEN) + _FRAME_TOKENS + _ENTRY_TOKENS * len(rollouts)
-        )
+        return int(text / BYTES_PER_TOKEN) + PROMPT_FRAME + PROMPT_ENTRY * len(rollouts)
 
     def bytes_within(self, tokens: int) -> int:
         """Bytes that rollouts, each with its ENTRY_BYTES, may take in a prompt of so many tokens."""
-        return int((tokens - _FRAME_TOKENS) * BYTES_PER_TOKEN) - self._frame
+        return int((tokens - PROMPT_FRAME) * BYTES_PER_TOKEN) - self._frame
 
     @property
     def context_size(self) -> int:
@@ -419,8 +414,7 @@ def _fault(
                     if picture.kind == "picture"
                     else ""
                 )
-                told = "{mark} {why}; {put}give {pictures:leave} to judge without it"
-                return Sentence(told, mark=mark[1], why=why, put=put)
+                return f"{mark[1]} {why}; {put}use --pictures leave to judge without it"
     return ""
 
 
@@ -700,8 +694,8 @@ def why_unaskable(group: Group, layout: PromptLayout, ask: AskSettings) -> Group
         errors += layout.faults.values()
         if not errors:
             return GroupError("input", "the group has no trajectories")
-        told = "no trajectory can be judged; the first: {reason}"
-        return GroupError("input", Sentence(told, reason=errors[0]))
+        reason = f"no trajectory can be judged; the first: {errors[0]}"
+        return GroupError("input", reason)
     if unseen := why_unseen(layout, ask):
         return GroupError("input", unseen)
     # the smallest request that would help: the longest rollout and a short one
@@ -731,17 +725,13 @@ def why_unseen(layout: PromptLayout, ask: AskSettings) -> str:
     at = next(at for at, text in enumerate(texts) if _marks(text))
     place = f"rollout {layout.places[at - 1]}" if at else "what its rollouts share"
     if ask.reads_pictures is None:
-        return Sentence(
-            "it has pictures, the first in {place}, and {judge} reads none; give a judge that does with {model:NAME}, "
-            "or {pictures:leave} to judge by the text alone",
-            place=place,
-            judge=ask.judge_model,
+        return (
+            f"it has pictures, the first in {place}, and {ask.judge_model} reads none; give a judge "
+            "that does with -m NAME, or --pictures leave to judge by the text alone"
         )
-    return Sentence(
-        "it has pictures, the first in {place}, and {judge} is not known to read them; give {pictures:send} if it "
-        "does, or {pictures:leave} to judge by the text alone",
-        place=place,
-        judge=ask.judge_model,
+    return (
+        f"it has pictures, the first in {place}, and {ask.judge_model} is not known to read them; "
+        "use --pictures send if it does, or --pictures leave to judge by the text alone"
     )
 
 
@@ -828,11 +818,11 @@ def _windows_of_pass(
     plan = _plan(layout, ask)
     if plan is None:
         return []
-    pair, packing = plan
+    windows, packing = plan
     if pass_index > 1:
         even = pass_index - pass_index % 2
-        pair = _pair(layout, ask, even, len(pair[0]), packing) or pair
-    return pair[pass_index % 2]
+        windows = _pair(layout, ask, even, len(windows[0]), packing) or windows
+    return windows[pass_index % 2]
 
 
 def _plan(
@@ -841,7 +831,7 @@ def _plan(
     *,
     wide: bool = False,
 ) -> tuple[tuple[Windows, Windows], Packing] | None:
-    """The windows of passes 0 and 1 and how they are packed; None if none fit.
+    """Return the windows of passes 0 and 1 and how they are packed; None if none fit.
 
     They are as few as fit and are connected. Those of two and three rollouts are a last resort.
     """
@@ -850,14 +840,12 @@ def _plan(
     sizes = [size + ENTRY_BYTES for size in layout.sizes]
     limit = math.inf
     if ask.context_tokens is not None:
-        limit = layout.bytes_within(ask.context_tokens)
+        limit = max(1, layout.bytes_within(ask.context_tokens))
     for least in (WIDE,) if wide else (WIDE, LEAST):
         packing = Packing(sizes, limit, least, ask.group_size)
-        count = 0
-        while count := packing.count(count + 1):
-            made = _pair(layout, ask, 0, count, packing)
-            if made is not None:
-                return made, packing
+        for count in packing.counts():
+            if windows := _pair(layout, ask, 0, count, packing):
+                return windows, packing
     return None
 
 
@@ -868,22 +856,14 @@ def _pair(
     count: int,
     packing: Packing,
 ) -> tuple[Windows, Windows] | None:
-    """The windows of two passes, from an even one on, that connect each other's windows."""
+    """Return the windows of two passes, from an even one on, that connect each other's windows."""
+    keys = [layout.key(ask.seed, even + at) for at in (0, 1)]
+    orders = [layout.order(ask.seed, even + at) for at in (0, 1)]
 
-    def made(pass_index: int, before: Windows | None = None) -> Windows | None:
-        key = layout.key(ask.seed, pass_index)
+    def draw(at: int, attempt: int, item: int) -> bytes:
+        return keyed(keys[at], b"window %d" % attempt, layout.digests[item])
 
-        def draw(attempt: int, item: int) -> bytes:
-            return keyed(key, b"window %d" % attempt, layout.digests[item])
-
-        order = layout.order(ask.seed, pass_index)
-        return packing.partition(order, count, draw, before)
-
-    first = made(even)
-    second = first and made(even + 1, first)
-    if first and second:
-        return (first, second)
-    return None
+    return packing.pair(orders, count, draw)
 
 
 _CRITERIA = 64

@@ -266,7 +266,7 @@ class ObjectReader:
             for item in items:
                 for reason in item.lost.values():
                     raise UnreadableError(f"{item.line.where}: {reason}") from None
-            raise WrongShapeError(error.sentence) from None
+            raise WrongShapeError(str(error)) from None
         key = GIVEN
         if reader.format.shape == "columns":
             for path in reversed(reader.format.key_paths):

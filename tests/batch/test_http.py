@@ -202,7 +202,7 @@ async def test_no_key() -> None:
 
     async with serving(play, []) as base, api_client(base, key=None) as client:
         with pytest.raises(
-            RefusedError, match=r"answered 401: .*; set the right key, .*api_key_env"
+            RefusedError, match=r"answered 401: .*; set the right key, .*--api-key-env"
         ):
             await client.request("GET", "/batches", Answer)
 

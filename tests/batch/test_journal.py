@@ -118,7 +118,7 @@ def test_answered_meanwhile(ledger_path: Path) -> None:
 def test_no_ledger(ledger_path: Path) -> None:
     """A file that is no ledger is refused with a sentence."""
     ledger_path.write_text("no database at all, but long enough to look like one" * 40)
-    with pytest.raises(UsageError, match="ledger=PATH"):
+    with pytest.raises(UsageError, match="--ledger PATH"):
         Journal(ledger_path)
 
 

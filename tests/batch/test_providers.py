@@ -100,7 +100,7 @@ async def test_no_batch_api() -> None:
         (f"{name}/m", None, f"{name.upper()}_API_KEY is not set") for name in APIS
     ]
     bad = ("ftp://h", "h:80/v1", "http://me:secret@h/v1")
-    cases += [(f"{name}/m", base, "api_base") for name in APIS for base in bad]
+    cases += [(f"{name}/m", base, "--api-base") for name in APIS for base in bad]
     for name, base, reason in cases:
         with pytest.raises(UsageError, match=reason) as error:
             await _of(name, api_base=base)
@@ -263,7 +263,7 @@ async def test_malformed_answers(name: str, tmp_path: Path) -> None:
         async with api(name, server) as made:
             for _ in range(2):
                 with pytest.raises(
-                    RulerError, match=r"is not a batch API's; check api_base"
+                    RulerError, match=r"is not a batch API's; check --api-base"
                 ):
                     await to_list(made.list_batches(0))
             with pytest.raises(UnclearError):

@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 import anyio
 
-from ruler_cli.errors import RefusedError, RulerError, Sentence, UsageError
+from ruler_cli.errors import RefusedError, RulerError, UsageError
 from ruler_cli.files.error_map import writing
 from ruler_cli.judges.providers import ModelInfo
 from ruler_cli.judges.resolve import model_of
@@ -317,9 +317,9 @@ class Batches:
         """Prepare a judge for batches; UsageError if it has no batch API, or no price under a cost cap."""
         provider, (price, _) = self.providers.for_judge(judge), batch_price(judge)
         if settings.pool.max_cost is not None and price is None:
-            remedy = Sentence("give it with {price:IN,OUT}; a batch takes half of it")
+            remedy = "give it with --price IN,OUT; a batch takes half of it"
             problem = f"the price of {judge.label} is not known"
-            raise UsageError(problem, remedy, option="max_cost")
+            raise UsageError(problem, remedy, place="--max-cost")
         model = replace(model_of(judge), price=price)
         before = [
             batch
@@ -371,7 +371,7 @@ class Batches:
             problem = f"{requests} requests may cost up to ${high:.2f} at batch price"
             remedy = "nothing was submitted; allow that, or submit a part of INPUT"
             value = f"{max_cost:g}"
-            raise BatchCostError(problem, remedy, option="max_cost", value=value)
+            raise BatchCostError(problem, remedy, place=f"--max-cost {value}")
         return pending
 
     async def _send(self, pending: _PendingBatch) -> BatchRecord:
@@ -494,8 +494,7 @@ class Batches:
         if missing > 0:
             messages.append(f"{missing} answers of its provider's count are missing")
         for sentence in messages if state == "collected" else ():
-            place = f"batch {batch.tag}: {{sentence}}"
-            self.observer.warn(Sentence(place, sentence=sentence))
+            self.observer.warn(f"batch {batch.tag}: {sentence}")
         on_closed(closed)
         return True
 

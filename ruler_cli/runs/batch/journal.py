@@ -17,7 +17,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from ruler_cli.errors import OutputError, Sentence, system_errors
+from ruler_cli.errors import OutputError, system_errors
 from ruler_cli.ledger.database import (
     empty_ledger,
     file_errors,
@@ -30,7 +30,7 @@ BatchState = Literal["creating", "submitted", "collected", "failed", "abandoned"
 """`creating`: the provider was asked, or was about to be asked, and no answer is recorded."""
 OPEN: tuple[BatchState, ...] = ("creating", "submitted")
 
-_ANOTHER = Sentence("give another file with {ledger:PATH}")
+_ANOTHER = "give another file with --ledger PATH"
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS batches (id INTEGER PRIMARY KEY, tag TEXT NOT NULL UNIQUE, "
     "provider TEXT NOT NULL, model TEXT NOT NULL, base TEXT, key_env TEXT, account TEXT NOT NULL, "
@@ -176,7 +176,7 @@ class Journal(AbstractContextManager["Journal"]):
         with ExitStack() as stack:
             mine = True
             # without a lock two submissions may both pay
-            way_out = Sentence("give a ledger on another disk with {ledger:PATH}")
+            way_out = "give a ledger on another disk with --ledger PATH"
             place = str(self._lock)
             with system_errors("locked", OutputError, way_out, place=place):
                 self._lock.touch(0o600)

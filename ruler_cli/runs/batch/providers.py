@@ -32,7 +32,7 @@ from pydantic import (
     ValidationError,
 )
 
-from ruler_cli.errors import RefusedError, RulerError, Sentence, UsageError
+from ruler_cli.errors import RefusedError, RulerError, UsageError
 from ruler_cli.judges.network import proxy_of, trusted
 from ruler_cli.judges.provider_errors import classify, error_of
 from ruler_cli.judges.resolve import check_address, cut_address, endpoint_of, key_for
@@ -317,7 +317,7 @@ class Provider:
             return model.model_validate_json(without_key(answer, self.key))
         except ValidationError:
             problem = "its answer is not a batch API's"
-            remedy = Sentence("check {api_base}")
+            remedy = "check --api-base"
             raise UnclearError(problem, remedy, place=self.name) from None
 
     async def _call(
@@ -396,7 +396,7 @@ class Provider:
         status, (codes, message) = response.status, error_of(data)
         error = classify(status, codes, message, response.headers, self.key, self.name)
         if status in (404, 405):
-            remedy = gone or Sentence("check {api_base}, or " + _FILE_ALTERNATIVE)
+            remedy = gone or f"check --api-base, or {_FILE_ALTERNATIVE}"
             absent = f"{self.name} answered {status}: {clean(message, self.key)}"
             return _Failure(RefusedError(absent, remedy))
         unclear = status >= 500 or status in _UNCLEAR
@@ -413,7 +413,7 @@ class Provider:
         cause = getattr(error, "os_error", error)
         why = clean(str(cause) or type(cause).__name__, self.key)
         if isinstance(error, _UNSENT):
-            remedy = Sentence("check the network, the proxy and {api_base}")
+            remedy = "check the network, the proxy and --api-base"
             refused = UnreachableError(f"{self.name} cannot be reached: {why}", remedy)
             return _Failure(refused, retryable=True)
         problem = f"the connection to {self.name} broke: {why}"
@@ -433,8 +433,7 @@ class Provider:
 
 def _give_up(id: str) -> str:
     """Return the remedy for a batch that its provider does not know, or does not show to this key."""
-    command = "to give it up: `ruler batch cancel {forget:yes} {id}`"
-    return Sentence(command, id=shlex.quote(id))
+    return f"to give it up: `ruler batch cancel --forget {shlex.quote(id)}`"
 
 
 async def _read_bounded(response: aiohttp.ClientResponse) -> bytes:
@@ -462,9 +461,9 @@ class Providers:
         """
         target = batch_target(judge)
         if target is None:
-            remedy = Sentence(
+            remedy = (
                 "use openai/… or anthropic/…, or an endpoint with a batch API like OpenAI's "
-                f"({{api_base:URL}}); for any other, {_FILE_ALTERNATIVE}"
+                f"(--api-base URL); for any other, {_FILE_ALTERNATIVE}"
             )
             raise UsageError("has no batch API", remedy, place=f"judge {judge.model}")
         headers: dict[str, str] = {}
@@ -504,10 +503,7 @@ class Providers:
         if recorded != current:
             raise RefusedError(
                 "was submitted with another key or to another address",
-                Sentence(
-                    "set these as they were, or give it up with `ruler batch cancel {forget:yes} {tag}`",
-                    tag=batch.tag,
-                ),
+                f"set these as they were, or give it up with `ruler batch cancel --forget {batch.tag}`",
                 place=f"batch {batch.tag}",
             )
         return provider

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from ruler_cli.errors import Sentence, UsageError
+from ruler_cli.errors import UsageError
 from ruler_cli.files import open_container
 from ruler_cli.files.containers.lines import lines
 from ruler_cli.files.location import Location
@@ -348,10 +348,7 @@ def _of_error_response(response: ErrorResponse) -> _Parsed:
     error = classify(status, codes, message)
     if error.kind != "too_long" and refuses_format(status, message):
         # not specific to this request; `ruler score` falls back to a simpler format by itself
-        reason = Sentence(
-            "{reason}; ask for any text with {param:response_format=null}",
-            reason=error.reason,
-        )
+        reason = f"{error.reason}; ask for any text with -p response_format=null"
         return _again(reason, "the answer format was refused")
     if error.kind == "refused" and limits_named(status, message):
         return _again(

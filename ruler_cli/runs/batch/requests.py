@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 
 import anyio.lowlevel
 
-from ruler_cli.errors import Sentence, UsageError
+from ruler_cli.errors import UsageError
 from ruler_cli.files.scratch import Index
 from ruler_cli.formats.pictures import with_smaller
 from ruler_cli.judges.chat_completions import chat_body, first_format
@@ -27,7 +27,6 @@ from ruler_cli.judges.resolve import (
     model_at_endpoint,
     model_of,
 )
-from ruler_cli.judging.adaptive import BLOCK_BYTES
 from ruler_cli.judging.group_run import GroupRun, JudgeRunner
 from ruler_cli.judging.panel import cache_of, open_panel
 from ruler_cli.ledger.reply_cache import Ledger
@@ -139,7 +138,7 @@ def target_of(
     found: Target | None = "openai" if judge.api_base else batch_target(judge)
     if found is None:
         problem = "the form of its requests is not known"
-        remedy = Sentence("give {target:openai}, or {target:vllm} for your own engine")
+        remedy = "use --target openai, or --target vllm for your own engine"
         raise UsageError(problem, remedy, place=f"judge {judge.model}")
     return found
 
@@ -175,7 +174,7 @@ def request_line(
     answer_format = replace(first_format(judge, address), stream="")
     if answer_format.responses:
         problem = "is answered at /v1/responses only, and a batch is written for chat completions"
-        remedy = Sentence("name another one with {model}")
+        remedy = "name another one with -m"
         raise UsageError(problem, remedy, place=f"judge {judge.label}")
     body = body_of(judge.params)
     for message in refused:
@@ -231,6 +230,10 @@ class MissingRequests:
     unreadable: int = 0
 
 
+_HELD = 16 << 20
+"""Bytes of groups that are held at once."""
+
+
 def ledger_engine(
     runner: JudgeRunner, groups: Iterator[Group], *, waits: bool
 ) -> Engine[GroupRun, GroupResult]:
@@ -246,9 +249,7 @@ def ledger_engine(
         GroupRun.judge,
         lambda group_run: group_run.group.size,
         anyio.lowlevel.checkpoint,
-        # at most one block of groups that are decided together is in memory
-        Bounds(size=BLOCK_BYTES),
-        runner.end,
+        Bounds(size=_HELD),
     )
 
 
@@ -265,7 +266,7 @@ async def render_missing(
     for judge in settings.judges:
         if judge.spoken != "chat":
             problem = "is a decision model, which no batch API asks"
-            remedy = Sentence("leave it out, or score without a batch")
+            remedy = "leave it out, or score without a batch"
             raise UsageError(problem, remedy, place=f"judge {judge.label}")
     counts = MissingRequests([0 for _ in settings.judges])
     resolved = [cached_only(judge) for judge in settings.judges]
