@@ -13,37 +13,32 @@ from typing import Any
 
 from ruler_cli.errors import UnknownShapeError, UnreadableError, UsageError
 from ruler_cli.files.parse import dump, parse, too_large
-from ruler_cli.formats import rows
-from ruler_cli.formats.chat import (
-    USER_ROLES,
-    nothing_to_judge,
-    prompt_key,
-    prompt_turns,
-    with_prompt,
-)
-from ruler_cli.formats.endings import first_ending
-from ruler_cli.formats.fields import (
+from ruler_cli.files.values import (
     EMPTY,
-    LISTS,
     JsonObject,
-    Places,
-    Rollouts,
-    column,
-    every,
     first,
     first_at,
     is_list,
     is_object,
     is_text,
-    is_text_list,
-    item_at,
     items,
     json_value,
     lookup,
     parts,
-    present,
     value_at,
     words,
+)
+from ruler_cli.formats import rows
+from ruler_cli.formats.chat import nothing_to_judge, prompt_key, with_prompt
+from ruler_cli.formats.fields import (
+    LISTS,
+    Places,
+    Rollouts,
+    column,
+    every,
+    is_text_list,
+    item_at,
+    present,
 )
 from ruler_cli.formats.table import (
     FAMILIES,
@@ -57,6 +52,9 @@ from ruler_cli.formats.table import (
     code,
     fits,
 )
+from ruler_cli.messages.conversations import prompt_turns
+from ruler_cli.messages.endings import first_ending
+from ruler_cli.messages.names import USER_ROLES
 from ruler_cli.settings.criteria import rubric_of
 from ruler_cli.settings.models import InputSettings, RecordPaths, paths
 from ruler_cli.settings.option_names import option_name

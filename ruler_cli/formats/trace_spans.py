@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ruler_cli.formats.fields import (
+from ruler_cli.files.values import (
     EMPTY,
     JsonObject,
     Names,

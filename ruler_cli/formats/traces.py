@@ -31,15 +31,32 @@ from functools import partial
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.formats.chat import (
-    Messages,
-    Turn,
-    first_agent_turn,
-    make_rollout,
-    read_or_error,
-    text_of,
+from ruler_cli.files.values import (
+    EMPTY,
+    JsonObject,
+    Names,
+    first,
+    first_at,
+    is_list,
+    is_object,
+    is_text,
+    items,
+    json_value,
+    lookup,
+    objects,
+    words,
 )
-from ruler_cli.formats.dialects import (
+from ruler_cli.formats.chat import make_rollout, read_or_error
+from ruler_cli.formats.fields import Rollouts, every, holds
+from ruler_cli.formats.reader import hashed_key, key_text
+from ruler_cli.formats.trace_spans import (
+    Span,
+    decoded,
+    is_encoded,
+    spans_of,
+)
+from ruler_cli.messages.content import Messages, Turn, first_agent_turn, text_of
+from ruler_cli.messages.dialects import (
     OWN_ROLES,
     agent_turns,
     as_turn,
@@ -54,32 +71,7 @@ from ruler_cli.formats.dialects import (
     question_turns,
     result_turn,
 )
-from ruler_cli.formats.endings import first_ending
-from ruler_cli.formats.fields import (
-    EMPTY,
-    JsonObject,
-    Names,
-    Rollouts,
-    every,
-    first,
-    first_at,
-    holds,
-    is_list,
-    is_object,
-    is_text,
-    items,
-    json_value,
-    lookup,
-    objects,
-    words,
-)
-from ruler_cli.formats.reader import hashed_key, key_text
-from ruler_cli.formats.trace_spans import (
-    Span,
-    decoded,
-    is_encoded,
-    spans_of,
-)
+from ruler_cli.messages.endings import first_ending
 from ruler_cli.types import Rollout
 
 _SPANS = words("spans observations child_runs")

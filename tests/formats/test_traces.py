@@ -13,11 +13,10 @@ from ruler_cli.errors import UnreadableError
 from ruler_cli.files import open_container
 from ruler_cli.files.parse import parse
 from ruler_cli.formats.trace_spans import spans_of
-from ruler_cli.prompting.render import render
 from ruler_cli.types import Rollout
 from tests.formats.changes import keyed, sample
 from tests.formats.test_detect import refusal
-from tests.values import read
+from tests.values import read, render
 
 SYSTEM: dict[str, Any] = {"role": "system", "content": "You count."}
 QUESTION: dict[str, Any] = {

@@ -17,7 +17,6 @@ import anyio.lowlevel
 
 from ruler_cli.errors import UsageError
 from ruler_cli.files.scratch import Index
-from ruler_cli.formats.pictures import with_smaller
 from ruler_cli.judges.chat_completions import chat_body, first_format
 from ruler_cli.judges.providers import EMBEDDED, Price, listed_batch_price
 from ruler_cli.judges.resolve import (
@@ -30,6 +29,7 @@ from ruler_cli.judges.resolve import (
 from ruler_cli.judging.group_run import GroupRun, JudgeRunner
 from ruler_cli.judging.panel import cache_of, open_panel
 from ruler_cli.ledger.reply_cache import Ledger
+from ruler_cli.messages.pictures import with_smaller
 from ruler_cli.pool.engine import (
     Bounds,
     Engine,
