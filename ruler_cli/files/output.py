@@ -28,7 +28,6 @@ from ruler_cli.files.error_map import DENIED, creating, explain, writing, zstd
 from ruler_cli.files.location import Location
 from ruler_cli.files.marks import Kind, refuse_foreign
 from ruler_cli.files.scratch import Index
-from ruler_cli.settings.models import ScoreSettings
 from ruler_cli.types import Problem
 
 if TYPE_CHECKING:
@@ -303,11 +302,6 @@ def refuse_output(name: str) -> None:
             location.real.parent.stat()
 
 
-def may_replace(settings: ScoreSettings) -> bool:
-    """Return whether a run may replace any OUTPUT: the user says so, or it is INPUT, of which nothing is lost."""
-    return settings.force or Location(settings.input.source).same(settings.output)
-
-
 def _kind_of(output: Location, scores: Container | None = None) -> type[Container]:
     """Return the kind of OUTPUT; without the `scores` of an INPUT none can be put into a log."""
     name = output.unpacked
@@ -477,14 +471,14 @@ class FailedFile:
                 for last in stream:
                     digest = blake2b(last.removesuffix(b"\n")).digest()
                     self._earlier[digest] += 1
-        no_link = 0 if _is_device(path) else os.O_NOFOLLOW
+        no_link = 0 if is_device(path) else os.O_NOFOLLOW
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | no_link
         file = os.fdopen(os.open(path, flags, 0o666), "ab")
         file.write(b"" if last.endswith(b"\n") else b"\n")
         return file
 
 
-def _is_device(path: Path) -> bool:
+def is_device(path: Path) -> bool:
     """Tell if a path is one of the system's, where links such as /dev/stderr stand."""
     return path.parts[:2] in (("/", "dev"), ("/", "proc"))
 
@@ -533,43 +527,3 @@ def refuse_clashes(source: str, output: str, failed: Path | None = None) -> None
                 "give a place outside",
                 place=place.public,
             )
-
-
-def refuse_settings(settings: ScoreSettings) -> None:
-    """Raise UsageError if dropped records have no place, or OUTPUT of some groups would replace all."""
-    source = Location(settings.input.source)
-    output = Location(settings.output)
-    shard = settings.input.shard
-    limit = settings.input.limit
-    failed = failed_path(settings)
-    if failed is None and settings.on_failure == "drop":
-        remedy = "say where dropped records go, with --failed FILE"
-        raise UsageError(remedy, place="--on-failure drop")
-    if failed is not None and failed.is_symlink() and not _is_device(failed):
-        raise UsageError(
-            "is a link, and a run adds lines to it",
-            "remove it, or use --failed FILE",
-            place=str(failed),
-        )
-    part = shard is not None or limit is not None
-    if part and not output.stream and output.same(source.name):
-        raise UsageError(
-            f"OUTPUT {output.public} is INPUT, of which only a part would be left",
-            "give another OUTPUT",
-            place="--limit" if shard is None else "--shard",
-        )
-
-
-def failed_path(settings: ScoreSettings) -> Path | None:
-    """Return the failed file of a run; None if there is none. UsageError if it cannot be."""
-    path = settings.failed
-    if path is None:
-        output = Location(settings.output)
-        name = settings.output.rstrip("/")
-        return Path(f"{name}.failed.jsonl") if output.local else None
-    try:
-        with creating(str(path), path):
-            path.parent.stat()
-    except UsageError as error:
-        raise error.with_parts(place=f"--failed {path}") from None
-    return path
