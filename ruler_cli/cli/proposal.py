@@ -7,7 +7,6 @@ import shlex
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
-from itertools import islice
 from pathlib import PurePath
 from typing import Any
 
@@ -28,6 +27,7 @@ from ruler_cli.files import open_container
 from ruler_cli.files.location import Location
 from ruler_cli.formats.reader import SAMPLE, detect
 from ruler_cli.formats.table import FAMILIES
+from ruler_cli.messages.read import read_messages
 from ruler_cli.prompting.render import render
 from ruler_cli.runs.proposal import NothingToJudge, other_answers, propose
 from ruler_cli.settings.models import InputSettings, RecordPaths
@@ -109,8 +109,10 @@ def _record(row: RecordPaths, settings: InputSettings) -> list[str] | None:
     rollouts = [rollout for record in read for rollout in record.rollouts]
     if any(rollout.error for rollout in rollouts):
         return None
-    lines = (line for rollout in rollouts for line in ("", *render(rollout.messages)))
-    return [shorten(one_line(line), _WIDE) for line in islice(lines, 1, _LINES)]
+    lines = list[str]()
+    for rollout in rollouts:
+        lines += ("", *render(read_messages(rollout.messages)))
+    return [shorten(one_line(line), _WIDE) for line in lines[1:_LINES]]
 
 
 def _facts(row: RecordPaths, source: str, options: Options) -> dict[str, Any]:

@@ -24,14 +24,16 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from ruler_cli.formats.chat import first_agent_turn
-from ruler_cli.formats.pictures import (
-    MARKDOWN,
+from ruler_cli.messages.form import Conversation
+from ruler_cli.messages.json_text import sorted_json
+from ruler_cli.messages.pictures import (
     REFERENCES,
     medium_of,
+    picture_part,
     picture_tokens,
     unsendable,
 )
+from ruler_cli.messages.read import read_content, read_messages
 from ruler_cli.prompting import templates
 from ruler_cli.prompting.branches import Branches, find_branches, may_save
 from ruler_cli.prompting.injection import suspects
@@ -42,7 +44,6 @@ from ruler_cli.prompting.render import (
     Shortening,
     render,
     render_tools,
-    sorted_json,
 )
 from ruler_cli.settings.models import AskSettings
 from ruler_cli.settings.rubric import scale_mistake
@@ -229,6 +230,30 @@ def _without_first(text: str, most: int | None) -> str:
     return MARK.sub(r"(\1 is not shown)", text, left) if left > 0 else text
 
 
+@dataclass(frozen=True, slots=True)
+class ReadRollout:
+    """A rollout whose messages were read: its conversations, its tools, its ending, and the size of its prompt."""
+
+    parts: tuple[Conversation, ...]
+    tools: Any
+    ended: str
+    prompt_size: int
+
+    @classmethod
+    def of(cls, rollout: Rollout) -> ReadRollout:
+        """Read the messages of a rollout; of one with an error none."""
+        conversations: list[list[Any]] = []
+        if rollout.error is None:
+            conversations = [rollout.messages, *rollout.histories]
+        parts = tuple(map(read_messages, conversations))
+        size = rollout.prompt_length
+        if size is None:
+            main = parts[0] if parts else ()
+            turns = (at for at, message in enumerate(main) if message.by_agent)
+            size = next(turns, len(main))
+        return cls(parts, rollout.tools, rollout.ended, size)
+
+
 @dataclass(slots=True)
 class RenderedGroup:
     """A group that was rendered whole, and may be rendered again with less of some rollouts.
@@ -238,7 +263,7 @@ class RenderedGroup:
     """
 
     layout: PromptLayout
-    rollouts: list[Rollout]
+    rollouts: list[ReadRollout]
     example: list[int]
     shared: int
     own_tools: bool
@@ -256,8 +281,7 @@ class RenderedGroup:
         sizes = list(self.layout.sizes)
         for at in rollouts:
             rollout = self.rollouts[self.example[at]]
-            parts = rollout.messages, *rollout.histories
-            lines = [render(part, keep) for part in parts]
+            lines = [render(part, keep) for part in rollout.parts]
             text = _text_of(rollout, lines, self.shared, tools=self.own_tools)
             text = _without_first(text, self.most_pictures)
             size = size_of(text, self.layout.pictures, self.layout.model)
@@ -265,7 +289,7 @@ class RenderedGroup:
                 texts[at], sizes[at] = text, size
         prefix = self.layout.context
         if context and self.example:
-            messages = self.rollouts[self.example[0]].messages
+            messages = self.rollouts[self.example[0]].parts[0]
             less = "\n".join(render(messages, keep)[: self.shared])
             less = _shared_pictures(less, self.most_pictures)
             prefix = min(prefix, less, key=lambda text: len(text.encode()))
@@ -291,20 +315,23 @@ def render_group(
 
     Without `pair`, as an earlier version did.
     """
-    rollouts, place = _joined(group.rollouts)
+    joined, place = _joined(group.rollouts)
+    rollouts = [ReadRollout.of(rollout) for rollout in joined]
     shown = not _mistake(group)
-    readable = [i for i, r in enumerate(rollouts) if r.error is None and shown]
-    opening = _opening([rollouts[i].messages for i in readable])
+    readable = [i for i, r in enumerate(joined) if r.error is None and shown]
+    conversations = [rollouts[i].parts[0] for i in readable]
+    opening = _opening(conversations)
     pictures: dict[str, Picture] = {}
-    same = render(rollouts[readable[0]].messages[:opening]) if opening else []
+    same = render(conversations[0][:opening]) if opening else []
     lines = {}
     seen = {i: Seen(pictures, pair=pair) for i in readable}
     for i in readable:
-        parts = rollouts[i].messages[opening:], *rollouts[i].histories
-        lines[i] = [render(part, WHOLE, seen[i]) for part in parts]
-        lines[i][0] = same + lines[i][0]
+        main, *further = rollouts[i].parts
+        rest = render(main[opening:], WHOLE, seen[i])
+        lines[i] = [same + rest]
+        lines[i] += [render(part, WHOLE, seen[i]) for part in further]
     pairings = [pairing for notes in seen.values() for pairing in notes.pairings]
-    tools, own_tools = _tools(group, [rollouts[i] for i in readable])
+    tools, own_tools = _tools(group, [joined[i] for i in readable])
     shared = _shared_prefix(rollouts, {i: lines[i][0] for i in readable})
     context = "\n".join(lines[readable[0]][0][:shared]) if readable else ""
     distinct: dict[tuple[str, ...], int] = {}
@@ -326,7 +353,7 @@ def render_group(
     rubric = shown_rubric(group, ask.rubric)
     # other criteria over the same rollouts leave order and ids as they are, and so the beginning of the prompt
     text = rubric if isinstance(rubric, str) else ""
-    reference = _reference([rollouts[i] for i in readable], pictures)
+    reference = _reference([joined[i] for i in readable], pictures)
     common = [text.encode(), tools.encode(), context.encode()]
     if reference:
         common.append(reference.encode())
@@ -471,9 +498,9 @@ def _reference(rollouts: Sequence[Rollout], pictures: dict[str, Picture]) -> str
         return ""
     parts = stated if isinstance(stated, list) else [stated]
     if isinstance(stated, str) and stated.startswith("data:image/"):
-        parts = [{"type": "image_url", "image_url": stated}]
-    if any(isinstance(one, dict) and medium_of(one) for one in parts):
-        (line,) = render([{"role": "answer", "content": parts}], WHOLE, Seen(pictures))
+        parts = [picture_part(stated)]
+    if any(isinstance(part, dict) and medium_of(part) for part in parts):
+        (line,) = render([read_content("answer", parts)], WHOLE, Seen(pictures))
         return line.removeprefix("answer: ")
     # one order of keys, whichever rollout comes first
     return sorted_json(stated)
@@ -523,24 +550,17 @@ def _add_part(parts: list[list[Any]], part: list[Any]) -> None:
         parts.append(part)
 
 
-_MARKED = (MARKDOWN, *REFERENCES)
-"""Signs of texts that get marks."""
-
-
-def _opening(conversations: list[list[Any]]) -> int:
+def _opening(conversations: Sequence[Conversation]) -> int:
     """Count the first messages that are plain text and the same in all: they are rendered once."""
     for i, column in enumerate(zip(*conversations, strict=False)):
-        first = column[0]
-        plain = len(first) == 2 and all(
-            isinstance(first.get(name), str) for name in ("role", "content")
-        )
-        plain = plain and not any(map(first["content"].__contains__, _MARKED))
-        if not plain or column.count(first) < len(column):
+        message = column[0]
+        plain = message.is_plain and not any(map(message.text.__contains__, REFERENCES))
+        if not plain or column.count(message) < len(column):
             return i
     return min(map(len, conversations), default=0)
 
 
-def _shared_prefix(rollouts: list[Rollout], lines: dict[int, list[str]]) -> int:
+def _shared_prefix(rollouts: list[ReadRollout], lines: dict[int, list[str]]) -> int:
     """Count the first messages that all rollouts share; each keeps at least one of its own.
 
     If nothing differs, the context is the prompt: the messages before the first assistant turn.
@@ -553,11 +573,7 @@ def _shared_prefix(rollouts: list[Rollout], lines: dict[int, list[str]]) -> int:
             return min(i, limit)
     if len({len(each) for each in lines.values()}) > 1:
         return limit
-    last = rollouts[max(lines)]
-    size = last.prompt_length
-    if size is None:
-        size = first_agent_turn(last.messages)
-    return min(size, limit)
+    return min(rollouts[max(lines)].prompt_size, limit)
 
 
 def _tools(group: Group, rollouts: list[Rollout]) -> tuple[str, bool]:
@@ -570,7 +586,7 @@ def _tools(group: Group, rollouts: list[Rollout]) -> tuple[str, bool]:
 
 
 def _text_of(
-    rollout: Rollout, parts: Sequence[list[str]], shared: int, *, tools: bool
+    rollout: ReadRollout, parts: Sequence[list[str]], shared: int, *, tools: bool
 ) -> str:
     lines = []
     if tools and rollout.tools:

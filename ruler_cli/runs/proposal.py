@@ -18,8 +18,7 @@ from pathlib import Path as FilePath
 from typing import Any, Literal, get_args
 
 from ruler_cli.errors import UsageError
-from ruler_cli.formats.chat import ROLES, first_agent_turn, json_messages, named_turns
-from ruler_cli.formats.fields import (
+from ruler_cli.files.values import (
     Names,
     is_list,
     is_object,
@@ -28,6 +27,9 @@ from ruler_cli.formats.fields import (
     lookup,
     words,
 )
+from ruler_cli.messages.content import first_agent_turn
+from ruler_cli.messages.conversations import json_messages, named_turns
+from ruler_cli.messages.names import ROLES
 from ruler_cli.scoring.rewards import passed
 from ruler_cli.settings.models import RecordPaths
 

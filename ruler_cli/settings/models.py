@@ -545,7 +545,7 @@ class RecordPaths(Settings):
     a `[]` in one, or a list of answers at one make a record a group. `prompt` are the parts of the task, in their
     order. Behind a common list each rollout has the item of its own number. `calls` is the place of tool calls
     in a turn. `reference` is the right answer, which only the judge sees. `rubric` is that of the group. `ended` are
-    the places of flags and words that say how a rollout ended (see `formats.endings`); the first that says one counts.
+    the places of flags and words that say how a rollout ended (see `messages.endings`); the first that says one counts.
 
     `group_by` are paths that are the key of a group together. A score goes to `reward`, where the original one was
     read, and the annotation to `ruler`: below a rollout's own object, if it has one.
