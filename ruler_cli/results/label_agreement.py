@@ -67,7 +67,7 @@ class LabelAgreement:
                 ]
         ways = {line.drawn for line in lines}
         if ways == {DISPUTED}:
-            problem = "all labels are of disputed pairs, and none was drawn at random"
+            problem = "all labels are of disputed pairs, and none at random"
             raise UsageError(f"nothing to compare: {problem}", "label pairs at random")
         self._drawn = RANDOM if RANDOM in ways else ""
         lines = [line for line in lines if line.drawn == self._drawn]
