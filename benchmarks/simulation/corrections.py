@@ -1,6 +1,6 @@
-"""Coverage of the intervals of `ruler agree`: labels drawn from a known truth, a thousand times for each cell.
+"""Coverage of the intervals of `ruler agree`: labels drawn from a known truth, many times for each cell.
 
-A cell holds if its intervals miss the truth no oftener than 5 %, but for three Monte Carlo errors.
+A cell holds if its intervals miss the truth no oftener than 6 %, but for three Monte Carlo errors.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class Coverage:
         return cls(fmean(held), fmean(high - low for low, high in ends))
 
     def holds(self, runs: int) -> bool:
-        """Return whether it is 95 %, but for three Monte Carlo errors."""
-        return self.share >= 0.95 - 3 * math.sqrt(0.95 * 0.05 / runs)
+        """Return whether it is 94 %, but for three Monte Carlo errors."""
+        return self.share >= 0.94 - 3 * math.sqrt(0.94 * 0.06 / runs)
 
     def __str__(self) -> str:
         return f"{100 * self.share:5.1f} % {self.width:.3f}"

@@ -28,7 +28,7 @@ from ruler_cli.cli.options import (
 from ruler_cli.cli.scored_files import ScoredFiles
 from ruler_cli.cli.sentences import LEFT_OUT, left_out_words
 from ruler_cli.cli.units import count
-from ruler_cli.errors import Sentence, UnknownShapeError, UsageError
+from ruler_cli.errors import UnknownShapeError, UsageError
 from ruler_cli.settings.options import Options
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def _run(options: Options, sources: list[str]) -> int:
     bound = options.at_least
     if len(sources) == 2 and bound is not None:
         raise UsageError(
-            "is about one judge", "give one file", option="at_least", value=bound
+            "is about one judge", "give one file", place=f"--at-least {bound}"
         )
     with ExitStack() as stack:
         try:
@@ -104,9 +104,11 @@ def _run(options: Options, sources: list[str]) -> int:
             # the option that names a file of labels is easily forgotten
             first = error.values[0] if error.values else None
             if isinstance(first, dict) and first.keys() & {"choice", "mark"}:
-                name = Sentence("name it with {labels_file}")
-                problem = "holds labels, and no scores"
-                raise UsageError(problem, name, place=error.place) from None
+                raise UsageError(
+                    "holds labels, and no scores",
+                    "name it with --labels-file",
+                    place=error.place,
+                ) from None
             raise
         figures, agreement = _measured(options, scored)
         scored.report_problems()
@@ -161,7 +163,7 @@ def _measured(options: Options, scored: ScoredFiles) -> tuple[Any, Agreement]:
     from ruler_cli.results.labels import Labels as LabelFiles
 
     files = [*options.labels_file]
-    labels = LabelFiles.read(files, option="labels_file") if files else None
+    labels = LabelFiles.read(files, option="--labels-file") if files else None
     second = len(scored.files) > 1
     judges = ("A", "B") if second else ("score",)
     measure = LabelAgreement(labels, *judges, given=options.labels is not None)
@@ -211,7 +213,7 @@ def _refuse_empty(agreement: Agreement, file: ScoredFile, left: Sequence[str]) -
         return
     counts = file.figures.rollouts
     labels = agreement["labelled"]
-    remedy: str = Sentence("name labels with {labels:PATH} or {labels_file:FILE}")
+    remedy = "name labels with --labels PATH or --labels-file FILE"
     reason = "all labels within each group are equal"
     if not counts["scored"]:
         reason = "no rollout has a score"

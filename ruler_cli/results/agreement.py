@@ -77,21 +77,17 @@ class Vote(NamedTuple):
     agreed: float | None = None
 
 
-def votes_of(
-    labels: Mapping[int, float],
-    weights: Mapping[int, float] | None = None,
-) -> Iterator[Vote]:
-    """Yield a vote for each two rollouts with different labels; `weights` are those of labels that were drawn."""
+def votes_of(labels: Mapping[int, tuple[float, float]]) -> Iterator[Vote]:
+    """Yield a vote for each two rollouts with different labels, each of which stands here with its weight."""
     labelled = [*labels]
     if len(labelled) > _AT_ONCE:
         labelled = random.Random(0).sample(labelled, _AT_ONCE)
     for pair in combinations(labelled, 2):
         worse, better = sorted(pair, key=labels.__getitem__)
-        weight = 1.0
-        if weights is not None:
-            weight = weights[worse] * weights[better]
-        if labels[better] > labels[worse]:
-            yield Vote(better, worse, weight=weight)
+        low, weight = labels[worse]
+        high, more = labels[better]
+        if high > low:
+            yield Vote(better, worse, weight=weight * more)
 
 
 class AgreementBuilder:
@@ -125,7 +121,7 @@ class AgreementBuilder:
             labels = {}
             for i, rollout in enumerate(rollouts):
                 if rollout.label is not None:
-                    labels[i] = rollout.label
+                    labels[i] = (rollout.label, 1.0)
             votes = [*votes_of(labels)]
             labelled = labels
         values = [*map(self._values, *[group.rollouts for group in groups])]

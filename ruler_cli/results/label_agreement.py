@@ -154,27 +154,23 @@ class LabelAgreement:
         for line in lines:
             if isinstance(line, RolloutMark):
                 by_rollout[line.rollout].append(line)
-        labels = dict[int, float]()
-        weights = dict[int, float]()
-        for i, rollout in enumerate(groups[0].rollouts):
-            if marks := by_rollout.get(ids[i]):
-                labels[i] = fmean(mark.label or 0.0 for mark in marks)
-                weights[i] = 1 / (marks[0].chance or 1.0)
-                self._counts["shared"] += len(marks) > 1
-            elif self._of_records and rollout.label is not None:
-                labels[i] = rollout.label
-                weights[i] = 1.0
-            if i in labels:
-                self._count(groups, (i,))
-        votes = [*votes_of(labels, weights)]
-        self._figures.add(*groups, votes=votes, labelled=labels)
+        labels = dict[int, tuple[float, float]]()
         scores = list[float]()
         rows = list[tuple[float, float, float]]()
         for i, rollout in enumerate(groups[0].rollouts):
+            if marks := by_rollout.get(ids[i]):
+                label = fmean(mark.label or 0.0 for mark in marks)
+                labels[i] = (label, 1 / (marks[0].chance or 1.0))
+            elif self._of_records and rollout.label is not None:
+                labels[i] = (rollout.label, 1.0)
+            if i in labels:
+                self._count(groups, (i,))
             if rollout.judge_score is not None:
                 scores.append(rollout.judge_score)
                 if i in labels:
-                    rows.append((rollout.judge_score, labels[i], weights[i]))
+                    rows.append((rollout.judge_score, *labels[i]))
+        votes = [*votes_of(labels)]
+        self._figures.add(*groups, votes=votes, labelled=labels)
         self._mean.add(scores, rows)
 
     def _count(self, groups: Sequence[ScoredGroup], places: Collection[int]) -> None:
@@ -241,8 +237,7 @@ def gate(agreement: Agreement, bound: float) -> Json:
             f"nothing can be measured: an interval takes pairs of {FEWEST} groups, and labels order some in "
             f"{accuracy['groups']}",
             f"label a pair in {FEWEST} groups or more, drawn at random",
-            option="at_least",
-            value=f"{bound:g}",
+            place=f"--at-least {bound:g}",
         )
     not_asked = counts["not_asked"] + counts["unmatched"]
     labels = counts["measured"] + counts["unscored"] + counts["unmatched"]

@@ -42,7 +42,7 @@ _NO_TIME = datetime.min.replace(tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelLine:
-    """What a person says of a group.
+    """The word of a person on a group.
 
     `chance` is the probability, above 0 and at most 1, with which it was drawn; None if it is not known.
     """
@@ -148,7 +148,7 @@ class Labels:
     def read(cls, paths: Iterable[str | Path], *, option: str) -> Labels:
         """Read files; UsageError, with the file, the line and the reason, for a line that is neither kind.
 
-        `option` is the field of the option that names the files.
+        `option` is that which names the files.
         """
         lines = list[LabelLine]()
         for path in paths:
@@ -157,29 +157,22 @@ class Labels:
 
 
 def _read(path: Path, option: str) -> Iterator[LabelLine]:
+    place = f"{option} {path}"
     try:
         lines = path.read_bytes().removeprefix(BOM).split(b"\n")
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        raise UsageError(
-            f"cannot be read: {reason}",
-            option=option,
-            value=path,
-        ) from None
+        raise UsageError(f"cannot be read: {reason}", place=place) from None
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
             yield parse_line(line)
-        except (UnreadableError, RecursionError) as error:
-            reason = str(error)
-            if isinstance(error, RecursionError):
-                reason = "is nested too deeply"
-            raise UsageError(
-                f"line {number} {reason}",
-                option=option,
-                value=path,
-            ) from None
+        except UnreadableError as error:
+            raise UsageError(f"line {number} {error}", place=place) from None
+        except RecursionError:
+            problem = f"line {number} is nested too deeply"
+            raise UsageError(problem, place=place) from None
 
 
 def parse_line(line: bytes) -> LabelLine:

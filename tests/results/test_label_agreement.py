@@ -87,7 +87,7 @@ def test_either_side() -> None:
 
 
 def test_chances() -> None:
-    """What was drawn half as often counts twice, as in files of earlier versions; counts are those of pairs."""
+    """A label that was drawn half as often counts twice, as in files of earlier versions; counts are those of pairs."""
     groups = [group(f"g{i}", 0.9, 0.1) for i in range(3)]
     chances = ("left", 0.5), ("left", 0.5), ("right", 0.25)
     lines = [pair(f"g{i}", side, chance=c) for i, (side, c) in enumerate(chances)]
