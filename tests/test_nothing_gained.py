@@ -239,9 +239,7 @@ def test_no_usable_reply(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> N
         "score", "in.jsonl", "out.jsonl", *judge, "-c", "1", "-q", "--summary", "s.json"
     )
     assert result.returncode == 3
-    assert (
-        "none of the first 20 groups that were asked about got a score" in result.stderr
-    )
+    assert "of the first 20 groups sent to the judge, none was scored" in result.stderr
     assert "to resume" not in result.stderr
     assert not (tmp_path / "out.jsonl").exists()
     calls = server.stats()["requests"]
@@ -329,5 +327,7 @@ async def test_scorer_goes_on(
         scored = [one async for one in scorer.score_groups(MANY)]
     assert [one.kind for one in scored] == ["transport"] * 40
     told = [record for record in caplog.records if record.levelname == "WARNING"]
-    assert ["none of the first 20" in record.getMessage() for record in told] == [True]
+    assert ["of the first 20 groups" in record.getMessage() for record in told] == [
+        True
+    ]
     assert {record.name for record in told} == {"ruler_cli"}

@@ -99,6 +99,10 @@ def _content(name: str) -> dict[str, Any] | None:
             raise UsageError(problem, place=name) from None
 
 
+_OPTION = re.compile(r"(?:^|: )(--?[a-z][a-z-]*)")
+"""An option in the place of an error."""
+
+
 def _checked(path: str, content: Mapping[str, Any]) -> ConfigFile:
     """Return the tables of commands and judges; UsageError if there is no such table or option."""
     flat: dict[str, Any] = {}
@@ -206,9 +210,16 @@ def named_sources(origins: Mapping[str, Origin]) -> Iterator[None]:
 
 
 def _field_of(place: str) -> str:
-    """Return the field of the option that is the place of an error; empty for any other place."""
-    name = place.partition(" ")[0]
-    return next((field for field in FIELDS if option_name(field) == name), "")
+    """Return the field of the option in the place of an error, as in `in.json: --records data`; empty without one."""
+    match = _OPTION.search(place)
+    if match is None:
+        return ""
+    name = match[1]
+    for field in FIELDS:
+        if option_name(field) == name:
+            return field
+    # of a judge or a format in the file
+    return name.strip("-").replace("-", "_")
 
 
 def _file_layer(command: str, names: Collection[str], file: ConfigFile | None) -> Layer:

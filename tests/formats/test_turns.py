@@ -196,7 +196,7 @@ def test_empty_prompt(subtests: pytest.Subtests) -> None:
         with subtests.test(prompt=str(prompt)):
             with pytest.raises(
                 UnreadableError,
-                match="group_by=PATH, or the task's text with prompt=PATH",
+                match="--group-by PATH, or the task's text with --prompt PATH",
             ):
                 read({"prompt": prompt, "completion": "x"})
             assert (
@@ -320,7 +320,7 @@ def test_missing_prompt() -> None:
     with pytest.raises(UnreadableError, match="has no prompt at `task`"):
         read(*records, prompt="task")
     with pytest.raises(
-        UsageError, match=r"prompt='tsak': none .*; did you mean task\?"
+        UsageError, match=r"--prompt tsak: none .*; did you mean task\?"
     ):
         reader(*records, prompt="tsak")
 

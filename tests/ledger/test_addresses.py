@@ -169,7 +169,7 @@ def test_empty_address(ruler: Ruler, tmp_path: Path) -> None:
         done = ruler(*score, *words, **env)
         assert done.returncode == 2
         assert "is empty, and the rollouts would go to the provider" in done.stderr
-    with pytest.raises(UsageError, match="api_base: is empty"):
+    with pytest.raises(UsageError, match="--api-base: is empty"):
         JudgeSettings("openai/o3", api_base="")
-    with pytest.raises(UsageError, match="api_base: is empty"):
+    with pytest.raises(UsageError, match="--api-base: is empty"):
         anyio.run(score_group, group("g", 0.1, 0.9), "openai/o3", {"api_base": ""})

@@ -304,7 +304,7 @@ def test_keys_differ(
 
 def test_parameter_without_content() -> None:
     """A parameter that is no JSON value has no key, and the error states that."""
-    with pytest.raises(UsageError, match="ledger=None"):
+    with pytest.raises(UsageError, match="--ledger none"):
         key_of("m", {"client": object()}, ASK)
 
 
@@ -368,7 +368,7 @@ def test_another_users(
     (tmp_path / "link").symlink_to(path)
     monkeypatch.setattr(os, "geteuid", lambda: path.stat().st_uid + 1)
     for name in (path, tmp_path / "link"):
-        with pytest.raises(UsageError, match=r"another user.*ledger=None"):
+        with pytest.raises(UsageError, match=r"another user.*--ledger none"):
             Ledger(name)
 
 
@@ -404,12 +404,12 @@ def test_wrong_file(tmp_path: Path) -> None:
         path = tmp_path / name
         before = path.read_bytes() if path.is_file() else None
         with pytest.raises(
-            UsageError, match=f"{path}.*{says}.*ledger=PATH.*ledger=None"
+            UsageError, match=f"{path}.*{says}.*--ledger PATH.*--ledger none"
         ):
             Ledger(path)
         if name in ("folder", "text", "foreign"):
             with pytest.raises(
-                UsageError, match=f"{name}: .*{says}.*; correct the ledger"
+                UsageError, match=f"{name}: .*{says}.*; correct the --ledger"
             ):
                 Ledger(tmp_path / "first", [path])
         assert before is None or path.read_bytes() == before
@@ -423,10 +423,10 @@ def test_wrong_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         tmp_path / "nul\0",
         tmp_path / ("long" * 99),
     ):
-        with pytest.raises(UsageError, match="ledger=None"):
+        with pytest.raises(UsageError, match="--ledger none"):
             Ledger(place)
     monkeypatch.setattr(os, "access", lambda *_: False)
-    with pytest.raises(UsageError, match=r"cannot be written.*ledger=None"):
+    with pytest.raises(UsageError, match=r"cannot be written.*--ledger none"):
         Ledger(tmp_path / "closed")
 
 
@@ -445,7 +445,7 @@ def test_bad_pages(tmp_path: Path) -> None:
         "the file is damaged: save what can be read (sqlite3 FILE .recover | sqlite3 NEW)"
         in str(error.value)
     )
-    assert "ledger=PATH" in str(error.value)
+    assert "--ledger PATH" in str(error.value)
     assert "make room" not in str(error.value)
 
 
@@ -455,7 +455,7 @@ def test_full_disk(ledger: Ledger) -> None:
     for connection in (ledger._own.quick, ledger._own.patient):
         connection.execute(f"PRAGMA max_page_count = {pages}")
     with pytest.raises(
-        OutputError, match=r"ledger.sqlite.*full; make room there, or .*ledger=None"
+        OutputError, match=r"ledger.sqlite.*full; make room there, or .*--ledger none"
     ):
         ledger.keep(b"k", "m", reply("x" * 99999))
     with pytest.raises(OutputError, match="full"):
@@ -789,7 +789,7 @@ def test_absent(tmp_path: Path) -> None:
     """Another ledger that is missing is bad usage, reported before the first is created."""
     with pytest.raises(
         UsageError,
-        match="misspelt': no such file, and of several ledgers only the first",
+        match="misspelt: no such file, and of several ledgers only the first",
     ):
         Ledger(tmp_path / "first", [tmp_path / "misspelt"])
     assert list(tmp_path.iterdir()) == []
