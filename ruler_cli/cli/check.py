@@ -164,7 +164,7 @@ def check(settings: ScoreSettings, options: Options) -> int:
             _judge_estimate(settings, number, judge, ledger)
             for number, judge in enumerate(settings.judges)
         ]
-        result = Estimate(judges, gap=settings.escalate_gap)
+        result = Estimate(judges)
         for group, weight in sample(source, notes.bytes):
             result.add(group, weight)
         duration = _duration(settings, judges, ledger)
