@@ -139,13 +139,6 @@ def mistakes(server: JudgeServer, folder: Path) -> dict[str, Callable[[], Any]]:
         "judges openai/o3 and openai/o3 have one name": partial(
             ScoreSettings, panel=(JudgeSettings(),)
         ),
-        "cannot be with --adaptive": partial(
-            ScoreSettings,
-            adaptive=True,
-            ask=AskSettings(passes=3),
-            spend="spread",
-            pool=PoolSettings(max_cost=1),
-        ),
         "needs all groups, and a shard has some": partial(
             of_file, file, {"combine": CombineSettings(debias=True)}, shard="1/2"
         ),

@@ -22,6 +22,7 @@ LAYERS = (
     {"judging"},
     {"prompting", "scoring", "pool", "judges", "ledger"},
     {"formats"},
+    {"messages"},
     {"files"},
     {"settings"},
     {"types", "tokens", "errors"},

@@ -276,15 +276,6 @@ def test_one_score_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert stage.run(ledger=None).stopped is None
 
 
-def test_first_of_a_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With --adaptive, too, only the first groups are asked about if none of them gets a score."""
-    judge = Stub(say=broken)
-    stage = Stage(tmp_path, monkeypatch, MANY, judge)
-    stopped = stage.run(ledger=None, concurrency=1, passes=4, adaptive=True).stopped
-    assert isinstance(stopped, NoUsableReply)
-    assert stage.asked <= 2 * 24
-
-
 def test_failures_of_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Failures of the ledger, and of groups themselves, stop no run; scores of the ledger keep none going."""
     judge = Stub(

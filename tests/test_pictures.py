@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from ruler_cli.formats import pictures
-from ruler_cli.formats.pictures import read_picture
+from ruler_cli.messages import pictures
+from ruler_cli.messages.pictures import read_picture
 from tests.conftest import ROOT, Ruler
 from tests.picture_judge import PictureJudge, address, part, png, rollout, screenshots
 

@@ -1086,19 +1086,6 @@ def test_no_outage_ends_a_patient_scorer(
     staged(tmp_path, monkeypatch, main, Stub(say=say))
 
 
-def test_alone_and_adaptive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Single groups decide on their own further passes and wait for no others."""
-
-    async def main(stage: Stage) -> None:
-        async with Scorer(
-            stage.settings(passes=6, adaptive=True, ledger=None)
-        ) as scorer:
-            out = [await scorer.score(one) for one in many(3)]
-        assert all(2 <= one.fields["passes"] <= 6 for one in out)
-
-    staged(tmp_path, monkeypatch, main, Stub(say=noisy))
-
-
 def left_behind() -> set[Any]:
     """All tasks of the loop but this one."""
     return asyncio.all_tasks() - {asyncio.current_task()}

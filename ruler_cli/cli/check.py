@@ -36,21 +36,15 @@ from ruler_cli.cli.units import (
 from ruler_cli.errors import NothingToCompare, UnreadableError, UsageError
 from ruler_cli.files.location import Location
 from ruler_cli.files.parse import dump, parse
-from ruler_cli.formats.chat import (
-    FIGURES,
-    JUDGED,
-    REFERENCES,
-    RUBRICS,
-    paths_named,
-    words_of,
-)
-from ruler_cli.formats.fields import lookup
+from ruler_cli.files.values import lookup
+from ruler_cli.formats.chat import FIGURES, JUDGED, REFERENCES, RUBRICS, paths_named
 from ruler_cli.formats.reader import Reader
 from ruler_cli.formats.table import PROMPT_HASH, fits
 from ruler_cli.judges.providers import EMBEDDED, MissingCredentialsError, ModelInfo
 from ruler_cli.judges.resolve import model_of, with_eyes
 from ruler_cli.judging.panel import cache_of, first_level
 from ruler_cli.ledger.reply_cache import Ledger
+from ruler_cli.messages.names import words_of
 from ruler_cli.runs.batch.requests import batch_price, batch_target
 from ruler_cli.runs.estimate import (
     CALLS,
@@ -660,7 +654,7 @@ def _cost_rows(facts: Facts, about: str) -> Iterator[Row]:
     names = [judge["model"] + _ROLES[judge["asked"]] for judge in judges]
     yield "judge", ", ".join(names)
     if facts["adaptive"]:
-        yield "passes", f"up to {passes} on average"
+        yield "passes", f"up to {passes}"
     elif passes > 1:
         yield "passes", f"{passes}"
     yield "calls", _range(estimate.calls)

@@ -27,6 +27,7 @@ from ruler_cli.files import open_container
 from ruler_cli.files.location import Location
 from ruler_cli.formats.reader import SAMPLE, detect
 from ruler_cli.formats.table import FAMILIES
+from ruler_cli.messages.read import read_messages
 from ruler_cli.prompting.render import render
 from ruler_cli.runs.proposal import NothingToJudge, propose
 from ruler_cli.settings.models import InputSettings, RecordPaths
@@ -101,7 +102,7 @@ def _record(row: RecordPaths, settings: InputSettings) -> list[str] | None:
         for rollout in record.rollouts:
             if rollout.error:
                 return None
-            lines += ["", *islice(render(rollout.messages), _LINES)]
+            lines += ["", *islice(render(read_messages(rollout.messages)), _LINES)]
     return [shorten(one_line(line), _WIDE) for line in lines[1:_LINES]]
 
 

@@ -12,38 +12,33 @@ from hashlib import blake2b
 from typing import Any
 
 from ruler_cli.errors import UnknownShapeError, UnreadableError, UsageError
-from ruler_cli.files.parse import parse, too_large
-from ruler_cli.formats import rows
-from ruler_cli.formats.chat import (
-    USER_ROLES,
-    nothing_to_judge,
-    prompt_key,
-    prompt_turns,
-    with_prompt,
-)
-from ruler_cli.formats.endings import first_ending
-from ruler_cli.formats.fields import (
+from ruler_cli.files.parse import dump, parse, too_large
+from ruler_cli.files.values import (
     EMPTY,
-    LISTS,
     JsonObject,
-    Places,
-    Rollouts,
-    column,
-    every,
     first,
     first_at,
     is_list,
     is_object,
     is_text,
-    is_text_list,
-    item_at,
     items,
     json_value,
     lookup,
     parts,
-    present,
     value_at,
     words,
+)
+from ruler_cli.formats import rows
+from ruler_cli.formats.chat import nothing_to_judge, prompt_key, with_prompt
+from ruler_cli.formats.fields import (
+    LISTS,
+    Places,
+    Rollouts,
+    column,
+    every,
+    is_text_list,
+    item_at,
+    present,
 )
 from ruler_cli.formats.table import (
     FAMILIES,
@@ -57,6 +52,9 @@ from ruler_cli.formats.table import (
     code,
     fits,
 )
+from ruler_cli.messages.conversations import prompt_turns
+from ruler_cli.messages.endings import first_ending
+from ruler_cli.messages.names import USER_ROLES
 from ruler_cli.settings.criteria import rubric_of
 from ruler_cli.settings.models import InputSettings, RecordPaths, paths
 from ruler_cli.settings.option_names import option_name
@@ -568,14 +566,38 @@ def _choose(name: str, records: Records, settings: InputSettings) -> Format:
     if wanted != "auto":
         problem = f"{line.where} is not of the format {wanted} {keys}"
         raise UsageError(problem, place=name)
+    if (framework := _no_longer_read(record)) is not None:
+        problem = f"{line.where} is of {framework}, which this version does not read"
+        way = "name the paths of its parts, or export traces by OpenTelemetry's names (`gen_ai.…`)"
+        raise UsageError(problem, way, place=name)
     remedy = (
-        "name the path of the answers with --messages PATH, of the task with --prompt PATH, and of "
-        "the group key with --group-by PATH"
+        "name the path of the answers with --messages PATH, of the task with --prompt PATH, and of the "
+        "group key with --group-by PATH"
     )
     problem = f"{line.where} holds no rollouts that ruler knows {keys}"
     unknown = UnknownShapeError(problem, remedy, place=name)
     unknown.values = values
     raise unknown
+
+
+_NO_LONGER_READ = {
+    "AutoGen 0.2": '"chat_history":[{',
+    "CrewAI": '"tasks_output":[{',
+    "ADK evaluations": '"finalEvalStatus":',
+    "DeepEval": '"llmSpans":',
+    "MLflow": '"mlflow.span',
+    "Weave": '"op_name":"weave:',
+    "Vercel's AI SDK": '"ai.operationId":',
+    "ADK's tracer": '"gcp.vertex.agent.',
+    "Jaeger": '"traceID":',
+    "AgentOps": '"span_attributes":',
+}
+"""Names of formats that earlier versions read → JSON that only their records hold."""
+
+
+def _no_longer_read(record: JsonObject) -> str | None:
+    text = dump(record).decode("utf-8", "replace")
+    return first(name for name, mark in _NO_LONGER_READ.items() if mark in text)
 
 
 def _key_path(chosen: Format, records: Records) -> str:

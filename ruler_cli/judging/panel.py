@@ -10,13 +10,13 @@ from functools import cached_property, partial
 
 from ruler_cli.errors import RulerError, UsageError
 from ruler_cli.files.location import Location
-from ruler_cli.formats.pictures import needs_less, with_smaller
 from ruler_cli.judges.chat_completions import ChatJudge
 from ruler_cli.judges.providers import QUEUEING_ENGINES, Price, stated_limit
 from ruler_cli.judges.resolve import ResolvedJudge, stand_in_of
 from ruler_cli.judging.exchange import Scale, is_usable
 from ruler_cli.ledger.database import open_files
 from ruler_cli.ledger.reply_cache import Ledger, ReplyCache
+from ruler_cli.messages.pictures import needs_less, with_smaller
 from ruler_cli.pool.cooldown import Breaker
 from ruler_cli.pool.engine import StopSignal
 from ruler_cli.pool.gate import INTERRUPTED, Cost, Gate

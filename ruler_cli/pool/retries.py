@@ -20,8 +20,8 @@ import anyio
 from ruler_cli.errors import RulerError
 from ruler_cli.pool.engine import end_tasks
 from ruler_cli.pool.gate import Cost, Gate, Permit
-from ruler_cli.pool.limits import ANSWER, PER_LABEL, PER_VALUE, Allowance
-from ruler_cli.tokens import fewest_tokens, likely_tokens, possible
+from ruler_cli.pool.limits import Allowance
+from ruler_cli.tokens import USUAL_ANSWER, fewest_tokens, likely_tokens, possible
 from ruler_cli.types import CallError, Judge, Reply, Request, Usage
 
 PATIENCE = 3600.0
@@ -398,4 +398,4 @@ class Hedging:
 
 def _length(request: Request) -> float:
     """The expected length of an answer: the time to write it is most of the time of a call."""
-    return request.answer_tokens(ANSWER, PER_LABEL, PER_VALUE)
+    return request.answer_tokens(USUAL_ANSWER)

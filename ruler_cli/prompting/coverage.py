@@ -19,12 +19,12 @@ from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.parse import parse
-from ruler_cli.formats.binary import LEFT_OUT, without_binary
-from ruler_cli.formats.chat import GRADED, words_of
-from ruler_cli.formats.fields import words
+from ruler_cli.files.values import words
+from ruler_cli.messages.binary import LEFT_OUT, without_binary
+from ruler_cli.messages.json_text import quoted
+from ruler_cli.messages.names import GRADED, words_of
+from ruler_cli.messages.side_fields import ABOUT, HARNESS
 from ruler_cli.prompting.prompt import PromptLayout
-from ruler_cli.prompting.render import quoted
-from ruler_cli.prompting.turn_fields import ABOUT, HARNESS
 from ruler_cli.types import Group, Record, printable, rubric_text
 
 SHORTEST = 20

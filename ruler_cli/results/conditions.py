@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ruler_cli.errors import UsageError
-from ruler_cli.formats.fields import items
+from ruler_cli.files.values import items
 from ruler_cli.settings.suggestions import nearest
 from ruler_cli.types import ENDINGS, printable
 

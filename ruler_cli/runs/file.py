@@ -31,7 +31,7 @@ from ruler_cli.files.output import (
 )
 from ruler_cli.files.scratch import Scratch
 from ruler_cli.files.splice import span_at
-from ruler_cli.formats.fields import parts
+from ruler_cli.files.values import parts
 from ruler_cli.formats.reader import Reader
 from ruler_cli.judges.providers import MissingCredentialsError, Price
 from ruler_cli.judges.resolve import (

@@ -40,9 +40,10 @@ from ruler_cli.files.location import Location
 from ruler_cli.files.marks import has_scores, not_replaced, refuse_foreign
 from ruler_cli.files.parse import dump, parse
 from ruler_cli.files.scratch import Index, Scratch, digest, place
-from ruler_cli.formats.chat import has_content, prompt_key, task_messages
+from ruler_cli.formats.chat import prompt_key, task_messages
 from ruler_cli.formats.reader import SAMPLE, Reader, detect, first_records
 from ruler_cli.formats.table import fits
+from ruler_cli.messages.content import has_content
 from ruler_cli.settings.models import InputSettings, RecordPaths
 from ruler_cli.settings.suggestions import question
 from ruler_cli.types import (

@@ -15,8 +15,10 @@ from itertools import islice
 from typing import Any, Literal, NamedTuple
 
 from ruler_cli.errors import UsageError
-from ruler_cli.formats.chat import ROLES, first_agent_turn, json_messages, named_turns
-from ruler_cli.formats.fields import Names, is_list, is_object, is_text, items, lookup
+from ruler_cli.files.values import Names, is_list, is_object, is_text, items, lookup
+from ruler_cli.messages.content import first_agent_turn
+from ruler_cli.messages.conversations import json_messages, named_turns
+from ruler_cli.messages.names import ROLES
 from ruler_cli.settings.models import RecordPaths
 from ruler_cli.types import words_of
 

@@ -208,7 +208,6 @@ class OpenScorer(ScoringSession):
 
         async def score() -> JudgedGroup[G]:
             group_run = self._runner.start(read)
-            self._runner.end()
             result = await self.judge(group_run)
             scores = None if result is None else self.take(self.scores, read, result)
             if result is None or scores is None:
@@ -459,8 +458,7 @@ class Scorer:
         """Score many groups: yield each as soon as it and all before it are done, in the order given.
 
         Groups are read no further ahead than the judges need. An iterable is read in the event loop, so one
-        that waits has to be an async iterable. With `adaptive` 64 neighbours share their passes, so `groups`
-        must not wait for a score before the next group comes. With `debias` or `standardize` all groups are
+        that waits has to be an async iterable. With `debias` or `standardize` all groups are
         held until the last is judged.
 
         A group that could not be scored is a value with a reason. An error that stops the run (the judges

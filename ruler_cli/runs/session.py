@@ -345,7 +345,6 @@ class GroupStream(ABC):
             lambda run: run.group.size,
             session.panel.wait_for_demand,
             self.bounds,
-            self._runner.end,
         )
         self._due: Due = iter(())
         self._held: Memory | Scratch | None = None

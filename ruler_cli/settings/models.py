@@ -149,7 +149,7 @@ LEDGER_VARIABLE = "RULER_LEDGER"
 """The variable that names the ledger, or says `none`."""
 
 FIRST_PASSES = 2
-"""Passes that adaptive scoring, and a stronger judge, give every group."""
+"""Passes that adaptive scoring, and a stronger judge, give every group: an order and its reverse tell its noise."""
 
 Asking = Literal["group", "each"]
 """A request shows all rollouts of a group, or each alone."""
@@ -545,7 +545,7 @@ class RecordPaths(Settings):
     a `[]` in one, or a list of answers at one make a record a group. `prompt` are the parts of the task, in their
     order. Behind a common list each rollout has the item of its own number. `calls` is the place of tool calls
     in a turn. `reference` is the right answer, which only the judge sees. `rubric` is that of the group. `ended` are
-    the places of flags and words that say how a rollout ended (see `formats.endings`); the first that says one counts.
+    the places of flags and words that say how a rollout ended (see `messages.endings`); the first that says one counts.
 
     `group_by` are paths that are the key of a group together. A score goes to `reward`, where the original one was
     read, and the annotation to `ruler`: below a rollout's own object, if it has one.
@@ -828,9 +828,7 @@ def _contradictions(run: ScoreSettings) -> Iterator[tuple[object, str, str, str]
     limited = adaptive and least > FIRST_PASSES
     early = "--adaptive gives most groups 2 passes"
     yield limited, "min_passes", early, "give 2 or less"
-    near = "cannot be with --adaptive, which compares neighbours in INPUT"
-    yield adaptive and run.draw is not None, "spend", near, leave
-    of_all = {"adaptive": adaptive, "debias": combine.debias}
+    of_all = {"debias": combine.debias}
     of_all["standardize"] = bool(run.combining.standardize)
     last = (
         "give it to the last run, over the whole file with the --ledger of every shard"

@@ -12,7 +12,7 @@ import hypothesis
 import hypothesis.strategies as st
 import pytest
 
-from ruler_cli.formats.fields import words
+from ruler_cli.files.values import words
 from ruler_cli.runs.proposal import NothingToJudge, propose
 from tests.conftest import Ruler, write
 

@@ -8,16 +8,10 @@ from typing import Any
 import pytest
 
 from ruler_cli.errors import UnreadableError, UsageError
-from ruler_cli.formats.chat import (
-    answers_path,
-    chat_turns,
-    named_turns,
-    prompt_turns,
-    with_answer,
-)
-from ruler_cli.prompting.render import render
+from ruler_cli.formats.chat import answers_path, with_answer
+from ruler_cli.messages.conversations import chat_turns, named_turns, prompt_turns
 from tests.formats.changes import SCORED, keyed, last_texts, written
-from tests.values import read, reader, talk
+from tests.values import read, reader, render, talk
 
 TASK, ANSWER = talk("4")
 CALL = {

@@ -145,7 +145,7 @@ def test_many_or_none(ledger: Ledger) -> None:
     again = CallError("transport", "busy", "call")
     with pytest.raises(ValueError, match="not a call that failed for good"):
         ledger.keep_all([(b"one", "m", reply()), (b"two", "m", again)])
-    ledger._own.patient.execute("CREATE TRIGGER no BEFORE INSERT ON replies WHEN new.model = 'bad' "
+    ledger._own.connection.execute("CREATE TRIGGER no BEFORE INSERT ON replies WHEN new.model = 'bad' "
                             "BEGIN SELECT raise(ABORT, 'full'); END")  # fmt: skip
     with pytest.raises(OutputError, match="full"):
         ledger.keep_all([(b"one", "m", reply()), (b"two", "bad", reply())])
@@ -451,9 +451,8 @@ def test_bad_pages(tmp_path: Path) -> None:
 
 def test_full_disk(ledger: Ledger) -> None:
     """A reply that cannot be stored is an error with the path, never silence."""
-    (pages,) = ledger._own.quick.execute("PRAGMA page_count").fetchone()
-    for connection in (ledger._own.quick, ledger._own.patient):
-        connection.execute(f"PRAGMA max_page_count = {pages}")
+    (pages,) = ledger._own.connection.execute("PRAGMA page_count").fetchone()
+    ledger._own.connection.execute(f"PRAGMA max_page_count = {pages}")
     with pytest.raises(
         OutputError, match=r"ledger.sqlite.*full; make room there, or .*--ledger none"
     ):
@@ -579,26 +578,31 @@ def test_made_at_once(tmp_path: Path) -> None:
 
 def test_find_waits(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     """While SQLite recovers a ledger after a kill, `find` waits and misses no reply."""
+    connection = ledger._own.connection
+    locked = [sqlite3.OperationalError("database is locked") for _ in range(3)]
 
     class Recovering:
-        """A connection that finds the ledger locked."""
+        """A connection that finds the ledger locked a few times."""
 
-        def execute(self, *_: object) -> None:
-            error = sqlite3.OperationalError("database is locked")
-            error.sqlite_errorcode = sqlite3.SQLITE_BUSY_RECOVERY
-            raise error
+        def execute(self, *statement: Any) -> sqlite3.Cursor:
+            if locked:
+                locked[-1].sqlite_errorcode = sqlite3.SQLITE_BUSY_RECOVERY
+                raise locked.pop()
+            return connection.execute(*statement)
 
     ledger.keep(b"k", "m", reply())
     with monkeypatch.context() as patch:
-        patch.setattr(ledger, "_files", [replace(ledger._own, quick=Recovering())])  # type: ignore[arg-type]
+        recovering = replace(ledger._own, connection=Recovering())  # type: ignore[arg-type]
+        patch.setattr(ledger, "_files", [recovering])
         assert ledger.find(b"k") is not None
+    assert not locked
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("stopped", [False, True])
 async def test_store_waits(stopped: bool, ledger: Ledger, path: Path) -> None:
     """While another process writes, a reply waits in a thread; it is stored even if the run stops."""
-    assert ledger._own.quick.execute("PRAGMA busy_timeout").fetchone() == (0,)
+    assert ledger._own.connection.execute("PRAGMA busy_timeout").fetchone() == (0,)
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     async with anyio.create_task_group() as tasks:
@@ -616,7 +620,7 @@ async def test_store_waits(stopped: bool, ledger: Ledger, path: Path) -> None:
 
 def test_wait_ends(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another process that locks the ledger for ever is an error in the end."""
-    monkeypatch.setattr(database, "WAIT", 0.1)
+    monkeypatch.setattr(module, "WAIT", 0.1)
     with Ledger(path) as ledger:
         other = sqlite3.connect(path, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")

@@ -17,7 +17,6 @@ import anyio.lowlevel
 
 from ruler_cli.errors import UsageError
 from ruler_cli.files.scratch import Index
-from ruler_cli.formats.pictures import with_smaller
 from ruler_cli.judges.chat_completions import chat_body, first_format
 from ruler_cli.judges.providers import EMBEDDED, Price, listed_batch_price
 from ruler_cli.judges.resolve import (
@@ -27,10 +26,10 @@ from ruler_cli.judges.resolve import (
     model_at_endpoint,
     model_of,
 )
-from ruler_cli.judging.adaptive import BLOCK_BYTES
 from ruler_cli.judging.group_run import GroupRun, JudgeRunner
 from ruler_cli.judging.panel import cache_of, open_panel
 from ruler_cli.ledger.reply_cache import Ledger
+from ruler_cli.messages.pictures import with_smaller
 from ruler_cli.pool.engine import (
     Bounds,
     Engine,
@@ -206,6 +205,10 @@ class MissingRequests:
     unreadable: int = 0
 
 
+_HELD = 16 << 20
+"""Bytes of groups that are held at once."""
+
+
 def ledger_engine(
     runner: JudgeRunner, groups: Iterator[Group], *, waits: bool
 ) -> Engine[GroupRun, GroupResult]:
@@ -221,9 +224,7 @@ def ledger_engine(
         GroupRun.judge,
         lambda group_run: group_run.group.size,
         anyio.lowlevel.checkpoint,
-        # at most one block of groups that are decided together is in memory
-        Bounds(size=BLOCK_BYTES),
-        runner.end,
+        Bounds(size=_HELD),
     )
 
 
