@@ -2,7 +2,7 @@
 
 The layout of each group is built as for `score`. Each planned request is looked up in the ledger, and added
 to the estimate of its judge if it has no reply. A layout of a gigabyte takes minutes, so large inputs are
-sampled, and each sampled group counts for those that follow it. Figures have
+sampled, and each sampled group counts for others with as many rollouts and about as many bytes. Figures have
 a low, an expected and a high value. They rest on the constants below, which say if they are measured or
 assumed; a run's summary has the actual cost.
 """
@@ -124,7 +124,7 @@ SMALL = 64 << 20
 """Largest input, in bytes, of which every group is used."""
 _LEAST_SAMPLED = 32
 _MOST_SAMPLED = 128
-"""Groups of the sample of a large input."""
+"""Groups of the sample of a large input, beside one of each kind."""
 _SAMPLE_BYTES = 6 << 20
 """Bytes of a sample between these bounds."""
 
@@ -549,7 +549,8 @@ class SampleWeight:
 def sample(source: Input, size: int) -> Iterator[tuple[Group, SampleWeight]]:
     """Yield groups of an input of `size` bytes with their weights: all groups of a small input or a stream.
 
-    Of a large input these are groups at even distances in bytes; each stands for those up to the next.
+    Of a large input these are the first group of each kind, and some of those that follow, in an order that
+    is independent of the input's. A kind is sampled in proportion to its bytes.
     """
     survey = source.survey
     if survey is None or size <= SMALL:
@@ -559,10 +560,12 @@ def sample(source: Input, size: int) -> Iterator[tuple[Group, SampleWeight]]:
     samples = _SAMPLE_BYTES * survey.groups // size
     samples = min(_MOST_SAMPLED, max(_LEAST_SAMPLED, samples))
     weights: dict[int, SampleWeight] = {}
-    weight: SampleWeight | None = None
-    for record, _, length in source.index.groups():
+    last: dict[tuple[int, int], SampleWeight] = {}
+    for record, rollouts, length in source.index.groups():
+        kind = leading_bits(rollouts, 6), leading_bits(length, 3)
+        weight = last.get(kind)
         if weight is None or weight.bytes + length > size / samples:
-            weight = weights[record] = SampleWeight(length, 1, length, length)
+            last[kind] = weights[record] = SampleWeight(length, 1, length, length)
             continue
         weight.groups += 1
         weight.bytes += length

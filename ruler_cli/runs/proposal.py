@@ -63,8 +63,8 @@ class NothingToJudge(NamedTuple):
 
 
 @dataclass(eq=False)
-class _Field:
-    """The values at a path of records, by the number of the record.
+class _Column:
+    """Values at a path of records, by the number of the record.
 
     `kind` is `turns`, `texts` (a list of several), `text`, `numbers`, `number` or `ids`.
     """
@@ -75,7 +75,7 @@ class _Field:
 
     @cached_property
     def words(self) -> set[str]:
-        """The words of its path, in the singular."""
+        """Return the words of its path, in the singular."""
         words = [word.lower() for word in _WORD.findall(self.path)]
         return {re.sub(r"(?<!s)s$", "", word) for word in words}
 
@@ -90,14 +90,14 @@ class _Field:
 
     @cached_property
     def prose(self) -> bool:
-        """Whether most texts have several words, or are of a script without spaces."""
+        """Return whether most texts have several words, or are of a script without spaces."""
         texts = [str(value) for value in self.values.values()]
         wordy = [text for text in texts if " " in text or not text.isascii()]
         return 2 * len(wordy) > len(texts)
 
     @cached_property
     def answers(self) -> bool:
-        """Whether an agent may have written what stands here, by its name."""
+        """Return whether an agent may have written what stands here, by its name."""
         written = self.says(_AUTHORS) and self.prose
         if self.kind not in ("turns", "texts", "text") or self.says(_GRADERS):
             return False
@@ -107,7 +107,7 @@ class _Field:
 
     @cached_property
     def asks(self) -> bool:
-        """Whether it may hold the task."""
+        """Return whether it may hold the task."""
         other = (*_GOLD, *_GRADERS, *_AUTHORS, *_ANSWERS)
         prose = self.kind == "text" and self.prose
         return prose and self.says(_TASKS) and not self.says(other)
@@ -165,9 +165,9 @@ def _records(values: Sequence[Any]) -> Iterator[tuple[str, Sequence[Any]]]:
                 queue += [(below + _step(key), own, depth + 1) for key, own in members]
 
 
-def _fields(records: Sequence[Any]) -> list[_Field]:
+def _fields(records: Sequence[Any]) -> list[_Column]:
     """Return the fields of records, those of objects inside too, and columns of the objects in a list."""
-    fields: dict[tuple[str, str], _Field] = {}
+    fields: dict[tuple[str, str], _Column] = {}
     for number, record in enumerate(records):
         queue = [("", record, 0)]
         for path, value, depth in queue:
@@ -175,7 +175,7 @@ def _fields(records: Sequence[Any]) -> list[_Field]:
             kind = _kind(value)
             if kind and path:
                 if len(fields) < _MOST:
-                    place = fields.setdefault((path, kind), _Field(path, kind))
+                    place = fields.setdefault((path, kind), _Column(path, kind))
                     place.values[number] = value
                 continue
             if is_list(value) and value and all(map(is_object, value[:_MOST])):
@@ -220,7 +220,7 @@ def _step(key: str) -> str:
     return f'"{key}"' if "." in key else key
 
 
-def _row(path: str, fields: Sequence[_Field]) -> RecordPaths | None:
+def _row(path: str, fields: Sequence[_Column]) -> RecordPaths | None:
     """Return the row of the first shape that fits: its answers, and the task, reward and key beside."""
     for kind in ("turns", "texts", "text"):
         answers = _best([answer for answer in fields if answer.answers], _ANSWERS, kind)
@@ -263,7 +263,7 @@ def _row(path: str, fields: Sequence[_Field]) -> RecordPaths | None:
     )
 
 
-def _best(fields: Sequence[_Field], names: Sequence[str], kind: str) -> list[_Field]:
+def _best(fields: Sequence[_Column], names: Sequence[str], kind: str) -> list[_Column]:
     """Return the fields of a kind, the best first; numbers have one of these words."""
     fitting = []
     for candidate in fields:
@@ -279,7 +279,7 @@ def _opening(value: Any) -> str:
     return str(turns[: first_agent_turn(turns)] or "")
 
 
-def _key(fields: Sequence[_Field], tasks: Mapping[int, Any]) -> Names:
+def _key(fields: Sequence[_Column], tasks: Mapping[int, Any]) -> Names:
     """Return the path of an id that repeats, with the same task each time."""
     for candidate in (*_best(fields, _IDS, "number"), *_best(fields, _IDS, "text")):
         pairs = {(str(candidate.values.get(at)), str(tasks[at])) for at in tasks}
@@ -290,7 +290,7 @@ def _key(fields: Sequence[_Field], tasks: Mapping[int, Any]) -> Names:
     return ()
 
 
-def _nothing(fields: Sequence[_Field]) -> NothingToJudge:
+def _nothing(fields: Sequence[_Column]) -> NothingToJudge:
     """Return the kind of what records hold without an answer, and the paths of that."""
     gold = [text.path for text in fields if text.kind == "text" and text.says(_GOLD)]
     tasks = [task.path for task in fields if task.asks]
