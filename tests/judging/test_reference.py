@@ -246,7 +246,7 @@ def test_told_once(ruler: Ruler, tmp_path: Path) -> None:
     written(source, records)
     run = ruler("score", source, "out.jsonl", *options)
     assert (
-        run.stderr.count("the reference answer stands in what all rollouts share") == 1
+        run.stderr.count("the reference answer appears in the shared context") == 1
     )
 
 
