@@ -113,19 +113,17 @@ def read_message(message: JsonObject) -> Message:
 
 def _plain_calls(listed: Any) -> tuple[ToolCall, ...]:
     """Read calls as OpenAI writes them; () if one is written in another way."""
-    if type(listed) is not list:
-        return ()
     calls = []
-    for call in listed:
-        if type(call) is not dict or not call.keys() <= _PLAIN:
+    for call in listed if type(listed) is list else ():
+        function = call.get("function") if type(call) is dict else None
+        if type(function) is not dict or len(function) != 2:
             return ()
-        function = call.get("function")
-        if type(function) is not dict or function.keys() != _FUNCTION:
+        name = function.get("name")
+        if not name or type(name) is not str or "arguments" not in function:
             return ()
-        name = function["name"]
-        if type(name) is not str or not name:
+        if len(call) != 3 or "id" not in call or "type" not in call:
             return ()
-        call_id = _identity(call.get("id"))
+        call_id = _identity(call["id"])
         calls.append(ToolCall(call_id, name, function["arguments"]))
     return tuple(calls)
 
