@@ -686,7 +686,7 @@ def _each(template: str, judges: Iterable[Facts]) -> Iterator[Row]:
         if how := judge.get("price"):
             cost += f", {how} price"
         if judge.get("provider", "") is None:
-            cost = f"{judge['model']} has no batch API; use `ruler render`"
+            cost = f"{judge['model']} has no batch API; use `ruler batch export`"
         yield from rows(template, {**judge, "number": number, "cost": cost})
 
 
