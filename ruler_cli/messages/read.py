@@ -36,6 +36,7 @@ from ruler_cli.messages.form import (
 from ruler_cli.messages.json_text import json_or_quoted, json_text, quoted
 from ruler_cli.messages.names import (
     AGENT_ROLES,
+    KNOWN,
     LABELS,
     RESULT_KINDS,
     RESULT_ROLES,
@@ -199,11 +200,11 @@ class _MessageReader:
         )
 
     def _fields(
-        self, holder: JsonObject, known: frozenset[str] | None = None
+        self, holder: JsonObject, besides: frozenset[str] = KNOWN
     ) -> list[SideField]:
         """Return the fields that are shown beside the content of a message or a part, and note those that are not."""
         shown = list[SideField]()
-        for name, (value, says) in fields_told(holder, known).items():
+        for name, (value, says) in fields_told(holder, besides).items():
             text = _BINARY.sub(_marked, json_or_quoted(value))
             field = SideField(name, text, tuple(says))
             visible = is_shown_beside(holder, name)

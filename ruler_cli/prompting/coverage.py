@@ -112,7 +112,7 @@ class Coverage:
             return
         self.groups += 1
         pairs = itertools.pairwise(sorted(layout.distinct))
-        if any(not one or other.startswith(one + "\n") for one, other in pairs):
+        if any(not begin or text.startswith(begin + "\n") for begin, text in pairs):
             self.continued += 1
             self.first_continued = self.first_continued or group.key
         answer = layout.reference.strip('"')
@@ -161,7 +161,7 @@ class Coverage:
                 self.hidden[key] += hidden
 
     def _join(self, record: Record, prompt: _PromptText) -> bool:
-        """Tell if this is the last group of a columnar record; then the prompt holds the others' text too."""
+        """Return whether this is the last group of a columnar record; then the prompt holds the others' text too."""
         number = record.line.number
         # parts of a record are adjacent, so one record's texts are enough
         self._columns = {number: [*self._columns.get(number, ()), prompt.text]}
@@ -189,7 +189,7 @@ class Coverage:
 
     @property
     def enough(self) -> bool:
-        """True if a run has looked at enough groups."""
+        """Return whether a run has looked at enough groups."""
         return self.groups >= ENOUGH
 
     def not_shown(self, *, beside: bool = False) -> list[tuple[str, int]]:
@@ -312,11 +312,11 @@ class _PromptText:
 
     @property
     def exhausted(self) -> bool:
-        """True if too much was searched in vain: then nothing more is found."""
+        """Return whether too much was searched in vain: then nothing more is found."""
         return self._scanned > _MOST_SCANNED
 
     def holds(self, text: str) -> bool:
-        """Tell if the prompt holds a text, escaped as in JSON or as it is."""
+        """Return whether the prompt holds a text, escaped as in JSON or as it is."""
         escaped = quoted(text)[1:-1]
         return self._find(escaped) or (escaped != text and self._find(text))
 
@@ -331,13 +331,13 @@ class _PromptText:
         split = (
             _LEAD.sub("", piece, count=1).rstrip() for piece in _BREAKS.split(text)
         )
-        pieces = [
-            one
-            for one in split
-            if len(one) >= least and (data or " " in one or not one.isascii())
-        ]
+        pieces = []
+        for piece in split:
+            told = data or " " in piece or not piece.isascii()
+            if told and len(piece) >= least:
+                pieces.append(piece)
         if data:  # numbers have their separators beside them, which the prompt writes in another way
-            pieces = [one for one in pieces if not _SCALARS.fullmatch(one)]
+            pieces = [piece for piece in pieces if not _SCALARS.fullmatch(piece)]
         whole = sum(map(_bytes, pieces))
         tried = pieces[:: -(-len(pieces) // _MOST_PIECES) or 1]
         shown = sum(_bytes(piece) for piece in tried if self._find(piece))
@@ -363,7 +363,7 @@ class _PromptText:
 
 
 def _is_beside(path: str, turns: str) -> bool:
-    """Tell if a path leads to what is no part of a rollout, by the words of its keys below the turns."""
+    """Return whether a path leads to what is no part of a rollout, by the words of its keys below the turns."""
     named = words_of(path.removeprefix(turns))
     return bool(named & _BESIDE or (named & HARNESS and not named & _TURNS))
 
@@ -371,14 +371,14 @@ def _is_beside(path: str, turns: str) -> bool:
 def _places_of(value: Any, key: str, path: str = "", depth: int = 0) -> Iterator[str]:
     """Yield the path of each message with a field of this name, with the field's."""
     if isinstance(value, list) and depth < _DEEPEST:
-        for one in value:
-            yield from _places_of(one, key, f"{path}[]", depth + 1)
+        for item in value:
+            yield from _places_of(item, key, f"{path}[]", depth + 1)
     elif isinstance(value, dict) and depth < _DEEPEST:
         before = f"{path}." if path else ""
         if path.endswith("]") and key in map(_key, value):
             yield before + key
-        for name, one in value.items():
-            yield from _places_of(one, key, before + _key(name), depth + 1)
+        for name, inner in value.items():
+            yield from _places_of(inner, key, before + _key(name), depth + 1)
 
 
 def _leaves(value: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:
@@ -393,16 +393,16 @@ def _leaves(value: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, s
         return
     elif isinstance(value, list):
         below = f"{path}[]"
-        for one in value:
-            if type(one) in _HOLDERS:
-                yield from _leaves(one, below, depth + 1)
+        for item in value:
+            if type(item) in _HOLDERS:
+                yield from _leaves(item, below, depth + 1)
     elif isinstance(value, dict) and value.get("is_demo") is not True:
         before = f"{path}." if path else ""
         if value.get("type") == "redacted_thinking":
             value = {"redacted_thinking": value.get("data")}
-        for key, one in value.items():
-            if key != _RULER and type(one) in _HOLDERS:
-                yield from _leaves(one, before + _key(key), depth + 1)
+        for key, inner in value.items():
+            if key != _RULER and type(inner) in _HOLDERS:
+                yield from _leaves(inner, before + _key(key), depth + 1)
 
 
 _HOLDERS = (str, dict, list)

@@ -359,9 +359,7 @@ def test_status_of_lost_batch(batch: Batch, batches: BatchServer) -> None:
 
 def test_too_large(batch: Batch, monkeypatch: pytest.MonkeyPatch) -> None:
     """If every missing request is too large, the command does not report that none is missing."""
-    monkeypatch.setitem(
-        FORMS, "openai", FORMS["openai"]._replace(most_bytes=100)
-    )
+    monkeypatch.setitem(FORMS, "openai", FORMS["openai"]._replace(most_bytes=100))
     done = batch("batch", "submit", "in.jsonl", "-m", "openai/m")
     assert done.returncode == 1
     assert "shows fewer rollouts: 6 requests" in done.stderr

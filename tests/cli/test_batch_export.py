@@ -102,7 +102,14 @@ def test_round_trip(
     )
     server.reset()
     for _ in range(_MOST):
-        done = ruler("batch", "export", "in.jsonl", "requests.jsonl", *there, "--ledger", "l.sqlite"
+        done = ruler(
+            "batch",
+            "export",
+            "in.jsonl",
+            "requests.jsonl",
+            *there,
+            "--ledger",
+            "l.sqlite",
         )
         assert done.returncode == 0, done.stderr
         assert server.stats()["requests"] == 0 or (tmp_path / "l.sqlite").exists()
@@ -128,7 +135,14 @@ def test_round_trip(
 def test_no_side_effects(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
     """`render` needs no key, sends no request and creates no ledger."""
     write(tmp_path / "in.jsonl", GROUPS)
-    done = ruler("batch", "export", "in.jsonl", "r.jsonl", "-m", "openai/o3", OPENAI_BASE_URL=server.base
+    done = ruler(
+        "batch",
+        "export",
+        "in.jsonl",
+        "r.jsonl",
+        "-m",
+        "openai/o3",
+        OPENAI_BASE_URL=server.base,
     )
     assert done.returncode == 0
     assert "r.jsonl: 12 requests\n" in done.stderr
@@ -143,12 +157,20 @@ def test_stdout(ruler: Ruler, process: Ruler, tmp_path: Path) -> None:
     ruler("batch", "export", "in.jsonl", "r.jsonl", "-m", "openai/o3")
     text = (tmp_path / "r.jsonl").read_text()
     assert ruler("batch", "export", "in.jsonl", "-", "-m", "openai/o3").stdout == text
-    piped = ruler("batch", "export", "-", "-", "-m", "openai/o3", stdin=(tmp_path / "in.jsonl").read_text()
+    piped = ruler(
+        "batch",
+        "export",
+        "-",
+        "-",
+        "-m",
+        "openai/o3",
+        stdin=(tmp_path / "in.jsonl").read_text(),
     )
     assert piped.stdout == text
     assert "stdout: 12 requests" in piped.stderr
     assert (
-        process("batch", "export", "in.jsonl", "/dev/stdout", "-m", "openai/o3").stdout == text
+        process("batch", "export", "in.jsonl", "/dev/stdout", "-m", "openai/o3").stdout
+        == text
     )
 
 
@@ -239,7 +261,10 @@ def test_compressed(ruler: Ruler, tmp_path: Path) -> None:
     """A request file is compressed by its name."""
     write(tmp_path / "in.jsonl", GROUPS[:2])
     for name in ("r.jsonl", "r.jsonl.gz"):
-        assert ruler("batch", "export", "in.jsonl", name, "-m", "openai/o3").returncode == 0
+        assert (
+            ruler("batch", "export", "in.jsonl", name, "-m", "openai/o3").returncode
+            == 0
+        )
     packed = (tmp_path / "r.jsonl.gz").read_bytes()
     assert gzip.decompress(packed) == (tmp_path / "r.jsonl").read_bytes()
 

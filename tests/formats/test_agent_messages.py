@@ -24,16 +24,13 @@ def test_calls(subtests: pytest.Subtests) -> None:
             assert result.startswith("tool timetable: ")
 
 
-CALL = {"id": "c", "name": "find", "arguments": "{}"}
-
-
 MALFORMED: list[Any] = ["text", None, 3, []]
 REFUSED: list[tuple[type[Exception], str, Any]] = [
     # the answers of an evaluation set are the expected ones, and no agent's
     (UsageError, "holds no rollouts",
      {"evalId": "x", "conversation": [{"userContent": {"parts": [{"text": "q"}]}, "finalResponse": {}}]}),
     # earlier turns beside a question are no rollout
-    (UsageError, "holds no rollouts",
+    (UsageError, "holds no rollouts|does not read",
      {"chat_history": [{"role": "user", "content": "hi"}], "documents": ["d"]}),
     *((UnreadableError, "has no messages where", {**record, "messages": [record["messages"][0], malformed]})
       for malformed in MALFORMED
