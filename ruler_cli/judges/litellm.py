@@ -55,6 +55,7 @@ from ruler_cli.judges.providers import (
     refuse_needs,
     unknown_judge,
 )
+from ruler_cli.judges.replies import without_key
 from ruler_cli.judges.streams import joined
 from ruler_cli.settings.model_list import beside_litellm
 from ruler_cli.settings.models import JudgeSettings
@@ -67,7 +68,6 @@ from ruler_cli.types import (
     Secret,
     clean,
     content_of,
-    without_key,
     words_of,
 )
 
