@@ -127,7 +127,7 @@ def mistakes(server: JudgeServer, folder: Path) -> dict[str, Callable[[], Any]]:
         "standardize: ": partial(
             ScoreSettings, combine=CombineSettings(standardize=True)
         ),
-        "is more than --passes 1": partial(
+        "is more than --passes": partial(
             ScoreSettings, combine=CombineSettings(min_passes=2)
         ),
         "leave out --set order=input": partial(
