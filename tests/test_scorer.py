@@ -354,7 +354,7 @@ async def test_settings_that_cannot_be(
         ({"max_failures": [3]}, r"--max-failures: '\[3\]' is neither a whole number"),
         (
             {"judge": "offline"},
-            "judge: 'offline' is not a dictionary or an instance of JudgeSettings",
+            "judge: 'offline' is not an instance of JudgeSettings",
         ),
     ]
     for more, sentence in wrong:

@@ -198,6 +198,7 @@ def refuse_needs(
     needs = NEEDS.get(provider, Needs(()))
     known = key or (base and provider not in OWN_ADDRESS)
     missing = []
+    kind: type[UsageError] = MissingCredentialsError
     if not known and needs.keys:
         has_key, has_project = has_credentials(provider, params), True
         if needs.login and not has_key:
@@ -216,10 +217,11 @@ def refuse_needs(
     variable = f"{provider.upper()}_API_BASE"
     if provider in _HOMELESS and not (base or os.environ.get(variable)):
         missing.append(f"{variable} or --api-base URL")
+        kind = UsageError
     if missing:
         problem = f"judge {name} needs {', and '.join(missing)}"
         remedy = "set what is missing, or try the pipeline without a model: -m offline"
-        raise MissingCredentialsError(problem, remedy)
+        raise kind(problem, remedy)
     return known or bool(needs.keys)
 
 

@@ -73,7 +73,7 @@ def test_other_mistakes(ruler: Ruler, tmp_path: Path) -> None:
     for number in ("0", "10001"):
         done = ruler("report", "s.jsonl", "-o", "l.html", "--label", number)
         assert done.returncode == 2
-        assert done.stderr.startswith(f"ruler: --label: {number!r} is not a whole")
+        assert done.stderr.startswith(f"ruler: --label: {number!r} is not 1")
     write(tmp_path / "s.jsonl", [scored("a", 0.5), scored("b", None, None)])
     done = ruler("report", "s.jsonl", "--label", "5", "-o", "l.html")
     assert done.returncode == 2

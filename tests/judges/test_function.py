@@ -276,13 +276,13 @@ def sync(request: JudgeRequest) -> str:
             sync,
             {},
             WrongShapeError,
-            "judge mine: `ask` is not an asynchronous function; define it with `async def`",
+            "judge mine: `function` is not an asynchronous function; define it with `async def`",
         ),
         (
             "mine",
             {},
             WrongShapeError,
-            "ask: 'mine' is not ",
+            "function: 'mine' is not ",
         ),
     ],
 )
@@ -462,4 +462,4 @@ def test_settings_as_values() -> None:
     settings = by(module_level)
     assert "module_level" in repr(settings)
     assert pickle.loads(pickle.dumps(settings)) == settings == by(module_level)
-    assert dataclasses.asdict(settings)["judge"]["ask"] is module_level
+    assert dataclasses.asdict(settings)["judge"]["function"] is module_level
