@@ -16,7 +16,7 @@ import pytest
 
 from ruler_cli.errors import InputChanged, UsageError
 from ruler_cli.files.error_map import zstd
-from ruler_cli.files.scratch import place
+from ruler_cli.files.index import place
 from ruler_cli.runs.input import Input, open_input
 from ruler_cli.settings.models import InputSettings
 from ruler_cli.types import Problem, Record
