@@ -19,7 +19,7 @@ from ruler_cli.ledger.reply_cache import Ledger
 from ruler_cli.pool.engine import StopSignal
 from ruler_cli.prompting import templates
 from ruler_cli.results.fields import Digests, GroupFields
-from ruler_cli.runs.session import Session
+from ruler_cli.runs.session import ScoringSession
 from ruler_cli.types import Group, Line, Observer, Record
 from tests.conftest import Ruler, group, read, rollout, write
 from tests.judge_server import JudgeServer
@@ -105,7 +105,7 @@ def texts_of(
 
     async def main() -> tuple[Summary, list[Digests]]:
         panel = Panel([PanelJudge(None)], StopSignal(), ledger=ledger)
-        session = Session(settings, Observer(), panel)
+        session = ScoringSession(settings, Observer(), panel)
         digests = []
         for rubric in rubrics:
             group = Group("g", (Record(Line(1, 0, b""), (), rubric=rubric),))

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from ruler_cli.cli.messages import command_words
 from ruler_cli.cli.progress import group_counter
 from ruler_cli.cli.safe_text import shell_word
 from ruler_cli.cli.scored_files import FileProblems, print_written, warn
@@ -22,6 +21,7 @@ from ruler_cli.results.report.page import (
     source_name,
 )
 from ruler_cli.results.trend import Trend, TrendStep, Ways, step_numbers
+from ruler_cli.settings.option_names import option_name
 from ruler_cli.settings.options import Options
 
 
@@ -52,7 +52,8 @@ def _refuse(options: Options, sources: Sequence[str]) -> None:
         value = getattr(options, name)
         if value is not None:
             remedy = "give one file, or two of the same input"
-            raise UsageError("is not for a trend", remedy, option=name, value=value)
+            option = f"{option_name(name)} {value}"
+            raise UsageError("is not for a trend", remedy, place=option)
     seen = set[str]()
     for source in sources:
         place = Location(source)
@@ -83,9 +84,7 @@ def _read_trend(
                 warn(file)
         except UsageError as error:
             errors.append(error)
-            steps[i] = TrendStep(
-                names[i], numbers[i], reason=command_words(error.brief)
-            )
+            steps[i] = TrendStep(names[i], numbers[i], reason=str(error.brief))
     judged = [step for step in steps if not step.reason]
     if not judged:
         remedy = f"see why with `ruler report {shell_word(names[0])}`"
@@ -94,7 +93,7 @@ def _read_trend(
         one.means["label"].number for one in judged
     ):
         problem = "no rollout with a score has a usable label there"
-        raise UsageError(problem, option="labels", value=options.labels)
+        raise UsageError(problem, place=f"--labels {options.labels}")
     if origin != "name":
         numbers, origin = step_numbers(names, [one.recorded for one in steps])
         for step, number in zip(steps, numbers, strict=True):

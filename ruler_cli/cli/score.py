@@ -77,7 +77,6 @@ from ruler_cli.errors import (
     NoUsableReply,
     ReaderGone,
     RefusedError,
-    Sentence,
     UsageError,
 )
 from ruler_cli.files.location import Location
@@ -334,7 +333,7 @@ def _report(settings: ScoreSettings, options: Options, result: RunResult) -> int
             more = {"debug": True, "limit": stopped.first}
             source = settings.input.source
             shows = command_line(options, "score", source, "-", leave=leave, **more)
-            stopped.set(remedy=f"to see a reply: {shows}")
+            stopped = stopped.with_parts(remedy=f"to see a reply: {shows}")
         raise stopped
     # a shard may have no group
     empty = not summary.groups and settings.input.shard is None
@@ -350,7 +349,7 @@ def _refuse_engine(settings: ScoreSettings, options: Options) -> None:
         # a line of the file is for the runs that use Ray
         if options.rank("ray_address") > FILE:
             raise UsageError(
-                "needs --engine ray", "add it, or leave it out", option="ray_address"
+                "needs --engine ray", "add it, or leave it out", place="--ray-address"
             )
         return
     source = settings.input.source
@@ -358,17 +357,17 @@ def _refuse_engine(settings: ScoreSettings, options: Options) -> None:
     shares = "shares all of INPUT among its workers"
     keeps = "its workers keep replies in the ledger"
     for wrong, problem, remedy in (
-        (settings.input.shard, shares, Sentence("leave out {shard}")),
+        (settings.input.shard, shares, "leave out --shard"),
         (
             special or Path(source).is_fifo(),
             "its workers cannot read stdin",
             "give INPUT as a file",
         ),
-        (settings.ledger is None, keeps, Sentence("leave out {ledger:none}")),
+        (settings.ledger is None, keeps, "leave out --ledger none"),
         (find_spec("ray") is None, "Ray is not installed", "pip install ray"),
     ):
         if wrong:
-            raise UsageError(problem, remedy, option="engine", value="ray")
+            raise UsageError(problem, remedy, place="--engine ray")
     address = options.ray_address or os.environ.get("RAY_ADDRESS") or ""
     if ":" in address:  # `auto` and the like are Ray's
         _ask_ray(address)

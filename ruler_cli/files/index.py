@@ -1,4 +1,4 @@
-"""Where the records of a surveyed file lie, and which of them are a group.
+"""Records of a surveyed file → their places, and the groups that they are.
 
 A row of numbers for each record stands in an unnamed temporary file; memory holds a few numbers of each group.
 """
@@ -24,7 +24,7 @@ _LENGTH = Struct("=I")
 
 
 class Row(NamedTuple):
-    """What is noted of a record; `hashed` holds in this process, `opening` is 0 where `opens` is."""
+    """Numbers that are noted of a record; `hashed` holds in this process, `opening` is 0 where `opens` is."""
 
     place: int
     start: int

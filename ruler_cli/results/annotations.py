@@ -14,9 +14,10 @@ from typing import Any, Literal, get_args
 
 from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.files.parse import dump, parse
-from ruler_cli.formats.chat import first_agent_turn
-from ruler_cli.formats.fields import LISTS, is_list, lookup
+from ruler_cli.files.values import is_list, lookup
+from ruler_cli.formats.fields import LISTS
 from ruler_cli.formats.reader import Reader
+from ruler_cli.messages.content import first_agent_turn
 from ruler_cli.results.fields import INSTANT, usage_fields
 from ruler_cli.scoring.rewards import number, passed
 from ruler_cli.scoring.statistics import Concordance, Moments, concordance, one_score

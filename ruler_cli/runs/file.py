@@ -15,7 +15,6 @@ from ruler_cli.errors import (
     NothingToCompare,
     ReaderGone,
     RulerError,
-    Sentence,
     UnreadableError,
     UsageError,
 )
@@ -30,7 +29,7 @@ from ruler_cli.files.output import (
     refuse_settings,
 )
 from ruler_cli.files.splice import span_at
-from ruler_cli.formats.fields import parts
+from ruler_cli.files.values import parts
 from ruler_cli.formats.reader import Reader
 from ruler_cli.judges.providers import MissingCredentialsError, Price
 from ruler_cli.judges.resolve import (
@@ -51,7 +50,7 @@ from ruler_cli.runs.input import (
     refuse_other_groups,
     shown_key,
 )
-from ruler_cli.runs.session import Scored, Session, Sink, run
+from ruler_cli.runs.session import Scored, ScoringSession, Sink, run
 from ruler_cli.settings.models import JudgeSettings, ScoreSettings
 from ruler_cli.types import (
     Group,
@@ -92,7 +91,7 @@ class FileSink(Sink, Protocol):
         """Take the container of INPUT before its records are read; UsageError if it cannot be written from it."""
         ...
 
-    def begin(self, source: Input, session: Session) -> None:
+    def begin(self, source: Input, session: ScoringSession) -> None:
         """Take INPUT before its first group; UsageError for what can only fail."""
         ...
 
@@ -156,7 +155,7 @@ async def judge_file(
     stop_signal: StopSignal,
     sink: FileSink,
     stack: ExitStack,
-) -> tuple[Session, Input | None]:
+) -> tuple[ScoringSession, Input | None]:
     """Have every group of INPUT scored into a sink; return the session, and INPUT if it could be opened in time.
 
     INPUT stays open until `stack` ends.
@@ -164,7 +163,7 @@ async def judge_file(
     # before the input: a judge that is not there costs no wait
     async with AsyncExitStack() as judges:
         panel = await open_judges(settings, resolved, stop_signal, judges)
-        async with Session(settings, observer, panel) as session:
+        async with ScoringSession(settings, observer, panel) as session:
             # in a thread, because a pipe may be silent for long and the survey of a file be long
             opening = in_thread(partial(_open, session, sink, stack))
             opened = await stop_signal.before(opening)
@@ -181,7 +180,7 @@ async def judge_file(
     return session, source
 
 
-def _open(session: Session, sink: FileSink, stack: ExitStack) -> Input:
+def _open(session: ScoringSession, sink: FileSink, stack: ExitStack) -> Input:
     """Open INPUT, and refuse it if there is nothing to compare, or if OUTPUT has the scores of other groups."""
     settings = session.settings
 
@@ -212,7 +211,7 @@ class FileSource:
     endless = False
     on_disk = True
 
-    def __init__(self, session: Session, source: Input, reader: Reader) -> None:
+    def __init__(self, session: ScoringSession, source: Input, reader: Reader) -> None:
         self._stop_signal = session.stop_signal
         self._reader = reader
         groups = held_groups(session.settings, source, session.observer)
@@ -251,14 +250,14 @@ class Annotations:
         self._failed = failed
         self._columns: dict[int, list[Annotated]] = {}
         """Annotations of a line whose other groups are not judged yet."""
-        self._session: Session
+        self._session: ScoringSession
         self._reader: Reader
 
     def opened(self, container: Container) -> None:
         """Take the container of INPUT; UsageError if OUTPUT cannot be written from it."""
         self._output.write_as(container)
 
-    def begin(self, source: Input, session: Session) -> None:
+    def begin(self, source: Input, session: ScoringSession) -> None:
         """Begin OUTPUT."""
         assert source.reader is not None  # noqa: S101 - groups of nothing are not written
         self._session = session
@@ -269,8 +268,7 @@ class Annotations:
             raise UsageError(
                 "a record holds several groups here and cannot be dropped for one of them",
                 "use null or keep",
-                option="on_failure",
-                value="drop",
+                place="--on-failure drop",
             )
         columns = partial(_columns, source.container, source.reader)
         self._output.writer.begin(parts(form.ruler), columns, how)
@@ -283,8 +281,7 @@ class Annotations:
         in_place = output != "-" and Location(self._settings.input.source).same(output)
         if problem.too_large and in_place and self._output.log is None:
             lost = f"is INPUT, and would lose {problem.where}, which"
-            reason = Sentence("{lost} {why}", lost=lost, why=problem.reason)
-            raise UsageError(reason, place=output)
+            raise UsageError(f"{lost} {problem.reason}", place=output)
         self._failed.add(problem)
 
     async def take(self, scored: Scored) -> None:
@@ -354,8 +351,7 @@ class Annotations:
         span = None if listed else span_at(line.raw, rollout.path, 0)
         raw = line.raw[slice(*span)] if span else b""
         place = replace(rollout, error="").problem
-        reason = Sentence("{place}{fault}", place=place, fault=fault)
-        problem = Problem(line.number, reason, raw, line.place)
+        problem = Problem(line.number, f"{place}{fault}", raw, line.place)
         self._session.stats.summary.unreadable += 1
         self._session.observer.problem(problem)
         self._failed.add(problem)
@@ -378,7 +374,7 @@ class Nowhere:
     def opened(self, container: Container) -> None:
         """Take any container."""
 
-    def begin(self, source: Input, session: Session) -> None:
+    def begin(self, source: Input, session: ScoringSession) -> None:
         """Take any input."""
 
     def unreadable(self, problem: Problem) -> None:
@@ -434,7 +430,7 @@ def refuse_judges(settings: ScoreSettings) -> None:
             raise UsageError(
                 "answers are in the ledger",
                 "leave out --ledger none",
-                option="cached_only",
+                place="--cached-only",
             )
         for judge in settings.judges:
             cached_only(judge)
@@ -487,7 +483,7 @@ def _refuse_unpriced(
         raise UsageError(
             f"the price of {judge.label} is not known",
             "use --price IN,OUT, in USD per million prompt and completion tokens",
-            option="max_cost",
+            place="--max-cost",
         )
 
 

@@ -25,7 +25,7 @@ from functools import partial
 from pathlib import PurePath
 from typing import Any, Literal
 
-from ruler_cli.errors import Sentence, UnreadableError, UsageError
+from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.files import open_container
 from ruler_cli.files.containers import Container
 from ruler_cli.files.grouping import (
@@ -43,9 +43,10 @@ from ruler_cli.files.location import Location
 from ruler_cli.files.marks import has_scores, not_replaced, refuse_foreign
 from ruler_cli.files.parse import dump, parse
 from ruler_cli.files.scratch import KeyTable, Scratch, digest
-from ruler_cli.formats.chat import has_content, prompt_key, task_messages
+from ruler_cli.formats.chat import prompt_key, task_messages
 from ruler_cli.formats.reader import SAMPLE, Reader, detect, first_records
 from ruler_cli.formats.table import fits
+from ruler_cli.messages.content import has_content
 from ruler_cli.settings.models import InputSettings, RecordPaths
 from ruler_cli.settings.suggestions import question
 from ruler_cli.types import (
@@ -253,8 +254,7 @@ class Survey:
             raise UsageError(
                 f"{before} and {again} are one group with others between",
                 "leave --grouping at auto",
-                option="grouping",
-                value=wanted,
+                place=f"--grouping {wanted}",
             )
         if wanted != "line":
             scattered = index.apart or wanted == "scattered"
@@ -374,11 +374,7 @@ class Input:
             problem = f"none of its {container.unit}s can be read"
             why = ""
             if first_problem:
-                why = Sentence(
-                    "{line} {why}",
-                    line=first_problem[0].where,
-                    why=first_problem[0].reason,
-                )
+                why = f"{first_problem[0].where} {first_problem[0].reason}"
             raise UsageError(problem, why, place=container.name)
         self.reader = read.reader
         self.checks = read.checks
@@ -632,7 +628,7 @@ def open_input(
     if container.once and draw is not None:
         problem = f"groups are drawn from all of INPUT, and {name} is read once"
         remedy = "give INPUT as a file, or leave it out"
-        raise UsageError(problem, remedy, option="spend", value="spread")
+        raise UsageError(problem, remedy, place="--spend spread")
     index = stack.enter_context(closing(Index(draw)))
     opened = Input(settings, stack, container, index)
     lines = container.records()
@@ -691,7 +687,7 @@ def _reader_of(name: str, first: Sequence[Line], settings: InputSettings) -> Rea
         raise UsageError(
             f"a record of {name} holds several groups",
             "give each process some of the files or lines (`split -n l/16`), and a --ledger",
-            option="shard",
+            place="--shard",
         )
     return reader
 
@@ -705,8 +701,7 @@ def survey(lines: Iterable[Line], read: Survey, on_problem: OnProblem) -> None:
     if read.whole and grouping in ("consecutive", "scattered"):
         raise UsageError(
             "every record of this file already is a group",
-            option="grouping",
-            value=grouping,
+            place=f"--grouping {grouping}",
         )
     limit = read.settings.limit
     found = records(read.noted(lines), read.reader.read, on_problem)

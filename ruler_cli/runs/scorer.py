@@ -40,7 +40,7 @@ from ruler_cli.runs.objects import (
     ObjectReader,
     judged_group,
 )
-from ruler_cli.runs.session import BatchScores, JudgeStream, Scored, Session
+from ruler_cli.runs.session import BatchScores, JudgeStream, Scored, ScoringSession
 from ruler_cli.settings.models import InputSettings, ScoreSettings, refuse_no_settings
 from ruler_cli.types import Group, GroupError, Observer, Problem, Standards, Summary
 
@@ -126,7 +126,7 @@ def _guarded(name: str, method: Callable[..., object]) -> Callable[..., None]:
 class OpenJudges:
     """The judges of an open Scorer, in the event loop where they are open."""
 
-    def __init__(self, session: Session, portal: BlockingPortal) -> None:
+    def __init__(self, session: ScoringSession, portal: BlockingPortal) -> None:
         self.session = session
         self.portal = portal
         self.loop = asyncio.get_running_loop()
@@ -194,9 +194,7 @@ class OpenJudges:
                 self._without_outcome = _FIRST
             elif self._without_outcome == _FIRST:
                 problem = f"none of the first {_FIRST} groups has it"
-                wrong = UsageError(
-                    problem, "check the path", option="outcome", value=path
-                )
+                wrong = UsageError(problem, "check the path", place=f"--outcome {path}")
                 self.session.stop_signal.stop(wrong)
         return read
 
@@ -217,7 +215,6 @@ class OpenJudges:
 
         async def judge() -> JudgedGroup[G]:
             group_run = self._runner.start(read)
-            self._runner.end()
             result = await session.judge(group_run)
             if result is None:
                 raise self.ended
@@ -502,8 +499,7 @@ class Scorer:
         """Score many groups: yield each as soon as it and all before it are done, in the order given.
 
         Groups are read no further ahead than the judges need. An iterable is read in the event loop, so one
-        that waits has to be an async iterable. With `adaptive` 64 neighbours share their passes, so `groups`
-        must not wait for a score before the next group comes. With `debias` or `standardize` all groups are
+        that waits has to be an async iterable. With `debias` or `standardize` all groups are
         held until the last is judged.
 
         A group that could not be scored is a value with a reason. An error that stops the run (the judges
@@ -598,7 +594,7 @@ class Scorer:
                 stop_signal = StopSignal(outages=False)
                 panel = await open_judges(self._settings, resolved, stop_signal, stack)
                 self._refuse_open()
-                session = Session(self._settings, self._observer, panel)
+                session = ScoringSession(self._settings, self._observer, panel)
                 await stack.enter_async_context(session)
                 self._judges = judges = OpenJudges(session, portal)
                 _OPEN.add(judges)

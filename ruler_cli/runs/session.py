@@ -100,7 +100,7 @@ class Scored(NamedTuple):
     fields: GroupFields
 
 
-class Source(Protocol):
+class GroupSource(Protocol):
     """Groups to be scored.
 
     `endless`: it may never end, and is read no further once the cost cap is reached. `on_disk`: groups that wait for
@@ -127,7 +127,7 @@ class Sink(Protocol):
         ...
 
 
-async def run(session: Session, source: Source, sink: Sink) -> None:
+async def run(session: ScoringSession, source: GroupSource, sink: Sink) -> None:
     """Have every group of a source scored into a sink, until the last or until the run is told to stop.
 
     It ends where a group is missing, for the run that resumes.
@@ -142,7 +142,7 @@ async def run(session: Session, source: Source, sink: Sink) -> None:
                 stream.drop(error)
 
 
-class Session:
+class ScoringSession:
     """Judges at work: the counts, warnings and reports of a run, and the bounds at which it stops.
 
     Use it as an async context where the loop runs.
@@ -447,8 +447,8 @@ class JudgeStream:
 
     def __init__(
         self,
-        session: Session,
-        source: Source,
+        session: ScoringSession,
+        source: GroupSource,
         *,
         gaps: bool = True,
         bounds: Bounds = BOUNDS,
@@ -468,7 +468,6 @@ class JudgeStream:
             lambda group_run: group_run.group.size,
             session.panel.wait_for_demand,
             bounds,
-            self._runner.end,
         )
         self._held = HeldGroups(on_disk=source.on_disk)
         self._rest: Iterator[Scored] | None = None
