@@ -20,6 +20,8 @@ PARTS = 20
 _ROW = Struct("=QQQqIIIIB")
 _CHUNK = 1000
 """Rows that are read at once."""
+_IN_MEMORY = 1 << 20
+"""Bytes of rows that are held in memory before they go to disk."""
 _LENGTH = Struct("=I")
 
 
@@ -85,7 +87,10 @@ class Index:
         self.apart: tuple[int, int] | None = None
         """The first line of a group with others between, after the line of it before them."""
         self._alone = alone
-        self._rows = Scratch()
+        self._closed = False
+        self._rows = bytearray()
+        """The newest ones; those before them are on disk."""
+        self._disk: Scratch | None = None
         self._keys = KeyTable()
         self._members = MemberTable()
         self._group_of = array("I")
@@ -99,8 +104,10 @@ class Index:
         self._sources: dict[str, int] = {}
 
     def close(self) -> None:
-        """Free the disk."""
-        self._rows.close()
+        """Free the disk; a thread that adds a record ends with an error."""
+        self._closed = True
+        if self._disk is not None:
+            self._disk.close()
 
     def group(self, key: bytes) -> int:
         """Return the number of the group of a record, by the digest of its key, before it is added."""
@@ -114,6 +121,8 @@ class Index:
         `key` is the digest of its key, `opening` a number that rollouts of one task share. One that is not `mine` is
         counted, and nothing else.
         """
+        if self._closed:
+            raise ValueError("the index is closed")
         line = record.line
         here = place(record)
         group = self.group(key)
@@ -151,7 +160,11 @@ class Index:
             self._sources.setdefault(line.source, len(self._sources)),
             opens,
         )
-        self._rows.write(row)
+        self._rows += row
+        if len(self._rows) >= _IN_MEMORY:
+            self._disk = self._disk or Scratch()
+            self._disk.write(bytes(self._rows))
+            self._rows.clear()
         return rollouts
 
     def _begin(self, raw: bytes, *, mine: bool) -> None:
@@ -167,14 +180,23 @@ class Index:
             draw = blake2b(raw, digest_size=8, person=b"draw", key=seed).digest()
             self._draws.append(int.from_bytes(draw, signed=True))
 
+    def _read(self, rows: int, at: int) -> bytes:
+        """Read so many rows, or fewer; none behind the last."""
+        size = rows * _ROW.size
+        at *= _ROW.size
+        on_disk = 0 if self._disk is None else self._disk.size
+        if self._disk is not None and at < on_disk:
+            return self._disk.read(size, at)
+        return bytes(self._rows[at - on_disk : at - on_disk + size])
+
     def _row(self, at: int) -> Row:
-        return Row(*_ROW.unpack(self._rows.read(_ROW.size, at * _ROW.size)))
+        return Row(*_ROW.unpack(self._read(1, at)))
 
     def _all(self) -> Iterator[Row]:
         """Yield all rows."""
         at = 0
-        while chunk := self._rows.read(_CHUNK * _ROW.size, at):
-            at += len(chunk)
+        while chunk := self._read(_CHUNK, at):
+            at += len(chunk) // _ROW.size
             for values in _ROW.iter_unpack(chunk):
                 yield Row(*values)
 

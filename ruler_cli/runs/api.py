@@ -139,6 +139,7 @@ async def ruler(
         group = {"trajectories": message_lists, "tools": tools}
     elif tools is not None:
         raise WrongShapeError("are those of the group; leave them out", place="tools")
+    ObjectReader(InputSettings()).read(group, 0, "message_lists")
     scored = await _score_once(
         group, judge_model, extra_litellm_params, rubric, debug=debug
     )

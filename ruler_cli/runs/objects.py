@@ -18,7 +18,8 @@ from typing import Any, Generic, Literal, TypeVar, cast
 import orjson
 
 from ruler_cli.errors import UnreadableError, UsageError, WrongShapeError
-from ruler_cli.files.parse import dump, dump_escaped, parse_text, parse_value
+from ruler_cli.files.parse import dump, dump_escaped, parse_value
+from ruler_cli.files.splice import Patches, read_object
 from ruler_cli.files.values import EMPTY, first_at, lookup, parts
 from ruler_cli.formats.annotate import AnnotationWriter, JsonMembers
 from ruler_cli.formats.chat import PROMPTS
@@ -522,8 +523,12 @@ def _changes(
     if form.listed:
         changes = writer.in_lists(JsonMembers(parsed), annotated)
         noted = parse_value(changes["ruler"])
-        if form.group_in_record:
-            changes["ruler"] = dump_escaped({**fields, "rollouts": noted})
+        written: Any = noted
+        if apart:
+            written = [{**annotation, "group": fields} for annotation in noted]
+        elif form.group_in_record:
+            written = {**fields, "rollouts": noted}
+        changes["ruler"] = dump_escaped(written)
         return changes, noted
     for rollout, annotation in annotated:
         members = JsonMembers(rollout_object(parsed, rollout))
@@ -548,7 +553,10 @@ def _changes(
 def _changed(value: Any, changes: Mapping[str, Any]) -> Any:
     """Return a copy with new members, the bytes of which are JSON; None takes a member out."""
     if isinstance(value, str):  # the trajectory once more, as JSON text
-        return dump(_changed(parse_text(value), changes)).decode()
+        raw = value.encode("utf-8", "surrogatepass")
+        patches = Patches(raw)
+        patches.put(read_object(raw), changes)
+        return patches.apply().decode("utf-8", "surrogatepass")
     new = dict[Any, Any]()
     for name, change in changes.items():
         old = value[int(name)] if isinstance(value, list) else member(value, name)

@@ -205,7 +205,7 @@ class OpenJudges:
         if batch.waits:
             raise UsageError(
                 "--debias and --standardize need all groups of a batch",
-                "use `score_groups`, which yields them once the last is judged",
+                "give them to `score_groups`, which yields them once the last is judged",
             )
         read = self.read(group, rubric=rubric)
         capped = session.panel.budget.closed
