@@ -31,7 +31,6 @@ from ruler_cli.errors import (
     UsageError,
 )
 from ruler_cli.files.location import Location
-from ruler_cli.files.output import may_replace
 from ruler_cli.judges.resolve import environment
 from ruler_cli.judging.panel import cache_of
 from ruler_cli.ledger.database import ReplyRecord, append_rows, rows_of
@@ -46,7 +45,9 @@ from ruler_cli.runs.file import (
     score,
 )
 from ruler_cli.runs.input import open_input, refuse_other_groups
+from ruler_cli.runs.places import may_replace
 from ruler_cli.runs.session import FIRST_ASKED, UNUSABLE, with_outage
+from ruler_cli.runs.waits import WaitReports
 from ruler_cli.settings.models import (
     JudgeSettings,
     MaxFailures,
@@ -54,7 +55,7 @@ from ruler_cli.settings.models import (
     ScoreSettings,
     Shard,
 )
-from ruler_cli.types import Observer, Status, Summary, WaitReports, clean
+from ruler_cli.types import Observer, Status, Summary, clean
 
 Limits = TypeVar("Limits", PoolSettings, JudgeSettings)
 

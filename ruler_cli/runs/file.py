@@ -23,10 +23,7 @@ from ruler_cli.files.location import Location
 from ruler_cli.files.output import (
     FailedFile,
     Output,
-    failed_path,
-    may_replace,
     refuse_clashes,
-    refuse_settings,
 )
 from ruler_cli.files.splice import span_at
 from ruler_cli.files.values import parts
@@ -50,6 +47,7 @@ from ruler_cli.runs.input import (
     refuse_other_groups,
     shown_key,
 )
+from ruler_cli.runs.places import failed_path, may_replace, refuse_settings
 from ruler_cli.runs.session import Scored, ScoringSession, Sink, run
 from ruler_cli.settings.models import JudgeSettings, ScoreSettings
 from ruler_cli.types import (
