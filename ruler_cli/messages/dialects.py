@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ruler_cli.files.events import LANGCHAIN, langchain_body
 from ruler_cli.files.parse import dump
 from ruler_cli.files.values import (
     EMPTY,
@@ -45,6 +44,22 @@ from ruler_cli.messages.conversations import with_system
 from ruler_cli.messages.names import RESULT_KINDS, THOUGHT_KEYS
 from ruler_cli.messages.parts import normalize_call, normalize_part, pick
 
+_SPEAKERS = {
+    "human": "user",
+    "ai": "assistant",
+    "system": "system",
+    "tool": "tool",
+    "function": "tool",
+}
+LANGCHAIN = {
+    **_SPEAKERS,
+    "developer": "developer",
+    **{f"{name.title()}Message": role for name, role in _SPEAKERS.items()},
+    **{f"{name.title()}MessageChunk": role for name, role in _SPEAKERS.items()},
+    "AIMessage": "assistant",
+    "AIMessageChunk": "assistant",
+}
+"""The types of LangChain's messages → the role of a chat message."""
 _ROLES = {
     "model": "assistant",
     **{name.lower(): role for name, role in LANGCHAIN.items()},
@@ -189,6 +204,28 @@ def is_message(value: Any) -> bool:
         return body is not value or "content" in value
     responses = kind in _ITEMS and not is_list(value.get("parts"))
     return responses or is_text(lookup(value, "message.role"))
+
+
+def is_langchain(event: JsonObject) -> bool:
+    """Tell if it is a message of LangChain, whose type is the speaker; also below `data` or `kwargs`."""
+    kind, body = langchain_body(event)
+    return kind in LANGCHAIN and "role" not in event and "content" in body
+
+
+def langchain_body(event: JsonObject) -> tuple[str | None, JsonObject]:
+    """Return the type of a message of LangChain, and the object that holds its content."""
+    kind = event.get("type")
+    body = event
+    data = event.get("data")
+    given = event.get("kwargs")
+    names = event.get("id")
+    if kind == "constructor" and isinstance(given, dict):
+        named = names[-1] if isinstance(names, list) and names else None
+        kind = given.get("type") or named
+        body = given
+    elif isinstance(data, dict):
+        body = data
+    return kind if isinstance(kind, str) else None, body
 
 
 def normalize_message(value: JsonObject) -> Messages:

@@ -18,7 +18,7 @@ import itertools
 import math
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
@@ -984,7 +984,8 @@ def write_prompt(
         lines.append(note)
     lines.append("trajectory_ids to score: " + orjson.dumps(wanted).decode())
     standards = None if isinstance(rubric, Rubric) else rubric
-    system = templates.system(
+    system = partial(
+        templates.system,
         standards,
         alone=layout.alone,
         ended=layout.ended(order),
@@ -992,7 +993,7 @@ def write_prompt(
     )
     user, pictures = placed("\n".join(lines), layout.pictures)
     return Request(
-        system,
+        system(),
         user,
         wanted,
         state.max_output_tokens,
@@ -1003,6 +1004,7 @@ def write_prompt(
         shown=shown,
         pictures=pictures,
         picture_tokens=picture_tokens_of(pictures, ask),
+        keyed_system=system(keyed=True),
         earlier=None
         if given
         else earlier_prompt(

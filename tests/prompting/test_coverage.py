@@ -213,6 +213,73 @@ def test_what_counts(
         assert bool(facts["shown_to_the_judge"]["not_shown"]) is alarm, name
 
 
+def test_turns_among_graders(tmp_path: Path, ruler: Ruler) -> None:
+    """A list that holds half of what is shown is of the rollouts, whatever the keys above it are."""
+    log = [
+        *talk(LONG * 40),
+        {"role": "user", "content": "Go on.", "screens": [TOLD]},
+        {"role": "assistant", "content": "Done."},
+    ]
+    path = write(
+        tmp_path / "in.jsonl",
+        [{"group_id": 1, "evaluation_log": log, "eval_notes": [TOLD + "!"]}] * 2,
+    )
+    done = ruler(
+        "check", path, "-m", "offline", "--json", "--messages", "evaluation_log"
+    )
+    shown = json.loads(done.stdout)["shown_to_the_judge"]
+    assert shown["not_shown"] == {"evaluation_log[].screens[]": len(TOLD)}
+    assert shown["beside"] == {"eval_notes[]": len(TOLD) + 1}
+
+
+def test_columns() -> None:
+    """A columnar record is compared with the prompts of all its groups."""
+    tasks = [f"{task} times seven, in words?" for task in ("six", "five")]
+    record = {
+        "step": ["1"] * 2,
+        "prompt": tasks,
+        "completion": [LONG, LONG[::-1]],
+        "advantages": [0.1, -0.1],
+    }
+    raw = json.dumps(record).encode()
+    coverage, (one, other) = Coverage(), reader(raw).read(Line(1, 0, raw))
+    for part in (one, other):
+        group = Group(str(part.key), (part,))
+        coverage.add(group, build_layout(group, AskSettings()))
+    assert (coverage.share, coverage.bytes) == (1.0, len("".join([*tasks, LONG * 2])))
+
+
+def test_session_file_name(tmp_path: Path, ruler: Ruler) -> None:
+    """The name of a session's file, which ruler adds to its record, is no text of the rollout."""
+    head = {"sessionId": "s", "timestamp": "2026-01-01T00:00:00Z", "cwd": "/"}
+    path = tmp_path / f"{'a long name of a session ' * 9}.jsonl"
+    user = {
+        "type": "user",
+        "uuid": "1",
+        "message": {"role": "user", "content": "6 times 7?"},
+        **head,
+    }
+    said = {"role": "assistant", "content": [{"type": "text", "text": "42"}]}
+    write(
+        path,
+        [
+            user,
+            {
+                "type": "assistant",
+                "uuid": "2",
+                "parentUuid": "1",
+                "message": said,
+                **head,
+            },
+        ],
+    )
+    facts = json.loads(ruler("check", path, "-m", "offline", "--json").stdout)
+    assert (facts["format"]["family"], facts["shown_to_the_judge"]["not_shown"]) == (
+        "claude-code",
+        {},
+    )
+
+
 def test_bounded_search(monkeypatch: pytest.MonkeyPatch) -> None:
     """The search for texts that no prompt contains is bounded, for any number of texts."""
     monkeypatch.setattr(module, "_MOST_SCANNED", 100_000)
@@ -232,3 +299,24 @@ def test_steps_as_rollouts() -> None:
     assert (coverage.continued, coverage.first_continued) == (2, "2")
     assert "continue another rollout of the group (first: 2)" in coverage.warnings()[0]
     assert coverage_of(group_of("a", "b")).warnings() == []
+
+
+def test_numbers_in_json_text(tmp_path: Path, ruler: Ruler) -> None:
+    """Numbers in JSON text are shown, however the prompt writes what stands between them."""
+    result = json.dumps(
+        {
+            "order": "K-2203",
+            "refund": 39.9,
+            "sizes": [10, 20, 30],
+            "paid": True,
+            "to": "card",
+        }
+    )
+    tool = {"role": "tool", "tool_call_id": "c", "content": result}
+    groups = [
+        {"group_id": 1, "messages": [*talk(LONG, answer), tool, *talk("b", answer)[1:]]}
+        for answer in "ab"
+    ]
+    path = write(tmp_path / "in.jsonl", groups)
+    facts = json.loads(ruler("check", path, "-m", "offline", "--json").stdout)
+    assert facts["shown_to_the_judge"]["share"] == 1
