@@ -330,3 +330,16 @@ def is_preference(record: JsonObject) -> bool:
         return False
     whole = names in _PREFERRED or all(map(_is_whole, values))
     return whole or bool(_prompt(record))
+
+
+_PROBLEMS = words("prompt problem question question_content instruction")
+
+
+def is_code_sample(record: JsonObject) -> bool:
+    """Return whether a record is a sample of HumanEval or EvalPlus, or what their graders make of it."""
+    has_problem = any(name in record for name in _PROBLEMS)
+    if "completion" in record:
+        has_answer = is_text(record["completion"])
+    else:
+        has_answer = is_text(record.get("solution")) and not has_problem
+    return has_answer and (not has_problem or "passed" in record)

@@ -186,6 +186,23 @@ def _tau2_turns(message: Turn) -> Iterator[Turn]:
         yield message
 
 
+_BFCL = words(
+    "live_ exec_ executable_ multi_turn_ simple multiple parallel irrelevance relevance java rest sql chatable "
+    "web_search memory format_sensitivity"
+)
+"""Beginnings of the ids of BFCL's categories."""
+
+
+def is_bfcl(record: JsonObject) -> bool:
+    """Return whether a record is a result of BFCL, or of its score files."""
+    if lookup(record, "prompt.question") is not None:
+        return True
+    is_result = any(
+        key in record for key in ("inference_log", "input_token_count", "traceback")
+    )
+    return is_result and record["id"].startswith(_BFCL)
+
+
 def read_bfcl(record: JsonObject) -> Rollout:
     """Read a result of BFCL."""
     if "traceback" in record:

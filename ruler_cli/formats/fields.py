@@ -25,9 +25,8 @@ Rollouts = list[Rollout]
 def holds(record: JsonObject, terms: str) -> bool:
     """Tell if a record has all of these terms, which are separated by spaces.
 
-    `a` is a key, also of a null, and `a.b` a path to a value. `a[]` is a list, `a{}` an object, `a"` a text, `a#` an
-    integer, `a~x` a text that the pattern x matches, `a*` any key that begins with a, `a[].b` a list of
-    objects with b. `a|b` is one of the two, and `!a` the absence of a.
+    `a` is a key, also of a null, and `a.b` a path to a value. `a[]` is a list, `a{}` an object, `a"` a text, `a[].b` a
+    list of objects with b. `a|b` is one of the two, and `!a` the absence of a.
     """
     return all(
         any(_holds(record, term) for term in alternatives.split("|"))
@@ -35,7 +34,7 @@ def holds(record: JsonObject, terms: str) -> bool:
     )
 
 
-_KINDS = {"[]": list, "{}": dict, '"': str, "#": int}
+_KINDS = {"[]": list, "{}": dict, '"': str}
 _FIRST = 5
 """Items of a list that are looked at."""
 
@@ -50,11 +49,6 @@ def _holds(record: JsonObject, term: str) -> bool:
     for mark, kind in _KINDS.items():
         if term.endswith(mark):
             return type(lookup(record, term.removesuffix(mark))) is kind
-    name, _, pattern = term.partition("~")
-    if pattern:
-        return re.fullmatch(pattern, str(lookup(record, name))) is not None
-    if term.endswith("*"):
-        return any(key.startswith(term[:-1]) for key in record)
     return term in record or lookup(record, term) is not None
 
 

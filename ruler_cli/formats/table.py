@@ -7,14 +7,11 @@ function reads it.
 
 from __future__ import annotations
 
-import importlib
 import re
 import tomllib
 from collections.abc import Callable
 from dataclasses import KW_ONLY
-from functools import lru_cache
 from math import isclose
-from operator import attrgetter
 from pathlib import Path as FilePath
 from typing import Any, Literal
 
@@ -30,6 +27,7 @@ from ruler_cli.files.values import (
     parts,
 )
 from ruler_cli.formats.fields import holds
+from ruler_cli.formats.registry import function
 from ruler_cli.settings.models import RecordPaths, frozen, paths
 from ruler_cli.types import Rollout
 
@@ -50,7 +48,7 @@ SHAPE_ERRORS = (TypeError, KeyError, IndexError, AttributeError, ValueError)
 UNFIT = (UnreadableError, RecursionError, *SHAPE_ERRORS)
 """Exceptions that tell that a record is of another format."""
 Code = str | Callable[..., Any] | None
-"""A function, or its module and name: a module of formats is imported when a record needs it."""
+"""A function, or its name in the registry."""
 
 
 _BY_ROW = "rows.read_row"
@@ -145,7 +143,7 @@ class Format(RecordPaths):
         """The fields that identify a record, for messages."""
         terms = [term for term in self.has.split() if not term.startswith("!")]
         names = ", ".join(f"`{term.split('|')[0]}`" for term in terms)
-        return self.shown or re.sub(r'\[\]|{}|"|#|\.0|~[^`]*', "", names)
+        return self.shown or re.sub(r'\[\]|{}|"|\.0', "", names)
 
     @property
     def key_paths(self) -> list[str]:
@@ -190,16 +188,12 @@ def _near(one: Any, other: Any) -> bool:
     return both and isclose(one, other, rel_tol=1e-6)
 
 
-@lru_cache(512)
 def code(name: Code) -> Callable[..., Any]:
     """Return a function that a row of the table names."""
-    if not isinstance(name, str):
-        assert name  # noqa: S101 - the caller looks
-        return name
-    module, _, function = name.partition(".")
-    holder = importlib.import_module(f"ruler_cli.formats.{module}")
-    found: Callable[..., Any] = attrgetter(function)(holder)
-    return found
+    if isinstance(name, str):
+        return function(name)
+    assert name  # noqa: S101 - the caller looks
+    return name
 
 
 def fits(form: Format, record: JsonObject) -> bool:

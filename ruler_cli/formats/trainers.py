@@ -13,6 +13,7 @@ that is free.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -47,6 +48,18 @@ from ruler_cli.messages.conversations import check_messages, last_states, prompt
 from ruler_cli.messages.endings import ending
 from ruler_cli.messages.names import TRANSCRIPT
 from ruler_cli.types import Rollout
+
+_UID = re.compile(r".+_\d+_\d+", re.DOTALL)
+
+
+def is_verl_v1(record: JsonObject) -> bool:
+    """Return whether a record of verl has a `uid` that ends with the numbers of session and output."""
+    return _UID.fullmatch(str(record.get("uid"))) is not None
+
+
+def is_verl(record: JsonObject) -> bool:
+    """Return whether a record is of a verl that numbers no sessions."""
+    return not is_verl_v1(record)
 
 
 def with_session(record: JsonObject, rollout: Rollout) -> Rollout:
