@@ -28,7 +28,8 @@ from ruler_cli.files.values import (
 )
 from ruler_cli.formats.chat import with_submission
 from ruler_cli.formats.events import KINDS
-from ruler_cli.formats.fields import holds, list_field
+from ruler_cli.formats.format import holds
+from ruler_cli.formats.paths import list_field
 from ruler_cli.messages.content import Messages, Turn, new_turn
 from ruler_cli.messages.conversations import check_messages, content_turns, prompt_turns
 from ruler_cli.messages.dialects import (

@@ -49,9 +49,9 @@ from ruler_cli.formats.chat import (
     tools_of,
     with_calls,
 )
-from ruler_cli.formats.fields import Rollouts, is_text_list
-from ruler_cli.formats.reader import hashed_key, key_text
-from ruler_cli.formats.table import Format
+from ruler_cli.formats.format import Format
+from ruler_cli.formats.keys import hashed_key, key_text
+from ruler_cli.formats.paths import Rollouts, is_text_list
 from ruler_cli.messages.content import Messages, new_turn, text_of
 from ruler_cli.messages.conversations import (
     all_conversations,

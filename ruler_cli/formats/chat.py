@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from hashlib import blake2b
 from itertools import chain, dropwhile, takewhile
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.files.parse import dump
 from ruler_cli.files.values import (
     EMPTY,
     JsonObject,
@@ -418,26 +416,3 @@ def with_prompt(rollout: Rollout, value: Any, path: str) -> Rollout:
     size = None if size is None else size + count
     messages = [*messages[:start], *turns, *messages[start:]]
     return replace(rollout, messages=messages, prompt_length=size)
-
-
-_NOT_IN_KEY = {"role", "content", "type", "id"}
-
-
-def prompt_key(rollout: Rollout, step: Any) -> str:
-    """Return a hash of the prompt and of the training step; UnreadableError if the prompt is empty."""
-    task = task_messages(rollout)
-    if not any(map(has_content, task)):
-        raise UnreadableError(
-            "has no text before the agent's first turn, so its task is not known; name the group "
-            "key with --group-by PATH, or the task's text with --prompt PATH"
-        )
-    prompt = []
-    for message in task:
-        part = [*map(message.get, ("role", "content"))]
-        excluded = _NOT_IN_KEY | {"name"} if "role" in message else _NOT_IN_KEY
-        # without content, or with calls, other fields alone tell two messages apart
-        if part[1] is None or message.get("tool_calls"):
-            fields = {k: v for k, v in message.items() if k not in excluded and v}
-            part += filter(None, [fields])
-        prompt.append(part)
-    return "prompt-" + blake2b(dump([prompt, step]), digest_size=8).hexdigest()

@@ -31,8 +31,8 @@ from ruler_cli.formats.chat import (
     with_answer,
     with_task,
 )
-from ruler_cli.formats.fields import Rollouts, list_field
-from ruler_cli.formats.reader import hashed_key
+from ruler_cli.formats.keys import hashed_key
+from ruler_cli.formats.paths import Rollouts, list_field
 from ruler_cli.messages.content import Messages, Turn, new_turn
 from ruler_cli.messages.conversations import (
     chat_turns,

@@ -31,7 +31,7 @@ from ruler_cli.formats.chat import (
     tools_of,
     with_task,
 )
-from ruler_cli.formats.fields import Rollouts, list_field
+from ruler_cli.formats.paths import Rollouts, list_field
 from ruler_cli.messages.content import Messages
 from ruler_cli.messages.conversations import (
     SYSTEM,

@@ -81,14 +81,6 @@ def _native() -> Functions:
     }
 
 
-def _rows() -> Functions:
-    from ruler_cli.formats import rows
-
-    return {
-        "read_row": rows.read_row,
-    }
-
-
 def _sessions() -> Functions:
     from ruler_cli.formats import sessions
 
@@ -152,7 +144,6 @@ _MODULES = {
     "answers": _answers,
     "evaluations": _evaluations,
     "native": _native,
-    "rows": _rows,
     "sessions": _sessions,
     "traces": _traces,
     "trainers": _trainers,

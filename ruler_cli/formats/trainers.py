@@ -40,9 +40,9 @@ from ruler_cli.formats.chat import (
     tools_of,
     with_submission,
 )
-from ruler_cli.formats.fields import Rollouts, column, item_at
-from ruler_cli.formats.reader import hashed_key, key_text
-from ruler_cli.formats.table import Format
+from ruler_cli.formats.format import Format
+from ruler_cli.formats.keys import hashed_key, key_text
+from ruler_cli.formats.paths import Rollouts, column, item_at
 from ruler_cli.messages.content import Messages, first_agent_turn, new_turn
 from ruler_cli.messages.conversations import check_messages, last_states, prompt_turns
 from ruler_cli.messages.endings import ending

@@ -22,9 +22,11 @@ from ruler_cli.files.parse import dump, parse_value
 from ruler_cli.files.values import EMPTY, first_at, lookup
 from ruler_cli.formats.annotate import annotate
 from ruler_cli.formats.chat import PROMPTS
+from ruler_cli.formats.format import SHAPE_ERRORS, Format
+from ruler_cli.formats.keys import GIVEN, GroupKey, key_text
 from ruler_cli.formats.native import ART, BESIDE
-from ruler_cli.formats.reader import Reader, detect, formats_of, key_text
-from ruler_cli.formats.table import GIVEN, SHAPE_ERRORS, Format, fits
+from ruler_cli.formats.reader import Reader, detect, formats_of
+from ruler_cli.formats.table import fits, key_of
 from ruler_cli.results.fields import GroupFields, TrajectoryFields, annotations_of
 from ruler_cli.settings.criteria import rubric_of
 from ruler_cli.settings.models import InputSettings, OnFailure
@@ -241,7 +243,7 @@ class ObjectReader:
             paths = {"reward": settings.reward, "outcome": settings.outcome}
             given = {name: path for name, path in paths.items() if path is not None}
             reference = settings.reference or ""
-            return Reader(form, GIVEN, given=given, reference=reference)
+            return Reader(form, GroupKey(GIVEN), given=given, reference=reference)
         shape = frozenset(
             (member, one[:1] in "[{" if type(one) is str else type(one))
             for item in items
@@ -267,15 +269,15 @@ class ObjectReader:
                 for reason in item.lost.values():
                     raise UnreadableError(f"{item.line.where}: {reason}") from None
             raise WrongShapeError(str(error)) from None
-        key = GIVEN
+        key = GroupKey(GIVEN)
         if reader.format.shape == "columns":
             for path in reversed(reader.format.key_paths):
                 if lookup(items[0].parsed, path) is not None:
-                    key = path
+                    key = GroupKey.of_paths(path)
         given = dict(reader.given)
         if settings.outcome is not None:
             given["outcome"] = settings.outcome
-        return replace(reader, key=key, given=given)
+        return replace(reader, group_key=key, given=given)
 
 
 def _place(kind: Shape, i: int) -> str:
@@ -399,9 +401,8 @@ def _json_form(item: Any) -> tuple[dict[str, Any], dict[str, str]]:
 def _key(form: Format, value: dict[str, Any]) -> str | None:
     """Return the key of a group by the JSON form of its first record; None if there is none."""
     key = None
-    if form.key_of is not None:
-        with suppress(UnreadableError, *SHAPE_ERRORS):
-            key = form.key_of(value)
+    with suppress(UnreadableError, *SHAPE_ERRORS):
+        key = key_of(form, value)
     key = first_at(value, *form.key_paths) if key is None else key
     return None if key is None else key_text(key)
 

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from ruler_cli.errors import OutputError, UsageError
 from ruler_cli.files.grouping import fetched, records
 from ruler_cli.files.scratch import Index, place
+from ruler_cli.formats.format import Format
+from ruler_cli.formats.keys import PROMPT_HASH, GroupKey
 from ruler_cli.formats.reader import Reader
-from ruler_cli.formats.table import PROMPT_HASH, Format
 from ruler_cli.runs.input import (
     Openings,
     Survey,
@@ -188,7 +189,11 @@ def test_columns(index: Index) -> None:
     made = [{"id": list(keys), "text": list(keys)} for keys in ("aab", "b", "cccc")]
     rows = [Line(i, 0, json.dumps(record).encode()) for i, record in enumerate(made, 1)]
     result = survey(
-        rows, Reader(COLUMNS, PROMPT_HASH), InputSettings(), index, lambda p: None
+        rows,
+        Reader(COLUMNS, GroupKey(PROMPT_HASH)),
+        InputSettings(),
+        index,
+        lambda p: None,
     )
     assert (result.records, result.groups, result.rollouts) == (4, 4, 8)
     assert (result.grouping, result.smallest, result.largest, result.singles) == (
@@ -218,7 +223,7 @@ def test_parts(index: Index) -> None:
     ]
     rows = [Line(i, 0, json.dumps(record).encode()) for i, record in enumerate(made, 1)]
     new_rollouts: list[int] = []
-    reader = Reader(PARTS, "id")
+    reader = Reader(PARTS, GroupKey.of_paths("id"))
     result = survey(
         rows,
         reader,
@@ -235,7 +240,7 @@ def test_parts(index: Index) -> None:
 def test_part_of_a_columnar_line(tmp_path: Path) -> None:
     """The number of a record selects one group of a columnar line."""
     raw = b'{"id": ["a", "b", "a"], "text": ["x", "y", "z"]}'
-    read = Reader(COLUMNS, PROMPT_HASH).read
+    read = Reader(COLUMNS, GroupKey(PROMPT_HASH)).read
     records = read(Line(7, 0, raw))
     (tmp_path / "in").write_bytes(raw)
     with (tmp_path / "in").open("rb") as file:

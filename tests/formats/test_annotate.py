@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from ruler_cli import __version__
 from ruler_cli.files.parse import parse
 from ruler_cli.formats.annotate import Annotation, annotate
+from ruler_cli.formats.format import Format
 from ruler_cli.formats.reader import Reader
-from ruler_cli.formats.table import Format
 from ruler_cli.results.fields import Digests, annotations_of, group_fields
 from ruler_cli.scoring.combine import BatchStatistics, combine
 from ruler_cli.settings.models import CombineSettings, OnFailure

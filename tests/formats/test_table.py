@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from ruler_cli.formats.fields import holds
+from ruler_cli.formats.format import holds
 from ruler_cli.formats.table import FORMATS, code
 
 RECORD = {"a": None, "b": {"c": 1}, "d": [{"e": 1}, {"e": 2}], "f": "text-1", "g": 3}
@@ -56,5 +56,5 @@ def test_imported_on_demand() -> None:
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
-    core = "fields chat reader registry rows table native"
+    core = "chat format keys paths reader registry rows table native"
     assert sorted(done.stdout.split()) == sorted(core.split())
