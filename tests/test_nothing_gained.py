@@ -57,7 +57,7 @@ def test_nothing_to_compare(
 
 
 @pytest.mark.parametrize(
-    "command", [("render", "-", "r.jsonl"), ("batch", "submit", "-")]
+    "command", [("batch", "export", "-", "r.jsonl"), ("batch", "submit", "-")]
 )
 def test_nothing_to_submit(
     ruler: Ruler, tmp_path: Path, command: tuple[str, ...]

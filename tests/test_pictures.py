@@ -348,7 +348,7 @@ def test_looking(ruler: Ruler, tmp_path: Path) -> None:
     model = ("-m", "openai/gpt-4o")
     prompt = ruler("prompt", "in.jsonl", *model)
     assert prompt.stdout.count("(picture 1)\n<picture: image/png, 8 × 6, ") == 3
-    rendered = ruler("render", "in.jsonl", "requests.jsonl", *model)
+    rendered = ruler("batch", "export", "in.jsonl", "requests.jsonl", *model)
     assert rendered.returncode == 0
     (line,) = (tmp_path / "requests.jsonl").read_text().splitlines()
     content = json.loads(line)["body"]["messages"][1]["content"]

@@ -21,7 +21,7 @@ from ruler_cli.settings.options import COMMAND_LINE, FIELDS, FILE, Options
 from ruler_cli.settings.suggestions import nearest, question
 
 _NOT_SCORED = {"target", "wait", "wait_timeout", "settle", "retry_failed", "force"}
-"""Options of `render` and `batch submit` that `score` does not take, or that the next one does not need."""
+"""Options of `batch export` and `batch submit` that `score` does not take, or that the next one does not need."""
 
 
 @contextmanager

@@ -40,6 +40,7 @@ from ruler_cli.runs.file import RunResult, nothing_to_compare, score
 from ruler_cli.runs.input import open_input, refuse_other_groups
 from ruler_cli.runs.places import may_replace
 from ruler_cli.runs.session import FIRST_ASKED, UNUSABLE, with_outage
+from ruler_cli.runs.waits import WaitReports
 from ruler_cli.settings.models import (
     JudgeSettings,
     MaxFailures,
@@ -47,7 +48,7 @@ from ruler_cli.settings.models import (
     ScoreSettings,
     Shard,
 )
-from ruler_cli.types import Observer, Status, Summary, WaitReports, clean
+from ruler_cli.types import Observer, Status, Summary, clean
 
 Limits = TypeVar("Limits", PoolSettings, JudgeSettings)
 

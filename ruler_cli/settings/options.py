@@ -39,19 +39,19 @@ COMMANDS = (
     "score",
     "check",
     "prompt",
-    "render",
     "agree",
     "report",
     "select",
     "ledger path",
     "ledger stats",
     "ledger clear",
-    "ledger import",
     "ledger assign",
     "batch submit",
     "batch status",
     "batch collect",
     "batch cancel",
+    "batch export",
+    "batch import",
 )
 """Commands that take options, and so may have a table in the file: `[batch.submit]`."""
 SHORT_FORMS = {"quiet": "progress", "no_cache": "ledger"}

@@ -59,6 +59,8 @@ help: `ruler --help` lists the commands
 version: `ruler --version` prints it
 init settings: `ruler config` prints the settings
 list: `ruler batch status` lists batches
+render: use `ruler batch export INPUT REQUESTS`
+import: use `ruler batch import REPLIES`
 """
 """Words that people know from elsewhere, without dashes, and what `ruler` has for them."""
 

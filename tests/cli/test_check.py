@@ -396,7 +396,7 @@ def test_panel_in_batches(check: Any) -> None:
         "--batch",
     )
     page = rows(check(*args).stdout)
-    assert "ruler render" in page["batch cost 3"]
+    assert "ruler batch export" in page["batch cost 3"]
     result = json.loads(check(*args, "--json").stdout)["batch"]
     assert [judge["provider"] for judge in result["judges"]] == [
         "openai",

@@ -134,7 +134,7 @@ def test_command(ruler: Ruler, tmp_path: Path) -> None:
     )
     assert done.returncode == 1
     assert (
-        "2 requests not in the ledger: send them with `ruler batch submit` or `ruler render`"
+        "2 requests not in the ledger: send them with `ruler batch submit` or `ruler batch export`"
         in done.stderr
     )
     assert "needs a key" not in done.stderr

@@ -32,8 +32,9 @@ from ruler_cli.judges.provider_errors import (
     read_response,
     refuses_format,
 )
+from ruler_cli.judges.replies import parse_foreign
 from ruler_cli.ledger.reply_cache import Ledger
-from ruler_cli.types import BOM, CallError, Reply, clean, parse_foreign, words_of
+from ruler_cli.types import BOM, CallError, Reply, clean, words_of
 
 MAX_LINE_BYTES = 32 << 20
 """Bytes of the longest line that is read."""
@@ -251,28 +252,28 @@ def _parse(row: Mapping[str, Any]) -> _Parsed | str:
     """Parse a row of any known form, else return why not; the first form that fits decides."""
     result, response = _mapping(row.get("result")), _mapping(row.get("response"))
     if "type" in result:  # Anthropic's
+        label = _ENDED.get(str(result["type"]))
+        if label:
+            return _again("its batch ended before", label)
+        if result.get("message") is not None:
+            return _of_body(None, result["message"])
         error = result.get("error")
-        if result["type"] in _ENDED:
-            error = {"code": result["type"], "message": "its batch ended before"}
-        return _of_parts(None, result.get("message"), error) or _UNKNOWN
+        return _of_error(None, error) if error else _UNKNOWN
     if "status_code" in response or "body" in response:  # OpenAI's
         status = _status(response.get("status_code"))
-        parts = _of_parts(status, response.get("body"), row.get("error"))
-        return parts or _again("the row holds no answer", "no answer")
+        if response.get("body") is not None:
+            return _of_body(status, response["body"])
+        error = row.get("error")
+        if error:
+            return _of_error(status, error)
+        return _again("the row holds no answer", "no answer")
     own = {name: row[name] for name in _FIELDS if name in row}
     for place in (own, row.get("body"), response, row.get("http_response")):
         body = _mapping(place)
         if "choices" in body or body.get("type") == "message":
             return _of_body(None, body)
-    if error := row.get("error") or row.get("__inference_error__"):  # of OpenAI, of Ray
-        return _of_error(None, error)
-    return _of_text(row)
-
-
-def _of_parts(status: int | None, body: Any, error: Any) -> _Parsed | None:
-    if body is not None:
-        return _of_body(status, body)
-    return _of_error(status, error) if error else None
+    error = row.get("error") or row.get("__inference_error__")  # of OpenAI, of Ray
+    return _of_error(None, error) if error else _of_text(row)
 
 
 def _of_body(status: int | None, body: Any) -> _Parsed:

@@ -62,55 +62,30 @@ OnMissing = Callable[[int, bytes, Request], None]
 
 
 class BatchForm(NamedTuple):
-    """A batch API's limits, paths and form of requests.
+    """The form of a batch's requests, and a batch API's limits.
 
-    A batch has at most so many `requests` and `bytes`. `path` is that of batches, `cursor` the query
-    parameter for the next page of a listing. `files`: request files are uploaded, and results are files.
-    `opening`, `between` and `closing` join request lines to a request file. `skew` is the most that the
-    provider's clock may differ from ours, in seconds; where batches store our tag a longer listing does no
-    harm.
+    `opening`, `between` and `closing` join request lines to
+    a request file. `skew` is the most that the provider's clock may differ from ours, in seconds; where
+    batches store our tag a longer listing does no harm.
     """
 
     target: Target
-    path: str
-    cursor: str
-    files: bool
+    most_requests: int
+    most_bytes: int
     skew: float
     opening: bytes
     between: bytes
     closing: bytes
-    requests: int
-    bytes: int
 
     def allow(self, requests: int, size: int) -> bool:
-        """Tell if a batch may hold so many requests with so many bytes together."""
-        return requests <= self.requests and size + _OVERHEAD <= self.bytes
+        """Return whether a batch may hold so many requests with so many bytes together."""
+        return requests <= self.most_requests and size + _OVERHEAD <= self.most_bytes
 
 
 FORMS: dict[Target, BatchForm] = {
-    "openai": BatchForm(
-        target="openai",
-        requests=50_000,
-        bytes=200_000_000,
-        path="/batches",
-        cursor="after",
-        files=True,
-        skew=86400.0,
-        opening=b"",
-        between=b"\n",
-        closing=b"\n",
-    ),
+    "openai": BatchForm("openai", 50_000, 200_000_000, 86400.0, b"", b"\n", b"\n"),
     "anthropic": BatchForm(
-        target="anthropic",
-        requests=100_000,
-        bytes=256_000_000,
-        path="/v1/messages/batches",
-        cursor="after_id",
-        files=False,
-        skew=900.0,
-        opening=b'{"requests":[',
-        between=b",",
-        closing=b"]}",
+        "anthropic", 100_000, 256_000_000, 900.0, b'{"requests":[\n', b",\n", b"\n]}"
     ),
 }
 """A megabyte is 1,000,000 bytes, even if a provider may count 1,048,576."""
@@ -135,12 +110,12 @@ def target_of(
     provider = judge.model.partition("/")[0]
     if provider in ("hosted_vllm", "vllm", "sglang"):
         return "vllm"
-    found: Target | None = "openai" if judge.api_base else batch_target(judge)
-    if found is None:
+    form: Target | None = "openai" if judge.api_base else batch_target(judge)
+    if form is None:
         problem = "the form of its requests is not known"
         remedy = "use --target openai, or --target vllm for your own engine"
         raise UsageError(problem, remedy, place=f"judge {judge.model}")
-    return found
+    return form
 
 
 def request_line(
@@ -174,7 +149,7 @@ def request_line(
     answer_format = replace(first_format(judge, address), stream="")
     if answer_format.responses:
         problem = "is answered at /v1/responses only, and a batch is written for chat completions"
-        remedy = "name another one with -m"
+        remedy = "name another one with --model"
         raise UsageError(problem, remedy, place=f"judge {judge.label}")
     body = body_of(judge.params)
     for message in refused:
@@ -203,7 +178,7 @@ def names_for(name: str, judges: Sequence[str]) -> list[str]:
     if len(judges) == 1:
         return [name]
     if name == "-":
-        remedy = "give a file name, or one judge"
+        remedy = "use a file name, or one judge"
         raise UsageError("a request file has one model", remedy, place=name)
     path = Path(name)
     stem, dot, ending = path.name.partition(".")
@@ -253,7 +228,7 @@ def ledger_engine(
     )
 
 
-async def render_missing(
+async def find_missing(
     settings: ScoreSettings, on_missing: OnMissing, observer: Observer
 ) -> MissingRequests:
     """Judge each group by the ledger alone, and call `on_missing` with each request that it lacks, once.
