@@ -32,6 +32,7 @@ from ruler_cli.formats.chat import (
     with_task,
 )
 from ruler_cli.formats.keys import hashed_key
+from ruler_cli.formats.names import STEP_LISTS
 from ruler_cli.formats.paths import Rollouts, list_field
 from ruler_cli.messages.content import Messages, Turn, new_turn
 from ruler_cli.messages.conversations import (
@@ -148,12 +149,9 @@ def promptfoo_key(record: JsonObject) -> str | None:
     return hashed_key("test", [task, lookup(record, "testCase.description")])
 
 
-_STEP_LISTS = words("steps trajectory history trace turns")
-
-
 def steps_of(record: JsonObject) -> Messages:
     """Return an agent's steps, each a thought or an action, with what it saw, as turns; [] if there are none."""
-    known = (step_turns(items(record.get(name))) for name in _STEP_LISTS)
+    known = (step_turns(items(record.get(name))) for name in STEP_LISTS)
     return first(filter(None, known)) or []
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -30,12 +31,14 @@ from ruler_cli.formats import rows
 from ruler_cli.formats.chat import nothing_to_judge, with_prompt
 from ruler_cli.formats.format import OWN, SHAPE_ERRORS, UNFIT, Format
 from ruler_cli.formats.keys import GIVEN, PROMPT_HASH, GroupKey, key_text, prompt_key
+from ruler_cli.formats.names import CONVERSATION
 from ruler_cli.formats.paths import (
     LISTS,
     Rollouts,
     RolloutValues,
     column,
     every,
+    first_list,
     is_text_list,
     present,
     rollout_object,
@@ -628,14 +631,8 @@ def first_keys(record: JsonObject) -> str:
     return ", ".join(printable(key) for key in itertools.islice(record, 12))
 
 
-_TRIED = 5
-"""Number of records in which a score is tried before any is written."""
-
-
 def with_reward(name: str, given: str, reader: Reader, records: Records) -> Reader:
     """Return the reader with its reward at a path; UsageError if a score there overwrites what is read."""
-    from ruler_cli.formats.annotate import ORIGINAL, annotate
-
     form = reader.format
     read = {**reader.given, "reward": given}
     dotted = given
@@ -645,13 +642,12 @@ def with_reward(name: str, given: str, reader: Reader, records: Records) -> Read
         if form.listed or dotted != form.reward:
             form = replace(form, elsewhere=True, reward="", read_at=given)
             return replace(reader, format=form, given=read)
-    ours = ["ruler", form.ruler]
-    if form.extras:
-        ours += ["logs", "metrics.ruler_score", f"metrics.{ORIGINAL}"]
-    path = parts(dotted)
-    # `-1` is another item in a longer list; a trajectory that stands twice is read from its copy
-    taken = form.payload is not None or not {"", "-1"}.isdisjoint(path)
-    taken |= any(path[: len(other)] == other[: len(path)] for other in map(parts, ours))
+    if not _is_free(reader, dotted):
+        raise UsageError(
+            "is no free place for a score",
+            "name a field that ruler neither reads nor writes, by keys and the numbers of items",
+            place=f"{name}: --reward {dotted}",
+        )
     form = replace(
         form,
         reward=dotted,
@@ -660,34 +656,29 @@ def with_reward(name: str, given: str, reader: Reader, records: Records) -> Read
         written=b"%s",
         lost=b"null",
     )
-    for line, _ in records[:_TRIED]:
-        before = _shown(reader, line)
-        scored = [
-            (rollout, _SCORED) for record in before for rollout in record.rollouts
-        ]
-        if taken or not scored:
-            continue  # what cannot be read is reported when it is read
-        with suppress(RecursionError):  # too deep to compare; other records tell
-            raw = annotate(line.raw, form, scored, _SCORED, "null")
-            taken = _shown(reader, replace(line, raw=raw)) != before
-    if taken:
-        raise UsageError(
-            "is no free place for a score",
-            "name a field that ruler neither reads nor writes, by keys and the numbers of items",
-            place=f"{name}: --reward {dotted}",
-        )
     return replace(reader, format=form, given=read)
 
 
-_SCORED = {"status": "scored", "score": 0.5}
-"""An annotation to try."""
-
-
-def _shown(reader: Reader, line: Line) -> list[Record]:
-    """Return what the judge sees of the records of a line, and their group keys."""
-    bare = partial(replace, reward=None, outcome=None)
-    here = replace(line, raw=b"")
-    return [
-        replace(record, line=here, rollouts=tuple(map(bare, record.rollouts)))
-        for record in _read(reader, line)
-    ]
+def _is_free(reader: Reader, path: str) -> bool:
+    """Return whether a score may be written at a path: nothing that is shown, or is a key, is read or written there."""
+    form = reader.format
+    place = parts(path)
+    # `-1` is another item in a longer list; a trajectory that stands twice is read from its copy
+    if form.payload is not None or not {"", "-1"}.isdisjoint(place):
+        return False
+    taken = ["ruler", form.ruler, "step", "gen_step", *form.ended.split("|")]
+    if form.extras:
+        taken += ["logs", "metrics.ruler_score", "metrics.independent_reward"]
+    for paths_read in (form.messages, form.answers, form.prompt, reader.prompt):
+        taken += [path for names in paths(paths_read) for path in names.split("|")]
+    taken += [*reader.key_paths, *form.key_paths, form.member, reader.reference]
+    taken += [reader.tools, form.tools, *form.rubric.split("|")]
+    reward = parts(form.reward)
+    if not reward or place[0] != reward[0]:
+        taken += [*CONVERSATION, *re.findall(r"[\w.]+", form.has)]
+    for other in filter(None, taken):
+        start = parts(first_list(other))
+        shorter = min(len(start), len(place))
+        if start[:shorter] == place[:shorter]:
+            return False
+    return True

@@ -42,6 +42,7 @@ from ruler_cli.formats.chat import (
 )
 from ruler_cli.formats.format import Format
 from ruler_cli.formats.keys import hashed_key, key_text
+from ruler_cli.formats.names import GYM_TASKS
 from ruler_cli.formats.paths import Rollouts, column, item_at
 from ruler_cli.messages.content import Messages, first_agent_turn, new_turn
 from ruler_cli.messages.conversations import check_messages, last_states, prompt_turns
@@ -73,9 +74,6 @@ def verl_group(record: JsonObject) -> str:
     return group
 
 
-_TASKS = words("problem_statement question prompt instruction problem task")
-
-
 def gym_key(record: JsonObject) -> str | None:
     """Return the task's index with its agent, or a hash of the input."""
     index = first_at(record, "_ng_task_index", "task_idx")
@@ -92,7 +90,7 @@ def gym_key(record: JsonObject) -> str | None:
 
 def _gym_task(asked: JsonObject) -> str | None:
     """Return the task of a request with an empty input; never `instance_dict`, which holds the solution."""
-    known = (lookup(asked, f"metadata.{name}") for name in _TASKS)
+    known = (lookup(asked, f"metadata.{name}") for name in GYM_TASKS)
     return first(t for t in known if is_text(t) and t.strip())
 
 

@@ -21,9 +21,9 @@ from ruler_cli.errors import UnreadableError, UsageError, WrongShapeError
 from ruler_cli.files.parse import dump, parse_value
 from ruler_cli.files.values import EMPTY, first_at, lookup
 from ruler_cli.formats.annotate import annotate
-from ruler_cli.formats.chat import PROMPTS
 from ruler_cli.formats.format import SHAPE_ERRORS, Format
 from ruler_cli.formats.keys import GIVEN, GroupKey, key_text
+from ruler_cli.formats.names import PROMPTS
 from ruler_cli.formats.native import ART, BESIDE
 from ruler_cli.formats.reader import Reader, detect, formats_of
 from ruler_cli.formats.table import fits, key_of

@@ -56,5 +56,5 @@ def test_imported_on_demand() -> None:
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
-    core = "chat format keys paths reader registry rows table native"
+    core = "chat format keys names paths reader registry rows table native"
     assert sorted(done.stdout.split()) == sorted(core.split())
