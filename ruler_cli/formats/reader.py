@@ -219,8 +219,13 @@ class Reader:
         own = rollout_object(value, rollout)
         if not is_object(own):
             own = value
-        # most records have none of the keys
-        present_paths = [p for key, p in _keyed(names) if key in own or key in value]
+        # most records have none of the keys, and most objects none of the members
+        present_paths = [
+            path
+            for key, member, path in _keyed(names)
+            if (key in own or key in value)
+            and _may_hold(own[key] if key in own else value[key], member)
+        ]
         if not present_paths:
             return ""
         if self.format.listed or LISTS.search(names):
@@ -346,9 +351,14 @@ class Reader:
 
 
 @cache
-def _keyed(names: str) -> list[tuple[str, str]]:
-    """Return each of several paths behind its first key."""
-    return [(str(parts(path)[0]), path) for path in names.split("|")]
+def _keyed(names: str) -> list[tuple[str, str, str]]:
+    """Return the first two keys of each of several paths, the second empty if there is none, and the path."""
+    places = [(parts(path), path) for path in names.split("|")]
+    return [(str(p[0]), "".join(map(str, p[1:2])), path) for p, path in places]
+
+
+def _may_hold(value: Any, member: str) -> bool:
+    return not member or not is_object(value) or member in value
 
 
 def _is_blank(value: Any) -> bool:
