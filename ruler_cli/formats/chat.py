@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from hashlib import blake2b
 from itertools import chain, dropwhile, takewhile
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.files.parse import dump
 from ruler_cli.files.values import (
     EMPTY,
     JsonObject,
@@ -26,6 +24,15 @@ from ruler_cli.files.values import (
     objects,
     value_at,
     words,
+)
+from ruler_cli.formats.names import (
+    ANSWER_LISTS,
+    ANSWERS,
+    PROMPTS,
+    SUBMISSIONS,
+    TASKS,
+    TOOLS,
+    WITH_CONTEXT,
 )
 from ruler_cli.messages.content import (
     Messages,
@@ -55,9 +62,6 @@ from ruler_cli.messages.names import (
 )
 from ruler_cli.types import Path, Rollout, printable
 
-TOOLS = words("functions tool_definitions info.oai_tools")
-"""Fields that hold tools beside `tools`: OpenAI's old name, Azure's evaluation, verifiers."""
-
 
 def tools_of(trajectory: JsonObject) -> Any:
     """Return the trajectory's tools, also if they are JSON text."""
@@ -80,25 +84,6 @@ def task_messages(rollout: Rollout) -> Messages:
     rest = [*dropwhile(is_agent, messages[begin:])]
     task = rest[: first_agent_turn(rest)]
     return task if all(one.get("role") in USER_ROLES for one in task) else []
-
-
-REFERENCES = frozenset(
-    words(
-        "answer reference truth gt gold golden expected solution target ideal canonical"
-    )
-)
-"""Words of keys with a reference answer."""
-JUDGED = frozenset(
-    words(
-        "hash sha md5 id score reward func generated predicted prediction extracted parsed agent model assistant "
-        "response completion output final incorrect wrong rejected"
-    )
-)
-"""Words of keys whose value is a hash, a figure or the answer that is judged, and no reference."""
-FIGURES = frozenset(words("metrics scores rewards usage"))
-"""Keys of objects with figures."""
-RUBRICS = frozenset(words("rubric criteria criterion checklist"))
-"""Words of keys with a rubric."""
 
 
 def paths_named(
@@ -130,13 +115,6 @@ def nothing_to_judge(rollout: Rollout) -> str | None:
     return f"has no turn of the agent to judge (its roles: {names})"
 
 
-ANSWERS = words(
-    "completion response generation model_output prediction output actual_output actualOutput assistant_response "
-    "agent_response model_answer full_output final_text"
-)
-"""Fields with an answer beside its prompt, best first. Not `answer`: that is mostly the reference answer."""
-ANSWER_LISTS = words("responses completions outputs generations choices rollouts")
-"""Fields with several answers to one prompt. Not `candidates`: those are mostly the options of a question."""
 _ANSWER_KEYS = frozenset(
     words(
         "role text message choices candidates generated_text completion response final_text"
@@ -308,13 +286,6 @@ def make_rollout(prompt: Messages, answer: Messages, **fields: Any) -> Rollout:
     return Rollout([*prompt, *answer], prompt_length=length, **fields)
 
 
-SUBMISSIONS = words(
-    "model_patch generated_patch git_patch info.submission test_result.git_patch test_result.model_patch"
-)
-"""Paths of a patch that an agent submitted. Never `patch`, `test_patch` and `gold_patch`: SWE-bench's data
-sets have the reference solution there, which the judge must not see."""
-
-
 def with_submission(record: JsonObject, messages: Messages) -> Messages:
     """Append the submitted work to a conversation, unless a message contains it already."""
     for text in filter(is_text, (lookup(record, path) for path in SUBMISSIONS)):
@@ -324,24 +295,11 @@ def with_submission(record: JsonObject, messages: Messages) -> Messages:
     return messages
 
 
-PROMPTS = words(
-    "prompt instruction question query problem input user_input user_prompt user_query user_message"
-)
-"""Fields with the prompt, best first."""
-_WITH_CONTEXT = words("instruction query question user_input user_query")
-"""Prompts that a `context` beside them completes; other prompts mostly hold it themselves."""
-_TASKS = (
-    *PROMPTS,
-    *words("task goal objective task_description task.instruction task.description"),
-)
-"""Paths of the task of a record with an agent's steps alone."""
-
-
 def with_task(record: JsonObject, messages: Messages) -> Messages:
     """Put the record's task before a conversation of the agent's turns and tools' alone."""
     if any(message.get("role") in USER_ROLES for message in messages):
         return messages
-    return [*prompt_at(record, _TASKS), *messages]
+    return [*prompt_at(record, TASKS), *messages]
 
 
 def prompt_at(record: JsonObject, paths: Names) -> Messages:
@@ -367,7 +325,7 @@ def task_turns(record: JsonObject, name: str | None) -> Messages:
     if name is None:
         raise UnreadableError(f"has no prompt (`{'`, `'.join(PROMPTS)}`)")
     value = record.get(name)
-    if name in _WITH_CONTEXT and is_text(value):
+    if name in WITH_CONTEXT and is_text(value):
         # the input of Alpaca's and Dolly's instructions is shown below them, after a blank line
         names = ("input", "context") if name == "instruction" else ("context",)
         texts = filter(is_text, map(record.get, names))
@@ -418,26 +376,3 @@ def with_prompt(rollout: Rollout, value: Any, path: str) -> Rollout:
     size = None if size is None else size + count
     messages = [*messages[:start], *turns, *messages[start:]]
     return replace(rollout, messages=messages, prompt_length=size)
-
-
-_NOT_IN_KEY = {"role", "content", "type", "id"}
-
-
-def prompt_key(rollout: Rollout, step: Any) -> str:
-    """Return a hash of the prompt and of the training step; UnreadableError if the prompt is empty."""
-    task = task_messages(rollout)
-    if not any(map(has_content, task)):
-        raise UnreadableError(
-            "has no text before the agent's first turn, so its task is not known; name the group "
-            "key with --group-by PATH, or the task's text with --prompt PATH"
-        )
-    prompt = []
-    for message in task:
-        part = [*map(message.get, ("role", "content"))]
-        excluded = _NOT_IN_KEY | {"name"} if "role" in message else _NOT_IN_KEY
-        # without content, or with calls, other fields alone tell two messages apart
-        if part[1] is None or message.get("tool_calls"):
-            fields = {k: v for k, v in message.items() if k not in excluded and v}
-            part += filter(None, [fields])
-        prompt.append(part)
-    return "prompt-" + blake2b(dump([prompt, step]), digest_size=8).hexdigest()
