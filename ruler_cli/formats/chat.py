@@ -83,7 +83,8 @@ def task_messages(rollout: Rollout) -> Messages:
         return messages[:begin]
     rest = [*dropwhile(is_agent, messages[begin:])]
     task = rest[: first_agent_turn(rest)]
-    return task if all(one.get("role") in USER_ROLES for one in task) else []
+    by_user = all(turn.get("role") in USER_ROLES for turn in task)
+    return task if by_user else []
 
 
 def paths_named(
@@ -103,12 +104,12 @@ def nothing_to_judge(rollout: Rollout) -> str | None:
 
     An agent's message in the prompt does not count.
     """
-    own = rollout.messages[rollout.prompt_length or 0 :]
+    behind = rollout.messages[rollout.prompt_length or 0 :]
     # the last turns are the likeliest to say something
-    turns = chain(reversed(own), *rollout.histories)
+    turns = chain(reversed(behind), *rollout.histories)
     if any(is_agent(turn) and has_content(turn) for turn in turns):
         return None
-    if any(map(is_agent, own)):
+    if any(map(is_agent, behind)):
         return "has only empty turns of the agent: there is nothing to judge"
     roles = dict.fromkeys(str(message.get("role")) for message in rollout.messages)
     names = printable(", ".join(roles), 200)
@@ -175,11 +176,11 @@ def find_answer(value: Any, where: str) -> Messages | None:
         return check_messages([value], where)
     # a list at `content` is of parts
     held = [*map(value.get, _HOLDERS), *objects([value.get("content")])]
-    inner = (find_answer(one, where) for one in held if isinstance(one, dict | list))
-    if answer := first(filter(None, inner)):
-        return answer
-    said = map(value.get, _TEXTS)
-    content = first(text for text in said if is_text(text) or items(text))
+    for inner in held:
+        if isinstance(inner, dict | list) and (answer := find_answer(inner, where)):
+            return answer
+    stated = map(value.get, _TEXTS)
+    content = first(text for text in stated if is_text(text) or items(text))
     more = {key: value[key] for key in CONTENTS[1:] if value.get(key)}
     if content is None and not more:
         return None
@@ -195,14 +196,14 @@ def with_calls(record: JsonObject, answer: Messages) -> Messages:
 
 
 def is_answer(value: Any) -> bool:
-    """Tell if a value may be an answer: null, a text, a message, messages, or an API's choice."""
+    """Return whether a value may be an answer: null, a text, a message, messages, or an API's choice."""
     if is_object(value):
         return bool(_ANSWER_KEYS & value.keys())
     return value is None or is_text(value) or is_message_list(value)
 
 
 def is_reply(message: Any) -> bool:
-    """Tell if a value is a message with a role of the agent, or without a role."""
+    """Return whether a value is a message with a role of the agent, or without a role."""
     return is_object(message) and message.get("role") in AGENT_ROLES
 
 
@@ -220,25 +221,25 @@ def with_answer(record: JsonObject, messages: Messages) -> Messages:
     return messages
 
 
-def prompt_size(given: Messages, whole: Messages) -> int | None:
+def prompt_size(conversation: Messages, whole: Messages) -> int | None:
     """Return the number of messages in a prompt with turns of the agent; None for all before its first turn.
 
-    `given` is the conversation, `whole` the same with the answer from beside it. If `given` ends with the
+    `conversation` lacks the answer from beside it, which `whole` has. If `conversation` ends with the
     user's turn, earlier turns of the agent are examples or the history of a chat.
     """
-    size = len(given)
-    replied = first_agent_turn(given) < size < len(whole)
-    return size if replied and given[-1].get("role") in USER_ROLES else None
+    size = len(conversation)
+    replied = first_agent_turn(conversation) < size < len(whole)
+    return size if replied and conversation[-1].get("role") in USER_ROLES else None
 
 
 def read_conversation(
-    record: JsonObject, given: Messages, path: Path = (), **fields: Any
+    record: JsonObject, conversation: Messages, path: Path = (), **fields: Any
 ) -> Rollout:
     """Read a conversation with what stands beside it: the system prompt, the answer, the submitted work, the tools."""
-    given = with_system(record, given)
-    messages = with_submission(record, with_answer(record, given))
+    conversation = with_system(record, conversation)
+    messages = with_submission(record, with_answer(record, conversation))
     fields = {"tools": tools_of(record) or None, **fields}
-    length = prompt_size(given, messages)
+    length = prompt_size(conversation, messages)
     return Rollout(messages, path, prompt_length=length, **fields)
 
 
@@ -263,18 +264,18 @@ def _is_answer_list(record: JsonObject, path: Path, least: int) -> bool:
         return inside == values
     # a list of messages under a name for one answer is one conversation
     listed = path[-1] in ANSWER_LISTS
-    return listed or not any({"role", "type"} & one.keys() for one in inside)
+    return listed or not any({"role", "type"} & value.keys() for value in inside)
 
 
 def read_or_error(
     path: Path,
     read: Callable[..., Rollout],
-    *given: Any,
+    *values: Any,
     **fields: Any,
 ) -> Rollout:
     """Read one rollout of several and give it these fields; if it cannot be read, with the reason."""
     try:
-        return replace(read(*given), path=path, **fields)
+        return replace(read(*values), path=path, **fields)
     except UnreadableError as error:
         return Rollout([], path, error=str(error), **fields)
 
@@ -364,11 +365,11 @@ def with_prompt(rollout: Rollout, value: Any, path: str) -> Rollout:
     messages = rollout.messages
     start = 0 if is_system(turns[0]) else len([*takewhile(is_system, messages)])
     asked = [*map(text_of, turns)]
-    said = [*map(text_of, messages)]
+    spoken = [*map(text_of, messages)]
     count = len(asked)
     begin = first_agent_turn(messages)
-    held = count == 1 and any(asked[0] in text for text in said[:begin])
-    if held or asked == said[start : start + count]:
+    held = count == 1 and any(asked[0] in text for text in spoken[:begin])
+    if held or asked == spoken[start : start + count]:
         return rollout
     size = rollout.prompt_length
     if size is None and first_agent_turn(turns) < count:
