@@ -96,5 +96,5 @@ def most_tokens(text: str) -> int:
 
 
 def possible(tokens: int, text: str) -> bool:
-    """Tell if a text can be so few tokens as are reported; what is below half of the fewest is a broken counter."""
+    """Return whether a text can be so few tokens as are reported: at least half of the fewest."""
     return bool(tokens or not text) and 2 * tokens >= fewest_tokens(text)

@@ -147,11 +147,11 @@ class DecisionJudge(Judge):
         http_requests = 1
         # another call may have learned the API meanwhile
         if _lacks_route(answer) and not (self._answered and route is self.route):
-            other = _OTHER[route.path]
-            further = await self._post(request, other)
+            other_route = _OTHER[route.path]
+            further = await self._post(request, other_route)
             http_requests = 2
             if not _lacks_route(further):
-                answer, route = further, other
+                answer, route = further, other_route
         if isinstance(answer, Reply):
             self.route = route
             self._answered = True

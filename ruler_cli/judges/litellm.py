@@ -243,31 +243,31 @@ class LitellmJudge(ChatJudge):
                 "(Azure's ends in /openai/v1)"
             )
             raise UsageError(problem, remedy, place=f"judge {self.name}")
-        given = self._credentials(provider)
-        if given.missing():
+        credentials = self._credentials(provider)
+        if credentials.missing():
             load_dotenv()  # as litellm does when it is imported
         if provider in NEEDS:
-            given.refuse(self.name)
-        elif given.missing():
+            credentials.refuse(self.name)
+        elif credentials.missing():
             keys = _litellm().validate_environment(self.model).get("missing_keys") or []
             if len(keys) == 1 and keys[0].endswith("_API_KEY"):
                 raise missing_key(self.name, keys[0])
 
     def _credentials(self, provider: str | None) -> Credentials:
         """The judge's own credentials, and those that a program has set in litellm itself."""
-        given = self.params.get
+        param = self.params.get
         litellm = sys.modules.get("litellm")
-        keys = self.key, given("api_key"), getattr(litellm, "api_key", None)
+        keys = self.key, param("api_key"), getattr(litellm, "api_key", None)
         return Credentials(provider, self.params, any(keys), bool(self.base))
 
     async def __aenter__(self) -> Self:
         """Import litellm, which takes seconds."""
         self._litellm = _litellm()
-        _, known, found = read_name(self.model)
-        provider = provider_of(self.model) or known
+        _, named_provider, named_key = read_name(self.model)
+        provider = provider_of(self.model) or named_provider
         keys = map(os.environ.get, variables(provider, of_key=True))
         # a key that litellm finds by itself is removed from messages, too
-        key = self.key or next(filter(None, keys), found)
+        key = self.key or next(filter(None, keys), named_key)
         self.secret = (*self.secrets, key or "")
         self._finds = self._credentials(provider).finds_itself()
         self._marks = provider == "anthropic"
@@ -307,10 +307,12 @@ def _marked(request: Request) -> list[dict[str, Any]]:
     """The user message in parts; Anthropic caches those that are shared, and the system message before them."""
     at = request.shared
     shared = [pair for pair in request.pictures if pair[0] <= at]
-    own = [(place - at, picture) for place, picture in request.pictures[len(shared) :]]
+    further = [
+        (place - at, picture) for place, picture in request.pictures[len(shared) :]
+    ]
     first = _in_parts(request.user[:at], shared)
     first[-1] = {**first[-1], "cache_control": {"type": "ephemeral"}}
-    return first + _in_parts(request.user[at:], own)
+    return first + _in_parts(request.user[at:], further)
 
 
 def _in_parts(

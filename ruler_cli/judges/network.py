@@ -49,7 +49,7 @@ def judge_through(proxy: str | None) -> str:
 
 
 def _is_excepted(host: str, port: int | None, listed: str) -> bool:
-    """Tell if NO_PROXY lists a host: by a network, or by a name or address with its port."""
+    """Return whether NO_PROXY lists a host: by a network, or by a name or address with its port."""
     for entry in re.split(r"[\s,]+", listed):
         with suppress(ValueError):
             if ip_address(host) in ip_network(entry.strip("[]"), strict=False):

@@ -69,10 +69,11 @@ def without_key(data: bytes, secret: Secret) -> bytes:
 @lru_cache(64)
 def _escaped(key: str) -> re.Pattern[bytes]:
     """A pattern of a key in which JSON, or JSON text inside JSON text, may escape any character."""
-    each = ((re.escape(one), ord(one)) for one in key)
+    characters = ((re.escape(character), ord(character)) for character in key)
     return re.compile(
         "".join(
-            rf"(?:\\{{0,8}}{one}|\\{{1,8}}u(?i:{number:04x}))" for one, number in each
+            rf"(?:\\{{0,8}}{character}|\\{{1,8}}u(?i:{number:04x}))"
+            for character, number in characters
         ).encode()
     )
 
@@ -168,37 +169,43 @@ def _beside(message: Mapping[str, Any]) -> str:
         (call,) = calls
         texts.insert(0, call["function"]["arguments"])
     # Ollama's arguments are an object
-    each = (
-        orjson.dumps(one).decode() if isinstance(one, dict) else one for one in texts
+    written = (
+        orjson.dumps(text).decode() if isinstance(text, dict) else text
+        for text in texts
     )
-    return next((one for one in each if isinstance(one, str) and one.strip()), "")
+    return next(
+        (text for text in written if isinstance(text, str) and text.strip()), ""
+    )
 
 
-def _likely(given: Any) -> tuple[tuple[str, float], ...]:
+def _likely(logprobs: Any) -> tuple[tuple[str, float], ...]:
     """Return the likely first tokens of a choice, in the form of chat completions or the older one; () without any.
 
     The one that was drawn comes first. Two tokens may be written alike.
     """
     listed: list[tuple[Any, Any]] = []
     with suppress(AttributeError, TypeError, LookupError):
-        if content := given.get("content"):
-            each = (content[0], *(content[0].get("top_logprobs") or ()))
-            listed = [(one.get("token"), one.get("logprob")) for one in each]
-        elif tokens := given.get("tokens"):
-            top = (given.get("top_logprobs") or [{}])[0] or {}
-            listed = [(tokens[0], given["token_logprobs"][0]), *top.items()]
-    known = [
+        if content := logprobs.get("content"):
+            tokens_listed = (content[0], *(content[0].get("top_logprobs") or ()))
+            listed = [
+                (token_entry.get("token"), token_entry.get("logprob"))
+                for token_entry in tokens_listed
+            ]
+        elif tokens := logprobs.get("tokens"):
+            top = (logprobs.get("top_logprobs") or [{}])[0] or {}
+            listed = [(tokens[0], logprobs["token_logprobs"][0]), *top.items()]
+    numeric = [
         (token, float(logprob))
         for token, logprob in listed
         if isinstance(token, str) and type(logprob) in (int, float)
     ]
     # the one that was drawn stands in most lists, too
-    if same := [pair for pair in known[1:] if pair[0] == known[0][0]]:
-        drawn = min(same, key=lambda pair: abs(pair[1] - known[0][1]))
-        del known[0]
-        known.remove(drawn)
-        known.insert(0, drawn)
-    return tuple(known)
+    if same := [pair for pair in numeric[1:] if pair[0] == numeric[0][0]]:
+        drawn = min(same, key=lambda pair: abs(pair[1] - numeric[0][1]))
+        del numeric[0]
+        numeric.remove(drawn)
+        numeric.insert(0, drawn)
+    return tuple(numeric)
 
 
 def _object(value: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -214,7 +221,7 @@ def _served(name: str) -> str:
 
 
 def _thought(message: Mapping[str, Any], completion: Mapping[str, Any]) -> bool:
-    """Tell if a judge has thought before its answer, by the fields of its message and of its usage."""
+    """Return whether a judge has thought before its answer, by the fields of its message and of its usage."""
     content = message.get("content")
     if any(message.get(name) for name in _THOUGHTS):
         return True
@@ -250,7 +257,7 @@ def usage_of(completion: Mapping[str, Any]) -> Usage:
     prompt = prompt or max(0, total - answer)
     thought = _count(_object(usage, "completion_tokens_details"), "reasoning_tokens")
     cached, written = (
-        max(_count(own, name) for own in (usage, details) for name in names)
+        max(_count(place, name) for place in (usage, details) for name in names)
         for names in (_CACHED, _WRITTEN)
     )
     if thought > answer or total == prompt + answer + thought:

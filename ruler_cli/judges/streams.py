@@ -19,7 +19,7 @@ _TEXTS = words_of("content reasoning_content reasoning refusal arguments text")
 
 
 def is_stream(data: bytes) -> bool:
-    """Tell if the body of a response is a stream of events."""
+    """Return whether the body of a response is a stream of events."""
     return _STREAM.match(data) is not None
 
 

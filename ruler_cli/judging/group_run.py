@@ -93,10 +93,12 @@ class JudgeRunner:
             asks = [replace(ask, passes=first) for ask in asks]
         self.asks = [
             replace(
-                with_eyes(ask, own),
+                with_eyes(ask, judge_settings),
                 context_tokens=ask.context_tokens or judge.context,
             )
-            for ask, judge, own in zip(asks, judges, settings.judges, strict=True)
+            for ask, judge, judge_settings in zip(
+                asks, judges, settings.judges, strict=True
+            )
         ]
 
     def start(self, group: Group) -> GroupRun:
@@ -162,19 +164,21 @@ class GroupRun:
         """Ask the judges one after another, until one does not refuse the group."""
         for judge in self.panel:
             await judge.begin()
-            own = [one for one in self.pass_scores if one.judge == judge.number]
-            refused = any(one.unanswered for one in own) or any(
+            judge_scores = [
+                scores for scores in self.pass_scores if scores.judge == judge.number
+            ]
+            refused = any(scores.unanswered for scores in judge_scores) or any(
                 call.error.kind in _REFUSED
                 for call in self.failed_calls
                 if call.judge == judge.number
             )
-            scored = {at for one in own for at in one.distinct}
+            scored = {at for scores in judge_scores for at in scores.distinct}
             # one that refuses a window, or a rollout, leaves some out
             whole = not refused or (scored and len(scored) == len(judge.sizes))
             if whole or judge is self.panel[-1]:
                 return
             self.pass_scores = [
-                one for one in self.pass_scores if one.judge != judge.number
+                scores for scores in self.pass_scores if scores.judge != judge.number
             ]
 
     async def _further(self) -> None:
@@ -221,7 +225,7 @@ class GroupRun:
             if judge.layout and (judge.number in numbers or not numbers)
         ]
         layouts = [judge.layout for judge in scored if judge.layout]
-        layout = max(layouts, key=lambda each: each.shortening)
+        layout = max(layouts, key=lambda candidate: candidate.shortening)
         # a verifier passed it: by the path that the user named, else by the reward if asked
         outcomes: list[bool | None] = [None] * len(group.rollouts)
         if settings.input.outcome is not None:
@@ -317,10 +321,10 @@ class _JudgePasses:
 
     def _count_passes(self, parts: Sequence[RequestPart], least: int = 1) -> None:
         """Note the windows of a pass, and how many passes there are, by the parts of the first one."""
-        each = self._ask.ask == "each"
-        self.windows = 1 if each else len(parts)
+        alone = self._ask.ask == "each"
+        self.windows = 1 if alone else len(parts)
         passes = pass_count(self._laid_out(), self._ask, self.windows)
-        self.passes = passes if each else max(least, passes)
+        self.passes = passes if alone else max(least, passes)
 
     def most(self) -> list[Callable[[], float]]:
         """Return what tells the USD that each call of its passes may cost at most, if it is answered at once."""
@@ -374,8 +378,8 @@ class _JudgePasses:
         layout = self._laid_out()
         alone = run.runner.settings.fallback or self not in run.panel
         parts = list[RequestPart]()
-        for own in passes:
-            index = own if alone else pass_of_judge(own, self.number)
+        for own_index in passes:
+            index = own_index if alone else pass_of_judge(own_index, self.number)
             parts += requests_of_pass(layout, self._ask, index)
         return parts
 
@@ -479,7 +483,10 @@ def _by_member(
 ) -> tuple[T | None, ...]:
     """Values of rollouts; the parts of one rollout have one value, that of the last part with any."""
     pairs = list(zip(rollouts, values, strict=True))
-    last = {one.member: value for one, value in pairs if value is not None}
+    last = {rollout.member: value for rollout, value in pairs if value is not None}
     return tuple(
-        [value if one.member is None else last.get(one.member) for one, value in pairs]
+        [
+            value if rollout.member is None else last.get(rollout.member)
+            for rollout, value in pairs
+        ]
     )

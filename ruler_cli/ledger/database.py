@@ -182,7 +182,7 @@ def files_of(path: Path) -> list[Path]:
 
 
 def busy(error: sqlite3.Error) -> bool:
-    """Tell if another process was writing."""
+    """Return whether another process was writing."""
     code: int = getattr(error, "sqlite_errorcode", 0)
     return code & 0xFF in _BUSY
 
@@ -193,8 +193,8 @@ def rows_of(
     """Yield the rows of a ledger whose id is above `after`, some at a time; of some models, or of all."""
     if path is None or not path.exists():
         return
-    own = f" AND model IN ({', '.join('?' * len(models))})" if models else ""
-    query = f"SELECT {COLUMNS} FROM replies WHERE id > ?{own} ORDER BY id"  # noqa: S608
+    of_models = f" AND model IN ({', '.join('?' * len(models))})" if models else ""
+    query = f"SELECT {COLUMNS} FROM replies WHERE id > ?{of_models} ORDER BY id"  # noqa: S608
     with (
         file_errors(f"{path}: cannot be read as a ledger", "leave it out"),
         contextlib.closing(open_to_read(path)) as ledger,
@@ -246,7 +246,9 @@ def _create_private(path: Path) -> Path:
             raise UsageError(
                 f"{file}: belongs to another user, who could change its replies"
             )
-        if not all(os.access(one, os.R_OK | os.W_OK) for one in (file, real.parent)):
+        if not all(
+            os.access(checked, os.R_OK | os.W_OK) for checked in (file, real.parent)
+        ):
             raise UsageError(f"{file}: cannot be written")
     return real
 
@@ -317,14 +319,14 @@ def digest_of(text: str) -> str:
 def texts(paths: Iterable[Path], digests: Iterable[str]) -> dict[str, str]:
     """Return the kept texts of these digests; a ledger that is absent or cannot be read has none."""
     wanted = set(digests)
-    found = dict[str, str]()
+    kept = dict[str, str]()
     for path in paths:
         with (
             contextlib.suppress(UsageError, OSError, ValueError, sqlite3.Error),
             contextlib.closing(open_to_read(path)) as ledger,
         ):
-            for digest in wanted - found.keys():
+            for digest in wanted - kept.keys():
                 for (text,) in ledger.execute(_FIND_TEXT, (digest,)):
                     if isinstance(text, str) and digest_of(text) == digest:
-                        found[digest] = text
-    return found
+                        kept[digest] = text
+    return kept

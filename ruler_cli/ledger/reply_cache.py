@@ -142,7 +142,7 @@ class LedgerStats:
     def rows(self) -> dict[RowStatus, int]:
         """The number of rows of each status."""
         return {
-            status: sum(one.rows.get(status, 0) for one in self.models)
+            status: sum(model.rows.get(status, 0) for model in self.models)
             for status in get_args(RowStatus)
         }
 
@@ -248,15 +248,15 @@ class Ledger(AbstractContextManager["Ledger"]):
         if others:
             open_files()
         # before the first is created: a mistyped name would be an empty ledger
-        for other in others:
-            problem = f"--ledger {other}: cannot be read"
+        for further in others:
+            problem = f"--ledger {further}: cannot be read"
             with file_errors(problem, _CORRECT):
-                absent = not other.exists()
+                absent = not further.exists()
             if absent:
                 raise UsageError(
                     "no such file, and of several ledgers only the first is created",
-                    other_file(str(other), "check the path"),
-                    place=f"--ledger {other}",
+                    other_file(str(further), "check the path"),
+                    place=f"--ledger {further}",
                 )
         with ExitStack() as stack:
             if path is not None and (make or is_there(path)):
@@ -267,14 +267,14 @@ class Ledger(AbstractContextManager["Ledger"]):
                 self._own = _File(nowhere, none, identity_of(nowhere))
             self._files = [self._own]
             stack.callback(self._write_texts)
-            files = {os.path.realpath(other): other for other in others}
+            files = {os.path.realpath(further): further for further in others}
             if path is not None:
                 files.pop(os.path.realpath(path), None)
-            for other in files.values():
-                with file_errors(f"{other}: cannot be read as a ledger", _CORRECT):
-                    only = open_to_read(other)
+            for further in files.values():
+                with file_errors(f"{further}: cannot be read as a ledger", _CORRECT):
+                    only = open_to_read(further)
                 stack.callback(only.close)
-                self._files.append(_File(other, only))
+                self._files.append(_File(further, only))
             self.close = stack.pop_all().close
 
     def find(self, key: bytes) -> Reply | CallError | None:
@@ -359,26 +359,26 @@ class Ledger(AbstractContextManager["Ledger"]):
 
     def _refuse_vanished(self) -> None:
         """Raise OutputError if the file that is written was deleted or replaced."""
-        own = self._own
-        if identity_of(own.path) == own.identity:
+        written = self._own
+        if identity_of(written.path) == written.identity:
             return
         # else another file would be taken for the owner of its log
-        with own.lock, suppress(sqlite3.Error):
-            own.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        with written.lock, suppress(sqlite3.Error):
+            written.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         problem = "the ledger was deleted or replaced during the run"
         remedy = (
             "put it back before you run again, or what this run kept is paid for again"
         )
-        raise OutputError(problem, remedy, place=str(own.path))
+        raise OutputError(problem, remedy, place=str(written.path))
 
     def stats(self) -> LedgerStats:
         """Count the rows of the first file."""
         models = []
         rows = self._own.run("read", _STATS)
-        for model, each in itertools.groupby(rows, itemgetter(0)):
+        for model, model_rows in itertools.groupby(rows, itemgetter(0)):
             counts = Counter[RowStatus]()
             usages = []
-            for _, status, _, _, number, prompt, completion, cached in each:
+            for _, status, _, _, number, prompt, completion, cached in model_rows:
                 counts[status] += number
                 calls = 0 if status == "fault" else number
                 usages.append(Usage(prompt, completion, cached, calls))
@@ -406,14 +406,14 @@ class Ledger(AbstractContextManager["Ledger"]):
 
         Return the number of removed rows. The texts go with all rows.
         """
-        own = self._own
-        with own.transaction("cleared") as connection:
+        written = self._own
+        with written.transaction("cleared") as connection:
             before = _before(older_than)
             gone = connection.execute("DELETE FROM replies WHERE at < ?", (before,))
             if older_than is None:
                 connection.execute("DROP TABLE IF EXISTS texts")
-        own.run("cleared", "VACUUM")
-        own.run("cleared", "PRAGMA wal_checkpoint(TRUNCATE)")
+        written.run("cleared", "VACUUM")
+        written.run("cleared", "PRAGMA wal_checkpoint(TRUNCATE)")
         return gone.rowcount
 
     def assign(self, model: str, address: str) -> int:
@@ -552,11 +552,11 @@ def _failed_call(body: bytes) -> CallError | None:
         sizes = context and (int(context[0]), int(context[1]))
     except (ValueError, LookupError, TypeError):
         return None
-    known = kind in get_args(Kind)
-    return CallError(kind, reason, "group", context=sizes) if known else None
+    is_kind = kind in get_args(Kind)
+    return CallError(kind, reason, "group", context=sizes) if is_kind else None
 
 
 def is_there(path: Path) -> bool:
-    """Tell if a file exists and is not empty; UsageError if its directory cannot be read."""
+    """Return whether a file exists and is not empty; UsageError if its directory cannot be read."""
     with system_errors("read", UsageError, place=str(path)):
         return path.exists() and not (path.is_file() and not path.stat().st_size)

@@ -122,7 +122,11 @@ class Gate:
         try:
             return await answer
         except asyncio.CancelledError:
-            queued = [each for each in self._queue if each[-1] is answer]
+            queued = [
+                waiting_call
+                for waiting_call in self._queue
+                if waiting_call[-1] is answer
+            ]
             if queued:
                 self._queue.remove(queued[0])
                 heapq.heapify(self._queue)
@@ -211,7 +215,7 @@ class Gate:
                 if left.tokens is None
                 else left.tokens // max(1, self._expected(permit.request))
             )
-            named = [each for each in (left.requests, by_tokens) if each is not None]
+            named = [limit for limit in (left.requests, by_tokens) if limit is not None]
             calls = max(0, min(named) - later)
         self.concurrency.left(self.in_flight, calls)
         self.report()
@@ -395,7 +399,7 @@ class Gate:
         return capped and 0 < self.in_flight >= self._replies / 2
 
     def _pays(self, ticket: float, request: Request, allowance: Allowance) -> bool:
-        """Tell if a call fits the cap now.
+        """Return whether a call fits the cap now.
 
         The last ones, if no call is open, may take what is promised to others, and go for what was promised to them:
         an answer may be longer than was known when their group began.

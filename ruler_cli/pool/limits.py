@@ -263,8 +263,8 @@ class AdaptiveConcurrency(ConcurrencyLimit):
         if now < self._refused + _COOLDOWN:
             rate = self.limit * _CALM
         else:
-            known = max(self._start, self._proved + 1)
-            rate = min(self.limit, known) * _SURGE
+            proved = max(self._start, self._proved + 1)
+            rate = min(self.limit, proved) * _SURGE
         self._gap = self._seconds_each / rate
 
     def cleared(self) -> None:
@@ -533,7 +533,7 @@ class Budget:
         return len(self._waiting)
 
     def fits(self, amount: float, left: float = 0.0, *, promises: bool = True) -> bool:
-        """Tell if a call of this price may go; `left` of it is promised. Without `promises` those do not count."""
+        """Return whether a call of this price may go; `left` of it is promised. `promises`: those count, too."""
         if self.cap is None:
             return True
         held = self.promised - left if promises else 0.0
@@ -547,7 +547,11 @@ class Budget:
         try:
             return await answer
         except asyncio.CancelledError:
-            self._waiting = deque(each for each in self._waiting if each[1] != answer)
+            self._waiting = deque(
+                waiting_group
+                for waiting_group in self._waiting
+                if waiting_group[1] != answer
+            )
             if not answer.cancelled():
                 self.end(answer.result())
             raise
@@ -688,7 +692,7 @@ class Estimates:
             len(text if text.isascii() else text.encode("utf-8", "replace"))
             for text in texts
         )
-        bounds = [each for each in (request.max_output_tokens, self._most) if each]
+        bounds = [bound for bound in (request.max_output_tokens, self._most) if bound]
         return Size(
             int(length / BYTES_PER_TOKEN) + request.picture_tokens + 1,
             int(request.answer_tokens(USUAL_ANSWER)),

@@ -263,12 +263,12 @@ class Caller:
         if asked_to_wait > PATIENCE:
             until = f"it asks to wait {asked_to_wait:.0f} s, run again after that"
             return gate.refuse(f"{error.reason}; {until}")
-        own = self._tell(permit, error)
+        judges_fault = self._tell(permit, error)
         most = 1 if breaker.refused else min(_UNREACHED, 1 + self._retries)
         if not breaker.reached and budget.tries >= most:
             return gate.refuse(error.reason)
         jitter = self._random.random
-        if breaker.reached and (breaker.open or not own):
+        if breaker.reached and (breaker.open or not judges_fault):
             breaker.failed(now, number, error, jitter(), probe=permit.probe)
         gate.report()
         if breaker.over(now) and budget.first_end <= self._answered:
@@ -326,7 +326,7 @@ def counted(request: Request, reply: Reply, cost: Cost) -> Reply:
 
 
 def _counts(answer: Reply | CallError) -> bool:
-    """Tell if an answer ends a call, whatever another call for the same request brings."""
+    """Return whether an answer ends a call, whatever another call for the same request brings."""
     if isinstance(answer, Reply) or answer.scope != "call":
         return True
     return (answer.retry_after or 0.0) > PATIENCE
@@ -368,9 +368,9 @@ class Hedging:
         self._window = max(_RECENT, _STEPS * places)
         if len(self._recent) == self._window:
             del self._sorted[bisect_left(self._sorted, self._recent.popleft())]
-        each = seconds / _length(request)
-        self._recent.append(each)
-        insort(self._sorted, each)
+        pace = seconds / _length(request)
+        self._recent.append(pace)
+        insort(self._sorted, pace)
         self._credit = min(self._credit + _EARNED, max(1.0, _SAVED * places))
 
     def usual(self, request: Request, in_flight: int) -> float | None:
@@ -379,16 +379,16 @@ class Hedging:
         Of the first calls the fast ones are answered first: those in flight count as slower until many are
         known.
         """
-        known = len(self._sorted)
-        slower = 1 if known == self._window else in_flight
-        rank = math.ceil(_USUAL * (known + slower))
-        if known < _ENOUGH or rank > known:
+        measured = len(self._sorted)
+        slower = 1 if measured == self._window else in_flight
+        rank = math.ceil(_USUAL * (measured + slower))
+        if measured < _ENOUGH or rank > measured:
             return None
         return self._sorted[rank - 1] * _length(request)
 
     @property
     def allowed(self) -> bool:
-        """Tell if one more call may be asked a second time."""
+        """Return whether one more call may be asked a second time."""
         return self._credit >= 1
 
     def spend(self) -> None:

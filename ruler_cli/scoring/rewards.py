@@ -41,18 +41,21 @@ def number(value: Any) -> float | None:
         numeric = len(text) <= _LONGEST and "_" not in text and text[-1:].isdigit()
         return _finite(text) if numeric else _GRADES.get(text)
     if is_list(value):
-        return _sum((None if isinstance(one, list | str) else one, 1) for one in value)
+        return _sum(
+            (None if isinstance(part_value, list | str) else part_value, 1)
+            for part_value in value
+        )
     if not is_object(value):
         return None
     parts = value.values()
     if all(is_object(part) and "score" in part for part in parts):
         return _sum((part["score"], part.get("weight", 1)) for part in parts)
-    one = value.get("reward", first(parts) if len(value) == 1 else None)
-    return _finite(one) if isinstance(one, int | float) else None
+    part_value = value.get("reward", first(parts) if len(value) == 1 else None)
+    return _finite(part_value) if isinstance(part_value, int | float) else None
 
 
 def passed(value: Any) -> bool | None:
-    """Tell if an outcome means that a rollout passed its check; None if it means neither pass nor fail.
+    """Return whether an outcome means that a rollout passed its check; None if it means neither pass nor fail.
 
     A number, in any shape that `number` reads, passes from 0.5 on, Inspect's partial grade too. Several
     truth values are several checks, and all must hold. `{name: word}` counts as its only word.

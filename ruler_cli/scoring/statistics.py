@@ -41,8 +41,8 @@ def products(names: str, rows: Iterable[Sequence[Any]]) -> dict[str, float]:
         flat = max(column) - min(column) < _FLAT
         centred[name] = [0.0 if flat else value - mean for value in column]
     sums = {}
-    for one, other in combinations_with_replacement(centred, 2):
-        sums[one + other] = fsum(map(mul, centred[one], centred[other]))
+    for first, second in combinations_with_replacement(centred, 2):
+        sums[first + second] = fsum(map(mul, centred[first], centred[second]))
     return sums
 
 
@@ -79,9 +79,9 @@ CORRELATIONS: dict[str, Callable[[Sums], float | None]] = {
 """The correlation that each kind of `pair_products` gives."""
 
 
-def won(score: float, other: float) -> float:
+def won(score: float, than: float) -> float:
     """Return 1 if a score is higher than another, 0.5 if they are equal, 0 if it is lower."""
-    return 0.5 if score == other else float(score > other)
+    return 0.5 if score == than else float(score > than)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +97,13 @@ class Concordance:
     tied: int = 0
     spread: int = 0
 
-    def __add__(self, other: Concordance) -> Concordance:
+    def __add__(self, further: Concordance) -> Concordance:
         """Count the pairs of both."""
         return Concordance(
-            self.pairs + other.pairs,
-            self.won + other.won,
-            self.tied + other.tied,
-            self.spread + other.spread,
+            self.pairs + further.pairs,
+            self.won + further.won,
+            self.tied + further.tied,
+            self.spread + further.spread,
         )
 
     @property
@@ -161,15 +161,15 @@ class Moments:
             self.square += off * (value - self.mean)
         return self
 
-    def __add__(self, other: Moments) -> Moments:
+    def __add__(self, further: Moments) -> Moments:
         """Combine the moments of two samples (Chan, Golub & LeVeque 1983)."""
-        number = self.number + other.number
+        number = self.number + further.number
         if not number:
             return Moments()
-        off = other.mean - self.mean
-        mean = self.mean + off * other.number / number
-        between = off * off * self.number * other.number / number
-        square = self.square + other.square + between
+        off = further.mean - self.mean
+        mean = self.mean + off * further.number / number
+        between = off * off * self.number * further.number / number
+        square = self.square + further.square + between
         return Moments(number, mean, square)
 
     @property
@@ -236,10 +236,10 @@ class LengthSums:
 
     def add(self, rows: Iterable[tuple[int, float]]) -> None:
         """Add one group: a row for each distinct rollout, with its size in bytes and its score."""
-        own = products("ab", [(log2(max(size, 1)), score) for size, score in rows])
-        if own["aa"] > 0:
-            self._slope.add(own["aa"], own["ab"])
-            self._yy += own["bb"]
+        sums = products("ab", [(log2(max(size, 1)), score) for size, score in rows])
+        if sums["aa"] > 0:
+            self._slope.add(sums["aa"], sums["ab"])
+            self._yy += sums["bb"]
 
     def trend(self) -> Length | None:
         """The regression over the batch; None for fewer than two groups whose rollouts differ in length."""
@@ -335,7 +335,7 @@ class PositionBias:
 
     @property
     def enough(self) -> bool:
-        """Tell if there are enough groups to correct for the bias."""
+        """Return whether there are enough groups to correct for the bias."""
         return self.groups >= ENOUGH_GROUPS
 
     def bins(self) -> tuple[PositionBin, ...]:
@@ -345,12 +345,12 @@ class PositionBias:
             PositionBin(
                 start,
                 stop,
-                own.ratio,
-                own.error if own.groups > 1 else None,
-                round(own.x),
+                bin_.ratio,
+                bin_.error if bin_.groups > 1 else None,
+                round(bin_.x),
             )
-            for own, (start, stop) in zip(self._bins, pairwise(edges), strict=True)
-            if own.groups
+            for bin_, (start, stop) in zip(self._bins, pairwise(edges), strict=True)
+            if bin_.groups
         )
 
     def corrections(self, size: int) -> tuple[float, ...]:
@@ -499,9 +499,9 @@ def rate(anova: Anova, prior: NoisePrior) -> tuple[float, bool] | None:
 
 
 def one_score(scores: Iterable[float | None]) -> bool:
-    """Tell if there are scores, and all of them are equal."""
-    known = [score for score in scores if score is not None]
-    return bool(known) and max(known) - min(known) < _SAME
+    """Return whether there are scores, and all of them are equal."""
+    numbers = [score for score in scores if score is not None]
+    return bool(numbers) and max(numbers) - min(numbers) < _SAME
 
 
 def passes_for(icc_k: float, k: float) -> int | None:
