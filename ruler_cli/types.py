@@ -457,7 +457,10 @@ _DETAILS = ("low", "high", "auto")
 """Stated sizes that endpoints know."""
 
 
-def content_of(text: str, pictures: Placed) -> str | list[dict[str, Any]]:
+def content_of(
+    text: str,
+    pictures: Placed,
+) -> str | list[dict[str, Any]]:
     """Return a text as the content of a chat message: the text itself, or parts if it has pictures."""
     if not pictures:
         return text
@@ -1048,7 +1051,10 @@ class Summary:
     served: dict[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, parts: Sequence[Summary]) -> Summary:
+    def of(
+        cls,
+        parts: Sequence[Summary],
+    ) -> Summary:
         """Return the sums over parts of one run; None if a part does not know its number."""
         whole = cls()
         for name in {item.name for item in fields(cls)} - _NO_SUMS:
@@ -1131,7 +1137,10 @@ class Status:
         return "; ".join(dict.fromkeys(wait.why for wait in self.waits))
 
     @classmethod
-    def of(cls, parts: Sequence[Status]) -> Status:
+    def of(
+        cls,
+        parts: Sequence[Status],
+    ) -> Status:
         """Return the sum of several, with the longest wait of any, and of all for one judge."""
         longest = max(
             parts, key=lambda status: (status.waiting, status.why), default=cls()
@@ -1164,7 +1173,12 @@ class Observer:
     def problem(self, problem: Problem) -> None:
         """Take a part of the input that could not be read."""
 
-    def failed(self, group: str, kind: str, reason: str) -> None:
+    def failed(
+        self,
+        group: str,
+        kind: str,
+        reason: str,
+    ) -> None:
         """Take a group that could not be scored."""
 
     def scored(
@@ -1181,24 +1195,45 @@ class Observer:
     def advanced(self, summary: Summary) -> None:
         """Note that a group is done."""
 
-    def tick(self, summary: Summary, status: Status) -> None:
+    def tick(
+        self,
+        summary: Summary,
+        status: Status,
+    ) -> None:
         """Note that a second has passed."""
 
-    def waiting(self, judge: str, why: str, seconds: float) -> None:
+    def waiting(
+        self,
+        judge: str,
+        why: str,
+        seconds: float,
+    ) -> None:
         """Note that calls wait for a judge, at most `seconds`: it is down, or asks for it. Warns of it.
 
         Called when the wait begins, and then once a minute.
         """
         self.warn(wait_sentence(why, seconds))
 
-    def answering(self, judge: str, seconds: float) -> None:
+    def answering(
+        self,
+        judge: str,
+        seconds: float,
+    ) -> None:
         """Note that a judge answers again, after so many seconds. Warns of it, since a wait was warned of."""
         self.warn(answer_sentence(judge, seconds))
 
-    def stopping(self, in_flight: int, grace: float) -> None:
+    def stopping(
+        self,
+        in_flight: int,
+        grace: float,
+    ) -> None:
         """Note that the run stops, and waits at most `grace` seconds for `in_flight` calls."""
 
-    def replied(self, group: str, text: str) -> None:
+    def replied(
+        self,
+        group: str,
+        text: str,
+    ) -> None:
         """Take the text of a judge's reply to a group."""
 
 
@@ -1243,13 +1278,19 @@ def secret_texts(secret: Secret) -> Sequence[str]:
     return (secret or "",) if isinstance(secret, str | None) else secret
 
 
-def printable(text: str, longest: int = 60) -> str:
+def printable(
+    text: str,
+    longest: int = 60,
+) -> str:
     """Return text of a dump for a message: printable characters, at most `longest` and an ellipsis."""
     clean = "".join(c if c.isprintable() else "\ufffd" for c in text[: longest + 1])
     return clean[:longest] + "…" * (len(clean) > longest)
 
 
-def clean(text: str, secret: Secret = None) -> str:
+def clean(
+    text: str,
+    secret: Secret = None,
+) -> str:
     """Foreign text for one line of a terminal, log or report: short, without keys and control characters."""
     for key in filter(None, secret_texts(secret)):
         text = text.replace(key, "[key]")

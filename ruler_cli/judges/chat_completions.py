@@ -71,7 +71,15 @@ _LIMIT = re.compile(
     r"max_(?:completion_|output_)?tokens|max_new_tokens|maxOutputTokens"
 )
 
-_REFUSING = (400, 404, 405, 415, 422, 500, 501)
+_REFUSING = (
+    400,
+    404,
+    405,
+    415,
+    422,
+    500,
+    501,
+)
 """Statuses of refusals by what a template, a server or a model does not know."""
 _STREAM = (
     r"non-?stream|\bstream\w*\W{1,3}(?:only|mode|must|is (?:required|mandatory))|\bonly\W.{0,30}\bstream"
@@ -99,7 +107,10 @@ _IN_A_ROW = 5
 """Calls in a row without a usable answer, and none before, after which the next form is tried."""
 
 
-def limits_named(status: int, message: str) -> list[str]:
+def limits_named(
+    status: int,
+    message: str,
+) -> list[str]:
     """Return the names of parameters that bound an answer, if an endpoint refuses one."""
     return _LIMIT.findall(message) if status in (400, 422) else []
 
@@ -133,7 +144,11 @@ class AnswerFormat:
         ]
         return later if self.merged else [*later, replace(self, merged=True)]
 
-    def max_tokens(self, request: Request, params: Mapping[str, Any]) -> int | None:
+    def max_tokens(
+        self,
+        request: Request,
+        params: Mapping[str, Any],
+    ) -> int | None:
         """The tokens that an answer may have, never more than the user's own limit; None: do not send any."""
         users_limit = stated_limit(params)
         asked = request.max_output_tokens
@@ -307,7 +322,10 @@ class ChatJudge(Judge):
         """Send one request; an ErrorResponse may refuse the form or the limit that it asks for."""
 
 
-def no_probabilities(why: str, body: bytes = b"") -> CallError:
+def no_probabilities(
+    why: str,
+    body: bytes = b"",
+) -> CallError:
     """Return the error that ends a run: the endpoint does not tell how likely words are. `body` is its reply."""
     detail = f" ({why})" if why else ""
     reason = (
@@ -317,7 +335,10 @@ def no_probabilities(why: str, body: bytes = b"") -> CallError:
     return CallError("reply", reason, "run", body=body)
 
 
-def first_format(judge: JudgeSettings, base: str | None) -> AnswerFormat:
+def first_format(
+    judge: JudgeSettings,
+    base: str | None,
+) -> AnswerFormat:
     """The format to try first; `base` is the address of a direct endpoint, None if litellm is used.
 
     An endpoint of one's own gets a schema with the group's ids. A provider compiles and stores each new
@@ -382,7 +403,10 @@ def chat_arguments(
     return body
 
 
-def messages(request: Request, how: AnswerFormat) -> list[dict[str, Any]]:
+def messages(
+    request: Request,
+    how: AnswerFormat,
+) -> list[dict[str, Any]]:
     """The system message, which describes the form of the answer, and the user message; or both as one of the user."""
     system = request.system
     if how.forms[0] == "keyed":
@@ -398,7 +422,10 @@ def messages(request: Request, how: AnswerFormat) -> list[dict[str, Any]]:
     ]
 
 
-def response_format(form: Form, request: Request) -> dict[str, Any] | None:
+def response_format(
+    form: Form,
+    request: Request,
+) -> dict[str, Any] | None:
     """The parameter that enforces a form; None for text, which only the prompt describes."""
     if form == "text":
         return None
@@ -452,7 +479,11 @@ def _value_of(criterion: Criterion) -> dict[str, Any]:
 _EXPLANATION = {"type": "string", "maxLength": EXPLANATION}
 
 
-def thinking_tokens(params: Mapping[str, Any], *, thinks: bool) -> int:
+def thinking_tokens(
+    params: Mapping[str, Any],
+    *,
+    thinks: bool,
+) -> int:
     """Tokens for thinking: those that the parameters ask for, else some if the model `thinks`."""
     thinking = params.get("thinking")
     effort = params.get("reasoning_effort")

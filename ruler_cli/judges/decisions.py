@@ -85,7 +85,12 @@ class Route(NamedTuple):
     path: str
     write: Callable[[Request], dict[str, Any]]
 
-    def body(self, model: str, params: Mapping[str, Any], request: Request) -> bytes:
+    def body(
+        self,
+        model: str,
+        params: Mapping[str, Any],
+        request: Request,
+    ) -> bytes:
         """Return the JSON body of a call; the user's parameters replace all others."""
         return orjson.dumps({"model": model, **self.write(request), **params})
 
@@ -113,7 +118,14 @@ def unshown(request: Request) -> CallError | None:
     if not request.pictures:
         return None
     reason = "System One takes no pictures; use --pictures leave"
-    return CallError("input", reason, "group", sent=False, billed=False, kept=False)
+    return CallError(
+        "input",
+        reason,
+        "group",
+        sent=False,
+        billed=False,
+        kept=False,
+    )
 
 
 @dataclass(slots=True)

@@ -216,7 +216,10 @@ class Offline(Judge):
         return reply_with(asked, request)
 
 
-def reply_with(ratings: Mapping[str, tuple[float, str]], request: Request) -> Reply:
+def reply_with(
+    ratings: Mapping[str, tuple[float, str]],
+    request: Request,
+) -> Reply:
     """The reply of a judge without a model that gives each label a score and an explanation.
 
     It understands no criterion: each has the score for its value, that of a mistake what is left to 1.

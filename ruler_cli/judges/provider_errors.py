@@ -61,7 +61,11 @@ class ErrorRule(NamedTuple):
         """The pattern of all that it says."""
         return "|".join(self.says)
 
-    def applies(self, status: int, text: str) -> bool:
+    def applies(
+        self,
+        status: int,
+        text: str,
+    ) -> bool:
         """Return whether the rule is for this error; with a good status its words decide, as with 400."""
         statuses = self.statuses.split()
         if status < 300 and self.says and "200" not in statuses:
@@ -263,7 +267,10 @@ def _error_in(body: Any) -> Any:
     return None
 
 
-def _error_response(error: Any, headers: Mapping[str, str]) -> ErrorResponse:
+def _error_response(
+    error: Any,
+    headers: Mapping[str, str],
+) -> ErrorResponse:
     """Return the response that an error inside a good one stands for: with the status that it names, else 200."""
     status = 200
     with suppress(AttributeError, LookupError, TypeError):
@@ -298,7 +305,10 @@ def error_of(data: bytes) -> tuple[str, str]:
     return codes, message[:_LONGEST]
 
 
-def _codes(value: Any, deep: int) -> Iterator[str]:
+def _codes(
+    value: Any,
+    deep: int,
+) -> Iterator[str]:
     """The short codes of a body, down to `deep` levels."""
     if isinstance(value, list):
         for item in value[:_MOST]:
@@ -339,7 +349,14 @@ _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")
 _PART = r"([0-9]+(?:\.[0-9]+)?)\s*(milliseconds?|ms|seconds?|secs?|s|minutes?|mins?|m|hours?|hrs?|h|days?|d)"
 _DURATION = re.compile(rf"(?:{_PART}(?![a-z])\s*)+", re.IGNORECASE)
 _EACH = re.compile(_PART, re.IGNORECASE)
-_UNITS = {"ms": 0.001, "mil": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
+_UNITS = {
+    "ms": 0.001,
+    "mil": 0.001,
+    "s": 1,
+    "m": 60,
+    "h": 3600,
+    "d": 86400,
+}
 """Seconds of each unit, by the letters that it begins with; the first that fits counts."""
 _LEAD = re.compile(
     r"(?:(?:try again|retry|wait)(?: again)? (?:in|after|for)|please wait|retryDelay\W{1,4})\s*(?=[0-9])",
@@ -377,7 +394,10 @@ def left_of(headers: Mapping[str, Any]) -> Left | None:
     return None if left == Left() else left
 
 
-def _left(headers: Mapping[str, Any], names: Iterable[str]) -> int | None:
+def _left(
+    headers: Mapping[str, Any],
+    names: Iterable[str],
+) -> int | None:
     for name in names:
         if number := _LEFT.fullmatch(str(headers.get(name))[:_VALUE]):
             return 0 if number[1] else int(number[2])
@@ -432,7 +452,10 @@ def delay_in(message: str) -> float | None:
     return None
 
 
-def _seconds(value: str, now: datetime) -> float | None:
+def _seconds(
+    value: str,
+    now: datetime,
+) -> float | None:
     """The seconds of a header's value: a span, or a time in any of its forms, from `now` on."""
     if not value or len(value) > _VALUE:
         return None

@@ -134,7 +134,11 @@ def needs_of(provider: str | None) -> list[Need]:
     ]
 
 
-def variables(provider: str | None, *, of_key: bool = False) -> list[str]:
+def variables(
+    provider: str | None,
+    *,
+    of_key: bool = False,
+) -> list[str]:
     """The variables that may be read for a provider, or for its key; those of its key first."""
     ways = [
         words
@@ -305,7 +309,10 @@ def is_installed(package: str) -> bool:
 
 
 @lru_cache(maxsize=16)
-def _finds(word: str, _environment: frozenset[tuple[str, str]]) -> bool:
+def _finds(
+    word: str,
+    _environment: frozenset[tuple[str, str]],
+) -> bool:
     """Return whether an SDK finds credentials in the same manner as for a call.
 
     It may ask the metadata service of a machine in a cloud, or programs of the user's own. After an error
@@ -454,7 +461,11 @@ def _ladder(prices: Mapping[int, Price | None]) -> Price | None:
     return replace(steps[0][1], above=tuple(steps[:0:-1])) if steps else None
 
 
-def _rates(entry: Mapping[str, Any], above: str = "", tier: str = "") -> Price | None:
+def _rates(
+    entry: Mapping[str, Any],
+    above: str = "",
+    tier: str = "",
+) -> Price | None:
     """The price for one length of the prompt and one service tier; None if the entry has none.
 
     What the list does not have for a tier costs as usual, and in a batch half of it.
@@ -462,7 +473,12 @@ def _rates(entry: Mapping[str, Any], above: str = "", tier: str = "") -> Price |
     rest = 0.5 if tier == "_batches" else 1.0
     values = []
     for name in _PRICED:
-        ways = [(above + tier, 1.0), (above, rest), (tier, 1.0), ("", rest)]
+        ways = [
+            (above + tier, 1.0),
+            (above, rest),
+            (tier, 1.0),
+            ("", rest),
+        ]
         listed = ((entry.get(name + end), share) for end, share in ways)
         usd = (price * share for price, share in listed if price is not None)
         values.append(next(usd, None))

@@ -78,7 +78,10 @@ def _escaped(key: str) -> re.Pattern[bytes]:
     )
 
 
-def reply_of(body: bytes, key: Secret = None) -> Reply | CallError:
+def reply_of(
+    body: bytes,
+    key: Secret = None,
+) -> Reply | CallError:
     """Read a chat completion, from the network or from the ledger; the key is removed from the result.
 
     Never raises: a body that is no chat completion gives a CallError that holds it.
@@ -90,7 +93,11 @@ def reply_of(body: bytes, key: Secret = None) -> Reply | CallError:
     return reply_in(value, body, key)
 
 
-def reply_in(value: Any, body: bytes, key: Secret = None) -> Reply | CallError:
+def reply_in(
+    value: Any,
+    body: bytes,
+    key: Secret = None,
+) -> Reply | CallError:
     """Read a chat completion that was parsed from `body`, which holds no key; or the answers to typed questions."""
     if decided := _decided(value):
         return replace(decided, body=body)
@@ -208,7 +215,10 @@ def _likely(logprobs: Any) -> tuple[tuple[str, float], ...]:
     return tuple(numeric)
 
 
-def _object(value: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def _object(
+    value: Mapping[str, Any],
+    name: str,
+) -> Mapping[str, Any]:
     """Return a member that is to be an object; an empty one if it is none."""
     inner = value.get(name)
     return inner if isinstance(inner, Mapping) else {}
@@ -220,7 +230,10 @@ def _served(name: str) -> str:
     return clean(name[:_NAME])
 
 
-def _thought(message: Mapping[str, Any], completion: Mapping[str, Any]) -> bool:
+def _thought(
+    message: Mapping[str, Any],
+    completion: Mapping[str, Any],
+) -> bool:
     """Return whether a judge has thought before its answer, by the fields of its message and of its usage."""
     content = message.get("content")
     if any(message.get(name) for name in _THOUGHTS):
@@ -293,6 +306,9 @@ _UNCOUNTED = 1 << 40
 """Tokens from which a number is an error of the endpoint and counts as 0."""
 
 
-def _count(usage: Mapping[str, Any], name: str) -> int:
+def _count(
+    usage: Mapping[str, Any],
+    name: str,
+) -> int:
     value = usage.get(name)
     return value if type(value) is int and 0 < value < _UNCOUNTED else 0

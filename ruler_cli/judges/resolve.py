@@ -171,7 +171,10 @@ def model_at_endpoint(settings: JudgeSettings) -> str:
     return model
 
 
-def key_for(settings: JudgeSettings, variable: str = "") -> str | None:
+def key_for(
+    settings: JudgeSettings,
+    variable: str = "",
+) -> str | None:
     """The key that the user names, else that of the provider's variable (`""`: it needs none).
 
     A provider's key is never sent to an address that the user gave, unless the user names the key too.
@@ -238,7 +241,11 @@ def cut_address(address: str) -> str:
     )
 
 
-def check_address(base: str, *, query: bool = True) -> None:
+def check_address(
+    base: str,
+    *,
+    query: bool = True,
+) -> None:
     """Raise UsageError unless an address can be called; the message omits all that may hold a password.
 
     `query`: it may have one.
@@ -353,7 +360,14 @@ def resolve(settings: JudgeSettings) -> ResolvedJudge:
     if not (embedded or settings.function):
         # no key but its hash, since the process remembers accounts
         account = base, settings.model, hash(getattr(judge, "key", None))
-    return ResolvedJudge(judge, model.price, model.context, embedded, base, account)
+    return ResolvedJudge(
+        judge,
+        model.price,
+        model.context,
+        embedded,
+        base,
+        account,
+    )
 
 
 def refuse_judge(settings: JudgeSettings) -> None:
@@ -463,7 +477,13 @@ def _decision_judge(settings: JudgeSettings) -> Judge:
         secret_texts(settings.params),
     )
     route = _route(settings)
-    return DecisionJudge(settings.label, end.model, wire.body, client, route)
+    return DecisionJudge(
+        settings.label,
+        end.model,
+        wire.body,
+        client,
+        route,
+    )
 
 
 def _judge(settings: JudgeSettings) -> Judge:
@@ -518,7 +538,15 @@ def _judge(settings: JudgeSettings) -> Judge:
     how = answer_format_of(settings)
     key = key_for(settings)
     kind = LitellmDecisionJudge if typed else LitellmJudge
-    judge = kind(label, name, base, key, timeout, params, how)
+    judge = kind(
+        label,
+        name,
+        base,
+        key,
+        timeout,
+        params,
+        how,
+    )
     judge.secrets = secret_texts(params)
     judge.check()
     return judge

@@ -287,7 +287,10 @@ def replay(
     return None
 
 
-def read_shares(reply: Reply, request: Request) -> list[Share | None]:
+def read_shares(
+    reply: Reply,
+    request: Request,
+) -> list[Share | None]:
     """Return the answer to each question of a request, None for one that was refused or left out.
 
     DefectError if the reply cannot be used.
@@ -332,7 +335,10 @@ def _shares_of_pass(
     )
 
 
-def _probabilities(values: Sequence[float], rubric: Standards) -> str:
+def _probabilities(
+    values: Sequence[float],
+    rubric: Standards,
+) -> str:
     """The probabilities of a rollout in words."""
     if not isinstance(rubric, Rubric):
         return f"P(yes) {values[0]:.3g}"
@@ -374,7 +380,12 @@ def read_reply(reply: Reply, request: Request) -> ParsedReply:
         raise DefectError(reply.refusal)
     # scores before the end of a thought, or of an answer that was cut off, may be a draft
     whole = reply.truncated or reply.beside
-    reading = parse(reply.text, request.labels, request.criteria, whole=whole)
+    reading = parse(
+        reply.text,
+        request.labels,
+        request.criteria,
+        whole=whole,
+    )
     for label, (numbers, _) in reading.entries.items():
         for number, criterion in zip(
             numbers, request.criteria.values(), strict=bool(request.criteria)
@@ -403,7 +414,11 @@ def is_usable(reply: Reply, request: Request) -> bool:
     return True
 
 
-def _correct(reply: Reply, reason: str, state: ExchangeState) -> GroupError | None:
+def _correct(
+    reply: Reply,
+    reason: str,
+    state: ExchangeState,
+) -> GroupError | None:
     """Note what the next request must say; return an error if this correction was made already."""
     if reply.refusal is not None:
         if state.refused:

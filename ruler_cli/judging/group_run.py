@@ -109,7 +109,11 @@ class JudgeRunner:
 class GroupRun:
     """One group before its judges: their scores and errors so far."""
 
-    def __init__(self, runner: JudgeRunner, group: Group) -> None:
+    def __init__(
+        self,
+        runner: JudgeRunner,
+        group: Group,
+    ) -> None:
         self.runner = runner
         self.group = group
         self.judges = [
@@ -265,7 +269,12 @@ class GroupRun:
 class _JudgePasses:
     """The passes of one judge over one group: the layout that it is shown, and the cost of its replies."""
 
-    def __init__(self, run: GroupRun, at: int, judge: PanelJudge) -> None:
+    def __init__(
+        self,
+        run: GroupRun,
+        at: int,
+        judge: PanelJudge,
+    ) -> None:
         self._run = run
         self.number = at
         self._judge = judge
@@ -319,7 +328,11 @@ class _JudgePasses:
         if others:
             await self._ask_all(others)
 
-    def _count_passes(self, parts: Sequence[RequestPart], least: int = 1) -> None:
+    def _count_passes(
+        self,
+        parts: Sequence[RequestPart],
+        least: int = 1,
+    ) -> None:
         """Note the windows of a pass, and how many passes there are, by the parts of the first one."""
         alone = self._ask.ask == "each"
         self.windows = 1 if alone else len(parts)
@@ -398,7 +411,11 @@ class _JudgePasses:
 
         await together([partial(ask, part) for part in parts])
 
-    async def _take(self, part: RequestPart, answer: Answer) -> None:
+    async def _take(
+        self,
+        part: RequestPart,
+        answer: Answer,
+    ) -> None:
         """Note an answer; if a window is too long for the judge, ask it in halves."""
         if isinstance(answer, PassScores):
             if self.number:
@@ -410,7 +427,12 @@ class _JudgePasses:
                 await self._ask_all(halves)
                 return
             answer = answer.error
-        failed = FailedCall(self.number, part.pass_index, part.window, answer)
+        failed = FailedCall(
+            self.number,
+            part.pass_index,
+            part.window,
+            answer,
+        )
         self._run.failed_calls.append(failed)
 
     async def _answer(
@@ -428,7 +450,12 @@ class _JudgePasses:
         forms = _FORMS
         while True:
             given_up = self._judge.form_steps
-            steps = asked(self._laid_out(), self._ask, part, state)
+            steps = asked(
+                self._laid_out(),
+                self._ask,
+                part,
+                state,
+            )
             cached = True
             try:
                 request = next(steps)

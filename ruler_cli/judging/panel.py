@@ -192,7 +192,11 @@ class PanelJudge:
         answer = counted(request, answer, cost_of(self.price))
         return None if answer.cut and self.caller else self._whole(request, answer)
 
-    def _whole(self, request: Request, answer: Reply | CallError) -> Reply | CallError:
+    def _whole(
+        self,
+        request: Request,
+        answer: Reply | CallError,
+    ) -> Reply | CallError:
         """Return the answer, or an error in place of one to a prompt that the server cut."""
         if isinstance(answer, CallError):
             return answer
@@ -300,9 +304,17 @@ class Panel:
             yield f"kept replies that no longer answer: {number} ({why})"
 
 
-def cache_of(ledger: Ledger | None, judge: JudgeSettings) -> ReplyCache:
+def cache_of(
+    ledger: Ledger | None,
+    judge: JudgeSettings,
+) -> ReplyCache:
     """Return a judge's part of a ledger."""
-    return ReplyCache(ledger, judge.model, judge.params, stand_in_of(judge))
+    return ReplyCache(
+        ledger,
+        judge.model,
+        judge.params,
+        stand_in_of(judge),
+    )
 
 
 def open_panel(
@@ -315,7 +327,13 @@ def open_panel(
     budget = Budget(settings.pool.max_cost, fair=settings.spend == "spread")
     judges = []
     for judge, way in zip(settings.judges, resolved, strict=True):
-        made = PanelJudge(None, None, way.price, way.context, stop_signal)
+        made = PanelJudge(
+            None,
+            None,
+            way.price,
+            way.context,
+            stop_signal,
+        )
         if way.judge is not None:
             limits = settings.pool.of(judge)
             made.caller = open_caller(way, judge, limits, stop_signal, budget)

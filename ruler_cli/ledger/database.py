@@ -110,7 +110,10 @@ def open_to_read(path: Path) -> sqlite3.Connection:
 
 
 @contextlib.contextmanager
-def file_errors(subject: str, way_out: str) -> Iterator[None]:
+def file_errors(
+    subject: str,
+    way_out: str,
+) -> Iterator[None]:
     """Turn each error with a file into a UsageError: one sentence about `subject` with a way out."""
     try:
         yield
@@ -123,7 +126,11 @@ def file_errors(subject: str, way_out: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def sqlite_errors(path: Path, verb: str, way_out: str) -> Iterator[None]:
+def sqlite_errors(
+    path: Path,
+    verb: str,
+    way_out: str,
+) -> Iterator[None]:
     """Turn an error of SQLite with an open ledger into an OutputError."""
     try:
         yield
@@ -213,7 +220,10 @@ def identity_of(path: Path) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-def append_rows(path: Path, rows: Sequence[ReplyRecord]) -> None:
+def append_rows(
+    path: Path,
+    rows: Sequence[ReplyRecord],
+) -> None:
     """Append rows of another ledger in one transaction; OutputError if that fails.
 
     The file is created if nobody has used it yet.
@@ -253,7 +263,10 @@ def _create_private(path: Path) -> Path:
     return real
 
 
-def _create_tables(path: Path, connection: sqlite3.Connection) -> None:
+def _create_tables(
+    path: Path,
+    connection: sqlite3.Connection,
+) -> None:
     """Create the tables in an empty file; UsageError if another program or a newer version wrote it."""
 
     def empty() -> bool:
@@ -271,11 +284,17 @@ def _create_tables(path: Path, connection: sqlite3.Connection) -> None:
     _refuse_foreign(path, connection)
 
 
-def _one(connection: sqlite3.Connection, query: str) -> int:
+def _one(
+    connection: sqlite3.Connection,
+    query: str,
+) -> int:
     return int(connection.execute(query).fetchall()[0][0])
 
 
-def _refuse_foreign(path: Path, connection: sqlite3.Connection) -> None:
+def _refuse_foreign(
+    path: Path,
+    connection: sqlite3.Connection,
+) -> None:
     if _one(connection, "PRAGMA application_id") != APPLICATION:
         raise UsageError(f"{path}: is another program's database")
     if _one(connection, "PRAGMA user_version") > VERSION:
@@ -316,7 +335,10 @@ def digest_of(text: str) -> str:
     return hashlib.sha256(text.encode(errors="replace")).hexdigest()[:16]
 
 
-def texts(paths: Iterable[Path], digests: Iterable[str]) -> dict[str, str]:
+def texts(
+    paths: Iterable[Path],
+    digests: Iterable[str],
+) -> dict[str, str]:
     """Return the kept texts of these digests; a ledger that is absent or cannot be read has none."""
     wanted = set(digests)
     kept = dict[str, str]()

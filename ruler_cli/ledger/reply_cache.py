@@ -147,7 +147,11 @@ class LedgerStats:
         }
 
 
-def key_of(model: str, params: Mapping[str, Any], request: Request) -> bytes:
+def key_of(
+    model: str,
+    params: Mapping[str, Any],
+    request: Request,
+) -> bytes:
     """Return the 16 bytes that identify a request; UsageError if a parameter is no JSON value.
 
     API key and answer format are no part of it, an address only as `at_address` adds it. Pictures are, by their
@@ -163,7 +167,13 @@ def key_of(model: str, params: Mapping[str, Any], request: Request) -> bytes:
     digest = blake2b(digest_size=16, person=b"ruler request 1")
     pictures = [f"{place} {picture.digest}" for place, picture in request.pictures]
     questions = [request.asked] if request.questions else []
-    texts = (model, canonical, request.system, request.user, bounds)
+    texts = (
+        model,
+        canonical,
+        request.system,
+        request.user,
+        bounds,
+    )
     for part in (*texts, *pictures, *questions):
         raw = part.encode("utf-8", "surrogatepass")
         digest.update(struct.pack("<Q", len(raw)))
@@ -201,7 +211,12 @@ class _File:
         """Turn an error of SQLite into an OutputError."""
         return sqlite_errors(self.path, verb, _ANOTHER)
 
-    def at_once(self, verb: str, query: str, values: Sequence[Any]) -> list[Any] | None:
+    def at_once(
+        self,
+        verb: str,
+        query: str,
+        values: Sequence[Any],
+    ) -> list[Any] | None:
         """Run a statement and return its rows; None if another process is writing."""
         with self.errors(verb), self.lock:
             try:
@@ -297,14 +312,24 @@ class Ledger(AbstractContextManager["Ledger"]):
         """Count the answers to a request in all files."""
         return sum(file.run("read", _TIMES, key)[0][0] for file in self._files)
 
-    async def store(self, key: bytes, model: str, answer: Reply | CallError) -> None:
+    async def store(
+        self,
+        key: bytes,
+        model: str,
+        answer: Reply | CallError,
+    ) -> None:
         """Store an answer as `keep` does, in a thread only if another process is writing."""
         row = _row_of(key, model, answer)
         self._refuse_vanished()
         if self._own.at_once("written", INSERT, row) is None:
             await self._in_thread(self.keep, key, model, answer)
 
-    def keep(self, key: bytes, model: str, answer: Reply | CallError) -> None:
+    def keep(
+        self,
+        key: bytes,
+        model: str,
+        answer: Reply | CallError,
+    ) -> None:
         """Store a reply, an unreadable body (CallError of scope "call") or a failed call (scope "group").
 
         The row is committed when this returns, else OutputError. Any other CallError is a ValueError: the
@@ -336,7 +361,12 @@ class Ledger(AbstractContextManager["Ledger"]):
                     connection.execute(INSERT, row)
         return earlier
 
-    def add_text(self, digest: str, kind: str, text: str) -> None:
+    def add_text(
+        self,
+        digest: str,
+        kind: str,
+        text: str,
+    ) -> None:
         """Write a text that makes scores into the first file, at the latest when that is closed."""
         if len(text) <= _LONGEST_TEXT:
             self._texts.append((digest, kind, text))
@@ -416,13 +446,22 @@ class Ledger(AbstractContextManager["Ledger"]):
         written.run("cleared", "PRAGMA wal_checkpoint(TRUNCATE)")
         return gone.rowcount
 
-    def assign(self, model: str, address: str) -> int:
+    def assign(
+        self,
+        model: str,
+        address: str,
+    ) -> int:
         """Have a model's replies answer at an address alone; return their number.
 
         Some that were imported answer for the model, too: their keys may be of an address already.
         """
         move = partial(at_address, address=address)
-        self._own.connection.create_function("moved", 1, move, deterministic=True)
+        self._own.connection.create_function(
+            "moved",
+            1,
+            move,
+            deterministic=True,
+        )
         with self._own.transaction("written") as connection:
             moved = connection.execute(_MOVE, (name_at(model, address), model))
             connection.execute(_MOVED, (model,))
@@ -499,7 +538,11 @@ class ReplyCache:
         """Count the earlier answers."""
         return 0 if self.ledger is None else self.ledger.times(key)
 
-    async def keep(self, key: bytes, answer: Reply | CallError) -> None:
+    async def keep(
+        self,
+        key: bytes,
+        answer: Reply | CallError,
+    ) -> None:
         """Store an answer; it is committed when this returns. OutputError if it cannot be written."""
         if self.ledger is None:
             raise ValueError("there is no ledger to write")
@@ -511,7 +554,11 @@ def _before(older_than: float | None) -> float:
     return math.inf if older_than is None else time.time() - older_than
 
 
-def _row_of(key: bytes, model: str, answer: Reply | CallError) -> ReplyRecord:
+def _row_of(
+    key: bytes,
+    model: str,
+    answer: Reply | CallError,
+) -> ReplyRecord:
     """Return the row of an answer that came now; ValueError if the request has to be asked again."""
     # a name from a command line may hold bytes that are no text
     name = model.encode("utf-8", "backslashreplace").decode()
@@ -539,7 +586,15 @@ def _row_of(key: bytes, model: str, answer: Reply | CallError) -> ReplyRecord:
         status = "fault"
         fields = {"kind": answer.kind, "reason": answer.reason}
         body = json.dumps({**fields, "context": answer.context}).encode()
-    return (key, time.time(), seconds, name, status, *counts, body)
+    return (
+        key,
+        time.time(),
+        seconds,
+        name,
+        status,
+        *counts,
+        body,
+    )
 
 
 def _failed_call(body: bytes) -> CallError | None:

@@ -37,7 +37,11 @@ Store = Callable[[Reply | CallError], Awaitable[None]]
 """Keeps an answer that was paid for; RulerError if it cannot."""
 
 
-def delay(retry: int, floor: float | None, jitter: float) -> float:
+def delay(
+    retry: int,
+    floor: float | None,
+    jitter: float,
+) -> float:
     """Seconds before retry number `retry`, from 0: full jitter above the server's Retry-After.
 
     floor + jitter · min(30, 0.5 · 2^retry), with jitter in [0, 1): Retry-After is a floor, so that callers
@@ -63,7 +67,12 @@ class RetryBudget:
     spent: float = 0.0
     first_end: float = math.inf
 
-    def wait(self, error: CallError, seconds: float, jitter: float) -> float | None:
+    def wait(
+        self,
+        error: CallError,
+        seconds: float,
+        jitter: float,
+    ) -> float | None:
         """Return the seconds until the next try; None if a budget is used up."""
         self.spent += seconds
         if error.rate:
@@ -269,7 +278,13 @@ class Caller:
             return gate.refuse(error.reason)
         jitter = self._random.random
         if breaker.reached and (breaker.open or not judges_fault):
-            breaker.failed(now, number, error, jitter(), probe=permit.probe)
+            breaker.failed(
+                now,
+                number,
+                error,
+                jitter(),
+                probe=permit.probe,
+            )
         gate.report()
         if breaker.over(now) and budget.first_end <= self._answered:
             # others were answered after this call's first error: perhaps only such calls are left
@@ -284,7 +299,11 @@ class Caller:
             self.stats.retried["rate" if error.rate else error.kind] += 1
         return wait
 
-    def _tell(self, permit: Permit, error: CallError) -> bool:
+    def _tell(
+        self,
+        permit: Permit,
+        error: CallError,
+    ) -> bool:
         """Tell the gate of an error. Return True if no other call has to wait because of it."""
         if not error.rate:
             self.gate.concurrency.disturbed()
@@ -292,7 +311,11 @@ class Caller:
                 self.gate.timed_out(permit)
         return self.gate.refused(permit, error.retry_after or 0.0, rate=error.rate)
 
-    async def _keep(self, store: Store, answer: Reply | CallError) -> None:
+    async def _keep(
+        self,
+        store: Store,
+        answer: Reply | CallError,
+    ) -> None:
         """Store an answer, but to a prompt that was cut; if that fails the run stops: nothing is paid and not kept."""
         try:
             if not answer.cut:
@@ -302,7 +325,11 @@ class Caller:
             self.gate.nudge()
 
 
-def counted(request: Request, reply: Reply, cost: Cost) -> Reply:
+def counted(
+    request: Request,
+    reply: Reply,
+    cost: Cost,
+) -> Reply:
     """Return a reply with its cost, and with estimates for tokens that were not reported or cannot be so few.
 
     A prompt that was read beyond the system message, and not to its end, was cut by the server. An embedded judge,
@@ -320,7 +347,12 @@ def counted(request: Request, reply: Reply, cost: Cost) -> Reply:
     if reply.body and not possible(completion, reply.text):
         completion = likely_tokens(reply.text)
     estimated = (prompt, completion) != (usage.prompt, usage.completion)
-    usage = replace(usage, prompt=prompt, completion=completion, estimated=estimated)
+    usage = replace(
+        usage,
+        prompt=prompt,
+        completion=completion,
+        estimated=estimated,
+    )
     usage = replace(usage, usd=usage.usd or cost(usage) or 0.0)
     return replace(reply, usage=usage, cut=cut)
 
@@ -360,7 +392,12 @@ class Hedging:
         self._window = _RECENT
         self._credit = 0.0
 
-    def learn(self, request: Request, seconds: float, places: int) -> None:
+    def learn(
+        self,
+        request: Request,
+        seconds: float,
+        places: int,
+    ) -> None:
         """Note that an answer came `seconds` after a call was first sent; `places` were in flight at most.
 
         If the second call answered, the first would have taken longer: it stays beyond the usual time.
@@ -373,7 +410,11 @@ class Hedging:
         insort(self._sorted, pace)
         self._credit = min(self._credit + _EARNED, max(1.0, _SAVED * places))
 
-    def usual(self, request: Request, in_flight: int) -> float | None:
+    def usual(
+        self,
+        request: Request,
+        in_flight: int,
+    ) -> float | None:
         """Return the seconds within which 95 % of such calls are answered; None if few are known.
 
         Of the first calls the fast ones are answered first: those in flight count as slower until many are

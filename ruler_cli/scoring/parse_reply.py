@@ -312,7 +312,12 @@ def _verdict(
     return replace(parsed, mended=mended)
 
 
-def _listed(value: Any, labels: Sequence[str], *, bare: bool) -> tuple[Any, bool, str]:
+def _listed(
+    value: Any,
+    labels: Sequence[str],
+    *,
+    bare: bool,
+) -> tuple[Any, bool, str]:
     """Return what a JSON value has for entries, None if nothing; True if its form is not the one asked for; the rest.
 
     `bare`: a list or a map of the ids may stand alone, without `scores` around it. The rest are the members behind
@@ -411,7 +416,10 @@ def _checked(
     return ParsedReply(scored, bounds, unknown=unknown)
 
 
-def _values(entry: dict[str, Any], criteria: Collection[str]) -> list[Any]:
+def _values(
+    entry: dict[str, Any],
+    criteria: Collection[str],
+) -> list[Any]:
     """The values of an entry in the order of the criteria; DefectError unless exactly these have one."""
     values = entry.get("criteria")
     if not isinstance(values, dict):

@@ -42,7 +42,10 @@ YES = ("no", "yes")
 """The words that answer a question without levels, the lowest first."""
 
 
-def expectation(shares: Sequence[float], half: float = 0.0) -> Share:
+def expectation(
+    shares: Sequence[float],
+    half: float = 0.0,
+) -> Share:
     """Return the mean place of levels with these probabilities, each rounded by `half` a unit at most."""
     top = len(shares) - 1
     whole = math.fsum(shares)
@@ -51,7 +54,10 @@ def expectation(shares: Sequence[float], half: float = 0.0) -> Share:
     return Share(score, half * moved / whole)
 
 
-def word_share(likely: Likely, words: Sequence[str] = YES) -> Share:
+def word_share(
+    likely: Likely,
+    words: Sequence[str] = YES,
+) -> Share:
     """Return the mean place of the words in their probabilities, over all spellings: the share of yes for two.
 
     A word that is not listed is at most as likely as the least likely token of the list, and as what is left of 1.

@@ -9,7 +9,12 @@ from typing import Any
 
 from ruler_cli.files.values import first, is_list, is_object, is_text, items, words
 
-_GRADES = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
+_GRADES = {
+    "C": 1.0,
+    "I": 0.0,
+    "P": 0.5,
+    "N": 0.0,
+}
 """Inspect's words: correct, incorrect, partial, no answer."""
 PASSING = 0.5
 """The least number of a verifier that is a pass; it suits 0 and 1, −1 and 1, and shares."""

@@ -28,11 +28,21 @@ _NOTHING = 1e-12
 """A share of a sum of squares below this is zero but for rounding."""
 
 Sums = Mapping[str, float]
-PRODUCTS = ("aa", "ab", "ay", "bb", "by", "yy")
+PRODUCTS = (
+    "aa",
+    "ab",
+    "ay",
+    "bb",
+    "by",
+    "yy",
+)
 """Keys of the sums of products of two columns a and b and a third column y."""
 
 
-def products(names: str, rows: Iterable[Sequence[Any]]) -> dict[str, float]:
+def products(
+    names: str,
+    rows: Iterable[Sequence[Any]],
+) -> dict[str, float]:
     """Sum the products of every two centred columns; each has a letter: the keys are `aa`, `ab`, `bb`."""
     centred: dict[str, list[float]] = {}
     # rows may have further columns
@@ -200,7 +210,11 @@ class RatioSums:
     xy: float = 0.0
     yy: float = 0.0
 
-    def add(self, x: float, y: float) -> None:
+    def add(
+        self,
+        x: float,
+        y: float,
+    ) -> None:
         """Add one group."""
         self.groups += 1
         self.x += x
@@ -272,7 +286,10 @@ def pair_products(
     }
 
 
-def quantile(values: Iterable[float], share: float) -> float | None:
+def quantile(
+    values: Iterable[float],
+    share: float,
+) -> float | None:
     """The least value that is at or above this share of all; None without values."""
     ordered = sorted(values)
     if ordered:
@@ -410,7 +427,10 @@ class Anova:
     k: float
 
     @classmethod
-    def of(cls, columns: Sequence[Sequence[float]]) -> Anova:
+    def of(
+        cls,
+        columns: Sequence[Sequence[float]],
+    ) -> Anova:
         """Analyse a complete table: `columns[j][i]` is the score of rollout i in pass j.
 
         The model is that of ICC case 3 (Shrout & Fleiss 1979) and C (McGraw & Wong 1996): one pass may be
@@ -426,7 +446,13 @@ class Anova:
         for column, mean in zip(columns, passes, strict=True):
             for y, item in zip(column, items, strict=True):
                 squares.append((y - item - mean + grand) ** 2)
-        return cls(between, n - 1, fsum(squares), (n - 1) * (k - 1), k)
+        return cls(
+            between,
+            n - 1,
+            fsum(squares),
+            (n - 1) * (k - 1),
+            k,
+        )
 
     @property
     def ms_item(self) -> float:
@@ -463,7 +489,12 @@ class NoiseEstimator:
         self._df = 0.0
         self._squares = 0.0
 
-    def add(self, ms_res: float, df: float, rounding: float = ROUNDING) -> None:
+    def add(
+        self,
+        ms_res: float,
+        df: float,
+        rounding: float = ROUNDING,
+    ) -> None:
         """Add one group's residual mean square; `rounding` is the variance of the rounding of its scores."""
         self._df += df
         self._squares += df * max(ms_res, rounding)
@@ -474,7 +505,10 @@ class NoiseEstimator:
         return NoisePrior(self._df, variance)
 
 
-def rate(anova: Anova, prior: NoisePrior) -> tuple[float, bool] | None:
+def rate(
+    anova: Anova,
+    prior: NoisePrior,
+) -> tuple[float, bool] | None:
     """Return the reliability in [0, 1] of the mean of a group's passes, and whether its rollouts are tied.
 
     None if there is no estimate of the noise s²: the group's own from four passes on, else the batch's. The
@@ -504,7 +538,10 @@ def one_score(scores: Iterable[float | None]) -> bool:
     return bool(numbers) and max(numbers) - min(numbers) < _SAME
 
 
-def passes_for(icc_k: float, k: float) -> int | None:
+def passes_for(
+    icc_k: float,
+    k: float,
+) -> int | None:
     """The number of passes, at least 1, that raise the reliability `icc_k` of k passes to 0.9.
 
     Spearman–Brown: m = k · .9 (1 − icc)/(icc (1 − .9)). None if no number of passes does, or none below a
@@ -520,7 +557,11 @@ def passes_for(icc_k: float, k: float) -> int | None:
     return max(1, ceil(passes * (1 - 1e-12)))
 
 
-def f_survival(f: float, d1: float, d2: float) -> float:
+def f_survival(
+    f: float,
+    d1: float,
+    d2: float,
+) -> float:
     """Return the probability that an F variable with d1 and d2 degrees of freedom exceeds f.
 
     The cube root of χ² is nearly normal (Wilson & Hilferty 1931), with Kelley's correction for few degrees of

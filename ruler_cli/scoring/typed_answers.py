@@ -50,7 +50,11 @@ def typed_shares(
     return shares
 
 
-def _share(answer: Mapping[str, Any], question: Question, half: float) -> Share:
+def _share(
+    answer: Mapping[str, Any],
+    question: Question,
+    half: float,
+) -> Share:
     """Return the share of one answer, whose numbers are rounded by `half` a unit at most."""
     levels = question.levels
     if not levels:
