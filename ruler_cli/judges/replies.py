@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
@@ -69,13 +69,12 @@ def without_key(data: bytes, secret: Secret) -> bytes:
 @lru_cache(64)
 def _escaped(key: str) -> re.Pattern[bytes]:
     """A pattern of a key in which JSON, or JSON text inside JSON text, may escape any character."""
-    characters = ((re.escape(character), ord(character)) for character in key)
-    return re.compile(
-        "".join(
-            rf"(?:\\{{0,8}}{character}|\\{{1,8}}u(?i:{number:04x}))"
-            for character, number in characters
-        ).encode()
-    )
+    pattern = ""
+    for character in key:
+        plain = re.escape(character)
+        code = f"{ord(character):04x}"
+        pattern += rf"(?:\\{{0,8}}{plain}|\\{{1,8}}u(?i:{code}))"
+    return re.compile(pattern.encode())
 
 
 def reply_of(
@@ -113,8 +112,12 @@ def reply_in(
             body=body,
         )
     if isinstance(content, list):
-        texts = (p.get("text") for p in content if isinstance(p, Mapping))
-        content = "".join(text for text in texts if isinstance(text, str))
+        texts = []
+        for part in content:
+            text = part.get("text") if isinstance(part, Mapping) else None
+            if isinstance(text, str):
+                texts.append(text)
+        content = "".join(texts)
     refusal = message.get("refusal")
     refusal = refusal or _object(message, "provider_specific_fields").get("refusal")
     reason = str(choice.get("finish_reason"))
@@ -175,14 +178,12 @@ def _beside(message: Mapping[str, Any]) -> str:
     with suppress(AttributeError, KeyError, TypeError, ValueError):
         (call,) = calls
         texts.insert(0, call["function"]["arguments"])
-    # Ollama's arguments are an object
-    written = (
-        orjson.dumps(text).decode() if isinstance(text, dict) else text
-        for text in texts
-    )
-    return next(
-        (text for text in written if isinstance(text, str) and text.strip()), ""
-    )
+    for text in texts:
+        if isinstance(text, dict):  # Ollama's arguments
+            return orjson.dumps(text).decode()
+        if isinstance(text, str) and text.strip():
+            return text
+    return ""
 
 
 def _likely(logprobs: Any) -> tuple[tuple[str, float], ...]:
@@ -193,26 +194,28 @@ def _likely(logprobs: Any) -> tuple[tuple[str, float], ...]:
     listed: list[tuple[Any, Any]] = []
     with suppress(AttributeError, TypeError, LookupError):
         if content := logprobs.get("content"):
-            tokens_listed = (content[0], *(content[0].get("top_logprobs") or ()))
-            listed = [
-                (token_entry.get("token"), token_entry.get("logprob"))
-                for token_entry in tokens_listed
-            ]
+            first = content[0]
+            for entry in (first, *(first.get("top_logprobs") or ())):
+                listed.append((entry.get("token"), entry.get("logprob")))
         elif tokens := logprobs.get("tokens"):
-            top = (logprobs.get("top_logprobs") or [{}])[0] or {}
-            listed = [(tokens[0], logprobs["token_logprobs"][0]), *top.items()]
-    numeric = [
-        (token, float(logprob))
-        for token, logprob in listed
-        if isinstance(token, str) and type(logprob) in (int, float)
-    ]
+            listed.append((tokens[0], logprobs["token_logprobs"][0]))
+            top = logprobs.get("top_logprobs") or [{}]
+            listed += (top[0] or {}).items()
+    likely: list[tuple[str, float]] = []
+    for token, logprob in listed:
+        if isinstance(token, str) and type(logprob) in (int, float):
+            likely.append((token, float(logprob)))
+    if not likely:
+        return ()
     # the one that was drawn stands in most lists, too
-    if same := [pair for pair in numeric[1:] if pair[0] == numeric[0][0]]:
-        drawn = min(same, key=lambda pair: abs(pair[1] - numeric[0][1]))
-        del numeric[0]
-        numeric.remove(drawn)
-        numeric.insert(0, drawn)
-    return tuple(numeric)
+    word, stated = likely[0]
+    same = [pair for pair in likely[1:] if pair[0] == word]
+    if same:
+        drawn = min(same, key=lambda pair: abs(pair[1] - stated))
+        del likely[0]
+        likely.remove(drawn)
+        likely.insert(0, drawn)
+    return tuple(likely)
 
 
 def _object(
@@ -260,28 +263,25 @@ def usage_of(completion: Mapping[str, Any]) -> Usage:
     (Anthropic's own usage) to that: the total says so, or they are more than what they would be part of.
     """
     usage = _object(completion, "usage")
-    details = _object(usage, "prompt_tokens_details") or _object(
-        usage, "input_tokens_details"
-    )
+    details = _object(usage, "prompt_tokens_details")
+    details = details or _object(usage, "input_tokens_details")
     total = _count(usage, "total_tokens")
     answer = _count(usage, "completion_tokens") or _count(usage, "output_tokens")
-    named = ("prompt_tokens", "input_tokens", "inputTokens")
-    prompt = next(filter(None, (_count(usage, name) for name in named)), 0)
+    prompt = 0
+    for name in ("prompt_tokens", "input_tokens", "inputTokens"):
+        prompt = prompt or _count(usage, name)
     prompt = prompt or max(0, total - answer)
     thought = _count(_object(usage, "completion_tokens_details"), "reasoning_tokens")
-    cached, written = (
-        max(_count(place, name) for place in (usage, details) for name in names)
-        for names in (_CACHED, _WRITTEN)
-    )
+    cached = _most((usage, details), _CACHED)
+    written = _most((usage, details), _WRITTEN)
     if thought > answer or total == prompt + answer + thought:
         answer += thought
     stored = cached + written
     beside = total == prompt + answer + stored if total else not details
     if stored > prompt or beside:
         prompt += stored
-    lasting = _object(usage, "cache_creation") or _object(
-        details, "cache_creation_token_details"
-    )
+    lasting = _object(usage, "cache_creation")
+    lasting = lasting or _object(details, "cache_creation_token_details")
     hourly = min(written, _count(lasting, "ephemeral_1h_input_tokens"))
     tier = completion.get("service_tier") or usage.get("service_tier")
     return Usage(
@@ -294,6 +294,17 @@ def usage_of(completion: Mapping[str, Any]) -> Usage:
         reasoning=thought,
         tier=tier.lower() if isinstance(tier, str) else "",
     )
+
+
+def _most(
+    places: Iterable[Mapping[str, Any]],
+    names: Sequence[str],
+) -> int:
+    """Return the largest count of these names."""
+    counts = [0]
+    for place in places:
+        counts += [_count(place, name) for name in names]
+    return max(counts)
 
 
 def _told(usd: Any) -> float:

@@ -46,17 +46,19 @@ def number(value: Any) -> float | None:
         numeric = len(text) <= _LONGEST and "_" not in text and text[-1:].isdigit()
         return _finite(text) if numeric else _GRADES.get(text)
     if is_list(value):
-        return _sum(
-            (None if isinstance(part_value, list | str) else part_value, 1)
-            for part_value in value
-        )
+        plain = []
+        for part in value:
+            nested = isinstance(part, list | str)
+            plain.append((None if nested else part, 1))
+        return _sum(plain)
     if not is_object(value):
         return None
     parts = value.values()
     if all(is_object(part) and "score" in part for part in parts):
         return _sum((part["score"], part.get("weight", 1)) for part in parts)
-    part_value = value.get("reward", first(parts) if len(value) == 1 else None)
-    return _finite(part_value) if isinstance(part_value, int | float) else None
+    usual = first(parts) if len(value) == 1 else None
+    reward = value.get("reward", usual)
+    return _finite(reward) if isinstance(reward, int | float) else None
 
 
 def passed(value: Any) -> bool | None:
@@ -72,8 +74,10 @@ def passed(value: Any) -> bool | None:
         value = only if is_text(only) else value
     if (reward := number(value)) is not None:
         return reward >= PASSING
-    word = re.sub("[ -]", "_", value.strip().casefold()) if is_text(value) else ""
-    return _RESULTS.get(word)
+    if not is_text(value):
+        return None
+    word = value.strip().casefold()
+    return _RESULTS.get(re.sub("[ -]", "_", word))
 
 
 def _sum(weighted: Iterable[tuple[Any, Any]]) -> float | None:

@@ -277,13 +277,17 @@ def pair_products(
     A row has the two scores of a rollout, and its label or reward. `n` counts the rows of each kind. A kind
     is left out with fewer than two.
     """
-    labelled = [row for row in rows if row[2] is not None and abs(row[2]) <= _LARGEST]
-    kinds = {"scores": ("ab", rows), "errors": ("aby", labelled)}
-    return {
-        kind: {"n": len(chosen), **products(names, chosen)}
-        for kind, (names, chosen) in kinds.items()
-        if len(chosen) > 1
-    }
+    labelled = []
+    for row in rows:
+        label = row[2]
+        if label is not None and abs(label) <= _LARGEST:
+            labelled.append(row)
+    sums = {}
+    if len(rows) > 1:
+        sums["scores"] = {"n": len(rows), **products("ab", rows)}
+    if len(labelled) > 1:
+        sums["errors"] = {"n": len(labelled), **products("aby", labelled)}
+    return sums
 
 
 def quantile(
