@@ -209,11 +209,11 @@ def corrected(defect: str) -> str:
 
 def missing(given: Mapping[str, tuple[Sequence[float], str]]) -> str:
     """Return the note that asks for missing labels only; `given` holds label → numbers and explanation."""
-    each = (
-        (label, " ".join(f"{one:g}" for one in own))
-        for label, (own, _) in given.items()
-    )
-    scores = ", ".join(f"{label} {numbers}" for label, numbers in each)
+    stated = []
+    for label, (numbers, _) in given.items():
+        shown = " ".join([f"{number:g}" for number in numbers])
+        stated.append(f"{label} {shown}")
+    scores = ", ".join(stated)
     return (
         f"(Your answer was cut off after these scores: {scores}. They stand. Grade only the ids "
         "below, on the same scale, with explanations under ten words.)"
