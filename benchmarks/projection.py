@@ -172,7 +172,7 @@ COMPUTED = (
             f"/ {SHARDS}",
             _of_stage(stage, SHARDS),
         )
-        for stage in ("batch", "export", "cached", "live")
+        for stage in ("render", "cached", "live")
     ),
     *(
         _Computed(

@@ -44,7 +44,11 @@ class AnswerSize:
     rollout: float
     value: float
 
-    def of(self, rollouts: int, criteria: int) -> float:
+    def of(
+        self,
+        rollouts: int,
+        criteria: int,
+    ) -> float:
         """Return the tokens of an answer about so many rollouts and criteria."""
         return self.frame + rollouts * (self.rollout + self.value * criteria)
 
