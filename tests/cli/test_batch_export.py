@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
-import os
 import re
-import signal
-import subprocess
-import sys
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -19,7 +14,7 @@ import pytest
 from ruler_cli.judges.provider_errors import classify, error_of
 from ruler_cli.ledger.reply_cache import Ledger
 from ruler_cli.types import reply_of
-from tests.conftest import ROOT, Ruler, group, rollout, write
+from tests.conftest import Ruler, group, rollout, write
 from tests.judge_server import JudgeServer
 
 GROUPS = [group(f"g{i}", 0.1, 0.3 + i / 100, 0.9) for i in range(12)]
@@ -102,7 +97,14 @@ def test_round_trip(
     )
     server.reset()
     for _ in range(_MOST):
-        done = ruler("batch", "export", "in.jsonl", "requests.jsonl", *there, "--ledger", "l.sqlite"
+        done = ruler(
+            "batch",
+            "export",
+            "in.jsonl",
+            "requests.jsonl",
+            *there,
+            "--ledger",
+            "l.sqlite",
         )
         assert done.returncode == 0, done.stderr
         assert server.stats()["requests"] == 0 or (tmp_path / "l.sqlite").exists()
@@ -128,7 +130,14 @@ def test_round_trip(
 def test_no_side_effects(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
     """`render` needs no key, sends no request and creates no ledger."""
     write(tmp_path / "in.jsonl", GROUPS)
-    done = ruler("batch", "export", "in.jsonl", "r.jsonl", "-m", "openai/o3", OPENAI_BASE_URL=server.base
+    done = ruler(
+        "batch",
+        "export",
+        "in.jsonl",
+        "r.jsonl",
+        "-m",
+        "openai/o3",
+        OPENAI_BASE_URL=server.base,
     )
     assert done.returncode == 0
     assert "r.jsonl: 12 requests\n" in done.stderr
@@ -143,12 +152,20 @@ def test_stdout(ruler: Ruler, process: Ruler, tmp_path: Path) -> None:
     ruler("batch", "export", "in.jsonl", "r.jsonl", "-m", "openai/o3")
     text = (tmp_path / "r.jsonl").read_text()
     assert ruler("batch", "export", "in.jsonl", "-", "-m", "openai/o3").stdout == text
-    piped = ruler("batch", "export", "-", "-", "-m", "openai/o3", stdin=(tmp_path / "in.jsonl").read_text()
+    piped = ruler(
+        "batch",
+        "export",
+        "-",
+        "-",
+        "-m",
+        "openai/o3",
+        stdin=(tmp_path / "in.jsonl").read_text(),
     )
     assert piped.stdout == text
     assert "stdout: 12 requests" in piped.stderr
     assert (
-        process("batch", "export", "in.jsonl", "/dev/stdout", "-m", "openai/o3").stdout == text
+        process("batch", "export", "in.jsonl", "/dev/stdout", "-m", "openai/o3").stdout
+        == text
     )
 
 
@@ -218,56 +235,6 @@ def test_bad_usage(ruler: Ruler, tmp_path: Path) -> None:
         done = ruler("batch", "export", "in.jsonl", "r.jsonl", *options.split())
         assert (done.returncode, message in done.stderr) == (2, True)
         assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
-
-
-def test_existing_files(ruler: Ruler, tmp_path: Path) -> None:
-    """Rollouts are not overwritten, and an earlier request file stays if nothing can be rendered."""
-    write(tmp_path / "in.jsonl", GROUPS)
-    ruler("batch", "export", "in.jsonl", "r.jsonl", "-m", "openai/o3")
-    (tmp_path / "bad.jsonl").write_text('{"no": "rollouts"}\n' * 3)
-    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    for names in (
-        ("in.jsonl", "in.jsonl"),
-        ("r.jsonl", "in.jsonl"),
-        ("bad.jsonl", "r.jsonl"),
-    ):
-        assert ruler("batch", "export", *names, "-m", "openai/o3").returncode == 2
-        assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
-
-
-def test_compressed(ruler: Ruler, tmp_path: Path) -> None:
-    """A request file is compressed by its name."""
-    write(tmp_path / "in.jsonl", GROUPS[:2])
-    for name in ("r.jsonl", "r.jsonl.gz"):
-        assert ruler("batch", "export", "in.jsonl", name, "-m", "openai/o3").returncode == 0
-    packed = (tmp_path / "r.jsonl.gz").read_bytes()
-    assert gzip.decompress(packed) == (tmp_path / "r.jsonl").read_bytes()
-
-
-def test_interrupted(tmp_path: Path) -> None:
-    """Ctrl-C ends the command at once, also while a pipe is silent, and leaves no partial file."""
-    command = [
-        sys.executable,
-        "-m",
-        "ruler_cli",
-        "batch",
-        "export",
-        "-",
-        "r.jsonl",
-        "-m",
-        "openai/o3",
-    ]
-    env, pipe = {**os.environ, "PYTHONPATH": str(ROOT)}, subprocess.PIPE
-    with subprocess.Popen(
-        command, cwd=tmp_path, env=env, stdin=pipe, stderr=pipe
-    ) as run:
-        assert run.stdin and run.stderr
-        run.stdin.write(b"".join(orjson.dumps(one) + b"\n" for one in GROUPS * 20))
-        run.stdin.flush()
-        assert b"streamed" in run.stderr.readline()
-        run.send_signal(signal.SIGINT)
-        assert run.wait(60) == 130
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_same_requests_as_prompt(ruler: Ruler, tmp_path: Path) -> None:
