@@ -213,7 +213,12 @@ def test_other_commands(ruler: Ruler, tmp_path: Path) -> None:
         facts["rollouts"],
         facts["estimate"]["calls"]["expected"],
     ) == (4, 8, 4)
-    assert ruler("batch", "export", "in.jsonl", "requests.jsonl", "--limit", "4").returncode == 0
+    assert (
+        ruler(
+            "batch", "export", "in.jsonl", "requests.jsonl", "--limit", "4"
+        ).returncode
+        == 0
+    )
     assert len(read(tmp_path / "requests.jsonl")) == 4
     assert ruler("prompt", "in.jsonl", "--group", "g3", "--limit", "4").returncode == 0
     assert (

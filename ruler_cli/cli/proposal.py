@@ -23,8 +23,8 @@ from ruler_cli.cli.safe_text import (
 )
 from ruler_cli.cli.units import shorten
 from ruler_cli.errors import UnknownShapeError, UnreadableError, UsageError
-from ruler_cli.files import open_container
 from ruler_cli.files.location import Location
+from ruler_cli.formats.events import open_records
 from ruler_cli.formats.reader import SAMPLE, detect
 from ruler_cli.formats.table import FAMILIES
 from ruler_cli.messages.read import read_messages
@@ -88,7 +88,7 @@ def _record(row: RecordPaths, settings: InputSettings) -> list[str] | None:
     if Location(settings.source).stream:
         return []
     with ExitStack() as stack:
-        container = open_container(settings.source, stack, records=row.records)
+        container = open_records(settings.source, stack, records=row.records)
         try:
             first = container.sample(SAMPLE)
             if first and len(first[0].raw) > _LARGE:

@@ -12,8 +12,8 @@ import orjson
 import pytest
 
 from ruler_cli.judges.provider_errors import classify, error_of
+from ruler_cli.judges.replies import reply_of
 from ruler_cli.ledger.reply_cache import Ledger
-from ruler_cli.types import reply_of
 from tests.conftest import Ruler, group, rollout, write
 from tests.judge_server import JudgeServer
 
@@ -235,6 +235,21 @@ def test_bad_usage(ruler: Ruler, tmp_path: Path) -> None:
         done = ruler("batch", "export", "in.jsonl", "r.jsonl", *options.split())
         assert (done.returncode, message in done.stderr) == (2, True)
         assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
+
+
+def test_existing_files(ruler: Ruler, tmp_path: Path) -> None:
+    """Rollouts are not overwritten, and an earlier request file stays if nothing can be rendered."""
+    write(tmp_path / "in.jsonl", GROUPS)
+    ruler("batch", "export", "in.jsonl", "r.jsonl", "-m", "openai/o3")
+    (tmp_path / "bad.jsonl").write_text('{"no": "rollouts"}\n' * 3)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    for names in (
+        ("in.jsonl", "in.jsonl"),
+        ("r.jsonl", "in.jsonl"),
+        ("bad.jsonl", "r.jsonl"),
+    ):
+        assert ruler("batch", "export", *names, "-m", "openai/o3").returncode == 2
+        assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 def test_same_requests_as_prompt(ruler: Ruler, tmp_path: Path) -> None:

@@ -333,7 +333,10 @@ def test_litellm_without(ruler: Ruler, source: Path, server: JudgeServer) -> Non
 def test_anthropic(ruler: Ruler, source: Path) -> None:
     """Anthropic's API tells no probabilities: neither a batch nor a request is made."""
     model = ("-m", "anthropic/claude-sonnet-4-5", "--ask", "each")
-    for command in (("batch", "submit", source), ("batch", "export", source, "r.jsonl")):
+    for command in (
+        ("batch", "submit", source),
+        ("batch", "export", source, "r.jsonl"),
+    ):
         done = ruler(*command, *model, ANTHROPIC_API_KEY="k")
         assert done.returncode == 2
         assert "has an API that tells no probabilities of words" in done.stderr

@@ -70,7 +70,9 @@ def test_stand_ins_replies(ruler: Ruler, server: JudgeServer, tmp_path: Path) ->
 
     def asked(*words: str, **env: str) -> int:
         """Return the requests that the ledger lacks."""
-        done = ruler("batch", "export", "in.jsonl", "-", "--target", "openai", *words, **env)
+        done = ruler(
+            "batch", "export", "in.jsonl", "-", "--target", "openai", *words, **env
+        )
         assert done.returncode == 0, done.stderr
         return len(done.stdout.splitlines())
 

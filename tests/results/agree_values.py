@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterable, Mapping, Sequence
 
 from hypothesis import strategies as st
@@ -24,15 +23,11 @@ def scored(
     judges: Mapping[str, Sequence[float]] | None = None,
 ) -> ScoredGroup:
     """A group with these scores and labels, and with the scores of a panel."""
-    panel = [
-        {name: own[i] for name, own in (judges or {}).items()}
-        for i in range(len(scores))
-    ]
-    each = zip(scores, labels, panel, strict=True)
-    rollouts = tuple(
-        scored_rollout(score, label, judges=own) for score, label, own in each
-    )
-    return ScoredGroup(key, rollouts, "scored")
+    rollouts = []
+    for i, (score, label) in enumerate(zip(scores, labels, strict=True)):
+        panel = {name: column[i] for name, column in (judges or {}).items()}
+        rollouts.append(scored_rollout(score, label, judges=panel))
+    return ScoredGroup(key, tuple(rollouts), "scored")
 
 
 def scored_rollout(
@@ -40,18 +35,6 @@ def scored_rollout(
 ) -> ScoredRollout:
     """A rollout with this score and this label."""
     return ScoredRollout((0,), "scored", score, score, label, positions=at, **more)  # type: ignore[arg-type]
-
-
-def drawn(groups: int, size: int, seed: int, noise: float = 0.3) -> list[ScoredGroup]:
-    """Groups with labels 0 and 1, and with scores that are noisy labels."""
-    dice = random.Random(seed)
-    result = []
-    for number in range(groups):
-        rate = dice.betavariate(0.6, 0.6)
-        labels = [float(dice.random() < rate) for _ in range(size)]
-        scores = [0.4 * label + dice.gauss(0.3, noise) for label in labels]
-        result.append(scored(scores, labels, key=str(number)))
-    return result
 
 
 def measure(groups: Iterable[ScoredGroup], name: str = "score") -> Agreement:
