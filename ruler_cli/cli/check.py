@@ -37,9 +37,11 @@ from ruler_cli.errors import NothingToCompare, UnreadableError, UsageError
 from ruler_cli.files.location import Location
 from ruler_cli.files.parse import dump, parse
 from ruler_cli.files.values import lookup
-from ruler_cli.formats.chat import FIGURES, JUDGED, REFERENCES, RUBRICS, paths_named
+from ruler_cli.formats.chat import paths_named
+from ruler_cli.formats.keys import PROMPT_HASH
+from ruler_cli.formats.names import FIGURES, JUDGED, REFERENCES, RUBRICS
 from ruler_cli.formats.reader import Reader
-from ruler_cli.formats.table import PROMPT_HASH, fits
+from ruler_cli.formats.table import fits
 from ruler_cli.judges.providers import EMBEDDED, MissingCredentialsError, ModelInfo
 from ruler_cli.judges.resolve import model_of, with_eyes
 from ruler_cli.judging.panel import cache_of, first_level

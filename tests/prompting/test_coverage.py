@@ -70,22 +70,6 @@ def test_not_shown() -> None:
     )
 
 
-def test_no_text() -> None:
-    """Short strings, ids, times, binary data, numbers and ruler's own fields are no text."""
-    record = group_of(
-        LONG,
-        "b",
-        id="0123456789abcdef01234567",
-        at="2026-01-01T00:00:00.000Z",
-        n=[1] * 99,
-    )
-    record["ruler"] = {"status": "scored", "key": LONG * 2}
-    record["trajectories"][0]["logs"] = ["RULER explanation: " + LONG * 3]
-    record["image"] = "data:image/png;base64," + "iVBORw0KGgo" * 30
-    assert coverage_of(record).share == 1.0
-    assert coverage_of(group_of("a", "b")).share is None
-
-
 def test_check_and_score(tmp_path: Path, ruler: Ruler) -> None:
     """`check` has a row and a warning, with all paths in JSON; `score` warns once."""
     hidden = {f"field {n}": f"{LONG[::-1]} {n}" for n in range(5)}
@@ -236,19 +220,6 @@ def test_bounded_search(monkeypatch: pytest.MonkeyPatch) -> None:
     extra = [f"a note of the harness, number {i}" for i in range(20_000)]
     coverage = coverage_of({"messages": talk("answer " * 100), "notes": extra})
     assert 0 < coverage.bytes < 100_000
-
-
-def test_steps_as_rollouts() -> None:
-    """A rollout that begins with another rollout's end is reported, as steps of one run may be."""
-    more = [{"role": "user", "content": "And?"}, *talk("b", "c")]
-    grown = {
-        "trajectories": [{"messages": talk(LONG)}, {"messages": [*talk(LONG), *more]}]
-    }
-    longer = {"trajectories": [*grown["trajectories"], {"messages": talk("no")}]}
-    coverage = coverage_of(group_of("a", "b"), grown, longer, group_of("a", "a b"))
-    assert (coverage.continued, coverage.first_continued) == (2, "2")
-    assert "continue another rollout of the group (first: 2)" in coverage.warnings()[0]
-    assert coverage_of(group_of("a", "b")).warnings() == []
 
 
 def test_numbers_in_json_text(tmp_path: Path, ruler: Ruler) -> None:
