@@ -414,10 +414,10 @@ def _paths(
         "outcome": (settings.outcome, own_outcome, outcomes.absent),
     }
     facts = {}
-    for name, (named, own, absent) in parts.items():
+    for name, (named, usual, absent) in parts.items():
         if name == "prompt" and not named:
             continue
-        path = " + ".join(paths(named)) or own
+        path = " + ".join(paths(named)) or usual
         example = None
         if name in examples and (path or name == "reward"):
             text = dump(examples[name]).decode("utf-8", "replace")
@@ -498,7 +498,7 @@ def _batch_facts(judges: Sequence[JudgeSettings], bills: list[JudgeEstimate]) ->
                 "price": price and kind,
             }
         )
-    costs = [each["cost_usd"] for each in facts]
+    costs = [judge["cost_usd"] for judge in facts]
     total = None if None in costs else sum(costs, NEVER)
     return {"hours": _HOURS, "cost_usd": total, "judges": facts}
 
