@@ -164,21 +164,11 @@ class ComparisonView:
         terminal.show("", terminal.facts(self._findings()))
         rows = []
         for group in self.reading.differing:
-            order = group.one.best_first
-            one = [group.one.rollouts[i] for i in order]
-            other = [group.other.rollouts[i] for i in order]
             pairs = f"{group.against:g} of {count(group.pairs, 'pair')}"
-            cells = (
-                Text(pairs, NOTE),
-                in_short([r.score for r in one]),
-                in_short([r.score for r in other]),
-                in_short([r.label for r in one], ".3g"),
-            )
-            rows.append((group.one.key, cells))
+            rows.append((group.one.key, [Text(pairs, NOTE)]))
         if rows:
-            heads = ("in another order", "A, best first", "B", "reward")
             terminal.show("", Text("groups they disagree on most", TITLE))
-            terminal.show(terminal.groups(heads, rows))
+            terminal.show(terminal.groups(["in another order"], rows))
 
     def _of_files(self) -> Iterator[_Sides]:
         """Yield rows about each file as a whole; on what made the scores only if the files differ in it."""

@@ -45,7 +45,7 @@ class FileProblems(Problems):
     ) -> None:
         """Print one JSON object: a page, the problems, and the `groups` one by one."""
         found = {"problems": self.number, "first_problems": self.first}
-        print_json({"version": 3, **page, **found}, groups)
+        print_json({"version": 4, **page, **found}, groups)
 
 
 def warn(file: ScoredFile) -> None:

@@ -20,7 +20,7 @@ from itertools import combinations
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from ruler_cli.results.annotations import Json, ScoredGroup, ScoredRollout
+from ruler_cli.results.record import GroupRecord, Json, RolloutRecord
 from ruler_cli.scoring.inference import (
     FEWEST,
     MEASURED,
@@ -75,7 +75,7 @@ _Values = Mapping[_Judge, Sequence[float | None]]
 _PEOPLE = ("agreement", "judge")
 
 
-def was_asked(group: ScoredGroup) -> bool:
+def was_asked(group: GroupRecord) -> bool:
     """Tell if the judge was asked about a group: it scored a part of it, or failed by itself."""
     return group.status == "scored" or group.kind in _JUDGES_FAILURES
 
@@ -247,7 +247,7 @@ class AgreementBuilder:
 
     def add(
         self,
-        *groups: ScoredGroup,
+        *groups: GroupRecord,
         labels: Sequence[float | None] | None = None,
         weights: Sequence[float] = (),
         pairs: Sequence[LabelledPair] | None = None,
@@ -288,7 +288,7 @@ class AgreementBuilder:
                     sums["judge"] += weight * won(high, low)
         self._units.add(sums)
 
-    def _values(self, groups: Sequence[ScoredGroup]) -> _Values:
+    def _values(self, groups: Sequence[GroupRecord]) -> _Values:
         """Return the value of each rollout by each judge; None where some file has no score."""
         rollouts = groups[0].rollouts
         every = [[r.judge_score for r in group.rollouts] for group in groups]
@@ -300,8 +300,8 @@ class AgreementBuilder:
             },
         }
         if len(groups) == 1:
-            criteria = [{c.name: c.value for c in r.criteria} for r in rollouts]
-            panel = [r.judges for r in rollouts]
+            criteria = [r.criterion_values for r in rollouts]
+            panel = [r.panel for r in rollouts]
             for kind, rows in (("panel", panel), ("criteria", criteria)):
                 for name in dict.fromkeys(name for row in rows for name in row):
                     if (kind, name) in self._judges or len(self._judges) < MOST_JUDGES:
@@ -396,7 +396,7 @@ def _told_apart(difference: Measured, *, decides: bool) -> Measured:
 
 
 def _amounts(
-    values: _Values, rollouts: Sequence[ScoredRollout], better: int, worse: int
+    values: _Values, rollouts: Sequence[RolloutRecord], better: int, worse: int
 ) -> Iterator[tuple[Hashable, float]]:
     """Yield what a pair adds to the sums of each judge that has values for both; a tie is won by one half.
 
@@ -417,7 +417,7 @@ def _amounts(
             yield (judge, "tied", *bin_), float(high == low)
 
 
-def _bins(better: ScoredRollout, worse: ScoredRollout) -> Iterator[tuple[str, str]]:
+def _bins(better: RolloutRecord, worse: RolloutRecord) -> Iterator[tuple[str, str]]:
     """Yield the kinds of a pair that no score tells."""
     at = better.mean_position
     other = worse.mean_position

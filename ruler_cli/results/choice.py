@@ -12,16 +12,11 @@ from typing import Any, Literal
 
 from ruler_cli.errors import Sentence, UsageError
 from ruler_cli.formats.reader import Reader, rollout_object
-from ruler_cli.results.annotations import (
-    AnnotationReader,
-    ScoredGroup,
-    ScoredRollout,
-    refuse_unannotated,
-)
+from ruler_cli.results.annotations import AnnotationReader, refuse_unannotated
 from ruler_cli.results.conditions import FIGURES, MARK, Condition
-from ruler_cli.results.criteria import by_criterion
 from ruler_cli.results.identity import group_name, rollout_ids
 from ruler_cli.results.labels import Labels, RolloutMark
+from ruler_cli.results.record import GroupRecord, RolloutRecord
 from ruler_cli.settings.models import InputSettings
 from ruler_cli.settings.suggestions import suggest_path
 from ruler_cli.types import Group, Record, printable
@@ -104,8 +99,8 @@ class Selected:
     """A group with its annotations, and the rollouts of it that are taken."""
 
     group: Group
-    scored: ScoredGroup
-    rollouts: Sequence[ScoredRollout]
+    scored: GroupRecord
+    rollouts: Sequence[RolloutRecord]
 
     @property
     def indices(self) -> set[int]:
@@ -160,8 +155,10 @@ class Selector:
             counts[name] += figure_of(scored) is not None
         for one in conditions:
             if one.criterion:
-                counts[one.name] += one.criterion in by_criterion(scored)
-        rollouts: Sequence[ScoredRollout] = scored.rollouts
+                counts[one.name] += any(
+                    one.criterion in r.criterion_values for r in scored.rollouts
+                )
+        rollouts: Sequence[RolloutRecord] = scored.rollouts
         if self._marked is not None:
             rollouts = self._marked.of(group, scored)
         rollouts = self._with_fields(group, rollouts)
@@ -183,8 +180,8 @@ class Selector:
         return Selected(group, scored, rollouts)
 
     def _with_fields(
-        self, group: Group, rollouts: Sequence[ScoredRollout]
-    ) -> Sequence[ScoredRollout]:
+        self, group: Group, rollouts: Sequence[RolloutRecord]
+    ) -> Sequence[RolloutRecord]:
         """Return the rollouts for which all conditions on fields hold."""
         for one in self._fields:
             values = self.annotations.values_at(group, one.path)
@@ -201,7 +198,7 @@ class Selector:
         return [value, *(rollout_object(value, one) for one in record.rollouts[:1])]
 
     def _best(
-        self, group: Group, keep: Keep, rollouts: Sequence[ScoredRollout]
+        self, group: Group, keep: Keep, rollouts: Sequence[RolloutRecord]
     ) -> list[int]:
         """Return the indices of the rollouts to keep; an answer is that of the last part with one."""
         scores = [r.score for r in rollouts if r.score is not None]
@@ -262,7 +259,7 @@ class MarkedRollouts:
         """The lines that named no group or rollout so far."""
         return tuple(self._left.values())
 
-    def of(self, group: Group, scored: ScoredGroup) -> Sequence[ScoredRollout]:
+    def of(self, group: Group, scored: GroupRecord) -> Sequence[RolloutRecord]:
         """Return the rollouts of a group that lines name; all, if one names the group."""
         name = group_name(group.key)
         wanted = self._wanted.get(name)

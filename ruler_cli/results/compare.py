@@ -7,17 +7,16 @@ object, which `ruler report A B` prints as JSON and the page embeds: docs/json.m
 from __future__ import annotations
 
 from array import array
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, zip_longest
+from itertools import zip_longest
 from statistics import fmean
 from typing import Any, NamedTuple
 
 from ruler_cli.errors import UsageError
 from ruler_cli.results.agreement import Agreement, AgreementBuilder
-from ruler_cli.results.annotations import Json, ScoredGroup, ScoredRollout
 from ruler_cli.results.figures import ScoredFile, TextLookup, Wanted, cells
 from ruler_cli.results.highlights import (
     DISPUTED,
@@ -28,6 +27,7 @@ from ruler_cli.results.highlights import (
     Rank,
 )
 from ruler_cli.results.identity import digests_of
+from ruler_cli.results.record import GroupRecord, Json, RolloutRecord, changed
 from ruler_cli.scoring.statistics import Concordance, Moments, concordance, quantile
 
 ComparisonFigures = Json
@@ -43,7 +43,7 @@ class DigestedGroup(NamedTuple):
     """
 
     number: int
-    group: ScoredGroup
+    group: GroupRecord
     digests: Sequence[bytes]
     kept: Any = None
 
@@ -56,8 +56,8 @@ class ComparedGroup:
     """
 
     number: int
-    one: ScoredGroup
-    other: ScoredGroup
+    one: GroupRecord
+    other: GroupRecord
     kept: Any = None
 
     @cached_property
@@ -153,8 +153,8 @@ _LEFT_OUT = {None: "unlike", 0: "only in A", 1: "only in B"}
 
 
 OnLeftOut = Callable[[LeftOutGroup], object]
-_Waiting = dict[str, dict[tuple[bytes, ...], deque[DigestedGroup]]]
-"""Groups of a file that have not found their like, by key and digests."""
+_Content = tuple[str, tuple[bytes, ...]]
+"""The key of a group, and the digests of its rollouts in any order."""
 
 
 def pair_groups(
@@ -166,47 +166,38 @@ def pair_groups(
     groups that may still find their like in the other file.
     """
     # of each file the groups by key and content, in the order of the file
-    waiting: tuple[_Waiting, _Waiting] = ({}, {})
+    waiting: tuple[defaultdict[_Content, deque[DigestedGroup]], ...]
+    waiting = defaultdict(deque), defaultdict(deque)
+    keys = [Counter[str](), Counter[str]()]
     for row in zip_longest(first, second):
-        for side, one in enumerate(row):
-            if one is None:
+        for side, digested in enumerate(row):
+            if digested is None:
                 continue
-            key = one.group.key
-            content = tuple(sorted(one.digests))
-            others = waiting[1 - side].get(key, {})
-            if content in others:
-                other = others[content].popleft()
-                if not others[content]:
-                    del others[content]
-                both = (other, one) if side else (one, other)
-                yield _paired(*both)
-            elif row[1 - side] is None and not others:  # the other file has ended
-                yield _alone(key, side)
-            else:
-                like = waiting[side].setdefault(key, {})
-                like.setdefault(content, deque()).append(one)
-    for key in dict.fromkeys(chain(*waiting)):
-        left = [chain(*side.get(key, {}).values()) for side in waiting]
-        for one, other in zip_longest(*left):
-            if not one or not other:
-                yield _alone(key, int(one is None))
+            content = digested.group.key, tuple(sorted(digested.digests))
+            if not waiting[1 - side][content]:
+                del waiting[1 - side][content]
+                if row[1 - side] is None:  # the other file has ended
+                    keys[side][digested.group.key] += 1
+                else:
+                    waiting[side][content].append(digested)
                 continue
-            here = len(one.digests)
-            there = len(other.digests)
-            reason = f"{here} rollouts in the first file, {there} in the second"
-            if here == there:
-                unlike = (Counter(other.digests) - Counter(one.digests)).total()
-                reason = f"{unlike} of its {here} rollouts differ between the files"
-            yield LeftOutGroup(key, reason)
-
-
-def _alone(key: str, side: int) -> LeftOutGroup:
-    return LeftOutGroup(key, f"only in the {('first', 'second')[side]} file", side)
+            match = waiting[1 - side][content].popleft()
+            yield _paired(match, digested) if side else _paired(digested, match)
+    for side, groups in enumerate(waiting):
+        for (key, _), left in groups.items():
+            keys[side][key] += len(left)
+    for key in dict.fromkeys([*keys[0], *keys[1]]):
+        unlike = min(keys[0][key], keys[1][key])
+        for _ in range(unlike):
+            yield LeftOutGroup(key, "its rollouts differ between the files")
+        for side, name in enumerate(("first", "second")):
+            for _ in range(keys[side][key] - unlike):
+                yield LeftOutGroup(key, f"only in the {name} file", side)
 
 
 def _paired(one: DigestedGroup, other: DigestedGroup) -> ComparedGroup | LeftOutGroup:
     """Put the rollouts of the second group in the order of the first; equal ones stay in their order."""
-    by_digest: dict[bytes, deque[ScoredRollout]] = {}
+    by_digest: dict[bytes, deque[RolloutRecord]] = {}
     for digest, rollout in zip(other.digests, other.group.rollouts, strict=True):
         by_digest.setdefault(digest, deque()).append(rollout)
     first = []
@@ -217,12 +208,12 @@ def _paired(one: DigestedGroup, other: DigestedGroup) -> ComparedGroup | LeftOut
         if a.label not in (None, label):
             return LeftOutGroup(one.group.key, "labels differ between the files")
         # not the scores that an outcome or a reward moved
-        first.append(replace(a, label=label, score=a.judge_score))
-        second.append(replace(b, label=label, score=b.judge_score))
+        first.append(changed(a, label=label, score=a.judge_score))
+        second.append(changed(b, label=label, score=b.judge_score))
     return ComparedGroup(
         one.number,
-        replace(one.group, rollouts=tuple(first)),
-        replace(other.group, rollouts=tuple(second)),
+        changed(one.group, rollouts=tuple(first)),
+        changed(other.group, rollouts=tuple(second)),
         one.kept,
     )
 
@@ -279,7 +270,7 @@ class Comparison:
         self._counts.update(tied=group.tied, pairs=group.pairs)
         self._against += group.against
         if group.common_scores:
-            self._counts.update(a=group.one.tied, b=group.other.tied)
+            self._counts.update(a=group.one.is_tied, b=group.other.is_tied)
             for side, scores in enumerate(zip(*group.common_scores, strict=True)):
                 self._scores[side].extend(scores)
                 self._spreads[side].append(Moments().add(scores).spread)

@@ -15,16 +15,16 @@ from ruler_cli.settings.suggestions import nearest
 from ruler_cli.types import ENDINGS, printable
 
 if TYPE_CHECKING:
-    from ruler_cli.results.annotations import ScoredGroup, ScoredRollout
+    from ruler_cli.results.record import GroupRecord, RolloutRecord
 
-_STATES: dict[str, Callable[[ScoredGroup], bool]] = {
+_STATES: dict[str, Callable[[GroupRecord], bool]] = {
     "live": lambda group: group.live,
-    "tied": lambda group: group.tied,
+    "tied": lambda group: group.is_tied,
     "failed": lambda group: group.failed,
     "scored": lambda group: group.status == "scored",
     "disagreement": lambda group: group.pairs.lost > 0,
 }
-FIGURES: dict[str, Callable[[ScoredGroup], float | None]] = {
+FIGURES: dict[str, Callable[[GroupRecord], float | None]] = {
     "mean": lambda group: group.mean,
     "reliability": lambda group: group.reliability,
     "disagreement": lambda group: group.disagreement,
@@ -79,7 +79,7 @@ class Condition:
         start, _, name = self.name.partition(CRITERIA)
         return "" if start else name
 
-    def holds(self, group: ScoredGroup) -> bool:
+    def holds(self, group: GroupRecord) -> bool:
         """Tell if it holds for a group; a group without the figure is in no range."""
         if self.about_rollouts or self.name == MARK:
             return True
@@ -87,11 +87,11 @@ class Condition:
             return _STATES[self.name](group)
         return self._contains(FIGURES[self.name](group))
 
-    def holds_for_rollout(self, rollout: ScoredRollout) -> bool:
+    def holds_for_rollout(self, rollout: RolloutRecord) -> bool:
         """Tell if it holds for a rollout; one on groups holds for all of theirs, and so does one on a field."""
         if self.criterion:
-            values = {one.name: one.value for one in rollout.criteria}
-            return self._contains(values.get(self.criterion))
+            value = rollout.criterion_values.get(self.criterion)
+            return self._contains(value)
         if self.name in _ENDS:
             return rollout.ended == _ENDS[self.name]
         return self.name != "score" or self._contains(rollout.score)

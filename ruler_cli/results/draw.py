@@ -18,9 +18,9 @@ from typing import Any, Literal, NamedTuple
 
 import orjson
 
-from ruler_cli.results.annotations import ScoredGroup, ScoredRollout
 from ruler_cli.results.highlights import Best, Keep
 from ruler_cli.results.identity import group_name, rollout_ids
+from ruler_cli.results.record import GroupRecord, RolloutRecord
 from ruler_cli.types import Group
 
 Drawn = Literal["random", "disputed"]
@@ -81,7 +81,7 @@ class PairDraw:
         self._random = Best[tuple[_Pool, _Pair]](most)
         self._disputed = Best[tuple[_Pool, _Pair]](most // 2)
 
-    def add(self, group: Group, scored: ScoredGroup, keep: Keep) -> None:
+    def add(self, group: Group, scored: GroupRecord, keep: Keep) -> None:
         """Add the next group; `keep` is called if it may be drawn from."""
         entries = _entries(group, scored)
         name = group_name(scored.key)
@@ -127,7 +127,7 @@ class PairDraw:
         return found
 
 
-def _entries(group: Group, scored: ScoredGroup) -> list[_Entry]:
+def _entries(group: Group, scored: GroupRecord) -> list[_Entry]:
     """Return the rollouts that may be in a pair, by their ids; identical ones are one."""
     entries: dict[str, _Entry] = {}
     for index, (id_, rollout) in enumerate(
@@ -149,12 +149,12 @@ def _dispute(pair: _Pair) -> float:
     return max(0.0, min(max(apart), -min(apart)))
 
 
-def _opinions(rollout: ScoredRollout) -> _Opinions:
+def _opinions(rollout: RolloutRecord) -> _Opinions:
     """Return what is said of a rollout with a score."""
     said: list[tuple[Hashable, float | None]] = [
         ("score", rollout.judge_score),
         ("reward", rollout.label),
         *enumerate(rollout.pass_scores),
-        *((("judge", name), score) for name, score in rollout.judges.items()),
+        *((("judge", name), score) for name, score in rollout.panel.items()),
     ]
     return {name: value for name, value in said if value is not None}

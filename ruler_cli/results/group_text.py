@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ruler_cli.formats.chat import first_agent_turn, text_of
 from ruler_cli.prompting.prompt import render_group
 from ruler_cli.prompting.render import MARK
-from ruler_cli.results.annotations import Json, ScoredGroup
+from ruler_cli.results.record import GroupRecord, Json
 from ruler_cli.settings.models import AskSettings
 from ruler_cli.types import Group, Picture, readable_text, rubric_text
 
@@ -35,7 +35,7 @@ class GroupText:
     pictures: Mapping[str, Picture]
 
     @classmethod
-    def of(cls, group: Group, scored_group: ScoredGroup) -> GroupText:
+    def of(cls, group: Group, scored_group: GroupRecord) -> GroupText:
         """Render the text that the judge saw, if nothing was shortened for its context."""
         layout = render_group(group, AskSettings(), sent=False).layout
         rollouts: list[Sequence[str]] = []
@@ -81,7 +81,7 @@ def _task(group: Group) -> str:
 
 
 def text_json(
-    text: GroupText, group: ScoredGroup, other: ScoredGroup | None = None
+    text: GroupText, group: GroupRecord, other: GroupRecord | None = None
 ) -> Json:
     """Return the texts of a group as JSON, its rollouts in input order, with the lines that the judge read.
 

@@ -8,7 +8,6 @@ from heapq import heappush, heappushpop
 from operator import itemgetter
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
-from ruler_cli.results.annotations import Json, ScoredGroup
 from ruler_cli.results.figures import (
     ENOUGH,
     ReportFigures,
@@ -16,6 +15,7 @@ from ruler_cli.results.figures import (
     TextLookup,
     Wanted,
 )
+from ruler_cli.results.record import GroupRecord, Json
 from ruler_cli.types import Group
 
 UNRELIABLE = 0.5
@@ -41,7 +41,7 @@ addresses the judge; its scores are more noise than signal; they are far apart; 
 _NOT_ASKED = ("budget", "interrupted")
 """Kinds of failures that say nothing about a group: the run ended before it."""
 Rank = tuple[float, ...]
-Keep = Callable[[Group, ScoredGroup], Any]
+Keep = Callable[[Group, GroupRecord], Any]
 """Returns what a page keeps of the text of a group."""
 _Item = TypeVar("_Item")
 
@@ -53,7 +53,7 @@ class Highlight:
     `why` is the reason in a few words; the kind of a failure in it is text of the input.
     """
 
-    group: ScoredGroup
+    group: GroupRecord
     ordinal: int
     because: HighlightReason
     why: str
@@ -92,14 +92,14 @@ class Best(Generic[_Item]):
         return [item for *_, item in ordered]
 
 
-def _doubt(group: ScoredGroup) -> float:
+def _doubt(group: GroupRecord) -> float:
     """Return 1 - reliability, or the largest spread over passes if the reliability is not known."""
     if group.reliability is not None:
         return 1 - group.reliability
     return max((r.spread for r in group.rollouts if r.spread is not None), default=0.0)
 
 
-def reasons(group: ScoredGroup) -> list[HighlightReason]:
+def reasons(group: GroupRecord) -> list[HighlightReason]:
     """Return all reasons to look at a group."""
     if not group.scores:
         return ["failed"] if group.failed else []
@@ -112,8 +112,8 @@ def reasons(group: ScoredGroup) -> list[HighlightReason]:
         "disagrees": pairs.lost > 0 and pairs.against >= DISPUTED * pairs.pairs,
         "suspect": any(r.suspect for r in group.rollouts),
         "unsure": doubt > 1 - UNRELIABLE if known else doubt >= UNSTEADY,
-        "spread": wide and not group.tied,
-        "tied": group.tied,
+        "spread": wide and not group.is_tied,
+        "tied": group.is_tied,
     }
     return [because for because, holds in found.items() if holds]
 
@@ -122,7 +122,7 @@ class RunGroup(NamedTuple):
     """A group with its number in the file, from 1, its rank, the worst first, and what is `kept` of its text."""
 
     number: int
-    one: ScoredGroup
+    one: GroupRecord
     rank: Rank
     kept: Any
     other: None = None
@@ -155,7 +155,7 @@ class Shortlist:
         self._labelled = self._panel = False
         self._number = 0
 
-    def add(self, group: ScoredGroup) -> Rank:
+    def add(self, group: GroupRecord) -> Rank:
         """Look at the next group of the file, and rank it among all."""
         self._number += 1
         found = reasons(group)
@@ -166,7 +166,7 @@ class Shortlist:
         if asked:
             self._kinds.add(group.kind)
         suspects = sum(r.suspect for r in group.rollouts) if group.scores else 0
-        tied = group.tied and group.pairs.pairs > 0
+        tied = group.is_tied and group.pairs.pairs > 0
         unsure = "unsure" in found
         words = f"passes ± {doubt:.2f}"
         if group.reliability is not None:
@@ -194,14 +194,14 @@ class Shortlist:
             self._add_disputed(group)
         if self._number < ENOUGH:
             state = "not judged" if group.status == "unmarked" else ""
-            state = "tied" if group.tied else state
+            state = "tied" if group.is_tied else state
             self._first.append(Highlight(group, self._number, "rest", state))
         return rank
 
-    def _add_disputed(self, group: ScoredGroup) -> None:
+    def _add_disputed(self, group: GroupRecord) -> None:
         distance = 0.0
         for rollout in group.rollouts:
-            judges = rollout.judges.values()
+            judges = rollout.panel.values()
             apart = rollout.spread or 0.0
             least = UNSTEADY
             if len(judges) > 1:

@@ -23,7 +23,6 @@ from ruler_cli.results.agreement import (
     LabelledPair,
     was_asked,
 )
-from ruler_cli.results.annotations import Json, ScoredGroup
 from ruler_cli.results.identity import group_name, rollout_ids
 from ruler_cli.results.labels import (
     RANDOM,
@@ -33,6 +32,7 @@ from ruler_cli.results.labels import (
     RolloutMark,
     latest,
 )
+from ruler_cli.results.record import GroupRecord, Json
 from ruler_cli.results.repeats import merged
 from ruler_cli.scoring.inference import FEWEST, CorrectedMean
 from ruler_cli.types import Group
@@ -104,7 +104,7 @@ class LabelAgreement:
         self.repeated = Counter(groups=0, scores=0, labels=0)
 
     @staticmethod
-    def keep(group: Group, scored: ScoredGroup) -> LabelledRollouts:
+    def keep(group: Group, scored: GroupRecord) -> LabelledRollouts:
         """Return what labels need of the group's text."""
         lines = [record.line.raw for record in group.records]
         copies = lines.count(lines[0]) if len(lines) == len(scored.rollouts) else 1
@@ -112,7 +112,7 @@ class LabelAgreement:
             copies = 1
         return LabelledRollouts(rollout_ids(group, scored), copies)
 
-    def add(self, own: LabelledRollouts, *groups: ScoredGroup) -> None:
+    def add(self, own: LabelledRollouts, *groups: GroupRecord) -> None:
         """Add one group as each file has it, its rollouts in one order."""
         name = group_name(groups[0].key)
         for ids in self._labelled(own.ids):
@@ -167,7 +167,7 @@ class LabelAgreement:
             self._set("rollouts", drawn).add_rollouts(groups, own)
         self._correct(groups[0], labels)
 
-    def _correct(self, group: ScoredGroup, labels: Sequence[Label | None]) -> None:
+    def _correct(self, group: GroupRecord, labels: Sequence[Label | None]) -> None:
         """Add the scores of a group, and its labels that were drawn at random."""
         wanted = RANDOM if self._of_file is not None else ""
         scores = list[float]()
@@ -214,7 +214,7 @@ class LabelAgreement:
                 self._set(kind, drawn).counts["unmatched"] += 1
 
     def _labels(
-        self, lines: Sequence[LabelLine], ids: Sequence[str], group: ScoredGroup
+        self, lines: Sequence[LabelLine], ids: Sequence[str], group: GroupRecord
     ) -> list[Label | None]:
         """Return the labels of the rollouts; marks that were drawn at random count before others."""
         given: dict[str, list[RolloutMark]] = {}
@@ -337,7 +337,7 @@ class _LabelSet:
         self.agreement = self._builder.agreement
 
     def add_pairs(
-        self, groups: Sequence[ScoredGroup], pairs: Sequence[LabelledPair]
+        self, groups: Sequence[GroupRecord], pairs: Sequence[LabelledPair]
     ) -> None:
         """Add what people say of pairs of rollouts of a group."""
         self._builder.add(*groups, pairs=pairs)
@@ -349,7 +349,7 @@ class _LabelSet:
             self.counts["shared"] += len(pair.values) > 1
 
     def add_rollouts(
-        self, groups: Sequence[ScoredGroup], labels: Sequence[Label | None]
+        self, groups: Sequence[GroupRecord], labels: Sequence[Label | None]
     ) -> None:
         """Add labels of the rollouts of a group."""
         values = [label and label.value for label in labels]
@@ -360,7 +360,7 @@ class _LabelSet:
                 self.counts[self._state(groups, i)] += 1
                 self.counts["shared"] += label.shared
 
-    def _state(self, groups: Sequence[ScoredGroup], *indices: int) -> str:
+    def _state(self, groups: Sequence[GroupRecord], *indices: int) -> str:
         if all(g.rollouts[i].judge_score is not None for g in groups for i in indices):
             return "measured"
         self.counts["not_asked"] += not was_asked(groups[0])

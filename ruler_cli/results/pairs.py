@@ -31,9 +31,9 @@ from ruler_cli.formats.fields import (
     json_value,
     lookup,
 )
-from ruler_cli.results.annotations import ScoredRollout
 from ruler_cli.results.choice import Selected
 from ruler_cli.results.identity import group_name, rollout_ids
+from ruler_cli.results.record import RolloutRecord
 from ruler_cli.types import Rollout
 
 Shape = Literal["conversational", "standard"]
@@ -110,7 +110,7 @@ class PairMaker:
             return "without scores"
         if selected.scored.alone or len(scores) < 2:
             return "nothing to compare"
-        if selected.scored.tied:
+        if selected.scored.is_tied:
             return "tied"
         wide = best_and_worst(scores, self._gap, 1)
         return "" if wide else "gap too small"
@@ -141,7 +141,7 @@ class PairMaker:
             yield gap, own[best], own[worst]
 
     def _written(
-        self, selected: Selected, scored: ScoredRollout, name: str
+        self, selected: Selected, scored: RolloutRecord, name: str
     ) -> WrittenRollout:
         """Write a rollout; UnreadableError with the reason if it would not be whole."""
         rollouts = selected.group.rollouts

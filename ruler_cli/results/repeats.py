@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from ruler_cli.results.agreement import was_asked
-from ruler_cli.results.annotations import ScoredGroup, ScoredRollout
+from ruler_cli.results.record import GroupRecord, RolloutRecord, changed
 from ruler_cli.scoring.combine import mean
-from ruler_cli.types import CriterionScore
 
 
 class Merged(NamedTuple):
     """A group, and if its copies differ in scores and in labels."""
 
-    group: ScoredGroup
+    group: GroupRecord
     scores_differ: bool
     labels_differ: bool
 
 
-def merged(copies: Sequence[tuple[Sequence[str], ScoredGroup]]) -> Merged:
+def merged(copies: Sequence[tuple[Sequence[str], GroupRecord]]) -> Merged:
     """Return the mean of groups with equal rollouts, in the order of the first one; ids tell which are equal.
 
     What only some of them have counts: a score, a label.
@@ -33,13 +31,13 @@ def merged(copies: Sequence[tuple[Sequence[str], ScoredGroup]]) -> Merged:
     groups = [group for _, group in copies]
     base = max(groups, key=lambda one: (one.status == "scored", was_asked(one)))
     return Merged(
-        replace(base, rollouts=tuple(map(_mean_rollout, rows))),
+        changed(base, rollouts=tuple(map(_mean_rollout, rows))),
         any(len({one.judge_score for one in row}) > 1 for row in rows),
         any(len({one.label for one in row}) > 1 for row in rows),
     )
 
 
-def _order(ids: Sequence[str], group: ScoredGroup) -> list[int]:
+def _order(ids: Sequence[str], group: GroupRecord) -> list[int]:
     """Sort rollouts by their ids; of identical ones with different labels the lower label comes first."""
 
     def place(i: int) -> tuple[str, bool, float]:
@@ -60,13 +58,17 @@ def _means(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return {name: mean([row[name] for row in rows if name in row]) for name in names}
 
 
-def _mean_rollout(copies: Sequence[ScoredRollout]) -> ScoredRollout:
+def _mean_rollout(copies: Sequence[RolloutRecord]) -> RolloutRecord:
     base = max(copies, key=lambda one: one.judge_score is not None)
-    criteria = _means([{own.name: own.value for own in one.criteria} for one in copies])
-    return replace(
+    criteria = _means([one.criterion_values for one in copies])
+    panel = _means([one.panel for one in copies])
+    return changed(
         base,
         judge_score=_mean(one.judge_score for one in copies),
         label=_mean(one.label for one in copies),
-        judges=_means([one.judges for one in copies]),
-        criteria=tuple(CriterionScore(*own) for own in criteria.items()),
+        judges=[
+            {"judge": name, "score": score, "explanation": ""}
+            for name, score in panel.items()
+        ],
+        criteria=[{"name": name, "value": value} for name, value in criteria.items()],
     )

@@ -69,7 +69,7 @@ from ruler_cli.types import (
 
 if TYPE_CHECKING:  # imported at the first reply, so that the first request goes sooner
     from ruler_cli.formats.annotate import Annotated
-    from ruler_cli.results.fields import GroupFields
+    from ruler_cli.results.record import GroupRecord
 
 _HELD_GROUPS = 20
 _HELD_BYTES = 64 << 20
@@ -463,11 +463,11 @@ class _FileRun(GroupStream):
         group: Group,
         result: GroupResult,
         scores: GroupScores | GroupError,
-        fields: GroupFields,
+        part: GroupRecord,
     ) -> list[tuple[int, bytes]]:
         """The line number and the new bytes of each record; empty bytes if it is left out."""
         from ruler_cli.formats.annotate import annotate
-        from ruler_cli.results.fields import annotations_of
+        from ruler_cli.results.record import rollout_records
 
         assert self._reader is not None  # noqa: S101 - it has read the group
         how = self._settings.on_failure
@@ -475,13 +475,15 @@ class _FileRun(GroupStream):
         if isinstance(scores, GroupError) and how == "drop":
             return self._dropped(group, scores)
         names = self._session.scores.names
-        annotations: Sequence[Mapping[str, Any]] = annotations_of(
-            group, scores, names, fields
-        )
+        rollouts = rollout_records(group, scores, names, part)
+        annotations: list[Mapping[str, Any]] = [vars(rollout) for rollout in rollouts]
+        written = part.written
         # without a record for it the group's part stands on each rollout
         if not form.group_in_record:
-            annotations = [{**each, "group": fields} for each in annotations]
-        records = []
+            annotations = [
+                {**annotation, "group": written} for annotation in annotations
+            ]
+        lines = []
         rest = iter(annotations)
         faults = iter(result.faults)
         for record in group.records:
@@ -500,9 +502,9 @@ class _FileRun(GroupStream):
                     self._columns[line.number] = mine
                     continue
                 mine.sort(key=lambda pair: pair[0].path)
-            body = annotate(line.raw, form, mine, fields, how)
-            records.append((line.number, body))
-        return records
+            body = annotate(line.raw, form, mine, written, how)
+            lines.append((line.number, body))
+        return lines
 
     def _dropped(self, group: Group, error: GroupError) -> list[tuple[int, bytes]]:
         """Leave a group out of OUTPUT; the failed file gets it, unless the run that goes on does."""

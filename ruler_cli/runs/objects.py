@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
-from typing import Any, Generic, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
 
 import orjson
 
@@ -25,7 +25,6 @@ from ruler_cli.formats.fields import EMPTY, first_at, lookup
 from ruler_cli.formats.native import ART, BESIDE
 from ruler_cli.formats.reader import Reader, detect, formats_of, key_text
 from ruler_cli.formats.table import GIVEN, SHAPE_ERRORS, Format, fits
-from ruler_cli.results.fields import GroupFields, TrajectoryFields, annotations_of
 from ruler_cli.settings.criteria import rubric_of
 from ruler_cli.settings.models import InputSettings, OnFailure
 from ruler_cli.types import (
@@ -43,6 +42,9 @@ from ruler_cli.types import (
 from ruler_cli.types import (
     value as frozen_value,
 )
+
+if TYPE_CHECKING:
+    from ruler_cli.results.record import GroupRecord
 
 G = TypeVar("G")
 _PLAIN = frozenset((str, int, float, bool, type(None)))
@@ -70,8 +72,8 @@ Shape = Literal["list", "record", "holder"]
 class _Judged(Generic[G]):
     index: int
     group: G
-    fields: GroupFields = field(repr=False)
-    trajectories: tuple[TrajectoryFields, ...] = field(repr=False)
+    fields: dict[str, Any] = field(repr=False)
+    trajectories: tuple[dict[str, Any], ...] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,7 @@ class GroupWithScores(_Judged[G]):
     @property
     def tied(self) -> bool:
         """True if the scores have no relative signal, so that a trainer learns nothing from the group."""
-        return self.fields["tied"]
+        return bool(self.fields["tied"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -433,18 +435,21 @@ def judged_group(
     result: GroupResult,
     scores: GroupScores | GroupError,
     names: Sequence[str],
-    fields: GroupFields,
+    part: GroupRecord,
     on_failure: OnFailure,
     warn: Callable[[str], None],
 ) -> JudgedGroup[G]:
-    """Annotate a copy of a group; `names` are those of all judges, `fields` the group's part of OUTPUT.
+    """Annotate a copy of a group; `names` are those of all judges, `part` is the group's part of OUTPUT.
 
     `warn` is told of each object that the copy of a scored group lacks.
     """
     given: Any = read.given
-    rest = iter(annotations_of(read, scores, names, fields))
+    from ruler_cli.results.record import rollout_records
+
+    fields = part.written
+    rest = map(vars, rollout_records(read, scores, names, part))
     copies = list[Any]()
-    trajectories = list[TrajectoryFields]()
+    trajectories = list[dict[str, Any]]()
     form = read.reader.format
     apart = read.kind != "holder" and not form.group_in_record
     for copied, record in zip(read.copies, read.records[1:], strict=True):
@@ -457,12 +462,12 @@ def judged_group(
         for rollout, one in own:
             noted = read.reader.previous_annotation(after, rollout) or {}
             trajectories.append(
-                TrajectoryFields(
+                {
                     **one,
-                    reward_path=noted.get("reward_path", ""),
-                    rewards=noted.get("rewards", []),
-                    independent_reward=noted.get("independent_reward"),
-                )
+                    "reward_path": noted.get("reward_path", ""),
+                    "rewards": noted.get("rewards", []),
+                    "independent_reward": noted.get("independent_reward"),
+                }
             )
         annotated = _changed(copied, parse_value(raw), after)
         lacks_score = all(one["score"] is None for _, one in own)

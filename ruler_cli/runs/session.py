@@ -32,7 +32,6 @@ from ruler_cli.pool.engine import BOUNDS, Bounds, Engine, end_tasks
 from ruler_cli.prompting.coverage import Coverage
 from ruler_cli.prompting.prompt import shown_rubric
 from ruler_cli.prompting.templates import DEFAULT_RUBRIC, QUESTION
-from ruler_cli.results.fields import Digests
 from ruler_cli.settings.keys import without_secrets
 from ruler_cli.settings.models import (
     AskSettings,
@@ -61,7 +60,7 @@ from ruler_cli.types import (
 )
 
 if TYPE_CHECKING:  # imported at the first reply, so that the first request goes sooner
-    from ruler_cli.results.fields import GroupFields
+    from ruler_cli.results.record import Digests, GroupRecord
     from ruler_cli.scoring.combine import BatchStatistics
 
 FIRST_ASKED = 20
@@ -218,20 +217,20 @@ class ScoringSession:
         group: Group,
         result: GroupResult,
         scores: GroupScores | GroupError,
-    ) -> GroupFields:
+    ) -> GroupRecord:
         """Count the final scores of a group; return its part of OUTPUT."""
-        from ruler_cli.results.fields import group_fields
+        from ruler_cli.results.record import group_record
 
         cost = self.panel.cost(result.used)
         digests = self.texts.digests(group)
-        fields = group_fields(group, result, scores, batch.names, cost, digests)
+        record = group_record(group, result, scores, batch.names, cost, digests)
         if isinstance(scores, GroupScores):
             self.stats.summary.tied += scores.tied
             self.stats.summary.one_score += scores.one_score
             batch.statistics.add_scores(group.key, result, scores)
             self._bounds[result.bounds] += 1
-            self.observer.scored(group.key, scores.scores, fields.copy())
-        return fields
+            self.observer.scored(group.key, scores.scores, record.written.copy())
+        return record
 
     def stop_if_too_many(self) -> None:
         """Stop if more has failed than the user allows."""
@@ -311,7 +310,7 @@ def with_outage(stopped: RulerError | None, status: Status) -> RulerError | None
 
 Due = Iterator[tuple[Group, GroupResult, GroupScores | GroupError]]
 """Groups to be returned, with their final scores."""
-Scored = tuple[Group, GroupResult, GroupScores | GroupError, "GroupFields"]
+Scored = tuple[Group, GroupResult, GroupScores | GroupError, "GroupRecord"]
 """A group, its result, its scores, and its part of OUTPUT."""
 
 

@@ -11,22 +11,21 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain, combinations, compress, count, repeat
+from itertools import chain, compress, count, repeat
 from math import ceil, fsum, sqrt
 from operator import attrgetter, not_, sub
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from ruler_cli.scoring.figures import Figures
 from ruler_cli.scoring.rewards import PASSING
 from ruler_cli.scoring.statistics import (
     CORRELATIONS,
     ROUNDING,
     Anova,
-    LengthSums,
     Moments,
     NoiseEstimator,
     PositionBias,
     one_score,
-    pair_products,
     passes_for,
     quantile,
     rate,
@@ -45,7 +44,7 @@ from ruler_cli.types import (
     GroupScores,
     Pair,
     PassScores,
-    RolloutScore,
+    RolloutValues,
     printable,
 )
 
@@ -170,8 +169,6 @@ _LISTED = 20
 """Contradictions of a kind that are listed: those with the most extreme scores."""
 _KEY = 200
 """Characters of a group's key in a listing: a key may be as long as a prompt."""
-_STEPS = 1000
-"""Steps of the reliability between 0 and 1, for its median."""
 _FINEST = 1e-8
 """The least variance of rounding: passes that agree to the last bit would outweigh all others."""
 _FLAT = 1e-6
@@ -179,7 +176,7 @@ _FLAT = 1e-6
 
 
 class BatchStatistics:
-    """Sums over the groups of a batch.
+    """What combining needs to know of the other groups of a batch, and the `sums` of the scores behind it.
 
     `add` counts the replies about a group, which the scores of this group and others may depend on;
     `add_scores` counts its scores. `names` are the judges' names in the figures, by number. In `input_order`
@@ -189,16 +186,10 @@ class BatchStatistics:
     def __init__(self, names: Sequence[str] = (), *, input_order: bool = False) -> None:
         self.position_bias = PositionBias()
         self.noise = NoiseEstimator()
+        self.sums = Figures(placed=False)
         self._names = tuple(names)
         self._input_order = input_order
         self._moments: dict[int, Moments] = {}
-        self._groups = 0
-        self._tied = 0
-        self._degraded = 0
-        self._scores = Moments()
-        self._reliability: Counter[int] = Counter()
-        self._length = LengthSums()
-        self._pairs: dict[tuple[int, int], dict[str, Counter[str]]] = {}
         # by the outcome of the rollouts, which their scores contradict
         self._contradictions: Counter[bool] = Counter()
         self._listed: dict[bool, list[Contradiction]] = {
@@ -265,28 +256,11 @@ class BatchStatistics:
 
     def add_scores(self, key: str, result: GroupResult, scores: GroupScores) -> None:
         """Count a group's scores; `key` names the group if one of its rollouts is listed."""
-        self._groups += 1
-        self._tied += scores.tied
-        self._degraded += scores.degraded
-        self._scores.add(score for score in scores.scores if score is not None)
-        if scores.reliability is not None:
-            self._reliability[round(scores.reliability * _STEPS)] += 1
-        # the first number in the group of each distinct rollout with a score, and this score
-        judged: dict[int, tuple[int, float]] = {}
-        for i, rollout in enumerate(scores.rollouts):
-            distinct = result.owner[i]
-            score = rollout.judge_score
-            if score is None or distinct is None:
-                continue
-            judged.setdefault(distinct, (i, score))
-            if i < len(result.outcomes):
-                self._add_outcome(result.outcomes[i], score, key, i + 1)
-        if len(judged) > 1:
-            self._length.add(
-                (result.sizes[distinct], score)
-                for distinct, (_, score) in judged.items()
-            )
-            self._add_pairs(result, scores, [number for number, _ in judged.values()])
+        self.sums.add(scores)
+        for i, passed in enumerate(result.outcomes):
+            score = scores.rollouts[i].judge_score
+            if score is not None:
+                self._add_outcome(passed, score, key, i + 1)
 
     def _add_outcome(
         self, passed: bool | None, score: float, key: str, number: int
@@ -305,26 +279,6 @@ class BatchStatistics:
         listed.sort(key=lambda odd: odd.score, reverse=not passed)
         del listed[_LISTED:]
 
-    def _add_pairs(
-        self, result: GroupResult, scores: GroupScores, numbers: Iterable[int]
-    ) -> None:
-        """Count every two judges on the distinct rollouts of a group, by their numbers in the group."""
-        judges = sorted({one.judge for one in result.pass_scores})
-        for pair in combinations(judges, 2):
-            one, other = pair
-            rows = []
-            for i in numbers:
-                own = scores.rollouts[i].by_judge
-                if one in own and other in own:
-                    reward = result.rewards[i] if result.rewards else None
-                    rows.append((own[one], own[other], reward))
-            if rows:
-                sums = self._pairs.setdefault(
-                    pair, {kind: Counter() for kind in CORRELATIONS}
-                )
-                for kind, products in pair_products(rows).items():
-                    sums[kind].update(products)
-
     def figures(self, *, debias: bool = False, checked: bool = False) -> BatchFigures:
         """The figures of the batch.
 
@@ -334,22 +288,23 @@ class BatchStatistics:
         prior = self.noise.prior()
         outcomes = self._outcomes
         checked |= bool(outcomes[True] or outcomes[False])
+        sums = self.sums
+        groups = sums.counts["groups"]
         tenths = [0] * 10
-        for step, groups in self._reliability.items():
-            tenths[min(9, step * 10 // _STEPS)] += groups
-        median = quantile(self._reliability.elements(), 0.5)
+        for reliability in sums.reliability:
+            tenths[min(9, int(round(reliability, 3) * 10))] += 1
         return BatchFigures(
-            groups=self._groups,
-            mean_score=self._scores.mean if self._scores.number else None,
-            tie_rate=self._tied / self._groups if self._groups else None,
-            degraded=self._degraded,
+            groups=groups,
+            mean_score=sums.scores.mean if sums.scores.number else None,
+            tie_rate=sums.counts["tied"] / groups if groups else None,
+            degraded=sums.counts["degraded"],
             slot_curve=self.position_bias.bins(),
             slot_groups=self.position_bias.groups,
             debiased=debias and self.position_bias.enough,
-            length=self._length.trend(),
-            judges=tuple(self._pair(*pair) for pair in sorted(self._pairs)),
+            length=sums.lengths.trend(),
+            judges=tuple(self._pair(*pair) for pair in sorted(sums.by_judges)),
             reliability=tuple(tenths),
-            reliability_median=None if median is None else median / _STEPS,
+            reliability_median=quantile(sums.reliability, 0.5),
             noise=sqrt(prior.variance) if prior.df > 0 else None,
             flawed=self._contradictions[True],
             flawed_listed=tuple(self._listed[True]),
@@ -360,7 +315,7 @@ class BatchStatistics:
 
     def _pair(self, one: int, other: int) -> Pair:
         """The figures of two judges; their errors need enough rewards."""
-        sums = self._pairs[one, other]
+        sums = self.sums.by_judges[one, other]
         scores, errors = (of(sums[kind]) for kind, of in CORRELATIONS.items())
         rewarded = sums["errors"]["n"]
         return Pair(
@@ -476,6 +431,7 @@ def combine(
         passes=max([table.passes for table in used]),
         tied=tied,
         one_score=level,
+        alone=result.alone,
         reliability=reliability,
         weight=0.0 if signalless or level else reliability,
         passes_for=more and ceil(more / len(used)),
@@ -561,7 +517,7 @@ def _rollouts(
     counted: Sequence[ScoreTable],
     criteria: _Criteria,
     vetoes: Sequence[Sequence[str]],
-) -> tuple[RolloutScore, ...]:
+) -> tuple[RolloutValues, ...]:
     """The score of each rollout in input order; an unreadable one has its reason for an explanation.
 
     A score is the mean of the judges' scores, with the explanation of the pass whose score is nearest to it. So is
@@ -583,10 +539,10 @@ def _rollouts(
                     one.explanations[position],
                 )
                 shown[distinct].append(made)
-    scores = []
+    scores: list[tuple[Any, ...]] = []
     for distinct, each in enumerate(shown):
         if not any(one.order[1] in judges for one in each):
-            scores.append(RolloutScore(None, NO_ANSWER))
+            scores.append((None, NO_ANSWER, None, None, {}, {}, (), (), False, ()))
             continue
         every = [(table.judge, table.scores[distinct]) for table in counted]
         by_judge = {judge: known for judge, known in every if known is not None}
@@ -612,7 +568,7 @@ def _rollouts(
             explanation = (
                 f"{explanation} The judge's score is 0 by the veto of {named}.".strip()
             )
-        made_score = RolloutScore(
+        made_score = (
             score,
             explanation,
             score,
@@ -625,10 +581,15 @@ def _rollouts(
             criteria[distinct],
         )
         scores.append(made_score)
-    return tuple(
-        RolloutScore(None, fault) if owner is None else scores[owner]
-        for owner, fault in zip(result.owner, result.faults, strict=True)
-    )
+    rollouts = []
+    for i, owner in enumerate(result.owner):
+        if owner is None:
+            rollouts.append(RolloutValues(None, result.faults[i]))
+            continue
+        label = result.rewards[i] if result.rewards else None
+        arguments = (*scores[owner], label, result.sizes[owner], owner)
+        rollouts.append(RolloutValues(*arguments))
+    return tuple(rollouts)
 
 
 def _nearest(score: float, shown: Sequence[_Shown]) -> _Shown:

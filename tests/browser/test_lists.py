@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from ruler_cli.results.annotations import ScoredGroup
 from ruler_cli.results.labels import Labels, RolloutMark
+from ruler_cli.results.record import GroupRecord
 from tests.browser.attacks import RESTING, RUNNING
 from tests.browser.conftest import Show
 from tests.browser.reports import plain, report_of, ruler, write
@@ -139,7 +139,7 @@ def test_hostile_fields(show: Show, tmp_path: Path) -> None:
     harmless(view)
 
 
-def contradicted(group: ScoredGroup, way: str, middle: float = 0.5) -> float:
+def contradicted(group: GroupRecord, way: str, middle: float = 0.5) -> float:
     """The distance between a rollout that passed and a higher one that failed, if either is at the end of its group."""
     known = [(r.score, r.label) for r in group.rollouts if r.score is not None]
     passed = [score for score, label in known if (label or 0) > middle]

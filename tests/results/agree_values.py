@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from hypothesis import strategies as st
 
 from ruler_cli.results.agreement import Agreement, AgreementBuilder
-from ruler_cli.results.annotations import ScoredGroup, ScoredRollout
+from ruler_cli.results.record import GroupRecord, RolloutRecord
 
 grades = st.integers(0, 4).map(lambda n: n / 4)
 """Few different numbers, so that ties are common."""
@@ -22,27 +22,35 @@ def scored(
     *,
     key: str = "g",
     judges: Mapping[str, Sequence[float]] | None = None,
-) -> ScoredGroup:
+) -> GroupRecord:
     """A group with these scores and labels, and with the scores of a panel."""
     panel = [
-        {name: own[i] for name, own in (judges or {}).items()}
+        [{"judge": name, "score": own[i]} for name, own in (judges or {}).items()]
         for i in range(len(scores))
     ]
     each = zip(scores, labels, panel, strict=True)
     rollouts = tuple(
         scored_rollout(score, label, judges=own) for score, label, own in each
     )
-    return ScoredGroup(key, rollouts, "scored")
+    return GroupRecord("scored", key, rollouts=rollouts)
 
 
 def scored_rollout(
     score: float | None, label: float | None, *at: float, **more: object
-) -> ScoredRollout:
+) -> RolloutRecord:
     """A rollout with this score and this label."""
-    return ScoredRollout((0,), "scored", score, score, label, positions=at, **more)  # type: ignore[arg-type]
+    return RolloutRecord(
+        "scored",
+        score,
+        score,
+        indices=(0,),
+        label=label,
+        slots=at,
+        **more,  # type: ignore[arg-type]
+    )
 
 
-def drawn(groups: int, size: int, seed: int, noise: float = 0.3) -> list[ScoredGroup]:
+def drawn(groups: int, size: int, seed: int, noise: float = 0.3) -> list[GroupRecord]:
     """Groups with labels 0 and 1, and with scores that are noisy labels."""
     dice = random.Random(seed)
     result = []
@@ -54,7 +62,7 @@ def drawn(groups: int, size: int, seed: int, noise: float = 0.3) -> list[ScoredG
     return result
 
 
-def measure(groups: Iterable[ScoredGroup], name: str = "score") -> Agreement:
+def measure(groups: Iterable[GroupRecord], name: str = "score") -> Agreement:
     """Measure one scored file, and each judge of its panel."""
     builder = AgreementBuilder(name)
     for group in groups:

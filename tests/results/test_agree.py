@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.results.agreement import Agreement, AgreementBuilder
-from ruler_cli.results.annotations import ScoredGroup, ScoredRollout
+from ruler_cli.results.record import GroupRecord, RolloutRecord
 from ruler_cli.scoring.statistics import concordance
 from tests.results.agree_values import (
     drawn,
@@ -27,7 +27,7 @@ def value(result: Agreement, name: str, judge: int = 0) -> Any:
     return result["scorers"][judge][name]["value"]
 
 
-def two(one: list[ScoredGroup], other: list[ScoredGroup]) -> Agreement:
+def two(one: list[GroupRecord], other: list[GroupRecord]) -> Agreement:
     """Measure two files whose groups all match."""
     builder = AgreementBuilder("A", "B")
     for pair in zip(one, other, strict=True):
@@ -87,11 +87,11 @@ def test_pairs_by_kind() -> None:
     """A pair is in one bin of each kind that is known for both rollouts; a tied one has no gap."""
     better = scored_rollout(0.9, 1, 0.1, size=500)
     worse = scored_rollout(0.8, 0, 0.9, size=5_000)
-    found = measure([ScoredGroup("g", (worse, better), "scored")])
+    found = measure([GroupRecord("scored", "g", rollouts=(worse, better))])
     names = ("gap", "to 0.1"), ("slot", "earlier"), ("length", "shorter")
     assert bins(found) == dict.fromkeys(names, (1, 0, 0))
     tied = [scored_rollout(0.5, label, size=100) for label in (1.0, 0.0)]
-    found = measure([ScoredGroup("g", tuple(tied), "scored")])
+    found = measure([GroupRecord("scored", "g", rollouts=tuple(tied))])
     assert bins(found) == {("length", "alike"): (1, 0, 1)}
 
 
@@ -99,9 +99,9 @@ items = st.builds(scored_rollout, grades, grades, grades, size=st.integers(0, 10
 
 
 @given(st.lists(items, max_size=9))
-def test_bins(rollouts: list[ScoredRollout]) -> None:
+def test_bins(rollouts: list[RolloutRecord]) -> None:
     """The bins of a kind hold every pair once with its result; without gaps there is no bin of gaps."""
-    result = measure([ScoredGroup("g", tuple(rollouts), "scored")])
+    result = measure([GroupRecord("scored", "g", rollouts=tuple(rollouts))])
     (scorer,) = result["scorers"]
     for kind in ("gap", "slot", "length"):
         tied = 0 if kind == "gap" else scorer["tied"]
@@ -122,7 +122,7 @@ def test_sampled_pairs() -> None:
     assert 3_500 < result["scorers"][0]["pairs"] < 4_500  # of 5,000 · 5,000
 
 
-def panel(count: int) -> list[ScoredGroup]:
+def panel(count: int) -> list[GroupRecord]:
     """Three judges: a good one, one as good with errors of its own, and one that guesses."""
     draw, result = random.Random(0), []
     for group in drawn(count, 6, seed=5):

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from ruler_cli.results.annotations import ScoredGroup
 from ruler_cli.results.draw import DrawnPair, PairDraw
 from ruler_cli.results.figures import ScoredFile
+from ruler_cli.results.record import GroupRecord
 from ruler_cli.settings.models import InputSettings
 from ruler_cli.types import Group
 from tests.results.report.written import group, rollout, written
 
-Groups = list[tuple[Group, ScoredGroup]]
+Groups = list[tuple[Group, GroupRecord]]
 
 
 def read(path: Path, *lines: dict[str, Any]) -> Groups:
@@ -199,7 +199,7 @@ def test_few_are_kept(tmp_path: Path) -> None:
     groups = read(tmp_path / "s.jsonl", *sizes(*[3] * 600))
     kept = 0
 
-    def keep(_: Group, scored: ScoredGroup) -> str:
+    def keep(_: Group, scored: GroupRecord) -> str:
         nonlocal kept
         kept += 1
         return scored.key

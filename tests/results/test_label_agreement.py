@@ -11,10 +11,9 @@ import pytest
 
 from ruler_cli.errors import UsageError
 from ruler_cli.results.agreement import Agreement
-from ruler_cli.results.annotations import ScoredGroup
 from ruler_cli.results.label_agreement import LabelAgreement, LabelledRollouts, gate
 from ruler_cli.results.labels import LabelLine, Labels, PairLabel, RolloutMark
-from ruler_cli.types import CriterionScore
+from ruler_cli.results.record import GroupRecord
 from tests.results.agree_values import scored
 
 IDS = "abcdefgh"
@@ -22,7 +21,7 @@ Choices = dict[str, str]
 """The choice of each person."""
 
 
-def group(name: str, *scores: float | None, labels: Sequence[Any] = ()) -> ScoredGroup:
+def group(name: str, *scores: float | None, labels: Sequence[Any] = ()) -> GroupRecord:
     """A group whose rollouts are a, b, c and so on."""
     return scored(scores, labels or [None] * len(scores), key=name)
 
@@ -42,7 +41,7 @@ def named(line: LabelLine) -> LabelLine:
 
 
 def measure(
-    groups: Sequence[ScoredGroup],
+    groups: Sequence[GroupRecord],
     lines: Sequence[LabelLine] | None,
     *,
     given: bool = False,
@@ -157,14 +156,14 @@ def test_panel_and_criteria() -> None:
     for i in range(8):
         panel = {"one": (0.9, 0.1), "two": (0.1, 0.9), "three": (0.9, 0.1 + 0.1 * i)}
         both = [
-            replace(rollout, criteria=(CriterionScore("brief", value),))
+            replace(rollout, criteria=[{"name": "brief", "value": value}])
             for rollout, value in zip(
                 scored([0.9, 0.1], [None, None], judges=panel).rollouts,
                 (0.2, 0.2 if i < 4 else 0.8),
                 strict=True,
             )
         ]
-        groups.append(ScoredGroup(f"g{i}", tuple(both), "scored"))
+        groups.append(GroupRecord("scored", f"g{i}", rollouts=tuple(both)))
     result, _ = measure(groups, [pair(f"g{i}", "left") for i in range(8)])
     assert [accuracy(result, i)["value"] for i in range(4)] == [1.0, 1.0, 0.0, 1.0]
     (brief,) = result["criteria"]

@@ -27,13 +27,14 @@ from ruler_cli.files.error_map import writing
 from ruler_cli.files.location import Location
 from ruler_cli.files.output import create_file
 from ruler_cli.files.scratch import Scratch
-from ruler_cli.results.annotations import AnnotationReader, Json, ScoredGroup
+from ruler_cli.results.annotations import AnnotationReader
 from ruler_cli.results.compare import ComparedGroup
-from ruler_cli.results.figures import scores_by_position
 from ruler_cli.results.group_text import GroupText
 from ruler_cli.results.highlights import Best, RunGroup, reasons
 from ruler_cli.results.identity import group_name, rollout_ids
+from ruler_cli.results.record import GroupRecord, Json
 from ruler_cli.results.record_fields import GroupValues, RecordFields
+from ruler_cli.scoring.figures import scores_by_position
 from ruler_cli.types import Group, iso, printable, readable
 
 MOST_GROUPS = 10_000
@@ -287,7 +288,7 @@ class ReportPage:
         """Have the page offer the fields of the records of a file, the first of two, to filter by."""
         self._fields = RecordFields(annotations)
 
-    def keep(self, group: Group, scored: ScoredGroup) -> _Kept:
+    def keep(self, group: Group, scored: GroupRecord) -> _Kept:
         """Keep the text of a group; of one file until it is known if it is in the page.
 
         Of two files it is stored until the group's like in the second is found.
@@ -391,7 +392,7 @@ class ReportPage:
 
 
 def text_of(
-    group: Group, scored: ScoredGroup, most_pictures: int = MOST_PICTURES
+    group: Group, scored: GroupRecord, most_pictures: int = MOST_PICTURES
 ) -> tuple[Json, str]:
     """Return the text of a group with the ids of its rollouts, and its task; `strings` has each line once."""
     text = GroupText.of(group, scored)
@@ -433,12 +434,13 @@ def _row(shown: RunGroup | ComparedGroup, task: str) -> Json:
     return row
 
 
-def _columns(g: ScoredGroup) -> Json:
+def _columns(g: GroupRecord) -> Json:
+    scored = [r for r in g.values.rollouts if r.score is not None]
     return g.as_json() | {
         "key": group_name(g.key),
         "bytes": [r.size for r in g.rollouts],
-        "slots": [r.positions for r in g.rollouts],
-        "shown": len(next(iter(scores_by_position(g)), ())),
+        "slots": [r.slots for r in g.rollouts],
+        "shown": len(next(iter(scores_by_position(scored)), ())),
         "spreads": [r.spread for r in g.rollouts],
         "reasons": reasons(g),
     }
