@@ -41,8 +41,8 @@ MEASURED = {
     "ledger": "bytes of ledger a reply",
     "output": "bytes of OUTPUT a rollout",
     "check": "`check`, ms of CPU a group",
-    "render": "`render`, ms of CPU a group",
-    "import": "`ledger import`, ms of CPU a group",
+    "render": "`batch export`, ms of CPU a group",
+    "import": "`batch import`, ms of CPU a group",
     "cached": "`score --cached-only`, ms of CPU a group",
     "live": "live `score`, ms of CPU a group",
     "foreign": "`render --shard`, ms of CPU for a group of another shard",
@@ -172,7 +172,7 @@ COMPUTED = (
             f"/ {SHARDS}",
             _of_stage(stage, SHARDS),
         )
-        for stage in ("render", "cached", "live")
+        for stage in ("batch", "export", "cached", "live")
     ),
     *(
         _Computed(

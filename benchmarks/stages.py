@@ -132,7 +132,7 @@ def _run_all(result: FileCosts, here: Path, source: Path, base: str) -> None:
     counts["input"] = source.stat().st_size / groups / SIZE
     cost["check"] = run("ruler_cli", "check", source, *common)
     cost["render"] = run(
-        "ruler_cli", "render", source, here / "requests.jsonl", *common
+        "ruler_cli", "batch", "export", source, here / "requests.jsonl", *common
     )
     parts = sorted(here.glob("requests*.jsonl"))
     counts["openai"] = sum(part.stat().st_size for part in parts) / groups
@@ -143,9 +143,9 @@ def _run_all(result: FileCosts, here: Path, source: Path, base: str) -> None:
     counts["reply"] = sum(each.stat().st_size for each in replies) / groups
     shard = here / "shard.jsonl"
     cost["shard"] = run(
-        "ruler_cli", "render", source, shard, *common, "--shard", f"1/{SHARDS}"
+        "ruler_cli", "batch", "export", source, shard, *common, "--shard", f"1/{SHARDS}"
     )
-    cost["import"] = run("ruler_cli", "ledger", "import", *replies, "--ledger", ledger)
+    cost["import"] = run("ruler_cli", "batch", "import", *replies, "--ledger", ledger)
     line = command(source, out, None, m=_MODEL, ledger=ledger, cached_only=True)
     cost["cached"] = ended(line).cost
     counts["ledger"] = ledger.stat().st_size / groups
@@ -178,7 +178,7 @@ def _anthropic_line(folder: Path, write: Write) -> float:
         write(folder / "few.jsonl", _LINES),
         folder / "few.requests.jsonl",
     )
-    run("ruler_cli", "render", source, requests, "-m", _ANTHROPIC, "--ledger", "none")
+    run("ruler_cli", "batch", "export", source, requests, "-m", _ANTHROPIC, "--ledger", "none")
     size = requests.stat().st_size / _LINES
     source.unlink()
     requests.unlink()

@@ -76,7 +76,8 @@ class _Scene:
         base = ("--api-base", self.base) if target == "openai" else ()
         run(
             "ruler_cli",
-            "render",
+            "batch",
+            "export",
             self.source,
             requests,
             "--target",
@@ -89,7 +90,7 @@ class _Scene:
         for part in parts:
             replies = part.with_suffix(".replies")
             engine.answer(form, part, replies)
-            run("ruler_cli", "ledger", "import", replies, "--ledger", ledger)
+            run("ruler_cli", "batch", "import", replies, "--ledger", ledger)
             replies.unlink()
             part.unlink()
         return self.score(f"{form}.out.jsonl", ledger.name, model, "--cached-only")

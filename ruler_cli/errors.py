@@ -1,165 +1,59 @@
-"""Errors that end a run, or a record: values with an option or a place, a problem and a remedy."""
+"""Errors that end a run, or a record: values with a place, a problem and a remedy."""
 
 from __future__ import annotations
 
+import copy
 import copyreg
 import errno
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Self
 
-_NUMBER = re.compile(r"[\d.]+(?:e[+-]?\d+)?")
 _STOPPED = "stopped"
 """The place of an error that stops a run on behalf of its user."""
-Names = Callable[[str, str], str]
-"""The field of an option, and its value or an empty text → how a user names it."""
-
-
-class Sentence(str):
-    """A sentence that names options: as a text, with the names that they have in Python.
-
-    In its template `{max_cost}` is an option, by its field, `{max_cost:5}` one with a value, and
-    `{retry_failed:yes}` a flag that is set. Other names are those of `values`, of which each may be a
-    sentence or an error.
-    """
-
-    __slots__ = ("template", "values")
-
-    def __new__(cls, template: str, **values: object) -> Sentence:
-        """Return the sentence; KeyError is impossible: a name that is no value is an option."""
-        made = super().__new__(cls, _filled(template, values, _in_python))
-        made.template, made.values = template, values
-        return made
-
-    template: str
-    values: Mapping[str, object]
-
-    @classmethod
-    def joined(cls, between: str, parts: Sequence[str]) -> Sentence:
-        """Return sentences as one, with the same text between any two."""
-        values = {f"part{i}": part for i, part in enumerate(parts)}
-        return cls(between.join(f"{{{name}}}" for name in values), **values)
-
-    def named(self, names: Names) -> str:
-        """Return the sentence with other names of the options."""
-        return _filled(self.template, self.values, names)
-
-    def __getnewargs_ex__(self) -> tuple[tuple[str], Mapping[str, object]]:
-        return (self.template,), self.values
-
-
-def named(sentence: object, names: Names) -> str:
-    """Return a sentence, an error or any value as text, with other names of options."""
-    said = sentence.sentence if isinstance(sentence, RulerError) else sentence
-    return said.named(names) if isinstance(said, Sentence) else str(said)
-
-
-class _Option:
-    """An option in a template; the format is its value."""
-
-    def __init__(self, field: str, names: Names) -> None:
-        self._field, self._names = field, names
-
-    def __format__(self, value: str) -> str:
-        return self._names(self._field, value)
-
-
-class _Fields(dict[str, object]):
-    """The values of a template; any other name is an option."""
-
-    names: Names
-
-    def __missing__(self, field: str) -> _Option:
-        return _Option(field, self.names)
-
-
-def _filled(template: str, values: Mapping[str, object], names: Names) -> str:
-    fields = _Fields(values)
-    fields.names = names
-    for name, value in values.items():
-        if isinstance(value, Sentence | RulerError):
-            fields[name] = named(value, names)
-    return template.format_map(fields)
-
-
-def _in_python(field: str, value: str) -> str:
-    """Return an option as Python names it, e.g. `max_cost=5`; a word in capitals stands for a value."""
-    name = "params" if field == "param" else field.strip("_")
-    if not value:
-        return name
-    if value == "yes" or (field, value) == ("ledger", "none"):
-        return f"{name}={'True' if value == 'yes' else None}"
-    if field == "param":
-        key, _, given = value.partition("=")
-        return f"{name}={{{key!r}: {given}}}" if given else f"{name}[{key!r}]"
-    return f"{name}={value if value.isupper() or _NUMBER.fullmatch(value) else repr(value)}"
 
 
 class RulerError(Exception):
-    """A run cannot go on; the text is one sentence with a way out, in which options are named as in Python.
+    """A run cannot go on; the text is one sentence with a way out, in which options are named as on a command line.
 
-    Its parts: the `problem`, the `remedy`, and what has it: a `place`, an `option` by its field, with its
-    `value`. Each but the problem may be empty.
+    Its parts: the `place` (a file and a line, an option and its value, a judge), the `problem` there, and the
+    `remedy`. Each but the problem may be empty.
     """
 
     exit_code = 1
     resumable = True
     """The same command goes on."""
 
-    def __init__(
-        self,
-        problem: str,
-        remedy: str = "",
-        *,
-        option: str = "",
-        value: object = "",
-        place: str = "",
-    ) -> None:
+    def __init__(self, problem: str, remedy: str = "", *, place: str = "") -> None:
         """Take the parts; the problem alone may be the whole sentence."""
         self.problem = problem
         self.remedy = remedy
-        self.option = option
-        self.value = value
         self.place = place
-        super().__init__(self._words())
+        super().__init__(problem)
 
-    def set(self, **parts: object) -> None:
-        """Replace parts."""
-        vars(self).update(parts)
-        self.args = (self._words(),)
+    def __str__(self) -> str:
+        """Return the whole sentence."""
+        return self.brief + (f"; {self.remedy}" if self.remedy else "")
 
-    def _words(self, *, head: bool = True, tail: bool = True) -> Sentence:
-        """Return the sentence, or it without what has the problem, or without the remedy."""
-        template = "{problem}"
-        if head and self.option:
-            template = f"{{{self.option}:{{value}}}}: {template}"
-        if head and self.place:
-            template = f"{{place}}: {template}"
-        if tail and self.remedy:
-            template += "; {remedy}"
-        names = ("value", "place", "problem", "remedy")
-        return Sentence(template, **{name: getattr(self, name) for name in names})
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Keep the parts in a copy or a pickle: `__init__` of some errors makes them from numbers."""
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]  # of protocol 2
 
     @property
     def brief(self) -> str:
         """The sentence without the remedy."""
-        return self._words(tail=False)
+        return f"{self.place}: {self.problem}" if self.place else self.problem
 
     @property
     def reason(self) -> str:
         """The sentence, without the word that says that a run stopped."""
-        return self._words(head=self.place != _STOPPED)
+        return str(self).removeprefix(f"{_STOPPED}: ")
 
-    @property
-    def sentence(self) -> str:
-        """The whole sentence."""
-        whole: Sentence = self.args[0]
-        return whole
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Keep the sentence in a copy or a pickle: `__init__` of some errors makes it from numbers."""
-        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]  # of protocol 2
+    def with_parts(self, **parts: str) -> Self:
+        """Return a copy with other parts."""
+        changed = copy.copy(self)
+        vars(changed).update(parts)
+        return changed
 
 
 class UsageError(RulerError):
@@ -190,10 +84,8 @@ class NothingToCompare(UsageError):  # noqa: N818 - the input is no error by its
         alike = f"each has one rollout, or rollouts that are all alike ({key})"
         super().__init__(
             f"no group of INPUT has anything to compare: {alike}",
-            Sentence(
-                "name what the rollouts of one task share with {group_by:PATH}, or have each scored by "
-                "itself with {single:score}"
-            ),
+            "name what the rollouts of one task share with --group-by PATH, or have each scored by itself with "
+            "--single score",
         )
 
 
@@ -223,9 +115,10 @@ class NoUsableReply(RefusedError):  # noqa: N818 - the judge answered
 
     def __init__(self, groups: int, reason: str = "", first: int = 1) -> None:
         """`reason` is that of the last of so many `groups`; the `first` of them has this number in INPUT."""
-        none = f"none of the first {groups} groups that were asked about got a score"
-        last = Sentence("{none}, the last because {reason}", none=none, reason=reason)
-        super().__init__(last if reason else none, place=_STOPPED)
+        problem = f"of the first {groups} groups sent to the judge, none was scored"
+        if reason:
+            problem += f", the last because {reason}"
+        super().__init__(problem, place=_STOPPED)
         self.first = first
 
 
@@ -238,14 +131,13 @@ class TooManyFailures(RulerError):  # noqa: N818 - the run stops as the user ask
 
     def __init__(self, allowed: str) -> None:
         """`allowed` is the bound, as given."""
-        problem = "more failed than {max_failures:{allowed}} allows"
+        problem = f"more failed than --max-failures {allowed} allows"
         if allowed.rstrip("%") == "0":
-            problem = "a group or line failed, and {max_failures:{allowed}} allows none"
-        super().__init__(
-            Sentence(problem, allowed=allowed),
-            Sentence("raise the limit, or ask again with {retry_failed:yes}"),
-            place=_STOPPED,
-        )
+            problem = (
+                f"a group or line failed, and --max-failures {allowed} allows none"
+            )
+        remedy = "raise the limit, or ask again with --retry-failed"
+        super().__init__(problem, remedy, place=_STOPPED)
 
 
 class CapReached(RulerError):  # noqa: N818 - the run stops as the user asked
@@ -266,12 +158,9 @@ class CapReached(RulerError):  # noqa: N818 - the run stops as the user asked
         reached, way_out = "reached", "another run may spend as much again"
         if least is not None and not self.resumable:
             reached = "less than any group left may cost"
-            way_out = f"give {1.1 * least:.2g} or more"  # two digits, never rounded to less than its cost
-        problem = f"{reached}: {groups} not scored{fewer}"
-        super().__init__(
-            Sentence("{max_cost:{cap:g}} is {problem}", cap=cap, problem=problem),
-            way_out,
-        )
+            way_out = f"use {1.1 * least:.2g} or more"  # two digits, never rounded to less than its cost
+        problem = f"--max-cost {cap:g} is {reached}: {groups} not scored{fewer}"
+        super().__init__(problem, way_out)
 
 
 class ReaderGone(RulerError):  # noqa: N818 - the end of a pipe is no error
@@ -313,15 +202,17 @@ def system_problem(error: OSError) -> tuple[str, str]:
 
 @contextmanager
 def system_errors(
-    verb: str, kind: type[RulerError], remedy: str = "", **where: Any
+    verb: str, kind: type[RulerError], remedy: str = "", *, place: str = ""
 ) -> Iterator[None]:
-    """Turn an error of the system into one of a kind; `where` is its option and value, or its place."""
+    """Turn an error of the system into one of a kind."""
     try:
         yield
     except OSError as error:
         problem, known = system_problem(error)
-        raise kind(f"cannot be {verb}: {problem}", remedy or known, **where) from None
+        raise kind(
+            f"cannot be {verb}: {problem}", remedy or known, place=place
+        ) from None
     except UnicodeDecodeError:
         raise kind(
-            "is not text in UTF-8", remedy or "save it as UTF-8", **where
+            "is not text in UTF-8", remedy or "save it as UTF-8", place=place
         ) from None

@@ -6,12 +6,16 @@ No tokenizer is at hand, and one costs as much as a call.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from string import ascii_letters, digits
 
 CHARACTERS_PER_TOKEN = 3.8
 """Characters of a prompt or an answer per token."""
 BYTES_PER_TOKEN = 3.8
 """UTF-8 bytes of a rendered prompt per token."""
+PROMPT_FRAME = 400
+PROMPT_ENTRY = 20
+"""Tokens of a prompt beside its texts: of the whole, and of each rollout in it."""
 _OF_FEWEST = 1.35
 """Tokens for each of the fewest: nine tokenizers make 1.2 to 2 of hexadecimal digits, 1.5 to 2 of English and code."""
 _LEAST_BYTES = 3.2
@@ -30,6 +34,33 @@ _CLASSES = bytes(
 )
 _INSIDE = bytes([ord("'"), *range(0x80, 0xC0)])
 """Bytes that end no run: an apostrophe, since "don't" is one token of o200k, and later bytes of a character."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerSize:
+    """Tokens of an answer: of its frame, of each rollout, and of each criterion's value for a rollout."""
+
+    frame: float
+    rollout: float
+    value: float
+
+    def of(self, rollouts: int, criteria: int) -> float:
+        """Return the tokens of an answer about so many rollouts and criteria."""
+        return self.frame + rollouts * (self.rollout + self.value * criteria)
+
+
+BRIEF_ANSWER = AnswerSize(32, 48, 9)
+"""The fewest, with explanations of ten words."""
+USUAL_ANSWER = AnswerSize(100, 60, 9)
+"""The guess before any answer is known."""
+LONG_ANSWER = AnswerSize(256, 320, 16)
+"""Room for an answer with a token for each letter."""
+ESTIMATED_ANSWERS = (
+    AnswerSize(0, 25, 6),
+    AnswerSize(0, 60, 9),
+    AnswerSize(0, 150, 16),
+)
+"""The low, expected and high numbers of an estimate: an id, a score and one or two sentences. An assumption."""
 
 
 def fewest_tokens(text: str) -> int:

@@ -15,7 +15,7 @@ from typing import Any, Literal, Protocol, Self, TypeVar, dataclass_transform
 
 import orjson
 
-from ruler_cli.tokens import CHARACTERS_PER_TOKEN
+from ruler_cli.tokens import CHARACTERS_PER_TOKEN, AnswerSize
 
 Kind = Literal[
     "reply", "transport", "refused", "too_long", "input", "budget", "interrupted"
@@ -530,9 +530,9 @@ class Request:
         """The content of the user message."""
         return content_of(self.user, self.pictures)
 
-    def answer_tokens(self, frame: float, rollout: float, value: float) -> float:
-        """Return the tokens of an answer from those of its frame, of a rollout and of a criterion's value."""
-        return frame + len(self.labels) * (rollout + value * len(self.criteria))
+    def answer_tokens(self, size: AnswerSize) -> float:
+        """Return the tokens of an answer of this size."""
+        return size.of(len(self.labels), len(self.criteria))
 
     @property
     def common(self) -> int:

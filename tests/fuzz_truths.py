@@ -9,13 +9,13 @@ from typing import Any
 
 from ruler_cli.errors import RulerError, UnreadableError
 from ruler_cli.files.parse import parse
-from ruler_cli.formats.chat import first_agent_turn
-from ruler_cli.formats.fields import lookup
+from ruler_cli.files.values import lookup
 from ruler_cli.formats.reader import Reader, detect, rollout_object
 from ruler_cli.judges.simulated import truth
-from ruler_cli.prompting.render import render
+from ruler_cli.messages.content import first_agent_turn
 from ruler_cli.settings.models import InputSettings
 from ruler_cli.types import Line, Rollout
+from tests.values import render
 
 _TRUTH = re.compile(r"truth=([0-9]{0,3}\.[0-9]{1,17}|[0-9]{1,3})")
 EXACT = {"persistent": 0, "slot": 0, "noise": 0, "level": 0}

@@ -176,8 +176,8 @@ async def test_failures(
         ({"timeout": -1}, "timeout: -1 is not a number of 0.001 or more"),
         ({"num_retries": [1]}, r"retries: \[1\] is not a whole number of 0 or more"),
         ({"max_retries": math.inf}, "retries: inf is not a whole number of 0 or more"),
-        ({"api_base": 5}, "api_base: 5 is not a valid string"),
-        ({"api_key": 5}, "api_key: 5 is not a valid string"),
+        ({"api_base": 5}, "--api-base: 5 is not a valid string"),
+        ({"api_key": 5}, "--api-key: 5 is not a valid string"),
         ("timeout=5", "extra_litellm_params: is of type str; give a dict"),
     ],
 )
@@ -193,7 +193,7 @@ async def test_swallowed_errors(caplog: pytest.LogCaptureFixture) -> None:
     for given, model, params, cause in (
         (one, "openai/o3", None, "OPENAI_API_KEY"),
         (one, "offline", {"timeout": "soon"}, "timeout: 'soon'"),
-        (one, 5, None, "model: 5 is not a valid string"),
+        (one, 5, None, "-m: 5 is not a valid string"),
     ):
         caplog.clear()
         model_name: Any = model

@@ -9,12 +9,11 @@ import anyio
 import pytest
 
 from ruler_cli.formats.reader import validated
-from ruler_cli.prompting.render import render
 from ruler_cli.runs.file import RunResult, score
 from ruler_cli.settings.models import InputSettings, JudgeSettings, ScoreSettings
 from ruler_cli.types import Rollout
 from tests.conftest import read, write
-from tests.values import talk
+from tests.values import render, talk
 
 ASKED = {"role": "user", "content": "What is 6 times 7?"}
 

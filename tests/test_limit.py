@@ -89,10 +89,10 @@ def test_reads_no_further(tmp_path: Path) -> None:
     lines = write(
         tmp_path / "lines.jsonl", [group(f"g{i}", 0.1, 0.9) for i in range(50)]
     )
-    cut = ["limit=3: the first 3 groups only"]
+    cut = ["--limit 3: the first 3 groups only"]
     assert opened(lines, limit=3) == (["g0", "g1", "g2"], 3, cut)
     rows = write(tmp_path / "rows.jsonl", laid([2] * 50, "adjacent"))
-    whole = ["limit=3: the first 3 groups only"]
+    whole = ["--limit 3: the first 3 groups only"]
     assert opened(rows, limit=3) == (["g0", "g1", "g2"], 100, whole)
     assert opened(rows, limit=3, grouping="consecutive") == (
         ["g0", "g1", "g2"],
@@ -102,7 +102,7 @@ def test_reads_no_further(tmp_path: Path) -> None:
     apart = write(tmp_path / "apart.jsonl", laid([1, 2, 1], "scattered"))
     with pytest.raises(UsageError, match="are one group with others between"):
         opened(apart, limit=1, grouping="consecutive")
-    assert opened(rows, limit=1)[2] == ["limit=1: the first 1 group only"]
+    assert opened(rows, limit=1)[2] == ["--limit 1: the first 1 group only"]
     assert opened(rows, limit=50)[2] == ["limit=50: the first 50 groups only"]
     damaged = tmp_path / "damaged.jsonl"
     damaged.write_bytes(lines.read_bytes() + b"no JSON\n")
@@ -213,7 +213,12 @@ def test_other_commands(ruler: Ruler, tmp_path: Path) -> None:
         facts["rollouts"],
         facts["estimate"]["calls"]["expected"],
     ) == (4, 8, 4)
-    assert ruler("render", "in.jsonl", "requests.jsonl", "--limit", "4").returncode == 0
+    assert (
+        ruler(
+            "batch", "export", "in.jsonl", "requests.jsonl", "--limit", "4"
+        ).returncode
+        == 0
+    )
     assert len(read(tmp_path / "requests.jsonl")) == 4
     assert ruler("prompt", "in.jsonl", "--group", "g3", "--limit", "4").returncode == 0
     assert (

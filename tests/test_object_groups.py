@@ -70,12 +70,12 @@ OFFLINE = ScoreSettings(judge=JudgeSettings("offline"), ledger=None)
             "grace: -1.0 is not a number of 0 or more",
         ),
         (MaxFailures, {"number": "many"}, "number: 'many' is not a number"),
-        (ScoreSettings, {"max_failures": -1}, "max_failures: '-1' is neither"),
-        (ScoreSettings, {"max_failures": "500%"}, "max_failures: '500%' is neither"),
+        (ScoreSettings, {"max_failures": -1}, "--max-failures: '-1' is neither"),
+        (ScoreSettings, {"max_failures": "500%"}, "--max-failures: '500%' is neither"),
         (
             AskSettings,
             {"context_tokens": -5},
-            "context_tokens: -5 is not a whole number of 1 or more",
+            "--context-tokens: -5 is not a whole number of 1 or more",
         ),
         (
             ScoreSettings,

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from ruler_cli.formats import pictures
-from ruler_cli.formats.pictures import read_picture
+from ruler_cli.messages import pictures
+from ruler_cli.messages.pictures import read_picture
 from tests.conftest import ROOT, Ruler
 from tests.picture_judge import PictureJudge, address, part, png, rollout, screenshots
 
@@ -232,7 +232,7 @@ def test_bad_pictures(ruler: Ruler, tmp_path: Path, subtests: pytest.Subtests) -
             assert (done.returncode, checked.returncode) == (1, 1)
             assert "`trajectories.1` picture 1 " in done.stderr
             for said in (done.stderr, checked.stdout):
-                assert "or give --pictures leave" in " ".join(said.split())
+                assert "or use --pictures leave" in " ".join(said.split())
             (group,) = judged(tmp_path / "out.jsonl")
             one, failed, other = group["trajectories"]
             assert failed["ruler"]["status"] == "failed"
@@ -348,7 +348,7 @@ def test_looking(ruler: Ruler, tmp_path: Path) -> None:
     model = ("-m", "openai/gpt-4o")
     prompt = ruler("prompt", "in.jsonl", *model)
     assert prompt.stdout.count("(picture 1)\n<picture: image/png, 8 × 6, ") == 3
-    rendered = ruler("render", "in.jsonl", "requests.jsonl", *model)
+    rendered = ruler("batch", "export", "in.jsonl", "requests.jsonl", *model)
     assert rendered.returncode == 0
     (line,) = (tmp_path / "requests.jsonl").read_text().splitlines()
     content = json.loads(line)["body"]["messages"][1]["content"]

@@ -340,15 +340,18 @@ async def test_settings_that_cannot_be(
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"combine": CombineSettings(standardize=True)}, "standardize"),
         ({"adaptive": True}, "adaptive"),
-        ({"combine": CombineSettings(min_passes=2)}, "min_passes"),
+        ({"combine": CombineSettings(min_passes=2)}, "--min-passes"),
         ({"panel": (JudgeSettings("openai/good"),)}, "have one name, or one model"),
         ({"fallback": True}, "fallback"),
         ({"input": InputSettings(group_by="x")}, "group_by"),
         ({"input": InputSettings(limit=3)}, "limit"),
         ({"input": InputSettings(records="runs[]")}, "records"),
         ({"on_failure": "drop"}, "skip"),
-        ({"on_failure": "kepp"}, "on_failure: 'kepp' is not 'null', 'drop' or 'keep'"),
-        ({"max_failures": [3]}, r"max_failures: '\[3\]' is neither a whole number"),
+        (
+            {"on_failure": "kepp"},
+            "--on-failure: 'kepp' is not 'null', 'drop' or 'keep'",
+        ),
+        ({"max_failures": [3]}, r"--max-failures: '\[3\]' is neither a whole number"),
         (
             {"judge": "offline"},
             "judge: 'offline' is not a dictionary or an instance of JudgeSettings",
@@ -376,7 +379,7 @@ async def test_settings_that_cannot_be(
             await scorer.score(GROUPS[0])
     with pytest.raises(UsageError, match="async with"):
         await Scorer(OFFLINE).score(GROUPS[0])
-    with pytest.raises(UsageError, match="max_cost: the price"):
+    with pytest.raises(UsageError, match="--max-cost: the price"):
         async with Scorer(at(server, pool=PoolSettings(max_cost=1.0))):
             pass
     assert server.stats()["requests"] == 0
@@ -583,7 +586,7 @@ async def test_missing_outcome() -> None:
     groups = [group(f"o{i}", 0.1, 0.9) for i in range(30)]
     async with Scorer(settings) as scorer:
         with pytest.raises(
-            UsageError, match=r"outcome='m.won': none of the first 20 groups has it"
+            UsageError, match=r"--outcome m.won: none of the first 20 groups has it"
         ):
             async for _ in scorer.score_groups(groups):
                 pass
@@ -1081,19 +1084,6 @@ def test_no_outage_ends_a_patient_scorer(
             assert anyio.current_time() > 10_000
 
     staged(tmp_path, monkeypatch, main, Stub(say=say))
-
-
-def test_alone_and_adaptive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Single groups decide on their own further passes and wait for no others."""
-
-    async def main(stage: Stage) -> None:
-        async with Scorer(
-            stage.settings(passes=6, adaptive=True, ledger=None)
-        ) as scorer:
-            out = [await scorer.score(one) for one in many(3)]
-        assert all(2 <= one.fields["passes"] <= 6 for one in out)
-
-    staged(tmp_path, monkeypatch, main, Stub(say=noisy))
 
 
 def left_behind() -> set[Any]:

@@ -22,7 +22,7 @@ from ruler_cli.settings.models import MaxFailures, Shard, shard_of
 from ruler_cli.types import Request
 from tests.conftest import ROOT, group, rollout
 from tests.fuzz_containers import KINDS, OUTPUT, pack, unpack
-from tests.judging.test_adaptive_runs import drawing, groups
+from tests.judging.test_adaptive import drawing, groups
 from tests.runs import Stage, Stub, failing, group_of, noisy
 from tests.virtual import virtually
 

@@ -14,10 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.simulation.corrections import Cell, Coverage, world
-from benchmarks.simulation.gains import at_equal_error
 from benchmarks.simulation.measures import Measured, measured, ranks, spearman
 from benchmarks.simulation.reference import Beside, Mean
-from benchmarks.simulation.spending import Spent
+from benchmarks.simulation.spending import Spent, at_equal_cost, at_equal_error
 from benchmarks.simulation.worlds import BalancedCase, Case, cases
 
 ROOT = Path(__file__).parent.parent
@@ -52,7 +51,7 @@ def test_quick_run(tmp_path: Path) -> None:
     corrections = written.with_name("corrections.md").read_text(encoding="utf-8")
     assert f"\n{corrections}\n" in done.stdout
     assert "| 20 | useless |" in corrections
-    for option in ("--debias", "--passes 2", "--passes 4 --adaptive", "--group-size 8"):
+    for option in ("--debias", "--passes 2", "--passes 6 --adaptive", "--group-size 8"):
         assert f"`{option}`" in table
 
 
@@ -108,18 +107,14 @@ def test_rows_within_three_errors() -> None:
 
 
 def test_equal_error() -> None:
-    """If adaptive spending has the error of uniform spending halfway, in logarithms, so is its cost."""
-
-    def spent(passes: float, rmse: float) -> list[Spent]:
-        return [Spent(passes, 2 * passes, 1, 4, Measured(rmse, 0, 0, 0, 0))]
-
-    result = at_equal_error(
-        spent(4, 0.6), spent(2, 0.9), spent(8, 0.4), ("passes", "tokens")
-    )
-    assert result == pytest.approx({"passes": 4.0, "tokens": 8.0})
-    assert at_equal_error(
-        spent(4, 0.5), spent(3, 0.6), spent(4, 0.5), ("passes",)
-    ) == pytest.approx({"passes": 4.0})
+    """Costs and errors between those of two uniform numbers of passes are interpolated in logarithms."""
+    uniform = [
+        Spent(passes, Measured(rmse, 0, 0, 0, 0))
+        for passes, rmse in ((2, 0.8), (4, 0.4), (8, 0.2))
+    ]
+    for passes, rmse in ((2, 0.8), (3, 1.6 / 3), (4, 0.4), (6, 1.6 / 6), (8, 0.2)):
+        assert at_equal_cost(uniform, passes, "rmse") == pytest.approx(rmse)
+        assert at_equal_error(uniform, rmse) == pytest.approx(passes)
 
 
 def test_pass_scores_of_a_case() -> None:

@@ -196,11 +196,6 @@ def test_refused(ruler: Ruler, tmp_path: Path) -> None:
         in piped.stderr
     )
     assert ruler(*run, "--grouping", "scattered", stdin=text).returncode == 2
-    adaptive = ruler(*run, "--passes", "4", "--adaptive")
-    assert (
-        adaptive.returncode,
-        "cannot be with --adaptive" in adaptive.stderr,
-    ) == (2, True)
     uncapped = (*run[:1], "in.jsonl", "out.jsonl", *run[3:-2])
     assert ruler(*uncapped).returncode == 0
     assert ruler("score", "in.jsonl", "out.jsonl", *run[3:]).returncode == 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,9 @@ from hypothesis import strategies as st
 
 from ruler_cli.formats.reader import Reader, detect
 from ruler_cli.judges.resolve import ResolvedJudge
+from ruler_cli.messages.read import read_messages
+from ruler_cli.prompting.render import WHOLE, Seen, Shortening
+from ruler_cli.prompting.render import render as lines_of
 from ruler_cli.settings.models import InputSettings
 from ruler_cli.types import Group, Judge, Line, Record, Rollout
 
@@ -111,6 +114,15 @@ def group(*conversations: Any, key: str = "g", **of_record: Any) -> Group:
     """A group of rollouts given as message lists or as rollouts."""
     rollouts = tuple(c if isinstance(c, Rollout) else Rollout(c) for c in conversations)
     return Group(key, (Record(Line(1, 0, b"{}"), rollouts, key, **of_record),))
+
+
+def render(
+    messages: Sequence[Any],
+    shortening: Shortening = WHOLE,
+    seen: Seen | None = None,
+) -> list[str]:
+    """Messages as the lines that a judge reads."""
+    return lines_of(read_messages(messages), shortening, seen)
 
 
 def talk(answer: str, question: str = "What is 2+2?") -> list[dict[str, Any]]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
+from benchmarks.simulation.spending import MOST, UNIFORM, at_equal_error
 from benchmarks.simulation.worlds import KINDS
 
 Series = Mapping[tuple[str, ...], Sequence[Any]]
@@ -17,7 +17,7 @@ OPTIONS = (
     ("`--debias`", "1, random order + slot correction"),
     ("`--passes 2`", "2, an order and its reverse"),
     ("`--passes 4`", "4 balanced"),
-    ("`--passes 4 --adaptive`", ""),
+    (f"`--passes {MOST} --adaptive`", ""),
     ("`--passes 8`", "8 balanced"),
 )
 LARGE = (
@@ -34,7 +34,7 @@ def markdown(result: Series, groups: int, seeds: int, large: int) -> str:
     """Write the table of benchmarks/README.md, with a sentence that describes it."""
     lines = [
         f"Simulated (`make simulate`), not measured on a live judge: {seeds} × {groups} groups of 8 rollouts "
-        "with a known truth, judged with the default errors of `-m simulated`.",
+        "with a known truth, judged with the default errors of the simulated judge.",
         "",
         "| | calls per group | graded truth: RMSE / rank correlation / wrong sign "
         "| pass-or-fail truth: the same |",
@@ -42,15 +42,12 @@ def markdown(result: Series, groups: int, seeds: int, large: int) -> str:
     ]
     for option, name in OPTIONS:
         cells = [_cell(_measured(result, kind, name)) for kind in KINDS]
-        lines.append(f"| {option} | {_calls(name)} | {cells[0]} | {cells[1]} |")
-    even, uneven = (
-        [_share(result, kind, costs, what) for kind in KINDS]
-        for costs, what in (("even", "passes"), ("uneven", "tokens"))
-    )
+        lines.append(f"| {option} | {_calls(result, name)} | {cells[0]} | {cells[1]} |")
+    shares = [f"{100 * share(result, kind):.0f} %" for kind in KINDS]
     lines += [
         "",
-        f"`--adaptive` reaches the RMSE of `--passes 4` with {even[0]} (graded) and {even[1]} (pass or fail) "
-        f"of its calls, and, if groups differ in length, with {uneven[0]} and {uneven[1]} of its tokens.",
+        f"`--passes {MOST} --adaptive` has this RMSE at {shares[0]} (graded) and {shares[1]} (pass or fail) of the "
+        "calls that it takes with the same passes for every group.",
         "",
         f"{large} groups of 64 in windows of 8 (`--group-size 8`), a judge that stretches what it is shown:",
         "",
@@ -64,23 +61,29 @@ def markdown(result: Series, groups: int, seeds: int, large: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _share(result: Series, kind: str, costs: str, what: str) -> str:
-    """Return the cost of adaptive spending at the error of 4 passes for all, in percent of theirs."""
-    uniform, fewer, more = (
-        result["spending", kind, costs, name]
-        for name in ("uniform 4", "adaptive 3", "adaptive 4")
-    )
-    return f"{25 * at_equal_error(uniform, fewer, more, (what,))[what]:.0f} %"
+def share(result: Series, kind: str) -> float:
+    """Return the calls of adaptive spending, as a share of those that reach its RMSE with equal passes for all."""
+    shares = []
+    for number, spent in enumerate(result["spending", kind, "adaptive"]):
+        uniform = [result["spending", kind, f"uniform {k}"][number] for k in UNIFORM]
+        shares.append(spent.passes / at_equal_error(uniform, spent.measured.rmse))
+    return fmean(shares)
 
 
 def _measured(result: Series, kind: str, name: str) -> Sequence[Any]:
     if name:
         return result["passes", kind, name]
-    return [spent.measured for spent in result["spending", kind, "even", "adaptive 4"]]
+    return [spent.measured for spent in result["spending", kind, "adaptive"]]
 
 
-def _calls(name: str) -> str:
-    return name[0] if name else "4 on average"
+def _calls(result: Series, name: str) -> str:
+    if name:
+        return name[0]
+    means = []
+    for kind in KINDS:
+        passes = [spent.passes for spent in result["spending", kind, "adaptive"]]
+        means.append(f"{fmean(passes):.1f}")
+    return f"{means[0]} and {means[1]}"
 
 
 def _cell(values: Sequence[Any]) -> str:
@@ -88,24 +91,3 @@ def _cell(values: Sequence[Any]) -> str:
         fmean(getattr(v, m) for v in values) for m in ("rmse", "spearman", "wrong_sign")
     )
     return f"{rmse:.2f} / {rank:.2f} / {100 * wrong:.1f} %"
-
-
-def at_equal_error(
-    uniform: Sequence[Any],
-    fewer: Sequence[Any],
-    more: Sequence[Any],
-    spent: Sequence[str],
-) -> dict[str, float]:
-    """Return the cost of adaptive spending at the RMSE of uniform passes, interpolated on log scales."""
-    wanted, low, high = (
-        math.log(fmean(s.measured.rmse for s in side))
-        for side in (uniform, fewer, more)
-    )
-    part = (wanted - low) / (high - low)
-    result = {}
-    for what in spent:
-        a, b = (
-            math.log(fmean(getattr(s, what) for s in side)) for side in (fewer, more)
-        )
-        result[what] = math.exp(a + part * (b - a))
-    return result

@@ -41,23 +41,23 @@ def large(seed: int) -> dict[str, float]:
 
 def _windows(case: Case) -> list[list[PassScores]]:
     """Deal three passes into windows as ruler does."""
-    base, dealt = case.random_order(), list[Windows]()
-    for pass_index in range(3):
-        keys: defaultdict[tuple[int, int], float] = defaultdict(case.rng.random)
-        made = Packing([0] * SIZE).partition(
-            balanced(base, pass_index),
+    base = case.random_order()
+    dealt = list[Windows]()
+    for even in (0, 2):
+        keys = defaultdict[tuple[int, int, int], float](case.rng.random)
+        pair = Packing([0] * SIZE).pair(
+            [balanced(base, even), balanced(base, even + 1)],
             SIZE // WINDOW,
-            lambda attempt, item, keys=keys: keys[attempt, item],  # type: ignore[misc]  # one per pass
-            dealt[-1] if pass_index % 2 else None,
+            lambda at, attempt, item, keys=keys: keys[at, attempt, item],  # type: ignore[misc]  # one per pair
         )
-        assert made is not None
-        dealt.append(made)
+        assert pair is not None
+        dealt.extend(pair)
     return [
         [
             case.ask(window, pass_index, window=number, new_noise=True)
             for number, window in enumerate(windows)
         ]
-        for pass_index, windows in enumerate(dealt)
+        for pass_index, windows in enumerate(dealt[:3])
     ]
 
 

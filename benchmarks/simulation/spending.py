@@ -3,87 +3,77 @@
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from benchmarks.simulation.measures import Measured
 from benchmarks.simulation.schemes import combined
 from benchmarks.simulation.worlds import BalancedCase, Kind, cases
-from ruler_cli.judging.adaptive import FIRST, GroupStanding, allot
+from ruler_cli.judging.adaptive import UNIT, needs_more
+from ruler_cli.settings.models import FIRST_PASSES
 
-BLOCK = 64
-COST_SPREAD = 0.8
-"""Log-sd of a group's tokens with uneven costs; otherwise costs are equal."""
-TOKENS = 1000.0
+MOST = 6
+UNIFORM = (2, 3, 4, 6)
 
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """The spending per group and the quality of the scores; `tokens` in passes of an average group."""
+    """The mean passes for a group, and the quality of the scores."""
 
     passes: float
-    tokens: float
-    rounds: float
-    most: int
     measured: Measured
 
 
-def spending(
-    seed: int, kind: Kind, number: int, averages: Sequence[int], *, uneven: bool
-) -> dict[str, Spent]:
-    """Measure uniform and adaptive passes over the same groups and the same scores, for each average."""
+def spending(seed: int, kind: Kind, number: int) -> dict[str, Spent]:
+    """Measure uniform and adaptive passes over the same groups and the same scores."""
     groups = [BalancedCase(case) for case in cases(seed, kind, number)]
-    rng = random.Random(f"{seed}/costs")
-    costs = [
-        TOKENS * math.exp(COST_SPREAD * rng.gauss()) if uneven else TOKENS
-        for _ in groups
-    ]
     result = {}
-    for average in averages:
-        result[f"uniform {average}"] = _spent(groups, costs, [average] * number, 0)
-        passes, rounds = [], 0
-        for start in range(0, number, BLOCK):
-            block = slice(start, start + BLOCK)
-            given, times = adaptively(groups[block], costs[block], average)
-            passes += given
-            rounds += times * len(given)
-        result[f"adaptive {average}"] = _spent(groups, costs, passes, rounds / number)
+    for passes in UNIFORM:
+        result[f"uniform {passes}"] = _spent(groups, [passes] * number)
+    result["adaptive"] = _spent(groups, [adaptively(group) for group in groups])
     return result
 
 
-def adaptively(
-    groups: Sequence[BalancedCase], costs: Sequence[float], average: int
-) -> tuple[list[int], int]:
-    """Return the final number of passes of each group of a block, and the number of rounds."""
-    passes, rounds = [min(FIRST, average)] * len(groups), 0
-    while True:
-        standings = [
-            GroupStanding.of(group.case.group_result(group.first(k)), cost)
-            for group, k, cost in zip(groups, passes, costs, strict=True)
-        ]
-        more = allot(standings, average)
-        if not any(more):
-            return passes, rounds
-        passes = [k + extra for k, extra in zip(passes, more, strict=True)]
-        rounds += 1
+def adaptively(group: BalancedCase) -> int:
+    """Return the passes of a group as ruler makes them."""
+    passes = FIRST_PASSES
+    while passes < MOST:
+        result = group.case.group_result(group.first(passes))
+        if not needs_more(result):
+            break
+        passes += UNIT
+    return passes
 
 
-def _spent(
-    groups: Sequence[BalancedCase],
-    costs: Sequence[float],
-    passes: Sequence[int],
-    rounds: float,
-) -> Spent:
-    number = len(groups)
-    results = [
-        group.case.group_result(group.first(k))
-        for group, k in zip(groups, passes, strict=True)
+def _spent(groups: Sequence[BalancedCase], passes: Sequence[int]) -> Spent:
+    results = []
+    for group, number in zip(groups, passes, strict=True):
+        results.append(group.case.group_result(group.first(number)))
+    measured = combined([group.case for group in groups], results)
+    return Spent(sum(passes) / len(passes), measured)
+
+
+def at_equal_cost(uniform: Sequence[Spent], passes: float, metric: str) -> float:
+    """Return the measure of so many passes for all, interpolated on log scales."""
+    points = [
+        (math.log(spent.passes), math.log(getattr(spent.measured, metric)))
+        for spent in uniform
     ]
-    return Spent(
-        sum(passes) / number,
-        sum(k * cost for k, cost in zip(passes, costs, strict=True)) / sum(costs),
-        rounds,
-        max(passes),
-        combined([group.case for group in groups], results),
-    )
+    return math.exp(_interpolated(points, math.log(passes)))
+
+
+def at_equal_error(uniform: Sequence[Spent], rmse: float) -> float:
+    """Return the passes for all that reach an RMSE, interpolated on log scales."""
+    points = [
+        (-math.log(spent.measured.rmse), math.log(spent.passes)) for spent in uniform
+    ]
+    return math.exp(_interpolated(points, -math.log(rmse)))
+
+
+def _interpolated(points: Sequence[tuple[float, float]], x: float) -> float:
+    """Return the y at an x on the line through points with rising x; beyond the last, the last piece goes on."""
+    pieces = list(pairwise(points))
+    fitting = [piece for piece in pieces if x <= piece[1][0]]
+    (x0, y0), (x1, y1) = (fitting or pieces[-1:])[0]
+    return y0 + (y1 - y0) * (x - x0) / (x1 - x0)

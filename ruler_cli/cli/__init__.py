@@ -17,7 +17,6 @@ _COMMANDS = {
     "score": "Score each group with a judge, and write the records annotated.",
     "check": "Read INPUT as `score` would, and estimate calls, tokens and cost.",
     "prompt": "Print the exact request that `score` would send for a group.",
-    "render": "Write the requests that `score` would send to a file.",
     "agree": "Compare scores with labels, or two judges with each other.",
     "report": "Show a scored file on the terminal, as JSON, or as a page.",
     "select": "Keep groups and rollouts of a scored file by their scores.",
@@ -69,9 +68,12 @@ def _load(name: str) -> Any:
         more: Any = getattr(module, "SETTINGS", None)
         alone.command(name, cls=SectionedCommand, context_settings=more)(module.command)
         command = typer.main.get_command(alone)
-    if shared := getattr(module, "OF_SCORE", ()):
-        taker = command.commands["submit"] if name == "batch" else command
-        _take_options_of_score(taker, shared, rest=name == "check")
+    shared: Any = getattr(module, "OF_SCORE", {})
+    if not isinstance(shared, dict):
+        _take_options_of_score(command, shared, rest=name == "check")
+        shared = {}
+    for subcommand, fields in shared.items():
+        _take_options_of_score(command.commands[subcommand], fields, rest=False)
     return command
 
 

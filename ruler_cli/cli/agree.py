@@ -28,7 +28,7 @@ from ruler_cli.cli.options import (
 from ruler_cli.cli.scored_files import ScoredFiles
 from ruler_cli.cli.sentences import LEFT_OUT, left_out_words
 from ruler_cli.cli.units import count
-from ruler_cli.errors import Sentence, UnknownShapeError, UsageError
+from ruler_cli.errors import UnknownShapeError, UsageError
 from ruler_cli.settings.options import Options
 
 if TYPE_CHECKING:
@@ -95,14 +95,14 @@ def _run(options: Options, sources: list[str]) -> int:
     bound = options.at_least
     if len(sources) == 2 and bound is not None:
         raise UsageError(
-            "is about one judge", "give one file", option="at_least", value=bound
+            "is about one judge", "give one file", place=f"--at-least {bound}"
         )
     with ExitStack() as stack:
         try:
             scored = ScoredFiles(sources, options, stack)
         except UnknownShapeError as error:
             if _of_labels(error.values):
-                name = Sentence("name it with {labels_file}")
+                name = "name it with --labels-file"
                 problem = "holds labels, and no scores"
                 raise UsageError(problem, name, place=error.place) from None
             raise
@@ -157,7 +157,7 @@ def _measured(
     from ruler_cli.results.labels import Labels as LabelFiles
 
     names = options.labels_file
-    labels = LabelFiles.read(names, option="labels_file") if names else None
+    labels = LabelFiles.read(names, option="--labels-file") if names else None
     second = len(scored.files) > 1
     measure = LabelAgreement(
         labels,
@@ -233,11 +233,9 @@ def _refuse_empty(agreement: Agreement, file: ScoredFile, left: Sequence[str]) -
         reason = _no_pairs(people, left)
     elif not counts["labelled"]:
         reason = "no rollout has a usable label"
-    remedy = Sentence("name labels with {labels:PATH} or {labels_file:FILE}")
+    remedy = "name labels with --labels PATH or --labels-file FILE"
     if reason in left[:1]:
-        remedy = Sentence(
-            "give the file whose rollouts were labelled, scored again or not"
-        )
+        remedy = "give the file whose rollouts were labelled, scored again or not"
     raise UsageError(f"nothing to compare: {reason}", remedy, place=file.name)
 
 

@@ -1,4 +1,4 @@
-"""`ruler batch submit|status|collect|cancel`: a provider's batch API asks the judge, at half the price."""
+"""`ruler batch`: a provider's batch API asks the judge, at half the price; or another engine, by files."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from ruler_cli.cli.batch_files import NOT_ASKED, OF_EXPORT, export, import_
 from ruler_cli.cli.command import (
     ledger_command,
     print_file_note,
@@ -16,7 +17,7 @@ from ruler_cli.cli.command import (
 )
 from ruler_cli.cli.help import SectionedCommand
 from ruler_cli.cli.ledger import required_ledger_path
-from ruler_cli.cli.messages import command_words, print_note
+from ruler_cli.cli.messages import print_note
 from ruler_cli.cli.options import (
     RUN_OPTIONS,
     ApiKeyEnv,
@@ -27,7 +28,6 @@ from ruler_cli.cli.options import (
     option,
 )
 from ruler_cli.cli.progress import Console
-from ruler_cli.cli.render import NOT_RENDERED
 from ruler_cli.cli.safe_text import one_line, print_json
 from ruler_cli.cli.signals import run_cancellable
 from ruler_cli.cli.units import print_figures, rounded, rows, size
@@ -42,8 +42,11 @@ if TYPE_CHECKING:
     from ruler_cli.runs.batch.providers import RemoteBatch
 
 T = TypeVar("T")
-OF_SCORE = (*RUN_OPTIONS, "api_key_env", "max_cost", "price", "retry_failed")
-"""Options that `batch submit` shares with `score`."""
+OF_SCORE = {
+    "submit": (*RUN_OPTIONS, "api_key_env", "max_cost", "price", "retry_failed"),
+    "export": OF_EXPORT,
+}
+"""Options that commands share with `score`."""
 _SUBMITTED = """
 too large for the provider, --group-size shows fewer rollouts: {0.large:request}
 already in open batches: {0.out:request}
@@ -76,13 +79,16 @@ _REPORTED = ("state", "label", "total", "succeeded", "failed")
 _HELP = """Have a provider's batch API ask the judge, at half the price.
 
 It takes up to 24 hours. The ledger keeps the submitted batches and takes in the answers; `ruler score
---cached-only` then writes the output. After a crash at any point the next command recovers.
+--cached-only` then writes the output. After a crash at any point the next command recovers. Engines without
+a batch API answer a file: `export` writes the requests, `import` takes in the replies.
 
 \b
 Example:
   ruler batch submit rollouts.jsonl -m openai/o3 --wait
 """
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=_HELP)
+app.command("export", cls=SectionedCommand)(export)
+app.command("import", cls=SectionedCommand)(import_)
 Wait = Annotated[bool, option("Wait, and collect until no batch is open.")]
 WaitTimeout = Annotated[
     float, option("Longest time that --wait waits, seconds.", "S", "--timeout")
@@ -125,7 +131,7 @@ def submit(
         async def main(batches: Batches) -> int:
             result = await batches.submit(settings, _print_batch)
             missing, uncertain = result.missing, result.uncertain
-            print_figures(NOT_RENDERED, missing)
+            print_figures(NOT_ASKED, missing)
             print_figures(_SUBMITTED, result)
             print_note(*(each.error for each in uncertain))
             failed = (
@@ -254,7 +260,7 @@ def cancel(
     """
     with running(ctx, names) as options:
         if bool(names) == options.all_batches:
-            raise UsageError("name the batches to cancel, or give --all")
+            raise UsageError("name the batches to cancel, or use --all")
         forget = options.forget
         batches = _run(
             lambda batches: batches.cancel(names or [], forget=forget), options
@@ -275,7 +281,7 @@ def _run(
     """
     from ruler_cli.runs.batch.batches import Batches
     from ruler_cli.runs.batch.journal import Journal
-    from ruler_cli.runs.batch.providers import Providers, open_session
+    from ruler_cli.runs.batch.providers import Providers
 
     other_key = not source and options.rank("api_key_env") == COMMAND_LINE
     key_env = options.api_key_env if other_key else None
@@ -286,8 +292,7 @@ def _run(
     ):
 
         async def with_batches() -> T:
-            async with open_session() as session:
-                providers = Providers(session, key_env)
+            async with Providers(key_env) as providers:
                 return await main(Batches(journal, providers, console, options.settle))
 
         return run_cancellable(with_batches)
@@ -329,5 +334,5 @@ def _facts(status: BatchStatus) -> dict[str, Any]:
         "changed": iso(batch.changed),
         "remote": remote and {name: getattr(remote, name) for name in _REPORTED},
         "candidates": [each.id for each in getattr(error, "candidates", ())],
-        "trouble": error and command_words(error),
+        "trouble": error and str(error),
     }

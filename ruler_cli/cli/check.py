@@ -17,7 +17,6 @@ from typing import Annotated, Any
 import typer
 
 from ruler_cli.cli.command import running
-from ruler_cli.cli.messages import command_words
 from ruler_cli.cli.options import (
     RUN_OPTIONS,
     AsJson,
@@ -39,21 +38,15 @@ from ruler_cli.cli.units import (
 from ruler_cli.errors import NothingToCompare, UnreadableError, UsageError
 from ruler_cli.files.location import Location
 from ruler_cli.files.parse import dump, parse
-from ruler_cli.formats.chat import (
-    FIGURES,
-    JUDGED,
-    REFERENCES,
-    RUBRICS,
-    paths_named,
-    words_of,
-)
-from ruler_cli.formats.fields import lookup
+from ruler_cli.files.values import lookup
+from ruler_cli.formats.chat import FIGURES, JUDGED, REFERENCES, RUBRICS, paths_named
 from ruler_cli.formats.reader import Reader
 from ruler_cli.formats.table import PROMPT_HASH, fits
 from ruler_cli.judges.providers import EMBEDDED, MissingCredentialsError, ModelInfo
 from ruler_cli.judges.resolve import model_of, with_eyes
 from ruler_cli.judging.panel import cache_of, first_level
 from ruler_cli.ledger.reply_cache import Ledger
+from ruler_cli.messages.names import words_of
 from ruler_cli.runs.batch.requests import batch_price, batch_target
 from ruler_cli.runs.estimate import (
     CALLS,
@@ -152,7 +145,7 @@ cached {number}: {kept:call}
 too long {number}: {too_long:group} for its {context_tokens} tokens"""
 _BATCH = "batch cost {number}: {cost}"
 _NO_PRICE = (
-    "unknown; give --price IN,OUT, in USD per million prompt and completion tokens"
+    "unknown; use --price IN,OUT, in USD per million prompt and completion tokens"
 )
 _ROLES = {"panel": "", "fallback": " (fallback)", "escalation": " (escalation)"}
 Facts = dict[str, Any]
@@ -192,7 +185,7 @@ def check(settings: ScoreSettings, options: Options) -> int:
     refused, missing = list[str](), list[str]()
     for error in judge_errors(settings):
         lacks = isinstance(error, MissingCredentialsError)
-        sentence = command_words(error)
+        sentence = str(error)
         (missing if lacks else refused).append(sentence)
     bad = list[Facts]()
     with (
@@ -201,7 +194,7 @@ def check(settings: ScoreSettings, options: Options) -> int:
     ):
 
         def add_problem(problem: Problem) -> None:
-            reason = command_words(problem.reason)
+            reason = str(problem.reason)
             bad.append({"line": problem.line, "where": problem.where, "reason": reason})
             if not options.as_json:
                 console.problem(problem)
@@ -314,7 +307,7 @@ def _figures(
             "shown": estimate.pictures - estimate.pictures_left_out,
             "left_out": estimate.pictures_left_out,
             "unsendable": estimate.faults.total(),
-            "first": command_words(next(iter(estimate.faults), "")),
+            "first": str(next(iter(estimate.faults), "")),
         },
         "rollouts_without_task": source.openings.taskless,
         "groups_of_several_tasks": source.openings.mixed,
@@ -338,7 +331,7 @@ def _figures(
         "too_long": {"groups": widest.too_long, "first": list(widest.too_long_keys)},
         "laid_out": estimate.laid_out,
         "exact": estimate.exact,
-        "warnings": list(map(command_words, warnings)),
+        "warnings": list(map(str, warnings)),
     }
 
 
@@ -410,14 +403,14 @@ def _reasons(
     panel = [judge for judge in estimate.judges if judge.role == "panel"]
     unseen = min((judge.unseen for judge in panel), key=Counter.total)
     for reason, number in unseen.items():
-        yield f"{count(number, 'group')}: {command_words(reason)}"
+        yield f"{count(number, 'group')}: {reason!s}"
     if faults := estimate.faults:
         first = next(iter(faults))
-        why = command_words(first)
+        why = str(first)
         yield f"{count(faults.total(), 'rollout')} cannot be scored: {why}"
     compared = estimate.comparable or settings.absolute
     if groups and source.reader and not compared:
-        yield command_words(NothingToCompare(shown_key(source.reader)))
+        yield str(NothingToCompare(shown_key(source.reader)))
     cap, totals = settings.pool.max_cost, estimate.totals
     if cap is None or totals.cost_usd is None or settings.cached_only:
         return
@@ -649,7 +642,7 @@ def _texts(facts: Facts, source: Input, estimate: Estimate) -> Facts:
         shown += ", without pictures"
     binary = facts["shown_to_the_judge"]["left_out"]
     left_out, first = sum(binary.values()), printable(next(iter(binary), ""))
-    passed = f"up to {passes} on average"
+    passed = f"up to {passes}"
     cap, duration = facts["estimate"].max_cost_usd, facts["seconds"]
     return {
         "found": source.found(),
@@ -693,7 +686,7 @@ def _each(template: str, judges: Iterable[Facts]) -> Iterator[Row]:
         if how := judge.get("price"):
             cost += f", {how} price"
         if judge.get("provider", "") is None:
-            cost = f"{judge['model']} has no batch API; use `ruler render`"
+            cost = f"{judge['model']} has no batch API; use `ruler batch export`"
         yield from rows(template, {**judge, "number": number, "cost": cost})
 
 

@@ -21,7 +21,7 @@ from ruler_cli.settings.options import COMMAND_LINE, FIELDS, FILE, Options
 from ruler_cli.settings.suggestions import nearest, question
 
 _NOT_SCORED = {"target", "wait", "wait_timeout", "settle", "retry_failed", "force"}
-"""Options of `render` and `batch submit` that `score` does not take, or that the next one does not need."""
+"""Options of `batch export` and `batch submit` that `score` does not take, or that the next one does not need."""
 
 
 @contextmanager
@@ -61,16 +61,15 @@ def running(
             yield options
         except UntrustedFileError as error:
             allowed = again(config=error.file)
-            error.set(remedy=f"read it, and to allow it: {allowed}")
-            raise
+            remedy = f"read it, and to allow it: {allowed}"
+            raise error.with_parts(remedy=remedy) from None
         except UnknownShapeError as error:
             from ruler_cli.cli.proposal import refuse
             from ruler_cli.settings.load import score_settings
 
             given = score_settings(options, arguments[0]).input
             asked = command_name(ctx) == "check"
-            refuse(error, given, options, check=asked)
-            raise
+            raise refuse(error, given, options, check=asked) from None
 
 
 def command_name(ctx: typer.Context) -> str:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from ruler_cli.cli.command import command_name, running
-from ruler_cli.cli.messages import hide_keys, hide_keys_of, long_name
+from ruler_cli.cli.messages import hide_keys, hide_keys_of
 from ruler_cli.cli.options import AsJson, Config
 from ruler_cli.cli.safe_text import one_line, print_json
 from ruler_cli.cli.units import columns, shorten
@@ -20,6 +20,7 @@ from ruler_cli.settings.judges import judges_of
 from ruler_cli.settings.keys import without_secrets
 from ruler_cli.settings.load import score_settings
 from ruler_cli.settings.models import DEFAULT_MODEL, JudgeSettings, ledger_path
+from ruler_cli.settings.option_names import long_name
 from ruler_cli.settings.options import FIELDS, Options
 
 _VALUE = 36

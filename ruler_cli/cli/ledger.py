@@ -1,4 +1,4 @@
-"""`ruler ledger path|stats|clear|import`: the judge's replies, stored so that none is paid for twice."""
+"""`ruler ledger path|stats|clear|assign`: the judge's replies, stored so that none is paid for twice."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import typer
 
 from ruler_cli.cli.command import running
 from ruler_cli.cli.help import SectionedCommand
-from ruler_cli.cli.messages import print_note
 from ruler_cli.cli.options import (
     ApiBase,
     AsJson,
@@ -22,7 +21,7 @@ from ruler_cli.cli.options import (
 )
 from ruler_cli.cli.safe_text import one_line, print_json, safe
 from ruler_cli.cli.units import Row, columns, count, rows, size
-from ruler_cli.errors import Sentence, UsageError
+from ruler_cli.errors import UsageError
 from ruler_cli.settings.models import ledger_path
 from ruler_cli.settings.options import Options
 from ruler_cli.types import iso
@@ -53,16 +52,6 @@ _STATUS = {
     "fault": "failed for good",
 }
 """Words for the kinds of stored rows, as `--json` has them."""
-_IMPORT = """
-ledger: {ledger}
-read: {rows:row} of {files:file}
-new: {new:answer}
-known: {known:row}, whose requests had an answer
-failed: {failed_for_good:request} for good: {failed}
-again: {again:request} to be asked again: {again_by_reason}
-foreign: {foreign:row} of other requests, left out
-unreadable: {unreadable:row}, left out
-"""
 
 
 Yes = Annotated[
@@ -142,7 +131,7 @@ def stats(
             return 0
         number = sum(totals.rows.values())
         head = rows(_STATS, {**facts, "used": size(totals.size), "total": number})
-        _print_table([*head, *lines])
+        print_table([*head, *lines])
         if not models:
             typer.echo("it is empty")
         return 0
@@ -220,7 +209,7 @@ def assign(
             if not address:
                 raise UsageError(
                     "its replies answer at every address, or its provider's is given",
-                    Sentence("name a model of a provider and {api_base:URL}"),
+                    "name a model of a provider and --api-base URL",
                     place=f"judge {judge.label}",
                 )
             with Ledger(file, make=False) as opened:
@@ -236,75 +225,13 @@ def assign(
 def _confirmed(verb: str, what: str) -> bool:
     """Ask on the terminal; UsageError if stdin is none."""
     if sys.stdin is None or not sys.stdin.isatty():
-        remedy = "give --yes, since stdin is not a terminal to ask on"
+        remedy = "use --yes, since stdin is not a terminal to ask on"
         raise UsageError(f"would {verb} {what}", remedy)
     return typer.confirm(f"{verb.capitalize()} {safe(what)}?", err=True)
 
 
-@app.command("import", cls=SectionedCommand)
-def import_(
-    ctx: typer.Context,
-    replies: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="REPLIES...",
-            help="Files of replies, JSON lines, plain, .gz or .zst, or Parquet; a directory, a pattern; "
-            "`-` is stdin.",
-        ),
-    ],
-    ledger: OneLedger = None,
-    model: JudgeModel = None,
-    as_json: AsJson = False,
-    config: Config = None,
-) -> int:
-    """Import replies that a batch API or another engine wrote.
-
-    They may come in any order and repeatedly; the first answer stays. REPLIES are result files of
-    `vllm run-batch` or of OpenAI's and Anthropic's batch APIs, or rows of your own: a chat completion, or its
-    text as `text`, `generated_text` or `output`, beside the `custom_id` of its request.
-
-    Example: ruler ledger import replies.jsonl
-
-    Exit codes: 0 all of it is in the ledger; 1 some requests failed or must be asked again, or some
-    rows could not be read; 2 bad usage, or no such file.
-    """
-    with running(ctx, replies) as options:
-        from ruler_cli.ledger.reply_cache import Ledger
-        from ruler_cli.runs.batch.replies import import_rows, reply_files, rows_of
-
-        file, files = required_ledger_path(options), reply_files(replies)
-        name = next(iter(options.model), None)
-        if options.file and name and name in options.file.judges:
-            name = str(options.file.judges[name]["model"])
-        with Ledger(file) as opened:
-            result = import_rows(opened, rows_of(files), name)
-        failed, again = (result.unanswered(for_good=kind) for kind in (True, False))
-        facts = {
-            "ledger": str(file),
-            "rows": result.rows,
-            "new": result.new,
-            "known": result.known,
-            "failed_for_good": sum(failed.values()),
-            "failed": failed,
-            "again": sum(again.values()),
-            "again_by_reason": again,
-            "foreign": result.foreign,
-            "unreadable": result.unreadable,
-            "odd": [row._asdict() for row in result.rejected],
-        }
-        if not result.rows:
-            print_note("there are no replies in the input")
-        print_note(*(f"{row.where} {row.reason}" for row in result.rejected))
-        for label, sentence in result.messages.items():
-            print_note(f"the first request that is {label}: {sentence}")
-        if options.as_json:
-            print_json(facts)
-        else:
-            _print_table(rows(_IMPORT, {**facts, "files": len(files)}))
-        return 1 if result.open or result.foreign or result.unreadable else 0
-
-
-def _print_table(lines: Iterable[Row]) -> None:
+def print_table(lines: Iterable[Row]) -> None:
+    """Print rows as a table on stdout."""
     typer.echo("\n".join(map(one_line, columns(list(lines)))))
 
 
@@ -313,5 +240,5 @@ def required_ledger_path(options: Options) -> Path:
     file: Path | None = ledger_path(options.ledger_name)
     if file is None:
         problem, remedy = "this command needs a ledger", "give its path"
-        raise UsageError(problem, remedy, option="ledger", value="none")
+        raise UsageError(problem, remedy, place="--ledger none")
     return file

@@ -21,34 +21,20 @@ from ruler_cli.errors import (
     InterruptedRun,
     ReaderGone,
     RulerError,
-    named,
     system_problem,
 )
 from ruler_cli.settings.keys import HIDDEN, secrets_among, without_keys
-from ruler_cli.settings.options import ALIASES, NAMES
+from ruler_cli.settings.option_names import option_name
 from ruler_cli.settings.suggestions import instead_of, nearest, question
 
 _PREFIX = "ruler: "
 _NO_COMMAND = re.compile("No such command '(.*?)'")
-_SHORT = {"model": "-m", "param": "-p"}
-"""Options that are named by a short name."""
-_LONG = {"model": "judge-model", "wait_timeout": "timeout"}
 
 
 def print_stderr(text: str) -> None:
     """Print a line on stderr, without the keys that stand in it."""
     with suppress(OSError):  # a terminal or pipe that is gone must not end the run
         typer.echo(one_line(hide_keys(text)), err=True)
-
-
-def command_words(sentence: object) -> str:
-    """Return a sentence, or an error, with the names that options have on a command line."""
-    return named(sentence, _option_words)
-
-
-def option_name(field: str) -> str:
-    """Return an option as a command line names it, by its field."""
-    return _SHORT.get(field, f"--{long_name(field)}")
 
 
 def option_words(field: str, value: Any) -> list[str]:
@@ -65,18 +51,6 @@ def _without_headers(param: str) -> str:
     """Return a parameter, as it was typed, without the values of headers, however short they are."""
     name = param.partition("=")[0]
     return f"{name}={HIDDEN}" if _HEADERS.search(param) else param
-
-
-def long_name(field: str) -> str:
-    """Return the long name of an option, by its field."""
-    return _LONG.get(field, NAMES.get(field, field).strip("_").replace("_", "-"))
-
-
-def _option_words(field: str, value: str) -> str:
-    name = option_name(ALIASES.get(field, field))
-    if value == "no":
-        return name.replace("--", "--no-", 1)
-    return name if value in ("", "yes") else f"{name} {value}"
 
 
 _HEADERS = re.compile("""headers?["']?\\s*[=:]""", re.IGNORECASE)
@@ -98,12 +72,12 @@ def hide_keys(text: str) -> str:
 
 
 def hide_keys_of(value: Any) -> Any:
-    """Return a JSON value whose texts are as on a command line: with its names of options, without its keys."""
+    """Return a JSON value whose texts hold no keys of a command line."""
     if isinstance(value, Mapping):
         return {hide_keys(name): hide_keys_of(own) for name, own in value.items()}
     if isinstance(value, list | tuple):
         return [hide_keys_of(own) for own in value]
-    return hide_keys(command_words(value)) if isinstance(value, str) else value
+    return hide_keys(value) if isinstance(value, str) else value
 
 
 def hide_keys_of_tracebacks() -> None:
@@ -123,7 +97,7 @@ def hide_keys_of_tracebacks() -> None:
 def print_note(*sentences: object) -> None:
     """Print sentences, or errors, of ruler on stderr, a line each."""
     for sentence in sentences:
-        print_stderr(f"{_PREFIX}{command_words(sentence)}")
+        print_stderr(f"{_PREFIX}{sentence}")
 
 
 def exit_code_of(error: BaseException) -> int:
@@ -211,7 +185,7 @@ def report_usage_error(error: Any) -> int | None:
         message = f"no such command: {word}"
         choices = error.ctx.command.list_commands(error.ctx)
     if remedy := instead_of(word):
-        message += f"; {command_words(remedy)}"
+        message += f"; {remedy}"
     elif near := nearest(word, choices):
         message += question(near)
     elif error.ctx is not None:

@@ -144,9 +144,7 @@ Passes = Annotated[
 ]
 Adaptive = Annotated[
     bool,
-    quality_option(
-        "Two passes for every group, more where they help, up to --passes on average."
-    ),
+    quality_option("Two passes for every group, more where they help, up to --passes."),
 ]
 Order = Annotated[
     str, quality_option("Order in which the judge sees the rollouts.", "random|input")

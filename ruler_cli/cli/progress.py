@@ -11,7 +11,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 
 from ruler_cli.cli.messages import (
-    command_words,
     hide_keys,
     print_note,
     print_stderr,
@@ -90,21 +89,21 @@ class Console(Observer):
     def note(self, sentence: str) -> None:
         """Show a sentence, once, unless progress is off."""
         if self._mode != "none":
-            self._print_once(command_words(sentence))
+            self._print_once(str(sentence))
 
     def warn(self, sentence: str) -> None:
         """Show a warning, once."""
-        self._print_once(f"warning: {command_words(sentence)}")
+        self._print_once(f"warning: {sentence!s}")
 
     def problem(self, problem: Problem) -> None:
         """Name a line or trajectory that cannot be read."""
-        reason = command_words(problem.reason)
+        reason = str(problem.reason)
         self._unreadable.add(f"{self._source}: {problem.where} {reason}")
 
     def failed(self, group: str, kind: str, reason: str) -> None:
         """Name a group that could not be scored; not those that the cap left out, which the end counts."""
         if kind != "budget":
-            why = command_words(reason)
+            why = str(reason)
             self._unscored.add(f"group {group} not scored ({kind}): {why}")
 
     def started(self, groups: int | None) -> None:
@@ -146,7 +145,7 @@ class Console(Observer):
         """Warn of a wait for a judge when it begins; the progress lines have it later."""
         if judge not in self._waits_for:
             self._waits_for.add(judge)
-            self._print(f"warning: {wait_sentence(command_words(why), seconds)}")
+            self._print(f"warning: {wait_sentence(str(why), seconds)}")
 
     def answering(self, judge: str, seconds: float) -> None:
         """Say that a judge answers again."""
@@ -239,7 +238,7 @@ def _facts(summary: Summary, status: Status, room: float = math.inf) -> str:
     """Return the facts beside the bar, the most important first; one for which there is no room is left out."""
     failed = sum(summary.failed.values())
     seconds = f" {math.ceil(status.waiting)} s" if status.waiting else ""
-    why = one_line(hide_keys(command_words(status.why)))
+    why = one_line(hide_keys(str(status.why)))
     requests = count(round(status.requests_per_minute), "request")
     waiting = f"waiting{seconds}: {why}"
     if len(waiting) > room:

@@ -10,7 +10,7 @@ import typer
 
 from ruler_cli.cli.command import running
 from ruler_cli.cli.group_keys import KeySearch, see_check
-from ruler_cli.cli.messages import command_words, print_note
+from ruler_cli.cli.messages import print_note
 from ruler_cli.cli.options import (
     REQUEST_OPTIONS,
     Source,
@@ -23,6 +23,7 @@ from ruler_cli.errors import UsageError
 from ruler_cli.files.location import Location
 from ruler_cli.settings.load import score_settings
 from ruler_cli.settings.models import InputSettings
+from ruler_cli.settings.option_names import option_name
 from ruler_cli.types import printable
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def command(
         passes = pass_count(layout, own, max(1, len(windows)))
         if not windows:
             error = why_unaskable(chosen, layout, own)
-            reason = command_words(error.reason)
+            reason = str(error.reason)
             if not layout.distinct:
                 raise UsageError(f"{name}: {reason}", place=Location(source).shown)
             long = " is too long" if error.kind == "too_long" else ""
@@ -92,7 +93,7 @@ def command(
         ):
             if given > most:
                 problem = f"{name} has {count(most, what)}"
-                raise UsageError(problem, option=option_, value=given)
+                raise UsageError(problem, place=f"{option_name(option_)} {given}")
         if passes * len(windows) > 1:
             of_windows = f"window {window} of {len(windows)}"
             what = f"pass {number} of {passes}, {of_windows}"

@@ -7,13 +7,12 @@ import shlex
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
-from itertools import islice
 from pathlib import PurePath
 from typing import Any
 
 import typer
 
-from ruler_cli.cli.messages import option_name, option_words
+from ruler_cli.cli.messages import option_words
 from ruler_cli.cli.safe_text import (
     UNSAFE,
     UNSEEN,
@@ -28,9 +27,11 @@ from ruler_cli.files import open_container
 from ruler_cli.files.location import Location
 from ruler_cli.formats.reader import SAMPLE, detect
 from ruler_cli.formats.table import FAMILIES
+from ruler_cli.messages.read import read_messages
 from ruler_cli.prompting.render import render
 from ruler_cli.runs.proposal import NothingToJudge, other_answers, propose
 from ruler_cli.settings.models import InputSettings, RecordPaths
+from ruler_cli.settings.option_names import option_name
 from ruler_cli.settings.options import COMMAND_LINE, Options
 
 _LINES, _WIDE = 12, 100
@@ -60,24 +61,22 @@ _HOLDS = {
 
 def refuse(
     error: UnknownShapeError, settings: InputSettings, options: Options, *, check: bool
-) -> None:
-    """Complete the error of an unknown shape: with the reason, or the command that proposes; `check` prints it."""
+) -> UnknownShapeError:
+    """Return the error of an unknown shape with the reason, or the command that proposes; `check` prints it."""
     found = propose(error.values)
     facts: dict[str, Any] | None = None
     if isinstance(found, NothingToJudge):
         paths = ", ".join(f"`{one_line(path)}`" for path in found.paths)
         holds = _HOLDS[found.kind].format(paths and f" ({paths})")
-        error.set(problem=f"{error.problem}, but {holds}")
+        error = error.with_parts(problem=f"{error.problem}, but {holds}")
         if found.kind != "texts":
-            error.set(remedy="")
+            error = error.with_parts(remedy="")
     elif (seen := _record(found, settings)) is not None:
         facts = _facts(found, settings.source, options)
         command = f"ruler check {shell_word(Location(settings.source).public)}"
-        error.set(
-            remedy="see the proposal"
-            if check
-            else f"`{command}` proposes how to read it"
-        )
+        proposes = f"`{command}` proposes how to read it"
+        remedy = "see the proposal" if check else proposes
+        error = error.with_parts(remedy=remedy)
     if check and options.as_json:
         print_json(
             {
@@ -90,6 +89,7 @@ def refuse(
     elif check and facts and isinstance(found, RecordPaths) and seen is not None:
         others = other_answers(error.values, found)
         typer.echo("\n".join(_page(facts, seen, others)))
+    return error
 
 
 def _record(row: RecordPaths, settings: InputSettings) -> list[str] | None:
@@ -109,8 +109,10 @@ def _record(row: RecordPaths, settings: InputSettings) -> list[str] | None:
     rollouts = [rollout for record in read for rollout in record.rollouts]
     if any(rollout.error for rollout in rollouts):
         return None
-    lines = (line for rollout in rollouts for line in ("", *render(rollout.messages)))
-    return [shorten(one_line(line), _WIDE) for line in islice(lines, 1, _LINES)]
+    lines = list[str]()
+    for rollout in rollouts:
+        lines += ("", *render(read_messages(rollout.messages)))
+    return [shorten(one_line(line), _WIDE) for line in lines[1:_LINES]]
 
 
 def _facts(row: RecordPaths, source: str, options: Options) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from typing import Any
 from rich.table import Column
 from rich.text import Text
 
-from ruler_cli.cli.messages import command_words
 from ruler_cli.cli.progress import group_counter
 from ruler_cli.cli.safe_text import shell_word
 from ruler_cli.cli.scored_files import FileProblems, print_written, warn
@@ -34,6 +33,7 @@ from ruler_cli.results.trend import (
     step_numbers,
 )
 from ruler_cli.scoring.drift import LEAST
+from ruler_cli.settings.option_names import option_name
 from ruler_cli.settings.options import Options
 
 _NAME = 26
@@ -110,7 +110,8 @@ def _refuse(options: Options, sources: Sequence[str]) -> None:
         value = getattr(options, name)
         if value is not None:
             remedy = "use one file, or two of the same input"
-            raise UsageError("is not for a trend", remedy, option=name, value=value)
+            option = f"{option_name(name)} {value}"
+            raise UsageError("is not for a trend", remedy, place=option)
     seen = set[str]()
     for source in sources:
         place = Location(source)
@@ -140,8 +141,7 @@ def _read_trend(
                 warn(file)
         except UsageError as error:
             errors.append(error)
-            reason = command_words(error.brief)
-            steps[i] = TrendStep(names[i], numbers[i], reason)
+            steps[i] = TrendStep(names[i], numbers[i], reason=str(error.brief))
     judged = [step for step in steps if not step.reason]
     if not judged:
         remedy = f"see why with `ruler report {shell_word(names[0])}`"
@@ -149,7 +149,7 @@ def _read_trend(
     labelled = any(step.sums.means["label"].number for step in judged)
     if options.labels is not None and not labelled:
         problem = "no rollout with a score has a usable label there"
-        raise UsageError(problem, option="labels", value=options.labels)
+        raise UsageError(problem, place=f"--labels {options.labels}")
     if origin != "name":
         numbers, origin = step_numbers(names, [step.recorded for step in steps])
         for step, number in zip(steps, numbers, strict=True):

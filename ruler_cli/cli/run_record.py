@@ -16,10 +16,8 @@ import typer
 
 from ruler_cli import __version__
 from ruler_cli.cli.messages import (
-    command_words,
     exit_code_of,
     hide_keys_of,
-    long_name,
     print_note,
 )
 from ruler_cli.errors import (
@@ -31,6 +29,7 @@ from ruler_cli.errors import (
     system_errors,
 )
 from ruler_cli.files.location import Location
+from ruler_cli.settings.option_names import long_name
 from ruler_cli.settings.options import Options
 from ruler_cli.types import Summary, iso, readable
 
@@ -106,7 +105,7 @@ class RunRecord:
             self._write(self._path, Summary())
         except OutputError as error:
             self._path = None
-            raise UsageError(error.sentence) from None
+            raise UsageError(str(error)) from None
 
     def end(self, code: int, reason: str | None = None) -> None:
         """Write how the command ends, once; OutputError if the file cannot be written."""
@@ -156,7 +155,7 @@ class RunRecord:
         content = orjson.dumps(
             facts, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
         )
-        with system_errors("written", OutputError, option="summary", value=path):
+        with system_errors("written", OutputError, place=f"--summary {path}"):
             try:
                 _replace(path, content)
             except BrokenPipeError:
@@ -170,7 +169,7 @@ def _reason(error: BaseException | None) -> str | None:
     if isinstance(error, KeyboardInterrupt | SystemExit):
         return _INTERRUPTED
     known = isinstance(error, RulerError | OSError)
-    return command_words(error) if known else f"{type(error).__name__}: {error}"
+    return str(error) if known else f"{type(error).__name__}: {error}"
 
 
 def _is_stream(path: Path) -> bool:
@@ -199,7 +198,7 @@ def _replace(path: Path, content: bytes) -> None:
 
 def _refuse_summary(path: Path, source: str, output: str, options: Options) -> None:
     """Raise UsageError if the summary would be another file of the run, or stand among the records."""
-    wrong = partial(UsageError, option="summary", value=path)
+    wrong = partial(UsageError, place=f"--summary {path}")
     if str(path) == "-":
         if output == "-":
             raise wrong("stdout holds the records", "give a file")
@@ -221,4 +220,4 @@ def record_refusal(words: Mapping[str, Any], error: RulerError) -> None:
         with suppress(RulerError, OSError):
             options = Options(summary=words["summary"], force=words["force"])
             record = RunRecord(options, words["source"], words["output"])
-            record.end(error.exit_code, command_words(error))
+            record.end(error.exit_code, str(error))

@@ -77,12 +77,12 @@ from ruler_cli.errors import (
     NoUsableReply,
     ReaderGone,
     RefusedError,
-    Sentence,
     UsageError,
 )
 from ruler_cli.files.location import Location
 from ruler_cli.settings.load import score_settings
 from ruler_cli.settings.models import ScoreSettings
+from ruler_cli.settings.option_names import option_name
 from ruler_cli.settings.options import FILE, Options
 
 if TYPE_CHECKING:
@@ -339,7 +339,7 @@ def _report(settings: ScoreSettings, options: Options, result: RunResult) -> int
             more = {"debug": True, "limit": stopped.first}
             source = settings.input.source
             shows = command_line(options, "score", source, "-", leave=leave, **more)
-            stopped.set(remedy=f"to see a reply: {shows}")
+            stopped = stopped.with_parts(remedy=f"to see a reply: {shows}")
         raise stopped
     # a shard may have no group
     empty = not summary.groups and settings.input.shard is None
@@ -355,25 +355,27 @@ def _refuse_engine(settings: ScoreSettings, options: Options) -> None:
         for option in ("ray_address", "ray_workers"):
             # a line of the file is for the runs that use Ray
             if options.rank(option) > FILE:
-                needed = Sentence("needs {engine:ray}")
-                raise UsageError(needed, "add it, or leave it out", option=option)
+                needed = "needs --engine ray"
+                raise UsageError(
+                    needed, "add it, or leave it out", place=option_name(option)
+                )
         return
     source = settings.input.source
     special = source == "-" or source.startswith(("/dev/", "/proc/"))
     shares = "shares all of INPUT among its workers"
     keeps = "its workers keep replies in the ledger"
     for wrong, problem, remedy in (
-        (settings.input.shard, shares, Sentence("leave out {shard}")),
+        (settings.input.shard, shares, "leave out --shard"),
         (
             special or Path(source).is_fifo(),
             "its workers cannot read stdin",
             "give INPUT as a file",
         ),
-        (settings.ledger is None, keeps, Sentence("leave out {ledger:none}")),
+        (settings.ledger is None, keeps, "leave out --ledger none"),
         (find_spec("ray") is None, "Ray is not installed", "pip install ray"),
     ):
         if wrong:
-            raise UsageError(problem, remedy, option="engine", value="ray")
+            raise UsageError(problem, remedy, place="--engine ray")
     address = options.ray_address or os.environ.get("RAY_ADDRESS") or ""
     if ":" in address:  # `auto` and the like are Ray's
         _ask_ray(address)

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ruler_cli.cli.messages import command_words, print_note
+from ruler_cli.cli.messages import print_note
 from ruler_cli.cli.progress import Problems, group_counter
 from ruler_cli.cli.safe_text import print_json
 from ruler_cli.errors import UsageError
@@ -38,7 +38,7 @@ class FileProblems(Problems):
         return file
 
     def _add(self, name: str, problem: Problem) -> None:
-        self.add(f"{name}: {problem.where} {command_words(problem.reason)}")
+        self.add(f"{name}: {problem.where} {problem.reason!s}")
 
     def print_json(
         self, page: Mapping[str, Any], groups: Iterable[Any] | None = None
@@ -51,7 +51,7 @@ class FileProblems(Problems):
 def warn(file: ScoredFile) -> None:
     """Print the warning on a file that was read, if there is one."""
     if file.warning:
-        print_note(f"warning: {command_words(file.warning)}")
+        print_note(f"warning: {file.warning!s}")
 
 
 def print_written(what: str, size: int, target: str) -> None:

@@ -27,9 +27,10 @@ from ruler_cli.cli.options import (
 from ruler_cli.cli.progress import Console, Problems, group_counter
 from ruler_cli.cli.signals import unwind_on_signal
 from ruler_cli.cli.units import lines
-from ruler_cli.errors import Sentence, UsageError
+from ruler_cli.errors import UsageError
 from ruler_cli.files.location import Location
 from ruler_cli.settings.load import scored_input
+from ruler_cli.settings.option_names import option_name
 from ruler_cli.settings.options import COMMAND_LINE, Options
 from ruler_cli.types import printable
 
@@ -156,7 +157,7 @@ def _run(options: Options, source: str, output: str) -> int:
 
     _refuse_others(options)
     conditions = list(map(parse_condition, options.where))
-    files = LabelFiles.read(options.marks, option="marks") if options.marks else None
+    files = LabelFiles.read(options.marks, option="--marks") if options.marks else None
     choice = Choice(conditions, _keep(options), files)
     if choice == Choice([]) and options.as_ is None:
         raise UsageError(
@@ -208,8 +209,8 @@ def _refuse_others(options: Options) -> None:
     """Raise UsageError for a typed option of pairs without them."""
     for name in _OF_PAIRS:
         if options.as_ is None and options.rank(name) == COMMAND_LINE:
-            remedy = Sentence("add {as_:pairs}, or leave it out")
-            raise UsageError("is for pairs", remedy, option=name)
+            remedy = "add --as pairs, or leave it out"
+            raise UsageError("is for pairs", remedy, place=option_name(name))
 
 
 def _keep(options: Options) -> Keep | None:
@@ -228,7 +229,7 @@ def _keep(options: Options) -> Keep | None:
     )
     for holds, field, value, problem in wrong:
         if holds:
-            raise UsageError(problem, option=field, value=value)
+            raise UsageError(problem, place=f"{option_name(field)} {value}")
     if most is None or by is None:
         return None
     return Keep(most, by, answer)

@@ -56,7 +56,7 @@ _FAST = 0.05
 
 _NOTES = """
 {0.failed_before:group} failed in an earlier run, not asked again; --retry-failed does
-{0.unanswered:request} not in the ledger: send them with `ruler batch submit` or `ruler render`
+{0.unanswered:request} not in the ledger: send them with `ruler batch submit` or `ruler batch export`
 {0.unreadable:line or trajectory} not readable
 {0.unscored:rollout} without a score: the judge refused to answer about it
 {cached:group} answered from the ledger, without a call

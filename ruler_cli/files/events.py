@@ -39,7 +39,7 @@ _CONVERSATIONS = (
     "episode_id run_id chat_id dialog_id dialogue_id"
 )
 """Members by which the messages of a table belong together, beside `sessionId`."""
-_TRACES = ("trace_id", "traceId", "traceID", "context.trace_id")
+_TRACES = ("trace_id", "traceId", "context.trace_id")
 _ROWS = tomllib.loads(Path(__file__).with_name("events.toml").read_text("utf-8"))
 LANGCHAIN: dict[str, str] = _ROWS["langchain"]["roles"]
 """The types of LangChain's messages → the role of a chat message."""
@@ -109,7 +109,7 @@ def _first_id(event: Event, names: tuple[str, ...]) -> str | None:
 
 
 def is_span(event: Event) -> bool:
-    """Tell if it is a span, with its trace and its own id, or an object of many (OTLP, Jaeger, APIs)."""
+    """Tell if it is a span, with its trace and its own id, or an object of many (OTLP, APIs)."""
     if spans_in(event):
         return True
     if trace_id(event) is None or event.get("observations") or event.get("child_runs"):
@@ -125,8 +125,7 @@ def spans_in(event: Event) -> list[Event]:
             batch, "scopeSpans", "scope_spans", "instrumentationLibrarySpans"
         ):
             spans += _listed(scope, "spans")
-    for item in _listed(event, "data", "runs"):
-        spans += _listed(item, "spans") or [item]
+    spans += _listed(event, "data", "runs")
     holders = {"data", "runs", "resourceSpans"}
     single = all(not holders & span.keys() and is_span(span) for span in spans)
     return spans if single else []

@@ -10,7 +10,6 @@ from typing import Any, Literal
 from ruler_cli.errors import (
     ForeignError,
     RulerError,
-    Sentence,
     UnreadableError,
     UsageError,
 )
@@ -69,17 +68,15 @@ def refuse_foreign(location: Location, kind: Kind, *, force: bool = False) -> bo
     except (ForeignError, UnreadableError, RecursionError):
         pass
     except RulerError as error:
-        why = Sentence("ruler cannot tell if it wrote it ({e})", e=error.problem)
+        why = f"ruler cannot tell if it wrote it ({error.problem})"
     raise not_replaced(location, why)
 
 
 def not_replaced(location: Location, why: str) -> UsageError:
     """Return the error for a file that stays as it is."""
     return UsageError(
-        Sentence("is there, and {why}", why=why),
-        Sentence(
-            "give another name (a pattern of inputs stands in quotes), or replace it with {force:yes}"
-        ),
+        f"is there, and {why}",
+        "give another name (a pattern of inputs stands in quotes), or replace it with --force",
         place=location.public,
     )
 

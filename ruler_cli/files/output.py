@@ -20,7 +20,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Self, cast
 
-from ruler_cli.errors import OutputError, Sentence, UsageError
+from ruler_cli.errors import OutputError, UsageError
 from ruler_cli.files.containers import Container, Writer, kinds
 from ruler_cli.files.containers.lines import JsonLines
 from ruler_cli.files.error_map import DENIED, creating, explain, writing, zstd
@@ -529,16 +529,14 @@ def refuse_clashes(source: str, output: str, failed: Path | None = None) -> None
         if place.remote or failed.is_dir() or other_kind:
             raise UsageError(
                 "give the name of a plain file of this machine",
-                option="failed",
-                value=place.public,
+                place=f"--failed {place.public}",
             )
         others = (Location(other) for other in (source, output, partial))
         if any(not other.stream and other.same(place.name) for other in others):
             raise UsageError(
                 "is INPUT or OUTPUT",
                 "give it a file of its own",
-                option="failed",
-                value=failed,
+                place=f"--failed {failed}",
             )
         places.append(place)
     if not given.many:
@@ -561,12 +559,12 @@ def refuse_settings(settings: ScoreSettings) -> None:
     limit = settings.input.limit
     failed = failed_path(settings)
     if failed is None and settings.on_failure == "drop":
-        remedy = Sentence("say where dropped records go, with {failed:FILE}")
-        raise UsageError(remedy, option="on_failure", value="drop")
+        remedy = "say where dropped records go, with --failed FILE"
+        raise UsageError(remedy, place="--on-failure drop")
     if failed is not None and failed.is_symlink() and not _is_device(failed):
         raise UsageError(
             "is a link, and a run adds lines to it",
-            Sentence("remove it, or give {failed:FILE}"),
+            "remove it, or use --failed FILE",
             place=str(failed),
         )
     part = shard is not None or limit is not None
@@ -574,7 +572,7 @@ def refuse_settings(settings: ScoreSettings) -> None:
         raise UsageError(
             f"OUTPUT {output.public} is INPUT, of which only a part would be left",
             "give another OUTPUT",
-            option="limit" if shard is None else "shard",
+            place="--limit" if shard is None else "--shard",
         )
 
 
@@ -589,6 +587,5 @@ def failed_path(settings: ScoreSettings) -> Path | None:
         with creating(str(path), path):
             path.parent.stat()
     except UsageError as error:
-        error.set(option="failed", value=path, place="")
-        raise
+        raise error.with_parts(place=f"--failed {path}") from None
     return path

@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from ruler_cli.errors import Sentence, UnreadableError
+from ruler_cli.errors import UnreadableError
 
 _CONTROLS = re.compile(
     b"\x7f|\xc2[\x80-\x9f]|\xd8\x9c|\xe2(?:\x80[\x8e\x8f\xa8-\xae]|\x81[\xa6-\xa9])"
@@ -23,10 +23,7 @@ _CONTROLS = re.compile(
 
 def too_large(size: int) -> str:
     """Return the reason why a record of `size` bytes is not read."""
-    return Sentence(
-        "has {size:,} MiB, more than {max_record} allows; allow more MiB, or make records smaller",
-        size=size >> 20,
-    )
+    return f"has {size >> 20:,} MiB, more than --max-record allows; allow more MiB, or make records smaller"
 
 
 def parse(raw: bytes, *, exact: bool = True) -> dict[str, Any]:

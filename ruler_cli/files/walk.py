@@ -55,8 +55,7 @@ def steps_of(path: str) -> Steps:
         raise UsageError(
             "is no path of records",
             "it leads to the items of a list, e.g. data.runs[], or to the members of an object, {}",
-            option="records",
-            value=path,
+            place=f"--records {path}",
         )
     return tuple(steps)
 
@@ -224,4 +223,4 @@ def nowhere(name: str, path: str, read: Read, at: int) -> UsageError:
     else:
         remedy = "it has no list of objects; {} takes the members of an object"
     problem = f"holds no records at `{path}`"
-    return ForeignError(problem, remedy, option="records", place=name)
+    return ForeignError(problem, remedy, place=f"{name}: --records")

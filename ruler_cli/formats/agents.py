@@ -13,38 +13,31 @@ from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.events import KINDS, is_langchain
-from ruler_cli.formats.chat import (
-    Messages,
-    Turn,
-    check_messages,
-    content_turns,
-    new_turn,
-    pick,
-    prompt_turns,
-    with_submission,
-)
-from ruler_cli.formats.dialects import (
-    call_turn,
-    each_at,
-    normalize_message,
-    result_turn,
-)
-from ruler_cli.formats.fields import (
+from ruler_cli.files.values import (
     JsonObject,
     first,
     first_at,
-    holds,
     is_list,
     is_message_list,
     is_object,
     is_text,
     items,
     json_value,
-    list_field,
     lookup,
     objects,
     words,
 )
+from ruler_cli.formats.chat import with_submission
+from ruler_cli.formats.fields import holds, list_field
+from ruler_cli.messages.content import Messages, Turn, new_turn
+from ruler_cli.messages.conversations import check_messages, content_turns, prompt_turns
+from ruler_cli.messages.dialects import (
+    call_turn,
+    each_at,
+    normalize_message,
+    result_turn,
+)
+from ruler_cli.messages.parts import pick
 from ruler_cli.types import Rollout
 
 _USERS = words("user human user_proxy userproxy userproxyagent user_proxy_agent")

@@ -21,47 +21,46 @@ from itertools import product, takewhile
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.formats.chat import (
-    ANSWER_LISTS,
-    ANSWERS,
-    Messages,
-    all_conversations,
-    answer_turns,
-    answers_path,
-    chat_turns,
-    dialogue,
-    dialogue_pair,
-    is_answer,
-    json_messages,
-    make_rollout,
-    named_turns,
-    new_turn,
-    prompt_at,
-    prompt_field,
-    read_conversation,
-    read_or_error,
-    task_turns,
-    text_of,
-    tools_of,
-    with_calls,
-)
-from ruler_cli.formats.fields import (
+from ruler_cli.files.values import (
     JsonObject,
     Names,
-    Rollouts,
     first,
     first_at,
     is_list,
     is_message_list,
     is_text,
-    is_text_list,
     items,
     lookup,
     value_at,
     words,
 )
+from ruler_cli.formats.chat import (
+    ANSWER_LISTS,
+    ANSWERS,
+    answer_turns,
+    answers_path,
+    is_answer,
+    make_rollout,
+    prompt_at,
+    prompt_field,
+    read_conversation,
+    read_or_error,
+    task_turns,
+    tools_of,
+    with_calls,
+)
+from ruler_cli.formats.fields import Rollouts, is_text_list
 from ruler_cli.formats.reader import hashed_key, key_text
 from ruler_cli.formats.table import Format
+from ruler_cli.messages.content import Messages, new_turn, text_of
+from ruler_cli.messages.conversations import (
+    all_conversations,
+    chat_turns,
+    dialogue,
+    dialogue_pair,
+    json_messages,
+    named_turns,
+)
 from ruler_cli.types import Path, Rollout
 
 

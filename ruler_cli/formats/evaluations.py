@@ -12,23 +12,8 @@ from itertools import chain, cycle
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.formats.chat import (
-    Messages,
-    Turn,
-    chat_turns,
-    check_messages,
-    new_turn,
-    prompt_turns,
-    read_conversation,
-    read_or_error,
-    step_turns,
-    with_answer,
-    with_task,
-)
-from ruler_cli.formats.dialects import call_turn, result_turn
-from ruler_cli.formats.fields import (
+from ruler_cli.files.values import (
     JsonObject,
-    Rollouts,
     first,
     first_at,
     is_list,
@@ -36,12 +21,26 @@ from ruler_cli.formats.fields import (
     is_object,
     is_text,
     items,
-    list_field,
     lookup,
     objects,
     words,
 )
+from ruler_cli.formats.chat import (
+    read_conversation,
+    read_or_error,
+    with_answer,
+    with_task,
+)
+from ruler_cli.formats.fields import Rollouts, list_field
 from ruler_cli.formats.reader import hashed_key
+from ruler_cli.messages.content import Messages, Turn, new_turn
+from ruler_cli.messages.conversations import (
+    chat_turns,
+    check_messages,
+    prompt_turns,
+    step_turns,
+)
+from ruler_cli.messages.dialects import call_turn, result_turn
 from ruler_cli.types import Rollout
 
 _ATTACHED = "attachment://"

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import cache
-from typing import Any, TypeGuard, TypeVar
+from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.files.parse import parse_text
-from ruler_cli.types import Path, Rollout
+from ruler_cli.files.values import (
+    JsonObject,
+    first,
+    is_list,
+    is_object,
+    is_text,
+    items,
+    lookup,
+)
+from ruler_cli.types import Rollout
 
-T = TypeVar("T")
-JsonObject = Mapping[str, Any]
-Names = tuple[str, ...]
 Rollouts = list[Rollout]
-EMPTY: tuple[Any, ...] = (None, "", [], {})
-
-
-@cache
-def words(text: str) -> Names:
-    """Return the words of a text: names of fields, the best first."""
-    return tuple(text.split())
 
 
 def holds(record: JsonObject, terms: str) -> bool:
@@ -58,92 +56,6 @@ def _holds(record: JsonObject, term: str) -> bool:
     if term.endswith("*"):
         return any(key.startswith(term[:-1]) for key in record)
     return term in record or lookup(record, term) is not None
-
-
-def is_text(value: Any) -> TypeGuard[str]:
-    """Tell if a value is a text."""
-    return isinstance(value, str)
-
-
-def is_object(value: Any) -> TypeGuard[dict[str, Any]]:
-    """Tell if a value is an object."""
-    return isinstance(value, dict)
-
-
-def is_list(value: Any) -> TypeGuard[list[Any]]:
-    """Tell if a value is a list."""
-    return isinstance(value, list)
-
-
-def items(value: Any) -> list[Any]:
-    """Return a list unchanged, and an empty list for any other value."""
-    return value if is_list(value) else []
-
-
-def objects(value: Any) -> list[dict[str, Any]]:
-    """Return the objects of a list."""
-    return [item for item in items(value) if is_object(item)]
-
-
-def json_value(value: Any, *, text: bool = False) -> Any:
-    """Return the value of JSON text, None (or the `text`) if a text is no JSON, any other value unchanged."""
-    try:
-        return parse_text(value) if is_text(value) else value
-    except UnreadableError:
-        return value if text else None
-
-
-def first(values: Iterable[T]) -> T | None:
-    """Return the first of these values; None if there is none."""
-    return next(iter(values), None)
-
-
-def first_at(record: Any, *paths: str) -> Any:
-    """Return the first value at these dotted paths that is not null; None if there is none."""
-    return first(value for path in paths if (value := lookup(record, path)) is not None)
-
-
-def first_of(record: JsonObject, names: Names) -> Any:
-    """Return the first value of these members that is neither null nor empty; None if there is none."""
-    return first(value for name in names if (value := record.get(name)))
-
-
-_DOT = re.compile(r'\.(?=(?:[^"]*"[^"]*")*[^"]*$)')
-"""A dot outside quotes."""
-
-
-_ITEM = re.compile("0|[1-9][0-9]{0,8}")
-"""The number of an item in a path."""
-
-
-@cache
-def parts(path: str) -> Path:
-    """Return the keys and the numbers of items in a dotted path; a key in quotes may hold dots."""
-    names = [name.strip('"') for name in _DOT.split(path)]
-    return tuple([int(name) if _ITEM.fullmatch(name) else name for name in names])
-
-
-def lookup(record: Any, path: str) -> Any:
-    """Return the value at a dotted path; None if absent. A key that contains the dots itself comes first.
-
-    A part that is a number picks an item of a list, `-1` the last one.
-    """
-    if is_object(record) and (path in record or "." not in path):
-        return record.get(path)
-    return value_at(record, parts(path))
-
-
-def value_at(record: Any, path: Path) -> Any:
-    """Return the value at a path; None if there is none."""
-    for part in path:
-        if is_object(record):
-            record = record.get(str(part))
-            continue
-        listed = items(record)
-        at = -1 if part == "-1" else part
-        known = isinstance(at, int) and at < len(listed)
-        record = listed[int(at)] if listed and known else None
-    return record
 
 
 Places = tuple[tuple[str, int | str], ...]
@@ -251,11 +163,6 @@ def column(record: JsonObject, name: str, size: int) -> list[Any]:
     if values is not None and len(items(values)) != size:
         raise wrong_size(name, size)
     return items(values) or [None] * size
-
-
-def is_message_list(value: Any) -> bool:
-    """Tell if a value is a list that begins with an object."""
-    return is_object(first(items(value)))
 
 
 def is_text_list(value: Any) -> bool:

@@ -11,32 +11,33 @@ from dataclasses import replace
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.formats.chat import (
-    ANSWER_LISTS,
-    ANSWERS,
-    SUBMISSIONS,
-    SYSTEM,
-    TOOLS,
-    Messages,
-    answers_path,
-    chat_turns,
-    check_messages,
-    last_states,
-    read_conversation,
-    tools_of,
-    with_task,
-)
-from ruler_cli.formats.fields import (
+from ruler_cli.files.values import (
     JsonObject,
-    Rollouts,
     first,
     is_object,
     items,
     json_value,
-    list_field,
     lookup,
     objects,
     words,
+)
+from ruler_cli.formats.chat import (
+    ANSWER_LISTS,
+    ANSWERS,
+    SUBMISSIONS,
+    TOOLS,
+    answers_path,
+    read_conversation,
+    tools_of,
+    with_task,
+)
+from ruler_cli.formats.fields import Rollouts, list_field
+from ruler_cli.messages.content import Messages
+from ruler_cli.messages.conversations import (
+    SYSTEM,
+    chat_turns,
+    check_messages,
+    last_states,
 )
 from ruler_cli.types import Path, Rollout
 
@@ -113,7 +114,7 @@ def _exchanges(trajectory: JsonObject) -> list[tuple[JsonObject, JsonObject]]:
 
 def _recorded(trajectory: JsonObject) -> list[Messages]:
     """Return the recorded conversations without those that a later one continues."""
-    from ruler_cli.formats.dialects import agent_turns, question_turns
+    from ruler_cli.messages.dialects import agent_turns, question_turns
 
     return last_states(
         [*question_turns(request), *agent_turns(response)]

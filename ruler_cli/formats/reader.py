@@ -11,39 +11,34 @@ from functools import cache, partial
 from hashlib import blake2b
 from typing import Any
 
-from ruler_cli.errors import Sentence, UnknownShapeError, UnreadableError, UsageError
-from ruler_cli.files.parse import parse, too_large
-from ruler_cli.formats import rows
-from ruler_cli.formats.chat import (
-    USER_ROLES,
-    nothing_to_judge,
-    prompt_key,
-    prompt_turns,
-    with_prompt,
-)
-from ruler_cli.formats.endings import first_ending
-from ruler_cli.formats.fields import (
+from ruler_cli.errors import UnknownShapeError, UnreadableError, UsageError
+from ruler_cli.files.parse import dump, parse, too_large
+from ruler_cli.files.values import (
     EMPTY,
-    LISTS,
     JsonObject,
-    Places,
-    Rollouts,
-    column,
-    every,
     first,
     first_at,
     is_list,
     is_object,
     is_text,
-    is_text_list,
-    item_at,
     items,
     json_value,
     lookup,
     parts,
-    present,
     value_at,
     words,
+)
+from ruler_cli.formats import rows
+from ruler_cli.formats.chat import nothing_to_judge, prompt_key, with_prompt
+from ruler_cli.formats.fields import (
+    LISTS,
+    Places,
+    Rollouts,
+    column,
+    every,
+    is_text_list,
+    item_at,
+    present,
 )
 from ruler_cli.formats.table import (
     FAMILIES,
@@ -57,8 +52,12 @@ from ruler_cli.formats.table import (
     code,
     fits,
 )
+from ruler_cli.messages.conversations import prompt_turns
+from ruler_cli.messages.endings import first_ending
+from ruler_cli.messages.names import USER_ROLES
 from ruler_cli.settings.criteria import rubric_of
 from ruler_cli.settings.models import InputSettings, RecordPaths, paths
+from ruler_cli.settings.option_names import option_name
 from ruler_cli.settings.suggestions import nearest, suggest_path
 from ruler_cli.types import Line, Record, Rollout, Standards, printable
 
@@ -508,9 +507,7 @@ def first_records(name: str, first: Sequence[Line]) -> Records:
             records.append((line, parse(line.raw)))
         except UnreadableError as error:
             reason = too_large(line.skipped) if line.skipped else error
-            problem = problem or Sentence(
-                "{line} {reason}", line=line.where, reason=reason
-            )
+            problem = problem or f"{line.where} {reason}"
     if not records:
         remedy = "give JSON lines, one object a line, or one JSON document"
         raise UsageError(problem, remedy, place=name)
@@ -531,7 +528,7 @@ def formats_of(wanted: str, own: Iterable[str] = ()) -> list[Format]:
         suggestion = nearest(wanted, ("auto", *FAMILIES, *own))
         choices = f"give auto or one of {', '.join(FAMILIES)}"
         remedy = f"did you mean {suggestion}?" if suggestion else choices
-        raise UsageError("no such format", remedy, option="format_", value=wanted)
+        raise UsageError("no such format", remedy, place=f"--format {wanted}")
     return [form for form in FORMATS if wanted in ("auto", form.family)]
 
 
@@ -556,7 +553,7 @@ def _choose(name: str, records: Records, settings: InputSettings) -> Format:
         (one, here), (other, there) = list(votes.items())[:2]
         # a format for several answers also takes one
         named = other if other.family == "prompt-responses" else one
-        remedy = Sentence("split the file, or name it: {format_:{f}}", f=named.family)
+        remedy = f"split the file, or name it: --format {named.family}"
         both = f"{here.where} looks like {one.name}, {there.where} like {other.name}"
         raise UsageError(both, remedy, place=name)
     line, record = records[0]
@@ -569,14 +566,38 @@ def _choose(name: str, records: Records, settings: InputSettings) -> Format:
     if wanted != "auto":
         problem = f"{line.where} is not of the format {wanted} {keys}"
         raise UsageError(problem, place=name)
-    remedy = Sentence(
-        "name the path of the answers with {messages:PATH}, of the task with {prompt:PATH}, and of the "
-        "group key with {group_by:PATH}"
+    if (framework := _no_longer_read(record)) is not None:
+        problem = f"{line.where} is of {framework}, which this version does not read"
+        way = "name the paths of its parts, or export traces by OpenTelemetry's names (`gen_ai.…`)"
+        raise UsageError(problem, way, place=name)
+    remedy = (
+        "name the path of the answers with --messages PATH, of the task with --prompt PATH, and of the "
+        "group key with --group-by PATH"
     )
     problem = f"{line.where} holds no rollouts that ruler knows {keys}"
     unknown = UnknownShapeError(problem, remedy, place=name)
     unknown.values = values
     raise unknown
+
+
+_NO_LONGER_READ = {
+    "AutoGen 0.2": '"chat_history":[{',
+    "CrewAI": '"tasks_output":[{',
+    "ADK evaluations": '"finalEvalStatus":',
+    "DeepEval": '"llmSpans":',
+    "MLflow": '"mlflow.span',
+    "Weave": '"op_name":"weave:',
+    "Vercel's AI SDK": '"ai.operationId":',
+    "ADK's tracer": '"gcp.vertex.agent.',
+    "Jaeger": '"traceID":',
+    "AgentOps": '"span_attributes":',
+}
+"""Names of formats that earlier versions read → JSON that only their records hold."""
+
+
+def _no_longer_read(record: JsonObject) -> str | None:
+    text = dump(record).decode("utf-8", "replace")
+    return first(name for name, mark in _NO_LONGER_READ.items() if mark in text)
 
 
 def _key_path(chosen: Format, records: Records) -> str:
@@ -613,10 +634,10 @@ def _refuse_paths(
     """Raise UsageError for a path of the user's that no record has, or that leads to what is no group."""
     if settings.messages and settings.format in FAMILIES:
         form = str(settings.format)
-        remedy = Sentence("leave {format_:{form}} out, or {messages}", form=form)
+        remedy = f"leave --format {form} out, or --messages"
         problem = "is for dumps that no format fits"
         path = paths(settings.messages)[0]
-        raise UsageError(problem, remedy, option="messages", value=path)
+        raise UsageError(problem, remedy, place=f"--messages {path}")
     whole = _holders(values)
     for name_of in words(_REFUSED):
         own = name_of in ("messages", "answers")
@@ -627,13 +648,14 @@ def _refuse_paths(
             near = suggest_path(path, places)
             keys = f"their keys: {first_keys(values[0])}"
             flag = bool(getattr(settings, name_of, None))
-            option = settings.outcome_option if name_of == "outcome" else name_of
+            field = settings.outcome_option if name_of == "outcome" else name_of
+            where = f"[formats.{settings.format}] {field}"
+            if flag:
+                where = f"{option_name(field)} {path}"
             raise UsageError(
                 f"none of the first records has {'it' if flag else f'`{path}`'}",
                 f"did you mean {printable(near)}?" if near else keys,
-                option=option * flag,
-                value=path,
-                place=name if flag else f"{name}: [formats.{settings.format}] {option}",
+                place=f"{name}: {where}",
             )
 
 
@@ -704,9 +726,7 @@ def with_reward(name: str, given: str, reader: Reader, records: Records) -> Read
         raise UsageError(
             "is no free place for a score",
             "name a field that ruler neither reads nor writes, by keys and the numbers of items",
-            option="reward",
-            value=dotted,
-            place=name,
+            place=f"{name}: --reward {dotted}",
         )
     return replace(reader, format=form, given=read)
 

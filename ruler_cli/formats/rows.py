@@ -9,17 +9,23 @@ from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.parse import dump
+from ruler_cli.files.values import (
+    JsonObject,
+    first,
+    is_list,
+    is_object,
+    is_text,
+    items,
+    json_value,
+    lookup,
+    parts,
+)
 from ruler_cli.formats.chat import (
-    Messages,
-    all_conversations,
     answer_turns,
-    chat_turns,
     find_answer,
     is_answer,
     make_rollout,
-    named_turns,
     prompt_field,
-    prompt_turns,
     read_conversation,
     read_or_error,
     task_turns,
@@ -28,26 +34,24 @@ from ruler_cli.formats.chat import (
 )
 from ruler_cli.formats.fields import (
     LISTS,
-    JsonObject,
     Places,
     Rollouts,
     column,
     every,
-    first,
     first_list,
-    is_list,
-    is_object,
-    is_text,
     item_at,
-    items,
-    json_value,
-    lookup,
-    parts,
     present,
     wrong_size,
 )
 from ruler_cli.formats.native import read_single, read_trajectory
 from ruler_cli.formats.table import ID_KEYS, OWN, UNFIT, Format, code
+from ruler_cli.messages.content import Messages
+from ruler_cli.messages.conversations import (
+    all_conversations,
+    chat_turns,
+    named_turns,
+    prompt_turns,
+)
 from ruler_cli.settings.models import ReadRecord, RecordPaths, paths
 from ruler_cli.types import Rollout
 

@@ -22,20 +22,10 @@ from typing import Any, ClassVar
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.events import KINDS, TURNS
-from ruler_cli.formats.chat import (
-    Messages,
-    Turn,
-    first_agent_turn,
-    new_turn,
-    normalize_call,
-    texts,
-)
-from ruler_cli.formats.dialects import call_turn, each_at, result_turn
-from ruler_cli.formats.fields import (
+from ruler_cli.files.values import (
     JsonObject,
     first,
     first_at,
-    holds,
     is_list,
     is_object,
     is_text,
@@ -44,6 +34,10 @@ from ruler_cli.formats.fields import (
     objects,
     words,
 )
+from ruler_cli.formats.fields import holds
+from ruler_cli.messages.content import Messages, Turn, first_agent_turn, new_turn, texts
+from ruler_cli.messages.dialects import call_turn, each_at, result_turn
+from ruler_cli.messages.parts import normalize_call
 from ruler_cli.types import Rollout
 
 _SAMPLE = 20

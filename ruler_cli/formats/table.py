@@ -20,16 +20,16 @@ from typing import Any, Literal
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.parse import dump, parse_value
-from ruler_cli.formats.fields import (
+from ruler_cli.files.values import (
     JsonObject,
     Names,
-    holds,
     is_list,
     is_text,
     items,
     lookup,
     parts,
 )
+from ruler_cli.formats.fields import holds
 from ruler_cli.settings.models import RecordPaths, frozen, paths
 from ruler_cli.types import Rollout
 

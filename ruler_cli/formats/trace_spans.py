@@ -1,10 +1,9 @@
-"""Spans of any tracer → their kind (a model call, a tool, another), place, time, input and output.
+"""Spans of a tracer → their kind (a model call, a tool, another), place, time, input and output.
 
 Dialects differ in names, so they are rows of tables: OTLP (`spanId`, attributes as a list of keys and
-values), OpenTelemetry's own JSON (`context.span_id`), Jaeger (`spanID`, `tags`), Phoenix (`span_kind`,
-attributes flat, nested or as columns), AgentOps (`span_attributes`), Langfuse's observations
-(`parentObservationId`), LangSmith's runs (`parent_run_id`, `child_runs`), MLflow (`mlflow.spanInputs`), Weave
-(`op_name`), OpenAI's agents (`span_data`). Traps:
+values), OpenTelemetry's own JSON (`context.span_id`), Phoenix (`span_kind`, attributes flat, nested or as
+columns), Langfuse's observations (`parentObservationId`), LangSmith's runs (`parent_run_id`, `child_runs`),
+OpenAI's agents (`span_data`). Traps:
 - Attributes with an index (`gen_ai.prompt.10.role`) come in any order; an index may be huge.
 - JSON text is decoded only if its writer always writes JSON there, or says so: else a model's answer that is
   JSON would become messages, in its own call or in the next one's prompt.
@@ -18,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ruler_cli.formats.fields import (
+from ruler_cli.files.values import (
     EMPTY,
     JsonObject,
     Names,
@@ -34,53 +33,43 @@ from ruler_cli.formats.fields import (
     words,
 )
 
-_IDS = words("spanId span_id spanID context.span_id uuid id run_id")
+_IDS = words("spanId span_id context.span_id id run_id")
 _PARENTS = words(
     "parentSpanId parent_span_id parentObservationId parent_run_id parent_id parent.span_id "
-    "parent_observation_id references.0.spanID parentUuid"
+    "parent_observation_id"
 )
 _STARTS = words(
     "startTimeUnixNano start_time_unix_nano start_time startTime started_at dotted_order"
 )
 _KINDS = words(
-    "openinference.span.kind gen_ai.operation.name traceloop.span.kind mlflow.spanType "
-    "langfuse.observation.type lmnr.span.type llm.request.type operation.name"
+    "openinference.span.kind gen_ai.operation.name langfuse.observation.type"
 )
-_OWN_KINDS = words("run_type span_kind span_type type kind")
+_OWN_KINDS = words("run_type span_kind type kind")
 _CALLS = words(
-    "llm chat chat_model generation generate_content text_completion completion call_llm response "
-    "chat_completion ai.generatetext.dogenerate ai.streamtext.dostream"
+    "llm chat chat_model generation generate_content text_completion completion response"
 )
-_TOOLS = words("tool execute_tool function tool_call ai.toolcall")
+_TOOLS = words("tool execute_tool function tool_call")
 _AGENTS = frozenset(words("agent invoke_agent chain workflow span task"))
 _CALL_MARKS = words("llm.input_messages gen_ai.prompt gen_ai.completion")
 """Attributes that only a call of a model has."""
 _INPUTS = words(
-    "gen_ai.input.messages llm.input_messages gen_ai.prompt gcp.vertex.agent.llm_request ai.prompt.messages "
-    "mlflow.spanInputs traceloop.entity.input langfuse.observation.input input.value ai.prompt"
+    "gen_ai.input.messages llm.input_messages gen_ai.prompt langfuse.observation.input input.value"
 )
 _OUTPUTS = words(
-    "gen_ai.output.messages llm.output_messages gen_ai.completion gcp.vertex.agent.llm_response "
-    "mlflow.spanOutputs traceloop.entity.output langfuse.observation.output output.value gen_ai.output "
-    "ai.response.text ai.response.object"
+    "gen_ai.output.messages llm.output_messages gen_ai.completion langfuse.observation.output output.value "
+    "gen_ai.output"
 )
-_TEXTS = words("gen_ai.prompt gen_ai.output ai.response.text ai.response.object")
+_TEXTS = words("gen_ai.prompt gen_ai.output")
 """Inputs and outputs of a model that are text, even if it looks like JSON; the others are JSON."""
 _TOLD = ("input.value", "output.value")
 """Inputs and outputs of which the writer tells the media type."""
 _ARGUMENTS = words(
-    "gen_ai.tool.call.arguments gen_ai.tool.args gcp.vertex.agent.tool_call_args ai.toolCall.args "
-    "tool.arguments input.value traceloop.entity.input mlflow.spanInputs tool.parameters"
+    "gen_ai.tool.call.arguments gen_ai.tool.args tool.arguments input.value tool.parameters"
 )
-_RESULTS = words(
-    "gen_ai.tool.call.result gcp.vertex.agent.tool_response ai.toolCall.result tool.result output.value "
-    "traceloop.entity.output mlflow.spanOutputs gen_ai.output"
-)
-_NAMES = words("gen_ai.tool.name tool.name ai.toolCall.name traceloop.entity.name")
-_TITLES = words("name operationName op_name span_name")
-_TOOL_LISTS = words(
-    "gen_ai.tool.definitions llm.tools llm.request.functions ai.prompt.tools"
-)
+_RESULTS = words("gen_ai.tool.call.result tool.result output.value gen_ai.output")
+_NAMES = words("gen_ai.tool.name tool.name")
+_TITLES = words("name span_name")
+_TOOL_LISTS = words("gen_ai.tool.definitions llm.tools")
 _ENDS = (
     (words("inputs input input_text"), _ARGUMENTS, _INPUTS),
     (words("outputs output output_text"), _RESULTS, _OUTPUTS),
@@ -160,14 +149,11 @@ def _span(raw: JsonObject, parent: str | None, *, encoded: bool) -> Span:
             value = _value(attributes, of_tool if tool else of_model, text=tool)
         ends.append(value)
     inputs, outputs = ends
-    if not tool:
-        called = decoded(attributes.get("ai.response.toolCalls"))
-        outputs = with_calls(outputs, called)
     answered = is_object(outputs) and "choices" in outputs
     if kind == "other" and answered and items(lookup(inputs, "messages")):
         kind = "call"
     if kind == "call" and None in (inputs, outputs):
-        asked, said = _event_messages(raw, attributes)
+        asked, said = _event_messages(raw)
         inputs = asked if inputs is None else inputs
         outputs = said if outputs is None else outputs
     system = decoded(attributes.get("gen_ai.system_instructions"))
@@ -182,16 +168,6 @@ def _span(raw: JsonObject, parent: str | None, *, encoded: bool) -> Span:
     return Span(kind, name, identity, parent, inputs, outputs, tools, raw)
 
 
-def with_calls(output: Any, calls: Any = None) -> Any:
-    """The output of a model of Vercel's, whose calls stand beside its text or alone, as a message."""
-    if lookup(output, "0.toolCallId") is not None:
-        calls = output
-        output = None
-    if items(calls) and not isinstance(output, list | dict):
-        return {"role": "assistant", "content": output, "tool_calls": calls}
-    return output
-
-
 def _kind(raw: JsonObject, attributes: JsonObject) -> str:
     stated = [lookup(attributes, name) for name in _KINDS]
     stated += map(raw.get, _OWN_KINDS)
@@ -203,7 +179,7 @@ def _kind(raw: JsonObject, attributes: JsonObject) -> str:
             return "tool"
     if first_at(attributes, *_CALL_MARKS):
         return "call"
-    if first_at(attributes, *_NAMES[:3]):
+    if first_at(attributes, *_NAMES):
         return "tool"
     messages = attributes.get(_INPUTS[0]) or attributes.get(_OUTPUTS[0])
     return "call" if messages and _AGENTS.isdisjoint(kinds) else "other"
@@ -222,12 +198,11 @@ def _value(attributes: JsonObject, names: Names, *, text: bool = False) -> Any:
     return None
 
 
-def _event_messages(raw: JsonObject, attributes: JsonObject) -> tuple[Any, Any]:
-    """The input and output in events, of the span or in an attribute `events` (Logfire)."""
+def _event_messages(raw: JsonObject) -> tuple[Any, Any]:
+    """The input and output in events of the span."""
     asked = []
     answered = []
-    listed = [*items(raw.get("events")), *items(decoded(attributes.get("events")))]
-    for event in objects(listed):
+    for event in objects(raw.get("events")):
         body = _attributes(event) or event
         both = _value(body, _INPUTS[:1]), _value(body, _OUTPUTS[:1])
         if any(both):
@@ -250,8 +225,7 @@ def _flat(
     """Spans and those inside them, each with the id of the one around it."""
     for raw in objects(listed):
         yield raw, parent
-        for key in ("child_runs", "child_spans", "children"):
-            yield from _flat(raw.get(key), _first_text(raw, _IDS))
+        yield from _flat(raw.get("child_runs"), _first_text(raw, _IDS))
 
 
 def _first_text(raw: JsonObject, names: Names) -> str | None:
@@ -260,8 +234,7 @@ def _first_text(raw: JsonObject, names: Names) -> str | None:
 
 
 _FLAT = words(
-    "llm.input_messages. llm.output_messages. gen_ai.prompt. gen_ai.completion. llm.tools. "
-    "llm.request.functions."
+    "llm.input_messages. llm.output_messages. gen_ai.prompt. gen_ai.completion. llm.tools."
 )
 _DEEP = 14
 """Parts of a flat name that are read."""
@@ -269,7 +242,7 @@ _DEEP = 14
 
 def _attributes(raw: JsonObject) -> dict[str, Any]:
     """A span's attributes by name, from any of the members that hold them; flat messages as lists."""
-    named = decoded(first_of(raw, ("attributes", "span_attributes", "tags")))
+    named = decoded(raw.get("attributes"))
     if is_list(named):
         named = _pairs(named)
     own = {
@@ -310,14 +283,14 @@ def decoded(value: Any) -> Any:
 
 
 def _pairs(listed: Any) -> dict[str, Any]:
-    """The members of an object that OTLP and Jaeger write as a list of keys and values."""
+    """The members of an object that OTLP writes as a list of keys and values."""
     return {
         str(pair.get("key")): _any_value(pair.get("value")) for pair in objects(listed)
     }
 
 
 def _any_value(value: Any) -> Any:
-    """The value in OTLP's AnyValue; other values, as Jaeger's tags have them, as they are."""
+    """The value in OTLP's AnyValue; other values as they are."""
     for key, inner in value.items() if is_object(value) else ():
         match key.replace("_", "").lower():
             case "stringvalue" | "boolvalue" | "doublevalue" | "intvalue":

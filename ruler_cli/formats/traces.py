@@ -1,10 +1,10 @@
 """Calls of models as tracers and gateways record them: a trace is a rollout, or a request with its response.
 
-OpenTelemetry, Langfuse, LangSmith, Phoenix, MLflow and others.
+OpenTelemetry, Langfuse, LangSmith, Phoenix and OpenAI's agents.
 
 Spans are gathered by their trace (`{"trace_id": …, "spans": […]}`), or stand in the record of their trace:
 `observations` (Langfuse, `GET /api/public/traces/{id}`, and `{"trace": …, "observations": …}` of its pages),
-`child_runs` (LangSmith), `data.spans` (MLflow), `spans` (any-agent, AgentOps, Jaeger). Traps:
+`child_runs` (LangSmith). Traps:
 - The rollout is the conversation that begins first, outside all tools: later ones, of sub-agents and of steps
   with another prompt, are further histories. The longest one may be another in each rollout of a task, and
   with it the hash of the prompt.
@@ -31,15 +31,32 @@ from functools import partial
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.formats.chat import (
-    Messages,
-    Turn,
-    first_agent_turn,
-    make_rollout,
-    read_or_error,
-    text_of,
+from ruler_cli.files.values import (
+    EMPTY,
+    JsonObject,
+    Names,
+    first,
+    first_at,
+    is_list,
+    is_object,
+    is_text,
+    items,
+    json_value,
+    lookup,
+    objects,
+    words,
 )
-from ruler_cli.formats.dialects import (
+from ruler_cli.formats.chat import make_rollout, read_or_error
+from ruler_cli.formats.fields import Rollouts, every, holds
+from ruler_cli.formats.reader import hashed_key, key_text
+from ruler_cli.formats.trace_spans import (
+    Span,
+    decoded,
+    is_encoded,
+    spans_of,
+)
+from ruler_cli.messages.content import Messages, Turn, first_agent_turn, text_of
+from ruler_cli.messages.dialects import (
     OWN_ROLES,
     agent_turns,
     as_turn,
@@ -54,36 +71,10 @@ from ruler_cli.formats.dialects import (
     question_turns,
     result_turn,
 )
-from ruler_cli.formats.endings import first_ending
-from ruler_cli.formats.fields import (
-    EMPTY,
-    JsonObject,
-    Names,
-    Rollouts,
-    every,
-    first,
-    first_at,
-    holds,
-    is_list,
-    is_object,
-    is_text,
-    items,
-    json_value,
-    lookup,
-    objects,
-    words,
-)
-from ruler_cli.formats.reader import hashed_key, key_text
-from ruler_cli.formats.trace_spans import (
-    Span,
-    decoded,
-    is_encoded,
-    spans_of,
-    with_calls,
-)
+from ruler_cli.messages.endings import first_ending
 from ruler_cli.types import Rollout
 
-_SPANS = words("spans observations data.spans child_runs")
+_SPANS = words("spans observations child_runs")
 _ITEMS = words(
     "datasetItemId dataset_item_id reference_example_id dataset_example_id metadata.dataset_item_id "
     "metadata.datasetItemId metadata.dataset_example_id metadata.reference_example_id "
@@ -92,12 +83,10 @@ _ITEMS = words(
 )
 _SCORES = words(
     "scores[].value annotations[].result.score annotations[].score span_annotations[].result.score "
-    "span_annotations[].score info.assessments[].feedback.value feedback_stats{}.value.avg"
+    "span_annotations[].score feedback_stats{}.value.avg"
 )
-_INPUTS = words("input inputs input_text info.request info.request_preview")
-_OUTPUTS = words(
-    "final_output output outputs output_text info.response info.response_preview"
-)
+_INPUTS = words("input inputs input_text")
+_OUTPUTS = words("output outputs output_text")
 _ANSWER_MEMBERS = frozenset(words("messages choices generations candidates"))
 _OWN = ("assistant", "None")
 _LONG = 12
@@ -139,7 +128,7 @@ def _ends(record: JsonObject, spans: list[Span], *, encoded: bool) -> list[Any]:
         answer = _parsed(answer)
     # a text in the output is the model's, even if it reads as JSON, unless all values are JSON text
     again = _parsed(answer)
-    answer = with_calls(again if encoded or is_text(again) else answer)
+    answer = again if encoded or is_text(again) else answer
     inputs = [span.input for span in roots]
     outputs = [span.output for span in reversed(roots)]
     # of several roots none is the trace's
@@ -209,7 +198,7 @@ def _result(tool: Span) -> Turn:
 
 
 def _outcome(record: JsonObject, spans: list[Span]) -> float | None:
-    """The only number of Langfuse's scores, Phoenix's annotations, MLflow's assessments, LangSmith's feedback."""
+    """The only number of Langfuse's scores, Phoenix's annotations, LangSmith's feedback."""
     holders = (record, _trace(record), *(span.raw for span in spans))
     found = [
         value
@@ -297,7 +286,7 @@ def is_spans(record: JsonObject) -> bool:
     """Tell if spans hold something that a model was asked or said."""
     return any(
         span.kind == "call" or (span.input, span.output) != (None, None)
-        for span in spans_of(first_at(record, "spans", "data.spans"))
+        for span in spans_of(record.get("spans"))
     )
 
 

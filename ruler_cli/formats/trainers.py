@@ -18,24 +18,8 @@ from dataclasses import replace
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.formats.chat import (
-    TRANSCRIPT,
-    Messages,
-    check_messages,
-    first_agent_turn,
-    last_states,
-    make_rollout,
-    new_turn,
-    prompt_turns,
-    read_or_error,
-    tools_of,
-    with_submission,
-)
-from ruler_cli.formats.endings import ending
-from ruler_cli.formats.fields import (
+from ruler_cli.files.values import (
     JsonObject,
-    Rollouts,
-    column,
     first,
     first_at,
     first_of,
@@ -43,15 +27,25 @@ from ruler_cli.formats.fields import (
     is_message_list,
     is_object,
     is_text,
-    item_at,
     items,
     json_value,
     lookup,
     objects,
     words,
 )
+from ruler_cli.formats.chat import (
+    make_rollout,
+    read_or_error,
+    tools_of,
+    with_submission,
+)
+from ruler_cli.formats.fields import Rollouts, column, item_at
 from ruler_cli.formats.reader import hashed_key, key_text
 from ruler_cli.formats.table import Format
+from ruler_cli.messages.content import Messages, first_agent_turn, new_turn
+from ruler_cli.messages.conversations import check_messages, last_states, prompt_turns
+from ruler_cli.messages.endings import ending
+from ruler_cli.messages.names import TRANSCRIPT
 from ruler_cli.types import Rollout
 
 

@@ -15,7 +15,6 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from ruler_cli.errors import Sentence
 from ruler_cli.judges.network import in_time
 from ruler_cli.judges.provider_errors import (
     SAYS,
@@ -34,6 +33,7 @@ from ruler_cli.judges.providers import (
 from ruler_cli.judges.responses import response_arguments
 from ruler_cli.settings.models import JudgeSettings
 from ruler_cli.settings.parameters import body_of
+from ruler_cli.tokens import LONG_ANSWER
 from ruler_cli.types import (
     EXPLANATION,
     CallError,
@@ -55,10 +55,6 @@ _OWN_HOSTS = words_of(".local .internal .lan .svc .home .intranet")
 _SIZED = ("openai", "azure", "gemini", "vertex_ai")
 """Providers that know `minItems` and `maxItems`; Anthropic refuses them."""
 _LISTS: tuple[Form, ...] = ("list", "json", "text")
-_ANSWER = 256
-_PER_ROLLOUT = 320
-_PER_VALUE = 16
-"""Tokens of an answer, of each rollout and of each criterion's value in it: a token for each letter."""
 _THINKING = {
     "none": 0,
     "disable": 0,
@@ -148,7 +144,7 @@ class AnswerFormat:
             return None  # the user's value is sent as it is, even `null`
         tokens = asked or 0
         if self.limit and not (asked and request.fitted):
-            usual = request.answer_tokens(_ANSWER, _PER_ROLLOUT, _PER_VALUE)
+            usual = request.answer_tokens(LONG_ANSWER)
             # a request that names tokens follows a cut: at least twice as many, whatever the usage says
             tokens = max(tokens, int(usual) * (1 + bool(asked)) + self.thinking)
         if own is not None:
@@ -317,10 +313,9 @@ class ChatJudge(Judge):
 def no_probabilities(why: str, body: bytes = b"") -> CallError:
     """Return the error that ends a run: the endpoint does not tell how likely words are. `body` is its reply."""
     said = f" ({why})" if why else ""
-    reason = Sentence(
-        "the judge tells no probabilities of its words (`logprobs`){said}, which are to be read; give {read:text}, "
-        "or name an endpoint that does",
-        said=said,
+    reason = (
+        f"the judge tells no probabilities of its words (`logprobs`){said}, which are to be read; "
+        "use --read text, or name an endpoint that does"
     )
     return CallError("reply", reason, "run", body=body)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import orjson
 
-from ruler_cli.errors import Sentence, UsageError
+from ruler_cli.errors import UsageError
 from ruler_cli.judges.network import in_time
 from ruler_cli.judges.provider_errors import ErrorResponse, classify
 from ruler_cli.settings.keys import snake_case
@@ -105,14 +105,14 @@ def refuse_parameters(params: Mapping[str, Any]) -> None:
     for name in body_of(params):
         if snake_case(name) in _OF_TEXT:
             problem = "has no meaning: a decision model writes nothing"
-            raise UsageError(problem, "leave it out", option="param", value=name)
+            raise UsageError(problem, "leave it out", place=f"-p {name}")
 
 
 def unshown(request: Request) -> CallError | None:
     """Return the error of a request with pictures to an API that takes none."""
     if not request.pictures:
         return None
-    reason = Sentence("System One takes no pictures; give {pictures:leave}")
+    reason = "System One takes no pictures; use --pictures leave"
     return CallError("input", reason, "group", sent=False, billed=False, kept=False)
 
 

@@ -23,7 +23,7 @@ from typing import Any, Self
 import orjson
 from dotenv import load_dotenv
 
-from ruler_cli.errors import Sentence, UsageError
+from ruler_cli.errors import UsageError
 from ruler_cli.judges.chat_completions import (
     AnswerFormat,
     ChatJudge,
@@ -151,10 +151,9 @@ def _unanswered(names: set[str], message: str, why: str) -> CallError | None:
     quoted = names & _UNREAD or not _LACKS.search(message[:_SENTENCE])
     lacks = not quoted or _UNUSABLE.match(message) or names & _UNEQUIPPED
     if lacks and not names & (_UNREACHED | _TOO_LATE | _BROKEN):
-        unequipped = Sentence(
-            "the judge cannot be asked ({why}); set what the provider needs, name its key with "
-            "{api_key_env:VAR}, or try {model:offline}",
-            why=why.rstrip("."),
+        unequipped = (
+            f"the judge cannot be asked ({why.rstrip('.')}); set what the provider needs, name its "
+            "key with --api-key-env VAR, or try -m offline"
         )
         return CallError("refused", unequipped, "run", sent=False, billed=False)
     for classes, reason in _ANSWERLESS:
@@ -181,10 +180,7 @@ class LitellmJudge(ChatJudge):
         if any(picture.address for _, picture in request.pictures):
             # it would open them for some providers
             reason = "pictures with addresses on the web are sent to judges that are asked directly"
-            remedy = Sentence(
-                "{reason}; put their bytes into the data, or give {pictures:leave}",
-                reason=reason,
-            )
+            remedy = f"{reason}; put their bytes into the data, or use --pictures leave"
             return CallError(
                 "input", remedy, "group", sent=False, billed=False, kept=False
             )
@@ -242,9 +238,9 @@ class LitellmJudge(ChatJudge):
             raise unknown_judge(self.model)
         if model_info(self.model).responses and not is_installed("mcp"):
             problem = "is answered at /v1/responses only, which litellm asks with the package mcp"
-            remedy = Sentence(
-                "pip install mcp, or name it openai/NAME, with {api_base:URL} of OpenAI's protocol (Azure's ends in "
-                "/openai/v1)"
+            remedy = (
+                "pip install mcp, or name it openai/NAME, with --api-base URL of OpenAI's protocol "
+                "(Azure's ends in /openai/v1)"
             )
             raise UsageError(problem, remedy, place=f"judge {self.name}")
         given = self._credentials(provider)
@@ -334,9 +330,7 @@ def anthropic_params(settings: JudgeSettings) -> Callable[[Request], bytes]:
     """
     if read_name(settings.model)[1] != "anthropic":
         problem = f"judge {settings.model} is not one of Anthropic's"
-        raise UsageError(
-            problem, "name it anthropic/…", option="target", value="anthropic"
-        )
+        raise UsageError(problem, "name it anthropic/…", place="--target anthropic")
     how = replace(first_format(settings, None), stream="")
     model = settings.model
     judge = LitellmJudge(
@@ -418,7 +412,7 @@ def _template(judge: LitellmJudge, max_tokens: int | None) -> dict[str, Any]:
 
 
 def _not_in_a_batch(judge: LitellmJudge, why: str) -> UsageError:
-    remedy = Sentence("check {model} and {param}")
+    remedy = "check -m and -p"
     problem = f"cannot be written as a batch ({why})"
     return UsageError(problem, remedy, place=f"judge {judge.name}")
 

@@ -25,7 +25,6 @@ from typing import Any, Literal, NamedTuple
 
 import orjson
 
-from ruler_cli.errors import Sentence
 from ruler_cli.judges.responses import completion_of
 from ruler_cli.judges.streams import chunks_of, is_stream, joined
 from ruler_cli.types import (
@@ -129,8 +128,7 @@ def classify(
     said = message or codes or location.removesuffix("/chat/completions")
     reason = f"{who} answered {status}: {clean(said or 'no message', key)}"
     if rule.remedy:
-        begun = reason.rstrip(".")
-        reason = Sentence(f"{{reason}}; {rule.remedy}", reason=begun)
+        reason = f"{reason.rstrip('.')}; {rule.remedy}"
     return CallError(
         rule.kind,
         reason,

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-from ruler_cli.errors import Sentence, UsageError
+from ruler_cli.errors import UsageError
 from ruler_cli.settings.judges import OWN_ADDRESS, SIGNING
 from ruler_cli.settings.model_list import beside_litellm, listed
 from ruler_cli.settings.parameters import body_of
@@ -36,10 +36,9 @@ class MissingCredentialsError(UsageError):
 
 def missing_key(name: str, variable: str) -> MissingCredentialsError:
     """Return the error of a judge without a key: it names the variable and the alternatives."""
-    remedy = Sentence(
-        "set it (export {variable}=…), name another variable with {api_key_env:VAR}, or try the pipeline "
-        "without a model: {model:offline}",
-        variable=variable,
+    remedy = (
+        f"set it (export {variable}=…), name another variable with --api-key-env VAR, or try the "
+        "pipeline without a model: -m offline"
     )
     problem = f"judge {name} needs a key and {variable} is not set"
     return MissingCredentialsError(problem, remedy)
@@ -49,10 +48,9 @@ def unknown_judge(name: str) -> UsageError:
     """Return the error of a name that is no provider's; it has the embedded judge that is similar."""
     similar = nearest(name, EMBEDDED)
     hint = f"did you mean `{similar}`? Else write" if similar else "write"
-    remedy = Sentence(
-        "{hint} provider/model, e.g. anthropic/…, or a judge of ruler.toml (`ruler config` lists them), or give "
-        "{api_base} for an endpoint of your own",
-        hint=hint,
+    remedy = (
+        f"{hint} provider/model, e.g. anthropic/…, or a judge of ruler.toml (`ruler config` lists "
+        "them), or use --api-base for an endpoint of your own"
     )
     return UsageError("no such provider or model", remedy, place=f"judge {name}")
 
@@ -209,8 +207,8 @@ _FREE = ("extra_headers", "headers")
 """Parameters with which a call may need no credentials, or has them from elsewhere."""
 _BEARERS = ("AWS_BEARER_TOKEN_BEDROCK", "BEDROCK_MANTLE_API_KEY")
 _OPTIONS = {
-    "api_key": Sentence("{api_key_env:VAR}"),
-    "api_base": Sentence("{api_base:URL}"),
+    "api_key": "--api-key-env VAR",
+    "api_base": "--api-base URL",
     "@aws": "an AWS login (aws configure)",
     "@google": "Google's application default credentials (gcloud auth application-default login)",
     "@project": "a project of gcloud (gcloud config set project NAME)",
@@ -259,20 +257,11 @@ class Credentials:
         needs = self.missing()
         if not needs:
             return
-        ways = [
-            [Sentence.joined(" + ", [*map(_way, ws)]) for ws in need[:3]]
-            for need in needs
-        ]
-        wanted = [Sentence.joined(" or ", each) for each in ways]
+        ways = [[" + ".join(map(_way, ws)) for ws in need[:3]] for need in needs]
+        wanted = [" or ".join(each) for each in ways]
         raise (UsageError if _is_anywhere(needs) else MissingCredentialsError)(
-            Sentence(
-                "judge {name} needs {wanted}",
-                name=name,
-                wanted=Sentence.joined(", and ", wanted),
-            ),
-            Sentence(
-                "set what is missing, or try the pipeline without a model: {model:offline}"
-            ),
+            f"judge {name} needs {', and '.join(wanted)}",
+            "set what is missing, or try the pipeline without a model: -m offline",
         )
 
     def _meet(self, need: Need) -> bool:
@@ -304,7 +293,7 @@ def _way(word: str) -> str:
         return f"the package {package} (pip install {package})"
     if word in _OPTIONS or word.isupper():
         return _OPTIONS.get(word, word)
-    return Sentence("{param:{word}=…}", word=word)
+    return f"-p {word}=…"
 
 
 def is_installed(package: str) -> bool:

@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 
 import orjson
 
-from ruler_cli.errors import Sentence, UsageError
+from ruler_cli.errors import UsageError
 from ruler_cli.judges.decisions import ROUTES, DecisionJudge, Route, refuse_parameters
 from ruler_cli.judges.network import proxy_of
 from ruler_cli.judges.providers import (
@@ -92,8 +92,8 @@ def endpoint_of(settings: JudgeSettings) -> Endpoint:
     """The OpenAI-compatible endpoint of a judge; UsageError if its key or address is missing."""
     base = address_of(settings)
     if base is None:
-        problem = Sentence(
-            "its address is not known; give {api_base:URL} (it usually ends in /v1)"
+        problem = (
+            "its address is not known; use --api-base URL (it usually ends in /v1)"
         )
         raise UsageError(problem, place=f"judge {settings.label}")
     check_address(base, query=False)
@@ -258,10 +258,10 @@ def check_address(base: str, *, query: bool = True) -> None:
         problem = "holds more than the address of an endpoint, from `?` or `#` on"
     else:
         return
-    remedy = Sentence(
-        "write one such as http://localhost:8000/v1, and name a key with {api_key_env}"
+    remedy = (
+        "write one such as http://localhost:8000/v1, and name a key with --api-key-env"
     )
-    raise UsageError(problem, remedy, option="api_base")
+    raise UsageError(problem, remedy, place="--api-base")
 
 
 def environment(judges: Iterable[JudgeSettings]) -> dict[str, str]:
@@ -373,7 +373,7 @@ def _refuse_typed(settings: JudgeSettings) -> None:
     if settings.function is not None or is_embedded(settings):
         problem = "speaks no API of decision models"
         place = f"judge {settings.label}"
-        raise UsageError(problem, Sentence("leave out {api}"), place=place)
+        raise UsageError(problem, "leave out --api", place=place)
     refuse_parameters(settings.params)
 
 
@@ -388,7 +388,7 @@ def _refuse_unlisted(settings: JudgeSettings) -> None:
         return
     if _DECIDING_NAME.search(settings.model):
         problem = "looks like a decision model, and the installed litellm's list does not have it (1.110.2 has many)"
-        remedy = Sentence("give {api:systemone}, or {api:chat} if it writes")
+        remedy = "use --api systemone, or --api chat if it writes"
         raise UsageError(problem, remedy, place=f"judge {settings.label}")
 
 
@@ -408,7 +408,7 @@ def refuse_word_probabilities(settings: JudgeSettings) -> None:
     elif thinks and thinking_tokens(settings.params, thinks=True):
         problem = "thinks before it answers, and tells no probabilities of its answer"
     if problem:
-        remedy = Sentence("name another one, or leave out {ask:each} and {read}")
+        remedy = "name another one, or leave out --ask each and --read"
         raise UsageError(problem, remedy, place=f"judge {settings.label}")
 
 
@@ -426,7 +426,7 @@ def cached_only(settings: JudgeSettings) -> ResolvedJudge:
     """Resolve a judge whose cached replies alone count; UsageError if none is ever cached, or for its address."""
     if is_embedded(settings):
         problem = "the ledger keeps none of its replies"
-        remedy = Sentence("name a judge whose replies it holds, with {model}")
+        remedy = "name a judge whose replies it holds, with -m"
         raise UsageError(problem, remedy, place=f"judge {settings.model}")
     if base := address_of(settings):
         check_address(base)

@@ -40,6 +40,7 @@ from ruler_cli.scoring.parse_reply import (
 from ruler_cli.scoring.probability import Share, word_share
 from ruler_cli.scoring.typed_answers import typed_shares
 from ruler_cli.settings.models import AskSettings
+from ruler_cli.tokens import BRIEF_ANSWER
 from ruler_cli.types import (
     NO_ANSWERS,
     UNANSWERED,
@@ -62,10 +63,6 @@ _UNKNOWN_SCALE = (
 _OTHER_SCALE = "the judge stays on another scale than 0 to 1, and its scores of only 0 and 1 may stand on that"
 _TIMES = 2
 """Times that a decision model is asked a question without an answer."""
-_BRIEF = 32
-_BRIEF_PER_ROLLOUT = 48
-_BRIEF_PER_VALUE = 9
-"""Fewest tokens of an answer, of each rollout in it (an explanation of ten words), and of each criterion's value."""
 _SAFETY = 0.95
 """Share of the judge's stated context that a prompt may fill: tokens per byte are those of the request that
 was too long, and a part of it may take more. A window that still does is asked in halves."""
@@ -355,7 +352,7 @@ def _fits_with_less(
     asked = state.max_output_tokens
     if state.fitted and asked is not None and left >= asked:
         return False
-    least = request.answer_tokens(_BRIEF, _BRIEF_PER_ROLLOUT, _BRIEF_PER_VALUE)
+    least = request.answer_tokens(BRIEF_ANSWER)
     state.fitted = left >= least
     if state.fitted:
         state.max_output_tokens = left
@@ -368,7 +365,7 @@ def _least(layout: PromptLayout, part: RequestPart) -> int:
     values = 0
     if isinstance(layout.rubric, Rubric):
         values = len(criteria_parts(layout.rubric, rollouts)[0])
-    return _BRIEF + (_BRIEF_PER_ROLLOUT + _BRIEF_PER_VALUE * values) * rollouts
+    return int(BRIEF_ANSWER.of(rollouts, values))
 
 
 def read_reply(reply: Reply, request: Request) -> ParsedReply:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from ruler_cli.judges.resolve import with_eyes
 from ruler_cli.judging.exchange import Answer, Overflow, ask_questions, exchange
@@ -30,7 +30,7 @@ from ruler_cli.prompting.prompt import (
 )
 from ruler_cli.prompting.questions import requests_about
 from ruler_cli.scoring.rewards import number, passed
-from ruler_cli.settings.models import AskSettings, ScoreSettings
+from ruler_cli.settings.models import FIRST_PASSES, AskSettings, ScoreSettings
 from ruler_cli.types import (
     NO_USAGE,
     UNANSWERED,
@@ -47,10 +47,6 @@ from ruler_cli.types import (
     words_of,
 )
 
-if TYPE_CHECKING:
-    # few runs need it, and it takes longer than the first request may wait
-    from ruler_cli.judging.adaptive import BlockMember
-
 _FOR_GOOD = words_of("refused too_long input interrupted budget")
 """Kinds of a first error after which the other passes of the judge would fail too."""
 _REFUSED = ("refused", "input")
@@ -65,11 +61,6 @@ another number of tokens for its length, so one may not be enough."""
 _HELD = 32 << 20
 """Bytes of prompts that the requests of a group hold while they wait: the passes over a large group come to
 many times its text."""
-_UNDECIDED = GroupError(
-    "transport", "the ledger lacks answers of groups that share passes with this one"
-)
-_MISSING = (UNANSWERED.reason, _UNDECIDED.reason)
-"""Reasons of a group of which it is not known what the judges will say."""
 _IN_ORDER = attrgetter("judge", "pass_index", "window")
 _ESCALATED = 2
 """Passes of the stronger judge: an order and its reverse."""
@@ -96,13 +87,10 @@ class JudgeRunner:
         self.coverage = coverage
         callers = [judge.caller for judge in judges if judge.caller]
         self.budget = callers[0].gate.budget if callers else Budget()
-        self._blocks = None
         asks = [settings.ask_of(judge) for judge in settings.judges]
-        if settings.adaptive:  # imported if needed, see above
-            from ruler_cli.judging.adaptive import FIRST, Blocks
-
-            self._blocks = Blocks(settings.ask.passes)
-            asks = [replace(ask, passes=min(FIRST, ask.passes)) for ask in asks]
+        if settings.adaptive:
+            first = min(FIRST_PASSES, settings.ask.passes)
+            asks = [replace(ask, passes=first) for ask in asks]
         self.asks = [
             replace(
                 with_eyes(ask, own),
@@ -112,27 +100,16 @@ class JudgeRunner:
         ]
 
     def start(self, group: Group) -> GroupRun:
-        """Take the next group of the input, with its place among the groups that share passes with it."""
-        if self._blocks is None:
-            return GroupRun(self, group)
-        return GroupRun(self, group, self._blocks.place(group))
-
-    def end(self) -> None:
-        """Take no more groups: the last ones share passes without others."""
-        if self._blocks is not None:
-            self._blocks.close()
+        """Take the next group of the input."""
+        return GroupRun(self, group)
 
 
 class GroupRun:
     """One group before its judges: their scores and errors so far."""
 
-    def __init__(
-        self, runner: JudgeRunner, group: Group, member: BlockMember | None = None
-    ) -> None:
-        """`member` is the group's place in its block, if it may get further passes."""
+    def __init__(self, runner: JudgeRunner, group: Group) -> None:
         self.runner = runner
         self.group = group
-        self._member = member
         self.judges = [
             _JudgePasses(self, at, judge) for at, judge in enumerate(runner.judges)
         ]
@@ -153,10 +130,10 @@ class GroupRun:
         self._escalated_to: int | None = None
 
     async def judge(self) -> GroupResult:
-        """Ask every pass of every judge, the further passes that its block decides on, and the stronger judge.
+        """Ask every pass of every judge, further passes if they help, and the stronger judge.
 
         Under a cost cap it begins once its calls fit, and not at all if they never do: then only cached replies count.
-        Further passes are not held money for, since the groups of a block wait for one another.
+        Further passes are not held money for.
         """
         fallback = self.runner.settings.fallback
         budget = self.runner.budget
@@ -172,8 +149,8 @@ class GroupRun:
         finally:
             if budget.cap is not None:
                 budget.end(self.allowance)
-        if self._member is not None:
-            await self._further(self._member)
+        if self.runner.settings.adaptive:
+            await self._further()
         if self.runner.settings.escalate is not None:
             await self._escalate()
         result = self.result()
@@ -200,22 +177,26 @@ class GroupRun:
                 one for one in self.pass_scores if one.judge != judge.number
             ]
 
-    async def _further(self, member: BlockMember) -> None:
-        """Ask further passes of the judges that have scored the group."""
-        while more := await member.more(self.result(), self._tokens):
+    async def _further(self) -> None:
+        """Ask two further passes at a time of the judges that have scored the group, as long as they help."""
+        # imported if needed: it takes longer than the first request may wait
+        from ruler_cli.judging.adaptive import UNIT, needs_more
+
+        most = self.runner.settings.ask.passes
+        for passes in range(FIRST_PASSES, most, UNIT):
+            if not needs_more(self.result()):
+                break
+            further = min(UNIT, most - passes)
             scored = sorted({scores.judge for scores in self.pass_scores})
-            work = [partial(self.judges[at].more, more) for at in scored]
+            work = [partial(self.judges[at].more, further) for at in scored]
             await together(work)
-        if member.undecided and self.pass_scores:
-            at = min(scores.judge for scores in self.pass_scores)
-            passes = self.judges[at].passes
-            self.failed_calls.append(FailedCall(at, passes, 0, _UNDECIDED))
 
     async def _escalate(self) -> None:
         """Ask the stronger judge about a group that the others leave undecided, unless their replies are missing."""
         from ruler_cli.scoring.combine import undecided
 
-        missing = any(call.error.reason in _MISSING for call in self.failed_calls)
+        unanswered = UNANSWERED.reason
+        missing = any(call.error.reason == unanswered for call in self.failed_calls)
         if missing or not undecided(self.result(), self.runner.settings.escalate_gap):
             return
         stronger = self.judges[-1]
@@ -275,11 +256,6 @@ class GroupRun:
             served=tuple(sorted(self.served)),
             rubric=layout.rubric if isinstance(layout.rubric, Rubric) else None,
         )
-
-    @property
-    def _tokens(self) -> float:
-        """Estimated tokens of one pass of every judge that has been asked."""
-        return float(sum(judge.layout.tokens for judge in self.judges if judge.layout))
 
 
 class _JudgePasses:

@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 
-from ruler_cli.errors import RulerError, Sentence, UsageError
+from ruler_cli.errors import RulerError, UsageError
 from ruler_cli.files.location import Location
-from ruler_cli.formats.pictures import needs_less, with_smaller
 from ruler_cli.judges.chat_completions import ChatJudge
 from ruler_cli.judges.providers import QUEUEING_ENGINES, Price, stated_limit
 from ruler_cli.judges.resolve import ResolvedJudge, stand_in_of
 from ruler_cli.judging.exchange import Scale, is_usable
 from ruler_cli.ledger.database import open_files
 from ruler_cli.ledger.reply_cache import Ledger, ReplyCache
+from ruler_cli.messages.pictures import needs_less, with_smaller
 from ruler_cli.pool.cooldown import Breaker
 from ruler_cli.pool.engine import StopSignal
 from ruler_cli.pool.gate import INTERRUPTED, Cost, Gate
@@ -297,8 +297,7 @@ class Panel:
             why for judge in self.judges for why in judge.outdated.values()
         )
         for why, number in reasons.items():
-            told = "kept replies that no longer answer: {number} ({why})"
-            yield Sentence(told, number=number, why=why)
+            yield f"kept replies that no longer answer: {number} ({why})"
 
 
 def cache_of(ledger: Ledger | None, judge: JudgeSettings) -> ReplyCache:
@@ -354,7 +353,7 @@ def open_caller(
     if stated and stated > most_open and not resolved.embedded:
         problem = f"the open-file limit allows {most_open} connections"
         remedy = "raise it with ulimit -n, or ask for fewer"
-        raise UsageError(problem, remedy, option="concurrency", value=stated)
+        raise UsageError(problem, remedy, place=f"--concurrency {stated}")
     address = Location(resolved.base).public if resolved.base else ""
     if limit := stated or (_EMBEDDED if resolved.embedded else None):
         concurrency = ConcurrencyLimit(limit)

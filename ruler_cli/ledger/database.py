@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ruler_cli.errors import OutputError, Sentence, UsageError
+from ruler_cli.errors import OutputError, UsageError
 
 WAIT = 60.0
 """Seconds to wait for another process's write."""
@@ -115,10 +115,10 @@ def file_errors(subject: str, way_out: str) -> Iterator[None]:
     try:
         yield
     except UsageError as error:
-        raise UsageError(error.sentence, way_out) from None
+        raise UsageError(str(error), way_out) from None
     except (OSError, ValueError, sqlite3.Error) as error:
         why = error.strerror if isinstance(error, OSError) else error
-        problem = Sentence("{subject}: {why}", subject=subject, why=why)
+        problem = f"{subject}: {why}"
         raise UsageError(problem, remedy(error, way_out)) from None
 
 
@@ -143,7 +143,7 @@ def remedy(error: object, way_out: str) -> str:
         first = "make room there"
     else:
         return way_out
-    return Sentence("{first}, or {way_out}", first=first, way_out=way_out)
+    return f"{first}, or {way_out}"
 
 
 @contextlib.contextmanager

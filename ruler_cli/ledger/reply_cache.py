@@ -21,11 +21,12 @@ import struct
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import (
     AbstractContextManager,
     ExitStack,
     closing,
+    contextmanager,
     suppress,
 )
 from dataclasses import field, replace
@@ -40,7 +41,6 @@ import anyio.to_thread
 
 from ruler_cli.errors import (
     OutputError,
-    Sentence,
     UsageError,
     system_errors,
 )
@@ -49,6 +49,7 @@ from ruler_cli.ledger.database import (
     INSERT,
     INSERT_TEXT,
     TEXTS,
+    WAIT,
     ReplyRecord,
     busy,
     digest_of,
@@ -95,15 +96,17 @@ _RANKS: dict[RowStatus | None, int] = {None: 0, "odd": 1, "fault": 2}
 """Rank of each status that is no reply's: a higher one stands over a lower one."""
 _REPLY = 3
 """Rank of a reply."""
+_PAUSE = 0.005
+"""Seconds between two looks whether another process still writes."""
 _TEXTS_TOGETHER, _MOST_TEXTS, _LONGEST_TEXT = 32, 1024, 1 << 20
 """Texts that are written together; the most that wait while another process writes; characters of one."""
-_ANOTHER = Sentence(
-    "give another file with {ledger:PATH}; a run can keep no replies: {ledger:none}"
+_ANOTHER = (
+    "give another file with --ledger PATH; a run can keep no replies: --ledger none"
 )
-_CORRECT = Sentence("correct the {ledger}, or leave it out")
-NO_ADDRESS = Sentence(
-    "it was kept without the address of its judge, which may be the provider's; if it is that of this run, "
-    "`ruler ledger assign {model:NAME} {api_base:URL}` assigns it"
+_CORRECT = "correct the --ledger, or leave it out"
+NO_ADDRESS = (
+    "it was kept without the address of its judge, which may be the provider's; if it is that of "
+    "this run, `ruler ledger assign -m NAME --api-base URL` assigns it"
 )
 OTHER_LAYOUT = "its prompt lost the order of the results of parallel calls"
 """Reasons for which a reply that an earlier version kept no longer answers."""
@@ -153,7 +156,7 @@ def key_of(model: str, params: Mapping[str, Any], request: Request) -> bytes:
         canonical = _canonical(dict(params))
     except (TypeError, ValueError, RecursionError) as error:
         why = f"a judge parameter is not JSON ({error})"
-        way_out = Sentence("leave it out, or keep no replies: {ledger:none}")
+        way_out = "leave it out, or keep no replies: --ledger none"
         raise UsageError(why, way_out, place="ledger") from None
     bounds = f"{request.max_output_tokens} {request.pass_index}"
     digest = blake2b(digest_size=16, person=b"ruler request 1")
@@ -185,18 +188,13 @@ def name_at(model: str, address: str) -> str:
 
 @value
 class _File:
-    """A ledger's file: `quick` never waits for other processes, `patient` does.
-
-    Both are the same connection if the file is only read. `identity` is what tells it from another file that
-    takes its place.
-    """
+    """A ledger's file. `identity` is what tells it from another file that takes its place."""
 
     path: Path
-    quick: sqlite3.Connection
-    patient: sqlite3.Connection
+    connection: sqlite3.Connection
     identity: tuple[int, int] | None = None
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    """Held while `patient` is used."""
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    """Held while a statement or a transaction runs."""
 
     def errors(self, verb: str) -> AbstractContextManager[None]:
         """Turn an error of SQLite into an OutputError."""
@@ -204,24 +202,31 @@ class _File:
 
     def at_once(self, verb: str, query: str, values: Sequence[Any]) -> list[Any] | None:
         """Run a statement and return its rows; None if another process is writing."""
-        with self.errors(verb):
+        with self.errors(verb), self.lock:
             try:
-                return self.quick.execute(query, values).fetchall()
+                return self.connection.execute(query, values).fetchall()
             except sqlite3.Error as error:
                 if not busy(error):
                     raise
         return None
 
-    def patiently(self, verb: str, query: str, values: Sequence[Any]) -> list[Any]:
+    def run(self, verb: str, query: str, *values: object) -> list[Any]:
         """Run a statement as soon as no other process is writing, and return its rows."""
-        with self.lock, self.errors(verb):
-            return self.patient.execute(query, values).fetchall()
+        until = time.monotonic() + WAIT
+        while time.monotonic() < until:
+            rows = self.at_once(verb, query, values)
+            if rows is not None:
+                return rows
+            time.sleep(_PAUSE)
+        with self.errors(verb), self.lock:
+            return self.connection.execute(query, values).fetchall()
 
-    def read(self, query: str, *values: bytes | float | str) -> list[Any]:
-        """Return the rows of a query."""
-        rows = self.at_once("read", query, values)
-        # readers wait for one thing: the recovery after a process was killed
-        return self.patiently("read", query, values) if rows is None else rows
+    @contextmanager
+    def transaction(self, verb: str) -> Iterator[sqlite3.Connection]:
+        """Begin a transaction as soon as no other process is writing; it holds, or none of it."""
+        with self.errors(verb), self.lock, self.connection:
+            self.run(verb, "BEGIN IMMEDIATE")
+            yield self.connection
 
 
 class Ledger(AbstractContextManager["Ledger"]):
@@ -243,15 +248,14 @@ class Ledger(AbstractContextManager["Ledger"]):
             open_files()
         # before the first is created: a mistyped name would be an empty ledger
         for other in others:
-            problem = Sentence("{ledger:{other}}: cannot be read", other=other)
+            problem = f"--ledger {other}: cannot be read"
             with file_errors(problem, _CORRECT):
                 absent = not other.exists()
             if absent:
                 raise UsageError(
                     "no such file, and of several ledgers only the first is created",
                     other_file(str(other), "check the path"),
-                    option="ledger",
-                    value=other,
+                    place=f"--ledger {other}",
                 )
         with ExitStack() as stack:
             if path is not None and (make or is_there(path)):
@@ -259,9 +263,9 @@ class Ledger(AbstractContextManager["Ledger"]):
             else:
                 none = stack.enter_context(closing(empty_ledger()))
                 nowhere = Path(os.devnull)
-                self._own = _File(nowhere, none, none, identity_of(nowhere))
+                self._own = _File(nowhere, none, identity_of(nowhere))
             self._files = [self._own]
-            stack.callback(lambda: self._write_texts(self._own.patient))
+            stack.callback(self._write_texts)
             files = {os.path.realpath(other): other for other in others}
             if path is not None:
                 files.pop(os.path.realpath(path), None)
@@ -269,7 +273,7 @@ class Ledger(AbstractContextManager["Ledger"]):
                 with file_errors(f"{other}: cannot be read as a ledger", _CORRECT):
                     only = open_to_read(other)
                 stack.callback(only.close)
-                self._files.append(_File(other, only, only))
+                self._files.append(_File(other, only))
             self.close = stack.pop_all().close
 
     def find(self, key: bytes) -> Reply | CallError | None:
@@ -280,7 +284,7 @@ class Ledger(AbstractContextManager["Ledger"]):
         """
         failed: CallError | None = None
         for file in self._files:
-            for seconds, status, body in file.read(_FIND, key):
+            for seconds, status, body in file.run("read", _FIND, key):
                 answer = _failed_call(body) if status == "fault" else reply_of(body)
                 if isinstance(answer, Reply):
                     return replace(answer, seconds=seconds or 0.0, cached=True)
@@ -290,7 +294,7 @@ class Ledger(AbstractContextManager["Ledger"]):
 
     def times(self, key: bytes) -> int:
         """Count the answers to a request in all files."""
-        return sum(file.read(_TIMES, key)[0][0] for file in self._files)
+        return sum(file.run("read", _TIMES, key)[0][0] for file in self._files)
 
     async def store(self, key: bytes, model: str, answer: Reply | CallError) -> None:
         """Store an answer as `keep` does, in a thread only if another process is writing."""
@@ -305,7 +309,7 @@ class Ledger(AbstractContextManager["Ledger"]):
         The row is committed when this returns, else OutputError. Any other CallError is a ValueError: the
         next run has to ask again.
         """
-        self._own.patiently("written", INSERT, _row_of(key, model, answer))
+        self._own.run("written", INSERT, *_row_of(key, model, answer))
 
     def keep_all(
         self, answers: Sequence[tuple[bytes, str, Reply | CallError | None]]
@@ -322,16 +326,13 @@ class Ledger(AbstractContextManager["Ledger"]):
             (key, answer and _row_of(key, model, answer))
             for key, model, answer in answers
         ]
-        own = self._own
-        patient = own.patient
         earlier = list[RowStatus | None]()
-        with own.lock, own.errors("written"), patient:
-            patient.execute("BEGIN IMMEDIATE")
+        with self._own.transaction("written") as connection:
             for key, row in rows:
-                newest = patient.execute(_NEWEST, (key,)).fetchone()
+                newest = connection.execute(_NEWEST, (key,)).fetchone()
                 earlier.append(newest[0] if newest else None)
                 if row and _RANKS.get(row[4], _REPLY) > _RANKS.get(earlier[-1], _REPLY):
-                    patient.execute(INSERT, row)
+                    connection.execute(INSERT, row)
         return earlier
 
     def add_text(self, digest: str, kind: str, text: str) -> None:
@@ -339,15 +340,16 @@ class Ledger(AbstractContextManager["Ledger"]):
         if len(text) <= _LONGEST_TEXT:
             self._texts.append((digest, kind, text))
         if len(self._texts) >= _TEXTS_TOGETHER:
-            self._write_texts(self._own.quick)
+            self._write_texts()
 
-    def _write_texts(self, connection: sqlite3.Connection) -> None:
-        """Write the texts that wait; they explain scores, so a failure is no error: nothing paid for is lost."""
+    def _write_texts(self) -> None:
+        """Write the texts that wait, unless another process is writing: nothing that is paid for waits with them."""
         rows = self._texts
         if not rows:
             return
         self._texts = []
-        with suppress(sqlite3.Error), connection:
+        connection = self._own.connection
+        with suppress(sqlite3.Error), self._own.lock, connection:
             connection.execute("BEGIN IMMEDIATE")
             connection.execute(TEXTS)
             connection.executemany(INSERT_TEXT, rows)
@@ -361,7 +363,7 @@ class Ledger(AbstractContextManager["Ledger"]):
             return
         # else another file would be taken for the owner of its log
         with own.lock, suppress(sqlite3.Error):
-            own.patient.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            own.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         problem = "the ledger was deleted or replaced during the run"
         remedy = (
             "put it back before you run again, or what this run kept is paid for again"
@@ -371,7 +373,7 @@ class Ledger(AbstractContextManager["Ledger"]):
     def stats(self) -> LedgerStats:
         """Count the rows of the first file."""
         models = []
-        rows = self._own.read(_STATS)
+        rows = self._own.run("read", _STATS)
         for model, each in itertools.groupby(rows, itemgetter(0)):
             counts = Counter[RowStatus]()
             usages = []
@@ -390,12 +392,12 @@ class Ledger(AbstractContextManager["Ledger"]):
 
     def pace(self, model: str) -> float | None:
         """Return the mean seconds of the last calls of a model that were kept, None without any."""
-        rows: list[tuple[float | None]] = self._own.read(_PACE, model)
+        rows: list[tuple[float | None]] = self._own.run("read", _PACE, model)
         return rows[0][0]
 
     def measure(self, older_than: float | None = None) -> tuple[int, int]:
         """Return the number of rows that `clear` would remove, and the bytes of their answers."""
-        number, used = self._own.read(_MEASURE, _before(older_than))[0]
+        number, used = self._own.run("read", _MEASURE, _before(older_than))[0]
         return number, used or 0
 
     def clear(self, older_than: float | None = None) -> int:
@@ -403,29 +405,26 @@ class Ledger(AbstractContextManager["Ledger"]):
 
         Return the number of removed rows. The texts go with all rows.
         """
-        before = _before(older_than)
-        patient = self._own.patient
-        with self._own.lock, self._own.errors("cleared"):
-            gone = patient.execute("DELETE FROM replies WHERE at < ?", (before,))
-            number = gone.rowcount
+        own = self._own
+        with own.transaction("cleared") as connection:
+            before = _before(older_than)
+            gone = connection.execute("DELETE FROM replies WHERE at < ?", (before,))
             if older_than is None:
-                patient.execute("DROP TABLE IF EXISTS texts")
-            patient.execute("VACUUM")
-            patient.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-        return number
+                connection.execute("DROP TABLE IF EXISTS texts")
+        own.run("cleared", "VACUUM")
+        own.run("cleared", "PRAGMA wal_checkpoint(TRUNCATE)")
+        return gone.rowcount
 
     def assign(self, model: str, address: str) -> int:
         """Have a model's replies answer at an address alone; return their number.
 
         Some that were imported answer for the model, too: their keys may be of an address already.
         """
-        patient = self._own.patient
         move = partial(at_address, address=address)
-        patient.create_function("moved", 1, move, deterministic=True)
-        with self._own.lock, self._own.errors("written"), patient:
-            patient.execute("BEGIN IMMEDIATE")
-            moved = patient.execute(_MOVE, (name_at(model, address), model))
-            patient.execute(_MOVED, (model,))
+        self._own.connection.create_function("moved", 1, move, deterministic=True)
+        with self._own.transaction("written") as connection:
+            moved = connection.execute(_MOVE, (name_at(model, address), model))
+            connection.execute(_MOVED, (model,))
         return moved.rowcount
 
     def __exit__(self, kind: object, *_: object) -> None:
@@ -446,14 +445,11 @@ class Ledger(AbstractContextManager["Ledger"]):
 def _open_to_write(path: Path, stack: ExitStack) -> _File:
     """Open a ledger, which is created if it is missing; `stack` closes it. UsageError if it is unusable."""
     with file_errors(f"{path}: cannot be used as a ledger", _ANOTHER):
-        # one waits for other processes, in a thread; the other never does, in the event loop
-        patient, quick = (
-            stack.enter_context(closing(open_ledger(path))) for _ in range(2)
-        )
-        quick.execute("PRAGMA busy_timeout = 0")
-        # for many at once: the index of a million
-        patient.execute("PRAGMA cache_size = -32768")
-    return _File(path, quick, patient, identity_of(path))
+        connection = stack.enter_context(closing(open_ledger(path)))
+        # the event loop must not wait; for many at once: the index of a million
+        connection.execute("PRAGMA busy_timeout = 0")
+        connection.execute("PRAGMA cache_size = -32768")
+    return _File(path, connection, identity_of(path))
 
 
 @value

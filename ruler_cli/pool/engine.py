@@ -119,15 +119,13 @@ class Engine(Generic[Item, Result]):
         size: Callable[[Item], int],
         demand: Callable[[], Awaitable[None]],
         bounds: Bounds = BOUNDS,
-        at_end: Callable[[], object] = lambda: None,
     ) -> None:
-        """`demand` returns when one more should be pulled; `at_end` is called once no more will be."""
+        """`demand` returns when one more should be pulled."""
         self._pull = pull
         self._work = work
         self._size = size
         self._demand = demand
         self._bounds = bounds
-        self._at_end = at_end
         self._held = deque[tuple[Item, int, asyncio.Task[Result]]]()
         self._bytes = 0
         self._pulling = self._taking = self._last = False
@@ -188,7 +186,6 @@ class Engine(Generic[Item, Result]):
                 await asyncio.sleep(0)  # its requests wait before demand is looked at
                 await self._demand()
         finally:
-            self._at_end()
             # the task is done in the next turn of the loop
             asyncio.get_running_loop().call_soon(self._more.set)
 

@@ -34,7 +34,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ruler_cli.tokens import BYTES_PER_TOKEN
+from ruler_cli.tokens import BYTES_PER_TOKEN, USUAL_ANSWER
 from ruler_cli.types import Request, Usage, value
 
 START = 8
@@ -617,10 +617,6 @@ class Budget:
             watcher()
 
 
-ANSWER = 100.0
-PER_LABEL = 60.0
-PER_VALUE = 9.0
-"""Completion tokens before any is known: of an answer, of each rollout in it, of each criterion's value there."""
 _PRIOR = 2.0
 """Factor on the guess of an answer before the first reply: too high costs a second, too low breaks a limit."""
 _DEAR = 1.5
@@ -695,7 +691,7 @@ class Estimates:
         bounds = [each for each in (request.max_output_tokens, self._most) if each]
         return Size(
             int(length / BYTES_PER_TOKEN) + request.picture_tokens + 1,
-            int(request.answer_tokens(ANSWER, PER_LABEL, PER_VALUE)),
+            int(request.answer_tokens(USUAL_ANSWER)),
             min(bounds, default=None),
             request.common / max(1, request.size),
         )

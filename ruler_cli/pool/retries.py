@@ -20,8 +20,8 @@ import anyio
 from ruler_cli.errors import RulerError
 from ruler_cli.pool.engine import end_tasks
 from ruler_cli.pool.gate import Cost, Gate, Permit
-from ruler_cli.pool.limits import ANSWER, PER_LABEL, PER_VALUE, Allowance
-from ruler_cli.tokens import fewest_tokens, likely_tokens, possible
+from ruler_cli.pool.limits import Allowance
+from ruler_cli.tokens import USUAL_ANSWER, fewest_tokens, likely_tokens, possible
 from ruler_cli.types import CallError, Judge, Reply, Request, Usage
 
 PATIENCE = 3600.0
@@ -163,7 +163,7 @@ class Caller:
                 await self._keep(store, replace(answer, scope="call"))
             wait = self._failed(number, permit, answer, budget)
             if wait is None:
-                reason = answer.reason  # a Sentence names options
+                reason = answer.reason
                 if budget.tries > 1:
                     reason = f"{reason} (tried {budget.tries} times)"
                 last = replace(answer, reason=reason, scope="group")
@@ -398,4 +398,4 @@ class Hedging:
 
 def _length(request: Request) -> float:
     """The expected length of an answer: the time to write it is most of the time of a call."""
-    return request.answer_tokens(ANSWER, PER_LABEL, PER_VALUE)
+    return request.answer_tokens(USUAL_ANSWER)

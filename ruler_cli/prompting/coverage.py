@@ -19,12 +19,14 @@ from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.parse import parse
-from ruler_cli.formats.binary import LEFT_OUT, without_binary
-from ruler_cli.formats.chat import GRADED, words_of
-from ruler_cli.formats.fields import first, words
+from ruler_cli.files.values import first, words
+from ruler_cli.messages.binary import LEFT_OUT, without_binary
+from ruler_cli.messages.form import Message
+from ruler_cli.messages.json_text import quoted
+from ruler_cli.messages.names import GRADED, words_of
+from ruler_cli.messages.read import read_messages
+from ruler_cli.messages.side_fields import ABOUT, HARNESS
 from ruler_cli.prompting.prompt import PromptLayout
-from ruler_cli.prompting.render import quoted
-from ruler_cli.prompting.turn_fields import ABOUT, HARNESS, fields_told
 from ruler_cli.types import Group, Record, printable, rubric_text
 
 SHORTEST = 20
@@ -129,9 +131,10 @@ class Coverage:
             )
         )
         for rollout in group.rollouts:
-            for message in itertools.chain(rollout.messages, *rollout.histories):
-                if rollout.error is None and isinstance(message.get("role"), str):
-                    self._look_at(message, prompt)
+            if rollout.error is None:
+                for messages in (rollout.messages, *rollout.histories):
+                    for message in read_messages(messages):
+                        self._look_at(message, prompt)
         for record in group.records:
             if record.parts > 1 and not self._join(record, prompt):
                 continue
@@ -146,15 +149,16 @@ class Coverage:
                 if prompt.exhausted:
                     return
 
-    def _look_at(self, message: dict[str, Any], prompt: _PromptText) -> None:
+    def _look_at(self, message: Message, prompt: _PromptText) -> None:
         """Count a message, and its fields that are not shown because it has content or calls."""
         self.messages += 1
-        for key, (_, said) in fields_told(message).items():
-            texts = [*map(str, said)]
+        for field_beside in message.fields + message.hidden:
+            key = _key(field_beside.name)
+            texts = [*map(str, field_beside.says)]
             hidden = sum(prompt.hidden_bytes(text) for text in texts)
             if 2 * hidden > sum(map(_bytes, texts)):
-                self.fields[_key(key)] += 1
-                self.hidden[_key(key)] += hidden
+                self.fields[key] += 1
+                self.hidden[key] += hidden
 
     def _join(self, record: Record, prompt: _PromptText) -> bool:
         """Tell if this is the last group of a columnar record; then the prompt holds the others' text too."""

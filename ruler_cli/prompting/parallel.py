@@ -11,16 +11,15 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from ruler_cli.formats.chat import AGENT_ROLES
-from ruler_cli.formats.fields import first
+from ruler_cli.files.values import first
+from ruler_cli.messages.form import Message
 
 Event = tuple[int, str, str | None]
 """The index of a message, the id of a call in it, and the name of its tool; None: the result of that call."""
 Results = Mapping[tuple[int, str], tuple[str, str | None]]
 """The message and the id of a result → the number of its call and the name of the tool, None: not sure."""
-_MISSING = ("", "None")
 _NO_RESULT = re.compile(r"^(?!tool |\()", re.MULTILINE)
 """The beginning of a line that is neither of a result nor a mark."""
 
@@ -52,7 +51,7 @@ class _Calls:
 
     @property
     def is_one(self) -> bool:
-        """Tell if it is one call."""
+        """Return whether it is one call."""
         return len(self.places) == 1
 
 
@@ -60,7 +59,7 @@ _NONE = _Calls()
 
 
 def pair_results(
-    events: Sequence[Event], messages: Sequence[Any], lines: Sequence[str]
+    events: Sequence[Event], messages: Sequence[Message], lines: Sequence[str]
 ) -> Pairing | None:
     """Pair the results of calls with the calls that were made at once; None if there are none.
 
@@ -76,19 +75,16 @@ def pair_results(
     last, count, closed = -1, 0, True
     for at, call_id, name in events:
         if name is None:
-            missing = call_id in _MISSING
-            owner = batch if missing else newest.get(call_id, batch)
-            calls = owner if missing else owner.same.get(call_id, _NONE)
+            owner = newest.get(call_id, batch) if call_id else batch
+            calls = owner.same.get(call_id, _NONE) if call_id else owner
             returned.append((at, call_id, owner, calls))
             if calls.is_one:
                 owner.answered.update(calls.places)
             else:
                 batch.unsure = True
         else:
-            if closed or any(
-                message.get("role") not in AGENT_ROLES
-                for message in messages[last + 1 : at + 1]
-            ):
+            between = messages[last + 1 : at + 1]
+            if closed or not all(message.by_agent for message in between):
                 batch = _Calls()
                 batches.append(batch)
             newest[call_id] = batch

@@ -24,15 +24,16 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from ruler_cli.errors import Sentence
-from ruler_cli.formats.chat import first_agent_turn
-from ruler_cli.formats.pictures import (
-    MARKDOWN,
+from ruler_cli.messages.form import Conversation
+from ruler_cli.messages.json_text import sorted_json
+from ruler_cli.messages.pictures import (
     REFERENCES,
     medium_of,
+    picture_part,
     picture_tokens,
     unsendable,
 )
+from ruler_cli.messages.read import read_content, read_messages
 from ruler_cli.prompting import templates
 from ruler_cli.prompting.branches import Branches, find_branches, may_save
 from ruler_cli.prompting.injection import suspects
@@ -43,11 +44,10 @@ from ruler_cli.prompting.render import (
     Shortening,
     render,
     render_tools,
-    sorted_json,
 )
 from ruler_cli.settings.models import AskSettings
 from ruler_cli.settings.rubric import scale_mistake
-from ruler_cli.tokens import BYTES_PER_TOKEN
+from ruler_cli.tokens import BYTES_PER_TOKEN, PROMPT_ENTRY, PROMPT_FRAME
 from ruler_cli.types import (
     ENDINGS,
     Criterion,
@@ -88,9 +88,7 @@ def keyed(*parts: bytes) -> bytes:
     return digest.digest()
 
 
-_FRAME_TOKENS = 400
-_ENTRY_TOKENS = 20
-ENTRY_BYTES = int(_ENTRY_TOKENS * BYTES_PER_TOKEN)
+ENTRY_BYTES = int(PROMPT_ENTRY * BYTES_PER_TOKEN)
 """Bytes that a rollout takes beside its text."""
 _WORTH = 0.1
 """The share of a request's tokens that blocks of shared messages must save."""
@@ -197,13 +195,11 @@ class PromptLayout:
 
     def _unshared_tokens(self, rollouts: Sequence[int]) -> int:
         text = self._frame + sum(self.sizes[at] for at in rollouts)
-        return (
-            int(text / BYTES_PER_TOKEN) + _FRAME_TOKENS + _ENTRY_TOKENS * len(rollouts)
-        )
+        return int(text / BYTES_PER_TOKEN) + PROMPT_FRAME + PROMPT_ENTRY * len(rollouts)
 
     def bytes_within(self, tokens: int) -> int:
         """Bytes that rollouts, each with its ENTRY_BYTES, may take in a prompt of so many tokens."""
-        return int((tokens - _FRAME_TOKENS) * BYTES_PER_TOKEN) - self._frame
+        return int((tokens - PROMPT_FRAME) * BYTES_PER_TOKEN) - self._frame
 
     @property
     def context_size(self) -> int:
@@ -234,6 +230,30 @@ def _without_first(text: str, most: int | None) -> str:
     return MARK.sub(r"(\1 is not shown)", text, left) if left > 0 else text
 
 
+@dataclass(frozen=True, slots=True)
+class ReadRollout:
+    """A rollout whose messages were read: its conversations, its tools, its ending, and the size of its prompt."""
+
+    parts: tuple[Conversation, ...]
+    tools: Any
+    ended: str
+    prompt_size: int
+
+    @classmethod
+    def of(cls, rollout: Rollout) -> ReadRollout:
+        """Read the messages of a rollout; of one with an error none."""
+        conversations: list[list[Any]] = []
+        if rollout.error is None:
+            conversations = [rollout.messages, *rollout.histories]
+        parts = tuple(map(read_messages, conversations))
+        size = rollout.prompt_length
+        if size is None:
+            main = parts[0] if parts else ()
+            turns = (at for at, message in enumerate(main) if message.by_agent)
+            size = next(turns, len(main))
+        return cls(parts, rollout.tools, rollout.ended, size)
+
+
 @dataclass(slots=True)
 class RenderedGroup:
     """A group that was rendered whole, and may be rendered again with less of some rollouts.
@@ -243,7 +263,7 @@ class RenderedGroup:
     """
 
     layout: PromptLayout
-    rollouts: list[Rollout]
+    rollouts: list[ReadRollout]
     example: list[int]
     shared: int
     own_tools: bool
@@ -261,8 +281,7 @@ class RenderedGroup:
         sizes = list(self.layout.sizes)
         for at in rollouts:
             rollout = self.rollouts[self.example[at]]
-            parts = rollout.messages, *rollout.histories
-            lines = [render(part, keep) for part in parts]
+            lines = [render(part, keep) for part in rollout.parts]
             text = _text_of(rollout, lines, self.shared, tools=self.own_tools)
             text = _without_first(text, self.most_pictures)
             size = size_of(text, self.layout.pictures, self.layout.model)
@@ -270,7 +289,7 @@ class RenderedGroup:
                 texts[at], sizes[at] = text, size
         prefix = self.layout.context
         if context and self.example:
-            messages = self.rollouts[self.example[0]].messages
+            messages = self.rollouts[self.example[0]].parts[0]
             less = "\n".join(render(messages, keep)[: self.shared])
             less = _shared_pictures(less, self.most_pictures)
             prefix = min(prefix, less, key=lambda text: len(text.encode()))
@@ -296,20 +315,23 @@ def render_group(
 
     Without `pair`, as an earlier version did.
     """
-    rollouts, place = _joined(group.rollouts)
+    joined, place = _joined(group.rollouts)
+    rollouts = [ReadRollout.of(rollout) for rollout in joined]
     shown = not _mistake(group)
-    readable = [i for i, r in enumerate(rollouts) if r.error is None and shown]
-    opening = _opening([rollouts[i].messages for i in readable])
+    readable = [i for i, r in enumerate(joined) if r.error is None and shown]
+    conversations = [rollouts[i].parts[0] for i in readable]
+    opening = _opening(conversations)
     pictures: dict[str, Picture] = {}
-    same = render(rollouts[readable[0]].messages[:opening]) if opening else []
+    same = render(conversations[0][:opening]) if opening else []
     lines = {}
     seen = {i: Seen(pictures, pair=pair) for i in readable}
     for i in readable:
-        parts = rollouts[i].messages[opening:], *rollouts[i].histories
-        lines[i] = [render(part, WHOLE, seen[i]) for part in parts]
-        lines[i][0] = same + lines[i][0]
+        main, *further = rollouts[i].parts
+        rest = render(main[opening:], WHOLE, seen[i])
+        lines[i] = [same + rest]
+        lines[i] += [render(part, WHOLE, seen[i]) for part in further]
     pairings = [pairing for notes in seen.values() for pairing in notes.pairings]
-    tools, own_tools = _tools(group, [rollouts[i] for i in readable])
+    tools, own_tools = _tools(group, [joined[i] for i in readable])
     shared = _shared_prefix(rollouts, {i: lines[i][0] for i in readable})
     context = "\n".join(lines[readable[0]][0][:shared]) if readable else ""
     distinct: dict[tuple[str, ...], int] = {}
@@ -331,7 +353,7 @@ def render_group(
     rubric = shown_rubric(group, ask.rubric)
     # other criteria over the same rollouts leave order and ids as they are, and so the beginning of the prompt
     text = rubric if isinstance(rubric, str) else ""
-    reference = _reference([rollouts[i] for i in readable], pictures)
+    reference = _reference([joined[i] for i in readable], pictures)
     common = [text.encode(), tools.encode(), context.encode()]
     if reference:
         common.append(reference.encode())
@@ -419,8 +441,7 @@ def _fault(
                     if picture.kind == "picture"
                     else ""
                 )
-                told = "{mark} {why}; {put}give {pictures:leave} to judge without it"
-                return Sentence(told, mark=mark[1], why=why, put=put)
+                return f"{mark[1]} {why}; {put}use --pictures leave to judge without it"
     return ""
 
 
@@ -477,9 +498,9 @@ def _reference(rollouts: Sequence[Rollout], pictures: dict[str, Picture]) -> str
         return ""
     parts = stated if isinstance(stated, list) else [stated]
     if isinstance(stated, str) and stated.startswith("data:image/"):
-        parts = [{"type": "image_url", "image_url": stated}]
-    if any(isinstance(one, dict) and medium_of(one) for one in parts):
-        (line,) = render([{"role": "answer", "content": parts}], WHOLE, Seen(pictures))
+        parts = [picture_part(stated)]
+    if any(isinstance(part, dict) and medium_of(part) for part in parts):
+        (line,) = render([read_content("answer", parts)], WHOLE, Seen(pictures))
         return line.removeprefix("answer: ")
     # one order of keys, whichever rollout comes first
     return sorted_json(stated)
@@ -529,24 +550,17 @@ def _add_part(parts: list[list[Any]], part: list[Any]) -> None:
         parts.append(part)
 
 
-_MARKED = (MARKDOWN, *REFERENCES)
-"""Signs of texts that get marks."""
-
-
-def _opening(conversations: list[list[Any]]) -> int:
+def _opening(conversations: Sequence[Conversation]) -> int:
     """Count the first messages that are plain text and the same in all: they are rendered once."""
     for i, column in enumerate(zip(*conversations, strict=False)):
-        first = column[0]
-        plain = len(first) == 2 and all(
-            isinstance(first.get(name), str) for name in ("role", "content")
-        )
-        plain = plain and not any(map(first["content"].__contains__, _MARKED))
-        if not plain or column.count(first) < len(column):
+        message = column[0]
+        plain = message.is_plain and not any(map(message.text.__contains__, REFERENCES))
+        if not plain or column.count(message) < len(column):
             return i
     return min(map(len, conversations), default=0)
 
 
-def _shared_prefix(rollouts: list[Rollout], lines: dict[int, list[str]]) -> int:
+def _shared_prefix(rollouts: list[ReadRollout], lines: dict[int, list[str]]) -> int:
     """Count the first messages that all rollouts share; each keeps at least one of its own.
 
     If nothing differs, the context is the prompt: the messages before the first assistant turn.
@@ -559,11 +573,7 @@ def _shared_prefix(rollouts: list[Rollout], lines: dict[int, list[str]]) -> int:
             return min(i, limit)
     if len({len(each) for each in lines.values()}) > 1:
         return limit
-    last = rollouts[max(lines)]
-    size = last.prompt_length
-    if size is None:
-        size = first_agent_turn(last.messages)
-    return min(size, limit)
+    return min(rollouts[max(lines)].prompt_size, limit)
 
 
 def _tools(group: Group, rollouts: list[Rollout]) -> tuple[str, bool]:
@@ -576,7 +586,7 @@ def _tools(group: Group, rollouts: list[Rollout]) -> tuple[str, bool]:
 
 
 def _text_of(
-    rollout: Rollout, parts: Sequence[list[str]], shared: int, *, tools: bool
+    rollout: ReadRollout, parts: Sequence[list[str]], shared: int, *, tools: bool
 ) -> str:
     lines = []
     if tools and rollout.tools:
@@ -700,8 +710,8 @@ def why_unaskable(group: Group, layout: PromptLayout, ask: AskSettings) -> Group
         errors += layout.faults.values()
         if not errors:
             return GroupError("input", "the group has no trajectories")
-        told = "no trajectory can be judged; the first: {reason}"
-        return GroupError("input", Sentence(told, reason=errors[0]))
+        reason = f"no trajectory can be judged; the first: {errors[0]}"
+        return GroupError("input", reason)
     if unseen := why_unseen(layout, ask):
         return GroupError("input", unseen)
     # the smallest request that would help: the longest rollout and a short one
@@ -731,17 +741,13 @@ def why_unseen(layout: PromptLayout, ask: AskSettings) -> str:
     at = next(at for at, text in enumerate(texts) if _marks(text))
     place = f"rollout {layout.places[at - 1]}" if at else "what its rollouts share"
     if ask.reads_pictures is None:
-        return Sentence(
-            "it has pictures, the first in {place}, and {judge} reads none; give a judge that does with {model:NAME}, "
-            "or {pictures:leave} to judge by the text alone",
-            place=place,
-            judge=ask.judge_model,
+        return (
+            f"it has pictures, the first in {place}, and {ask.judge_model} reads none; give a judge "
+            "that does with -m NAME, or --pictures leave to judge by the text alone"
         )
-    return Sentence(
-        "it has pictures, the first in {place}, and {judge} is not known to read them; give {pictures:send} if it "
-        "does, or {pictures:leave} to judge by the text alone",
-        place=place,
-        judge=ask.judge_model,
+    return (
+        f"it has pictures, the first in {place}, and {ask.judge_model} is not known to read them; "
+        "use --pictures send if it does, or --pictures leave to judge by the text alone"
     )
 
 
@@ -828,11 +834,11 @@ def _windows_of_pass(
     plan = _plan(layout, ask)
     if plan is None:
         return []
-    pair, packing = plan
+    windows, packing = plan
     if pass_index > 1:
         even = pass_index - pass_index % 2
-        pair = _pair(layout, ask, even, len(pair[0]), packing) or pair
-    return pair[pass_index % 2]
+        windows = _pair(layout, ask, even, len(windows[0]), packing) or windows
+    return windows[pass_index % 2]
 
 
 def _plan(
@@ -841,7 +847,7 @@ def _plan(
     *,
     wide: bool = False,
 ) -> tuple[tuple[Windows, Windows], Packing] | None:
-    """The windows of passes 0 and 1 and how they are packed; None if none fit.
+    """Return the windows of passes 0 and 1 and how they are packed; None if none fit.
 
     They are as few as fit and are connected. Those of two and three rollouts are a last resort.
     """
@@ -850,14 +856,12 @@ def _plan(
     sizes = [size + ENTRY_BYTES for size in layout.sizes]
     limit = math.inf
     if ask.context_tokens is not None:
-        limit = layout.bytes_within(ask.context_tokens)
+        limit = max(1, layout.bytes_within(ask.context_tokens))
     for least in (WIDE,) if wide else (WIDE, LEAST):
         packing = Packing(sizes, limit, least, ask.group_size)
-        count = 0
-        while count := packing.count(count + 1):
-            made = _pair(layout, ask, 0, count, packing)
-            if made is not None:
-                return made, packing
+        for count in packing.counts():
+            if windows := _pair(layout, ask, 0, count, packing):
+                return windows, packing
     return None
 
 
@@ -868,22 +872,14 @@ def _pair(
     count: int,
     packing: Packing,
 ) -> tuple[Windows, Windows] | None:
-    """The windows of two passes, from an even one on, that connect each other's windows."""
+    """Return the windows of two passes, from an even one on, that connect each other's windows."""
+    keys = [layout.key(ask.seed, even + at) for at in (0, 1)]
+    orders = [layout.order(ask.seed, even + at) for at in (0, 1)]
 
-    def made(pass_index: int, before: Windows | None = None) -> Windows | None:
-        key = layout.key(ask.seed, pass_index)
+    def draw(at: int, attempt: int, item: int) -> bytes:
+        return keyed(keys[at], b"window %d" % attempt, layout.digests[item])
 
-        def draw(attempt: int, item: int) -> bytes:
-            return keyed(key, b"window %d" % attempt, layout.digests[item])
-
-        order = layout.order(ask.seed, pass_index)
-        return packing.partition(order, count, draw, before)
-
-    first = made(even)
-    second = first and made(even + 1, first)
-    if first and second:
-        return (first, second)
-    return None
+    return packing.pair(orders, count, draw)
 
 
 _CRITERIA = 64

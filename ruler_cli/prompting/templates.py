@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
-from ruler_cli.prompting.render import quoted
+from ruler_cli.messages.json_text import quoted
 from ruler_cli.types import CRITERIA_FORM, FORM, Criterion
 
 DEFAULT_RUBRIC = """\

@@ -8,9 +8,10 @@ from typing import Any
 
 from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.files.parse import dump, parse
-from ruler_cli.formats.chat import first_agent_turn
-from ruler_cli.formats.fields import LISTS, is_list, lookup
+from ruler_cli.files.values import is_list, lookup
+from ruler_cli.formats.fields import LISTS
 from ruler_cli.formats.reader import Reader
+from ruler_cli.messages.content import first_agent_turn
 from ruler_cli.results.record import (
     LARGEST,
     GroupRecord,

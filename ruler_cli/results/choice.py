@@ -10,7 +10,7 @@ from itertools import accumulate
 from statistics import fmean
 from typing import Any, Literal
 
-from ruler_cli.errors import Sentence, UsageError
+from ruler_cli.errors import UsageError
 from ruler_cli.formats.reader import Reader, rollout_object
 from ruler_cli.results.annotations import AnnotationReader, refuse_unannotated
 from ruler_cli.results.conditions import FIGURES, MARK, Condition
@@ -25,10 +25,8 @@ By = Literal["variance", "score", "majority"]
 _NOISE = 1e-12
 """Rounding of a variance, as a share of the greatest square: a smaller gain is none."""
 _NEEDS = {
-    "reliability": Sentence("score with {passes:2} or more"),
-    "disagreement": Sentence(
-        "it needs two scored rollouts with different labels: name labels with {labels:PATH}"
-    ),
+    "reliability": "score with --passes 2 or more",
+    "disagreement": "it needs two scored rollouts with different labels: name labels with --labels PATH",
 }
 """Ways out if no group has a figure."""
 _PLACE = "name a path below a rollout or its record"
@@ -60,16 +58,15 @@ class Choice:
             if words:
                 raise UsageError(
                     "is about the lines of a file of marks",
-                    Sentence("name the file with {marks:FILE}"),
-                    option="where",
-                    value=printable(f"{MARK}={words[0]}"),
+                    "name the file with --marks FILE",
+                    place=f"--where {printable(f'{MARK}={words[0]}')}",
                 )
             return
         if not self.marks.marks:
             raise UsageError(
                 "no line marks a group or a rollout",
                 "lines that compare two rollouts are passed over",
-                option="marks",
+                place="--marks",
             )
         known = Counter(
             one.mark for marks in self.marks.marks.values() for one in marks
@@ -80,7 +77,7 @@ class Choice:
                 remedy = f"the marks there are {listed}" if listed else ""
                 problem = "no line of the files has that mark"
                 value = printable(f"{MARK}={word}")
-                raise UsageError(problem, remedy, option="where", value=value)
+                raise UsageError(problem, remedy, place=f"--where {value}")
 
     @property
     def words(self) -> Sequence[str]:
@@ -224,22 +221,20 @@ class Selector:
             if counts["score"] and named and not counts[one.name]:
                 problem = f"no group of {name} has one"
                 need = _NEEDS.get(one.name, "`ruler report` names the criteria")
-                raise UsageError(problem, need, option="where", value=one.name)
+                raise UsageError(problem, need, place=f"--where {one.name}")
             absent = one.path not in self._found and one.value != "null"
             if counts["rollouts"] and one.path and absent:
                 near = suggest_path(one.path, self._sample)
                 raise UsageError(
                     f"no rollout of {name} has a value there",
                     f"did you mean {printable(near)}?" if near else _PLACE,
-                    option="where",
-                    value=printable(one.name),
+                    place=f"--where {printable(one.name)}",
                 )
         if keep and keep.answer and 0 < counts["answers"] == counts["unanswered"]:
             raise UsageError(
                 f"no rollout of {name} has an answer there",
                 _PLACE,
-                option="answer",
-                value=printable(keep.answer),
+                place=f"--answer {printable(keep.answer)}",
             )
 
 

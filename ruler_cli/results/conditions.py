@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ruler_cli.errors import UsageError
-from ruler_cli.formats.fields import items
+from ruler_cli.files.values import items
 from ruler_cli.settings.suggestions import nearest
 from ruler_cli.types import ENDINGS, printable
 
@@ -139,7 +139,7 @@ def parse_condition(text: str) -> Condition:
             return Condition(name, limits)
     elif name not in NAMES:
         return _field(text)
-    raise UsageError("is not a range", _RANGE, option="where", value=printable(text))
+    raise UsageError("is not a range", _RANGE, place=f"--where {printable(text)}")
 
 
 def _limits(text: str) -> tuple[float, float] | None:
@@ -173,6 +173,5 @@ def _field(text: str) -> Condition:
     raise UsageError(
         "is not a condition",
         printable(remedy, 400),
-        option="where",
-        value=printable(text),
+        place=f"--where {printable(text)}",
     )

@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from dataclasses import asdict
 from itertools import pairwise
 
-from ruler_cli.errors import Sentence, UsageError
+from ruler_cli.errors import UsageError
 from ruler_cli.files.grouping import OnProblem
 from ruler_cli.files.location import Location
 from ruler_cli.judges.providers import EMBEDDED
@@ -115,8 +115,7 @@ class ScoredFile:
             raise UsageError(
                 f"no rollout of {self.name} has a usable label there",
                 "a label is a number, true or false, or a word such as passed",
-                option="labels",
-                value=printable(self._labels),
+                place=f"--labels {printable(self._labels)}",
             )
 
     def read(self, wanted: Wanted = None) -> Iterator[tuple[int, Group, GroupRecord]]:
@@ -133,11 +132,9 @@ class ScoredFile:
         rollouts = self.figures.rollouts
         if not 1 < rollouts["own_labels"] == rollouts["scored"]:
             return ""
-        return Sentence(
-            "{labels:{path}}: every label of {name} equals its score; if ruler wrote it there, leave out "
-            "{labels} to use the original rewards",
-            path=printable(self._labels or ""),
-            name=self.name,
+        return (
+            f"--labels {printable(self._labels or '')}: every label of {self.name} equals its score; "
+            "if ruler wrote it there, leave out --labels to use the original rewards"
         )
 
 

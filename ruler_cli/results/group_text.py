@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ruler_cli.formats.chat import first_agent_turn, text_of
+from ruler_cli.messages.content import first_agent_turn, text_of
 from ruler_cli.prompting.prompt import render_group
 from ruler_cli.prompting.render import MARK
 from ruler_cli.results.record import GroupRecord, Json

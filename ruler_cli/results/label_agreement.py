@@ -395,8 +395,7 @@ def gate(agreement: Agreement, bound: float) -> Json:
         raise UsageError(
             f"nothing can be measured: {problem}",
             f"label a pair in {FEWEST} groups or more, drawn at random",
-            option="at_least",
-            value=f"{bound:g}",
+            place=f"--at-least {bound:g}",
         )
     sets = [
         _verdict(one, bound)

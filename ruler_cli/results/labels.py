@@ -138,7 +138,7 @@ class Labels:
     def read(cls, paths: Iterable[str | Path], *, option: str) -> Labels:
         """Read files; UsageError, with the file, the line and the reason, for a line that is neither kind.
 
-        `option` is the field of the option that names the files.
+        `option` is that which names the files.
         """
         return cls.of(one for path in paths for one in _read(Path(path), option))
 
@@ -176,7 +176,7 @@ def _read(path: Path, option: str) -> Iterator[LabelLine]:
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise UsageError(
-            f"cannot be read: {reason}", option=option, value=path
+            f"cannot be read: {reason}", place=f"{option} {path}"
         ) from None
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -187,7 +187,7 @@ def _read(path: Path, option: str) -> Iterator[LabelLine]:
             deep = isinstance(error, RecursionError)
             reason = "is nested too deeply" if deep else str(error)
             raise UsageError(
-                f"line {number} {reason}", option=option, value=path
+                f"line {number} {reason}", place=f"{option} {path}"
             ) from None
 
 

@@ -15,14 +15,7 @@ from typing import Any, Literal
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.parse import escaped
-from ruler_cli.formats.chat import (
-    THOUGHT_KEYS,
-    Turn,
-    calls_of,
-    first_agent_turn,
-    other_text,
-)
-from ruler_cli.formats.fields import (
+from ruler_cli.files.values import (
     EMPTY,
     JsonObject,
     is_list,
@@ -31,6 +24,8 @@ from ruler_cli.formats.fields import (
     json_value,
     lookup,
 )
+from ruler_cli.messages.content import Turn, calls_of, first_agent_turn, other_text
+from ruler_cli.messages.names import THOUGHT_KEYS
 from ruler_cli.results.choice import Selected
 from ruler_cli.results.identity import group_name, rollout_ids
 from ruler_cli.results.record import RolloutRecord

@@ -2,9 +2,8 @@
 
 A worker runs `score` over one shard with its share of the limits. On this machine it writes the user's ledger,
 elsewhere a ledger of its own: it begins with the rows for the run's judges, and its new rows come with each
-report. INPUT has to be at the same path on every node. The last run, in this process, makes the calls that
-need the whole input: further passes (and escalations after them), and groups that the cost cap or a worker
-that died left.
+report. INPUT has to be at the same path on every node. The last run, in this process, makes the calls
+that the cost cap or a worker that died left.
 """
 
 from __future__ import annotations
@@ -34,7 +33,6 @@ from ruler_cli.errors import (
 from ruler_cli.files.location import Location
 from ruler_cli.files.output import may_replace
 from ruler_cli.judges.resolve import environment
-from ruler_cli.judging.adaptive import FIRST
 from ruler_cli.judging.panel import cache_of
 from ruler_cli.ledger.database import ReplyRecord, append_rows, rows_of
 from ruler_cli.ledger.reply_cache import Ledger
@@ -365,15 +363,10 @@ def _for_worker(settings: ScoreSettings, number: int, count: int) -> ScoreSettin
     It has a shard, a share of the limits, absolute paths, and no option that needs the whole batch.
     """
     source = settings.input.source
-    ask = settings.ask
     cap = settings.pool.max_cost
     shared = partial(share_of, number=number, count=count)
-    # it is asked about what all passes leave undecided
-    stronger = None if settings.adaptive else settings.escalate
     if not Location(source).remote:
         source = str(Path(source).absolute())
-    if settings.adaptive:
-        ask = replace(ask, passes=min(FIRST, ask.passes))
     return replace(
         settings,
         input=replace(
@@ -381,7 +374,6 @@ def _for_worker(settings: ScoreSettings, number: int, count: int) -> ScoreSettin
             source=source,
             shard=Shard(number + 1, count) if count > 1 else None,
         ),
-        ask=ask,
         pool=replace(shared(settings.pool), max_cost=cap and cap / count),
         judge=shared(settings.judge),
         panel=tuple(map(shared, settings.panel)),
@@ -393,8 +385,7 @@ def _for_worker(settings: ScoreSettings, number: int, count: int) -> ScoreSettin
         max_failures=MaxFailures(100, percent=True),
         ledger=settings.ledger and settings.ledger.absolute(),
         ledgers=tuple(path.absolute() for path in settings.ledgers),
-        adaptive=False,
-        escalate=stronger and shared(stronger),
+        escalate=settings.escalate and shared(settings.escalate),
     )
 
 
@@ -421,7 +412,7 @@ def _combined(shards: Summary, last: Summary) -> Summary:
 
 
 def _of_engine(problem: str, remedy: str) -> UsageError:
-    return UsageError(problem, remedy, option="engine", value="ray")
+    return UsageError(problem, remedy, place="--engine ray")
 
 
 def _first_line(error: Exception) -> str:

@@ -39,7 +39,7 @@ from ruler_cli.runs.input import Input
 from ruler_cli.scoring.combine import undecided
 from ruler_cli.scoring.rewards import number
 from ruler_cli.settings.models import FIRST_PASSES, AskSettings
-from ruler_cli.tokens import BYTES_PER_TOKEN
+from ruler_cli.tokens import BYTES_PER_TOKEN, ESTIMATED_ANSWERS
 from ruler_cli.types import (
     NO_USAGE,
     CallError,
@@ -95,10 +95,6 @@ PROMPT = Range(0.85, 1.0, 1.35)
 Expected is measured: on the rollouts of tau-bench the rate gives 500,918 tokens, OpenAI's o200k_base counts
 495,962. Low and high are assumptions about other tokenizers.
 """
-ENTRY = Range(25, 60, 150)
-"""Completion tokens for one rollout: its id, its score and one or two sentences. An assumption."""
-VALUE = Range(6, 9, 16)
-"""Completion tokens for the value of a criterion, with its id. An assumption."""
 THINKING = Range(300, 1500, 8000)
 """Reasoning tokens for each request to a reasoning model, billed as completion tokens.
 
@@ -113,11 +109,10 @@ the files differ from 0 to 75 %. It depends on judge and task; none and all are 
 """
 ALWAYS = Range(1, 1, 1)
 NEVER = Range(0, 0, 0)
-_POSSIBLE = Range(0, 1, 1)
+_FURTHER = Range(0, 0.4, 1)
+"""Share of the groups that a further pass of adaptive judging is made for; simulated: 0.2 to 0.4."""
 _FALLBACK = Range(0, 0, 1)
 """Share of the groups that a fallback is asked about."""
-_MIN_ADAPTIVE = 2
-"""Adaptive passes for every group; the others go to groups that need them."""
 _THINKING = {True: THINKING, False: NEVER, None: Range(0, 0, THINKING.high)}
 """Reasoning tokens by what is known of a model: one that is not in the price list may reason."""
 _KEYS = 5
@@ -236,10 +231,8 @@ class JudgeEstimate:
         if self.role == "escalation" and not each:
             passes = max(passes, FIRST_PASSES)
         for pass_index in range(passes):
-            # adaptive judging spends as many passes on average as were asked for: the first two on every group,
-            # the others are expected to be spent, though not evenly
-            certain = not self.adaptive or pass_index < _MIN_ADAPTIVE
-            times = share * (ALWAYS if certain else _POSSIBLE)
+            certain = not self.adaptive or pass_index < FIRST_PASSES
+            times = share * (ALWAYS if certain else _FURTHER)
             index = pass_of_judge(pass_index, self.panel_index)
             asked = [
                 (part, request)
@@ -281,7 +274,7 @@ class JudgeEstimate:
             stated_limit(self.params) or math.inf,
             self.model.max_output or math.inf,
         )
-        answer = map_ranges(partial(request.answer_tokens, 0), ENTRY, VALUE)
+        answer = Range(*map(request.answer_tokens, ESTIMATED_ANSWERS))
         if request.labels:
             answer += _THINKING[self.model.reasoning]
         else:  # the first word of an answer

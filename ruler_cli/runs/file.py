@@ -16,7 +16,6 @@ from ruler_cli.errors import (
     OutputError,
     ReaderGone,
     RulerError,
-    Sentence,
     UnreadableError,
     UsageError,
 )
@@ -32,7 +31,7 @@ from ruler_cli.files.output import (
 )
 from ruler_cli.files.scratch import Scratch
 from ruler_cli.files.splice import span_at
-from ruler_cli.formats.fields import parts
+from ruler_cli.files.values import parts
 from ruler_cli.formats.reader import Reader
 from ruler_cli.judges.providers import MissingCredentialsError, Price
 from ruler_cli.judges.resolve import (
@@ -154,8 +153,8 @@ def refuse_settings_of_run(settings: ScoreSettings) -> None:
     refuse_clashes(source.source, settings.output, settings.failed)
     refuse_settings(settings)
     if settings.cached_only and settings.ledger is None:
-        remedy = Sentence("leave out {ledger:none}")
-        raise UsageError("answers are in the ledger", remedy, option="cached_only")
+        remedy = "leave out --ledger none"
+        raise UsageError("answers are in the ledger", remedy, place="--cached-only")
     for judge in settings.judges if settings.cached_only else ():
         cached_only(judge)
     refuse_reading(settings)
@@ -206,11 +205,9 @@ def _refuse_unpriced(
         and price is None
         and not settings.cached_only
     ):
-        remedy = Sentence(
-            "give it with {price:IN,OUT}, in USD per million prompt and completion tokens"
-        )
+        remedy = "give it with --price IN,OUT, in USD per million prompt and completion tokens"
         raise UsageError(
-            f"the price of {judge.label} is not known", remedy, option="max_cost"
+            f"the price of {judge.label} is not known", remedy, place="--max-cost"
         )
 
 
@@ -323,7 +320,7 @@ class _FileRun(GroupStream):
         if form.shape == "columns" and settings.on_failure == "drop":
             problem = "a record holds several groups here and cannot be dropped for one of them"
             remedy = "give null or keep"
-            raise UsageError(problem, remedy, option="on_failure", value="drop")
+            raise UsageError(problem, remedy, place="--on-failure drop")
         self._reader = reader = source.reader
         self._output.writer.begin(
             parts(form.ruler),
@@ -365,9 +362,7 @@ class _FileRun(GroupStream):
         name = self._reader.format.refuses_null if self._reader else ""
         if name and summary.failed and self._settings.on_failure == "null":
             null = f"{name} cannot read null rewards"
-            observer.warn(
-                Sentence("{null}; {on_failure:drop} leaves them out", null=null)
-            )
+            observer.warn(f"{null}; --on-failure drop leaves them out")
         return RunResult(summary, stopped, written)
 
     def _open(self, stack: ExitStack) -> Input:
@@ -388,9 +383,7 @@ class _FileRun(GroupStream):
         in_place = output != "-" and Location(source).same(output)
         if problem.too_large and in_place and self._output.log is None:
             lost = f"is INPUT, and would lose {problem.where}, which"
-            raise UsageError(
-                Sentence("{lost} {why}", lost=lost, why=problem.reason), place=output
-            )
+            raise UsageError(f"{lost} {problem.reason}", place=output)
         self._report(problem)
         self._session.stop_if_too_many()
 
@@ -493,7 +486,7 @@ class _FileRun(GroupStream):
                 if fault:
                     raw = _own_bytes(record, rollout)
                     place = replace(rollout, error="").problem
-                    reason = Sentence("{place}{fault}", place=place, fault=fault)
+                    reason = f"{place}{fault}"
                     self._report(Problem(line.number, reason, raw, line.place))
             if record.parts > 1:
                 # a line of several groups is written with the last of them

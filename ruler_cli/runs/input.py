@@ -23,7 +23,7 @@ from functools import partial
 from pathlib import PurePath
 from typing import Any, Literal
 
-from ruler_cli.errors import Sentence, UnreadableError, UsageError
+from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.files import open_container
 from ruler_cli.files.containers import Container
 from ruler_cli.files.grouping import (
@@ -40,9 +40,10 @@ from ruler_cli.files.location import Location
 from ruler_cli.files.marks import has_scores, not_replaced, refuse_foreign
 from ruler_cli.files.parse import dump, parse
 from ruler_cli.files.scratch import Index, Scratch, digest, place
-from ruler_cli.formats.chat import has_content, prompt_key, task_messages
+from ruler_cli.formats.chat import prompt_key, task_messages
 from ruler_cli.formats.reader import SAMPLE, Reader, detect, first_records
 from ruler_cli.formats.table import fits
+from ruler_cli.messages.content import has_content
 from ruler_cli.settings.models import InputSettings, RecordPaths
 from ruler_cli.settings.suggestions import question
 from ruler_cli.types import (
@@ -122,12 +123,9 @@ class Openings:
         out: list[str] = []
         if self.taskless:
             out.append(
-                Sentence(
-                    "{rollouts} without a task: nothing precedes the agent's first turn (first: {first}); "
-                    "give the path of the task with {prompt:PATH}; if another file has it, join the two first",
-                    rollouts=_count(self.taskless, "rollout"),
-                    first=self.first_taskless,
-                )
+                f"{_count(self.taskless, 'rollout')} without a task: nothing precedes the agent's "
+                f"first turn (first: {self.first_taskless}); give the path of the task with "
+                "--prompt PATH; if another file has it, join the two first"
             )
         if self.ruleless:
             out.append(
@@ -138,12 +136,9 @@ class Openings:
             )
         if self.mixed:
             out.append(
-                Sentence(
-                    "the rollouts of {groups} begin differently (first: {first}), as if they were different "
-                    "tasks; if they are, name another key with {group_by:PATH}",
-                    groups=_count(self.mixed, "group"),
-                    first=self.first_mixed,
-                )
+                f"the rollouts of {_count(self.mixed, 'group')} begin differently (first: "
+                f"{self.first_mixed}), as if they were different tasks; if they are, name another "
+                "key with --group-by PATH"
             )
         return out
 
@@ -207,12 +202,9 @@ class Survey:
         return out + self.openings.sentences()
 
 
-def _doubt(problem: str) -> Sentence:
+def _doubt(problem: str) -> str:
     """Return a doubt about the group key, with the way out."""
-    return Sentence(
-        "{problem}; if that is wrong, name another key with {group_by:PATH}",
-        problem=problem,
-    )
+    return f"{problem}; if that is wrong, name another key with --group-by PATH"
 
 
 @dataclass(slots=True)
@@ -286,10 +278,7 @@ class Input:
                 on_again()
                 found = surveyed_with(within, lambda _: None)
         if found.records == 0:
-            why = [
-                Sentence("{line} {why}", line=problem.where, why=problem.reason)
-                for problem in first_problem
-            ]
+            why = [f"{problem.where} {problem.reason}" for problem in first_problem]
             problem = f"none of its {container.unit}s can be read"
             raise UsageError(problem, *why, place=container.name)
         self.reader = found.reader
@@ -330,11 +319,7 @@ class Input:
             grouping = self.survey.warnings(alone=alone)
         missing = self.reader.missing.items() if self.reader else ()
         lacking = [
-            Sentence(
-                "no record has a value at {reward:{path}}{near}",
-                path=path,
-                near=question(near and printable(near)),
-            )
+            f"no record has a value at --reward {path}{question(near and printable(near))}"
             for path, near in missing
         ]
         return [*self.container.warnings(), *grouping, *lacking]
@@ -478,7 +463,7 @@ def open_input(
     if container.once and draw is not None:
         problem = f"groups are drawn from all of INPUT, and {name} is read once"
         remedy = "give INPUT as a file, or leave it out"
-        raise UsageError(problem, remedy, option="spend", value="spread")
+        raise UsageError(problem, remedy, place="--spend spread")
     index = stack.enter_context(closing(Index(draw)))
     opened = Input(settings, stack, container, index)
     lines = container.records()
@@ -501,11 +486,9 @@ def open_input(
         values = [value for _, value in first_records(name, first)]
         refuse_tasks(name, values, *settings.messages)
     if shard is not None and reader.format.shape == "columns":
-        remedy = Sentence(
-            "give each process some of the files or lines (`split -n l/16`), and a {ledger}"
-        )
+        remedy = "give each process some of the files or lines (`split -n l/16`), and a --ledger"
         problem = f"a record of {name} holds several groups"
-        raise UsageError(problem, remedy, option="shard")
+        raise UsageError(problem, remedy, place="--shard")
 
     def report(problem: Problem) -> None:
         # of all shards together each once
@@ -514,8 +497,8 @@ def open_input(
 
     if settings.limit is not None:
         groups = _count(settings.limit, "group")
-        only = "{limit:{most}}: the first {groups} only"
-        opened.notes.append(Sentence(only, most=settings.limit, groups=groups))
+        only = f"--limit {settings.limit}: the first {groups} only"
+        opened.notes.append(only)
     if shard is not None:
         opened.notes.append(str(shard))
     if not container.once:
@@ -548,8 +531,7 @@ def survey(
     if whole and grouping in ("consecutive", "scattered"):
         raise UsageError(
             "every record of this file already is a group",
-            option="grouping",
-            value=grouping,
+            place=f"--grouping {grouping}",
         )
     openings = Openings.of(reader)
     result = Survey(reader, openings, where)
@@ -599,9 +581,8 @@ def survey(
         problem = f"{' and '.join(lines_of_it)} are one group with others between"
         raise UsageError(
             problem,
-            Sentence("leave {grouping} at auto"),
-            option="grouping",
-            value=grouping,
+            "leave --grouping at auto",
+            place=f"--grouping {grouping}",
         )
     if grouping != "line":
         in_order = adjacent and grouping != "scattered"
@@ -639,10 +620,7 @@ def streamed(
             continue
         if before != number:
             problem = f"group {group.key!r} comes back after it ended (it began at {where(before)})"
-            remedy = Sentence(
-                "groups on stdin must be adjacent; buffer all of it with {grouping:scattered}, or "
-                "give a file"
-            )
+            remedy = "groups on stdin must be adjacent; buffer all of it with --grouping scattered, or give a file"
             raise UsageError(problem, remedy, place=where(number))
         short = b"" if whole else digest(group.key)
         for record in group.records:

@@ -19,9 +19,9 @@ import orjson
 
 from ruler_cli.errors import UnreadableError, UsageError, WrongShapeError
 from ruler_cli.files.parse import dump, parse_value
+from ruler_cli.files.values import EMPTY, first_at, lookup
 from ruler_cli.formats.annotate import annotate
 from ruler_cli.formats.chat import PROMPTS
-from ruler_cli.formats.fields import EMPTY, first_at, lookup
 from ruler_cli.formats.native import ART, BESIDE
 from ruler_cli.formats.reader import Reader, detect, formats_of, key_text
 from ruler_cli.formats.table import GIVEN, SHAPE_ERRORS, Format, fits
@@ -268,7 +268,7 @@ class ObjectReader:
             for item in items:
                 for reason in item.lost.values():
                     raise UnreadableError(f"{item.line.where}: {reason}") from None
-            raise WrongShapeError(error.sentence) from None
+            raise WrongShapeError(str(error)) from None
         key = GIVEN
         if reader.format.shape == "columns":
             for path in reversed(reader.format.key_paths):

@@ -17,9 +17,8 @@ from itertools import islice
 from pathlib import Path as FilePath
 from typing import Any, Literal, get_args
 
-from ruler_cli.errors import Sentence, UsageError
-from ruler_cli.formats.chat import ROLES, first_agent_turn, json_messages, named_turns
-from ruler_cli.formats.fields import (
+from ruler_cli.errors import UsageError
+from ruler_cli.files.values import (
     Names,
     is_list,
     is_object,
@@ -28,6 +27,9 @@ from ruler_cli.formats.fields import (
     lookup,
     words,
 )
+from ruler_cli.messages.content import first_agent_turn
+from ruler_cli.messages.conversations import json_messages, named_turns
+from ruler_cli.messages.names import ROLES
 from ruler_cli.scoring.rewards import passed
 from ruler_cli.settings.models import RecordPaths
 
@@ -98,14 +100,9 @@ def refuse_tasks(name: str, values: Sequence[Any], path: str) -> None:
     tasks = [{str(lookup(one, row.prompt[-1])) for one in inside} for inside in lists]
     if max(map(len, tasks)) < 2:
         return
-    remedy = Sentence(
-        "give {records:{path}[]}, {messages:{answer}} and {prompt:{task}}",
-        path=path,
-        answer=row.messages[0],
-        task=row.prompt[-1],
-    )
+    remedy = f"use --records {path}[], --messages {row.messages[0]} and --prompt {row.prompt[-1]}"
     problem = "is a list whose items are of several tasks, and no group"
-    raise UsageError(problem, remedy, option="messages", value=path, place=name)
+    raise UsageError(problem, remedy, place=f"{name}: --messages {path}")
 
 
 def _said(names: Collection[str]) -> set[str]:

@@ -31,7 +31,6 @@ import anyio
 from ruler_cli.errors import (
     CapReached,
     RefusedError,
-    Sentence,
     UsageError,
     WrongShapeError,
 )
@@ -190,7 +189,7 @@ class OpenScorer(ScoringSession):
             elif self._without_outcome == _FIRST:
                 problem = f"none of the first {_FIRST} groups has it"
                 remedy = "check the path"
-                wrong = UsageError(problem, remedy, option="outcome", value=path)
+                wrong = UsageError(problem, remedy, place=f"--outcome {path}")
                 self.stop_signal.stop(wrong)
         return read
 
@@ -198,7 +197,7 @@ class OpenScorer(ScoringSession):
         """Score a group that shares passes with no other, by a rubric of its own if one is given."""
         if self.scores.waits:
             raise UsageError(
-                Sentence("{debias} and {standardize} need all groups of a batch"),
+                "--debias and --standardize need all groups of a batch",
                 "give them to `score_groups`, which yields them once the last is judged",
             )
         read = self.read(given, rubric=rubric)
@@ -209,7 +208,6 @@ class OpenScorer(ScoringSession):
 
         async def score() -> JudgedGroup[G]:
             group_run = self._runner.start(read)
-            self._runner.end()
             result = await self.judge(group_run)
             scores = None if result is None else self.take(self.scores, read, result)
             if result is None or scores is None:
@@ -460,8 +458,7 @@ class Scorer:
         """Score many groups: yield each as soon as it and all before it are done, in the order given.
 
         Groups are read no further ahead than the judges need. An iterable is read in the event loop, so one
-        that waits has to be an async iterable. With `adaptive` 64 neighbours share their passes, so `groups`
-        must not wait for a score before the next group comes. With `debias` or `standardize` all groups are
+        that waits has to be an async iterable. With `debias` or `standardize` all groups are
         held until the last is judged.
 
         A group that could not be scored is a value with a reason. An error that stops the run (the judges

@@ -19,7 +19,6 @@ from ruler_cli.errors import (
     ReaderGone,
     RefusedError,
     RulerError,
-    Sentence,
     TooManyFailures,
 )
 from ruler_cli.files.scratch import Scratch
@@ -69,9 +68,9 @@ _FIRST_CUT = 3
 """Groups of which one must get a score if the judge's server cuts their prompts."""
 UNUSABLE = ("reply", "transport", "refused")
 """Kinds of failures that the judge, and not the group, is the reason of."""
-_TWO_SCALES = Sentence(
-    "judges are asked or read in several ways: {standardize} brings them to one scale at the end; {standardize:no} "
-    "does not"
+_TWO_SCALES = (
+    "judges are asked or read in several ways: --standardize brings them to one scale at the end; "
+    "--no-standardize does not"
 )
 _UNSURE = FailedCall(
     0,
@@ -345,7 +344,6 @@ class GroupStream(ABC):
             lambda run: run.group.size,
             session.panel.wait_for_demand,
             self.bounds,
-            self._runner.end,
         )
         self._due: Due = iter(())
         self._held: Memory | Scratch | None = None
@@ -509,10 +507,9 @@ class BatchScores:
         self.statistics.refit_noise(results, how)
         if not how.debias or positions.enough:
             return None
-        return Sentence(
-            "{debias} has no effect: it takes {least} groups with something to compare, and there are {groups}",
-            least=ENOUGH_GROUPS,
-            groups=positions.groups,
+        return (
+            f"--debias has no effect: it takes {ENOUGH_GROUPS} groups with something to compare, and "
+            f"there are {positions.groups}"
         )
 
     def final(

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from math import fsum, inf, sqrt
+from math import exp, fsum, inf, lgamma, log, log1p, sqrt
 from typing import Any, NamedTuple
 
-from ruler_cli.scoring.statistics import RatioSums, f_survival
+from ruler_cli.scoring.statistics import RatioSums
 
 FEWEST = 5
 """Groups below which there is no interval: so few groups tell too little of their variance."""
@@ -38,7 +38,7 @@ def t_quantile(df: float) -> float:
     high = 13.0
     for _ in range(50):
         middle = (low + high) / 2
-        if f_survival(middle * middle, 1, df) > _OUTSIDE:
+        if _f_survival(middle * middle, 1, df) > _OUTSIDE:
             low = middle
         else:
             high = middle
@@ -189,3 +189,52 @@ class CorrectedMean:
 
 def _dot(a: Sequence[float], b: Sequence[float]) -> float:
     return fsum(x * y for x, y in zip(a, b, strict=True))
+
+
+_TINY = 1e-300
+"""Replacement for a zero denominator in Lentz's method."""
+_PRECISE = 1e-15
+_ALMOST_CHI = 1e6
+"""Ratio d2/d1 from which F is χ² to the precision that the continued fraction would have."""
+
+
+def _f_survival(f: float, d1: float, d2: float) -> float:
+    """The probability that an F variable with d1 and d2 degrees of freedom exceeds f.
+
+    Abramowitz & Stegun 1964: 26.6.2. d1 > 0 is finite; d2 may be infinite, which 10⁶ d1 equals.
+    """
+    if f <= 0:
+        return 1.0
+    d2 = min(d2, _ALMOST_CHI * d1)
+    whole = d2 + d1 * f
+    return _incomplete_beta(d2 / 2, d1 / 2, d2 / whole, d1 * f / whole)
+
+
+def _incomplete_beta(a: float, b: float, x: float, rest: float) -> float:
+    """The regularized incomplete beta function I_x(a, b), for a, b > 0, x in 0..1 and `rest` = 1 − x.
+
+    The continued fraction 1/(1 + t₁/(1 + t₂/(1 + …))) is DLMF 8.17.22, on the side of the mean on which it
+    converges fast, by Lentz's method (Thompson & Barnett 1986).
+    """
+    if x <= 0:
+        return 0.0
+    if rest <= 0:
+        return 1.0
+    if x > (a + 1) / (a + b + 2):
+        return 1 - _incomplete_beta(b, a, rest, x)
+    c = 1.0
+    d = 0.0
+    value = 1.0
+    for m in range(1, 100_000):
+        half = m // 2
+        t = -(a + half) * (a + b + half) if m % 2 else half * (b - half)
+        t *= x / ((a + m - 1) * (a + m))
+        d = 1 / (1 + t * d or _TINY)
+        c = 1 + t / c or _TINY
+        value *= c * d
+        if abs(c * d - 1) < _PRECISE:
+            break
+    log_beta = lgamma(a) + lgamma(b) - lgamma(a + b)
+    log_x = log(x) if x < 0.5 else log1p(-rest)
+    log_rest = log(rest) if rest < 0.5 else log1p(-x)
+    return exp(a * log_x + b * log_rest - log_beta) / (a * value)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from ruler_cli.formats.fields import first, is_list, is_object, is_text, items, words
+from ruler_cli.files.values import first, is_list, is_object, is_text, items, words
 
 _GRADES = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
 """Inspect's words: correct, incorrect, partial, no answer."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from ruler_cli.errors import Sentence, UsageError
+from ruler_cli.errors import UsageError
 from ruler_cli.settings.models import DEFAULT_MODEL, JudgeSettings, Price
 from ruler_cli.settings.options import FILE, VARIABLE, Options
 from ruler_cli.settings.parameters import KNOWN
@@ -158,9 +158,7 @@ def refuse_found_file(options: Options, judges: Sequence[JudgeSettings]) -> None
         if wrong:
             place = f"{file.name} [judges.{judge.name}]" if table else file.name
             problem = f"sets {', '.join(wrong)}, and was not named but found"
-            remedy = Sentence(
-                "read it, and if it is yours, give {config:{file}}", file=file.name
-            )
+            remedy = f"read it, and if it is yours, use --config {file.name}"
             error = UntrustedFileError(problem, remedy, place=place)
             error.file = file.name
             raise error
@@ -193,6 +191,6 @@ def _prices(names: Sequence[str], options: Options) -> dict[str, Price]:
         prices *= len(named)
     if len(prices) not in (0, len(named)):
         problem = f"has {len(prices)} values for {len(named)} judges"
-        remedy = "give one for all, or one for each; that of {escalate} is the last"
-        raise UsageError(problem, Sentence(remedy), option="price")
+        remedy = "use one for all, or one for each; that of --escalate is the last"
+        raise UsageError(problem, remedy, place="--price")
     return dict(zip(named, prices, strict=False))

@@ -14,7 +14,7 @@ from hashlib import blake2b
 from itertools import chain
 from typing import Any
 
-from ruler_cli.errors import Sentence, UsageError
+from ruler_cli.errors import UsageError
 from ruler_cli.types import words_of
 
 HIDDEN = "[key]"
@@ -94,11 +94,11 @@ def variable_name(name: str) -> str:
     """Return the name of a variable; UsageError, which does not repeat the value, if it is none."""
     if is_variable_name(name):
         return name
-    remedy = "put the key into one (export MY_KEY=…) and give {api_key_env:MY_KEY}"
+    remedy = "put the key into one (export MY_KEY=…) and use --api-key-env MY_KEY"
     problem = (
         "expects the name of a variable, and the value given (not shown) is not one"
     )
-    raise UsageError(problem, Sentence(remedy), option="api_key_env")
+    raise UsageError(problem, remedy, place="--api-key-env")
 
 
 def model_name(value: str) -> str:
@@ -109,9 +109,9 @@ def model_name(value: str) -> str:
     """
     if not looks_like_key(value) and not _KEY.fullmatch(value.rpartition("/")[2]):
         return value
-    remedy = "put that into a variable (export MY_KEY=…) and name that with {api_key_env:MY_KEY}"
+    remedy = "put that into a variable (export MY_KEY=…) and name that with --api-key-env MY_KEY"
     problem = "its value (not shown) looks like a key"
-    raise UsageError(problem, Sentence(remedy), option="model")
+    raise UsageError(problem, remedy, place="-m")
 
 
 def secrets_among(

@@ -9,11 +9,10 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-from ruler_cli.errors import Sentence, UsageError, system_errors
+from ruler_cli.errors import UsageError, system_errors
 from ruler_cli.settings.judges import judges_of, refuse_found_file
 from ruler_cli.settings.models import (
     AskSettings,
@@ -27,8 +26,8 @@ from ruler_cli.settings.models import (
     ledger_path,
     unknown_option,
 )
+from ruler_cli.settings.option_names import ALIASES, option_name
 from ruler_cli.settings.options import (
-    ALIASES,
     COMMAND_LINE,
     COMMANDS,
     FIELDS,
@@ -100,6 +99,10 @@ def _content(name: str) -> dict[str, Any] | None:
             raise UsageError(problem, place=name) from None
 
 
+_OPTION = re.compile(r"(?:^|: )(--?[a-z][a-z-]*)")
+"""An option in the place of an error."""
+
+
 def _checked(path: str, content: Mapping[str, Any]) -> ConfigFile:
     """Return the tables of commands and judges; UsageError if there is no such table or option."""
     flat: dict[str, Any] = {}
@@ -136,21 +139,21 @@ def _checked(path: str, content: Mapping[str, Any]) -> ConfigFile:
                     raise UsageError("has neither `messages` nor `answers`")
                 if "|" in row.reward:
                     problem = "is one path, because the score is written there"
-                    raise UsageError(problem, option="reward")
+                    raise UsageError(problem, place="--reward")
                 if "~" in row.has:
-                    raise UsageError("has a pattern, which is not read", option="has")
+                    raise UsageError("has a pattern, which is not read", place="--has")
                 sign = _UNKNOWN_SIGN.search(row.has)
                 if sign:
                     problem = f"has a sign that means nothing: {sign[0]}"
                     remedy = 'a term ends in [], {}, ", # or *, or begins with !'
-                    raise UsageError(problem, remedy, option="has")
+                    raise UsageError(problem, remedy, place="--has")
             else:
                 _check_names(own)
                 file.tables[header] = own
         except UsageError as error:
-            place = f"{path} [{header}] {error.option}".strip()
-            error.set(place=place, option="")
-            raise
+            field = _field_of(error.place)
+            place = f"{path} [{header}] {field}".strip()
+            raise error.with_parts(place=place) from None
     return file
 
 
@@ -160,8 +163,8 @@ def _check_names(names: Iterable[str]) -> None:
         if name not in FIELDS:
             raise unknown_option(name, (*FIELDS, *ALIASES))
         if name == "force":  # it would undo, in silence, what guards files
-            way_out = Sentence("leave it out, and give {force:yes}")
-            raise UsageError("is for one run", way_out, option=name)
+            way_out = "leave it out, and use --force"
+            raise UsageError("is for one run", way_out, place=option_name(name))
 
 
 def read_options(
@@ -197,12 +200,26 @@ def named_sources(origins: Mapping[str, Origin]) -> Iterator[None]:
     try:
         yield
     except UsageError as error:
-        origin = origins.get(error.option, Origin())
+        field = _field_of(error.place)
+        origin = origins.get(field, Origin())
         if origin.rank == FILE:
-            error.set(place=f"{origin.place} {error.option}", option="")
-        elif origin.rank == VARIABLE:
-            error.set(place=origin.place, option="")
+            raise error.with_parts(place=f"{origin.place} {field}") from None
+        if origin.rank == VARIABLE:
+            raise error.with_parts(place=origin.place) from None
         raise
+
+
+def _field_of(place: str) -> str:
+    """Return the field of the option in the place of an error, as in `in.json: --records data`; empty without one."""
+    match = _OPTION.search(place)
+    if match is None:
+        return ""
+    name = match[1]
+    for field in FIELDS:
+        if option_name(field) == name:
+            return field
+    # of a judge or a format in the file
+    return name.strip("-").replace("-", "_")
 
 
 def _file_layer(command: str, names: Collection[str], file: ConfigFile | None) -> Layer:
@@ -270,8 +287,8 @@ def _without_short_forms(layer: Layer) -> Layer:
             continue
         # a ledger beside the flag that keeps no replies
         if name == "ledger" and layer.get(name, short).given not in _NO_LEDGER:
-            problem = Sentence("keeps nothing, so it cannot be with {ledger}")
-            raise UsageError(problem, "leave one out", option=flag)
+            problem = "keeps nothing, so it cannot be with --ledger"
+            raise UsageError(problem, "leave one out", place=option_name(flag))
         layer[name] = replace(short, given="none")
     return layer
 
@@ -305,8 +322,8 @@ def scored_input(options: Options, source: str) -> InputSettings:
     """Return how the records of a scored file are read; its outcome is what `labels` names."""
     labels = options.labels
     if labels is not None and Path(labels).is_file():
-        way = "name a path in the records, such as metadata.passed; `ruler agree` reads such files with {labels_file}"
-        raise UsageError("is a file", Sentence(way), option="labels", value=labels)
+        way = "name a path in the records, such as metadata.passed; `ruler agree` reads such files with --labels-file"
+        raise UsageError("is a file", way, place=f"--labels {labels}")
     # OUTPUT has no other values around its records
     rows = {name: replace(row, records="") for name, row in options.rows.items()}
     return _part(
@@ -329,12 +346,12 @@ def _part(kind: Callable[..., T], options: Options, **others: Any) -> T:
 def _ledgers(names: list[str]) -> tuple[Path | None, tuple[Path, ...]]:
     """Return the ledger that is written, None for none, and the others, which are only read."""
     first, *others = names or [""]
-    wrong = partial(UsageError, option="ledger")
     if others and "none" in names:
-        raise wrong("stands beside other ledgers", "leave it out", value="none")
+        problem = "stands beside other ledgers"
+        raise UsageError(problem, "leave it out", place="--ledger none")
     if _is_pattern(first):
         remedy = "name the ledger that is written before the pattern"
-        raise wrong("is a pattern", remedy, value=first)
+        raise UsageError("is a pattern", remedy, place=f"--ledger {first}")
     paths: list[Path] = []
     for name in others:
         path = expand_home(name)
@@ -343,7 +360,8 @@ def _ledgers(names: list[str]) -> tuple[Path | None, tuple[Path, ...]]:
             found = glob.glob(str(path))  # noqa: PTH207 - a pattern may begin at the root
             matches = sorted(map(Path, found))
         if not matches:
-            raise wrong("no file matches", "check the path", value=name)
+            place = f"--ledger {name}"
+            raise UsageError("no file matches", "check the path", place=place)
         paths += matches
     return ledger_path(first), tuple(paths)
 
@@ -383,5 +401,5 @@ def load_settings(**options: Any) -> ScoreSettings:
     config = given.pop("config", None)
     read = read_options("score", FIELDS, given, config and str(config))
     if read.dry_run:  # what else it is set for would be sent
-        raise UsageError("is for the command line", "leave it out", option="dry_run")
+        raise UsageError("is for the command line", "leave it out", place="--dry-run")
     return score_settings(read)

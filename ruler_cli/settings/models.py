@@ -35,7 +35,7 @@ from pydantic import (
 )
 from pydantic.dataclasses import dataclass
 
-from ruler_cli.errors import Sentence, UsageError, WrongShapeError
+from ruler_cli.errors import UsageError, WrongShapeError
 from ruler_cli.settings.keys import (
     HEADERS,
     HIDDEN,
@@ -45,6 +45,7 @@ from ruler_cli.settings.keys import (
     variable_name,
 )
 from ruler_cli.settings.model_list import listed
+from ruler_cli.settings.option_names import option_name
 from ruler_cli.settings.parameters import params_of
 from ruler_cli.settings.rubric import read_rubric, scale_mistake
 from ruler_cli.settings.suggestions import instead_of, nearest, question
@@ -104,11 +105,11 @@ class Settings:
             value = f"{value[:_LONGEST]}…"
         problem = _TECHNICAL.sub("", mistake["msg"]).replace("should be", "is not")
         if mistake["type"] == "missing":
-            raise UsageError("is missing", "set it", option=name)
+            raise UsageError("is missing", "set it", place=option_name(name))
         if _OF_NUMBER.match(mistake["type"]):
             problem = f"Input is not {_number(fields[name])}"
         kind = WrongShapeError if mistake["type"].endswith("_type") else UsageError
-        raise kind(problem.replace("Input", value, 1), option=name)
+        raise kind(problem.replace("Input", value, 1), place=option_name(name))
 
 
 def _number(field: Any) -> str:
@@ -132,7 +133,7 @@ def _number(field: Any) -> str:
 def unknown_option(name: str, known: Iterable[str]) -> UsageError:
     """Return the error for a name that no option has."""
     if is_key_name(name):
-        remedy = Sentence("name the variable that holds the key with {api_key_env:VAR}")
+        remedy = "name the variable that holds the key with --api-key-env VAR"
         return UsageError(f"{name} is not an option", remedy)
     problem = f"no such option: {name}"
     instead = instead_of(name)
@@ -148,7 +149,7 @@ LEDGER_VARIABLE = "RULER_LEDGER"
 """The variable that names the ledger, or says `none`."""
 
 FIRST_PASSES = 2
-"""Passes that adaptive scoring, and a stronger judge, give every group."""
+"""Passes that adaptive scoring, and a stronger judge, give every group: an order and its reverse tell its noise."""
 
 Asking = Literal["group", "each"]
 """A request shows all rollouts of a group, or each alone."""
@@ -204,7 +205,7 @@ def shard_of(value: Any) -> Any:
     number, of = map(int, match.groups()) if match else (0, 0)
     if not 1 <= number <= of:
         problem = f"{value!r} is not I/N with I from 1 to N, e.g. 1/16"
-        raise UsageError(problem, option="shard")
+        raise UsageError(problem, place="--shard")
     return Shard(number, of) if of > 1 else None
 
 
@@ -239,7 +240,7 @@ def max_failures_of(value: Any) -> Any:
         problem = (
             f"{str(value)!r} is neither a whole number, e.g. 20, nor a share, e.g. 5%"
         )
-        raise UsageError(problem, option="max_failures")
+        raise UsageError(problem, place="--max-failures")
     return MaxFailures(float(match["number"] or match["share"]), bool(match["share"]))
 
 
@@ -252,7 +253,7 @@ def price_of(value: Any) -> Any:
         prompt = completion = math.nan
     if not all(0 <= part < math.inf for part in (prompt, completion)):
         usage = "USD per million prompt and completion tokens, e.g. 2,8"
-        raise UsageError(f"{value!r} is not {usage}", option="price")
+        raise UsageError(f"{value!r} is not {usage}", place="--price")
     return prompt, completion
 
 
@@ -286,7 +287,7 @@ def _address(value: str) -> str:
     if value.strip():
         return value
     problem = "is empty, and the rollouts would go to the provider"
-    raise UsageError(problem, "give an address, or leave it out", option="api_base")
+    raise UsageError(problem, "give an address, or leave it out", place="--api-base")
 
 
 Address = Annotated[str, AfterValidator(_address)] | None
@@ -423,7 +424,7 @@ def question_of(text: str | None) -> str | None:
     if text is None or text.strip():
         return text and readable_text(text)
     remedy = "give one whose answer is Yes or No"
-    raise UsageError("is empty", remedy, option="question")
+    raise UsageError("is empty", remedy, place="--question")
 
 
 @frozen
@@ -544,7 +545,7 @@ class RecordPaths(Settings):
     a `[]` in one, or a list of answers at one make a record a group. `prompt` are the parts of the task, in their
     order. Behind a common list each rollout has the item of its own number. `calls` is the place of tool calls
     in a turn. `reference` is the right answer, which only the judge sees. `rubric` is that of the group. `ended` are
-    the places of flags and words that say how a rollout ended (see `formats.endings`); the first that says one counts.
+    the places of flags and words that say how a rollout ended (see `messages.endings`); the first that says one counts.
 
     `group_by` are paths that are the key of a group together. A score goes to `reward`, where the original one was
     read, and the annotation to `ruler`: below a rollout's own object, if it has one.
@@ -685,7 +686,7 @@ class ScoreSettings(RunOptions):
         _refuse_judges(self)
         for wrong, option, problem, remedy in _contradictions(self):
             if wrong:
-                raise UsageError(problem, remedy, option=option)
+                raise UsageError(problem, remedy, place=option_name(option))
 
     @property
     def draw(self) -> int | None:
@@ -768,22 +769,20 @@ def _contradictions(run: ScoreSettings) -> Iterator[tuple[object, str, str, str]
     in_turn = run.fallback
     scale = scale_mistake(ask.rubric)
     leave = "leave one out"
-    more = Sentence("give {passes:2} or more")
-    several = ("needs several judges", Sentence("repeat {model}"))
+    more = "use --passes 2 or more"
+    several = ("needs several judges", "repeat -m")
     ordered = "needs a random order: in input order a position tells the rollout"
-    together = Sentence(
-        "needs judges that score together, not in turn as with {fallback}"
-    )
-    too_many = Sentence("is more than {passes:{most}}", most=ask.passes)
+    together = "needs judges that score together, not in turn as with --fallback"
+    too_many = f"is more than --passes {ask.passes}"
     yield (
         run.cached_only and run.ledger is None,
         "cached_only",
         "needs a ledger",
-        Sentence("leave out {ledger:none}"),
+        "leave out --ledger none",
     )
     yield scale, "rubric", scale, ""
     alone = "has no meaning: every judge is asked about each rollout alone, once"
-    compare = Sentence("leave it out, or leave out {ask:each}")
+    compare = "leave it out, or leave out --ask each"
     for option, given in {
         "passes": ask.passes > 1,
         "order": ask.order == "input",
@@ -796,8 +795,8 @@ def _contradictions(run: ScoreSettings) -> Iterator[tuple[object, str, str, str]
         yield given and all(run.asked_each), option, alone, compare
     asks = run.asks
     unasked = ask.question is not None and not any(a.by_probability for a in asks)
-    yield unasked, "question", "is put to no judge", Sentence("give {read:probability}")
-    probability = Sentence("leave it out, or give {read:probability}")
+    yield unasked, "question", "is put to no judge", "use --read probability"
+    probability = "leave it out, or use --read probability"
     for judge, way in zip(run.judges, asks, strict=True):
         label = judge.label
         single = not way.by_probability and way.ask == "each"
@@ -812,7 +811,7 @@ def _contradictions(run: ScoreSettings) -> Iterator[tuple[object, str, str, str]
         combine.debias and ask.order == "input",
         "debias",
         ordered,
-        Sentence("leave out {order:input}"),
+        "leave out --order input",
     )
     yield in_turn and not run.panel, "fallback", *several
     yield combine.standardize and not run.panel, "standardize", *several
@@ -827,18 +826,16 @@ def _contradictions(run: ScoreSettings) -> Iterator[tuple[object, str, str, str]
 
     adaptive = run.adaptive
     limited = adaptive and least > FIRST_PASSES
-    early = Sentence("{adaptive} gives most groups 2 passes")
+    early = "--adaptive gives most groups 2 passes"
     yield limited, "min_passes", early, "give 2 or less"
-    near = Sentence("cannot be with {adaptive}, which compares neighbours in INPUT")
-    yield adaptive and run.draw is not None, "spend", near, leave
-    of_all = {"adaptive": adaptive, "debias": combine.debias}
+    of_all = {"debias": combine.debias}
     of_all["standardize"] = bool(run.combining.standardize)
     last = (
-        "give it to the last run, over the whole file with the {ledger} of every shard"
+        "give it to the last run, over the whole file with the --ledger of every shard"
     )
     problem = "needs all groups, and a shard has some"
     for option, needed in of_all.items():
-        yield needed and run.input.shard, option, problem, Sentence(last)
+        yield needed and run.input.shard, option, problem, last
 
 
 def _refuse_judges(run: ScoreSettings) -> None:
@@ -851,5 +848,5 @@ def _refuse_judges(run: ScoreSettings) -> None:
             ways.append((judge.model, judge.params, how))
         if ways[0] == ways[1] or one.label == other.label:
             problem = f"judges {one.label} and {other.label} have one name, or one model and the same parameters"
-            remedy = "leave one out; to ask one judge several times, give {passes}"
-            raise UsageError(problem, Sentence(remedy))
+            remedy = "leave one out; to ask one judge several times, use --passes"
+            raise UsageError(problem, remedy)

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from ruler_cli.errors import Sentence, UsageError
+from ruler_cli.errors import UsageError
 from ruler_cli.settings.keys import HEADERS
 from ruler_cli.settings.models import (
     Address,
@@ -39,32 +39,21 @@ COMMANDS = (
     "score",
     "check",
     "prompt",
-    "render",
     "agree",
     "report",
     "select",
     "ledger path",
     "ledger stats",
     "ledger clear",
-    "ledger import",
     "ledger assign",
     "batch submit",
     "batch status",
     "batch collect",
     "batch cancel",
+    "batch export",
+    "batch import",
 )
 """Commands that take options, and so may have a table in the file: `[batch.submit]`."""
-NAMES = {
-    "page": "output",
-    "as_json": "json",
-    "pass_": "pass",
-    "open_page": "open",
-    "all_batches": "all",
-    "as_": "as",
-}
-"""Fields whose option has another name."""
-ALIASES = {"judge_model": "model", **{name: own for own, name in NAMES.items()}}
-"""Names of options that are not those of their fields."""
 SHORT_FORMS = {"quiet": "progress", "no_cache": "ledger"}
 """Flags that set another option to `none`."""
 _PER_RUN = (
@@ -98,9 +87,9 @@ def _params(value: Any) -> Any:
     for text in map(str, texts):
         key, equals, own = text.partition("=")
         if not (key and equals):
-            remedy = Sentence("e.g. {param:temperature=0.2}")
+            remedy = "e.g. -p temperature=0.2"
             shown = "its value" if HEADERS.search(text) else repr(text)
-            raise UsageError(f"{shown} is not KEY=VALUE", remedy, option="param")
+            raise UsageError(f"{shown} is not KEY=VALUE", remedy, place="-p")
         params[key] = own
         with suppress(ValueError, RecursionError):
             params[key] = json.loads(own)

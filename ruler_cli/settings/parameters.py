@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
-from ruler_cli.errors import Sentence, UsageError
+from ruler_cli.errors import UsageError
 from ruler_cli.settings.keys import is_key_name, snake_case
 from ruler_cli.types import words_of
 
-_ENDPOINT = Sentence("name the endpoint with {api_base:URL}")
-_MODEL = Sentence("name the model with {model:NAME}")
+_ENDPOINT = "name the endpoint with --api-base URL"
+_MODEL = "name the model with -m NAME"
 _OURS = "ruler writes the prompt and reads one reply; leave it out"
 _ELSEWHERE = "it may send the call elsewhere, or answer in its place; leave it out"
 _ADDRESSES = re.compile(r"(?:.*_)?(?:api_base|base_url|endpoint|host|url|uri)(?:_url)?")
@@ -42,9 +42,9 @@ _DATA = re.compile(
 """Names whose values are not looked into: no name in them is a parameter."""
 _HARMLESS = (("n", 1),)
 _ADVICE = {
-    "timeout": Sentence("give {timeout:S}"),
-    "num_retries": Sentence("give {retries:N}"),
-    "max_retries": Sentence("give {retries:N}"),
+    "timeout": "use --timeout S",
+    "num_retries": "use --retries N",
+    "max_retries": "use --retries N",
 }
 _OF_LITELLM = words_of("""
 additional_drop_params allowed_model_region allowed_openai_params api_version assistant_continue_message async_call
@@ -84,7 +84,7 @@ def params_of(value: Any) -> Any:
         for name in _PARTS:
             if not isinstance(value.get(name), Mapping | None):
                 remedy = 'write {"NAME": "VALUE"}'
-                raise UsageError("is not an object", remedy, option="param", value=name)
+                raise UsageError("is not an object", remedy, place=f"-p {name}")
         headers_of(value)
         _refuse(value, "")
     return value
@@ -97,9 +97,7 @@ def _refuse(params: Mapping[Any, Any], place: str) -> None:
         outermost = place in ("", "extra_body.")
         advice = ""
         if not place and is_key_name(name):
-            advice = Sentence(
-                "a key is not a parameter; name the variable that holds it with {api_key_env:VAR}"
-            )
+            advice = "a key is not a parameter; name the variable that holds it with --api-key-env VAR"
         elif _ADDRESSES.fullmatch(name):
             advice = _ENDPOINT
         elif _MOVES.fullmatch(name) or _leaves_host(name, inner):
@@ -109,7 +107,7 @@ def _refuse(params: Mapping[Any, Any], place: str) -> None:
         elif outermost and _PROMPTS.fullmatch(name):
             advice = _OURS
         if advice and (name, inner) not in _HARMLESS:
-            raise UsageError(advice, option="param", value=f"{place}{given}")
+            raise UsageError(advice, place=f"-p {place}{given}")
         parts = [] if _DATA.fullmatch(name) else [inner]
         while parts:
             part = parts.pop()
@@ -149,9 +147,9 @@ def wire_of(params: Mapping[str, Any]) -> Wire:
         plain = snake_case(name)
         header = plain.endswith("headers") and name not in _PARTS
         if header or plain in _OF_LITELLM or "_cost_per_" in plain:
-            way_out = _ADVICE.get(name, Sentence("leave it out, or give {via:litellm}"))
+            way_out = _ADVICE.get(name, "leave it out, or use --via litellm")
             problem = "is no parameter of the endpoint but of litellm, or of a client"
-            raise UsageError(problem, way_out, option="param", value=name)
+            raise UsageError(problem, way_out, place=f"-p {name}")
     query = params.get("extra_query") or {}
     pairs = [pair for name, value in query.items() for pair in _pairs(name, value)]
     text = f"?{urlencode(pairs)}" if pairs else ""
@@ -172,7 +170,7 @@ def headers_of(params: Mapping[str, Any]) -> dict[str, str]:
         if not text or not _HEADER.fullmatch(name) or _FRAMING.fullmatch(name):
             problem = f"has a header that cannot be sent: {name!r}"
             remedy = "correct it, or leave it out"
-            raise UsageError(problem, remedy, option="param", value="extra_headers")
+            raise UsageError(problem, remedy, place="-p extra_headers")
     return {name: str(value) for name, value in headers.items()}
 
 

@@ -44,11 +44,11 @@ def read_rubric(value: Any) -> Any:
         return _criteria(value, "a list")
     if not isinstance(value, str):
         return value
-    wrong = partial(UsageError, option="rubric", value=value)
+    wrong = partial(UsageError, place=f"--rubric {value}")
     text = value
     if value.startswith("@"):
         path = Path(value[1:])
-        with system_errors("read", UsageError, option="rubric", value=value):
+        with system_errors("read", UsageError, place=f"--rubric {value}"):
             if not path.exists():
                 remedy = other_file(str(path), "check the path", before="@")
                 raise wrong("no such file", remedy)
@@ -84,7 +84,7 @@ def _parsed(text: str, kind: str, given: str) -> Any:
         return parse(text)
     except (ValueError, RecursionError) as error:
         problem = f"is no {kind.upper()}: {error}"
-        raise UsageError(problem, option="rubric", value=given) from None
+        raise UsageError(problem, place=f"--rubric {given}") from None
 
 
 def _criteria(value: Any, given: str) -> Rubric:
@@ -92,7 +92,7 @@ def _criteria(value: Any, given: str) -> Rubric:
     try:
         return read_criteria(value)
     except UnreadableError as error:
-        raise UsageError(error.reason, option="rubric", value=given) from None
+        raise UsageError(error.reason, place=f"--rubric {given}") from None
 
 
 def other_scale(rubric: str) -> str:

@@ -14,8 +14,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from ruler_cli.errors import Sentence
-
 _MOST = 5000
 """Names to compare at most: a directory or a record may hold any number, and an error must not take long."""
 _DEEP = 4
@@ -25,52 +23,54 @@ _LETTERS = 2
 
 _INSTEAD = """
 temperature top_p top_k max_tokens max_completion_tokens reasoning_effort frequency_penalty presence_penalty
-  stop: it is a parameter of the judge call: {param:temperature=0}
+  stop: it is a parameter of the judge call: -p temperature=0
 output out o output_file output_path outfile save: OUTPUT is the second argument: `ruler score INPUT OUTPUT`
 input i in input_file input_path file data dataset: INPUT is the first argument: `ruler score INPUT OUTPUT`
 resume continue restart: run the same command again, it resumes
-overwrite replace: use {force:yes}
-json format_json as_json: `ruler report SCORED {as_json:yes}` prints the figures of a scored file
+overwrite replace: use --force
+json format_json as_json: `ruler report SCORED --json` prints the figures of a scored file
 compare diff: `ruler report A B` compares two scored files
 trend: `ruler report STEP STEP STEP` shows the files of a training
-label: `ruler report SCORED {label:N} {page:PAGE}` makes a page for labels
-html page: `ruler report SCORED {page:PAGE.html}` writes a page
+label: `ruler report SCORED --label N --output PAGE` makes a page for labels
+html page: `ruler report SCORED --output PAGE.html` writes a page
 key api_key token openai_api_key:
-  a key never stands on a command line: {api_key_env:VAR} names the variable that holds it
-base_url api_url url endpoint host server base: use {api_base:URL}
+  a key never stands on a command line: --api-key-env VAR names the variable that holds it
+base_url api_url url endpoint host server base: use --api-base URL
 parallel workers threads jobs j num_workers max_workers n_jobs max_concurrency max_concurrent max_connections
-  num_concurrent batch_size: use {concurrency:N}
-verbose v log_level: use {debug:yes}, or {progress:log}
-cache cache_dir: use {ledger:PATH}
-no_ledger: use {ledger:none}
-judge judge_name model_name grader evaluator scorer llm: use {model:NAME}
-provider: it is the first word of the judge's name: {model:openai/o3}
-budget max_budget cost_limit max_spend: use {max_cost:USD}
-samples max_samples num_samples n max_groups head: use {limit:N}
-num_passes repeats num_repeats epochs votes k: use {passes:K}
-criteria system_prompt judge_prompt prompt_file rubric_file template instructions system: use {rubric:@FILE}
-retry retry_errors: use {retry_failed:yes}, or {retries:N}
-max_retries num_retries: use {retries:N}
-skip_errors ignore_errors fail_fast: use {max_failures:N}
-min_score max_score threshold top filter: `ruler select SCORED OUTPUT {where:score=0.7..}` chooses by score
-group_key group_field key_field id_field task_id: use {group_by:PATH}
+  num_concurrent batch_size: use --concurrency N
+verbose v log_level: use --debug, or --progress log
+cache cache_dir: use --ledger PATH
+no_ledger: use --ledger none
+judge judge_name model_name grader evaluator scorer llm: use -m NAME
+provider: it is the first word of the judge's name: -m openai/o3
+budget max_budget cost_limit max_spend: use --max-cost USD
+samples max_samples num_samples n max_groups head: use --limit N
+num_passes repeats num_repeats epochs votes k: use --passes K
+criteria system_prompt judge_prompt prompt_file rubric_file template instructions system: use --rubric @FILE
+retry retry_errors: use --retry-failed, or --retries N
+max_retries num_retries: use --retries N
+skip_errors ignore_errors fail_fast: use --max-failures N
+min_score max_score threshold top filter: `ruler select SCORED OUTPUT --where score=0.7..` chooses by score
+group_key group_field key_field id_field task_id: use --group-by PATH
 estimate dry cost validate lint: `ruler check INPUT` estimates
 run eval evaluate grade rate: `ruler score INPUT OUTPUT` scores
 show view stats summarize: `ruler report SCORED` shows a scored file
-help: `ruler {help:yes}` lists the commands
-version: `ruler {version:yes}` prints it
+help: `ruler --help` lists the commands
+version: `ruler --version` prints it
 init settings: `ruler config` prints the settings
 list: `ruler batch status` lists batches
+render: use `ruler batch export INPUT REQUESTS`
+import: use `ruler batch import REPLIES`
 """
 """Words that people know from elsewhere, without dashes, and what `ruler` has for them."""
 
 
-def instead_of(word: str) -> Sentence | None:
+def instead_of(word: str) -> str | None:
     """Return what to use for an option or command that people know from elsewhere, None for any other word."""
     name = word.lstrip("-").replace("-", "_").lower()
     for words, remedy in re.findall(r"^([\w\s]+):\s+(.+)", _INSTEAD, re.MULTILINE):
         if name in words.split():
-            return Sentence(remedy)
+            return str(remedy)
     return None
 
 

@@ -6,13 +6,10 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from tempfile import TemporaryFile
+from typing import Any
 
-from ruler_cli.runs.batch.providers import (
-    Providers,
-    RemoteBatch,
-    open_session,
-)
+from ruler_cli.runs.batch.providers import Provider, Providers, RemoteBatch
 from ruler_cli.runs.batch.requests import FORMS
 from ruler_cli.settings.models import JudgeSettings
 from tests.judge_server import BatchServer
@@ -20,26 +17,24 @@ from tests.judge_server import BatchServer
 KEY = "sk-0123456789abcdef"
 TAG = "tag-1"
 APIS = ("openai", "anthropic")
-T = TypeVar("T")
 
 
 @asynccontextmanager
 async def api(
-    name: str, server: BatchServer, waits: list[float] | None = None, **settings: Any
-) -> AsyncIterator[Any]:
+    name: str, server: BatchServer, waits: list[float] | None = None
+) -> AsyncIterator[Provider]:
     """The provider of that name; it records the seconds that it would wait."""
     noted = [] if waits is None else waits
 
     async def pause(seconds: float) -> None:
         noted.append(seconds)
 
-    async with open_session() as session:
+    async with Providers() as providers:
         base = getattr(server, name)
-        made = Providers(session).for_judge(
-            JudgeSettings(f"{name}/m", api_base=base, api_key=KEY, **settings)
-        )
-        made.pause = pause
-        yield made
+        judge = JudgeSettings(f"{name}/m", api_base=base, api_key=KEY)
+        provider = providers.for_judge(judge)
+        provider.pause = pause
+        yield provider
 
 
 def request(name: str, at: int, model: str = "m", text: str = "") -> dict[str, Any]:
@@ -87,13 +82,12 @@ def requests(
     return path
 
 
-async def submit(made: Any, file: Path, tag: str = TAG) -> RemoteBatch:
+async def submit(provider: Provider, file: Path, tag: str = TAG) -> RemoteBatch:
     """Upload and create."""
-    remote = await made.create(file, await made.upload(file), tag)
-    assert isinstance(remote, RemoteBatch)
-    return remote
+    return await provider.create(file, await provider.upload(file), tag)
 
 
-async def to_list(items: AsyncIterator[T]) -> list[T]:
-    """Collect the items of a stream."""
-    return [item async for item in items]
+async def results(provider: Provider, remote: RemoteBatch) -> list[bytes]:
+    """Download the results of a batch, and return their lines."""
+    with TemporaryFile() as file:
+        return [*await provider.results(remote, file)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,9 +14,9 @@ import pytest
 from ruler_cli.errors import UsageError
 from ruler_cli.ledger.reply_cache import Ledger
 from ruler_cli.runs.batch.batches import Batches, BatchStatus, SubmitResult
-from ruler_cli.runs.batch.journal import BatchRecord, BatchState, Journal
-from ruler_cli.runs.batch.providers import Provider, Providers, open_session
-from ruler_cli.runs.batch.requests import render_missing
+from ruler_cli.runs.batch.journal import OPEN, BatchRecord, BatchState, Journal
+from ruler_cli.runs.batch.providers import Provider, Providers
+from ruler_cli.runs.batch.requests import find_missing
 from ruler_cli.settings.models import InputSettings, JudgeSettings, ScoreSettings
 from ruler_cli.types import Observer
 from tests.batch.apis import KEY
@@ -24,6 +24,7 @@ from tests.conftest import group, write
 from tests.judge_server import BatchServer
 
 T = TypeVar("T")
+CALLS = ("upload", "create", "retrieve", "cancel", "results", "list_batches")
 WINDOW = 0.1
 """Seconds in which a lost batch may still appear if listings are not late."""
 
@@ -65,26 +66,18 @@ def mortal(provider: Any, steps: Steps) -> Any:
 
         return called
 
-    whole = provider.list_batches
-
-    async def list_batches(*args: Any) -> AsyncIterator[Any]:
-        steps.reach("before list_batches")
-        async for each in whole(*args):
-            yield each
-        steps.reach("after list_batches")
-
-    for name in ("upload", "create", "retrieve", "cancel", "results"):
+    for name in CALLS:
         setattr(provider, name, call(name))
-    provider.list_batches = list_batches
     return provider
 
 
-@dataclass(frozen=True)
 class Loopback(Providers):
     """The providers of a test's server."""
 
-    limits: dict[str, Any] = field(default_factory=dict)
-    steps: Steps | None = None
+    def __init__(self, limits: dict[str, Any], steps: Steps | None) -> None:
+        super().__init__()
+        self.limits, self.steps = limits, steps
+        self.ready = list[Provider]()
 
     def for_judge(self, judge: JudgeSettings) -> Provider:
         """Return the provider of a judge, without waits."""
@@ -94,10 +87,15 @@ class Loopback(Providers):
         async def pause(seconds: float) -> None:
             """Wait for nothing."""
 
-        made = super().for_judge(replace(judge, api_key=KEY, api_key_env=None))
-        made.pause = pause
-        made.form = made.form._replace(**self.limits)
-        return made if self.steps is None else mortal(made, self.steps)
+        provider = super().for_judge(replace(judge, api_key=KEY, api_key_env=None))
+        if provider not in self.ready:
+            self.ready.append(provider)
+            provider.pause = pause
+            limits = {f"most_{name}": most for name, most in self.limits.items()}
+            provider.form = provider.form._replace(**limits)
+            if self.steps is not None:
+                mortal(provider, self.steps)
+        return provider
 
 
 @contextlib.contextmanager
@@ -225,13 +223,9 @@ class Client:
             f"still lacking after {rounds} rounds: {submitted}, {collected}"
         )
 
-    def recover(self, window: float, *, give_up: bool) -> list[BatchStatus]:
-        """Recover; return the uncertain batches."""
-
-        async def main(batches: Batches) -> list[BatchStatus]:
-            return await replace(batches, window=window).recover(give_up=give_up)
-
-        return self.run(main)
+    def status(self) -> list[BatchStatus]:
+        """Return the open batches as their provider reports them."""
+        return self.run(lambda batches: batches.status(*OPEN))
 
     def batches(self) -> list[BatchRecord]:
         """Return every batch on record."""
@@ -242,8 +236,8 @@ class Client:
         """Count the requests that the ledger does not answer."""
 
         async def main() -> int:
-            found = await render_missing(self.settings, lambda *_: None, Observer())
-            return sum(found.requests)
+            missing = await find_missing(self.settings, lambda *_: None, Observer())
+            return sum(missing.requests)
 
         return anyio.run(main)
 
@@ -254,8 +248,7 @@ class Client:
 
         async def with_batches() -> T:
             with Journal(self.ledger_path) as journal:
-                async with open_session() as session:
-                    providers = Loopback(session, limits=self.limits, steps=steps)
+                async with Loopback(self.limits, steps) as providers:
                     batches = Batches(journal, providers, self.listener, self.window)
                     return await main(batches)
 

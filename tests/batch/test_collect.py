@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from ruler_cli.cli.messages import command_words
 from ruler_cli.errors import RefusedError, UsageError
 from ruler_cli.ledger.reply_cache import Ledger
 from ruler_cli.runs.batch.batches import Batches, BatchStatus
@@ -164,7 +163,7 @@ def test_lost_at_provider(tmp_path: Path, batch_server: BatchServer) -> None:
     del batch_server.store.batches["batch_0001"]
     done = client.collect()
     assert isinstance(done.open[0].error, RefusedError)
-    assert "--forget" in command_words(done.open[0].error)
+    assert "--forget" in str(done.open[0].error)
     assert [batch.model for batch in done.closed] == ["openai/m"]
     assert client.submit(judge=gone).out == 6
 

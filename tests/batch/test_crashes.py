@@ -122,13 +122,13 @@ def test_given_up(name: str, client: Client, batch_server: BatchServer) -> None:
     """A batch that was never created is given up after the window, and only by `submit`."""
     die(client, "before create")
     for window in (1e6, 0.0):
-        (status,) = client.recover(window, give_up=False)
+        client.window = window
+        (status,) = client.status()
         assert isinstance(status.error, UncertainBatch)
         assert bool(status.error.seconds_left) == bool(window)
     assert [batch.state for batch in client.batches()] == ["creating"]
-    assert client.recover(0.0, give_up=True) == []
-    assert [batch.state for batch in client.batches()] == ["abandoned"]
     assert client.submit().requests == GROUPS
+    assert [batch.state for batch in client.batches()] == ["abandoned", "submitted"]
     assert_recovers(client, batch_server)
 
 
@@ -237,7 +237,10 @@ def test_clock_set_back(tmp_path: Path, batch_server: BatchServer) -> None:
     die(client, "before create")
     with Journal(client.ledger_path) as journal:
         journal._db.execute("UPDATE batches SET changed = changed + 3600")
-    (status,) = client.recover(30.0, give_up=False)
+    client.window = 30.0
+    (status,) = client.status()
     assert isinstance(status.error, UncertainBatch)
     assert 1.0 <= status.error.seconds_left <= 30.0
+    client.window = WINDOW
+    time.sleep(WINDOW)
     assert_recovers(client, batch_server)

@@ -83,7 +83,7 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
 def stored(ledger: Ledger) -> dict[str, str]:
     """Return the text of each request's answer, or the kind of its error."""
     result = {}
-    for (one,) in ledger._own.read("SELECT DISTINCT key FROM replies"):
+    for (one,) in ledger._own.run("read", "SELECT DISTINCT key FROM replies"):
         reply = ledger.find(one)
         if reply is not None:
             result[one.hex()] = reply.text if isinstance(reply, Reply) else reply.kind
@@ -144,29 +144,6 @@ def test_stored_rows(ledger: Ledger) -> None:
     assert failed.context == (4096, 5000)
 
 
-def test_complete_import(ledger: Ledger) -> None:
-    """A request of which any row has an answer is not open."""
-    assert import_lines([good(1), expired(1), good(2)], ledger) == ImportResult(3, 2)
-    assert import_lines([], ledger) == ImportResult()
-
-
-def test_model(ledger: Ledger) -> None:
-    """The ledger has the given model, else the reply's, else `unknown`."""
-    import_lines([good(1)], ledger, "openai/gpt-4o")
-    import_lines(
-        [
-            good(2),
-            json.dumps({"custom_id": key(3).hex().upper(), "text": "x"}).encode(),
-        ],
-        ledger,
-    )
-    assert [tally.model for tally in ledger.stats().models] == [
-        "gpt-4o",
-        "openai/gpt-4o",
-        "unknown",
-    ]
-
-
 def test_no_overwriting(ledger: Ledger) -> None:
     """A stored answer is never replaced by another answer, an error or a broken body."""
     for name, finish in enumerate(("stop", "length", "content_filter")):
@@ -178,15 +155,6 @@ def test_no_overwriting(ledger: Ledger) -> None:
         )
         assert result == ImportResult(4, 0, 1)
     assert (set(stored(ledger).values()), count_rows(ledger)) == ({"first"}, 3)
-
-
-def test_earlier_failure(ledger: Ledger) -> None:
-    """A request that failed for good earlier is not sent again, so it is not counted as such."""
-    ledger.keep(key(1), "m", FAILURE)
-    assert import_lines([expired(1), broken(1)], ledger) == ImportResult(
-        2, open={key(1): (True, "before")}
-    )
-    assert count_rows(ledger) == 1
 
 
 MAKERS = (good, long, expired, broken)
@@ -251,7 +219,7 @@ def test_two_processes(tmp_path: Path) -> None:
         random.Random(seed).shuffle(made)
         (tmp_path / f"{seed}.jsonl").write_bytes(b"\n".join(made))
         words = [
-            "ledger",
+            "batch",
             "import",
             f"{seed}.jsonl",
             "--ledger",
@@ -269,20 +237,6 @@ def test_two_processes(tmp_path: Path) -> None:
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         assert ledger.stats().rows["answer"] == 2500
         assert set(stored(ledger).values()) == {"fine"}
-
-
-# the importer
-
-
-def test_restricted_import(ledger: Ledger) -> None:
-    """If the import is restricted to some requests, every other one is foreign."""
-    result = import_lines([good(1), good(2)], ledger, keys={key(1)})
-    assert (result.new, result.foreign, stored(ledger)) == (
-        1,
-        1,
-        {key(1).hex(): "fine"},
-    )
-    assert key(2).hex() in result.rejected[0].reason
 
 
 def test_broken_source(ledger: Ledger) -> None:

@@ -1,4 +1,4 @@
-"""The journal of batches: each request is in at most one open batch, and each step is on the disk."""
+"""The journal of batches: it survives its process, and open batches of the version before are collected."""
 
 from __future__ import annotations
 
@@ -13,33 +13,16 @@ from pathlib import Path
 import pytest
 
 from ruler_cli.errors import OutputError, UsageError
-from ruler_cli.ledger.reply_cache import Ledger, key_of
-from ruler_cli.runs.batch.journal import OPEN, BatchRecord, Journal, count_open_requests
-from ruler_cli.types import Reply, Request
+from ruler_cli.runs.batch.journal import Journal, count_open_requests
+from tests.batch.crashes import Client
 from tests.conftest import ROOT
+from tests.judge_server import BatchServer
 
-KEYS = [bytes([i]) * 16 for i in range(6)]
 _LIVES = (
     "import sys, time; from pathlib import Path; from ruler_cli.runs.batch.journal import Journal\n"
     "with Journal(Path(sys.argv[1])) as journal, journal.alone() as mine:\n"
     "    (journal.folder / 'requests').touch(); print(mine, flush=True); time.sleep(60)"
 )
-
-
-def begun(journal: Journal, *keys: bytes) -> BatchRecord:
-    """A batch of these requests, about to be created."""
-    assert all(journal.free(key, 0) for key in keys)
-    fields = {
-        "provider": "openai",
-        "model": "openai/m",
-        "account": "0123abcd",
-        "key_env": "KEY",
-        "base": None,
-        "file": "",
-    }
-    return journal.begin(
-        keys, tag="tag", **fields, requests=len(keys), bytes=100, usd=0.5
-    )
 
 
 @pytest.fixture
@@ -48,77 +31,53 @@ def ledger_path(tmp_path: Path) -> Path:
     return tmp_path / "a [b]*.sqlite"
 
 
-def test_recorded(ledger_path: Path) -> None:
-    """A record is on the disk beside the replies, and the next process reads every field of it."""
-    with Ledger(ledger_path) as ledger, Journal(ledger_path) as journal:
-        assert journal._db.execute("PRAGMA synchronous").fetchone() == (2,)
-        batch = begun(journal, *KEYS[:2])
-        moved = journal.move(batch, "submitted", remote="batch_1", label="validating")
-        assert ledger.find(KEYS[0]) is None
-        ledger.clear()
-    with Journal(ledger_path) as journal:
-        (result,) = journal.batches(*OPEN)
-        assert result == moved
-        assert (result.model, result.key_env, result.requests, result.usd) == (
-            "openai/m",
-            "KEY",
-            2,
-            0.5,
-        )
-        assert (
-            journal.keys(result.id),
-            result.remote,
-            count_open_requests(ledger_path),
-        ) == (
-            set(KEYS[:2]),
-            "batch_1",
-            2,
-        )
-    with (
-        closing(sqlite3.connect(ledger_path)) as db,
-        db,
-    ):  # an older ruler accepts the version of the ledger
+_OLD = """
+CREATE TABLE batches (id INTEGER PRIMARY KEY, tag TEXT NOT NULL UNIQUE, provider TEXT NOT NULL, model TEXT NOT NULL,
+base TEXT, key_env TEXT, account TEXT NOT NULL, owner TEXT NOT NULL, state TEXT NOT NULL, created REAL NOT NULL,
+changed REAL NOT NULL, began REAL, requests INTEGER NOT NULL DEFAULT 0, bytes INTEGER NOT NULL DEFAULT 0, usd REAL,
+file TEXT, remote TEXT, label TEXT NOT NULL DEFAULT '', reason TEXT NOT NULL DEFAULT '', answered INTEGER,
+failed INTEGER, left_out INTEGER, not_it TEXT NOT NULL DEFAULT '');
+CREATE TABLE batch_keys (key BLOB PRIMARY KEY, batch INTEGER NOT NULL) WITHOUT ROWID;
+CREATE INDEX batch_keys_batch ON batch_keys (batch);
+"""
+"""The journal of the version before."""
+
+
+@pytest.mark.parametrize("name", ["openai", "anthropic"])
+@pytest.mark.parametrize("state", ["submitted", "creating"])
+def test_version_before(
+    name: str, state: str, tmp_path: Path, batch_server: BatchServer
+) -> None:
+    """A batch that the version before submitted, or lost in a crash, is collected, and paid for once."""
+    client = Client(tmp_path, batch_server, name)
+    client.submit()
+    (batch,) = client.batches()
+    with Journal(client.ledger_path) as journal:
+        keys = journal.keys(batch.id)
+    with closing(sqlite3.connect(client.ledger_path)) as db, db:
+        db.executescript("DROP TABLE batches; DROP TABLE batch_keys;" + _OLD)
+        times = (batch.created, batch.created + 1, batch.created)
+        remote = (batch.remote, batch.label) if state == "submitted" else (None, "")
+        db.execute(
+            "INSERT INTO batches VALUES (7, ?, ?, ?, ?, NULL, ?, '', ?, ?, ?, ?, 5, 16532, NULL, ?, ?, ?, '', "
+            "NULL, NULL, NULL, '')",
+            (batch.tag, name, batch.model, batch.base, batch.account, state, *times, batch.file, *remote),
+        )  # fmt: skip
+        db.executemany("INSERT INTO batch_keys VALUES (?, 7)", ((key,) for key in keys))
+    assert count_open_requests(client.ledger_path) == 5
+    assert client.submit().requests == 0
+    assert not client.collect().open
+    assert client.missing() == 0
+    assert (batch_server.created, batch_server.billed) == (1, 5)
+    with closing(sqlite3.connect(client.ledger_path)) as db:
+        # an older ruler accepts the version of the ledger
         assert db.execute("PRAGMA user_version").fetchone() == (1,)
-
-
-def test_free_requests(ledger_path: Path) -> None:
-    """A request in an open batch is not free; one of a closed batch is."""
-    with Journal(ledger_path) as journal, Journal(ledger_path) as other:
-        batch: BatchRecord | None = begun(journal, KEYS[0])
-        for opened in OPEN:
-            assert batch is not None
-            batch = journal.move(batch, opened)
-            assert (other.free(KEYS[0], 0), journal.free(KEYS[2], 0)) == (False, True)
-        assert batch is not None
-        closed = journal.move(batch, "failed", reason="so it is")
-        assert closed is not None
-        assert (closed.state, closed.reason, other.free(KEYS[0], 0)) == (
-            "failed",
-            "so it is",
-            True,
-        )
-        assert other.move(batch, "creating") is None  # another process has moved it
-        assert other.batch(batch.id) == closed
-
-
-def test_answered_meanwhile(ledger_path: Path) -> None:
-    """A request answered since the start is not free; one answered earlier may be sent again."""
-    key = key_of("openai/m", {}, Request("s", "u", ("a",)))
-    with Journal(ledger_path) as journal, Ledger(ledger_path) as ledger:
-        before = journal.newest()
-        ledger.keep(
-            key,
-            "openai/m",
-            Reply("{}", body=b'{"choices":[{"message":{"content":"{}"}}]}'),
-        )
-        assert not journal.free(key, before)
-        assert journal.free(key, journal.newest())
 
 
 def test_no_ledger(ledger_path: Path) -> None:
     """A file that is no ledger is refused with a sentence."""
     ledger_path.write_text("no database at all, but long enough to look like one" * 40)
-    with pytest.raises(UsageError, match="ledger=PATH"):
+    with pytest.raises(UsageError, match="--ledger"):
         Journal(ledger_path)
 
 

@@ -211,14 +211,6 @@ async def test_messages_as_live(name: str) -> None:
     assert row.answer == live
 
 
-def test_messages_elsewhere() -> None:
-    """A message beside its custom_id is read too; without text, the answer is the input of any tool."""
-    assert reply_from(**message({"type": "text", "text": "x"})).text == "x"
-    other = {"type": "tool_use", "id": "t", "name": "grade", "input": {"scores": []}}
-    assert reply_from(body=message(other)).text == '{"scores": []}'
-    assert reply_from(body=message(other, {"type": "text", "text": "x"})).text == "x"
-
-
 # failures
 
 
@@ -298,28 +290,7 @@ def test_too_long() -> None:
         )
 
 
-def test_anthropic_too_long() -> None:
-    """The same holds for Anthropic's results, whose errors have no status."""
-    body = {
-        "type": "invalid_request_error",
-        "message": "prompt is too long: 210000 tokens > 200000 maximum",
-    }
-    for sent in ({"type": "error", "error": body}, body):
-        error, _ = error_from(**result("errored", error=sent))
-        assert (error.kind, error.scope, error.context) == (
-            "too_long",
-            "group",
-            (200000, 210000),
-        )
-
-
 # rows without a reply
-
-
-def test_byte_order_mark() -> None:
-    """A byte order mark before a body that is text is passed over."""
-    body = json.dumps({"model": "m", "choices": [{"message": {"content": "so"}}]})
-    assert reply_from(**openai(200, "\ufeff" + body)).text == "so"
 
 
 def test_malformed_body() -> None:
@@ -397,14 +368,6 @@ def test_lone_surrogate() -> None:
     assert isinstance(row, ReplyRow)
     assert isinstance(row.answer, Reply)
     assert (row.answer.text, row.answer.model) == ("a\ufffd", "m\ufffd")
-
-
-def test_utf8_signature() -> None:
-    """The first line of a file may begin with a byte order mark."""
-    assert isinstance(
-        read_row(b"\xef\xbb\xbf" + json.dumps({"custom_id": ID, "text": "x"}).encode()),
-        ReplyRow,
-    )
 
 
 def test_hostile_sentences() -> None:

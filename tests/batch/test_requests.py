@@ -15,12 +15,12 @@ from ruler_cli.ledger.reply_cache import Ledger, key_of
 from ruler_cli.runs.batch.requests import (
     MissingRequests,
     Target,
-    render_missing,
+    find_missing,
+    names_for,
     request_line,
 )
 from ruler_cli.settings.models import JudgeSettings, ScoreSettings
 from ruler_cli.types import CallError, Observer, Reply, Request, reply_of
-from tests.attacks import FAMILIES
 from tests.conftest import group, rollout
 from tests.runs import (
     Say,
@@ -34,13 +34,10 @@ from tests.runs import (
     truthful,
 )
 from tests.sdk_types import assert_typed
-from tests.values import NASTY
 
 GROUPS = [group(f"g{i}", 0.1, 0.3 + i / 100, 0.9) for i in range(20)]
 _MOST = 12
 """Rounds after which no request is missing, in any exchange."""
-_LONG = 100_000
-"""Characters above which an attack is skipped, since it only takes time here."""
 Missing = list[tuple[int, bytes, Request]]
 
 
@@ -48,7 +45,7 @@ def rendered(settings: ScoreSettings) -> tuple[MissingRequests, Missing]:
     """Render, and return the result and all missing requests."""
     missing: Missing = []
     done = anyio.run(
-        lambda: render_missing(settings, lambda *each: missing.append(each), Observer())
+        lambda: find_missing(settings, lambda *each: missing.append(each), Observer())
     )
     return done, missing
 
@@ -216,43 +213,6 @@ def test_sdk_types(staged: Callable[..., Stage]) -> None:
             assert_typed(target, orjson.loads(line(bytes(16), request)))
 
 
-@pytest.mark.parametrize(
-    "more", [{}, {"passes": 3, "adaptive": True}, {"passes": 2, "escalate": "two"}]
-)
-def test_order(more: dict[str, Any], staged: Callable[..., Stage]) -> None:
-    """Requests are rendered group by group in the order of INPUT, and equally each time."""
-    stage = staged("a", GROUPS, Stub("one"), Stub("two"))
-    _, missing = rendered(stage.settings("one", **more))
-    names = [group_of(request) for _, _, request in missing]
-    assert list(dict.fromkeys(names)) == [f"g{i}" for i in range(20)]
-    assert names == sorted(names, key=lambda name: int(name[1:]))
-    assert rendered(stage.settings("one", **more))[1] == missing
-
-
-def test_shared_requests(staged: Callable[..., Stage]) -> None:
-    """Groups with the same request share it; each judge has its own."""
-    stage = staged("a", [group("same", 0.1, 0.9)] * 5, Stub("one"), Stub("two"))
-    done, missing = rendered(stage.settings("one", "two"))
-    assert done.requests == [1, 1]
-    assert sorted(judge_index for judge_index, _, _ in missing) == [0, 1]
-    assert done.answered == 0
-
-
-def test_retry_failed(staged: Callable[..., Stage]) -> None:
-    """A call that failed for good is missing only with --retry-failed."""
-    broken = CallError("refused", "no", "group")
-    stage = staged(
-        "a",
-        GROUPS,
-        Stub("one", lambda r: broken if group_of(r) == "g3" else truthful(r)),
-    )
-    answered(stage, ("one",))
-    assert rendered(stage.settings("one"))[0].lost == 1
-    done, missing = rendered(stage.settings("one", retry_failed=True))
-    assert [group_of(request) for _, _, request in missing] == ["g3"]
-    assert (done.answered, done.lost) == (19, 0)
-
-
 def test_cancellation(staged: Callable[..., Stage]) -> None:
     """A cancelled rendering ends at once, and its requests are the first of all."""
     stage = staged("a", GROUPS, Stub("one"))
@@ -266,30 +226,29 @@ def test_cancellation(staged: Callable[..., Stage]) -> None:
                 if len(missing) == 7:
                     scope.cancel()
 
-            await render_missing(stage.settings("one"), take, Observer())
+            await find_missing(stage.settings("one"), take, Observer())
 
     anyio.run(main)
     assert missing == whole[: len(missing)]
     assert 7 <= len(missing) < 20
 
 
-def test_hostile_texts(staged: Callable[..., Stage]) -> None:
-    """A rollout with any text has a request that can be sent, under the key that a run looks up."""
-    attacks = [attack.text for family in FAMILIES.values() for attack in family]
-    texts = [text for text in attacks if len(text) < _LONG] + list(NASTY)
-    groups = [
-        {
-            "group_id": f"g{i}",
-            "trajectories": [rollout(0.2, text), rollout(0.8, f"{text} b")],
-        }
-        for i, text in enumerate(texts)
+def test_panel_names() -> None:
+    """Each judge of a panel has files under its own plain and distinct name."""
+    assert names_for("a/r.jsonl.gz", ["openai/o3"]) == ["a/r.jsonl.gz"]
+    judges = [
+        "openai/o3",
+        "../../etc/passwd",
+        "a b:c?*|",
+        "",
+        "é" * 300,
+        "con\n\x1b[2J",
     ]
-    stage = staged("a", groups, Stub("one"))
-    _, missing = rendered(stage.settings("one"))
-    for _, _, request in missing:
-        assert orjson.loads(orjson.dumps([request.system, request.user])) == [
-            request.system,
-            request.user,
-        ]
-    assert answered(stage, ("one",))[1:] == [0]
-    assert stage.run(cached_only=True).summary.unanswered == 0
+    paths = [Path(name) for name in names_for("a/r.jsonl.gz", judges + judges)]
+    assert paths[0].name == "r.1-openai-o3.jsonl.gz"
+    assert {str(path.parent) for path in paths} == {"a"}
+    assert len({path.name for path in paths}) == len(paths)
+    for path in paths:
+        assert path.name.isascii()
+        assert path.name.isprintable()
+        assert len(path.name) < 120

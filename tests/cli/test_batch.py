@@ -28,7 +28,7 @@ _TIMES = re.compile(
 REFUSED = (
     ("submit none.jsonl -m openai/m", 2, "none.jsonl"),
     ("submit in.jsonl -m offline", 2, "openai/… or anthropic/…"),
-    ("submit in.jsonl -m gemini/gemini-2.5-pro", 2, "ruler render"),
+    ("submit in.jsonl -m gemini/gemini-2.5-pro", 2, "ruler batch export"),
     ("submit in.jsonl -m openai/m --ledger none", 2, "--ledger none"),
     ("submit in.jsonl -m openai/m --max-cost 1", 2, "--price"),
     ("submit in.jsonl -m openai/gpt-4o --max-cost 0.0001", 4, "nothing was submitted"),
@@ -359,9 +359,7 @@ def test_status_of_lost_batch(batch: Batch, batches: BatchServer) -> None:
 
 def test_too_large(batch: Batch, monkeypatch: pytest.MonkeyPatch) -> None:
     """If every missing request is too large, the command does not report that none is missing."""
-    monkeypatch.setitem(
-        FORMS, "openai", FORMS["openai"]._replace(requests=100, bytes=100)
-    )
+    monkeypatch.setitem(FORMS, "openai", FORMS["openai"]._replace(most_bytes=100))
     done = batch("batch", "submit", "in.jsonl", "-m", "openai/m")
     assert done.returncode == 1
     assert "shows fewer rollouts: 6 requests" in done.stderr

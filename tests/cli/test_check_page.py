@@ -139,8 +139,8 @@ def test_many_bad_lines(kind: str, ruler: Ruler, tmp_path: Path) -> None:
             assert len(done.stderr.splitlines()) < 55, (
                 "20 lines, 20 groups, and what is said of the run"
             )
-    for command, *more in (("render", "requests.jsonl"), ("prompt",)):
-        done = ruler(command, "in.jsonl", *more, *options, "-m", "openai/o3")
+    for command, *more in (("batch export", "requests.jsonl"), ("prompt",)):
+        done = ruler(*command.split(), "in.jsonl", *more, *options, "-m", "openai/o3")
         assert (
             done.stderr.count(": line "),
             "more unreadable lines\n" in done.stderr,

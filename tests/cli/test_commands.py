@@ -379,7 +379,7 @@ def test_ledger_of_a_variable(ruler: Ruler, tmp_path: Path) -> None:
     judge = ("-m", "hosted_vllm/x", "--api-base", "http://127.0.0.1:9/v1")
     for words in (
         ("score", "in.jsonl", "out.jsonl", *judge),
-        ("render", "in.jsonl", "requests.jsonl", *judge),
+        ("batch", "export", "in.jsonl", "requests.jsonl", *judge),
     ):
         done = ruler(*words, RULER_LEDGER="own.db")
         assert "--ledger own.db" in done.stderr, done.stderr

@@ -355,7 +355,7 @@ MISTAKES = {
     ),
     "[judges.fast]\nrpm = 3": " [judges.fast] model: is missing; set it",
     "[judges.fast]\nmodle = 'a'": " [judges.fast]: no such option: modle; did you mean model?",
-    "[score]\nforce = true": " [score] force: is for one run; leave it out, and give --force",
+    "[score]\nforce = true": " [score] force: is for one run; leave it out, and use --force",
     "[score]\nbudget = 3": " [score]: no such option: budget; use --max-cost USD",
     "[judges]\nfast = 3": ": judges.fast is not a table; write [judges.fast], and its settings below",
     "[judges.offline]\nmodel = 'x'": " [judges.offline]: is a name of ruler's own",
@@ -833,7 +833,7 @@ def test_parameters_of_ours(ruler: Ruler) -> None:
             2,
             True,
         ), done.stderr
-        with pytest.raises(UsageError, match="params"):
+        with pytest.raises(UsageError, match="-p "):
             JudgeSettings("openai/a", params={name: json.loads(text)})
     assert ruler("config", "-p", "stream=false", "-p", "n=1").returncode == 0
 
@@ -864,7 +864,7 @@ def test_one_option_twice(ruler: Ruler, tmp_path: Path) -> None:
 def test_values_of_no_size() -> None:
     """A number of any size is refused with the name of its option."""
     for make in (ruler_cli.load_settings, ruler_cli.ScoreSettings):
-        with pytest.raises(UsageError, match=r"max_failures: .1"):
+        with pytest.raises(UsageError, match=r"--max-failures: .1"):
             make(max_failures=10**400)
 
 
@@ -885,7 +885,7 @@ def test_what_python_cannot_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     (tmp_path / "ruler.toml").write_text(
         "[score]\ndry_run = true\nsummary = 's.json'\n"
     )
-    with pytest.raises(UsageError, match="dry_run: is for the command"):
+    with pytest.raises(UsageError, match="--dry-run: is for the command"):
         ruler_cli.load_settings(model="offline")
 
 

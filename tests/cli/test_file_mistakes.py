@@ -88,7 +88,7 @@ MISSING = {
     "report scored.jsonl -o no/report.html": "create it with: mkdir -p",
     "select inn.jsonl out.jsonl --where live": NEAR,
     "select scored.jsonl no/out.jsonl --where live": "create it with: mkdir -p no",
-    "ledger import inn.jsonl --ledger own.db": NEAR,
+    "batch import inn.jsonl --ledger own.db": NEAR,
     f"batch submit inn.jsonl {ASKED} --ledger own.db": NEAR,
     "config --config no.toml": "no.toml: no such file; check the path",
 }

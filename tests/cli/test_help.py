@@ -141,7 +141,7 @@ LEAN = {
     "check in.jsonl -m openai/o3 --ledger none": SLOW - {"rich"},
     "prompt in.jsonl -m openai/o3": SLOW,
     "score in.jsonl out.jsonl -m offline --ledger none": SLOW,
-    "render in.jsonl r.jsonl -m openai/o3": SLOW,
+    "batch export in.jsonl r.jsonl -m openai/o3": SLOW,
     "agree out.jsonl": SLOW - {"rich", "tqdm"},
 }
 """Commands, and packages that they do not import."""
@@ -185,12 +185,12 @@ def test_summaries_fit(name: str, ruler: Ruler) -> None:
 
 def test_repeatable_argument(ruler: Ruler) -> None:
     """The usage of a repeatable argument ends in an ellipsis."""
-    assert "REPLIES..." in ruler("ledger", "import", "--help").stdout.partition("\n")[0]
+    assert "REPLIES..." in ruler("batch", "import", "--help").stdout.partition("\n")[0]
 
 
 def test_shard_of_render(ruler: Ruler) -> None:
     """The help of `--shard` mentions no limits in a command that sends nothing."""
-    lines = ruler("render", "--help").stdout.partition("--shard")[2]
+    lines = ruler("batch", "export", "--help").stdout.partition("--shard")[2]
     text = " ".join(lines.split("--ledger")[0].split())
     assert "Only the groups of shard I of N" in text
     assert "cost cap" not in text

@@ -33,7 +33,7 @@ def ledger_path(tmp_path: Path) -> Path:
         ledger.keep(b"2", "openai/gpt-4o", answer)
         ledger.keep(b"3", "openai/gpt-4o", CallError("refused", "no", "group"))
         ledger.keep(b"4", "mine\x1b[31m\n", answer)
-        ledger._own.patient.execute("UPDATE replies SET at = 1000000000 + id")
+        ledger._own.connection.execute("UPDATE replies SET at = 1000000000 + id")
     return path
 
 
@@ -112,7 +112,7 @@ def test_clear(ruler: Ruler, ledger_path: Path) -> None:
     """Without a terminal `clear` needs --yes; it then removes the replies, and reports their number."""
     command = ("ledger", "clear", "--ledger", ledger_path)
     with Ledger(ledger_path) as ledger:
-        ledger._own.patient.execute(
+        ledger._own.connection.execute(
             "UPDATE replies SET at = ? WHERE id = 1", (time.time() - 86400,)
         )
         some = ruler(*command, "--older-than", 2, "--yes")

@@ -63,10 +63,10 @@ def test_next_command() -> None:
         "": {"ledger": ["none"]},
     }
     for message, typed in lines.items():
-        options = read_options("render", FIELDS, typed, "none")
+        options = read_options("batch export", FIELDS, typed, "none")
         line = f"ruler score in.jsonl OUTPUT {message} --config none --cached-only"
         assert score_command(options, "in.jsonl") == " ".join(line.split())
-    options = read_options("render", FIELDS, {"rubric": "be kind; rm -r x"}, None)
+    options = read_options("batch export", FIELDS, {"rubric": "be kind; rm -r x"}, None)
     printed = score_command(options, "https://host/in.jsonl?token=secret")
     assert "--rubric 'be kind; rm -r x'" in printed
     assert "secret" not in printed

@@ -70,7 +70,7 @@ OURS = {
     f"{S} -m offline --group-by group-id": "group-id: none of the first records has it; did you mean ",
     f"{S} -m offlin": "judge offlin: no such provider or model; did you mean `offline`? ",
     f"{S} -m a,b": "judge a,b: no such provider or model; ",
-    f"{S} -m http://h/v1": "or give --api-base for an endpoint of your own",
+    f"{S} -m http://h/v1": "or use --api-base for an endpoint of your own",
     f"{S} -m anthropic": "judge anthropic: no such provider or model; ",
     f"{S} -m mine --api-base 8000": "write one such as http://localhost:8000/v1, and name a key with --api-key-env",
     f"{S} -m mine --api-base http://h/v1?key=secret": "holds more than the address of an endpoint",

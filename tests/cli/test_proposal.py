@@ -12,7 +12,7 @@ import hypothesis
 import hypothesis.strategies as st
 import pytest
 
-from ruler_cli.formats.fields import words
+from ruler_cli.files.values import words
 from ruler_cli.runs import proposal
 from ruler_cli.runs.proposal import NothingToJudge, propose
 from tests.conftest import Ruler, write
@@ -379,7 +379,7 @@ def test_a_list_of_several_tasks(ruler: Ruler, tmp_path: Path) -> None:
     assert done.returncode == 2
     assert done.stderr == (
         "ruler: mine.json: --messages runs: is a list whose items are of several tasks, and no group; "
-        "give --records runs[], --messages response and --prompt goal\n"
+        "use --records runs[], --messages response and --prompt goal\n"
     )
     dumped(
         tmp_path,

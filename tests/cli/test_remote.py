@@ -142,7 +142,7 @@ REFUSED: list[tuple[str, str, dict[str, Any], str]] = [
     ("memory://in/a", "memory://out/", {}, "is a directory"),
     ("memory://in/none", "memory://b", {}, "no such object"),
     ("memory://none/*", "memory://b", {}, "holds no file to read"),
-    ("memory://in/a", "memory://b", {"on_failure": "drop"}, "with failed=FILE"),
+    ("memory://in/a", "memory://b", {"on_failure": "drop"}, "with --failed FILE"),
     (
         "memory://in/a",
         "memory://b",

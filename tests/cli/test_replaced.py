@@ -286,7 +286,7 @@ def test_from_python(tmp_path: Path) -> None:
     write(tmp_path / "mine", DUMP)
     paths = (tmp_path / "in.jsonl", tmp_path / "mine")
     settings = load_settings(model="offline", config="none")
-    with pytest.raises(UsageError, match="or replace it with force=True"):
+    with pytest.raises(UsageError, match="or replace it with --force"):
         asyncio.run(score_file(*paths, settings))
     assert read(tmp_path / "mine") == DUMP
     asyncio.run(score_file(*paths, settings, force=True))

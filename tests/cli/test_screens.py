@@ -18,7 +18,7 @@ SCREENS = {
     "check": f"check groups.jsonl {JUDGED}",
     "check_no_key": "check groups.jsonl -m openai/gpt-4o-mini --ledger none",
     "prompt": "prompt groups.jsonl -m simulated",
-    "render": "render groups.jsonl requests.jsonl -m openai/gpt-4o-mini --ledger none",
+    "batch_export": "batch export groups.jsonl requests.jsonl -m openai/gpt-4o-mini --ledger none",
     "select": "select scored.jsonl best.jsonl --keep 2 --by score",
     "ledger_stats": "ledger stats --ledger ledger.sqlite",
     "batch_status": "batch status --ledger ledger.sqlite",

@@ -287,7 +287,7 @@ def test_cap_below_one_call(ruler: Ruler, server: JudgeServer, tmp_path: Path) -
         in done.stderr
     )
     assert "group g not scored" not in done.stderr
-    enough = done.stderr.rpartition("give ")[2].partition(" or more")[0]
+    enough = done.stderr.rpartition("use ")[2].partition(" or more")[0]
     done = ruler(*run, "-c", "1", "--max-cost", enough)
     assert server.stats()["requests"] >= 1
     assert (done.returncode, "to resume" in done.stderr) in ((0, False), (4, True))

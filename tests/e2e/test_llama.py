@@ -197,7 +197,7 @@ def test_by_file(judge: Recorder, ruler: Ruler, tmp_path: Path) -> None:
     """Any engine can answer the requests of `render`; its imported answers score groups without a call."""
     source, requests = runs.orders(tmp_path, 3), tmp_path / "requests.jsonl"
     judge_options = ("-m", "hosted_vllm/smollm2", *COLD)
-    done = ruler("render", source, requests, *judge_options)
+    done = ruler("batch", "export", source, requests, *judge_options)
     assert done.returncode == 0, done.stderr
     rows = read(requests)
     assert len(rows) == 3
@@ -214,7 +214,7 @@ def test_by_file(judge: Recorder, ruler: Ruler, tmp_path: Path) -> None:
     (tmp_path / "replies.jsonl").write_text(
         "".join(json.dumps(reply) + "\n" for reply in replies)
     )
-    imported = ruler("ledger", "import", tmp_path / "replies.jsonl")
+    imported = ruler("batch", "import", tmp_path / "replies.jsonl")
     assert imported.returncode == 0, imported.stdout + imported.stderr
     asked = len(judge.seen)
 
@@ -225,7 +225,7 @@ def test_by_file(judge: Recorder, ruler: Ruler, tmp_path: Path) -> None:
     assert len(judge.seen) == asked
     runs.marked(tmp_path / "out.jsonl", source)
     # a reply that cannot be used leaves a request that corrects it, which the next round renders
-    done = ruler("render", source, tmp_path / "next.jsonl", *judge_options)
+    done = ruler("batch", "export", source, tmp_path / "next.jsonl", *judge_options)
     assert done.returncode == 0, done.stderr
     unanswered = [
         part

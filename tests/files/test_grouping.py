@@ -107,7 +107,7 @@ def test_consecutive(index: Index) -> None:
         UsageError, match=r"line 6: group 'a' comes back .* began at line 1"
     ) as error:
         next(groups)
-    assert "grouping='scattered'" in str(error.value)
+    assert "--grouping scattered" in str(error.value)
     assert [(p.line, p.raw) for p in problems] == [(3, b"{")]
 
 
@@ -166,7 +166,7 @@ def test_warnings() -> None:
         assert (
             not result
             if message is None
-            else message in result[0] and "group_by=PATH" in result[0]
+            else message in result[0] and "--group-by PATH" in result[0]
         )
 
 

@@ -101,7 +101,7 @@ def test_skipped(kind: str, tmp_path: Path) -> None:
     assert problem.where in ("line 2", "item 2", "object 2", "row 2", "sample 1")
     assert (
         problem.reason
-        == "has 2 MiB, more than max_record allows; allow more MiB, or make records smaller"
+        == "has 2 MiB, more than --max-record allows; allow more MiB, or make records smaller"
     )
     assert (problem.raw, problem.too_large) == (b"", True)
     assert found(str(path), 3) == (["a", "large", "b"], [])
@@ -180,7 +180,7 @@ def test_nothing_left(tmp_path: Path) -> None:
     """A file of which every record is too large is refused with the reason."""
     (tmp_path / "in.jsonl").write_bytes(rows()[1])
     with pytest.raises(
-        UsageError, match="line 1 has 2 MiB, more than max_record allows"
+        UsageError, match="line 1 has 2 MiB, more than --max-record allows"
     ):
         found(str(tmp_path / "in.jsonl"))
 

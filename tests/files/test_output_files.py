@@ -295,7 +295,8 @@ def test_partial_is_new(
         "kept.jsonl": ("select", "scored.jsonl", "kept.jsonl", "--where", "scored"),
         "report.html": ("report", "scored.jsonl", "-o", "report.html"),
         "requests.jsonl": (
-            "render",
+            "batch",
+            "export",
             source,
             "requests.jsonl",
             "-m",

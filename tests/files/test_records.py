@@ -190,7 +190,7 @@ def test_nowhere(tmp_path: Path, at: str, times: int) -> None:
     write(tmp_path / "in", [held] * times)
     with pytest.raises(UsageError) as error:
         records(tmp_path / "in", at)
-    assert error.value.option == "records"
+    assert "--records" in error.value.place
     assert f"holds no records at `{at}`" in error.value.problem
     assert error.value.place.startswith(str(tmp_path / "in"))
     assert NOWHERE[at] in str(error.value)

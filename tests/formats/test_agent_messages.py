@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from ruler_cli.errors import UnreadableError, UsageError
-from ruler_cli.prompting.render import render
 from tests.formats.changes import sample
-from tests.values import read, reader
+from tests.values import read, reader, render
 
 
 def test_calls(subtests: pytest.Subtests) -> None:

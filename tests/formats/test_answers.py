@@ -328,7 +328,7 @@ def test_one_and_several() -> None:
     records = [
         {"messages": talk("4")[:1], "choices": choices[:size]} for size in (1, 2)
     ]
-    with pytest.raises(UsageError, match="name it: format='prompt-responses'"):
+    with pytest.raises(UsageError, match="name it: --format prompt-responses"):
         reader(*records)
     records_read = read(*records, format="prompt-responses")
     assert [len(record.rollouts) for record in records_read] == [1, 2]

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.prompting.render import render
-from tests.values import read
+from tests.values import read, render
 
 QUESTION = {"role": "user", "content": "How many bees?"}
 TOOL = {"name": "count", "description": "Count.", "parameters": {}}

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from ruler_cli.errors import UnreadableError, UsageError
-from ruler_cli.prompting.render import render
 from tests.formats.changes import keyed, sample
-from tests.values import read, reader, talk
+from tests.values import read, reader, render, talk
 
 PROMPT = [
     'system: "Look things up before you answer."',

@@ -73,7 +73,7 @@ def test_disagreement() -> None:
     """Lines of two formats are refused, and the error names a line of each."""
     message = refusal(NATIVE, b"broken", {"x": 1}, {"trajectories": [NATIVE]})
     assert "line 1 looks like native trajectories, line 4 like native groups" in message
-    assert "format='native'" in message
+    assert "--format native" in message
 
 
 def test_empty_group() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.formats.endings import ending
+from ruler_cli.messages.endings import ending
 from ruler_cli.settings.models import RecordPaths
 from ruler_cli.types import ENDINGS
 from tests.formats.changes import sample

@@ -8,11 +8,10 @@ import pytest
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.prompting.prompt import build_layout
-from ruler_cli.prompting.render import render
 from ruler_cli.settings.models import AskSettings
 from ruler_cli.types import Group
 from tests.formats.changes import FAILED, SCORED, written
-from tests.values import read, reader, talk
+from tests.values import read, reader, render, talk
 
 TASK = {"type": "T", "data": {"idx": 0, "prompt": "q"}}
 WEIGHTED = {

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.prompting.render import render
 from ruler_cli.scoring.rewards import number, passed
 from ruler_cli.settings.models import OnFailure
 from tests.formats.changes import (
@@ -20,7 +19,7 @@ from tests.formats.changes import (
     sample,
     written,
 )
-from tests.values import read, reader, talk
+from tests.values import read, reader, render, talk
 
 
 def one(**more: Any) -> dict[str, Any]:

@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 
-from ruler_cli.formats.binary import mark_of, without_binary
-from ruler_cli.formats.pictures import medium_of
-from ruler_cli.prompting.render import MARK, Seen, render
+from ruler_cli.messages.binary import mark_of, without_binary
+from ruler_cli.messages.pictures import medium_of
+from ruler_cli.prompting.render import MARK, Seen
 from ruler_cli.types import Picture
 from tests.conftest import ROOT, Ruler, write
 from tests.conftest import read as read_file
+from tests.values import render
 
 DRAWN = random.Random(7)
 BYTES = DRAWN.randbytes(9000)

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from ruler_cli.errors import UnreadableError, UsageError
-from ruler_cli.prompting.render import render
-from tests.values import read, reader
+from tests.values import read, reader, render
 
 MESSAGE = {
     "type": "message",

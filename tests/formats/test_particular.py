@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.prompting.render import render
 from tests.formats.changes import FAILED, SCORED, changed, sample, written
-from tests.values import line, read, reader, talk
+from tests.values import line, read, reader, render, talk
 
 GONE: Any = object()
 """The value of a member to remove."""

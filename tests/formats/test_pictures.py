@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.formats import pictures
-from ruler_cli.formats.pictures import (
+from ruler_cli.messages import pictures
+from ruler_cli.messages.pictures import (
     LONGEST,
     MOST_BYTES,
     needs_less,
@@ -24,11 +24,11 @@ from ruler_cli.formats.pictures import (
     smaller,
     unsendable,
 )
-from ruler_cli.prompting.render import MARK, Seen, render
+from ruler_cli.prompting.render import MARK, Seen
 from ruler_cli.types import Picture
 from tests.conftest import ROOT
 from tests.picture_judge import address, png
-from tests.values import read, values
+from tests.values import read, render, values
 
 PNG = png(0.5)
 B64 = base64.b64encode(PNG).decode()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ruler_cli.formats.fields import lookup
+from ruler_cli.files.values import lookup
 from tests.conftest import ROOT, Ruler, read, write
 from tests.values import talk
 

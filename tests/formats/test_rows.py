@@ -11,7 +11,8 @@ import pytest
 
 import ruler_cli
 from ruler_cli.errors import UnreadableError, UsageError
-from ruler_cli.formats.fields import every, item_at, lookup
+from ruler_cli.files.values import lookup
+from ruler_cli.formats.fields import every, item_at
 from ruler_cli.formats.reader import Reader, detect
 from ruler_cli.settings.models import InputSettings, RecordPaths
 from ruler_cli.types import Line, Record

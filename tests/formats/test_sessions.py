@@ -15,10 +15,10 @@ from ruler_cli.files.parse import parse
 from ruler_cli.formats.reader import detect
 from ruler_cli.formats.sessions import Gemini
 from ruler_cli.formats.table import FORMATS, fits
-from ruler_cli.prompting.render import render
 from ruler_cli.settings.models import InputSettings
 from ruler_cli.types import Line, Rollout
 from tests.formats.changes import raws
+from tests.values import render
 
 SAMPLES = Path(__file__).parent.parent.parent / "samples/formats"
 NAMES = ("claude_code", "codex", "copilot_cli", "gemini_cli", "opencode", "pi")

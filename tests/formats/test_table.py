@@ -60,5 +60,5 @@ def test_imported_on_demand() -> None:
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
-    core = "endings fields chat reader rows table native"
+    core = "fields chat reader rows table native"
     assert sorted(done.stdout.split()) == sorted(core.split())

@@ -8,16 +8,10 @@ from typing import Any
 import pytest
 
 from ruler_cli.errors import UnreadableError, UsageError
-from ruler_cli.formats.chat import (
-    answers_path,
-    chat_turns,
-    named_turns,
-    prompt_turns,
-    with_answer,
-)
-from ruler_cli.prompting.render import render
+from ruler_cli.formats.chat import answers_path, with_answer
+from ruler_cli.messages.conversations import chat_turns, named_turns, prompt_turns
 from tests.formats.changes import SCORED, keyed, last_texts, written
-from tests.values import read, reader, talk
+from tests.values import read, reader, render, talk
 
 TASK, ANSWER = talk("4")
 CALL = {
@@ -196,7 +190,7 @@ def test_empty_prompt(subtests: pytest.Subtests) -> None:
         with subtests.test(prompt=str(prompt)):
             with pytest.raises(
                 UnreadableError,
-                match="group_by=PATH, or the task's text with prompt=PATH",
+                match="--group-by PATH, or the task's text with --prompt PATH",
             ):
                 read({"prompt": prompt, "completion": "x"})
             assert (
@@ -320,7 +314,7 @@ def test_missing_prompt() -> None:
     with pytest.raises(UnreadableError, match="has no prompt at `task`"):
         read(*records, prompt="task")
     with pytest.raises(
-        UsageError, match=r"prompt='tsak': none .*; did you mean task\?"
+        UsageError, match=r"--prompt tsak: none .*; did you mean task\?"
     ):
         reader(*records, prompt="tsak")
 

@@ -42,12 +42,12 @@ mistral/m: MISTRAL_API_KEY
 cohere/m: COHERE_API_KEY
 groq/m: GROQ_API_KEY
 openrouter/a/b: OPENROUTER_API_KEY
-hosted_vllm/m: api_base=URL
+hosted_vllm/m: --api-base URL
 claude-sonnet-4-5: ANTHROPIC_API_KEY
 huggingface/a/b: HF_TOKEN
 xai/m: XAI_API_KEY
 moonshot/m: MOONSHOT_API_KEY
-vllm/m: api_base=URL
+vllm/m: --api-base URL
 lm_studio/m: LM_STUDIO_API_BASE
 """
 
@@ -94,7 +94,7 @@ def test_unmet_needs() -> None:
             judge(f"{provider}/m")
         message = str(raised.value)
         assert "\n" not in message
-        assert message.endswith("or try the pipeline without a model: model='offline'")
+        assert message.endswith("or try the pipeline without a model: -m offline")
 
 
 def test_told_at_once() -> None:
@@ -274,7 +274,7 @@ def test_google_login(monkeypatch: pytest.MonkeyPatch) -> None:
     assert judge("vertex_ai/m").model == "vertex_ai/m"
     google(monkeypatch, lambda scopes: (object(), None))
     with pytest.raises(
-        UsageError, match=r"needs VERTEXAI_PROJECT.*params={'vertex_project': …}"
+        UsageError, match=r"needs VERTEXAI_PROJECT.*-p vertex_project=…"
     ):
         judge("vertex_ai/m")
     assert judge("vertex_ai/m", params={"vertex_project": "p"}).model == "vertex_ai/m"

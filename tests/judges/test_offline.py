@@ -11,11 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ruler_cli.judges.offline import Offline, observe, rate
-from ruler_cli.prompting.render import render
 from ruler_cli.scoring.parse_reply import parse
 from ruler_cli.types import CallError, Judge, Request, Usage
 from tests.judges.agreement import agreement
-from tests.values import few
+from tests.values import few, render
 
 _TAU = (
     Path(__file__).resolve().parents[2].parent

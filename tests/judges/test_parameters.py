@@ -102,7 +102,7 @@ DEEP = "fallbacks api_base base_url model_list mock_response aws_sts_endpoint cu
 def test_refused_parameters() -> None:
     """A parameter that moves or replaces a call is refused by name, at any depth, and litellm's own if it is direct."""
     for name in OF_LITELLM.split():
-        with pytest.raises(UsageError, match=f"params.'{name}'.: is no parameter"):
+        with pytest.raises(UsageError, match=f"-p {name}: is no parameter"):
             resolve(JudgeSettings("hosted_vllm/m", "http://h/v1", params={name: 1}))
         assert JudgeSettings("mistral/m", params={name: 1}).params == {name: 1}
     for name in MOVES.split():

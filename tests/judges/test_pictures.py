@@ -11,9 +11,9 @@ from typing import Any
 import orjson
 import pytest
 
-from ruler_cli.formats.pictures import picture_tokens, read_picture
 from ruler_cli.judges.resolve import resolve
 from ruler_cli.ledger.reply_cache import key_of
+from ruler_cli.messages.pictures import picture_tokens, read_picture
 from ruler_cli.runs.batch.requests import request_line
 from ruler_cli.settings.models import JudgeSettings, Via
 from ruler_cli.types import CallError, JudgeRequest, Reply, Request

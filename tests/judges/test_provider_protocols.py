@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import ruler_cli
-from ruler_cli.formats.pictures import read_picture
 from ruler_cli.judges.resolve import resolve
+from ruler_cli.messages.pictures import read_picture
 from ruler_cli.settings.models import JudgeSettings
 from ruler_cli.types import Reply, Request, Usage
 from tests.conftest import group

@@ -143,7 +143,7 @@ def test_bad_address() -> None:
     for given, problem in BAD_ADDRESSES.items():
         with pytest.raises(UsageError, match=problem) as error:
             resolve(JudgeSettings("mine", api_base=given))
-        assert error.value.option == "api_base"
+        assert error.value.place == "--api-base"
         assert "secret" not in str(error.value)
 
 

@@ -59,7 +59,7 @@ def test_target_by_name() -> None:
         assert target_of(JudgeSettings(model, base)) == target
         assert target_of(JudgeSettings(model, base), "vllm") == "vllm"
     for model in ("gemini/gemini-2.5-pro", "o3", "groq/llama-3.3-70b"):
-        with pytest.raises(UsageError, match="target='openai'"):
+        with pytest.raises(UsageError, match="--target openai"):
             target_of(JudgeSettings(model))
 
 

@@ -303,9 +303,9 @@ def test_same_everywhere(
     assert timeless(tmp_path / "shards.jsonl") == wanted
 
     other = ("--ledger", "imported.sqlite")
-    ruler("render", source, "requests.jsonl", *asked, *other)
+    ruler("batch", "export", source, "requests.jsonl", *asked, *other)
     answered(tmp_path / "requests.jsonl", tmp_path / "replies.jsonl", server)
-    ruler("ledger", "import", "replies.jsonl", *other)
+    ruler("batch", "import", "replies.jsonl", *other)
     ruler("score", source, "imported.jsonl", *asked, "--cached-only", *other)
     assert timeless(tmp_path / "imported.jsonl") == wanted
 
@@ -333,7 +333,10 @@ def test_litellm_without(ruler: Ruler, source: Path, server: JudgeServer) -> Non
 def test_anthropic(ruler: Ruler, source: Path) -> None:
     """Anthropic's API tells no probabilities: neither a batch nor a request is made."""
     model = ("-m", "anthropic/claude-sonnet-4-5", "--ask", "each")
-    for command in (("batch", "submit", source), ("render", source, "r.jsonl")):
+    for command in (
+        ("batch", "submit", source),
+        ("batch", "export", source, "r.jsonl"),
+    ):
         done = ruler(*command, *model, ANTHROPIC_API_KEY="k")
         assert done.returncode == 2
         assert "has an API that tells no probabilities of words" in done.stderr

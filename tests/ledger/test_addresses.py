@@ -70,7 +70,9 @@ def test_stand_ins_replies(ruler: Ruler, server: JudgeServer, tmp_path: Path) ->
 
     def asked(*words: str, **env: str) -> int:
         """Return the requests that the ledger lacks."""
-        done = ruler("render", "in.jsonl", "-", "--target", "openai", *words, **env)
+        done = ruler(
+            "batch", "export", "in.jsonl", "-", "--target", "openai", *words, **env
+        )
         assert done.returncode == 0, done.stderr
         return len(done.stdout.splitlines())
 
@@ -94,7 +96,7 @@ def test_imported_replies(ruler: Ruler, tmp_path: Path) -> None:
     """Replies to the requests of a stand-in, rendered and imported, answer at its address alone."""
     write(tmp_path / "in.jsonl", [group("g", 0.1, 0.9)])
     at = ("-m", "openai/o3", "--api-base", "http://127.0.0.1:9/v1")
-    assert ruler("render", "in.jsonl", "requests", *at).returncode == 0
+    assert ruler("batch", "export", "in.jsonl", "requests", *at).returncode == 0
     rows = []
     for request in read(tmp_path / "requests"):
         labels = request["body"]["messages"][-1]["content"].rpartition(": ")[2]
@@ -105,7 +107,7 @@ def test_imported_replies(ruler: Ruler, tmp_path: Path) -> None:
         text = json.dumps({"scores": scores})
         rows.append({"custom_id": request["custom_id"], "text": text})
     write(tmp_path / "replies", rows)
-    assert ruler("ledger", "import", "replies", "-m", "openai/o3").returncode == 0
+    assert ruler("batch", "import", "replies", "-m", "openai/o3").returncode == 0
     score = ("score", "in.jsonl", "out.jsonl", "--cached-only")
     assert ruler(*score, *at).returncode == 0
     assert ruler(*score, "-m", "openai/o3").returncode == 1
@@ -169,7 +171,7 @@ def test_empty_address(ruler: Ruler, tmp_path: Path) -> None:
         done = ruler(*score, *words, **env)
         assert done.returncode == 2
         assert "is empty, and the rollouts would go to the provider" in done.stderr
-    with pytest.raises(UsageError, match="api_base: is empty"):
+    with pytest.raises(UsageError, match="--api-base: is empty"):
         JudgeSettings("openai/o3", api_base="")
-    with pytest.raises(UsageError, match="api_base: is empty"):
+    with pytest.raises(UsageError, match="--api-base: is empty"):
         anyio.run(score_group, group("g", 0.1, 0.9), "openai/o3", {"api_base": ""})

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ruler_cli.errors import OutputError
-from ruler_cli.ledger import database
+from ruler_cli.ledger import reply_cache
 from ruler_cli.ledger.reply_cache import Ledger, key_of
 from ruler_cli.types import CallError, Reply
 from tests.conftest import Ruler
@@ -69,7 +69,7 @@ def test_types_of_values(ruler: Ruler, tmp_path: Path) -> None:
 
 def test_held_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A ledger that another program holds is not a full disk."""
-    monkeypatch.setattr(database, "WAIT", 0.1)
+    monkeypatch.setattr(reply_cache, "WAIT", 0.1)
     with (
         Ledger(tmp_path / "ledger") as ledger,
         closing(sqlite3.connect(tmp_path / "ledger")) as other,

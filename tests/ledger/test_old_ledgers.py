@@ -34,7 +34,7 @@ def request_keys(folder: Path) -> dict[str, str]:
         if ".scored." in sample.name:
             continue
         ask = ("-m", "openai/gpt-4o-mini", "--passes", "2", "--ledger", "none")
-        done = run_here(["render", str(sample), "-", *ask], "", folder, {})
+        done = run_here(["batch", "export", str(sample), "-", *ask], "", folder, {})
         keys = [json.loads(line)["custom_id"] for line in done.stdout.splitlines()]
         digests[sample.name] = blake2b(
             " ".join(keys).encode(), digest_size=8

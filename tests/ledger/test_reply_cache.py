@@ -145,7 +145,7 @@ def test_many_or_none(ledger: Ledger) -> None:
     again = CallError("transport", "busy", "call")
     with pytest.raises(ValueError, match="not a call that failed for good"):
         ledger.keep_all([(b"one", "m", reply()), (b"two", "m", again)])
-    ledger._own.patient.execute("CREATE TRIGGER no BEFORE INSERT ON replies WHEN new.model = 'bad' "
+    ledger._own.connection.execute("CREATE TRIGGER no BEFORE INSERT ON replies WHEN new.model = 'bad' "
                             "BEGIN SELECT raise(ABORT, 'full'); END")  # fmt: skip
     with pytest.raises(OutputError, match="full"):
         ledger.keep_all([(b"one", "m", reply()), (b"two", "bad", reply())])
@@ -304,7 +304,7 @@ def test_keys_differ(
 
 def test_parameter_without_content() -> None:
     """A parameter that is no JSON value has no key, and the error states that."""
-    with pytest.raises(UsageError, match="ledger=None"):
+    with pytest.raises(UsageError, match="--ledger none"):
         key_of("m", {"client": object()}, ASK)
 
 
@@ -368,7 +368,7 @@ def test_another_users(
     (tmp_path / "link").symlink_to(path)
     monkeypatch.setattr(os, "geteuid", lambda: path.stat().st_uid + 1)
     for name in (path, tmp_path / "link"):
-        with pytest.raises(UsageError, match=r"another user.*ledger=None"):
+        with pytest.raises(UsageError, match=r"another user.*--ledger none"):
             Ledger(name)
 
 
@@ -404,12 +404,12 @@ def test_wrong_file(tmp_path: Path) -> None:
         path = tmp_path / name
         before = path.read_bytes() if path.is_file() else None
         with pytest.raises(
-            UsageError, match=f"{path}.*{says}.*ledger=PATH.*ledger=None"
+            UsageError, match=f"{path}.*{says}.*--ledger PATH.*--ledger none"
         ):
             Ledger(path)
         if name in ("folder", "text", "foreign"):
             with pytest.raises(
-                UsageError, match=f"{name}: .*{says}.*; correct the ledger"
+                UsageError, match=f"{name}: .*{says}.*; correct the --ledger"
             ):
                 Ledger(tmp_path / "first", [path])
         assert before is None or path.read_bytes() == before
@@ -423,10 +423,10 @@ def test_wrong_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         tmp_path / "nul\0",
         tmp_path / ("long" * 99),
     ):
-        with pytest.raises(UsageError, match="ledger=None"):
+        with pytest.raises(UsageError, match="--ledger none"):
             Ledger(place)
     monkeypatch.setattr(os, "access", lambda *_: False)
-    with pytest.raises(UsageError, match=r"cannot be written.*ledger=None"):
+    with pytest.raises(UsageError, match=r"cannot be written.*--ledger none"):
         Ledger(tmp_path / "closed")
 
 
@@ -445,17 +445,16 @@ def test_bad_pages(tmp_path: Path) -> None:
         "the file is damaged: save what can be read (sqlite3 FILE .recover | sqlite3 NEW)"
         in str(error.value)
     )
-    assert "ledger=PATH" in str(error.value)
+    assert "--ledger PATH" in str(error.value)
     assert "make room" not in str(error.value)
 
 
 def test_full_disk(ledger: Ledger) -> None:
     """A reply that cannot be stored is an error with the path, never silence."""
-    (pages,) = ledger._own.quick.execute("PRAGMA page_count").fetchone()
-    for connection in (ledger._own.quick, ledger._own.patient):
-        connection.execute(f"PRAGMA max_page_count = {pages}")
+    (pages,) = ledger._own.connection.execute("PRAGMA page_count").fetchone()
+    ledger._own.connection.execute(f"PRAGMA max_page_count = {pages}")
     with pytest.raises(
-        OutputError, match=r"ledger.sqlite.*full; make room there, or .*ledger=None"
+        OutputError, match=r"ledger.sqlite.*full; make room there, or .*--ledger none"
     ):
         ledger.keep(b"k", "m", reply("x" * 99999))
     with pytest.raises(OutputError, match="full"):
@@ -579,26 +578,31 @@ def test_made_at_once(tmp_path: Path) -> None:
 
 def test_find_waits(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     """While SQLite recovers a ledger after a kill, `find` waits and misses no reply."""
+    connection = ledger._own.connection
+    locked = [sqlite3.OperationalError("database is locked") for _ in range(3)]
 
     class Recovering:
-        """A connection that finds the ledger locked."""
+        """A connection that finds the ledger locked a few times."""
 
-        def execute(self, *_: object) -> None:
-            error = sqlite3.OperationalError("database is locked")
-            error.sqlite_errorcode = sqlite3.SQLITE_BUSY_RECOVERY
-            raise error
+        def execute(self, *statement: Any) -> sqlite3.Cursor:
+            if locked:
+                locked[-1].sqlite_errorcode = sqlite3.SQLITE_BUSY_RECOVERY
+                raise locked.pop()
+            return connection.execute(*statement)
 
     ledger.keep(b"k", "m", reply())
     with monkeypatch.context() as patch:
-        patch.setattr(ledger, "_files", [replace(ledger._own, quick=Recovering())])  # type: ignore[arg-type]
+        recovering = replace(ledger._own, connection=Recovering())  # type: ignore[arg-type]
+        patch.setattr(ledger, "_files", [recovering])
         assert ledger.find(b"k") is not None
+    assert not locked
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("stopped", [False, True])
 async def test_store_waits(stopped: bool, ledger: Ledger, path: Path) -> None:
     """While another process writes, a reply waits in a thread; it is stored even if the run stops."""
-    assert ledger._own.quick.execute("PRAGMA busy_timeout").fetchone() == (0,)
+    assert ledger._own.connection.execute("PRAGMA busy_timeout").fetchone() == (0,)
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     async with anyio.create_task_group() as tasks:
@@ -616,7 +620,7 @@ async def test_store_waits(stopped: bool, ledger: Ledger, path: Path) -> None:
 
 def test_wait_ends(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another process that locks the ledger for ever is an error in the end."""
-    monkeypatch.setattr(database, "WAIT", 0.1)
+    monkeypatch.setattr(module, "WAIT", 0.1)
     with Ledger(path) as ledger:
         other = sqlite3.connect(path, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
@@ -789,7 +793,7 @@ def test_absent(tmp_path: Path) -> None:
     """Another ledger that is missing is bad usage, reported before the first is created."""
     with pytest.raises(
         UsageError,
-        match="misspelt': no such file, and of several ledgers only the first",
+        match="misspelt: no such file, and of several ledgers only the first",
     ):
         Ledger(tmp_path / "first", [tmp_path / "misspelt"])
     assert list(tmp_path.iterdir()) == []

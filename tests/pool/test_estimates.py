@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.pool.limits import ANSWER, PER_LABEL, Estimates
-from ruler_cli.tokens import CHARACTERS_PER_TOKEN
+from ruler_cli.pool.limits import Estimates
+from ruler_cli.tokens import CHARACTERS_PER_TOKEN, USUAL_ANSWER
 from ruler_cli.types import Request, Usage
 
 ASKED = Request("s" * 1000, "u" * 2800, ("a", "b", "c", "d"))
@@ -23,7 +23,7 @@ def test_before_any_reply() -> None:
     expected = estimates.expected(ASKED)
     assert estimates.seen == 0
     assert expected.prompt == pytest.approx(ASKED.size / CHARACTERS_PER_TOKEN, rel=0.01)
-    assert expected.completion > ANSWER + 4 * PER_LABEL
+    assert expected.completion > USUAL_ANSWER.of(4, 0)
     highest = estimates.highest(ASKED)
     assert highest.prompt > expected.prompt
     assert highest.completion > expected.completion

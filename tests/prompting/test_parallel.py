@@ -15,12 +15,11 @@ import pytest
 
 from ruler_cli.ledger.reply_cache import OTHER_LAYOUT, Ledger, ReplyCache
 from ruler_cli.prompting.prompt import build_layout, write_prompt
-from ruler_cli.prompting.render import render
 from ruler_cli.settings.models import AskSettings
 from tests.conftest import ROOT, Ruler, write
 from tests.ledger.test_reply_cache import reply
 from tests.picture_judge import part
-from tests.values import group, read
+from tests.values import group, read, render
 
 Messages = list[dict[str, Any]]
 CITIES = ("Oslo", "Rome", "Bonn")

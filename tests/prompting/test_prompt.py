@@ -24,9 +24,9 @@ from ruler_cli.prompting.prompt import (
     why_unaskable,
     write_prompt,
 )
+from ruler_cli.prompting.windows import is_connected
 from ruler_cli.settings.models import AskSettings
 from ruler_cli.types import Group, Rollout
-from tests.prompting.test_windows import connected
 from tests.values import group, read, talk, texts
 
 SAMPLES = Path(__file__).parents[2] / "samples"
@@ -240,7 +240,7 @@ def of_sizes(sizes: list[int]) -> Group:
 def test_one_pass(
     sizes: list[int], most: int, context: int | None, pass_index: int
 ) -> None:
-    """A pass shows each rollout once, in requests that fit the judge, and two passes connect all windows."""
+    """A pass shows each rollout once, in requests that fit the judge; two passes connect windows of more than two."""
     ask = replace(ASK, group_size=most, context_tokens=context)
     layout = build_layout(of_sizes(sizes), ask)
     count = len(requests_of_pass(layout, ask, 0))
@@ -260,9 +260,10 @@ def test_one_pass(
         assert all(layout.tokens_of(part.distinct) <= context for part in result)
     assert count == 1 or all(len(part.distinct) >= 2 for part in result)
     first, second = (
-        [part.distinct for part in requests_of_pass(layout, ask, t)] for t in (0, 1)
+        [list(part.distinct) for part in requests_of_pass(layout, ask, t)]
+        for t in (0, 1)
     )
-    assert connected(first, second)
+    assert is_connected(first, second) or min(map(len, first)) == 2
 
 
 @settings(deadline=None, max_examples=30)

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ruler_cli.formats.chat import check_messages
 from ruler_cli.judges.offline import blocks
+from ruler_cli.messages.conversations import check_messages
 from ruler_cli.prompting.prompt import build_layout, write_prompt
-from ruler_cli.prompting.render import render, render_tools
+from ruler_cli.prompting.render import render_tools
 from ruler_cli.settings.models import AskSettings
 from tests.conftest import ROOT, read
-from tests.values import group, texts, values
+from tests.values import group, render, texts, values
 
 
 def called(*calls: Any, **more: Any) -> dict[str, Any]:

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from ruler_cli.prompting.prompt import build_layout
-from ruler_cli.prompting.render import render
 from ruler_cli.settings.models import AskSettings
 from ruler_cli.types import Rollout
 from tests.conftest import ROOT, Ruler, write
-from tests.values import group, read
+from tests.values import group, read, render
 
 TASK = {"role": "user", "content": "Cancel order 17."}
 

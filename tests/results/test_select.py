@@ -148,7 +148,7 @@ WAYS = {
     "=x": "is not a condition; the conditions are live",
     "error=timeout": 'a field of this name stands in quotes, "score"=VALUE',
     "kettle": "disagreement, mean, reliability, score, criteria.NAME, truncated",
-    "": "where: is not a condition; the conditions are",
+    "": "--where : is not a condition; the conditions are",
     "score > 0.8": "is not a condition; the conditions are live",
     "live=1..": "is not a range; write e.g. live",
     "score=0.8": "is not a range; write e.g. live, score=0.7..",
@@ -157,7 +157,7 @@ WAYS = {
     "score=a..b": "is not a range",
     "score=0.8..0.2": "is not a range",
     "reliability=70..": "is not a range",
-    "\x1b[31mlive": "where='\ufffd[31mlive': is not a condition; the conditions are live",
+    "\x1b[31mlive": "--where \ufffd[31mlive: is not a condition; the conditions are live",
 }
 
 
@@ -266,7 +266,7 @@ def test_majority(tmp_path: Path) -> None:
             )
             assert ids(tmp_path / "out.jsonl") == [f"a{i}" for i in kept] * 2
             continue
-        with pytest.raises(UsageError, match=r"answer='metadata.answer': no rollout"):
+        with pytest.raises(UsageError, match=r"--answer metadata.answer: no rollout"):
             selected(source, tmp_path / "none.jsonl", keep=keep)
         assert not (tmp_path / "none.jsonl").exists()
 
@@ -313,12 +313,12 @@ REFUSED: list[tuple[list[Any], str, str]] = [
     (
         [grouped("a", 0.1, 0.9)],
         "reliability=0.1..",
-        "has one; score with passes=2 or more",
+        "has one; score with --passes 2 or more",
     ),
     (
         [grouped("a", 0.1, 0.9)],
         "disagreement",
-        "no group of .* has one; .* with labels=PATH",
+        "no group of .* has one; .* with --labels PATH",
     ),
     (
         [grouped("a", 0.1, 0.9, labels=(1, 1)), grouped("b", 0.1, 0.9, labels=(0, 0))],

@@ -108,7 +108,7 @@ def test_missing_field(tmp_path: Path) -> None:
         "metadata.sead=1": "no rollout of .* has a value there; did you mean metadata.seed",
         "modle=m1": "did you mean model",
         "kettle.pot=1": "name a path below a rollout or its record",
-        "kettle=1..2": "where='?kettle",
+        "kettle=1..2": "--where kettle",
     }.items():
         with pytest.raises(UsageError, match=message):
             selected(source, tmp_path / "out.jsonl", where)
@@ -213,7 +213,7 @@ def test_refused_marks(tmp_path: Path) -> None:
         marked(tmp_path, [mark], "mark=good")
     with pytest.raises(
         UsageError,
-        match="is about the lines of a file of marks; name the file with marks=FILE",
+        match="is about the lines of a file of marks; name the file with --marks FILE",
     ):
         Choice([parse_condition("mark=good")])
     compared = {"group": "a", "left": "1", "right": "2", "choice": "left"}

@@ -1,13 +1,10 @@
-"""Reliability: analysis of variance, moderated noise, ties and passes needed, and special functions.
-
-Those are held against SciPy 1.17.1 (`digamma`, `polygamma`, `stats.f.sf`, `chi2.sf`).
-"""
+"""Reliability: analysis of variance, pooled noise, ties and passes needed."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from math import exp, inf
+from math import exp
 
 import pytest
 from hypothesis import given
@@ -21,9 +18,7 @@ from ruler_cli.scoring.statistics import (
     NoisePrior,
     f_survival,
     passes_for,
-    polygamma,
     rate,
-    trigamma_inverse,
 )
 from ruler_cli.settings.models import CombineSettings
 from ruler_cli.types import Criterion, GroupScores, Rubric
@@ -53,13 +48,7 @@ def tables(draw: st.DrawFn) -> Columns:
     )
 
 
-priors = st.one_of(
-    st.just(NoisePrior()),
-    st.builds(
-        NoisePrior, st.floats(0.01, 100), st.floats(1e-5, 0.1), st.floats(1, 1e5)
-    ),
-    st.builds(NoisePrior, st.just(inf), st.floats(1e-5, 0.1), st.floats(1, 1e5)),
-)
+priors = st.builds(NoisePrior, st.floats(0, 1e5), st.floats(0, 0.1))
 
 
 def test_textbook() -> None:
@@ -87,36 +76,25 @@ def test_range(columns: Columns, prior: NoisePrior) -> None:
     assert result < 1 or not tied
 
 
-def scaled_f(rng: random.Random, df: float, d0: float, variance: float) -> float:
-    """A residual mean square with df degrees of freedom, if the groups' noise varies with d0."""
-    true = variance if d0 == inf else variance * d0 / (2 * rng.gammavariate(d0 / 2, 1))
-    return true * 2 * rng.gammavariate(df / 2, 1) / df
-
-
-@pytest.mark.parametrize(("d0", "variance", "df"), [(3, 0.02, 7), (8, 0.02, 21)])
-def test_noise_recovers(d0: float, variance: float, df: float) -> None:
-    """From 20,000 scaled F variances the fit recovers d₀ to 10 % and s₀² to 5 %."""
-    rng, noise = random.Random(7), NoiseEstimator()
-    for _ in range(20_000):
-        noise.add(scaled_f(rng, df, d0, variance), df)
-    prior = noise.prior()
-    assert prior.df == pytest.approx(d0, rel=0.1)
-    assert prior.variance == pytest.approx(variance, rel=0.05)
-    assert prior.pooled == 20_000 * df
-
-
 def test_agreement_counts_as_rounding() -> None:
-    """Groups whose passes agree exactly have the noise of the grid, and do not outweigh the others."""
+    """Groups whose passes agree exactly have the noise of the grid; the noise of a batch is that of its groups."""
     noise = NoiseEstimator()
-    for _ in range(50):
-        noise.add(0.0, 7)
-    assert noise.prior().df == inf
-    assert noise.prior().variance == pytest.approx(ROUNDING)
-    for _ in range(50):
-        noise.add(0.01, 7)
-    prior = noise.prior()
-    assert ROUNDING < prior.variance < 0.01
-    assert prior.df > 0.5
+    noise.add(0.0, 7)
+    assert noise.prior() == NoisePrior(7, ROUNDING)
+    noise.add(0.01, 21)
+    assert noise.prior().df == 28
+    assert noise.prior().variance == pytest.approx((7 * ROUNDING + 21 * 0.01) / 28)
+    assert NoiseEstimator().prior() == NoisePrior()
+
+
+@pytest.mark.parametrize(("passes", "tied"), [(2, True), (3, True), (4, False)])
+def test_own_noise(passes: int, tied: bool) -> None:
+    """A group's own noise counts from four passes on, and the batch's before."""
+    anova = Anova(between=0.07, df_item=7, rest=0.007, df_res=7 * passes - 7, k=passes)
+    noisy = NoisePrior(1_000, 0.01)
+    rated = rate(anova, noisy)
+    assert rated is not None
+    assert (rated[0] == 0, rated[1]) == (tied, tied)
 
 
 @given(st.floats(0.001, 0.999), st.integers(1, 16))
@@ -133,12 +111,12 @@ def test_passes_for(reliability: float, k: int) -> None:
 
 
 def anovas(
-    rng: random.Random, groups: int, n: int, k: int, spread: float = 0.0
+    rng: random.Random, groups: int, n: int, k: int, spread: float
 ) -> Iterator[Anova]:
-    """Groups by the judge model of the specification: log-normal noise, answers on a grid of .05."""
+    """Groups of equal rollouts; the noise is log-normal, answers stand on a grid of .05."""
     for _ in range(groups):
-        sd = 0.075 * exp(rng.gauss(0, 0.5))
-        truth = [0.5 + spread * rng.gauss(0, 1) for _ in range(n)]
+        sd = 0.075 * exp(rng.gauss(0, spread))
+        truth = [0.5] * n
         yield Anova.of(
             [
                 [
@@ -161,12 +139,14 @@ def rejected(groups: list[Anova]) -> float:
     )
 
 
-@pytest.mark.parametrize(("n", "k"), few(1, [(8, 2), (4, 4), (2, 2)]))
-def test_pure_noise(n: int, k: int) -> None:
-    """About 5 % of the groups of pure noise are not tied, with the prior fitted to the batch."""
-    assert rejected(list(anovas(random.Random(11), 4_000, n, k))) == pytest.approx(
-        0.05, abs=0.012
-    )
+@pytest.mark.parametrize(
+    ("n", "k", "spread", "share"),
+    few(2, [(8, 2, 0, 0.05), (8, 2, 0.5, 0.12), (4, 4, 0.5, 0.06), (2, 2, 0, 0.05)]),
+)
+def test_pure_noise(n: int, k: int, spread: float, share: float) -> None:
+    """About 5 % of the groups of pure noise are not tied; more, if noise differs from group to group."""
+    groups = list(anovas(random.Random(11), 4_000, n, k, spread))
+    assert rejected(groups) == pytest.approx(share, abs=0.015)
 
 
 def test_reliability_is_calibrated() -> None:
@@ -188,50 +168,25 @@ def test_reliability_is_calibrated() -> None:
     assert median == pytest.approx(2 / 3, abs=0.06)
 
 
-degrees = st.floats(0.5, 5_000)
-
-
 @pytest.mark.parametrize(
-    ("x", "psi", "slope"),
+    ("f", "d1", "d2"),
     [
-        (0.5, -1.9635100260214235, 4.93480220054468),
-        (1, -0.5772156649015329, 1.6449340668482266),
-        (2, 0.42278433509846713, 0.6449340668482266),
-        (7, 1.872784335098467, 0.15354517795933756),
-        (1000.0, 6.907255195648812, 0.001000500166666633),
-        (1000000.0, 13.81551005796419, 1.0000005000001667e-06),
+        (161.448, 1, 1),
+        (18.513, 1, 2),
+        (19.353, 7, 2),
+        (8.887, 7, 3),
+        (5.858, 15, 4),
+        (3.787, 7, 7),
+        (2.488, 7, 21),
+        (1.444, 63, 100),
+        (3.842, 1, 1e5),
+        (2.010, 7, 1e9),
     ],
 )
-def test_polygamma(x: float, psi: float, slope: float) -> None:
-    """Digamma, trigamma and its inverse are SciPy's."""
-    assert polygamma(0, x) == pytest.approx(psi, rel=1e-12)
-    assert polygamma(1, x) == pytest.approx(slope, rel=1e-12)
-    assert trigamma_inverse(slope) == pytest.approx(x, rel=1e-9)
-
-
-@pytest.mark.parametrize(
-    ("f", "d1", "d2", "wanted"),
-    [
-        (2.5, 7, 7, 0.12487833212325292),
-        (3.787043539890237, 7, 7, 0.05000000000119494),
-        (3.5, 7, 12.3, 0.026684716964355624),
-        (1.3, 7, 1e7, 0.24555612986837778),  # mpmath 1.3, 40 digits
-        (1.5126561646702392, 8, 1e8, 0.14674325536193195),  # mpmath
-        (0.2, 63, 49, 0.9999999976034223),
-        (1.1, 1999, 1701, 0.020747847610883004),
-        (161.4476, 1, 1, 0.050000005983092066),
-        (2.0095941, 7, inf, 0.04999968233459404),
-        (20, 7, inf, 5.082977510439557e-27),
-        (1.05, 1999, inf, 0.05871634186381563),
-        (0, 3, 3, 1),
-        (inf, 3, 3, 0),
-    ],
-)
-def test_f_survival(f: float, d1: float, d2: float, wanted: float) -> None:
-    """The tail of F is SciPy's, with infinite degrees of freedom that of χ²."""
-    assert f_survival(f, d1, d2) == pytest.approx(
-        wanted, rel=1e-9 if d2 < 1e6 * d1 else 1e-4
-    )
+def test_five_percent(f: float, d1: float, d2: float) -> None:
+    """The approximation is right to 0.003 at points beyond which 5 % lie, by SciPy 1.17.1."""
+    assert f_survival(f, d1, d2) == pytest.approx(0.05, abs=0.003)
+    assert f_survival(2 * f, d1, d2) < f_survival(f, d1, d2) < f_survival(f / 2, d1, d2)
 
 
 @pytest.mark.parametrize("number", [1, 5, 200])

@@ -110,7 +110,6 @@ def test_shape(given: tuple[Windows, int]) -> None:
     if shown:
         mean = sum(everything) / len(everything)
         assert sum(known(fitted)) / len(shown) == pytest.approx(mean)
-    assert fitted.anova.efficiency > 0
     assert fitted.anova.df_res >= 0 <= fitted.anova.df_item
     rated = rate(fitted.anova, NoisePrior())
     assert rated is None or 0 <= rated[0] <= 1
@@ -130,7 +129,6 @@ def test_permutations(given: tuple[Windows, int], rng: random.Random) -> None:
         assert b.scores[names[i]] == (None if x is None else pytest.approx(x, abs=1e-9))
     assert b.anova.ms_res == pytest.approx(a.anova.ms_res, abs=1e-9)
     assert (b.anova.df_res, b.anova.df_item) == (a.anova.df_res, a.anova.df_item)
-    assert b.anova.efficiency == pytest.approx(a.anova.efficiency, abs=1e-9)
 
 
 def test_whole_table() -> None:
@@ -149,7 +147,6 @@ def test_whole_table() -> None:
         (whole.ms_item, whole.ms_res)
     )
     assert (fitted.anova.df_item, fitted.anova.df_res) == (whole.df_item, whole.df_res)
-    assert fitted.anova.efficiency == pytest.approx(1)
 
 
 def test_contracted() -> None:
@@ -166,37 +163,6 @@ def test_contracted() -> None:
     assert [x - 0.5 for x in scores] == pytest.approx(
         [w * 0.5 / max(wanted) for w in wanted]
     )
-
-
-def test_efficiency_is_the_variance_of_contrasts() -> None:
-    """The efficiency gives the mean variance of the difference of two scores, as elimination does."""
-    rng = random.Random(5)
-    n = 16
-    windows = in_windows([0.5] * n, 4, rng, 0, 0)
-    fitted = fit([(w, [rng.random() for _ in w]) for w, _ in windows], n)
-    information = [[0.0] * n for _ in range(n)]
-    for shown, _ in windows:
-        for i in shown:
-            information[i][i] += 1
-            for j in shown:
-                information[i][j] -= 1 / (len(shown) + RIDGE)
-    inverse = [solve(information, [float(i == j) for j in range(n)]) for i in range(n)]
-    trace = sum(inverse[i][i] for i in range(n)) - sum(map(sum, inverse)) / n
-    mean_precision = (2 * n - len(windows)) / (n - 1)
-    assert fitted.anova.df_item == n - 1
-    assert fitted.anova.efficiency == pytest.approx((n - 1) / trace / mean_precision)
-
-
-def test_estimated_efficiency() -> None:
-    """In a large group a few random probes estimate the efficiency of smaller groups of its kind."""
-    rng = random.Random(6)
-    result = []
-    for n in (128, 1_000):
-        windows = in_windows(
-            [rng.uniform(0.4, 0.6) for _ in range(n)], 8, rng, 0.05, 0.05
-        )
-        result.append(fit(windows, n).anova.efficiency)
-    assert result[0] == pytest.approx(result[1], rel=0.03)
 
 
 @pytest.mark.long
@@ -223,6 +189,5 @@ def test_large_group() -> None:
         return time.process_time() - began
 
     small = min(seconds(1_000) for _ in range(3))
-    assert (
-        seconds(16_000) < 32 * small
-    )  # 16 times as many rollouts: 17 times the time; a square part took 61
+    # a square part would take 16 times as long, and caches take their share
+    assert seconds(4_000) < 12 * small

@@ -149,8 +149,8 @@ class Directory(MultiFileContainer):
     def _report(self, name: str, number: int, error: UsageError) -> None:
         """Report a damaged file once."""
         if name not in self._damaged and self._on_problem is not None:
-            error.set(place="")  # the problem has it
-            self._on_problem(Problem(number, str(error), b"", name))
+            reason = str(error.with_parts(place=""))  # the problem has it
+            self._on_problem(Problem(number, reason, b"", name))
         self._damaged.add(name)
 
     def records(self) -> Iterator[Line]:

@@ -99,8 +99,7 @@ class InspectLogWriter(Writer):
             raise UsageError(
                 f"the log {self.name} keeps all samples",
                 f"give null, which leaves those unscored, or {_USE_LINES}",
-                option="on_failure",
-                value="drop",
+                place="--on-failure drop",
             )
         self._ruler = ruler
 

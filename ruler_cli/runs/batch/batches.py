@@ -1,4 +1,4 @@
-"""The batches of a ledger: submit what is missing, find what a crash left, fetch, import, cancel.
+"""The batches of a ledger: submit what is missing, and bring those on record into line with their providers.
 
 Each request that is neither in the ledger nor in an open batch is submitted once. The journal has a batch and
 its requests before the provider is asked to create it, and the batch's id after; the next command recovers
@@ -25,9 +25,9 @@ from typing import NamedTuple
 
 import anyio
 
-from ruler_cli.errors import RefusedError, RulerError, Sentence, UsageError
+from ruler_cli.errors import RefusedError, RulerError, UsageError
 from ruler_cli.files.error_map import writing
-from ruler_cli.judges.providers import ModelInfo
+from ruler_cli.judges.providers import Price
 from ruler_cli.judges.resolve import model_of
 from ruler_cli.judging.panel import cache_of
 from ruler_cli.ledger.reply_cache import Ledger
@@ -39,12 +39,18 @@ from ruler_cli.runs.batch.providers import (
     UnclearError,
     UnreachableError,
 )
-from ruler_cli.runs.batch.replies import RENAMED, ReplyRow, import_rows, read_row
+from ruler_cli.runs.batch.replies import (
+    RENAMED,
+    ImportResult,
+    ReplyRow,
+    import_rows,
+    read_row,
+)
 from ruler_cli.runs.batch.requests import (
     Line,
     MissingRequests,
     batch_price,
-    render_missing,
+    find_missing,
     request_line,
 )
 from ruler_cli.runs.estimate import ALWAYS, JudgeEstimate, Range
@@ -56,6 +62,11 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
 """Seconds between two polls while waiting for batches."""
 _LOCK_POLL = 0.5
 """Seconds between two tries to get the lock from another command."""
+_ENQUEUED = re.compile(
+    r"(?:enqueued.{0,30}(?:limit|quota)|token_limit_exceeded)(?:.{0,200}?limit\D{0,9}(?P<most>\d[\d,]*))?",
+    re.IGNORECASE,
+)
+"""A provider's reason for a batch beyond the tokens that it enqueues, with their number if that is stated."""
 
 
 class BatchCostError(RulerError):
@@ -63,13 +74,6 @@ class BatchCostError(RulerError):
 
     exit_code = 4
     resumable = False
-
-
-_ENQUEUED = re.compile(
-    r"(?:enqueued.{0,30}(?:limit|quota)|token_limit_exceeded)(?:.{0,200}?limit\D{0,9}(?P<most>\d[\d,]*))?",
-    re.IGNORECASE,
-)
-"""A provider's reason for a batch beyond the tokens that it enqueues, with their number if that is stated."""
 
 
 class UncertainBatch(RulerError):  # noqa: N818 - it may be all right
@@ -109,8 +113,8 @@ class SubmitResult:
     it enqueues at once.
     """
 
-    uncertain: list[BatchStatus]
-    missing: MissingRequests
+    uncertain: list[BatchStatus] = field(default_factory=list)
+    missing: MissingRequests = field(default_factory=lambda: MissingRequests([]))
     batches: list[BatchRecord] = field(default_factory=list)
     out: int = 0
     large: int = 0
@@ -122,24 +126,32 @@ class SubmitResult:
         return sum(batch.requests for batch in self.batches)
 
 
-class _BatchJudge(NamedTuple):
-    """A judge, its batch API, the form of its request lines, its model with the batch price; its batches.
+@dataclass
+class _BatchJudge:
+    """A judge, its batch API, the form of its request lines, its batch price, and its batches.
 
-    `room` is in bytes, for all requests together that its provider enqueues at once; `out` are enqueued.
+    `room` is in bytes, for all requests together that its provider enqueues at once; `enqueued` bytes are.
     """
 
     settings: JudgeSettings
     provider: Provider
     line: Line
-    model: ModelInfo
-    pending: list[_PendingBatch]
+    price: Price | None
     room: float
-    out: int
+    enqueued: int
+    pending: list[_PendingBatch] = field(default_factory=list)
 
-    def holds(self, size: int) -> bool:
-        """Tell if one more request of this size has to wait: one always goes."""
-        enqueued = self.out + sum(batch.bytes for batch in self.pending)
-        return enqueued > 0 and enqueued + size > self.room
+    def batch_for(self, size: int, folder: Path) -> _PendingBatch | None:
+        """Return the batch for one more request of this size; None if it has to wait: one always goes."""
+        if self.enqueued and self.enqueued + size > self.room:
+            return None
+        self.enqueued += size
+        if self.pending:
+            last = self.pending[-1]
+            if self.provider.form.allow(len(last.keys) + 1, last.bytes + size):
+                return last
+        self.pending.append(_PendingBatch(self, folder))
+        return self.pending[-1]
 
 
 class _PendingBatch:
@@ -152,7 +164,8 @@ class _PendingBatch:
         self.keys = list[bytes]()
         self.bytes = 0
         settings = judge.settings
-        self._estimate = JudgeEstimate(settings.model, judge.model, settings.params)
+        model = replace(model_of(settings), price=judge.price)
+        self._estimate = JudgeEstimate(settings.model, model, settings.params)
 
     def add(self, key: bytes, line: bytes, request: Request) -> None:
         """Append the line of a request to the file, and its cost to the estimate."""
@@ -172,7 +185,7 @@ class _PendingBatch:
     @property
     def cost(self) -> Range | None:
         """Cost in USD, each request sent once (repeats go to later batches); None if unknown."""
-        return self._estimate.totals(self.judge.model.price, ALWAYS).cost_usd
+        return self._estimate.totals(self.judge.price, ALWAYS).cost_usd
 
 
 @dataclass
@@ -193,7 +206,7 @@ class Batches:
     async def submit(
         self, settings: ScoreSettings, on_submitted: Callable[[BatchRecord], None]
     ) -> SubmitResult:
-        """Recover from crashes, then submit all missing requests; `on_submitted` gets each batch.
+        """Find what a crash left, then submit all missing requests; `on_submitted` gets each batch.
 
         BatchCostError, before anything is submitted, if all of it could cost more than `pool.max_cost`.
         UsageError if a judge has no batch API, or no price under that cap; RulerError if INPUT cannot be read
@@ -202,12 +215,16 @@ class Batches:
         """
         judges = [self._batch_judge(judge, settings) for judge in settings.judges]
         while True:
-            with self.journal.alone() as mine:
-                if mine:
-                    uncertain = await self.recover(give_up=True)
-                    result = SubmitResult(uncertain, MissingRequests([]))
-                    for each in await self._fill(settings, judges, result):
-                        result.batches.append(await self._send(each))
+            with self.journal.alone() as alone:
+                if alone:
+                    result = SubmitResult()
+                    for batch in self.journal.batches("creating"):
+                        try:
+                            await self._find(batch, give_up=True)
+                        except RulerError as error:
+                            result.uncertain.append(BatchStatus(batch, error=error))
+                    for pending in await self._fill(settings, judges, result):
+                        result.batches.append(await self._send(pending))
                         on_submitted(result.batches[-1])
                     return result
             self.observer.note("waiting for another command that submits")
@@ -215,11 +232,9 @@ class Batches:
 
     async def status(self, *states: BatchState) -> list[BatchStatus]:
         """Return the batches in these states, all batches without any, as their providers report them."""
-        uncertain = await self._recover_if_idle()
-        return [
-            uncertain.get(batch.id) or await self._ask(batch)
-            for batch in self.journal.batches(*states)
-        ]
+        batches = self.journal.batches(*states)
+        statuses = [await self._reconcile(batch) for batch in batches]
+        return [status for status in statuses if status is not None]
 
     async def collect(
         self,
@@ -239,16 +254,17 @@ class Batches:
         with Ledger(self.journal.path) as ledger:
             while True:
                 still_open = list[BatchStatus]()
-                for each in await self.status(*OPEN):
-                    try:
-                        if not await self._close(ledger, each, on_closed):
-                            still_open.append(each)
-                    except RulerError as error:
-                        still_open.append(BatchStatus(each.batch, error=error))
+                for batch in self.journal.batches(*OPEN):
+                    status = await self._reconcile(batch, ledger=ledger)
+                    if status is None:
+                        continue
+                    if status.batch.state in OPEN:
+                        still_open.append(status)
+                    else:
+                        on_closed(status.batch)
                 seconds_left = deadline - time.monotonic()
-                if seconds_left <= 0 or not any(
-                    _may_end(each, first=first) for each in still_open
-                ):
+                may_end = any(_may_end(status, first=first) for status in still_open)
+                if seconds_left <= 0 or not may_end:
                     return still_open
                 first = False
                 await anyio.sleep(min(pause, seconds_left))
@@ -262,74 +278,192 @@ class Batches:
         Requests processed by then are billed, and `collect` imports them. With `forget` the provider is not
         asked: the batch is given up, and its requests are free. UsageError if a name fits no open batch.
         """
-        uncertain = {} if forget else await self._recover_if_idle()
         batches = self.journal.batches(*OPEN)
         if names:
-            batches = [each for each in batches if {each.tag, each.remote} & {*names}]
+            batches = [
+                batch for batch in batches if {batch.tag, batch.remote} & {*names}
+            ]
         if len(batches) < len(names):
             remedy = "`ruler batch status` lists the open ones"
             raise UsageError("no such open batch", remedy, place=", ".join(names))
         statuses = []
         for batch in batches:
+            status: BatchStatus | None
             if forget:
-                why = "given up by hand"
-                moved = self.journal.move(batch, "abandoned", reason=why)
+                moved = self.journal.move(batch, "abandoned", reason="given up by hand")
                 status = BatchStatus(moved or batch)
             else:
-                known = uncertain.get(batch.id)
-                status = known or await self._ask(batch, cancel=True)
-            statuses.append(status)
+                status = await self._reconcile(batch, cancel=True)
+            if status is not None:
+                statuses.append(status)
         return statuses
 
-    async def recover(self, *, give_up: bool = False) -> list[BatchStatus]:
-        """Bring batches into a certain state; return the uncertain ones. The caller holds the lock.
+    async def _reconcile(
+        self,
+        batch: BatchRecord,
+        *,
+        cancel: bool = False,
+        ledger: Ledger | None = None,
+    ) -> BatchStatus | None:
+        """Bring a batch on record into line with its provider: find it, fetch or cancel it, close it.
 
-        With `give_up`, a batch that has not appeared within the window is given up.
+        A batch whose creation has no recorded answer is looked for, unless another command may be creating it.
+        A batch that has ended is closed if there is a `ledger` for its results; None if another process has
+        closed it, which reports it.
         """
-        uncertain = []
-        for found in self.journal.batches("creating"):
-            batch = found
-            # the time of the crash is unknown: count from the first search, or from now if the clock was set back
-            if found.changed == found.created or found.changed > time.time():
-                batch = self.journal.move(found, "creating") or found
-            # computed before the listing: the last listing must come after the end
-            seconds_left = max(0.0, batch.changed + self.window - time.time())
-            try:
-                ours, candidates = await self._find(batch)
-                if not ours and (candidates or seconds_left or not give_up):
-                    raise UncertainBatch(batch, candidates, seconds_left)
-            except RulerError as error:
-                uncertain.append(BatchStatus(batch, error=error))
+        try:
+            if batch.state == "creating":
+                with self.journal.alone() as alone:
+                    if alone:
+                        batch = await self._find(batch, give_up=False)
+                    elif cancel:
+                        problem = (
+                            "is being submitted by another command; stop that first"
+                        )
+                        raise RulerError(problem, place=f"batch {batch.tag}")
+            if batch.state != "submitted" or batch.remote is None:
+                return BatchStatus(batch)
+            provider = self.providers.for_batch(batch)
+            ask = provider.cancel if cancel else provider.retrieve
+            remote = await ask(batch.remote)
+            if ledger is None or remote.state == "running":
+                return BatchStatus(batch, remote)
+            closed = await self._close(ledger, provider, batch, remote)
+        except RulerError as error:
+            return BatchStatus(batch, error=error)
+        return None if closed is None else BatchStatus(closed)
+
+    async def _find(self, batch: BatchRecord, *, give_up: bool) -> BatchRecord:
+        """Find a batch whose creation has no recorded answer; UncertainBatch if it may exist.
+
+        The caller holds the lock. With `give_up`, a batch that has not appeared within the window is given up.
+        """
+        batch = self.journal.batch(batch.id)
+        if batch.state != "creating":
+            return batch
+        # the time of the crash is unknown: count from the first search, or from now if the clock was set back
+        if batch.changed == batch.created or batch.changed > time.time():
+            batch = self.journal.move(batch, "creating") or batch
+        # computed before the listing: the last listing must come after the end
+        seconds_left = max(0.0, batch.changed + self.window - time.time())
+        ours, candidates = await self._search(batch)
+        if ours is not None:
+            place = {"remote": ours.id, "label": ours.label}
+            moved = self.journal.move(batch, "submitted", **place)
+            result = f"was found: {ours.id}"
+        elif candidates or seconds_left or not give_up:
+            raise UncertainBatch(batch, candidates, seconds_left)
+        else:
+            why = "never appeared at the provider"
+            moved = self.journal.move(batch, "abandoned", reason=why)
+            result = f"{why}; its requests are free"
+        self.observer.note(f"batch {batch.tag} {result}")
+        return moved or batch
+
+    async def _search(
+        self, batch: BatchRecord
+    ) -> tuple[RemoteBatch | None, list[RemoteBatch]]:
+        """Return the batch with our tag, file or results; else the candidates, the oldest first."""
+        provider = self.providers.for_batch(batch)
+        others = self._others | {other.remote for other in self.journal.batches()}
+        untagged: list[RemoteBatch] = []
+        since = batch.created - provider.form.skew
+        for remote in await provider.list_batches(since):
+            if remote.tag == batch.tag or (batch.file and remote.file == batch.file):
+                return remote, []
+            unknown = not (remote.tag or remote.file or remote.id in others)
+            if unknown and remote.total in (0, batch.requests):
+                untagged.insert(0, remote)
+        ids = {key.hex() for key in self.journal.keys(batch.id)}
+        candidates = []
+        for remote in untagged:
+            if remote.state == "running":
+                candidates.append(remote)
                 continue
-            if ours:
-                self.journal.move(batch, "submitted", remote=ours.id, label=ours.label)
-                result = f"was found: {ours.id}"
-            else:
-                why = "never appeared at the provider"
-                self.journal.move(batch, "abandoned", reason=why)
-                result = f"{why}; its requests are free"
-            self.observer.note(f"batch {batch.tag} {result}")
-        return uncertain
+            ours = 0
+            with TemporaryFile() as file:
+                for row in map(read_row, await provider.results(remote, file)):
+                    ours += isinstance(row, ReplyRow) and row.custom_id in ids
+            if 2 * ours > batch.requests:
+                return remote, []
+            self._others.add(remote.id)
+        return None, candidates
+
+    async def _close(
+        self,
+        ledger: Ledger,
+        provider: Provider,
+        batch: BatchRecord,
+        remote: RemoteBatch,
+    ) -> BatchRecord | None:
+        """Import the results of a batch that has ended, and close it; None if another process has closed it."""
+        imported = ImportResult()
+        answered = failed = missing = 0
+        keys = self.journal.keys(batch.id)
+        model = cache_of(None, JudgeSettings(batch.model, api_base=batch.base)).name
+        for _ in range(2):  # a second time if rows are missing: answers are paid for
+            with TemporaryFile() as file:
+                results = enumerate(await provider.results(remote, file), 1)
+                rows = ((f"line {number}", number, line) for number, line in results)
+                imported = import_rows(ledger, rows, model, keys)
+            kinds = Counter(type(ledger.find(key)) for key in keys)
+            answered, failed = kinds[Reply], kinds[CallError]
+            others = len(imported.open) + imported.foreign + imported.unreadable
+            missing = remote.succeeded - answered - others
+            if missing <= 0 and not imported.unreadable:
+                break
+        reasons = list(imported.messages.values())
+        # the next submission reads the reason of a refused bound
+        reason = next((reason for reason in reasons if RENAMED in reason), "")
+        state: BatchState = "collected"
+        if remote.state == "failed":
+            state, reason = "failed", remote.reason
+        closed = self.journal.move(
+            batch,
+            state,
+            label=remote.label,
+            reason=str(reason or next(iter(reasons), "")),
+            answered=answered,
+            failed=failed,
+            left_out=batch.requests - answered - failed,
+        )
+        if closed is None or state == "failed":
+            return closed
+        for row in imported.rejected:
+            reasons.append(f"{row.where} of its results {row.reason}")
+        if missing > 0:
+            reasons.append(f"{missing} answers of its provider's count are missing")
+        for sentence in reasons:
+            self.observer.warn(f"batch {batch.tag}: {sentence}")
+        return closed
 
     def _batch_judge(
         self, judge: JudgeSettings, settings: ScoreSettings
     ) -> _BatchJudge:
         """Prepare a judge for batches; UsageError if it has no batch API, or no price under a cost cap."""
-        provider, (price, _) = self.providers.for_judge(judge), batch_price(judge)
+        provider = self.providers.for_judge(judge)
+        price, _ = batch_price(judge)
         if settings.pool.max_cost is not None and price is None:
-            remedy = Sentence("give it with {price:IN,OUT}; a batch takes half of it")
             problem = f"the price of {judge.label} is not known"
-            raise UsageError(problem, remedy, option="max_cost")
-        model = replace(model_of(judge), price=price)
-        before = [
-            batch
-            for batch in self.journal.batches()
-            if (batch.model, batch.account) == (judge.model, provider.account)
-        ]
-        refused = [batch.reason for batch in before if RENAMED in batch.reason]
+            remedy = "state it with --price IN,OUT; a batch takes half of it"
+            raise UsageError(problem, remedy, place="--max-cost")
+        refused = list[str]()
+        room = math.inf
+        enqueued = 0
+        for batch in self.journal.batches():
+            if (batch.model, batch.account) != (judge.model, provider.account):
+                continue
+            if batch.state in OPEN:
+                enqueued += batch.bytes
+            if RENAMED in batch.reason:
+                refused.append(batch.reason)
+            limit = _ENQUEUED.search(batch.reason)
+            if limit and batch.state == "failed":
+                # at most half of that batch, since others of the account may be enqueued
+                tokens = float((limit["most"] or "inf").replace(",", ""))
+                room = min(tokens * BYTES_PER_TOKEN, batch.bytes / 2)
         line = request_line(provider.form.target, judge, refused)
-        out = sum(batch.bytes for batch in before if batch.state in OPEN)
-        return _BatchJudge(judge, provider, line, model, [], _room(before), out)
+        return _BatchJudge(judge, provider, line, price, room, enqueued)
 
     async def _fill(
         self,
@@ -345,33 +479,31 @@ class Batches:
 
         def add(judge_index: int, key: bytes, request: Request) -> None:
             judge = judges[judge_index]
-            allow, batches = judge.provider.form.allow, judge.pending
             line = judge.line(key, request)
-            if not allow(1, len(line)):
+            if not judge.provider.form.allow(1, len(line)):
                 result.large += 1
-            elif not self.journal.free(key, newest_row):
+                return
+            if not self.journal.free(key, newest_row):
                 result.out += 1
-            elif judge.holds(len(line)):
+                return
+            batch = judge.batch_for(len(line), self.journal.folder)
+            if batch is None:
                 result.held += 1
-            else:
-                last = batches[-1] if batches else None
-                if not last or not allow(len(last.keys) + 1, last.bytes + len(line)):
-                    last = _PendingBatch(judge, self.journal.folder)
-                    batches.append(last)
-                last.add(key, line, request)
+                return
+            batch.add(key, line, request)
 
-        result.missing = await render_missing(settings, add, self.observer)
+        result.missing = await find_missing(settings, add, self.observer)
         pending = [batch for judge in judges for batch in judge.pending]
+        high = 0.0
         for batch in pending:
             batch.write(batch.form.closing)
-        high = sum(batch.cost.high for batch in pending if batch.cost)
+            high += batch.cost.high if batch.cost else 0.0
         max_cost = settings.pool.max_cost
         if max_cost is not None and high > max_cost:
             requests = sum(len(batch.keys) for batch in pending)
             problem = f"{requests} requests may cost up to ${high:.2f} at batch price"
             remedy = "nothing was submitted; allow that, or submit a part of INPUT"
-            value = f"{max_cost:g}"
-            raise BatchCostError(problem, remedy, option="max_cost", value=value)
+            raise BatchCostError(problem, remedy, place=f"--max-cost {max_cost:g}")
         return pending
 
     async def _send(self, pending: _PendingBatch) -> BatchRecord:
@@ -410,124 +542,9 @@ class Batches:
             raise RulerError(given_up, remedy, place=f"batch {batch.tag}")
         return created
 
-    async def _recover_if_idle(self) -> dict[int, BatchStatus]:
-        """Recover unless another command submits; return the uncertain batches by their row id."""
-        if not self.journal.batches("creating"):
-            return {}
-        with self.journal.alone() as mine:
-            uncertain = await self.recover() if mine else []
-        return {each.batch.id: each for each in uncertain}
-
-    async def _find(
-        self, batch: BatchRecord
-    ) -> tuple[RemoteBatch | None, list[RemoteBatch]]:
-        """Return the batch with our tag, file or results; else the candidates, the oldest first."""
-        provider = self.providers.for_batch(batch)
-        others = self._others | {each.remote for each in self.journal.batches()}
-        found: list[RemoteBatch] = []
-        async for remote in provider.list_batches(batch.created - provider.form.skew):
-            if remote.tag == batch.tag or (batch.file and remote.file == batch.file):
-                return remote, []
-            unknown = not (remote.tag or remote.file or remote.id in others)
-            if unknown and remote.total in (0, batch.requests):
-                found.insert(0, remote)
-        ids = {key.hex() for key in self.journal.keys(batch.id)}
-        candidates = []
-        for remote in found:
-            if remote.state == "running":
-                candidates.append(remote)
-                continue
-            with TemporaryFile() as file:
-                rows = map(read_row, await provider.results(remote, file))
-                ours = sum(
-                    isinstance(row, ReplyRow) and row.custom_id in ids for row in rows
-                )
-            if 2 * ours > batch.requests:
-                return remote, []
-            self._others.add(remote.id)
-        return None, candidates
-
-    async def _close(
-        self,
-        ledger: Ledger,
-        current: BatchStatus,
-        on_closed: Callable[[BatchRecord], None],
-    ) -> bool:
-        """Import the results of a batch and close it; return False if it has not ended."""
-        batch, remote = current.batch, current.remote
-        if remote is None or remote.state == "running":
-            return False
-        provider, keys = self.providers.for_batch(batch), self.journal.keys(batch.id)
-        judge = JudgeSettings(batch.model, api_base=batch.base)
-        name = cache_of(None, judge).name
-        for _ in range(2):  # a second time if rows are missing: answers are paid for
-            with TemporaryFile() as file:
-                results = enumerate(await provider.results(remote, file), 1)
-                rows = ((f"line {number}", number, line) for number, line in results)
-                imported = import_rows(ledger, rows, name, keys)
-            found = Counter(type(ledger.find(key)) for key in keys)
-            answered, failed = found[Reply], found[CallError]
-            others = len(imported.open) + imported.foreign + imported.unreadable
-            missing = remote.succeeded - answered - others
-            if missing <= 0 and not imported.unreadable:
-                break
-        messages = list(imported.messages.values())
-        state: BatchState = "collected"
-        if remote.state == "failed":
-            state, messages = "failed", [remote.reason]
-        closed = self.journal.move(
-            batch,
-            state,
-            label=remote.label,
-            reason=max(
-                map(str, messages), key=lambda text: RENAMED in text, default=""
-            ),
-            answered=answered,
-            failed=failed,
-            left_out=batch.requests - answered - failed,
-        )
-        if closed is None:
-            return True  # by another process, which reports it
-        messages += [
-            f"{row.where} of its results {row.reason}" for row in imported.rejected
-        ]
-        if missing > 0:
-            messages.append(f"{missing} answers of its provider's count are missing")
-        for sentence in messages if state == "collected" else ():
-            place = f"batch {batch.tag}: {{sentence}}"
-            self.observer.warn(Sentence(place, sentence=sentence))
-        on_closed(closed)
-        return True
-
-    async def _ask(self, batch: BatchRecord, *, cancel: bool = False) -> BatchStatus:
-        """Fetch a submitted batch from its provider, or have it canceled."""
-        try:
-            if batch.state == "submitted" and batch.remote is not None:
-                provider = self.providers.for_batch(batch)
-                ask = provider.cancel if cancel else provider.retrieve
-                return BatchStatus(batch, await ask(batch.remote))
-            if cancel:
-                problem = "is being submitted by another command; stop that first"
-                raise RulerError(problem, place=f"batch {batch.tag}")
-        except RulerError as error:
-            return BatchStatus(batch, error=error)
-        return BatchStatus(batch)
-
-
-def _room(batches: Sequence[BatchRecord]) -> float:
-    """Return the bytes that a provider enqueues at once, by the last batch that failed for their number.
-
-    At most half of that batch, since others of the account may be enqueued.
-    """
-    for batch in reversed(batches):
-        if batch.state == "failed" and (said := _ENQUEUED.search(batch.reason)):
-            tokens = float((said["most"] or "inf").replace(",", ""))
-            return min(tokens * BYTES_PER_TOKEN, batch.bytes / 2)
-    return math.inf
-
 
 def _may_end(status: BatchStatus, *, first: bool) -> bool:
-    """Tell if a batch is worth waiting for; an outage after the `first` poll passes."""
+    """Return whether a batch is worth waiting for; an outage after the `first` poll passes."""
     error = status.error
     if isinstance(error, UncertainBatch):
         return bool(error.candidates or error.seconds_left)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from ruler_cli.errors import OutputError, Sentence, system_errors
+from ruler_cli.errors import OutputError, system_errors
 from ruler_cli.ledger.database import (
     empty_ledger,
     file_errors,
@@ -30,7 +30,7 @@ BatchState = Literal["creating", "submitted", "collected", "failed", "abandoned"
 """`creating`: the provider was asked, or was about to be asked, and no answer is recorded."""
 OPEN: tuple[BatchState, ...] = ("creating", "submitted")
 
-_ANOTHER = Sentence("give another file with {ledger:PATH}")
+_ANOTHER = "name another file with --ledger"
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS batches (id INTEGER PRIMARY KEY, tag TEXT NOT NULL UNIQUE, "
     "provider TEXT NOT NULL, model TEXT NOT NULL, base TEXT, key_env TEXT, account TEXT NOT NULL, "
@@ -117,7 +117,7 @@ class Journal(AbstractContextManager["Journal"]):
             yield
 
     def free(self, key: bytes, newest: int) -> bool:
-        """Tell if a request is in no open batch, and not answered since the ledger's row `newest`."""
+        """Return whether a request is in no open batch, and not answered since the ledger's row `newest`."""
         return not self._rows(_NOT_FREE, key, newest)
 
     def begin(self, keys: Iterable[bytes], **fields: Any) -> BatchRecord:
@@ -150,7 +150,7 @@ class Journal(AbstractContextManager["Journal"]):
     def batches(self, *states: BatchState) -> list[BatchRecord]:
         """Return the batches in these states, all batches without any, the oldest first."""
         batches = [BatchRecord(*row) for row in self._rows(f"{_SELECT}ORDER BY id")]
-        return [each for each in batches if not states or each.state in states]
+        return [batch for batch in batches if not states or batch.state in states]
 
     def batch(self, id: int) -> BatchRecord:
         """Return a batch by its row id."""
@@ -176,7 +176,7 @@ class Journal(AbstractContextManager["Journal"]):
         with ExitStack() as stack:
             mine = True
             # without a lock two submissions may both pay
-            way_out = Sentence("give a ledger on another disk with {ledger:PATH}")
+            way_out = "use --ledger for a ledger on another disk"
             place = str(self._lock)
             with system_errors("locked", OutputError, way_out, place=place):
                 self._lock.touch(0o600)

@@ -1,77 +1,80 @@
-"""The batch APIs of OpenAI and Anthropic: a file of requests → a batch → its results.
+"""The batch APIs of OpenAI and Anthropic by their own SDKs: a file of requests → a batch → its results.
 
 OpenAI and compatible endpoints: a request file is uploaded, a batch is created from it, the results are
 files. Anthropic: a single HTTP request holds all judge requests; it stores no tag of ours, only their ids.
 
-Requests are retried if that is safe, and the key goes to its own host only. Files are sent and received piece
-by piece, so memory does not grow with the batch.
+The SDKs do not retry: requests are tried again here, and only if that is safe. Request files and results are
+sent and received piece by piece, so memory does not grow with the batch.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import random
+import re
 import shlex
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from hashlib import blake2b
+from importlib import import_module
 from pathlib import Path
-from typing import IO, Annotated, Any, Literal, NamedTuple, TypeVar
+from typing import IO, Any, Literal, NamedTuple, TypeVar
 from urllib.parse import quote, urlsplit
 
-import aiohttp
-from pydantic import (
-    AfterValidator,
-    AliasChoices,
-    AliasPath,
-    BaseModel,
-    Field,
-    ValidationError,
-)
+import anyio
+from pydantic import TypeAdapter
 
-from ruler_cli.errors import RefusedError, RulerError, Sentence, UsageError
+from ruler_cli.errors import RefusedError, RulerError, UsageError
 from ruler_cli.judges.network import proxy_of, trusted
 from ruler_cli.judges.provider_errors import classify, error_of
 from ruler_cli.judges.resolve import check_address, cut_address, endpoint_of, key_for
-from ruler_cli.pool.retries import delay
+from ruler_cli.pool.retries import RetryBudget
 from ruler_cli.runs.batch.journal import BatchRecord
 from ruler_cli.runs.batch.requests import FORMS, BatchForm, batch_target
 from ruler_cli.settings.models import JudgeSettings
-from ruler_cli.types import clean, without_key
+from ruler_cli.types import CallError, clean, without_key
 
-Model = TypeVar("Model", bound=BaseModel)
-Body = Callable[[IO[bytes]], aiohttp.Payload]
-"""Make the body of a request from a file, which is opened anew for each try."""
+T = TypeVar("T")
+State = Literal["running", "ended", "failed"]
+MAX_LINE = 32 << 20
+"""Longest line of results, in bytes."""
+_ID = re.compile(r"[\x21-\x7e]{1,200}")
 _ENDED = ("ended", "completed", "expired", "cancelled", "canceled")
 """Labels of an ended batch; with any other label but `failed` a batch is running."""
-_NOTHING = Path(os.devnull)
 _PAGE = 100
-_MAX_BYTES = 32 << 20
-"""Largest JSON answer, and largest line of results, in bytes."""
-_CONNECT_TIMEOUT = 30.0
-"""Seconds to make a connection."""
+_RETRIES = 5
 _READ_TIMEOUT = 60.0
-"""Seconds to wait for an answer to a request without a body, or for the next piece of results."""
+"""Seconds to wait for an answer, or for the next piece of results."""
 _UPLOAD_TIMEOUT = 3600.0
-"""Seconds for a request with a body, which may be 256 MB."""
-_TRIES = 6
+"""Seconds for a request with a file, which may be of 256 MB."""
 _MAX_RETRY_AFTER = 300.0
 """Seconds that a server may ask to wait; the command ends if it asks for more."""
 _RUN_LATER = "run again later"
-_FILE_ALTERNATIVE = "use `ruler render` and `ruler ledger import`"
-_UNCLEAR = frozenset({408, 409, 424, 425, 499})
-"""Statuses that leave open if the request was handled."""
+_FILE_ALTERNATIVE = "use `ruler batch export` and `ruler batch import`"
+_UNCLEAR = (408, 409, 424, 425, 499)
+"""Statuses that leave open if the request was handled, as those from 500 on do."""
 _UNSENT = (
-    aiohttp.ClientConnectorError,
-    aiohttp.ConnectionTimeoutError,
-    aiohttp.ClientHttpProxyError,
-    aiohttp.InvalidURL,
-    UnicodeError,
+    "ConnectError",
+    "ConnectTimeout",
+    "InvalidURL",
+    "ProxyError",
+    "UnicodeEncodeError",
+    "UnicodeError",
+    "UnsupportedProtocol",
 )
-"""Errors after which the request certainly did not arrive; UnicodeError is of an invalid host name."""
+"""Errors of the HTTP library of an SDK after which the request certainly did not arrive."""
+_HTTP_LIBRARIES = ("httpx", "httpx2")
+"""HTTP libraries of the SDKs, by their version."""
+_STREAMED = {"X-Stainless-Raw-Response": "stream"}
+"""Header with which an SDK returns the response itself, before its body is read."""
+_ANTHROPIC_PATH = "/v1/messages/batches"
 
 
 class UnclearError(RulerError):
@@ -85,127 +88,96 @@ class UnreachableError(RefusedError):
 class _Failure(NamedTuple):
     """Failure of one try.
 
-    `error` is the error for the user if no further try follows. `retryable`: another try may succeed, after
-    `retry_after` seconds if the server asked for them. `unclear`: the server may have handled the request.
+    `error` is the error for the user if no further try follows. `retry` is what the retry policy goes by;
+    None if no try may follow. `unclear`: the server may have handled the request.
     """
 
     error: RulerError
-    retryable: bool = False
+    retry: CallError | None = None
     unclear: bool = False
-    retry_after: float = 0.0
 
 
-class _Stored(BaseModel):
-    id: str = Field(pattern=r"^[\x21-\x7e]{1,200}$")
+class RemoteBatch(NamedTuple):
+    """A batch as its provider describes it; `created` is Unix time by the provider's clock.
 
-
-class RemoteBatch(_Stored):
-    """A batch as its API describes it; the time is by the provider's clock.
-
-    `label` is the provider's name of the state. `tag` is ours, `file` the id of the uploaded request file;
-    both are None if the API stores none. Counts of requests may be 0 until the provider has counted.
+    `label` is the provider's name of the state. `ended`: results can be fetched, of canceled and expired
+    batches too. `failed`: little or nothing was processed; what was may be billed. `tag` is ours, `file` the id
+    of the uploaded request file; both are None if the API stores none. Counts of requests may be 0 until the
+    provider has counted. `files` are ids of the results. `reason` is the first error of a failed batch.
     """
 
-    created_at: datetime
-    label: Annotated[str, AfterValidator(lambda text: clean(text.lower()))] = Field(
-        validation_alias=AliasChoices("status", "processing_status")
-    )
-    output_file_id: str | None = None
-    error_file_id: str | None = None
-    # of any type: gateways vary
-    processing_status: Any = None
-    request_counts: Any = None
-    tag: Any = Field(None, validation_alias=AliasPath("metadata", "ruler"))
-    file: Any = Field(None, validation_alias="input_file_id")
-    error: Any = Field(None, validation_alias=AliasPath("errors", "data", 0, "message"))
-
-    @property
-    def created(self) -> float:
-        """Unix time of the creation."""
-        return self.created_at.timestamp()
-
-    @property
-    def succeeded(self) -> int:
-        """Number of answered requests."""
-        return self._count("completed", "succeeded")
-
-    @property
-    def failed(self) -> int:
-        """Number of requests without an answer, once the batch is done with them."""
-        return self._count("failed", "errored", "canceled", "expired")
-
-    @property
-    def total(self) -> int:
-        """Number of all requests."""
-        done = self.succeeded + self.failed
-        return self._count("total") or self._count("processing") + done
-
-    @property
-    def files(self) -> list[str]:
-        """Ids of the result files, answers first."""
-        return [file for file in (self.output_file_id, self.error_file_id) if file]
-
-    @property
-    def state(self) -> Literal["running", "ended", "failed"]:
-        """State of the batch; running with any label that is not known.
-
-        `ended`: results can be fetched, of canceled and expired batches too. `failed`: little or nothing was
-        processed; what was may be billed.
-        """
-        if self.label == "failed":
-            return "failed"
-        if self.processing_status is None:
-            # some endpoints report the end before the files exist; without them paid answers would be lost
-            done = self.failed or self.label == "completed"
-            answers_to_come = self.succeeded and not self.output_file_id
-            if answers_to_come or (done and not self.files):
-                return "running"
-        return "ended" if self.label in _ENDED else "running"
-
-    @property
-    def reason(self) -> str:
-        """First error of a failed batch."""
-        return clean(str(self.error or "its provider does not say why"))
-
-    def _count(self, *words: str) -> int:
-        """Count the requests in states of these names."""
-        counts = self.request_counts if isinstance(self.request_counts, dict) else {}
-        numbers = map(counts.get, words)
-        return sum(n for n in numbers if isinstance(n, int) and n > 0)
+    id: str
+    created: float
+    label: str
+    state: State
+    total: int
+    succeeded: int
+    failed: int
+    tag: object = None
+    file: object = None
+    files: Sequence[str] = ()
+    reason: str = ""
 
 
-class _Page(BaseModel):
-    data: list[RemoteBatch]
-    has_more: Any = False
-
-
-def open_session() -> aiohttp.ClientSession:
-    """Open a session with a new connection for every request.
-
-    A server may close an idle connection at any moment, which would leave open if a batch was created.
-    """
-    return aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True))
-
-
-@dataclass
 class Provider:
-    """A batch API at an address; `headers` hold the key.
+    """A batch API at an address, in the form of OpenAI's.
 
     Every failure is a RulerError, after retries if they are safe: RefusedError if the key, the account or
     the batch is refused for good.
     """
 
-    session: aiohttp.ClientSession = field(repr=False)
-    base: str
-    headers: Mapping[str, str] = field(repr=False)
-    key: str | None = field(repr=False)
-    form: BatchForm
-    pause: Callable[[float], Awaitable[None]] = asyncio.sleep
+    def __init__(self, base: str, key: str | None, form: BatchForm) -> None:
+        """Make the SDK's client; UsageError if the SDK is not installed, or refuses the address."""
+        self.base, self.key, self.form = base, key, form
+        self.name = f"the batch API at {urlsplit(base).netloc}"
+        self.pause: Callable[[float], Awaitable[None]] = asyncio.sleep
+        name = form.target
+        try:
+            self.sdk: Any = import_module(name)
+        except ImportError:
+            problem = f"batches need the package {name}, which is not installed"
+            remedy = f"pip install 'ruler-cli[{name}]'"
+            raise UsageError(problem, remedy, place=f"{name}/…") from None
+        errors = (self.sdk.APIError, ConnectionError, TimeoutError, UnicodeError)
+        self._errors: tuple[type[Exception], ...] = errors
+        for library in filter(None, map(sys.modules.get, _HTTP_LIBRARIES)):
+            self._errors += (library.HTTPError, library.StreamError, library.InvalidURL)
+        try:
+            self.client = self._open()
+        except self._errors:
+            problem = "is not an address that can be called"
+            raise UsageError(problem, "check --api-base", place=base) from None
+
+    def _open(self) -> Any:
+        omit = self.sdk.Omit()
+        headers = {
+            "Authorization": f"Bearer {self.key}" if self.key else omit,
+            # by default the SDK sends what further variables hold, to any address
+            "OpenAI-Organization": omit,
+            "OpenAI-Project": omit,
+        }
+        return self._client(self.sdk.AsyncOpenAI, headers, redirects=True)
+
+    def _client(self, kind: Any, headers: dict[str, Any], *, redirects: bool) -> Any:
+        """Return a client with our key or none, without retries, with a new connection for every request.
+
+        A server may close an idle connection at any moment, which would leave open if a batch was created.
+        """
+        http_client = self.sdk.DefaultAsyncHttpxClient(
+            verify=trusted(self.base), follow_redirects=redirects
+        )
+        return kind(
+            base_url=self.base,
+            api_key=self.key or "none",
+            max_retries=0,
+            timeout=_READ_TIMEOUT,
+            default_headers={"Connection": "close", **headers},
+            http_client=http_client,
+        )
 
     @property
-    def name(self) -> str:
-        """Subject of error sentences."""
-        return f"the batch API at {urlsplit(self.base).netloc}"
+    def _batches(self) -> Any:
+        return self.client.batches
 
     @property
     def account(self) -> str:
@@ -218,17 +190,16 @@ class Provider:
 
     async def upload(self, file: Path) -> str:
         """Upload a request file; return its id at the provider, "" if the API has no such step."""
-        if not self.form.files:
-            return ""
 
-        def body(source: IO[bytes]) -> aiohttp.Payload:
-            fields = aiohttp.FormData({"purpose": "batch"})
-            fields.add_field(
-                "file", source, filename=file.name, content_type="application/jsonl"
-            )
-            return fields()
+        async def send() -> str:
+            with file.open("rb") as source:
+                upload = (file.name, source, "application/jsonl")
+                stored = await self.client.files.create(
+                    file=upload, purpose="batch", timeout=_UPLOAD_TIMEOUT
+                )
+            return _checked(stored.id)
 
-        return (await self.request("POST", "/files", _Stored, file, body)).id
+        return await self._ask(send, seconds=_UPLOAD_TIMEOUT)
 
     async def create(self, file: Path, uploaded: str, tag: str) -> RemoteBatch:
         """Create a batch, which costs money; the call is not retried once it may have arrived.
@@ -237,237 +208,310 @@ class Provider:
         other error it does not.
         """
 
-        def body(source: IO[bytes]) -> aiohttp.Payload:
-            if not self.form.files:
-                kind = "application/json"
-                return aiohttp.BufferedReaderPayload(source, content_type=kind)
-            return aiohttp.JsonPayload(
-                {
-                    "input_file_id": uploaded,
-                    "endpoint": "/v1/chat/completions",
-                    "completion_window": "24h",
-                    "metadata": {"ruler": tag},
-                }
-            )
+        send = partial(self._create, file, uploaded, tag)
+        return await self._batch(send, once=True, seconds=_UPLOAD_TIMEOUT)
 
-        path = self.form.path
-        return await self.request("POST", path, RemoteBatch, file, body, once=True)
+    async def _create(self, file: Path, uploaded: str, tag: str) -> Any:
+        return await self._batches.create(
+            input_file_id=uploaded,
+            endpoint="/v1/chat/completions",
+            completion_window="24h",
+            metadata={"ruler": tag},
+            timeout=_UPLOAD_TIMEOUT,
+        )
 
     async def retrieve(self, id: str) -> RemoteBatch:
         """Fetch a batch by its id; RefusedError if there is none."""
-        return await self._request_batch("GET", id)
+
+        return await self._batch(partial(self._batches.retrieve, id), gone=_give_up(id))
 
     async def cancel(self, id: str) -> RemoteBatch:
         """Cancel a batch; one that has ended, or is about to end, is returned as it is."""
         try:
-            return await self._request_batch("POST", id, "/cancel")
+            send = partial(self._batches.cancel, id)
+            return await self._batch(send, gone=_give_up(id))
         except RulerError:
             remote = await self.retrieve(id)
             if remote.state == "running" and not remote.label.startswith("cancel"):
                 raise
             return remote
 
-    async def list_batches(self, since: float) -> AsyncIterator[RemoteBatch]:
-        """Yield batches created at `since` (Unix time) or later, roughly the newest first.
+    async def _batch(
+        self, send: Callable[[], Awaitable[Any]], **rules: Any
+    ) -> RemoteBatch:
+        """Make a request whose answer is a batch; the rest as for `_ask`."""
 
-        A page without any ends the listing.
+        async def read() -> RemoteBatch:
+            return self._read(await send())
+
+        return await self._ask(read, **rules)
+
+    async def list_batches(self, since: float) -> list[RemoteBatch]:
+        """Return batches created at `since` (Unix time) or later, roughly the newest first.
+
+        A page's number of older ones in a row ends the listing.
         """
-        after = ""
-        while True:
-            path = f"{self.form.path}?limit={_PAGE}{after}"
-            page = await self.request("GET", path, _Page)
-            recent = [remote for remote in page.data if remote.created >= since]
-            for remote in recent:
-                yield remote
-            if not recent or not page.has_more:
-                return
-            last = quote(page.data[-1].id, safe="")
-            before, after = after, f"&{self.form.cursor}={last}"
-            if after == before:  # the endpoint ignores the cursor
-                return
+
+        async def send() -> list[RemoteBatch]:
+            batches: dict[str, RemoteBatch] = {}
+            older = 0
+            async for answer in self._batches.list(limit=_PAGE):
+                remote = self._read(answer)
+                older = older + 1 if remote.created < since else 0
+                # one that comes again: the endpoint ignores the position of a page
+                if older == _PAGE or remote.id in batches:
+                    break
+                batches[remote.id] = remote
+            return [batch for batch in batches.values() if batch.created >= since]
+
+        return await self._ask(send, seconds=None)
 
     async def results(self, remote: RemoteBatch, file: IO[bytes]) -> Iterator[bytes]:
         """Download the results to a file; return their lines, answers and errors, without line breaks.
 
         A line is without the key, which it may repeat; one that is longer than 32 MiB comes in pieces.
         """
-        paths = [f"{self._path_of(remote.id)}/results"]
-        if self.form.files:
-            paths = [f"/files/{quote(file, safe='')}/content" for file in remote.files]
-        for path in paths:
-            await self._call("GET", path, into=file, gone=_give_up(remote.id))
+
+        async def send() -> None:
+            file.seek(0)
+            file.truncate()
+            for download in self._downloads(remote):
+                async with download as response:
+                    async for piece in response.iter_bytes():
+                        file.write(piece)
+                file.write(b"\n")
+
+        await self._ask(send, seconds=None, gone=_give_up(remote.id))
         file.seek(0)
-        lines = map(bytes.strip, iter(partial(file.readline, _MAX_BYTES), b""))
+        lines = map(bytes.strip, iter(partial(file.readline, MAX_LINE), b""))
         return (without_key(line, self.key) for line in lines if line)
 
-    async def request(
-        self,
-        method: str,
-        path: str,
-        model: type[Model],
-        *body: Any,
-        **rules: Any,
-    ) -> Model:
-        """Request a JSON object, and read it as a `model`; the rest as for `_call`.
+    def _downloads(self, remote: RemoteBatch) -> Iterator[Any]:
+        return map(self.client.files.with_streaming_response.content, remote.files)
 
-        UnclearError for any other answer: it could hide a batch that is billed.
-        """
-        answer = await self._call(method, path, *body, **rules)
-        try:
-            return model.model_validate_json(without_key(answer, self.key))
-        except ValidationError:
-            problem = "its answer is not a batch API's"
-            remedy = Sentence("check {api_base}")
-            raise UnclearError(problem, remedy, place=self.name) from None
+    def _read(self, answer: Any) -> RemoteBatch:
+        """Read the SDK's form of a batch; fields of any type, since gateways vary."""
+        counts = answer.request_counts
+        succeeded, failed = _count(counts, "completed"), _count(counts, "failed")
+        label = clean(answer.status.lower(), self.key)
+        files = [file for file in (answer.output_file_id, answer.error_file_id) if file]
+        state = _state(label)
+        # some endpoints report the end before the files exist; without them paid answers would be lost
+        due = failed or label == "completed"
+        answers_to_come = succeeded and not answer.output_file_id
+        if state == "ended" and (answers_to_come or (due and not files)):
+            state = "running"
+        tag = (
+            answer.metadata.get("ruler") if isinstance(answer.metadata, dict) else None
+        )
+        errors = getattr(answer.errors, "data", None)
+        why = errors[0].message if errors else "its provider does not say why"
+        return RemoteBatch(
+            _checked(answer.id),
+            _time(answer.created_at),
+            label,
+            state,
+            _count(counts, "total") or succeeded + failed,
+            succeeded,
+            failed,
+            tag,
+            answer.input_file_id,
+            files,
+            clean(str(why), self.key),
+        )
 
-    async def _call(
+    async def _ask(
         self,
-        method: str,
-        path: str,
-        file: Path = _NOTHING,
-        body: Body | None = None,
+        send: Callable[[], Awaitable[T]],
         *,
-        into: IO[bytes] | None = None,
+        seconds: float | None = _READ_TIMEOUT,
         once: bool = False,
         gone: str = "",
-    ) -> bytes:
-        """Make a request, with retries, and return the answer.
+    ) -> T:
+        """Make requests and return their answer, with retries by the policy of all calls.
 
         A request that must be handled at most `once`, since it costs money, is retried only if it certainly
-        was not handled; UnclearError if it may have been. An answer that is written `into` a file may take
-        any time, and be redirected. `gone` is the remedy if the path is unknown.
+        was not handled; UnclearError if it may have been. `gone` is the remedy if the path is unknown.
         """
-        url, failures = self.base + path, 0
-        start = into.tell() if into else 0
-        # at another host aiohttp leaves out the header Authorization, but no other one
-        follow = into is not None and (not self.key or "Authorization" in self.headers)
+        budget = RetryBudget(_RETRIES, math.inf)
         while True:
+            began = time.monotonic()
             try:
-                with file.open("rb") as source:
-                    seconds = _UPLOAD_TIMEOUT if body else _READ_TIMEOUT
-                    async with self.session.request(
-                        method,
-                        url,
-                        data=body and body(source),
-                        headers=self.headers,
-                        proxy=proxy_of(url),
-                        ssl=trusted(url),
-                        allow_redirects=follow,
-                        timeout=aiohttp.ClientTimeout(
-                            total=None if into else seconds,
-                            sock_connect=_CONNECT_TIMEOUT,
-                            sock_read=seconds,
-                        ),
-                    ) as response:
-                        if response.status >= 300:
-                            answer = await _read_bounded(response)
-                            failure = self._status_error(response, answer, gone)
-                        elif into is None:
-                            return await _read_bounded(response)
-                        else:
-                            # each try writes the whole again
-                            into.seek(start)
-                            into.truncate()
-                            async for piece in response.content.iter_any():
-                                into.write(piece)
-                            into.write(b"\n")
-                            return b""
-            except (
-                aiohttp.ClientError,
-                ConnectionError,
-                TimeoutError,
-                UnicodeError,
-            ) as error:
-                failure = self._connection_error(error)
+                async with asyncio.timeout(seconds):
+                    return await send()
+            except self._errors as error:
+                failure = self._failure(error, gone)
+            except (AttributeError, TypeError, ValueError):
+                # it could hide a batch that is billed
+                problem = "its answer is not a batch API's"
+                remedy = "check --api-base"
+                raise UnclearError(problem, remedy, place=self.name) from None
             if once and failure.unclear:
                 remedy = (
                     "if there is a batch now, the next `ruler batch` command finds it"
                 )
                 raise UnclearError(failure.error.brief, remedy)
-            failures += 1
-            too_late = failure.retry_after > _MAX_RETRY_AFTER
-            if not failure.retryable or too_late or failures == _TRIES:
+            retry = failure.retry
+            if retry is None or (retry.retry_after or 0.0) > _MAX_RETRY_AFTER:
                 raise failure.error
-            await self.pause(delay(failures - 1, failure.retry_after, random.random()))
+            spent = time.monotonic() - began
+            wait = budget.wait(retry, spent, random.random())
+            if wait is None:
+                raise failure.error
+            await self.pause(wait)
 
-    def _status_error(
-        self, response: aiohttp.ClientResponse, data: bytes, gone: str
-    ) -> _Failure:
-        status, (codes, message) = response.status, error_of(data)
-        error = classify(status, codes, message, response.headers, self.key, self.name)
+    def _failure(self, error: Any, gone: str) -> _Failure:
+        """Classify an error of an SDK as one of a live call."""
+        if isinstance(error, self.sdk.APIStatusError):
+            return self._status_failure(error.status_code, error.response, gone)
+        cause = error.__cause__ or error
+        why = clean(str(cause) or type(cause).__name__, self.key)
+        retry = CallError("transport", why, "call")
+        if type(cause).__name__ in _UNSENT:
+            problem = f"{self.name} cannot be reached: {why}"
+            remedy = "check the network, the proxy and --api-base"
+            return _Failure(UnreachableError(problem, remedy), retry)
+        problem = f"the connection to {self.name} broke: {why}"
+        if isinstance(error, TimeoutError | self.sdk.APITimeoutError):
+            problem = f"{self.name} did not answer in time"
+        return _Failure(RulerError(problem, _RUN_LATER), retry, unclear=True)
+
+    def _status_failure(self, status: int, response: Any, gone: str) -> _Failure:
+        codes, message = error_of(response.content)
         if status in (404, 405):
-            remedy = gone or Sentence("check {api_base}, or " + _FILE_ALTERNATIVE)
+            remedy = gone or f"check --api-base, or {_FILE_ALTERNATIVE}"
             absent = f"{self.name} answered {status}: {clean(message, self.key)}"
             return _Failure(RefusedError(absent, remedy))
+        headers = response.headers
+        error = classify(status, codes, message, headers, self.key, self.name)
         unclear = status >= 500 or status in _UNCLEAR
         if error.kind != "transport":
             return _Failure(RefusedError(error.reason), unclear=unclear)
-        return _Failure(
-            RulerError(error.reason, _RUN_LATER),
-            retryable=error.scope == "call" and status != 409,  # a conflict stays one
-            unclear=unclear,
-            retry_after=error.retry_after or 0.0,
+        failed = RulerError(error.reason, _RUN_LATER)
+        if error.scope != "call" or status == 409:  # a conflict stays one
+            return _Failure(failed, unclear=unclear)
+        # a batch is no call: the number of retries bounds refusals for a rate, too
+        return _Failure(failed, replace(error, rate=False), unclear)
+
+
+class AnthropicProvider(Provider):
+    """The batch API of Anthropic.
+
+    Two requests are made below the SDK's own methods: its `create` takes a list that is in memory as a whole,
+    and its `results` sends the key to any address that a batch names for them.
+    """
+
+    def _open(self) -> Any:
+        omit = self.sdk.Omit()
+        headers = {
+            "anthropic-version": "2023-06-01",
+            "x-api-key": self.key or omit,
+            "Authorization": omit,
+        }
+        # at another host the HTTP library leaves out the header Authorization, but not this one
+        return self._client(self.sdk.AsyncAnthropic, headers, redirects=False)
+
+    @property
+    def _batches(self) -> Any:
+        return self.client.messages.batches
+
+    async def upload(self, file: Path) -> str:
+        """Return "": the API has no such step."""
+        return ""
+
+    async def _create(self, file: Path, uploaded: str, tag: str) -> Any:
+        headers = {
+            "Content-Type": "application/json",
+            "Content-Length": str(file.stat().st_size),  # noqa: ASYNC240 - of a local file
+        }
+        async with await anyio.open_file(file, "rb") as lines:
+            return await self.client.post(
+                _ANTHROPIC_PATH,
+                cast_to=self.sdk.types.messages.MessageBatch,
+                content=lines,
+                options={"headers": headers, "timeout": _UPLOAD_TIMEOUT},
+            )
+
+    def _downloads(self, remote: RemoteBatch) -> Iterator[Any]:
+        @asynccontextmanager
+        async def opened() -> AsyncIterator[Any]:
+            path = f"{_ANTHROPIC_PATH}/{quote(remote.id, safe='')}/results"
+            options = {"headers": _STREAMED}
+            response = await self.client.get(path, cast_to=object, options=options)
+            try:
+                yield response
+            finally:
+                await response.close()
+
+        yield opened()
+
+    def _read(self, answer: Any) -> RemoteBatch:
+        counts = answer.request_counts
+        succeeded = _count(counts, "succeeded")
+        failed = _count(counts, "errored", "canceled", "expired")
+        label = clean(answer.processing_status.lower(), self.key)
+        return RemoteBatch(
+            _checked(answer.id),
+            _time(answer.created_at),
+            label,
+            _state(label),
+            _count(counts, "processing") + succeeded + failed,
+            succeeded,
+            failed,
         )
 
-    def _connection_error(self, error: Exception) -> _Failure:
-        cause = getattr(error, "os_error", error)
-        why = clean(str(cause) or type(cause).__name__, self.key)
-        if isinstance(error, _UNSENT):
-            remedy = Sentence("check the network, the proxy and {api_base}")
-            refused = UnreachableError(f"{self.name} cannot be reached: {why}", remedy)
-            return _Failure(refused, retryable=True)
-        problem = f"the connection to {self.name} broke: {why}"
-        if isinstance(error, TimeoutError):
-            problem = f"{self.name} did not answer in time"
-        return _Failure(RulerError(problem, _RUN_LATER), retryable=True, unclear=True)
 
-    def _path_of(self, id: str) -> str:
-        return f"{self.form.path}/{quote(id, safe='')}"
+def _checked(id: str) -> str:
+    if not _ID.fullmatch(id):
+        raise ValueError(id)
+    return id
 
-    async def _request_batch(
-        self, method: str, id: str, action: str = ""
-    ) -> RemoteBatch:
-        path = self._path_of(id) + action
-        return await self.request(method, path, RemoteBatch, gone=_give_up(id))
+
+def _state(label: str) -> State:
+    if label == "failed":
+        return "failed"
+    return "ended" if label in _ENDED else "running"
+
+
+def _time(value: Any) -> float:
+    return TypeAdapter(datetime).validate_python(value).timestamp()
+
+
+def _count(counts: object, *words: str) -> int:
+    """Count the requests in states of these names."""
+    numbers = (getattr(counts, word, 0) for word in words)
+    return sum(number for number in numbers if isinstance(number, int) and number > 0)
 
 
 def _give_up(id: str) -> str:
     """Return the remedy for a batch that its provider does not know, or does not show to this key."""
-    command = "to give it up: `ruler batch cancel {forget:yes} {id}`"
-    return Sentence(command, id=shlex.quote(id))
+    return f"to give it up: `ruler batch cancel --forget {shlex.quote(id)}`"
 
 
-async def _read_bounded(response: aiohttp.ClientResponse) -> bytes:
-    """Read the body of an answer, cut if it is too large."""
-    try:
-        return await response.content.readexactly(_MAX_BYTES)
-    except asyncio.IncompleteReadError as end:
-        return end.partial
-
-
-@dataclass(frozen=True)
-class Providers:
-    """The batch APIs that one command uses.
+class Providers(AsyncExitStack):
+    """The batch APIs that one command uses; closed with it.
 
     `key_env` is the name of the key's variable; it replaces the one that a batch was submitted with.
     """
 
-    session: aiohttp.ClientSession
-    key_env: str | None = None
+    def __init__(self, key_env: str | None = None) -> None:
+        """Open no connection yet."""
+        super().__init__()
+        self.key_env = key_env
+        self._opened: dict[tuple[str, str, str | None], Provider] = {}
 
     def for_judge(self, judge: JudgeSettings) -> Provider:
         """Return Anthropic's API for `anthropic/…`, OpenAI's for `openai/…` and any judge with an endpoint.
 
-        UsageError if the judge has no batch API, or its key is missing.
+        UsageError if the judge has no batch API, or its key or SDK is missing.
         """
         target = batch_target(judge)
         if target is None:
-            remedy = Sentence(
+            remedy = (
                 "use openai/… or anthropic/…, or an endpoint with a batch API like OpenAI's "
-                f"({{api_base:URL}}); for any other, {_FILE_ALTERNATIVE}"
+                f"(--api-base URL); for any other, {_FILE_ALTERNATIVE}"
             )
             raise UsageError("has no batch API", remedy, place=f"judge {judge.model}")
-        headers: dict[str, str] = {}
         if target == "anthropic":
             address = (
                 judge.api_base
@@ -477,16 +521,19 @@ class Providers:
             )
             check_address(address)
             base = cut_address(address).removesuffix("/v1")
+            proxy_of(base)  # one that cannot be used is refused before anything is read
             key = key_for(judge, "ANTHROPIC_API_KEY")
-            headers["anthropic-version"] = "2023-06-01"
-            if key:
-                headers["x-api-key"] = key
+            kind: type[Provider] = AnthropicProvider
         else:
             endpoint = endpoint_of(judge)
             base, key = endpoint.base, endpoint.key
-            if key:
-                headers["Authorization"] = f"Bearer {key}"
-        return Provider(self.session, base, headers, key, FORMS[target])
+            kind = Provider
+        provider = self._opened.get((target, base, key))
+        if provider is None:
+            provider = kind(base, key, FORMS[target])
+            self.push_async_exit(provider.client)
+            self._opened[target, base, key] = provider
+        return provider
 
     def for_batch(self, batch: BatchRecord) -> Provider:
         """Return the API of a batch; RefusedError if the account has changed since its submission.
@@ -495,19 +542,14 @@ class Providers:
         provider says if a key may not see the batch. Without an id, a listing with another key could miss it.
         """
         key_env = self.key_env or batch.key_env
-        provider = self.for_judge(
-            JudgeSettings(batch.model, api_base=batch.base, api_key_env=key_env)
-        )
+        judge = JudgeSettings(batch.model, api_base=batch.base, api_key_env=key_env)
+        provider = self.for_judge(judge)
         recorded, current = batch.account, provider.account
         if batch.remote is not None:
             recorded, current = recorded.partition(".")[0], current.partition(".")[0]
         if recorded != current:
-            raise RefusedError(
-                "was submitted with another key or to another address",
-                Sentence(
-                    "set these as they were, or give it up with `ruler batch cancel {forget:yes} {tag}`",
-                    tag=batch.tag,
-                ),
-                place=f"batch {batch.tag}",
-            )
+            problem = "was submitted with another key or to another address"
+            command = f"`ruler batch cancel --forget {batch.tag}`"
+            remedy = f"set these as they were, or give it up with {command}"
+            raise RefusedError(problem, remedy, place=f"batch {batch.tag}")
         return provider

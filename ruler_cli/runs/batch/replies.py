@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from ruler_cli.errors import Sentence, UsageError
+from ruler_cli.errors import UsageError
 from ruler_cli.files import open_container
 from ruler_cli.files.containers.lines import lines
 from ruler_cli.files.location import Location
@@ -251,28 +251,28 @@ def _parse(row: Mapping[str, Any]) -> _Parsed | str:
     """Parse a row of any known form, else return why not; the first form that fits decides."""
     result, response = _mapping(row.get("result")), _mapping(row.get("response"))
     if "type" in result:  # Anthropic's
+        label = _ENDED.get(str(result["type"]))
+        if label:
+            return _again("its batch ended before", label)
+        if result.get("message") is not None:
+            return _of_body(None, result["message"])
         error = result.get("error")
-        if result["type"] in _ENDED:
-            error = {"code": result["type"], "message": "its batch ended before"}
-        return _of_parts(None, result.get("message"), error) or _UNKNOWN
+        return _of_error(None, error) if error else _UNKNOWN
     if "status_code" in response or "body" in response:  # OpenAI's
         status = _status(response.get("status_code"))
-        parts = _of_parts(status, response.get("body"), row.get("error"))
-        return parts or _again("the row holds no answer", "no answer")
+        if response.get("body") is not None:
+            return _of_body(status, response["body"])
+        error = row.get("error")
+        if error:
+            return _of_error(status, error)
+        return _again("the row holds no answer", "no answer")
     own = {name: row[name] for name in _FIELDS if name in row}
     for place in (own, row.get("body"), response, row.get("http_response")):
         body = _mapping(place)
         if "choices" in body or body.get("type") == "message":
             return _of_body(None, body)
-    if error := row.get("error") or row.get("__inference_error__"):  # of OpenAI, of Ray
-        return _of_error(None, error)
-    return _of_text(row)
-
-
-def _of_parts(status: int | None, body: Any, error: Any) -> _Parsed | None:
-    if body is not None:
-        return _of_body(status, body)
-    return _of_error(status, error) if error else None
+    error = row.get("error") or row.get("__inference_error__")  # of OpenAI, of Ray
+    return _of_error(None, error) if error else _of_text(row)
 
 
 def _of_body(status: int | None, body: Any) -> _Parsed:
@@ -348,10 +348,7 @@ def _of_error_response(response: ErrorResponse) -> _Parsed:
     error = classify(status, codes, message)
     if error.kind != "too_long" and refuses_format(status, message):
         # not specific to this request; `ruler score` falls back to a simpler format by itself
-        reason = Sentence(
-            "{reason}; ask for any text with {param:response_format=null}",
-            reason=error.reason,
-        )
+        reason = f"{error.reason}; ask for any text with -p response_format=null"
         return _again(reason, "the answer format was refused")
     if error.kind == "refused" and limits_named(status, message):
         return _again(

@@ -15,9 +15,8 @@ from typing import Literal, NamedTuple
 
 import anyio.lowlevel
 
-from ruler_cli.errors import Sentence, UsageError
+from ruler_cli.errors import UsageError
 from ruler_cli.files.scratch import Index
-from ruler_cli.formats.pictures import with_smaller
 from ruler_cli.judges.chat_completions import chat_body, first_format
 from ruler_cli.judges.providers import EMBEDDED, Price, listed_batch_price
 from ruler_cli.judges.resolve import (
@@ -27,10 +26,10 @@ from ruler_cli.judges.resolve import (
     model_at_endpoint,
     model_of,
 )
-from ruler_cli.judging.adaptive import BLOCK_BYTES
 from ruler_cli.judging.group_run import GroupRun, JudgeRunner
 from ruler_cli.judging.panel import cache_of, open_panel
 from ruler_cli.ledger.reply_cache import Ledger
+from ruler_cli.messages.pictures import with_smaller
 from ruler_cli.pool.engine import (
     Bounds,
     Engine,
@@ -63,55 +62,30 @@ OnMissing = Callable[[int, bytes, Request], None]
 
 
 class BatchForm(NamedTuple):
-    """A batch API's limits, paths and form of requests.
+    """The form of a batch's requests, and a batch API's limits.
 
-    A batch has at most so many `requests` and `bytes`. `path` is that of batches, `cursor` the query
-    parameter for the next page of a listing. `files`: request files are uploaded, and results are files.
-    `opening`, `between` and `closing` join request lines to a request file. `skew` is the most that the
-    provider's clock may differ from ours, in seconds; where batches store our tag a longer listing does no
-    harm.
+    `opening`, `between` and `closing` join request lines to
+    a request file. `skew` is the most that the provider's clock may differ from ours, in seconds; where
+    batches store our tag a longer listing does no harm.
     """
 
     target: Target
-    path: str
-    cursor: str
-    files: bool
+    most_requests: int
+    most_bytes: int
     skew: float
     opening: bytes
     between: bytes
     closing: bytes
-    requests: int
-    bytes: int
 
     def allow(self, requests: int, size: int) -> bool:
-        """Tell if a batch may hold so many requests with so many bytes together."""
-        return requests <= self.requests and size + _OVERHEAD <= self.bytes
+        """Return whether a batch may hold so many requests with so many bytes together."""
+        return requests <= self.most_requests and size + _OVERHEAD <= self.most_bytes
 
 
 FORMS: dict[Target, BatchForm] = {
-    "openai": BatchForm(
-        target="openai",
-        requests=50_000,
-        bytes=200_000_000,
-        path="/batches",
-        cursor="after",
-        files=True,
-        skew=86400.0,
-        opening=b"",
-        between=b"\n",
-        closing=b"\n",
-    ),
+    "openai": BatchForm("openai", 50_000, 200_000_000, 86400.0, b"", b"\n", b"\n"),
     "anthropic": BatchForm(
-        target="anthropic",
-        requests=100_000,
-        bytes=256_000_000,
-        path="/v1/messages/batches",
-        cursor="after_id",
-        files=False,
-        skew=900.0,
-        opening=b'{"requests":[',
-        between=b",",
-        closing=b"]}",
+        "anthropic", 100_000, 256_000_000, 900.0, b'{"requests":[\n', b",\n", b"\n]}"
     ),
 }
 """A megabyte is 1,000,000 bytes, even if a provider may count 1,048,576."""
@@ -136,12 +110,12 @@ def target_of(
     provider = judge.model.partition("/")[0]
     if provider in ("hosted_vllm", "vllm", "sglang"):
         return "vllm"
-    found: Target | None = "openai" if judge.api_base else batch_target(judge)
-    if found is None:
+    form: Target | None = "openai" if judge.api_base else batch_target(judge)
+    if form is None:
         problem = "the form of its requests is not known"
-        remedy = Sentence("give {target:openai}, or {target:vllm} for your own engine")
+        remedy = "use --target openai, or --target vllm for your own engine"
         raise UsageError(problem, remedy, place=f"judge {judge.model}")
-    return found
+    return form
 
 
 def request_line(
@@ -175,7 +149,7 @@ def request_line(
     answer_format = replace(first_format(judge, address), stream="")
     if answer_format.responses:
         problem = "is answered at /v1/responses only, and a batch is written for chat completions"
-        remedy = Sentence("name another one with {model}")
+        remedy = "name another one with --model"
         raise UsageError(problem, remedy, place=f"judge {judge.label}")
     body = body_of(judge.params)
     for message in refused:
@@ -204,7 +178,7 @@ def names_for(name: str, judges: Sequence[str]) -> list[str]:
     if len(judges) == 1:
         return [name]
     if name == "-":
-        remedy = "give a file name, or one judge"
+        remedy = "use a file name, or one judge"
         raise UsageError("a request file has one model", remedy, place=name)
     path = Path(name)
     stem, dot, ending = path.name.partition(".")
@@ -231,6 +205,10 @@ class MissingRequests:
     unreadable: int = 0
 
 
+_HELD = 16 << 20
+"""Bytes of groups that are held at once."""
+
+
 def ledger_engine(
     runner: JudgeRunner, groups: Iterator[Group], *, waits: bool
 ) -> Engine[GroupRun, GroupResult]:
@@ -246,13 +224,11 @@ def ledger_engine(
         GroupRun.judge,
         lambda group_run: group_run.group.size,
         anyio.lowlevel.checkpoint,
-        # at most one block of groups that are decided together is in memory
-        Bounds(size=BLOCK_BYTES),
-        runner.end,
+        Bounds(size=_HELD),
     )
 
 
-async def render_missing(
+async def find_missing(
     settings: ScoreSettings, on_missing: OnMissing, observer: Observer
 ) -> MissingRequests:
     """Judge each group by the ledger alone, and call `on_missing` with each request that it lacks, once.
@@ -265,7 +241,7 @@ async def render_missing(
     for judge in settings.judges:
         if judge.spoken != "chat":
             problem = "is a decision model, which no batch API asks"
-            remedy = Sentence("leave it out, or score without a batch")
+            remedy = "leave it out, or score without a batch"
             raise UsageError(problem, remedy, place=f"judge {judge.label}")
     counts = MissingRequests([0 for _ in settings.judges])
     resolved = [cached_only(judge) for judge in settings.judges]

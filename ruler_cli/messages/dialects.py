@@ -17,21 +17,7 @@ from typing import Any
 
 from ruler_cli.files.events import LANGCHAIN, langchain_body
 from ruler_cli.files.parse import dump
-from ruler_cli.formats.chat import (
-    RESULT_KINDS,
-    THOUGHT_KEYS,
-    Messages,
-    Turn,
-    calls_of,
-    new_turn,
-    normalize_call,
-    normalize_part,
-    other_text,
-    pick,
-    texts,
-    with_system,
-)
-from ruler_cli.formats.fields import (
+from ruler_cli.files.values import (
     EMPTY,
     JsonObject,
     Names,
@@ -47,6 +33,17 @@ from ruler_cli.formats.fields import (
     objects,
     words,
 )
+from ruler_cli.messages.content import (
+    Messages,
+    Turn,
+    calls_of,
+    new_turn,
+    other_text,
+    texts,
+)
+from ruler_cli.messages.conversations import with_system
+from ruler_cli.messages.names import RESULT_KINDS, THOUGHT_KEYS
+from ruler_cli.messages.parts import normalize_call, normalize_part, pick
 
 _ROLES = {
     "model": "assistant",

@@ -1,4 +1,4 @@
-"""`ruler render INPUT REQUESTS`: write the requests that the ledger lacks to a file, for others to answer."""
+"""`ruler batch export|import`: requests that the ledger lacks to a file, for others to answer, and replies back."""
 
 from __future__ import annotations
 
@@ -9,15 +9,21 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ruler_cli.cli.command import ledger_command, running, score_command
+from ruler_cli.cli.ledger import print_table, required_ledger_path
 from ruler_cli.cli.messages import print_note
 from ruler_cli.cli.options import (
     RUN_OPTIONS,
+    AsJson,
+    Config,
+    JudgeModel,
+    OneLedger,
     Source,
     option,
 )
 from ruler_cli.cli.progress import Console
+from ruler_cli.cli.safe_text import print_json
 from ruler_cli.cli.signals import run_cancellable
-from ruler_cli.cli.units import count, print_figures
+from ruler_cli.cli.units import count, print_figures, rows
 from ruler_cli.files.error_map import writing
 from ruler_cli.files.location import Location
 from ruler_cli.files.output import create_file
@@ -26,18 +32,28 @@ from ruler_cli.settings.load import score_settings
 if TYPE_CHECKING:
     from ruler_cli.types import Request
 
-NOT_RENDERED = """
+NOT_ASKED = """
 answered by the ledger: {0.answered:group}
 failed before, --retry-failed asks again: {0.lost:group}
 cannot be asked about: {0.unaskable:group}
 cannot be read: {0.unreadable:line or trajectory}
 """
 
-OF_SCORE = (*RUN_OPTIONS, "shard", "ledger", "no_cache", "retry_failed", "force")
-"""Options that this command shares with `score`."""
+OF_EXPORT = (*RUN_OPTIONS, "shard", "ledger", "no_cache", "retry_failed", "force")
+"""Options that `batch export` shares with `score`."""
+_IMPORT = """
+ledger: {ledger}
+read: {rows:row} of {files:file}
+new: {new:answer}
+known: {known:row}, whose requests had an answer
+failed: {failed_for_good:request} for good: {failed}
+again: {again:request} to be asked again: {again_by_reason}
+foreign: {foreign:row} of other requests, left out
+unreadable: {unreadable:row}, left out
+"""
 
 
-def command(
+def export(
     ctx: typer.Context,
     source: Source,
     requests: Annotated[
@@ -61,7 +77,7 @@ def command(
     another engine can answer them. Answers can lead to further requests: import them and run the same
     command again until REQUESTS is empty. A panel has a file for each judge, named after it.
 
-    Example: ruler render rollouts.jsonl requests.jsonl -m openai/o3
+    Example: ruler batch export rollouts.jsonl requests.jsonl -m openai/o3
 
     Exit codes: 0 written, or nothing is missing; 1 some lines cannot be read, or some groups cannot be
     asked about; 2 bad usage or unreadable input; 130 and 143 interrupted, and nothing is written.
@@ -70,8 +86,8 @@ def command(
         from ruler_cli.files.output import refuse_clashes, refuse_input, refuse_name
         from ruler_cli.judges.resolve import cached_only
         from ruler_cli.runs.batch.requests import (
+            find_missing,
             names_for,
-            render_missing,
             request_line,
             target_of,
         )
@@ -99,19 +115,81 @@ def command(
                 with writing(names[judge]):
                     files[judge].stream.write(lines[judge](key, request))
 
-            rendered = run_cancellable(lambda: render_missing(settings, write, console))
+            rendered = run_cancellable(lambda: find_missing(settings, write, console))
             with writing(output):
                 for file in files:
                     file.commit()
             stack.pop_all()
-        print_figures(NOT_RENDERED, rendered)
+        print_figures(NOT_ASKED, rendered)
         score = score_command(options, source)
         if any(rendered.requests):
             for name, number in zip(names, rendered.requests, strict=True):
                 file_name = "stdout" if name == "-" else name
                 print_note(f"{file_name}: {count(number, 'request')}")
-            take_in = ledger_command(options, "ledger import", "REPLIES")
+            take_in = ledger_command(options, "batch import", "REPLIES")
             print_note(f"next, once they are answered: {take_in} && {score}")
         else:
             print_note(f"no request is missing; next: {score}")
         return 1 if rendered.unreadable or rendered.unaskable else 0
+
+
+def import_(
+    ctx: typer.Context,
+    replies: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="REPLIES...",
+            help="Files of replies, JSON lines, plain, .gz or .zst, or Parquet; a directory, a pattern; "
+            "`-` is stdin.",
+        ),
+    ],
+    ledger: OneLedger = None,
+    model: JudgeModel = None,
+    as_json: AsJson = False,
+    config: Config = None,
+) -> int:
+    """Import replies that a batch API or another engine wrote.
+
+    They may come in any order and repeatedly; the first answer stays. REPLIES are result files of
+    `vllm run-batch` or of OpenAI's and Anthropic's batch APIs, or rows of your own: a chat completion, or its
+    text as `text`, `generated_text` or `output`, beside the `custom_id` of its request.
+
+    Example: ruler batch import replies.jsonl
+
+    Exit codes: 0 all of it is in the ledger; 1 some requests failed or must be asked again, or some
+    rows could not be read; 2 bad usage, or no such file.
+    """
+    with running(ctx, replies) as options:
+        from ruler_cli.ledger.reply_cache import Ledger
+        from ruler_cli.runs.batch.replies import import_rows, reply_files, rows_of
+
+        file, files = required_ledger_path(options), reply_files(replies)
+        name = next(iter(options.model), None)
+        if options.file and name and name in options.file.judges:
+            name = str(options.file.judges[name]["model"])
+        with Ledger(file) as opened:
+            result = import_rows(opened, rows_of(files), name)
+        failed, again = (result.unanswered(for_good=kind) for kind in (True, False))
+        facts = {
+            "ledger": str(file),
+            "rows": result.rows,
+            "new": result.new,
+            "known": result.known,
+            "failed_for_good": sum(failed.values()),
+            "failed": failed,
+            "again": sum(again.values()),
+            "again_by_reason": again,
+            "foreign": result.foreign,
+            "unreadable": result.unreadable,
+            "odd": [row._asdict() for row in result.rejected],
+        }
+        if not result.rows:
+            print_note("there are no replies in the input")
+        print_note(*(f"{row.where} {row.reason}" for row in result.rejected))
+        for label, sentence in result.messages.items():
+            print_note(f"the first request that is {label}: {sentence}")
+        if options.as_json:
+            print_json(facts)
+        else:
+            print_table(rows(_IMPORT, {**facts, "files": len(files)}))
+        return 1 if result.open or result.foreign or result.unreadable else 0

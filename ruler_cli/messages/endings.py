@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any
 
-from ruler_cli.formats.fields import first, is_object, is_text
+from ruler_cli.files.values import first, is_object, is_text
 
 _MEANINGS = {
     "": """

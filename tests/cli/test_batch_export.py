@@ -1,4 +1,4 @@
-"""`ruler render` as scripts and people see it: from request files back to scores."""
+"""`ruler batch export` as scripts and people see it: from request files back to scores."""
 
 from __future__ import annotations
 
@@ -103,7 +103,13 @@ def test_round_trip(
     server.reset()
     for _ in range(_MOST):
         done = ruler(
-            "render", "in.jsonl", "requests.jsonl", *there, "--ledger", "l.sqlite"
+            "batch",
+            "export",
+            "in.jsonl",
+            "requests.jsonl",
+            *there,
+            "--ledger",
+            "l.sqlite",
         )
         assert done.returncode == 0, done.stderr
         assert server.stats()["requests"] == 0 or (tmp_path / "l.sqlite").exists()
@@ -130,7 +136,13 @@ def test_no_side_effects(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> N
     """`render` needs no key, sends no request and creates no ledger."""
     write(tmp_path / "in.jsonl", GROUPS)
     done = ruler(
-        "render", "in.jsonl", "r.jsonl", "-m", "openai/o3", OPENAI_BASE_URL=server.base
+        "batch",
+        "export",
+        "in.jsonl",
+        "r.jsonl",
+        "-m",
+        "openai/o3",
+        OPENAI_BASE_URL=server.base,
     )
     assert done.returncode == 0
     assert "r.jsonl: 12 requests\n" in done.stderr
@@ -142,23 +154,30 @@ def test_no_side_effects(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> N
 def test_stdout(ruler: Ruler, process: Ruler, tmp_path: Path) -> None:
     """`-` is stdout, with the bytes of a file, from a pipe too; so is a link to a pipe."""
     write(tmp_path / "in.jsonl", GROUPS)
-    ruler("render", "in.jsonl", "r.jsonl", "-m", "openai/o3")
+    ruler("batch", "export", "in.jsonl", "r.jsonl", "-m", "openai/o3")
     text = (tmp_path / "r.jsonl").read_text()
-    assert ruler("render", "in.jsonl", "-", "-m", "openai/o3").stdout == text
+    assert ruler("batch", "export", "in.jsonl", "-", "-m", "openai/o3").stdout == text
     piped = ruler(
-        "render", "-", "-", "-m", "openai/o3", stdin=(tmp_path / "in.jsonl").read_text()
+        "batch",
+        "export",
+        "-",
+        "-",
+        "-m",
+        "openai/o3",
+        stdin=(tmp_path / "in.jsonl").read_text(),
     )
     assert piped.stdout == text
     assert "stdout: 12 requests" in piped.stderr
     assert (
-        process("render", "in.jsonl", "/dev/stdout", "-m", "openai/o3").stdout == text
+        process("batch", "export", "in.jsonl", "/dev/stdout", "-m", "openai/o3").stdout
+        == text
     )
 
 
 def test_nothing_missing(ruler: Ruler, tmp_path: Path) -> None:
     """If the ledger answers all requests, the file is empty, so that `[ -s FILE ]` tests for missing ones."""
     write(tmp_path / "in.jsonl", [])
-    done = ruler("render", "in.jsonl", "r.jsonl")
+    done = ruler("batch", "export", "in.jsonl", "r.jsonl")
     assert done.returncode == 0
     assert "no request is missing" in done.stderr
     assert (tmp_path / "r.jsonl").read_bytes() == b""
@@ -175,7 +194,7 @@ def test_panel(ruler: Ruler, tmp_path: Path) -> None:
         "-m",
         "hosted_vllm/Qwen/Qwen3-8B",
     ]
-    assert ruler("render", "in.jsonl", "r.jsonl", *judges).returncode == 0
+    assert ruler("batch", "export", "in.jsonl", "r.jsonl", *judges).returncode == 0
     rows = {
         path.name: orjson.loads(path.read_bytes().splitlines()[0])
         for path in tmp_path.glob("r.*")
@@ -192,7 +211,7 @@ def test_panel(ruler: Ruler, tmp_path: Path) -> None:
     assert (
         rows["r.3-hosted_vllm-Qwen-Qwen3-8B.jsonl"]["body"]["model"] == "Qwen/Qwen3-8B"
     )
-    refused = ruler("render", "in.jsonl", "-", *judges)
+    refused = ruler("batch", "export", "in.jsonl", "-", *judges)
     assert (refused.returncode, "one model" in refused.stderr) == (2, True)
 
 
@@ -202,7 +221,7 @@ def test_skipped_groups(ruler: Ruler, tmp_path: Path) -> None:
         tmp_path / "in.jsonl",
         [GROUPS[0], {"no": "group"}, {"group_id": "x", "trajectories": []}],
     )
-    done = ruler("render", "in.jsonl", "r.jsonl", "-m", "openai/o3")
+    done = ruler("batch", "export", "in.jsonl", "r.jsonl", "-m", "openai/o3")
     assert done.returncode == 1
     assert "line 2" in done.stderr
     assert "cannot be asked about: 1 group" in done.stderr
@@ -218,7 +237,7 @@ def test_bad_usage(ruler: Ruler, tmp_path: Path) -> None:
         "-m openai/o3 --target anthropic": "not one of Anthropic's",
     }
     for options, message in cases.items():
-        done = ruler("render", "in.jsonl", "r.jsonl", *options.split())
+        done = ruler("batch", "export", "in.jsonl", "r.jsonl", *options.split())
         assert (done.returncode, message in done.stderr) == (2, True)
         assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
 
@@ -226,7 +245,7 @@ def test_bad_usage(ruler: Ruler, tmp_path: Path) -> None:
 def test_existing_files(ruler: Ruler, tmp_path: Path) -> None:
     """Rollouts are not overwritten, and an earlier request file stays if nothing can be rendered."""
     write(tmp_path / "in.jsonl", GROUPS)
-    ruler("render", "in.jsonl", "r.jsonl", "-m", "openai/o3")
+    ruler("batch", "export", "in.jsonl", "r.jsonl", "-m", "openai/o3")
     (tmp_path / "bad.jsonl").write_text('{"no": "rollouts"}\n' * 3)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     for names in (
@@ -234,7 +253,7 @@ def test_existing_files(ruler: Ruler, tmp_path: Path) -> None:
         ("r.jsonl", "in.jsonl"),
         ("bad.jsonl", "r.jsonl"),
     ):
-        assert ruler("render", *names, "-m", "openai/o3").returncode == 2
+        assert ruler("batch", "export", *names, "-m", "openai/o3").returncode == 2
         assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
@@ -242,7 +261,10 @@ def test_compressed(ruler: Ruler, tmp_path: Path) -> None:
     """A request file is compressed by its name."""
     write(tmp_path / "in.jsonl", GROUPS[:2])
     for name in ("r.jsonl", "r.jsonl.gz"):
-        assert ruler("render", "in.jsonl", name, "-m", "openai/o3").returncode == 0
+        assert (
+            ruler("batch", "export", "in.jsonl", name, "-m", "openai/o3").returncode
+            == 0
+        )
     packed = (tmp_path / "r.jsonl.gz").read_bytes()
     assert gzip.decompress(packed) == (tmp_path / "r.jsonl").read_bytes()
 
@@ -253,7 +275,8 @@ def test_interrupted(tmp_path: Path) -> None:
         sys.executable,
         "-m",
         "ruler_cli",
-        "render",
+        "batch",
+        "export",
         "-",
         "r.jsonl",
         "-m",
@@ -276,7 +299,7 @@ def test_same_requests_as_prompt(ruler: Ruler, tmp_path: Path) -> None:
     """A row holds the request that `ruler prompt` prints."""
     write(tmp_path / "in.jsonl", GROUPS[:1])
     body: Any = orjson.loads(
-        ruler("render", "in.jsonl", "-", "-m", "openai/o3").stdout
+        ruler("batch", "export", "in.jsonl", "-", "-m", "openai/o3").stdout
     )["body"]
     printed = ruler("prompt", "in.jsonl", "-m", "openai/o3").stdout
     system, user = (message["content"] for message in body["messages"])

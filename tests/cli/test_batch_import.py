@@ -1,4 +1,4 @@
-"""`ruler ledger import` as scripts and people see it."""
+"""`ruler batch import` as scripts and people see it."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def written(path: Path, *lines: bytes) -> Path:
 def test_complete_import(ruler: Ruler, tmp_path: Path) -> None:
     """A file of answers is imported with a short table and exit code 0, and a second import adds nothing."""
     written(tmp_path / "r.jsonl", good(1), good(2))
-    done = ruler("ledger", "import", "r.jsonl", "--ledger", "l.sqlite")
+    done = ruler("batch", "import", "r.jsonl", "--ledger", "l.sqlite")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [
         "ledger  l.sqlite",
         "read    2 rows of 1 file",
         "new     2 answers",
     ]
-    again = ruler("ledger", "import", "r.jsonl", "--ledger", "l.sqlite")
+    again = ruler("batch", "import", "r.jsonl", "--ledger", "l.sqlite")
     assert again.returncode == 0
     assert "known   2 rows, whose requests had an answer" in again.stdout
     with Ledger(tmp_path / "l.sqlite") as ledger:
@@ -41,7 +41,7 @@ def test_incomplete_import(ruler: Ruler, tmp_path: Path) -> None:
     """Failed calls, requests to send again and unreadable rows are counted and named, with exit code 1."""
     odd = json.dumps({"custom_id": "\x1b[31mmine", "text": "x"}).encode()
     written(tmp_path / "r.jsonl", good(1), long(2), expired(3), odd, b"{}")
-    done = ruler("ledger", "import", "r.jsonl")
+    done = ruler("batch", "import", "r.jsonl")
     assert done.returncode == 1
     assert "failed      1 request for good: too_long 1" in done.stdout
     assert "again       1 request to be asked again: expired 1" in done.stdout
@@ -57,7 +57,7 @@ def test_incomplete_import(ruler: Ruler, tmp_path: Path) -> None:
 def test_json(ruler: Ruler, tmp_path: Path) -> None:
     """`--json` prints the same as one object."""
     written(tmp_path / "r.jsonl", good(1), good(1), long(2), expired(3), b"{}")
-    done = ruler("ledger", "import", "r.jsonl", "--ledger", "l.sqlite", "--json")
+    done = ruler("batch", "import", "r.jsonl", "--ledger", "l.sqlite", "--json")
     assert done.returncode == 1
     assert json.loads(done.stdout) == {
         "ledger": "l.sqlite",
@@ -99,7 +99,7 @@ def test_sources(ruler: Ruler, tmp_path: Path) -> None:
         "-",
     ]
     done = ruler(
-        "ledger", "import", *names, "-m", "mine", "--json", stdin=good(4).decode()
+        "batch", "import", *names, "-m", "mine", "--json", stdin=good(4).decode()
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["new"] == 11
@@ -115,7 +115,7 @@ def test_bad_usage(ruler: Ruler, tmp_path: Path) -> None:
         (["r.jsonl", "--ledger", "none"], "give its path"),
         ([], "REPLIES"),
     ):
-        done = ruler("ledger", "import", *words)
+        done = ruler("batch", "import", *words)
         assert (done.returncode, done.stdout) == (2, "")
         assert message in done.stderr
     assert json.loads(ruler("ledger", "stats", "--json").stdout)["models"] == []
@@ -126,7 +126,7 @@ def test_damaged(ruler: Ruler, tmp_path: Path) -> None:
     (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(good(1))[:-20])
     (tmp_path / "b.jsonl").write_bytes(b"PK\x03\x04 no text")
     written(tmp_path / "c.jsonl", good(2))
-    done = ruler("ledger", "import", "a.jsonl.gz", "b.jsonl", "c.jsonl", "--json")
+    done = ruler("batch", "import", "a.jsonl.gz", "b.jsonl", "c.jsonl", "--json")
     assert done.returncode == 1
     result = json.loads(done.stdout)
     assert (result["new"], result["unreadable"]) == (1, 2)
@@ -140,7 +140,7 @@ def test_huge_lines(ruler: Ruler, tmp_path: Path) -> None:
     """A line longer than any reply is named and left out; the following lines keep their numbers."""
     huge = b'{"custom_id": "' + b"0" * (40 << 20) + b'"}'
     written(tmp_path / "r.jsonl", good(1), huge, good(2), b"{}")
-    done = ruler("ledger", "import", "r.jsonl", "--json")
+    done = ruler("batch", "import", "r.jsonl", "--json")
     result = json.loads(done.stdout)
     assert (result["new"], [one["line"] for one in result["odd"]]) == (2, [2, 4])
     assert result["odd"][0]["reason"] == "is longer than 32 MiB"
@@ -149,5 +149,5 @@ def test_huge_lines(ruler: Ruler, tmp_path: Path) -> None:
 def test_no_replies(ruler: Ruler, tmp_path: Path) -> None:
     """A file without a row is named, since it usually comes from an engine that failed."""
     written(tmp_path / "r.jsonl")
-    done = ruler("ledger", "import", "r.jsonl")
+    done = ruler("batch", "import", "r.jsonl")
     assert (done.returncode, "no replies in the input" in done.stderr) == (0, True)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
-from ruler_cli.formats.chat import USER_ROLES, leaves, other_text, words_of
-from ruler_cli.formats.fields import (
-    JsonObject,
-    is_text,
-    json_value,
-    words,
-)
+from ruler_cli.files.values import JsonObject, is_text, json_value, words
+from ruler_cli.messages.content import leaves, other_text
+from ruler_cli.messages.form import SideField
+from ruler_cli.messages.json_text import json_text, quoted
+from ruler_cli.messages.names import USER_ROLES, words_of
 
 ABOUT = frozenset(words("note signature attachment file filename path uri url id uuid"))
 """Words of keys with notes, and with names of other data."""
@@ -74,3 +73,15 @@ def _said_inside(value: Any, key: str) -> Iterator[Any]:
         inside = leaves(value, _COUNTED)
         numbers = [one for one in inside if not is_text(one) and one is not False]
         yield from numbers if len(numbers) <= _MOST_NUMBERS else ()
+
+
+def is_said(field: SideField, line: str) -> bool:
+    """Return whether a line says all that a field says."""
+    return all(_says(line, value) for value in field.says)
+
+
+def _says(line: str, value: Any) -> bool:
+    if is_text(value):
+        return quoted(value)[1:-1] in line
+    number = rf"(?<![\w.]){re.escape(json_text(value))}(?![\w.])"
+    return value is not True and re.search(number, line) is not None

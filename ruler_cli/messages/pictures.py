@@ -21,7 +21,7 @@ from urllib.parse import unquote_to_bytes
 
 import orjson
 
-from ruler_cli.formats.fields import (
+from ruler_cli.files.values import (
     JsonObject,
     first,
     first_of,
@@ -30,6 +30,7 @@ from ruler_cli.formats.fields import (
     lookup,
     words,
 )
+from ruler_cli.messages.form import Text
 from ruler_cli.types import Picture, Request
 
 _KINDS = re.compile(
@@ -90,6 +91,11 @@ _OPENED = 64_000_000
 """Pixels of a picture that is opened to make it smaller."""
 _UNKNOWN = 1024
 """Pixels of each side of a picture of unknown size, for an estimate."""
+
+
+def picture_part(address: str) -> JsonObject:
+    """Return the part of a message that shows the picture at an address."""
+    return {"type": "image_url", "image_url": address}
 
 
 def picture_of(part: Any) -> Picture | None:
@@ -214,14 +220,20 @@ def _from_base64(text: str) -> bytes | None:
     return None
 
 
-def mark_pictures(text: str, mark: Callable[[Picture], str]) -> str:
-    """Replace the address of each picture in Markdown text by its mark; what is no picture stays text."""
-
-    def marked(match: re.Match[str]) -> str:
-        picture = read_picture(match[2])
-        return match[0] if picture.error else match[1] + mark(picture)
-
-    return _IN_MARKDOWN.sub(marked, text)
+def markdown_pieces(text: Text) -> Text:
+    """Return a text with each picture in Markdown in place of its address; what is not a picture stays text."""
+    parts = [text] if is_text(text) else text
+    pieces: list[Any] = []
+    for part in parts:
+        end = 0
+        matches = _IN_MARKDOWN.finditer(part) if is_text(part) else ()
+        for match in matches:
+            picture = read_picture(match[2])
+            if not picture.error:
+                pieces += (match.string[end : match.end(1)], picture)
+                end = match.end()
+        pieces.append(part[end:] if is_text(part) else part)
+    return tuple(pieces) if len(pieces) > len(parts) else text
 
 
 def _measure(data: bytes) -> tuple[str, int, int] | None:

@@ -1,0 +1,1 @@
+"""Chat messages of any dialect → one normal form: turns, calls, results, pictures, thoughts, endings."""

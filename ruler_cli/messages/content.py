@@ -1,0 +1,181 @@
+"""Parts of a chat message as its record wrote it: its author, its text, its calls, and its further fields."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ruler_cli.files.values import (
+    JsonObject,
+    first_of,
+    is_list,
+    is_object,
+    is_text,
+    items,
+    json_value,
+    lookup,
+    objects,
+)
+from ruler_cli.messages.names import (
+    ABOUT_TURN,
+    AGENT_ROLES,
+    CALL_KEYS,
+    KNOWN,
+    NOT_SHOWN,
+    SINGLE_CALLS,
+    TEXT_KINDS,
+    THOUGHT_KEYS,
+    TRANSCRIPT,
+    words_of,
+)
+
+Messages = list[Any]
+Turn = dict[str, Any]
+"""A message that is made."""
+
+
+def new_turn(role: Any, content: Any, **more: Any) -> Turn:
+    """Make a message, without further fields that are empty."""
+    stated = {name: value for name, value in more.items() if value}
+    return {"role": role, "content": content, **stated}
+
+
+def first_agent_turn(messages: Messages) -> int:
+    """Return the index of the agent's first message, else the number of messages.
+
+    A Responses item without a role counts as the agent's.
+    """
+    for i, message in enumerate(messages):
+        if message.get("role") in AGENT_ROLES:
+            return i
+    return len(messages)
+
+
+def is_agent(message: JsonObject) -> bool:
+    """Return whether the agent wrote a message: by its role, or as a Responses item that is no tool result."""
+    role = message.get("role")
+    returned = role is None and is_returned(message.get("type"))
+    return role == TRANSCRIPT or (role in AGENT_ROLES and not returned)
+
+
+def is_returned(kind: Any) -> bool:
+    """Return whether an item of OpenAI's Responses is the result of a call, or the user's answer to a question."""
+    return str(kind).endswith(("_output", "approval_response"))
+
+
+def has_content(message: JsonObject) -> bool:
+    """Return whether a message holds anything to show a judge: text, a call, a thought, a refusal."""
+    content = message.get("content")
+    if has_text(content):
+        return True
+    # a call without arguments, a picture; a Responses item that is no text
+    parts = objects(content) if "role" in message else [message, *objects(content)]
+    if any(part.get("type") not in TEXT_KINDS for part in parts):
+        return True
+    if message.get("refusal") or calls_of(message):
+        return True
+    return has_text([*map(message.get, THOUGHT_KEYS), other_text(message)])
+
+
+_SINGLE = frozenset(SINGLE_CALLS)
+
+
+def calls_of(message: JsonObject) -> list[Any]:
+    """Return the calls of a message in any of its fields, also in its metadata, as they stand."""
+    listed = message.get("tool_calls")
+    if listed and is_list(listed) and _SINGLE.isdisjoint(message):  # fast
+        return listed
+    listed = listed or first_of(message, CALL_KEYS)
+    if not listed and "metadata" in message:
+        listed = lookup(message, "metadata.tool_calls")
+    value = json_value(listed, text=True)
+    # a number only counts them
+    single = [value] if value and isinstance(value, str | dict) else []
+    calls = items(value) or single
+    calls = [*calls, *filter(None, map(message.get, SINGLE_CALLS))]
+    more = message.get("additional_kwargs")  # LlamaIndex, LangChain
+    return calls or (calls_of(more) if more and is_object(more) else [])
+
+
+def other_text(
+    message: JsonObject, *, numbers: bool = False, known: frozenset[str] | None = None
+) -> dict[str, Any]:
+    """Return the fields of a message that hold text and are neither its content, nor metadata, nor a grader's.
+
+    With `numbers` also those that hold a number or true. `known` are the fields that are content or metadata.
+    """
+    known = known or KNOWN
+    if known.issuperset(message):  # fast, as most are
+        return {}
+    fields = {key: value for key, value in message.items() if key not in known}
+    return {
+        key: value
+        for key, value in ungraded(fields).items()
+        if (
+            any(one is not False for one in leaves(value))
+            if numbers
+            else not isinstance(value, int | float) and has_text(value)
+        )
+    }
+
+
+def ungraded(value: Any, depth: int = 0) -> Any:
+    """Return a JSON value, also one in JSON text, without reference answers and what graders say, at every depth."""
+    if depth > _MOST_LEVELS:
+        return None
+    if is_object(value):
+        return {
+            key: ungraded(inner, depth + 1)
+            for key, inner in value.items()
+            if not NOT_SHOWN & words_of(key)
+        }
+    if is_list(value):
+        return [ungraded(inner, depth + 1) for inner in value]
+    inner = json_value(value) if is_text(value) and value[:1] in ("{", "[") else None
+    if isinstance(inner, dict | list):
+        shown = ungraded(inner, depth + 1)
+        return value if shown == inner else shown
+    return value
+
+
+_MOST_LEVELS = 50
+"""Levels of a field beside the content of a message that are shown."""
+
+
+def leaves(value: Any, beside: frozenset[str] = frozenset()) -> Iterator[Any]:
+    """Yield what a JSON value holds that is not empty, without metadata and fields with one of these words."""
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        if is_object(item):
+            stack += [
+                inner
+                for key, inner in item.items()
+                if key not in ABOUT_TURN and not beside & words_of(key)
+            ]
+        elif is_list(item):
+            stack += item
+        elif item not in (None, ""):
+            yield item
+
+
+def has_text(value: Any) -> bool:
+    """Return whether a JSON value holds text or a number, other than kinds and ids."""
+    if value is None or is_text(value):  # fast
+        return bool(value and not value.isspace())
+    return any(
+        not one.isspace() if is_text(one) else not isinstance(one, bool)
+        for one in leaves(value)
+    )
+
+
+def text_of(message: JsonObject) -> str:
+    """Return the text of a message, white space stripped."""
+    return "\n".join(texts(message.get("content"))).strip()
+
+
+def texts(content: Any) -> list[str]:
+    """Return the texts of a message's content: of one, or of parts."""
+    parts = items(content) or [content]
+    found = (part if is_text(part) else lookup(part, "text") for part in parts)
+    return [*filter(is_text, found)]

@@ -1,0 +1,343 @@
+"""Texts, turns of other names, steps and parts → chat messages.
+
+A text (JSON of messages, or a dialogue with a marker before each turn) is read as several turns only if a
+person or a program put the whole conversation into it. An agent's answer beside a prompt is one turn,
+whatever its text: an agent can write turns that never took place.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from itertools import groupby, repeat
+from operator import contains
+from os.path import commonprefix
+from typing import Any
+
+from ruler_cli.errors import UnreadableError
+from ruler_cli.files.values import (
+    EMPTY,
+    JsonObject,
+    first,
+    first_at,
+    first_of,
+    is_list,
+    is_message_list,
+    is_object,
+    is_text,
+    items,
+    json_value,
+    lookup,
+    objects,
+    words,
+)
+from ruler_cli.messages.content import (
+    Messages,
+    Turn,
+    has_content,
+    new_turn,
+    other_text,
+    text_of,
+)
+from ruler_cli.messages.names import CALL_KEYS, ROLES, SINGLE_CALLS
+from ruler_cli.messages.parts import RETURNED, normalize_part, result_part, use_part
+
+
+def check_messages(value: Any, where: str) -> Messages:
+    """Return a list of plain message objects, each Choice replaced by its message.
+
+    UnreadableError if the value is no such list or an empty one; `where` is its path for the error.
+    """
+    if not is_list(value):
+        raise UnreadableError(f"`{where}` is no list of messages")
+    if not value:
+        raise UnreadableError(f"`{where}` is empty: there are no messages to judge")
+    # fast, because most of a dump is read twice: no Python statement for each message
+    if {*map(type, value)} == {dict} and all(map(contains, value, repeat("role"))):
+        return value
+    out = []
+    for i, item in enumerate(value):
+        inner = lookup(item, "message")
+        # a Choice is a dict with `message` inside, and no role of its own
+        message = inner if is_object(inner) and "role" not in item else item
+        if is_object(message) and {"role", "type"} & message.keys():
+            out.append(message)
+        elif listed := json_messages(item):
+            out += listed
+        else:
+            raise UnreadableError(f"`{where}[{i}]` is no message object with a role")
+    return out
+
+
+def last_states(conversations: Iterable[Messages]) -> list[Messages]:
+    """Return conversations without those that a later one continues."""
+    out: list[Messages] = []
+    for conversation in conversations:
+        out = [one for one in out if one != conversation[: len(one)]]
+        out.append(conversation)
+    return out
+
+
+_SPEAKERS_IN = words("from speaker role sender author type who agent")
+_SAID_IN = words("value text content utterance message response says said")
+"""Fields of a turn with its speaker, and with its text."""
+_STEP_KEYS = (
+    words("thought thoughts reasoning think"),
+    words("action actions act tool tool_name api_name command"),
+    words(
+        "action_input tool_input tool_args args arguments input params parameters param_dict"
+    ),
+    words("final_answer answer response content text message"),
+    words("observation obs result output tool_output tool_result"),
+)
+"""Fields of a step: what the agent thought, did, did it with, and said, and what it then saw."""
+_ACTS = frozenset((*_STEP_KEYS[1], *CALL_KEYS, *SINGLE_CALLS))
+_APART = frozenset(_STEP_KEYS[0] + _STEP_KEYS[-1])
+"""Fields of steps, of which each list of steps has one of both kinds."""
+_TOOL_KEYS = frozenset(words("name function tool tool_name api_name"))
+"""Fields with the name of a tool."""
+_SPEAKER_KEYS = frozenset(words("role from speaker sender author source message_type"))
+_CONTENT_KEYS = {"content", "tool_calls", "value", "text", "parts"}
+_MARKERS = (
+    re.compile(r"(?:\A\s*|\n\n)(Human|Assistant|System):[ \t]*"),
+    re.compile(r"(?:\A\s*|\n)(User|Assistant|System):[ \t]*"),
+    re.compile(r"(?:\A\s*|\s)(USER|ASSISTANT|SYSTEM):[ \t]*"),
+    # sets of this kind have no line break before a marker
+    re.compile(r"(?:\A\s*)?###[ \t]*(Human|User|Assistant|System):[ \t]*"),
+)
+_BODIES = ("messages", "contents")
+"""Members of an API's request that hold its messages."""
+
+
+def json_messages(value: Any) -> list[Any] | None:
+    """Return the messages that a text holds as JSON; None if it holds anything else, and for no text."""
+    if not is_text(value) or value[:64].lstrip()[:1] not in ("[", "{"):
+        return None
+    value = json_value(value)
+    if is_object(value):
+        held = first_at(value, *_BODIES, "choices.0.message")
+        value = items(held) or [held or value]
+    listed = items(value)
+    return listed if listed and all(map(_is_message, listed)) else None
+
+
+def all_conversations(values: Iterable[Any]) -> bool:
+    """Return whether all texts among these values are JSON of messages; one alone may be an agent's own text."""
+    texts = [*filter(is_text, values)]
+    return bool(texts) and all(map(json_messages, texts))
+
+
+def _is_message(value: Any) -> bool:
+    """Return whether an object has a known speaker and content: other objects have a `role` too."""
+    if not is_object(value) or not _CONTENT_KEYS & value.keys():
+        return False
+    speaker = first_of(value, ("role", "from", "speaker"))
+    return str(speaker).lower() in ROLES
+
+
+def named_turns(value: list[Any]) -> Messages | None:
+    """Convert turns of other names to chat messages: `from` and `value`, steps, parts; None if they are none."""
+    plain = not is_message_list(value) or {"role", "content"} <= value[0].keys()
+    if plain or not all(map(is_object, value)):
+        return None
+    if all("role" in turn and "parts" in turn for turn in value):
+        return [made for turn in value for made in content_turns(turn)]
+    by = first(key for key in _SPEAKERS_IN if key in value[0])
+    said = first(key for key in _SAID_IN if key in value[0])
+    speakers = [turn.get(by) for turn in value]
+    # a part of content has a `type` and a `text` too
+    if by == "type" and not all(str(one).lower() in ROLES for one in speakers):
+        said = None
+    if by is None or said is None:
+        return _paired_turns(value) or step_turns(value)
+    if not all(map(is_text, speakers)):
+        return None
+    return [_named_turn(turn, by, said) for turn in value]
+
+
+def _named_turn(turn: Turn, by: str, said: str) -> Turn:
+    speaker = turn.get(by)
+    name = speaker if by == "agent" else None
+    role = ROLES.get(str(speaker).lower(), "assistant" if name else speaker)
+    more = {key: inner for key, inner in turn.items() if key not in (by, said)}
+    return {**new_turn(role, turn.get(said), name=name), **more}
+
+
+def _paired_turns(value: list[Turn]) -> Messages | None:
+    """Convert questions and answers under the speakers' names, beside ids and numbers (ms-swift)."""
+    turns = [
+        new_turn(ROLES[name], text)
+        for turn in value
+        for name, text in turn.items()
+        if name in ROLES
+    ]
+    if not (_is_exchange(turns) and all(is_text(turn["content"]) for turn in turns)):
+        return None
+    more = any(other_text(turn).keys() - ROLES for turn in value)
+    return None if more else turns
+
+
+def step_turns(value: list[Any]) -> Messages | None:
+    """Convert steps of a thought, an action and an observation; None if they are none."""
+    steps = objects(value)
+    keys = {key for step in steps for key in step}
+    if keys & _SPEAKER_KEYS or not (keys & _ACTS and keys & _APART):
+        return None
+    return [turn for step in steps for turn in _turns_of_step(step)]
+
+
+def _turns_of_step(step: JsonObject) -> Messages:
+    """Return the agent's turn of a step, and behind it, or before if it stands before, what it saw."""
+    found = [
+        first(name for name in names if step.get(name) is not None) or ""
+        for names in _STEP_KEYS
+    ]
+    thought, done, given, said, seen = map(step.get, found)
+    if is_text(thought) and is_text(said) and thought.strip() in said:
+        thought = None  # the model's whole response says it (SWE-agent)
+    calls = [
+        _call_of_step(one, found[1], given)
+        for one in (done if is_list(done) else [done])
+        if one is not None
+    ]
+    turn = {key: value for key, value in step.items() if key not in found}
+    turn |= new_turn("assistant", said, reasoning_content=thought, tool_calls=calls)
+    turns = [turn] if has_content(turn) else []
+    if seen is not None:
+        begin = first(name for name in step if name in found)
+        turns.insert(0 if begin == found[-1] else 1, new_turn("tool", seen))
+    return turns
+
+
+def _call_of_step(done: Any, key: str, given: Any) -> Turn:
+    """Return the call of a step: its action is one, or names the tool beside its input, or is all of it."""
+    if is_object(done) and not _TOOL_KEYS.isdisjoint(done):
+        return done
+    if given is not None or key in _TOOL_KEYS:
+        return {"name": done, "arguments": given}
+    return {"name": key, "arguments": done}
+
+
+def content_turns(message: JsonObject) -> Iterator[Turn]:
+    """The `parts` of a message, also as JSON text, as messages; each result is a tool's."""
+    parts = json_value(message["parts"])
+    if not is_list(parts):
+        yield dict(message)
+        return
+    # a marker of a step holds its kind alone
+    stated = (part for part in parts if not is_object(part) or part.keys() - {"type"})
+    both = (made for part in stated for made in _call_and_result(part))
+    for returned, run in groupby(
+        both, lambda part: lookup(part, "type") == "tool_result"
+    ):
+        if not returned:
+            yield _message(message["role"], message.get("name"), [*run])
+            continue
+        for part in run:
+            identity, name = part["tool_use_id"], part.get("toolName")
+            yield _message("tool", name, part["content"], tool_call_id=identity)
+
+
+def _call_and_result(part: Any) -> list[Any]:
+    """A part as it renders; one of Vercel's that holds a call with its result as two."""
+    inner = lookup(part, "toolInvocation") or part
+    kind = str(lookup(part, "type"))
+    if lookup(inner, "toolCallId") is None or kind in ("tool-call", "tool-result"):
+        return [normalize_part(part)]
+    inner = {"toolName": kind.removeprefix("tool-"), **inner}
+    both = [use_part(inner), result_part(inner)]
+    return both if first_at(inner, *RETURNED) is not None else both[:1]
+
+
+def _message(role: Any, name: Any, content: Any, **more: Any) -> Turn:
+    """A message; of a single part of text only its text."""
+    text = lookup(content, "0.text")
+    if is_text(text) and len(content) == 1:
+        content = text
+    return new_turn(
+        "assistant" if role == "model" else role, content, name=name, **more
+    )
+
+
+def _is_exchange(turns: Messages) -> bool:
+    return {"user", "assistant"} <= {turn["role"] for turn in turns}
+
+
+def dialogue(value: Any) -> Messages | None:
+    """Split a text that has a marker such as `Human:` before each turn into its turns; None for any other value."""
+    text = value if is_text(value) else ""
+    known = (_split(text, markers) for markers in _MARKERS if markers.match(text))
+    return first(filter(_is_exchange, known))
+
+
+def _split(text: str, markers: re.Pattern[str]) -> Messages:
+    _, *turns = markers.split(text)
+    return [
+        new_turn(ROLES[name.lower()], said.strip())
+        for name, said in zip(turns[::2], turns[1::2], strict=True)
+    ]
+
+
+def dialogue_pair(texts: list[Any]) -> list[Messages]:
+    """Split two dialogues that begin alike into the turns of each; [] if they are no dialogues.
+
+    The turns up to the last common marker are the prompt. The rest of each dialogue is one turn, because
+    markers in it may be the agent's own text.
+    """
+    shared = commonprefix(texts)  # noqa: RUF071 - of texts, not of paths
+    for markers in _MARKERS:
+        found = markers.finditer(shared)
+        begins = [mark for mark in found if mark[1].lower() == "assistant"]
+        if begins and markers.match(shared):
+            prompt = _split(shared[: begins[-1].start()], markers)
+            rests = (text[begins[-1].end() :].strip() for text in texts)
+            return [[*prompt, new_turn("assistant", rest)] for rest in rests]
+    return []
+
+
+def chat_turns(value: Any, where: str) -> Messages:
+    """Read a conversation: messages, turns of `from` and `value`, or JSON text of either.
+
+    UnreadableError if the value is none of these; `where` is its path for the error.
+    """
+    value = json_messages(value) or json_value(value)
+    if is_list(value):
+        value = named_turns(value) or value
+    return check_messages(value, where)
+
+
+def prompt_turns(value: Any, where: str) -> Messages:
+    """Read a prompt: a text is the user's turn unless it is JSON of messages or a dialogue; an empty one is no turn."""
+    if value in EMPTY:
+        return []
+    if is_text(value) and json_messages(value) is None:
+        turns = dialogue(value) or [new_turn("user", value)]
+        # it may end with a marker for the answer to come
+        return turns[:-1] if turns[-1] == new_turn("assistant", "") else turns
+    body = json_value(value)
+    if not is_object(body):
+        return chat_turns(body, where)
+    held = first_of(body, _BODIES) or [body]
+    return with_system(body, chat_turns(held, where))
+
+
+def is_prompt(value: Any) -> bool:
+    """Return whether a value may be a prompt: a text or messages, also in an object."""
+    held = first_of(value, _BODIES) if is_object(value) else value
+    return is_text(value) or is_message_list(held)
+
+
+def is_system(message: JsonObject) -> bool:
+    """Return whether a message states rules."""
+    return message.get("role") in ("system", "developer")
+
+
+def with_system(record: JsonObject, messages: Messages) -> Messages:
+    """Put the record's system prompt, a text or parts with `text`, before a conversation without one."""
+    prompt = first_of(record, SYSTEM)
+    turn = new_turn("system", items(lookup(prompt, "parts")) or prompt)
+    given = messages and is_system(messages[0])
+    return messages if given or not text_of(turn) else [turn, *messages]
+
+
+SYSTEM = words("system system_prompt systemInstruction system_instruction")

@@ -1,0 +1,89 @@
+"""Words of the dialects of chat messages: roles, fields, kinds of parts, and fields that are no content."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from ruler_cli.files.values import words
+
+AGENT_ROLES = (
+    None,
+    *words(
+        "assistant model agent ai gpt chatgpt bot chatbot Assistant ASSISTANT Model MODEL Agent AGENT AI GPT Bot BOT "
+        "submission"
+    ),
+)
+"""Roles of the agent's own messages, and of the message with the work that it submitted.
+
+An item of OpenAI's Responses has none. A tuple, because a dump may hold a role that cannot be hashed."""
+USER_ROLES = words("user human system developer User Human USER HUMAN")
+RESULT_ROLES = ("tool", "function")
+"""Roles of messages that are the result of a call."""
+TRANSCRIPT = "transcript"
+"""Role of a message that holds a whole conversation as one text: the task and the agent's turns."""
+CALL_KEYS = words(
+    "tool_calls toolCalls tool_uses function_calls toolInvocations tool_invocations toolsCalled tools_called"
+)
+"""Fields that hold a message's tool calls."""
+SINGLE_CALLS = words("function_call tool_call functionCall toolCall")
+"""Fields that hold one tool call."""
+RESULT_KINDS = words("tool_result tool-result toolResult")
+"""Kinds of message parts that hold the result of a tool call."""
+THOUGHT_KEYS = words("reasoning_content reasoning thinking")
+CONTENTS = ("content", "refusal", *SINGLE_CALLS, *CALL_KEYS, *THOUGHT_KEYS)
+LABELS = frozenset(
+    words(
+        "role name type kind block_type id uuid parent parent_id index tool_call_id call_id function model model_name "
+        "provider usage cost timestamp time date created created_at updated_at started_at ended_at "
+        "finish_reason stop_reason stop_sequence end_turn logprobs token_ids tokens mask loss weight status "
+        "state object metadata meta extra source annotations signature cache_control phase channel recipient "
+        "sender agent agent_type is_demo message_type format mime_type encrypted_content response_metadata "
+        "additional_kwargs usage_metadata model_extra provider_specific_fields reasoning_details "
+        "system_fingerprint service_tier requestor"
+    )
+)
+"""Fields of a message that are metadata, not content."""
+ABOUT_TURN = LABELS - {
+    *words("name function status state source sender agent phase extra")
+}
+"""Those that are metadata inside another field, too."""
+GRADED = frozenset(
+    words("""
+score scorer grade grader grading judge judgement judgment judged evaluation evaluator eval assert assertion
+metric reward feedback rubric critique review annotation annotator verifier verification verdict label target
+reference truth gold golden expected solution
+""")
+)
+"""Words, in the singular, of keys with a reference answer or with what graders say."""
+NOT_SHOWN = GRADED.union(
+    words(
+        "correct correctness gt oracle ideal canonical human expert rating quality preferred chosen rejected critic "
+        "opinion moderation advantage ruler"
+    )
+)
+"""These words and more, which mean the same in a turn; of a record they may be the rollouts."""
+KNOWN = LABELS.union(CONTENTS)
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
+TEXT_KINDS = (
+    None,
+    *words("text input_text output_text thinking reasoning message"),
+)
+"""Kinds of parts and items that are empty if their text is empty."""
+
+
+@lru_cache(4096)
+def words_of(key: str) -> frozenset[str]:
+    """Return the words of a key or of a path in lower case, each also in the singular."""
+    named = {word.lower() for word in _WORD.findall(key)}
+    return frozenset(named | {word.removesuffix("s") for word in named})
+
+
+_SPEAKERS = {
+    "user": "human user prompter question customer",
+    "assistant": "robot gpt chatgpt bing bard assistant model bot ai claude chatbot agent function_call answer",
+    "system": "system developer",
+    "tool": "tool observation function function_response tool_response api environment",
+}
+ROLES = {name: role for role, names in _SPEAKERS.items() for name in names.split()}
+"""Names of a speaker in data sets → the role of a chat message."""

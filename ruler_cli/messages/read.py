@@ -1,0 +1,356 @@
+"""Chat messages as records hold them → their normal form.
+
+OpenAI's plain messages, which are nearly all, take a short way. Any other goes through `as_usual`, which brings a
+message of another dialect to the members that most have, and through its parts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import orjson
+
+from ruler_cli.files.values import (
+    JsonObject,
+    first,
+    first_of,
+    first_stated,
+    is_list,
+    is_object,
+    is_text,
+    lookup,
+    words,
+)
+from ruler_cli.messages.binary import mark_of
+from ruler_cli.messages.content import calls_of, other_text
+from ruler_cli.messages.form import (
+    Conversation,
+    Message,
+    SideField,
+    Text,
+    ToolCall,
+    ToolResult,
+)
+from ruler_cli.messages.json_text import json_or_quoted, json_text, quoted
+from ruler_cli.messages.names import (
+    AGENT_ROLES,
+    LABELS,
+    RESULT_KINDS,
+    RESULT_ROLES,
+    THOUGHT_KEYS,
+    USER_ROLES,
+)
+from ruler_cli.messages.parts import as_usual, from_responses, typed_part
+from ruler_cli.messages.pictures import MARKDOWN, markdown_pieces, medium_of
+from ruler_cli.messages.side_fields import fields_told, is_said, is_shown_beside
+
+_BINARY = re.compile(r'"[A-Za-z0-9+/=_-]{400,}"')
+"""A sound or a picture in the fields of a message: a text judge cannot read its bytes."""
+_CALL_KINDS = words("tool_call tool-call toolCall toolUse")
+_TEXT_KEYS = words("content text value parts message body output result")
+"""Fields that hold the text of a message, best first."""
+_PLAIN = frozenset(words("id type function"))
+_FUNCTION = frozenset(words("name arguments"))
+_THOUGHTS = words("thinking reasoning think")
+_THOUGHT_TEXTS = (*_THOUGHTS, *words("text value summary content"))
+_REDACTED = words("redacted_thinking reasoning.encrypted")
+_NAMES = words("name toolName tool_name")
+_CALL_IDS = words("id tool_use_id tool_call_id toolCallId toolUseId call_id")
+_RESULT_IDS = (*_CALL_IDS[1:], "id")
+_TOOL_NAMES = words("toolName tool_name tool function_name api_name")
+_ARGUMENTS = words(
+    "arguments input args parameters tool_input params inputParameters tool_kwargs"
+)
+_RESULTS = words("result output response observation")
+_RETURNED = words("content output result tool_result")
+_WRAPPERS = words("text content answer value")
+"""Kinds of parts for calls and thoughts, and fields of calls and results, in several dialects."""
+_AGENTS = frozenset(AGENT_ROLES)
+_NOT_SHOWN = "(not shown)"
+
+
+class _Content(NamedTuple):
+    """The text, the thought, the calls and the results of a message's content."""
+
+    text: Text
+    thought: Text = ""
+    calls: Sequence[ToolCall] = ()
+    results: Sequence[ToolResult] = ()
+
+
+def read_messages(messages: Iterable[JsonObject]) -> Conversation:
+    """Read the messages of a conversation."""
+    return tuple([read_message(message) for message in messages])
+
+
+def read_content(role: str, content: Any) -> Message:
+    """Read a content alone as a message of a role."""
+    return _MessageReader().read({"role": role, "content": content})
+
+
+def read_message(message: JsonObject) -> Message:
+    """Read one message."""
+    role = message.get("role")
+    content = message.get("content")
+    size = len(message)
+    # the common shapes first, without a search for rare fields
+    if type(role) is str and role and type(content) is str and MARKDOWN not in content:
+        if size == 2 and role not in RESULT_ROLES:
+            return Message(role, content, (), False, "", "", role in _AGENTS)
+        if role == "tool" and size == 3 and "tool_call_id" in message:
+            call_id = _identity(message["tool_call_id"])
+            return Message(role, content, (), True, call_id)
+    if size == 3 and role == "assistant" and "content" in message:
+        calls = _plain_calls(message.get("tool_calls"))
+        if calls and content is None:
+            return Message(role, "", calls, False, "", "", True)
+        if calls and type(content) is str and MARKDOWN not in content:
+            return Message(role, content, calls, False, "", "", True)
+    return _MessageReader().read(message)
+
+
+def _plain_calls(listed: Any) -> tuple[ToolCall, ...]:
+    """Read calls as OpenAI writes them; () if one is written in another way."""
+    if type(listed) is not list:
+        return ()
+    calls = []
+    for call in listed:
+        if type(call) is not dict or not call.keys() <= _PLAIN:
+            return ()
+        function = call.get("function")
+        if type(function) is not dict or function.keys() != _FUNCTION:
+            return ()
+        name = function["name"]
+        if type(name) is not str or not name:
+            return ()
+        call_id = _identity(call.get("id"))
+        calls.append(ToolCall(call_id, name, function["arguments"]))
+    return tuple(calls)
+
+
+def _identity(value: Any) -> str:
+    """Return the id of a call as a text, empty if it is missing."""
+    if type(value) is not str:
+        value = "" if value is None else str(value)
+    return "" if value == "None" else value
+
+
+def joined(texts: Sequence[Text]) -> Text:
+    """Join texts by line breaks."""
+    if all(map(is_text, texts)):
+        return "\n".join(map(str, texts))
+    pieces: list[Any] = []
+    for number, text in enumerate(texts):
+        if number:
+            pieces.append("\n")
+        pieces += [text] if is_text(text) else text
+    return tuple(pieces)
+
+
+class _MessageReader:
+    """Reads a message of any dialect; `hidden` are its fields that no judge is shown."""
+
+    def __init__(self) -> None:
+        self.hidden = list[SideField]()
+
+    def read(self, message: JsonObject) -> Message:
+        """Read the message."""
+        stated = message.get("role")
+        by_agent = stated in AGENT_ROLES
+        if stated is None and is_text(message.get("type")):
+            stated, message = from_responses(message)
+        role = str(stated or "assistant")
+        is_result = role in RESULT_ROLES
+        message = as_usual(message, is_result=is_result)
+        text, part_thought, part_calls, results = self._content(message.get("content"))
+        thought = self._text(first_of(message, THOUGHT_KEYS)) or part_thought
+        made = {call.id for call in part_calls if call.id}
+        calls = [*part_calls]
+        for value in calls_of(message):
+            call = self._call(_parsed(value))
+            if call.id not in made:
+                calls.append(call)
+        returned = is_result and any(result.text for result in results)
+        if not text and not is_result:
+            text = self._text(message.get("refusal"))
+        fields = self._fields(message)
+        if not text and not returned:
+            beside = not is_result and bool(results or thought)
+            text, named = self._other_text(message, alone=not (calls or beside))
+            fields = [field for field in fields if field.name not in named]
+        name = message.get("name") or ""
+        if is_result:
+            name = _as_text(name or message.get("function") or "")
+        elif role in AGENT_ROLES and text:
+            text = markdown_pieces(text)
+        call_id = message.get("tool_call_id") or message.get("call_id")
+        return Message(
+            role,
+            text,
+            tuple(calls),
+            is_result,
+            _identity(call_id),
+            str(name),
+            by_agent,
+            thought,
+            tuple(results),
+            tuple(fields),
+            tuple(self.hidden),
+        )
+
+    def _fields(
+        self, holder: JsonObject, known: frozenset[str] | None = None
+    ) -> list[SideField]:
+        """Return the fields that are shown beside the content of a message or a part, and note those that are not."""
+        shown = list[SideField]()
+        for name, (value, says) in fields_told(holder, known).items():
+            text = _BINARY.sub(_marked, json_or_quoted(value))
+            field = SideField(name, text, tuple(says))
+            visible = is_shown_beside(holder, name)
+            (shown if visible else self.hidden).append(field)
+        return shown
+
+    def _beside(self, part: JsonObject, *used: Any) -> tuple[SideField, ...]:
+        """Return the fields of a part or a call that are neither metadata nor `used`, values that are shown anyway."""
+        rest = {}
+        for key, value in part.items():
+            if key not in LABELS and not any(value is shown for shown in used):
+                rest[key] = value
+        return tuple(self._fields(rest, LABELS)) if rest else ()
+
+    def _text(self, value: Any) -> Text:
+        if value is None or is_text(value):
+            return value or ""
+        if is_list(value):
+            return self._content(value).text
+        return json_text(value)
+
+    def _content(self, content: Any) -> _Content:
+        """Split a content into its text, its thought, and the calls and results among its parts."""
+        if is_object(content) and len(content) == 1:  # an object around a text
+            content = _unwrapped(content)
+        if is_object(content) and medium_of(content):
+            content = [content]
+        if not is_list(content):
+            return _Content(self._text(content))
+        texts: list[Text] = []
+        thoughts: list[Text] = []
+        calls = []
+        results = []
+        for item in content:
+            part = typed_part(item)
+            kind = part.get("type") if is_object(part) else None
+            is_call = kind in _CALL_KINDS and first_stated(part, _NAMES)
+            if kind == "tool_use" or is_call:
+                calls.append(self._call(part))
+            elif kind in RESULT_KINDS:
+                results.append(self._result(part))
+            elif kind in _THOUGHTS:
+                thoughts.append(self._text(first_stated(part, _THOUGHT_TEXTS)))
+            elif kind in _REDACTED:
+                thoughts.append(_NOT_SHOWN)
+            else:
+                texts.append(part if is_text(part) else self._part_text(kind, part))
+        return _Content(joined(texts), joined(thoughts), calls, results)
+
+    def _part_text(self, kind: Any, part: Any) -> Text:
+        """Return the text of a part, a picture or another medium, or the part as JSON."""
+        if not is_object(part):
+            return json_text(part)
+        keys = words("text value refusal" if kind == "text" else "text refusal")
+        text = first(filter(is_text, map(part.get, keys)))
+        if text is not None:
+            fields = self._beside(part, text)
+            unsaid = [field for field in fields if not is_said(field, text)]
+            return (text, *unsaid) if unsaid else text
+        # a document, or an attached file, may hold its text
+        typed = lookup(part, "source.type") == "text"
+        if typed or ("path" in part and is_text(part.get("content"))):
+            return json_text(part)
+        medium = medium_of(part)
+        if medium is None:
+            return json_text(part)
+        spoken = self._text(part.get("transcript"))
+        return joined([(medium,), spoken]) if spoken else (medium,)
+
+    def _other_text(
+        self, message: JsonObject, *, alone: bool
+    ) -> tuple[Text, Iterable[str]]:
+        """Return the text of a message without content from other fields, and their names; of several their JSON.
+
+        A message with text must never become an empty line. If it has other lines, and so is not `alone`, only
+        fields of text count; so do they if there is one, and the message is not a user's.
+        """
+        fields = other_text(message)
+        named = {key: value for key, value in fields.items() if key in _TEXT_KEYS}
+        if not alone or (named and message.get("role") not in USER_ROLES):
+            fields = named
+        if len(fields) == 1 and named:
+            (value,) = fields.values()
+            if isinstance(value, str | list):
+                return self._content(value).text, fields
+        text = _BINARY.sub('"[data]"', json_text(fields)) if fields else ""
+        return text, fields
+
+    def _call(self, call: Any) -> ToolCall:
+        """Read a call of any dialect; one that is not an object is shown as it is."""
+        if not is_object(call):
+            return ToolCall("", "unknown", call)
+        function = call.get("function")
+        if is_text(function) and function[:1] == "{":
+            function = _parsed(function)
+        inner = function if is_object(function) else call
+        name = inner.get("name")
+        if not name:
+            named = is_text(function)
+            name = function if named else first_stated(call, _TOOL_NAMES)
+        arguments = None if name else call
+        holders = [inner, call]
+        for key, holder in ((key, holder) for key in _ARGUMENTS for holder in holders):
+            if key in holder:
+                arguments = holder[key]
+                break
+        name = str(name or "unknown")
+        result = first_stated(call, _RESULTS)
+        fields: tuple[SideField, ...] = ()
+        if not (_PLAIN.issuperset(call) and _FUNCTION.issuperset(inner)):
+            used = (name, arguments, result)
+            fields = self._beside(call, *used)
+            if inner is not call:
+                fields += self._beside(inner, *used)
+        call_id = _identity(first_stated(call, _CALL_IDS))
+        text = None if result is None else self._content(result).text
+        return ToolCall(call_id, name, arguments, text, fields)
+
+    def _result(self, block: JsonObject) -> ToolResult:
+        """Read a result among the parts of a message."""
+        content = first_stated(block, _RETURNED)
+        call_id = _identity(first_stated(block, _RESULT_IDS))
+        name = _as_text(block.get("toolName") or "")
+        text = self._content(content).text
+        return ToolResult(call_id, name, text, self._beside(block, content))
+
+
+def _unwrapped(holder: JsonObject) -> Any:
+    """Return the text in an object with one member; the object if it is not a text."""
+    values = map(holder.get, _WRAPPERS)
+    text = first(filter(is_text, values))
+    return holder if text is None else text
+
+
+def _as_text(value: Any) -> str:
+    return value if is_text(value) else json_text(value)
+
+
+def _parsed(value: Any) -> Any:
+    """Return the value of JSON text, anything else as it is."""
+    try:
+        return orjson.loads(value) if is_text(value) else value
+    except orjson.JSONDecodeError:
+        return value
+
+
+def _marked(match: re.Match[str]) -> str:
+    return quoted(mark_of(match[0][1:-1]))
