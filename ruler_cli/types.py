@@ -809,7 +809,7 @@ class CriterionScore:
 
 @value
 class RolloutValues:
-    """What is known of a rollout's score: judging gives it, and the record of a scored file.
+    """The numbers of a rollout's score: judging gives them, and the record of a scored file.
 
     `score` is in [0, 1]; None with the reason for an explanation if it could not be judged. `judge_score` is the
     judges' own score, before an original reward was mixed in or an outcome ordered it, `by_judge` that of each judge

@@ -8,14 +8,13 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import field, fields
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
-from functools import cached_property, partial
-from statistics import fmean
+from functools import cache, cached_property, partial
+from math import fsum
 from typing import Annotated, Any, Literal, TypedDict, TypeVar, get_args
 
 from pydantic import PlainValidator, TypeAdapter
-from pydantic.dataclasses import dataclass
 
 from ruler_cli import __version__
 from ruler_cli.scoring.statistics import Concordance, Moments, concordance, one_score
@@ -176,7 +175,7 @@ _Flag = Annotated[bool, PlainValidator(bool)]
 _Kind = Annotated[str, PlainValidator(_kind)]
 _Digest = Annotated[str, PlainValidator(_digest)]
 _Checked = PlainValidator(lambda value: value)
-"""What the reader has checked already."""
+"""A value that the reader has checked already."""
 _R = TypeVar("_R")
 
 
@@ -234,7 +233,7 @@ class RolloutRecord:
             "criteria_passes": passes,
             **own,
         }
-        return _ROLLOUT.validate_python(read)
+        return _readers()[0].validate_python(read)
 
     def as_json(self) -> Json:
         """Return the record as JSON."""
@@ -255,7 +254,7 @@ class RolloutRecord:
     @property
     def mean_position(self) -> float | None:
         """The mean position over passes, from 0 to 1."""
-        return fmean(self.slots) if self.slots else None
+        return sum(self.slots) / len(self.slots) if self.slots else None
 
     def last_of(self, values: Sequence[Any]) -> Any:
         """Return the value of its last part that has one of `values`, which are those of all parts of the group."""
@@ -333,7 +332,8 @@ class GroupRecord:
     def read(cls, part: Json, **own: Any) -> GroupRecord:
         """Read a group's part of any version; `own` are the values that the reader knows."""
         read = {name: part[name] for name in _GROUP_NAMES if name in part}
-        return _GROUP.validate_python(read | own)
+        read["passes_for"] = part.get("passes_for_0.9")
+        return _readers()[1].validate_python(read | own)
 
     @cached_property
     def written(self) -> Json:
@@ -373,7 +373,7 @@ class GroupRecord:
     @property
     def mean(self) -> float | None:
         """The mean score; None without any."""
-        return fmean(self.scores) if self.scores else None
+        return fsum(self.scores) / len(self.scores) if self.scores else None
 
     @cached_property
     def sd(self) -> float | None:
@@ -453,10 +453,12 @@ class GroupRecord:
         return at.replace(tzinfo=UTC).timestamp()
 
 
-_ROLLOUT: TypeAdapter[RolloutRecord] = TypeAdapter(RolloutRecord)
-_GROUP: TypeAdapter[GroupRecord] = TypeAdapter(GroupRecord)
-_REWARDS = ("reward_path", "rewards", "independent_reward")
-"""Members of a rollout's annotation that are of any size; only labels are read of them."""
+@cache
+def _readers() -> tuple[TypeAdapter[RolloutRecord], TypeAdapter[GroupRecord]]:
+    """Return what reads records, built when one is read: a run that writes them does not wait for it."""
+    return TypeAdapter(RolloutRecord), TypeAdapter(GroupRecord)
+
+
 _names_of = [known.name for known in fields(RolloutRecord)]
 _ROLLOUT_NAMES = tuple(_names_of[: _names_of.index("reward_path")])
 _READ_NAMES = frozenset(_ROLLOUT_NAMES)

@@ -50,7 +50,7 @@ _WAYS = {
     "rubric": "rubrics",
     "parameters": "params",
 }
-"""What makes scores, with the name of its words."""
+"""The things that make scores, with the names of their words."""
 _TEXTS = ("step", "source", "reason", "same_as", "differs")
 
 

@@ -163,6 +163,24 @@ def anova(result: GroupResult, used: Sequence[ScoreTable]) -> Anova | None:
     return Anova.of(columns) if len(columns) > 1 else None
 
 
+class PassTables:
+    """The tables of a group's passes, and the analysis of their variance, each made once."""
+
+    def __init__(self, result: GroupResult, correct: Correction = UNCORRECTED) -> None:
+        self.result = result
+        self.tables = tables(result, correct)
+        self._variances: dict[tuple[int, ...], Anova | None] = {}
+
+    def variance(self, used: Sequence[ScoreTable]) -> Anova | None:
+        """Analyse some of its tables, or copies of them."""
+        key = tuple(map(id, used))
+        if not all(any(table is known for known in self.tables) for table in used):
+            return anova(self.result, used)
+        if key not in self._variances:
+            self._variances[key] = anova(self.result, used)
+        return self._variances[key]
+
+
 _ENOUGH = 30
 """Rewarded rollouts below which no correlation of errors is reported: its own error is then about 0.2."""
 _LISTED = 20
@@ -176,7 +194,7 @@ _FLAT = 1e-6
 
 
 class BatchStatistics:
-    """What combining needs to know of the other groups of a batch, and the `sums` of the scores behind it.
+    """Sums over the groups of a batch that combining needs, and the `sums` of the scores behind it.
 
     `add` counts the replies about a group, which the scores of this group and others may depend on;
     `add_scores` counts its scores. `names` are the judges' names in the figures, by number. In `input_order`
@@ -186,7 +204,7 @@ class BatchStatistics:
     def __init__(self, names: Sequence[str] = (), *, input_order: bool = False) -> None:
         self.position_bias = PositionBias()
         self.noise = NoiseEstimator()
-        self.sums = Figures(placed=False)
+        self.sums = Figures(whole=False)
         self._names = tuple(names)
         self._input_order = input_order
         self._moments: dict[int, Moments] = {}
@@ -197,6 +215,15 @@ class BatchStatistics:
             False: [],
         }
         self._outcomes: Counter[bool | None] = Counter()
+        self._latest: PassTables | None = None
+
+    def tables_of(self, result: GroupResult, how: CombineSettings) -> PassTables:
+        """Return the tables of a group with scores corrected as `how` says; those of the newest group are there."""
+        if how.standardize or (how.debias and self.position_bias.enough):
+            return PassTables(result, partial(self.corrected, how))
+        if self._latest is None or self._latest.result is not result:
+            self._latest = PassTables(result)
+        return self._latest
 
     def add(self, result: GroupResult) -> None:
         """Count a group's replies: scores by position, the noise between passes, the scale of each judge."""
@@ -208,7 +235,8 @@ class BatchStatistics:
             if result.judges > 1 and one.judge != result.escalated_to:
                 moments = self._moments.setdefault(one.judge, Moments())
                 moments.add(one.scores)
-        self._add_noise(result, UNCORRECTED)
+        self._latest = PassTables(result)
+        self._add_noise(self._latest)
 
     def refit_noise(self, results: Iterable[GroupResult], how: CombineSettings) -> None:
         """Once every group is added, estimate the noise again from scores corrected as `how` says.
@@ -218,13 +246,14 @@ class BatchStatistics:
         if how.standardize or (how.debias and self.position_bias.enough):
             self.noise = NoiseEstimator()
             for result in results:
-                self._add_noise(result, partial(self.corrected, how))
+                self._add_noise(self.tables_of(result, how))
 
-    def _add_noise(self, result: GroupResult, correct: Correction) -> None:
+    def _add_noise(self, every: PassTables) -> None:
+        result = every.result
         if len(result.pass_scores) > 1 and not result.alone:
-            every = tables(result, correct)
-            stronger = [table for table in every if table.judge == result.escalated_to]
-            variance = anova(result, stronger or every)
+            strongest = result.escalated_to
+            stronger = [table for table in every.tables if table.judge == strongest]
+            variance = every.variance(stronger or every.tables)
             if variance is not None:
                 values = result.rubric.rounding if result.rubric else 1.0
                 errors = [one.error for one in result.pass_scores]
@@ -369,7 +398,8 @@ def combine(
     for call in failed_calls:
         if call.error.kind == "interrupted":
             return call.error
-    every = tables(result, partial(batch.corrected, how))
+    made = batch.tables_of(result, how)
+    every = made.tables
     absolute = single == "score" or any(table.each for table in every)
     one_pass = result.alone and not absolute
     least = 1 if one_pass else max(1, how.min_passes)
@@ -413,7 +443,7 @@ def combine(
     tied = signalless
     level = False
     if not result.alone:
-        variance = anova(result, used)
+        variance = made.variance(used)
         rated = rate(variance, batch.noise.prior()) if variance else None
         if variance and rated:
             reliability, tied = rated

@@ -1,6 +1,6 @@
 """Scored groups → their figures: one accumulator for a run, a scored file, two of them and a step of a training.
 
-Its memory does not grow with the number of groups, but for two numbers of each.
+Its memory does not grow with the number of groups, but for one number of each.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from ruler_cli.types import CriterionScore, GroupScores, RolloutValues
 
 _MOST_CRITERIA = 64
 """Criteria that have figures; rubrics of single records may name more."""
+_STATES = ("tied", "alone", "one_score", "degraded")
 _MOST_JUDGES = 16
 """Judges of which each two are compared."""
 
@@ -67,7 +68,7 @@ class CriterionSums:
 
     @property
     def reliability(self) -> float | None:
-        """How well its differences within groups repeat over passes; None without passes."""
+        """The reliability of its differences within groups over passes; None without passes."""
         variance = self.variance
         if not variance.df_res or not variance.ms_item:
             return None
@@ -87,9 +88,9 @@ class Figures:
     `by_judges` those of each two judges, within groups.
     """
 
-    def __init__(self, *, placed: bool = True) -> None:
-        """Measure the position bias, too, if the groups are `placed`."""
-        self._placed = placed
+    def __init__(self, *, whole: bool = True) -> None:
+        """Leave out what only a report of a file shows, unless the figures are to be `whole`."""
+        self._whole = whole
         self.counts = Counter[str]()
         self.scores = Moments()
         self.means: defaultdict[str, Moments] = defaultdict(Moments)
@@ -97,7 +98,6 @@ class Figures:
         self.by_label = Counter[str]()
         self.by_judges: dict[tuple[Any, Any], dict[str, Counter[str]]] = {}
         self.reliability = array("d")
-        self.spreads = array("d")
         self.pairs = Concordance()
         self.lengths = LengthSums()
         self.positions = PositionBias()
@@ -106,21 +106,47 @@ class Figures:
     def add(self, group: GroupScores, *, own_words: bool = True) -> None:
         """Count a group with scores; `own_words`: its judges explain each rollout by themselves."""
         scored = [rollout for rollout in group.rollouts if rollout.score is not None]
-        self._count(group, scored, own_words=own_words)
-        scores = [rollout.score for rollout in scored if rollout.score is not None]
-        self.scores.add(scores)
-        if len(scores) > 1:
-            self.spreads.append(Moments().add(scores).spread)
+        self.scores.add([rollout.score for rollout in scored])  # type: ignore[misc]
         if group.reliability is not None:
             self.reliability.append(group.reliability)
-        distinct: dict[int | None, tuple[RolloutValues, float]] = {}
+        self.counts["groups"] += 1
+        for name in _STATES:
+            if getattr(group, name):
+                self.counts[name] += 1
+        distinct: dict[int | None, RolloutValues] = {}
+        for rollout in scored:
+            if rollout.judge_score is not None:
+                distinct.setdefault(rollout.distinct, rollout)
+        if len(distinct) > 1:
+            rows = [(one.size, one.judge_score) for one in distinct.values()]
+            self.lengths.add(rows)  # type: ignore[arg-type]
+        if any(len(rollout.by_judge) > 1 for rollout in scored):
+            self._add_judges(scored, [*distinct.values()])
+        if self._whole:
+            self._count(group, scored, own_words=own_words)
+            self._add_values(scored)
+            self.positions.add(*scores_by_position(scored))
+            self._add_criteria(scored)
+
+    def _count(
+        self, group: GroupScores, scored: Sequence[RolloutValues], *, own_words: bool
+    ) -> None:
+        texts = [rollout.explanation.strip() for rollout in scored]
+        several = len(texts) > 1 and not group.alone
+        explained = several and own_words and all(texts)
+        self.counts["live"] += not group.tied
+        self.counts["explained"] += explained
+        self.counts["same_explanations"] += explained and len({*texts}) == 1
+        self.counts["labelled"] += any(r.label is not None for r in scored)
+
+    def _add_values(self, scored: Sequence[RolloutValues]) -> None:
+        """Count the judges' own scores, the labels and the lengths."""
         judged = []
         labelled = []
         for rollout in scored:
             score = rollout.judge_score
             if score is None:
                 continue
-            distinct.setdefault(rollout.distinct, (rollout, score))
             judged.append(score)
             if rollout.label is not None:
                 labelled.append((score, rollout.label))
@@ -130,33 +156,6 @@ class Figures:
         self.pairs += concordance(labelled)
         products = pair_products([(*row, None) for row in labelled])
         self.by_label.update(products.get("scores", {}))
-        if len(distinct) > 1:
-            sizes = [(rollout.size, score) for rollout, score in distinct.values()]
-            self.lengths.add(sizes)
-        self._add_judges(scored, [rollout for rollout, _ in distinct.values()])
-        if self._placed:
-            self.positions.add(*scores_by_position(scored))
-        self._add_criteria(scored)
-
-    def _count(
-        self, group: GroupScores, scored: Sequence[RolloutValues], *, own_words: bool
-    ) -> None:
-        texts = [rollout.explanation.strip() for rollout in scored]
-        several = len(texts) > 1 and not group.alone
-        explained = several and own_words and all(texts)
-        self.counts.update(
-            {
-                "groups": 1,
-                "tied": group.tied,
-                "live": not group.tied,
-                "alone": group.alone,
-                "one_score": group.one_score,
-                "degraded": group.degraded,
-                "explained": explained,
-                "same_explanations": explained and len({*texts}) == 1,
-                "labelled": any(rollout.label is not None for rollout in scored),
-            }
-        )
 
     def _add_judges(
         self, scored: Sequence[RolloutValues], distinct: Sequence[RolloutValues]
