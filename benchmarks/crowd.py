@@ -19,9 +19,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from ruler_cli.judges.replies import reply_of
 from ruler_cli.ledger.database import TABLES, files_of
 from ruler_cli.ledger.reply_cache import Ledger
-from ruler_cli.types import Reply, reply_of
+from ruler_cli.types import Reply
 
 _MANY, _FEW = 20_000, 2_000
 """The number of look-ups that are measured, and of rows in one import."""

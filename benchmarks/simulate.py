@@ -47,7 +47,7 @@ class Sizes:
     groups: int = 400
     seeds: int = 30
     large: int = 120
-    labelled: int = 1_000
+    labelled: int = 600
 
 
 QUICK = Sizes(groups=100, seeds=3, large=12, labelled=20)

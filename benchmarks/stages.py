@@ -178,7 +178,17 @@ def _anthropic_line(folder: Path, write: Write) -> float:
         write(folder / "few.jsonl", _LINES),
         folder / "few.requests.jsonl",
     )
-    run("ruler_cli", "batch", "export", source, requests, "-m", _ANTHROPIC, "--ledger", "none")
+    run(
+        "ruler_cli",
+        "batch",
+        "export",
+        source,
+        requests,
+        "-m",
+        _ANTHROPIC,
+        "--ledger",
+        "none",
+    )
     size = requests.stat().st_size / _LINES
     source.unlink()
     requests.unlink()

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import re
 from base64 import b64encode
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Literal, Protocol, Self, TypeVar, dataclass_transform
@@ -477,8 +477,9 @@ class Request:
     `fitted`: `max_output_tokens` is all that the judge's context leaves. `kept`: only an earlier reply counts.
     `shared` characters at the begin of `user` come again, behind the same system message, in a later request; 0: none
     do. `shown` maps the label of each rollout in the request, in order, to the number of the distinct rollout.
-    `pictures` stand in the user message, and take `picture_tokens`. `earlier` writes the user message of an earlier
-    version's layout, under which a ledger may hold the reply; None if it is the same.
+    `pictures` stand in the user message, and take `picture_tokens`. `keyed_system` is the system message that asks for
+    an object with the labels as keys in place of a list; empty if there is none. `earlier` writes the user message of
+    an earlier version's layout, under which a ledger may hold the reply; None if it is the same.
     """
 
     system: str
@@ -495,6 +496,7 @@ class Request:
     shown: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
     pictures: Placed = ()
     picture_tokens: int = field(default=0, compare=False)
+    keyed_system: str = field(default="", repr=False, compare=False)
     earlier: Callable[[], str] | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -869,10 +871,6 @@ class GroupScores:
         return tuple([rollout.score for rollout in self.rollouts])
 
 
-_EVERY = 60.0
-"""Seconds between two reports of waits for a judge."""
-
-
 @value
 class PositionBin:
     """Scores of the rollouts shown between positions `start` and `stop`, from 0 (first) to 1 (last).
@@ -1187,133 +1185,14 @@ class Observer:
         """Take the text of a judge's reply to a group."""
 
 
-class WaitReports:
-    """Reports the waits for judges to an observer: each when it begins, once a minute, and at its end.
-
-    A judge is reported once a minute at most, however often it comes and goes.
-    """
-
-    def __init__(self, observer: Observer) -> None:
-        self._observer = observer
-        self._since = dict[str, float]()
-        self._reported = defaultdict[str, float](lambda: -math.inf)
-
-    def look(self, now: float, status: Status) -> None:
-        """Report what has changed until `now`, in seconds of any clock."""
-        waits = {wait.judge: wait for wait in status.waits}
-        for judge in [judge for judge in self._since if judge not in waits]:
-            since = self._since.pop(judge)
-            if self._reported[judge] >= since:
-                self._observer.answering(judge, now - since)
-        busy = status.in_flight or status.queued or status.retrying
-        for judge, wait in waits.items():
-            begun = judge not in self._since
-            self._since.setdefault(judge, now)
-            if now >= self._reported[judge] + _EVERY and (busy or begun):
-                self._reported[judge] = now
-                self._observer.waiting(judge, wait.why, wait.seconds)
-
-
-FORM = """\
-Answer with one JSON object and nothing else: \
-{"scores": [{"trajectory_id": "...", "explanation": "...", "score": 0.0}]}. Give exactly one entry \
-for every id in the last line of the request, copy the id as it stands there, write the \
-explanation (one or two sentences) before the score, and give the score as a plain number from 0 \
-to 1.\
-"""
-
-CRITERIA_FORM = """\
-Answer with one JSON object and nothing else: \
-{"scores": [{"trajectory_id": "...", "explanation": "...", "criteria": {"CRITERION_ID": 0.0}}]}. Give exactly \
-one entry for every id in the last line of the request, copy the id as it stands there, write the \
-explanation (one or two sentences) before the values, and give "criteria" exactly one member for every id in \
-<criteria>, in their order, with a plain number from 0 to 1.\
-"""
-
-_KEYED = """\
-Answer with one JSON object and nothing else: \
-{"scores": {"ID": {"explanation": "...", "score": "..."}}}. Give "scores" exactly one member for \
-every id in the last line of the request, in their order, with the id as its key as it stands \
-there, write the explanation (one or two sentences) before the score, and give the score as a \
-number from 0 to 1 with up to two decimals, in quotes.\
-"""
-_CRITERIA_KEYED = """\
-Answer with one JSON object and nothing else: \
-{"scores": {"ID": {"explanation": "...", "criteria": {"CRITERION_ID": "..."}}}}. Give "scores" exactly one \
-member for every id in the last line of the request, in their order, with the id as its key as it stands \
-there, write the explanation (one or two sentences) before the values, and give "criteria" exactly one member \
-for every id in <criteria>, in their order, with a number from 0 to 1 with up to two decimals, in quotes.\
-"""
-_KEYED_FORMS = {FORM: _KEYED, CRITERIA_FORM: _CRITERIA_KEYED}
-EXPLANATION = 300
-"""Characters of an explanation, if the form can bound them: one or two sentences."""
-
-_NUMBER = {"type": "number"}
-_STRING = {"type": "string"}
-
-
-def exactly(members: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema of an object with exactly these members."""
-    return {
-        "type": "object",
-        "properties": members,
-        "required": list(members),
-        "additionalProperties": False,
-    }
-
-
-def list_schema(size: int = 0, criteria: Iterable[str] = ()) -> dict[str, Any]:
-    """The schema of an answer with a list of entries, `size` of them if that is not 0.
-
-    An entry has a score, or a value for each of the `criteria`. Without both it is the same for every group, so that
-    providers compile it once.
-    """
-    values = dict.fromkeys(criteria, _NUMBER)
-    answer = {"criteria": exactly(values)} if values else {"score": _NUMBER}
-    entry = {"trajectory_id": _STRING, "explanation": _STRING, **answer}
-    scores: dict[str, Any] = {"type": "array", "items": exactly(entry)}
-    if size:
-        scores |= {"minItems": size, "maxItems": size}
-    return exactly({"scores": scores})
-
-
-@lru_cache(4)
-def keyed(system: str) -> str:
-    """The system message for an object with the ids as keys, made of the one for a list."""
-    for listed, by_id in _KEYED_FORMS.items():
-        if system.endswith(listed):
-            return system.removesuffix(listed) + by_id
-    return system
-
-
-_THOUGHTS = ("reasoning_content", "reasoning", "thinking_blocks")
-"""Fields of a message with thoughts beside the answer."""
-_CUT_OFF = re.compile(
-    r"length|max.{0,20}token|context|token.{0,9}limit|compaction|incomplete",
-    re.IGNORECASE,
-)
-_FILTERED = re.compile(
-    r"filter|safety|sensitive|recitation|block_?list|prohibited|spii|refus|guardrail|moderat|censor|model_?armor",
-    re.IGNORECASE,
-)
-"""Reasons to finish, in the words of any provider: an answer was cut off, or stopped for what it says."""
 BOM = b"\xef\xbb\xbf"
 """Byte order mark, with which some servers begin a response."""
-SHORTEST_KEY = 8
-"""A shorter key is a placeholder for a server without keys: `x`, `none` and `1` are words of any answer."""
-LARGEST = 1 << 20
-"""Bytes of the largest reply; more is a broken judge, or one that means harm, and no ledger keeps it."""
-TOO_LARGE = "the judge's answer is larger than 1 MiB"
 _LOGIN = re.compile(r"(?<=://)[^/@\s]{1,200}@")
 _OBJECT = re.compile(r"\s?(?:ssl:)?<[\w.]+ object at 0x[0-9a-f]+>")
 _CONTROL = re.compile(
     r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]+"
 )
 _KEY = re.compile(r"\b(?:sk|pk|gsk|xai|AIza)[-_]?[A-Za-z0-9_\-*.]{8,}|\bBearer\s+\S+")
-_ESCAPES = re.compile(
-    rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<lone>\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\."
-)
-"""Pairs of surrogates as JSON writes them, lone ones, and other escapes."""
 _SENTENCE = 300
 """Characters of foreign text in a sentence."""
 
@@ -1338,260 +1217,13 @@ def readable(value: Any) -> Any:
     return [*map(readable, value)] if isinstance(value, list | tuple) else value
 
 
-def parse_foreign(data: bytes) -> Any:
-    """Parse JSON of a judge's; a lone surrogate becomes U+FFFD. JSONDecodeError as orjson raises it."""
-    try:
-        return orjson.loads(data)
-    except orjson.JSONDecodeError:
-        return orjson.loads(_ESCAPES.sub(_mended, data))
-
-
-def _mended(escape: re.Match[bytes]) -> bytes:
-    return b"\\ufffd" if escape["lone"] else escape[0]
-
-
 Secret = str | Sequence[str] | None
 """A key, or several texts that stand in no message, ledger and file; the longest first."""
 
 
-def _texts(secret: Secret) -> Sequence[str]:
+def secret_texts(secret: Secret) -> Sequence[str]:
+    """Return the texts of a secret."""
     return (secret or "",) if isinstance(secret, str | None) else secret
-
-
-def without_key(data: bytes, secret: Secret) -> bytes:
-    """Foreign JSON with secrets removed, also with escapes; but for one so short that it may be any word."""
-    for key in _texts(secret):
-        if len(key) < SHORTEST_KEY:
-            continue
-        data = data.replace(key.encode(), b"[key]")
-        if b"\\u00" in data or b"\\/" in data or '"' in key or "\\" in key:
-            data = _escaped(key).sub(b"[key]", data)
-    return data
-
-
-@lru_cache(64)
-def _escaped(key: str) -> re.Pattern[bytes]:
-    """A pattern of a key in which JSON, or JSON text inside JSON text, may escape any character."""
-    each = ((re.escape(one), ord(one)) for one in key)
-    return re.compile(
-        "".join(
-            rf"(?:\\{{0,8}}{one}|\\{{1,8}}u(?i:{number:04x}))" for one, number in each
-        ).encode()
-    )
-
-
-def reply_of(body: bytes, key: Secret = None) -> Reply | CallError:
-    """Read a chat completion, from the network or from the ledger; the key is removed from the result.
-
-    Never raises: a body that is no chat completion gives a CallError that holds it.
-    """
-    body = without_key(body, key).removeprefix(BOM)
-    value = None
-    with suppress(orjson.JSONDecodeError):
-        value = parse_foreign(body)
-    return reply_in(value, body, key)
-
-
-def reply_in(value: Any, body: bytes, key: Secret = None) -> Reply | CallError:
-    """Read a chat completion that was parsed from `body`, which holds no key; or the answers to typed questions."""
-    if decided := _decided(value):
-        return replace(decided, body=body)
-    try:
-        choice = value["choices"][0]
-        message = choice["message"]
-        content = message.get("content")
-    except (KeyError, IndexError, TypeError, AttributeError):
-        return CallError(
-            "transport",
-            "the endpoint's answer is neither a chat completion nor an answer to typed questions",
-            "call",
-            body=body,
-        )
-    if isinstance(content, list):
-        texts = (p.get("text") for p in content if isinstance(p, Mapping))
-        content = "".join(text for text in texts if isinstance(text, str))
-    refusal = message.get("refusal")
-    refusal = refusal or _object(message, "provider_specific_fields").get("refusal")
-    reason = str(choice.get("finish_reason"))
-    model = value.get("model")
-    if _FILTERED.search(reason):
-        refusal = refusal or "its content filter stopped the answer"
-    text = content if isinstance(content, str) else ""
-    cut = _CUT_OFF.search(reason) is not None
-    beside = "" if cut or text.strip() else _beside(message)
-    return Reply(
-        beside or text,
-        usage_of(value),
-        truncated=cut,
-        beside=bool(beside),
-        thought=_thought(message, value),
-        refusal=clean(str(refusal), key) if refusal else None,
-        body=body,
-        model=_served(model) if isinstance(model, str) else "",
-        likely=_likely(choice.get("logprobs")),
-    )
-
-
-def _decided(value: Any) -> Reply | None:
-    """Read the answers of a decision model, which some gateways wrap; None if it is something else.
-
-    A list has the names of the questions in its items; a name that stands there twice is no name.
-    """
-    for wrapper in ("result", "response"):
-        if isinstance(value, Mapping) and isinstance(value.get(wrapper), Mapping):
-            value = value[wrapper]
-    answers = value.get("answers") if isinstance(value, Mapping) else None
-    if isinstance(answers, list):
-        names = [_name_in(answer) for answer in answers]
-        answers = {
-            name if names.count(name) == 1 else "": answer
-            for name, answer in zip(names, answers, strict=True)
-        }
-    if not isinstance(answers, Mapping):
-        return None
-    model = value.get("model")
-    cost = _object(value, "usage").get("cost")
-    return Reply(
-        "",
-        replace(usage_of(value), usd=_told(cost)),
-        model=_served(model) if isinstance(model, str) else "",
-        answers=answers,
-    )
-
-
-def _name_in(answer: Any) -> str:
-    return str(answer.get("name")) if isinstance(answer, Mapping) else ""
-
-
-def _beside(message: Mapping[str, Any]) -> str:
-    """Return what a message without a text says elsewhere: in its one tool call, or where thoughts stand."""
-    calls = message.get("tool_calls") or [{"function": message.get("function_call")}]
-    texts = [message.get(name) for name in _THOUGHTS]
-    with suppress(AttributeError, KeyError, TypeError, ValueError):
-        (call,) = calls
-        texts.insert(0, call["function"]["arguments"])
-    # Ollama's arguments are an object
-    each = (
-        orjson.dumps(one).decode() if isinstance(one, dict) else one for one in texts
-    )
-    return next((one for one in each if isinstance(one, str) and one.strip()), "")
-
-
-def _likely(given: Any) -> tuple[tuple[str, float], ...]:
-    """Return the likely first tokens of a choice, in the form of chat completions or the older one; () without any.
-
-    The one that was drawn comes first. Two tokens may be written alike.
-    """
-    listed: list[tuple[Any, Any]] = []
-    with suppress(AttributeError, TypeError, LookupError):
-        if content := given.get("content"):
-            each = (content[0], *(content[0].get("top_logprobs") or ()))
-            listed = [(one.get("token"), one.get("logprob")) for one in each]
-        elif tokens := given.get("tokens"):
-            top = (given.get("top_logprobs") or [{}])[0] or {}
-            listed = [(tokens[0], given["token_logprobs"][0]), *top.items()]
-    known = [
-        (token, float(logprob))
-        for token, logprob in listed
-        if isinstance(token, str) and type(logprob) in (int, float)
-    ]
-    # the one that was drawn stands in most lists, too
-    if same := [pair for pair in known[1:] if pair[0] == known[0][0]]:
-        drawn = min(same, key=lambda pair: abs(pair[1] - known[0][1]))
-        del known[0]
-        known.remove(drawn)
-        known.insert(0, drawn)
-    return tuple(known)
-
-
-def _object(value: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """Return a member that is to be an object; an empty one if it is none."""
-    inner = value.get(name)
-    return inner if isinstance(inner, Mapping) else {}
-
-
-@lru_cache(16)
-def _served(name: str) -> str:
-    """Return the name of a model in a body as text for a line: it is the same in most."""
-    return clean(name[:_SENTENCE])
-
-
-def _thought(message: Mapping[str, Any], completion: Mapping[str, Any]) -> bool:
-    """Tell if a judge has thought before its answer, by the fields of its message and of its usage."""
-    content = message.get("content")
-    if any(message.get(name) for name in _THOUGHTS):
-        return True
-    if isinstance(content, str) and content.lstrip().startswith("<think>"):
-        return True
-    details = _object(_object(completion, "usage"), "completion_tokens_details")
-    return _count(details, "reasoning_tokens") > 0
-
-
-_CACHED = ["cached_tokens", "cache_read_input_tokens", "prompt_cache_hit_tokens"]
-_WRITTEN = [
-    "cache_creation_input_tokens",
-    "cache_creation_tokens",
-    "cache_write_tokens",
-]
-"""Names of tokens that were read from a cache, and put there, in a usage or in the details of its prompt."""
-
-
-def usage_of(completion: Mapping[str, Any]) -> Usage:
-    """Return the tokens of one call, as a chat completion tells them.
-
-    Reasoning that stands beside the completion (Grok) is added to it, and cached and written tokens beside the prompt
-    (Anthropic's own usage) to that: the total says so, or they are more than what they would be part of.
-    """
-    usage = _object(completion, "usage")
-    details = _object(usage, "prompt_tokens_details") or _object(
-        usage, "input_tokens_details"
-    )
-    total = _count(usage, "total_tokens")
-    answer = _count(usage, "completion_tokens") or _count(usage, "output_tokens")
-    named = ("prompt_tokens", "input_tokens", "inputTokens")
-    prompt = next(filter(None, (_count(usage, name) for name in named)), 0)
-    prompt = prompt or max(0, total - answer)
-    thought = _count(_object(usage, "completion_tokens_details"), "reasoning_tokens")
-    cached, written = (
-        max(_count(own, name) for own in (usage, details) for name in names)
-        for names in (_CACHED, _WRITTEN)
-    )
-    if thought > answer or total == prompt + answer + thought:
-        answer += thought
-    stored = cached + written
-    beside = total == prompt + answer + stored if total else not details
-    if stored > prompt or beside:
-        prompt += stored
-    lasting = _object(usage, "cache_creation") or _object(
-        details, "cache_creation_token_details"
-    )
-    hourly = min(written, _count(lasting, "ephemeral_1h_input_tokens"))
-    tier = completion.get("service_tier") or usage.get("service_tier")
-    return Usage(
-        prompt,
-        answer,
-        cached,
-        1,
-        written,
-        hourly=hourly,
-        reasoning=thought,
-        tier=tier.lower() if isinstance(tier, str) else "",
-    )
-
-
-def _told(usd: Any) -> float:
-    """The cost that a reply tells; 0 if it tells none."""
-    plain = type(usd) in (int, float)
-    return float(usd) if plain and 0 < usd < math.inf else 0.0
-
-
-_UNCOUNTED = 1 << 40
-"""Tokens from which a number is an error of the endpoint and counts as 0."""
-
-
-def _count(usage: Mapping[str, Any], name: str) -> int:
-    value = usage.get(name)
-    return value if type(value) is int and 0 < value < _UNCOUNTED else 0
 
 
 def printable(text: str, longest: int = 60) -> str:
@@ -1602,7 +1234,7 @@ def printable(text: str, longest: int = 60) -> str:
 
 def clean(text: str, secret: Secret = None) -> str:
     """Foreign text for one line of a terminal, log or report: short, without keys and control characters."""
-    for key in filter(None, _texts(secret)):
+    for key in filter(None, secret_texts(secret)):
         text = text.replace(key, "[key]")
     text = readable_text(text)
     text = _LOGIN.sub("[key]@", _OBJECT.sub("", _CONTROL.sub(" ", text)))

@@ -15,6 +15,7 @@ import pytest
 from ruler_cli.errors import InterruptedRun
 from ruler_cli.judges.offline import blocks
 from ruler_cli.judges.providers import Price, stated_price
+from ruler_cli.judges.replies import reply_of
 from ruler_cli.judges.resolve import ResolvedJudge
 from ruler_cli.pool.engine import StopSignal
 from ruler_cli.runs.file import RunResult, score
@@ -27,7 +28,7 @@ from ruler_cli.settings.models import (
     PoolSettings,
 )
 from ruler_cli.settings.models import ScoreSettings as Settings
-from ruler_cli.types import CallError, Observer, Reply, Request, reply_of
+from ruler_cli.types import CallError, Observer, Reply, Request
 from tests.conftest import read, write
 from tests.judge_server.asks import expected_score
 from tests.judge_server.conduct import Conduct

@@ -13,9 +13,10 @@ import pytest
 
 from ruler_cli.errors import CapReached
 from ruler_cli.judges.providers import stated_price
+from ruler_cli.judges.replies import reply_of
 from ruler_cli.runs.file import RunResult
 from ruler_cli.tokens import likely_tokens
-from ruler_cli.types import CallError, Reply, Request, Usage, reply_of
+from ruler_cli.types import CallError, Reply, Request, Usage
 from tests.conftest import rollout
 from tests.runs import Stage, Stub, group_of
 from tests.values import few

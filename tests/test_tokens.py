@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 import tiktoken
 
+from ruler_cli.judges.replies import usage_of
 from ruler_cli.pool.retries import counted
 from ruler_cli.tokens import fewest_tokens, likely_tokens
-from ruler_cli.types import Reply, Request, Usage, usage_of
+from ruler_cli.types import Reply, Request, Usage
 from tests.conftest import ROOT, SHARED
 
 RANDOM = random.Random(1)

@@ -14,15 +14,8 @@ import anyio
 import pytest
 
 from ruler_cli import JudgedGroup, JudgeSettings, PoolSettings, Scorer, ScoreSettings
-from ruler_cli.types import (
-    CallError,
-    JudgeWait,
-    Observer,
-    Reply,
-    Request,
-    Status,
-    WaitReports,
-)
+from ruler_cli.runs.waits import WaitReports
+from ruler_cli.types import CallError, JudgeWait, Observer, Reply, Request, Status
 from tests.conftest import Ruler, group, write
 from tests.judge_server import JudgeServer
 from tests.runs import Say, Stage, Stub, truthful

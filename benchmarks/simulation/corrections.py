@@ -1,21 +1,23 @@
-"""Coverage of the intervals of `ruler agree`: labels drawn from a known truth, a thousand times for each cell.
+"""Coverage of the intervals of `ruler agree`: labels drawn from a known truth, many times for each cell.
 
-A cell holds if its intervals miss the truth no oftener than 5 %, but for three Monte Carlo errors.
+A cell holds if its intervals miss the truth no oftener than 6 %, but for three Monte Carlo errors.
 """
 
 from __future__ import annotations
 
 import math
 import random
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from itertools import combinations, product
 from statistics import NormalDist, fmean
+from unittest.mock import patch
 
-from ruler_cli.results.agreement import BootstrapUnits, ratio
-from ruler_cli.scoring.inference import CorrectedMean, Measured
+from ruler_cli.results.agreement import AgreementBuilder, Vote
+from ruler_cli.results.record import GroupRecord, RolloutRecord
+from ruler_cli.scoring import bootstrap
+from ruler_cli.scoring.bootstrap import CorrectedMean, Measured
 
 LABELS = (20, 50, 100)
 JUDGES = ("right", "good", "poor", "useless")
@@ -26,10 +28,10 @@ ACCURACIES = (0.5, 0.7, 0.85, 0.95)
 PEOPLE = ("one", "three, each pair by one", "three, each pair by all")
 ABILITY, ABILITY_SPREAD = 0.9, 0.04
 """The mean chance that a person names the better rollout, and its standard deviation over people."""
+FEWER_RESAMPLES = patch.object(bootstrap, "RESAMPLES", 250)
+"""Resamples of an interval; the product takes more."""
 ALIKE = 0.4
 """The correlation of two labels, or of the judge's luck, in one group."""
-RESAMPLES = 250
-"""Resamples of an interval; the product takes more."""
 _WRONG = 0.05
 """The share of labels from which the judge that is nearly right differs."""
 _NOISE = {"good": 0.6, "poor": 2.5}
@@ -53,8 +55,8 @@ class Coverage:
         return cls(fmean(held), fmean(high - low for low, high in ends))
 
     def holds(self, runs: int) -> bool:
-        """Tell if it is 95 %, but for three Monte Carlo errors."""
-        return self.share >= 0.95 - 3 * math.sqrt(0.95 * 0.05 / runs)
+        """Return whether it is 94 %, but for three Monte Carlo errors."""
+        return self.share >= 0.94 - 3 * math.sqrt(0.94 * 0.06 / runs)
 
     def __str__(self) -> str:
         return f"{100 * self.share:5.1f} % {self.width:.3f}"
@@ -121,6 +123,7 @@ def _seen(judge: str, quality: float, error: float, dice: random.Random) -> _Row
     return min(1.0, max(0.0, round(0.55 + 0.15 * seen, 2))), label
 
 
+@FEWER_RESAMPLES
 def corrections(cell: Cell, runs: int) -> Covered:
     """Measure the coverage of a cell."""
     dice = random.Random(str(cell))
@@ -134,8 +137,9 @@ def corrections(cell: Cell, runs: int) -> Covered:
             labelled.setdefault(g, []).append((*groups[g][i], 1.0))
         mean = CorrectedMean()
         for g, group in enumerate(groups):
-            mean.add(len(group), sum(score for score, _ in group), labelled.get(g, []))
+            mean.add([score for score, _ in group], labelled.get(g, []))
         found = mean.estimate()
+        assert found is not None
         alone.append(_ends(found["labels"]))
         corrected.append(_ends(found["corrected"]))
         scores = [score for group in groups for score, _ in group]
@@ -168,6 +172,7 @@ def _variance(values: Sequence[float]) -> float:
     return sum((value - mean) ** 2 for value in values) / (len(values) - 1)
 
 
+@FEWER_RESAMPLES
 def accuracies(cell: AccuracyCell, runs: int) -> tuple[Coverage, Coverage | None]:
     """Measure the coverage of the accuracy, and of the agreement of two of the people if there are several.
 
@@ -176,16 +181,15 @@ def accuracies(cell: AccuracyCell, runs: int) -> tuple[Coverage, Coverage | None
     dice = random.Random(str(cell))
     found, of_people = list[_Ends](), list[_Ends]()
     truths, ceilings = list[float](), list[float]()
-    statistics = {"judge": ratio("won", "pairs"), "people": ratio("agree", "both")}
     for _ in range(runs):
         abilities = _abilities(cell, dice)
-        measured = _labelled(cell, abilities, dice).measure(statistics, RESAMPLES)
-        found.append(_ends(measured["judge"]))
+        agreement = _labelled(cell, abilities, dice).agreement()
+        found.append(_ends(agreement["scorers"][0]["pairwise_accuracy"]))
         ability = fmean(abilities.values())
         right = cell.accuracy
         truths.append(right * ability + (1 - right) * (1 - ability))
-        if measured["people"]["low"] is not None:
-            of_people.append(_ends(measured["people"]))
+        if agreement["people"]:
+            of_people.append(_ends(agreement["people"]["agreement"]))
             two = combinations(abilities.values(), 2)
             ceilings.append(fmean(a * b + (1 - a) * (1 - b) for a, b in two))
     people = Coverage.of(ceilings, of_people) if of_people else None
@@ -204,31 +208,33 @@ def _abilities(cell: AccuracyCell, dice: random.Random) -> dict[str, float]:
 
 def _labelled(
     cell: AccuracyCell, abilities: Mapping[str, float], dice: random.Random
-) -> BootstrapUnits:
+) -> AgreementBuilder:
     """Draw the labels of a cell, as `ruler agree` adds them."""
-    units = BootstrapUnits()
+    builder = AgreementBuilder("score")
     names = [*abilities]
     alike = (1 - ALIKE) / ALIKE
     for start in range(0, cell.labels, cell.of_group):
-        sums = defaultdict[str, float](float)
-        own = cell.accuracy
+        accuracy = cell.accuracy
         if cell.of_group > 1:
-            own = dice.betavariate(own * alike, (1 - own) * alike)
+            accuracy = dice.betavariate(accuracy * alike, (1 - accuracy) * alike)
+        votes = []
+        scores = list[float]()
         for number in range(start, min(start + cell.of_group, cell.labels)):
-            right = dice.random() < own
+            right = dice.random() < accuracy
             who = names if cell.people.endswith("all") else [names[number % len(names)]]
-            choices = {name: dice.random() < abilities[name] for name in who}
-            for name, choice in choices.items():
-                share = 1 / len(choices)
-                sums["won"] += share * (choice == right)
-                sums["pairs"] += share
-                for other, its in choices.items():
-                    if other != name:
-                        part = share / (len(choices) - 1)
-                        sums["agree"] += part * (its == choice)
-                        sums["both"] += part
-        units.add(sums)
-    return units
+            choices = [dice.random() < abilities[name] for name in who]
+            # the first rollout of the pair is better, and the judge tells so if it is right
+            first = len(scores)
+            scores += [0.75, 0.25] if right else [0.25, 0.75]
+            for choice in choices:
+                others = len(choices) - 1
+                agreed = (choices.count(choice) - 1) / others if others else None
+                places = (first, first + 1) if choice else (first + 1, first)
+                votes.append(Vote(*places, share=1 / len(choices), agreed=agreed))
+        rollouts = [RolloutRecord("scored", score, score) for score in scores]
+        group = GroupRecord("scored", str(start), rollouts=tuple(rollouts))
+        builder.add(group, votes=votes, labelled=range(len(scores)))
+    return builder
 
 
 CELLS = [Cell(*parts) for parts in product(LABELS, SIZES, JUDGES, SHARES)]

@@ -86,7 +86,7 @@ def command(
     did not show it, and nothing else.
     """
     with running(ctx, source, second) as options:
-        return _run(options, [one for one in (source, second) if one is not None])
+        return _run(options, [source] if second is None else [source, second])
 
 
 def _run(options: Options, sources: list[str]) -> int:
@@ -101,116 +101,104 @@ def _run(options: Options, sources: list[str]) -> int:
         try:
             scored = ScoredFiles(sources, options, stack)
         except UnknownShapeError as error:
-            if _of_labels(error.values):
-                name = "name it with --labels-file"
-                problem = "holds labels, and no scores"
-                raise UsageError(problem, name, place=error.place) from None
+            # the option that names a file of labels is easily forgotten
+            first = error.values[0] if error.values else None
+            if isinstance(first, dict) and first.keys() & {"choice", "mark"}:
+                raise UsageError(
+                    "holds labels, and no scores",
+                    "name it with --labels-file",
+                    place=error.place,
+                ) from None
             raise
-        figures, agreement = _measured(options, scored, stack)
+        figures, agreement = _measured(options, scored)
         scored.report_problems()
     agreement["gate"] = None if bound is None else gate(agreement, bound)
-    pairs = zip(scored.heads, scored.files, strict=True)
-    inputs = [_input(head, file) for head, file in pairs]
-    if options.as_json:
-        scored.problems.print_json({"inputs": inputs, **agreement})
-        if bound is not None and not agreement["gate"]["passed"]:
-            from ruler_cli.cli.agree_view import verdicts
-
-            print_note(*(words for _, words in verdicts(agreement["gate"])))
-    elif len(inputs) > 1 and not options.labels_file:
-        from ruler_cli.cli.report_view import view_of
-        from ruler_cli.cli.terminal import Terminal
-
-        names = [one["source"] for one in inputs]
-        view_of(scored.reading, names, figures).show(Terminal())
-    else:
-        from ruler_cli.cli.agree_view import show
-
-        show(inputs, agreement)
+    inputs = []
+    for head, file in zip(scored.heads, scored.files, strict=True):
+        inputs.append(_input(head, file))
+    _show(options, scored, inputs, figures, agreement)
     if bound is not None:
         return 0 if agreement["gate"]["passed"] else 1
-    people = agreement["label_files"]
-    if people:
-        unscored = people["left_out"]
-        left = f"{count(unscored, 'label')} without a score" if unscored else ""
-    else:
-        counts = {name: sum(one[name] for one in inputs) for name in LEFT_OUT}
+    left = ""
+    if not options.labels_file:
+        counts = {name: sum(part[name] for part in inputs) for name in LEFT_OUT}
         left = left_out_words(counts)
+    elif unscored := agreement["labelled"]["unscored"]:
+        left = f"{count(unscored, 'label')} without a score"
     if left:
         print_note(f"{left}: not measured, so the exit code is 1")
     return 1 if scored.problems.number or left else 0
 
 
-def _of_labels(records: Sequence[Any]) -> bool:
-    """Tell if the first record is a label: the option that names such a file is easily forgotten."""
-    first = records[0] if records else None
-    return (
-        type(first) is dict and "group" in first and bool({"choice", "mark"} & {*first})
-    )
+def _show(
+    options: Options,
+    scored: ScoredFiles,
+    inputs: Sequence[_Json],
+    figures: Any,
+    agreement: Agreement,
+) -> None:
+    """Print the figures as JSON, as the text of two files, or as a table."""
+    if options.as_json:
+        scored.problems.print_json({"inputs": inputs, **agreement})
+        if agreement["gate"] and not agreement["gate"]["passed"]:
+            from ruler_cli.cli.agree_view import verdict
+
+            print_note(verdict(agreement["gate"]))
+    elif len(inputs) > 1 and not options.labels_file:
+        from ruler_cli.cli.report_view import view_of
+        from ruler_cli.cli.terminal import Terminal
+
+        names = [part["source"] for part in inputs]
+        view_of(scored.reading, names, figures).show(Terminal())
+    else:
+        from ruler_cli.cli.agree_view import show
+
+        show(inputs, agreement)
 
 
-def _measured(
-    options: Options, scored: ScoredFiles, stack: ExitStack
-) -> tuple[Any, Agreement]:
+def _measured(options: Options, scored: ScoredFiles) -> tuple[Any, Agreement]:
     """Read the files, and return their figures and the agreement; UsageError if there is nothing to compare."""
+    from ruler_cli.results.identity import rollout_ids
     from ruler_cli.results.label_agreement import LabelAgreement
     from ruler_cli.results.labels import Labels as LabelFiles
 
-    names = options.labels_file
-    labels = LabelFiles.read(names, option="--labels-file") if names else None
+    files = [*options.labels_file]
+    labels = LabelFiles.read(files, option="--labels-file") if files else None
     second = len(scored.files) > 1
-    measure = LabelAgreement(
-        labels,
-        *("A", "B") if second else ("score",),
-        given=options.labels is not None,
-    )
-    stack.callback(measure.close)
-    for group in scored.groups(measure.keep):
+    judges = ("A", "B") if second else ("score",)
+    measure = LabelAgreement(labels, *judges, given=options.labels is not None)
+    for group in scored.groups(rollout_ids):
         sides = (group.one, group.other) if second else (group.one,)
         measure.add(group.kept, *sides)
-    paired = scored.reading.paired if second else None
-    agreement = measure.agreement(paired)
-    if second and not labels:
+    agreement = measure.agreement(scored.reading.paired if second else None)
+    agreement = {"labels": {"path": options.labels, "files": files}, **agreement}
+    if second and not files:
         scored.reading.agreement = agreement
     figures = scored.figures()
-    if number := agreement["repeated"]["groups"]:
-        print_note(_repeated(number, agreement["repeated"]))
-    left = [_left_out(label, scored.names) for label in measure.left]
+    if measure.repeated:
+        groups = count(measure.repeated, "group")
+        print_note(f"{groups} with the rollouts of another one, not counted again")
+    left = []
+    for group, *rollouts in measure.left:
+        label = f"label of {' and '.join(rollouts)} in group {group!r}"
+        left.append(f"{label}: no such rollout in {scored.names}")
     _refuse_empty(agreement, scored.files[0], left)
     for sentence in left:
         scored.problems.add(sentence)
-    agreement["labels"] |= {"path": options.labels, "files": [*names]}
     return figures, agreement
-
-
-def _repeated(number: int, repeated: _Json) -> str:
-    """Say how many groups stand more than once, and of how many the mean counts."""
-    differ = [
-        f"of {repeated[name]} of them the {name} differ, and the mean counts"
-        for name in ("scores", "labels")
-        if repeated[name]
-    ]
-    words = f"{count(number, 'group')} with equal rollouts, each counted once"
-    return "; ".join([f"more than once: {words}", *differ])
-
-
-def _left_out(label: Sequence[str], names: str) -> str:
-    """Say that a label is of no rollout in the files."""
-    group, *rollouts = label
-    which = " and ".join(rollouts)
-    return f"label of {which} in group {group!r}: no such rollout in {names}"
 
 
 def _input(head: _Json, file: ScoredFile) -> dict[str, Any]:
     """Return what a file is, and the counts of its values."""
     groups = file.figures.groups
     rollouts = file.figures.rollouts
+    counts = {name: rollouts[name] for name in _COUNTS}
     return {
         **head,
         "judges": [*file.figures.words["judges"].listed()],
         "groups": groups["all"],
         "rollouts": rollouts["all"],
-        **{name: rollouts[name] for name in _COUNTS},
+        **counts,
     }
 
 
@@ -219,30 +207,23 @@ def _refuse_empty(agreement: Agreement, file: ScoredFile, left: Sequence[str]) -
 
     `left` are sentences on labels of no rollout.
     """
-    labelled = any(one["pairs"] for one in agreement["scorers"])
+    labelled = any(scorer["pairs"] for scorer in agreement["scorers"])
     both = agreement["correlation"]
-    corrected = agreement["corrected"] and agreement["corrected"]["mean"]
-    if labelled or corrected or (both and both["value"] is not None):
+    if labelled or agreement["corrected"] or (both and both["value"] is not None):
         return
     counts = file.figures.rollouts
-    people = agreement["label_files"]
+    labels = agreement["labelled"]
+    remedy = "name labels with --labels PATH or --labels-file FILE"
     reason = "all labels within each group are equal"
     if not counts["scored"]:
         reason = "no rollout has a score"
-    elif people:
-        reason = _no_pairs(people, left)
+    elif agreement["label_files"]:
+        reason = "no label says that one rollout is better than another"
+        if labels["unscored"]:
+            reason = "no labelled rollout has a score"
+        elif left and not labels["equal"] + labels["unsure"]:
+            reason = left[0]
+            remedy = "give the file whose rollouts were labelled, scored again or not"
     elif not counts["labelled"]:
         reason = "no rollout has a usable label"
-    remedy = "name labels with --labels PATH or --labels-file FILE"
-    if reason in left[:1]:
-        remedy = "give the file whose rollouts were labelled, scored again or not"
     raise UsageError(f"nothing to compare: {reason}", remedy, place=file.name)
-
-
-def _no_pairs(people: _Json, left: Sequence[str]) -> str:
-    """Say why labels of people give no pair that one of them is better in."""
-    if people["unscored"]:
-        return "no labelled rollout has a score"
-    if left and not people["equal"] + people["unsure"]:
-        return left[0]
-    return "no label says that one rollout is better than another"

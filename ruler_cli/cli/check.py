@@ -8,10 +8,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
-from itertools import islice
 from typing import Annotated, Any
 
 import typer
@@ -31,7 +30,6 @@ from ruler_cli.cli.units import (
     count,
     number_of,
     rounded,
-    rows,
     seconds,
     shorten,
 )
@@ -88,62 +86,6 @@ _HASH = re.compile(r"[0-9a-fA-F-]{16,}|[A-Za-z0-9+/_-]{40,}=*")
 _NAMES = 19
 """Columns of the names."""
 
-_PAGE = """
-Input
-input: {found}
-format: {format[name]}: {format[agreed]} of the first {format[first]:record} have {format[tells]}
-cannot be scored: {cannot_be_scored:line or trajectory}
-
-Groups
-group sizes: {about!s}min {group_sizes[min]}, median {group_sizes[median]}, max {group_sizes[max]} ({sizes})
-rollouts: {rollouts} in {records:{unit}}
-no task: {rollouts_without_task:rollout}
-several tasks: {groups_of_several_tasks:group}
-ended early: {endings}
-identical: {about!s}{identical_rollouts:rollout}, shown once
-tied groups: {about!s}{tied_groups:group} (one rollout, or all identical): nothing to compare
-
-What the judge sees
-tokens a rollout: {about!s}{tokens_per_rollout}
-shown: {shown}
-left out: {binary}
-rubric: {rubric}
-reference: {references}
-pictures: {about!s}{pictures[shown]:picture} sent
-not shown: {about!s}{pictures[left_out]:picture} (sound, video and files count as pictures)
-cannot be sent: {about!s}{pictures[unsendable]:rollout} with such a picture ({pictures[first]})
-shared prefix: {about!s}{shared:%} of the prompts, shown once for a group
-windows: {about!s}{windows[groups]:group} in parts, twice at least: {windows[calls]} of the calls
-suspect: {about!s}{suspect_rollouts:rollout} with text that addresses a judge
-too long: {about!s}{too_long[groups]:group} for {judge[context_tokens]} tokens ({too_long[first]})
-laid out: {sampled} of {groups:group}, spread over all; figures with `about` are estimated from them
-
-Rewards
-rewards: {rewards[numbers]} of {rollouts} (min {rewards[min]}, mean {rewards[mean]}, max {rewards[max]})
-no number: {rewards[no_number]:reward}
-range in a group: {about!s}{rewards[spread]} on average
-equal rewards: {about!s}{equal_reward_groups:group} (their own rewards teach nothing)
-outcomes: {outcomes[numbers]} of {rollouts} (min {outcomes[min]}, mean {outcomes[mean]}, max {outcomes[max]})
-no verdict: {outcomes[no_number]:outcome}
-
-Cost
-judge: {asked}
-passes: {passed}
-calls: {estimate.calls}
-cached: {about!s}{estimate.kept:call}, not paid again
-failed: {about!s}{estimate.kept_failed:call}; --retry-failed asks again
-prompt tokens: {estimate.prompt_tokens}
-completion tokens: {estimate.completion_tokens}
-cost: {cost}
---max-cost: {cap} or more lets every call go
-time: {duration}
-batch time: up to {batch[hours]} hours; again as much for requests that follow from answers
-"""
-"""Sections with a title, then names and values. A line whose figure is absent or 0 is left out."""
-_JUDGE = """judge {number}: {model}: {calls} calls, {cost}
-cached {number}: {kept:call}
-too long {number}: {too_long:group} for its {context_tokens} tokens"""
-_BATCH = "batch cost {number}: {cost}"
 _NO_PRICE = (
     "unknown; use --price IN,OUT, in USD per million prompt and completion tokens"
 )
@@ -216,7 +158,7 @@ def check(settings: ScoreSettings, options: Options) -> int:
             _judge_estimate(settings, number, judge, ledger)
             for number, judge in enumerate(settings.judges)
         ]
-        result = Estimate(judges, gap=settings.escalate_gap)
+        result = Estimate(judges)
         for group, weight in sample(source, notes.bytes):
             result.add(group, weight)
         duration = _duration(settings, judges, ledger)
@@ -441,117 +383,103 @@ def _paths(
 ) -> dict[str, Facts]:
     """Return the paths of messages, key, reward and outcome, each with the value in the first record."""
     form, rewards, outcomes = reader.format, notes.rewards, notes.outcomes
-    readable = (
-        (record.key, rollout)
-        for record in notes.first
-        for rollout in record.rollouts
-        if rollout.error is None
-    )
-    key, first = next(readable, (None, None))
     examples: Facts = {}
-    if first is not None:
-        opening, last = first.messages[0], first.messages[-1]
-        examples = {
-            "messages": last if last.get("content") is None else last["content"],
-            "prompt": opening.get("content"),
-            "group key": key,
-            "reward": first.reward,
-            "outcome": first.outcome,
-        }
+    for record in notes.first:
+        rollouts = [rollout for rollout in record.rollouts if rollout.error is None]
+        if rollouts and not examples:
+            first = rollouts[0]
+            last = first.messages[-1]
+            content = last.get("content")
+            examples = {
+                "messages": last if content is None else content,
+                "prompt": first.messages[0].get("content"),
+                "group key": record.key,
+                "reward": first.reward,
+                "outcome": first.outcome,
+            }
     own_key = reader.key
     if own_key == PROMPT_HASH:
-        own_key = "the line" if reader.format.shape == "group" else "hash of the prompt"
-    place = "" if form.elsewhere else form.reward
-    own_reward = place or _OWN_PATH * rewards.seen
-    parts = {
-        "messages": (_together(settings.messages), _OWN_PATH, 0),
-        "prompt": (_together(settings.prompt), "", 0),
-        "group key": (_together(settings.group_by), own_key, 0),
+        own_key = "the line" if form.shape == "group" else "hash of the prompt"
+    own_reward = "" if form.elsewhere else form.reward
+    if not own_reward and rewards.seen:
+        own_reward = _OWN_PATH
+    own_outcome = _OWN_PATH if outcomes.seen else ""
+    parts: dict[str, tuple[Any, str, int]] = {
+        "messages": (settings.messages, _OWN_PATH, 0),
+        "prompt": (settings.prompt, "", 0),
+        "group key": (settings.group_by, own_key, 0),
         "reward": (settings.reward, own_reward, rewards.absent),
-        "outcome": (settings.outcome, _OWN_PATH * outcomes.seen, outcomes.absent),
+        "outcome": (settings.outcome, own_outcome, outcomes.absent),
     }
-    result = {}
-    for name, (given, own, absent) in parts.items():
+    facts = {}
+    for name, (named, own, absent) in parts.items():
+        if name == "prompt" and not named:
+            continue
+        path = " + ".join(paths(named)) or own
         example = None
-        if name in examples and (given or own or name == "reward"):
+        if name in examples and (path or name == "reward"):
             text = dump(examples[name]).decode("utf-8", "replace")
             example = shorten(text, _LONGEST)
-        if given or name != "prompt":
-            result[name] = {
-                "path": given or own,
-                "given": bool(given),
-                "example": example,
-                "absent": absent,
-            }
-    return result
+        facts[name] = {
+            "path": path,
+            "given": bool(named),
+            "example": example,
+            "absent": absent,
+        }
+    return facts
 
 
 def _references(notes: InputCounts, settings: ScoreSettings) -> str:
     """Return the path of the reference answers, or those of fields that may hold them, with the option."""
-    given = settings.input.reference
-    if given:
-        return f"`{given}`, shown to the judge only"
-    fields = _reference_fields(notes, settings.input)[:_FEW]
-    if not fields:
+    reference = settings.input.reference
+    if reference:
+        return f"`{reference}`, shown to the judge only"
+    named = _fields_named(notes, REFERENCES)
+    taken = {*paths(settings.input.messages), *paths(settings.input.prompt)}
+    likely = [path for path in named if JUDGED.isdisjoint(words_of(path.split(".")[-1]))]  # fmt: skip
+    likely = [path for path in likely if path not in taken]
+    if not likely:
         return ""
-    named = ", ".join(f"`{printable(path)}`" for path in fields)
-    option = shlex.join(("--reference", printable(fields[0])))
-    return f"not shown; {named} may hold one: {option} shows it to the judge"
-
-
-def _reference_fields(notes: InputCounts, settings: InputSettings) -> list[str]:
-    """Return the paths of fields that look like a reference: the same for all rollouts of a group, and no response."""
-    refused = {*paths(settings.messages), *paths(settings.prompt)}
-    values = dict[tuple[str | None, str], str]()
-    fields = dict[str, None]()
-    for record in notes.first:
-        parsed = parse(record.line.raw, exact=False)
-        responses = {
-            str(rollout.messages[-1].get("content"))
-            for rollout in record.rollouts
-            if rollout.error is None
-        }
-        for path in paths_named(parsed, REFERENCES):
-            value = str(lookup(parsed, path))
-            differs = values.setdefault((record.key, path), value) != value
-            names = path.split(".")
-            figure = not FIGURES.isdisjoint(names[:-1])
-            if (
-                figure
-                or differs
-                or _HASH.fullmatch(value)
-                or JUDGED & words_of(names[-1])
-            ):
-                refused.add(path)
-            # a field that equals the response in each record is the response
-            if value not in responses:
-                fields[path] = None
-    named = [path for path in fields if path not in refused]
     # an `answer` may be anybody's
-    return sorted(named, key=lambda path: words_of(path) <= {"answer", "answers"})
+    likely.sort(key=lambda path: words_of(path) <= {"answer", "answers"})
+    option = shlex.join(("--reference", printable(likely[0])))
+    return f"not shown; {_listed(likely)} may hold one: {option} shows it to the judge"
 
 
 def _rubric(notes: InputCounts, settings: ScoreSettings) -> str:
     """Return the rubrics in words, with the fields that may hold another one, if no record states its own."""
-    words = rubric_in_words(settings.ask.rubric, notes.own_rubrics)
-    named = "" if notes.own_rubrics else _named(notes, RUBRICS)
+    rubric = rubric_in_words(settings.ask.rubric, notes.own_rubrics)
+    fields = _fields_named(notes, RUBRICS)
+    if notes.own_rubrics or not fields:
+        return rubric
     advice = "may hold one of the record: name it as `rubric` of a format"
-    return f"{words}; {named} {advice}" if named else words
+    return f"{rubric}; {_listed(fields)} {advice}"
 
 
-def _named(notes: InputCounts, words: frozenset[str]) -> str:
-    """Return the first paths of fields with one of these words in their names."""
-    found = dict.fromkeys(
-        path
-        for record in notes.first[:_FEW]
-        for path in paths_named(parse(record.line.raw, exact=False), words)
-    )
-    return ", ".join(f"`{printable(path)}`" for path in islice(found, _FEW))
+def _listed(fields: Sequence[str]) -> str:
+    return ", ".join(f"`{printable(path)}`" for path in fields[:_FEW])
 
 
-def _together(given: Any) -> str:
-    """Return the paths of an option that is repeated, for a line of the page."""
-    return " + ".join(paths(given))
+def _fields_named(notes: InputCounts, names: frozenset[str]) -> list[str]:
+    """Return the fields with one of these words in their names whose text is the same in all records of a group.
+
+    Without ids, figures, and what a rollout says.
+    """
+    shared: dict[tuple[str | None, str], str] = {}
+    fields = dict[str, None]()
+    refused = set[str]()
+    for record in notes.first:
+        parsed = parse(record.line.raw, exact=False)
+        readable = [rollout for rollout in record.rollouts if rollout.error is None]
+        responses = {str(rollout.messages[-1].get("content")) for rollout in readable}
+        for path in paths_named(parsed, names):
+            value = str(lookup(parsed, path))
+            first = shared.setdefault((record.key, path), value)
+            if first != value or _HASH.fullmatch(value) or FIGURES & {*path.split(".")}:
+                refused.add(path)
+            elif value not in responses:
+                fields[path] = None
+    return [path for path in fields if path not in refused]
 
 
 def _batch_facts(judges: Sequence[JudgeSettings], bills: list[JudgeEstimate]) -> Facts:
@@ -575,38 +503,36 @@ def _batch_facts(judges: Sequence[JudgeSettings], bills: list[JudgeEstimate]) ->
 
 def _print_page(facts: Facts, source: Input, estimate: Estimate) -> None:
     """Print the verdict and the sections on stdout."""
-    about = "" if facts["exact"] else "about "
-    size = [_size(facts, about)] if facts["groups"] else []
-    verdict = [*facts["not_ready"], *size, *facts["missing_keys"]]
-    figures = {**facts, **_texts(facts, source, estimate), "about": about}
-    # without a group there is only the first section
-    sections = _PAGE.strip().split("\n\n")[: None if facts["groups"] else 1]
-    pages = {
-        title: [*rows(template, figures)]
-        for title, _, template in (section.partition("\n") for section in sections)
-    }
-    pages["Input"] += _path_rows(facts)
-    if "Cost" in pages:
-        judges = facts["judges"] if facts["judges"][1:] else ()
-        pages["Cost"] += _each(_JUDGE, judges)
-        pages["Cost"] += _each(_BATCH, facts.get("batch", {"judges": ()})["judges"])
-    pages["Warnings"] = [("", sentence) for sentence in facts["warnings"]]
     from rich.table import Column
     from rich.text import Text
 
     from ruler_cli.cli.terminal import TITLE, Terminal
 
+    about = "" if facts["exact"] else "about "
+    verdict = list(facts["not_ready"])
+    if facts["groups"]:
+        verdict.append(_size(facts, about))
+    verdict += facts["missing_keys"]
     terminal = Terminal()
     word = Text("ready: ", "bold green")
     if not facts["ready"]:
         word = Text("not ready: ", "bold red")
     first, *more = map(terminal.text, verdict)
     terminal.show(word + first, *more)
+    sections = {"Input": _input_rows(facts, source)}
+    if facts["groups"]:  # without a group there is only the first section
+        sections |= {
+            "Groups": _group_rows(facts, about),
+            "What the judge sees": _prompt_rows(facts, estimate, about),
+            "Rewards": _reward_rows(facts, about),
+            "Cost": _cost_rows(facts, about),
+        }
+    sections["Warnings"] = (("", sentence) for sentence in facts["warnings"])
     lines: list[tuple[Text | str, str]] = []
-    for title, values in pages.items():
-        if values:
-            lines += [("", ""), (Text(title, TITLE), "")]
-            lines += [(f"  {name}", value) for name, value in values]
+    for title, values in sections.items():
+        shown = [(f"  {name}", value) for name, value in values if value]
+        if shown:
+            lines += [("", ""), (Text(title, TITLE), ""), *shown]
     heads = (Column(no_wrap=True, min_width=_NAMES), Column(overflow="fold"))
     terminal.show(terminal.table(heads, lines))
 
@@ -624,70 +550,152 @@ def _size(facts: Facts, about: str) -> str:
     return f"{number_of(facts['groups'], 'group')}, {calls}, {price} with {judges}"
 
 
-def _texts(facts: Facts, source: Input, estimate: Estimate) -> Facts:
-    """Return texts of the page that are made of several figures."""
-    judges, passes = facts["judges"], facts["passes"]
-    common = [
-        f"{number_of(size['groups'], 'group')} of {size['size']}"
-        for size in facts["group_sizes"]["commonest"]
-    ]
-    if len(estimate.sizes) > _COMMONEST:
-        common.append("…")
-    shown, hidden = "no text to show", estimate.coverage.not_shown_text()
-    if estimate.coverage.share is not None:
-        shown = f"{estimate.coverage.share:.0%} of the text"
-    if hidden:
-        shown += f"; not shown: {hidden}"
-    if facts["pictures"]["left_out"]:
-        shown += ", without pictures"
-    binary = facts["shown_to_the_judge"]["left_out"]
-    left_out, first = sum(binary.values()), printable(next(iter(binary), ""))
-    passed = f"up to {passes}"
-    cap, duration = facts["estimate"].max_cost_usd, facts["seconds"]
-    return {
-        "found": source.found(),
-        "shown": shown,
-        "binary": left_out and f"{left_out:,} bytes of base64 and ciphertext ({first})",
-        "sizes": common,
-        "endings": [
-            f"{number:,} {how}" for how, number in facts["ended"].items() if number
-        ],
-        "shared": round(facts["shared_prefix"], 2) or None,
-        "sampled": not facts["exact"] and facts["laid_out"],
-        "asked": [judge["model"] + _ROLES[judge["asked"]] for judge in judges],
-        "passed": passed if facts["adaptive"] else passes * (passes > 1),
-        "cost": _dollars(facts["estimate"].cost_usd),
-        "cap": rounded(cap, up=True) if cap else None,
-        "duration": duration
-        and f"about {seconds(duration)}, at the pace that is known",
-    }
-
-
-def _path_rows(facts: Facts) -> Iterator[Row]:
-    """Yield the paths of the parts of a record, with the first value of each."""
+def _input_rows(facts: Facts, source: Input) -> Iterator[Row]:
+    yield "input", source.found()
+    form = facts["format"]
+    if form:
+        first = count(form["first"], "record")
+        tells = f"{form['agreed']} of the first {first} have {form['tells']}"
+        yield "format", f"{form['name']}: {tells}"
+    yield "cannot be scored", _some(facts["cannot_be_scored"], "line or trajectory")
     for name, part in facts["paths"].items():
         path = part["path"]
         nowhere = not part["given"] and part["absent"] >= max(1, facts["rollouts"])
         if nowhere or not path:
             continue
-        shown = path if " " in path else f"`{path}`"
-        words = (
-            "" if path == _OWN_PATH else shown + " as given" * part["given"],
-            part["example"] and f"first: {part['example']}",
-            part["absent"] and f"absent in {part['absent']:,}",
-        )
-        yield name, ", ".join(filter(None, words)) or _OWN_PATH
+        words = []
+        if path != _OWN_PATH:
+            words.append(path if " " in path else f"`{path}`")
+        if part["given"]:
+            words[0] += " as given"
+        if part["example"]:
+            words.append(f"first: {part['example']}")
+        if part["absent"]:
+            words.append(f"absent in {part['absent']:,}")
+        yield name, ", ".join(words) or _OWN_PATH
 
 
-def _each(template: str, judges: Iterable[Facts]) -> Iterator[Row]:
-    """Fill the lines of a template for each judge."""
-    for number, judge in enumerate(judges, 1):
+def _group_rows(facts: Facts, about: str) -> Iterator[Row]:
+    sizes = facts["group_sizes"]
+    common = []
+    for size in sizes["commonest"]:
+        common.append(f"{number_of(size['groups'], 'group')} of {size['size']}")
+    if sum(size["groups"] for size in sizes["commonest"]) < facts["groups"]:
+        common.append("…")
+    span = f"min {sizes['min']}, median {sizes['median']:g}, max {sizes['max']}"
+    yield "group sizes", f"{about}{span} ({', '.join(common)})"
+    records = number_of(facts["records"], facts["unit"])
+    yield "rollouts", f"{facts['rollouts']:,} in {records}"
+    yield "no task", _some(facts["rollouts_without_task"], "rollout")
+    yield "several tasks", _some(facts["groups_of_several_tasks"], "group")
+    ended = [f"{number:,} {how}" for how, number in facts["ended"].items() if number]
+    yield "ended early", ", ".join(ended)
+    identical = facts["identical_rollouts"]
+    yield "identical", _some(identical, "rollout", about, ", shown once")
+    alike = " (one rollout, or all identical): nothing to compare"
+    yield "tied groups", _some(facts["tied_groups"], "group", about, alike)
+
+
+def _prompt_rows(facts: Facts, estimate: Estimate, about: str) -> Iterator[Row]:
+    lengths = facts["tokens_per_rollout"]
+    tokens = ", ".join(f"{name} {number:,}" for name, number in lengths.items())
+    yield "rollout tokens", about + tokens
+    pictures, seen = facts["pictures"], facts["shown_to_the_judge"]
+    shown, hidden = "no text to show", estimate.coverage.not_shown_text()
+    if seen["share"] is not None:
+        shown = f"{seen['share']:.0%} of the text"
+    if hidden:
+        shown += f"; not shown: {hidden}"
+    if pictures["left_out"]:
+        shown += ", without pictures"
+    yield "shown", shown
+    place = printable(next(iter(seen["left_out"]), ""))
+    binary = f" of base64 and ciphertext ({place})"
+    yield "left out", _some(sum(seen["left_out"].values()), "byte", "", binary)
+    yield "rubric", facts["rubric"]
+    yield "reference", facts["references"]
+    yield "pictures", _some(pictures["shown"], "picture", about, " sent")
+    media = " (sound, video and files count as pictures)"
+    yield "not shown", _some(pictures["left_out"], "picture", about, media)
+    why = f" with such a picture ({pictures['first']})"
+    yield "cannot be sent", _some(pictures["unsendable"], "rollout", about, why)
+    shared = f"{about}{facts['shared_prefix']:.0%} of the prompts, shown once per group"
+    yield "shared prefix", shared if round(facts["shared_prefix"], 2) else ""
+    windows = facts["windows"]
+    parts = f" in parts, twice at least: {_range(windows['calls'])} of the calls"
+    yield "windows", _some(windows["groups"], "group", about, parts)
+    attack = " with text that addresses a judge"
+    yield "suspect", _some(facts["suspect_rollouts"], "rollout", about, attack)
+    too_long, context = facts["too_long"], facts["judge"]["context_tokens"] or 0
+    limit = f" for {context:,} tokens ({', '.join(too_long['first'])})"
+    yield "too long", _some(too_long["groups"], "group", about, limit)
+    sample = f"{facts['laid_out']:,} of {number_of(facts['groups'], 'group')}"
+    note = "spread over all; figures with `about` are estimated from them"
+    yield "laid out", f"{sample}, {note}" if about else ""
+
+
+def _reward_rows(facts: Facts, about: str) -> Iterator[Row]:
+    for name, missing in (("rewards", "no number"), ("outcomes", "no verdict")):
+        values = facts[name]
+        numbers, spread = values["numbers"], values.get("spread")
+        if numbers:
+            low, mean, high = values["min"], values["mean"], values["max"]
+            span = f"min {low:.4g}, mean {mean:.4g}, max {high:.4g}"
+            yield name, f"{numbers:,} of {facts['rollouts']:,} ({span})"
+        yield missing, _some(values["no_number"], name.removesuffix("s"))
+        if spread is not None:
+            yield "range per group", f"{about}{spread:.4g} on average"
+    equal, why = facts["equal_reward_groups"], " (their own rewards teach nothing)"
+    yield "equal rewards", _some(equal, "group", about, why)
+
+
+def _cost_rows(facts: Facts, about: str) -> Iterator[Row]:
+    estimate, judges, passes = facts["estimate"], facts["judges"], facts["passes"]
+    names = [judge["model"] + _ROLES[judge["asked"]] for judge in judges]
+    yield "judge", ", ".join(names)
+    if facts["adaptive"]:
+        yield "passes", f"up to {passes}"
+    elif passes > 1:
+        yield "passes", f"{passes}"
+    yield "calls", _range(estimate.calls)
+    yield "cached", _some(estimate.kept, "call", about, ", not paid again")
+    retry = "; --retry-failed asks again"
+    yield "failed", _some(estimate.kept_failed, "call", about, retry)
+    yield "prompt tokens", _range(estimate.prompt_tokens)
+    yield "completion tokens", _range(estimate.completion_tokens)
+    yield "cost", _dollars(estimate.cost_usd)
+    cap, duration = estimate.max_cost_usd, facts["seconds"]
+    if cap:
+        yield "--max-cost", f"{rounded(cap, up=True)} or more lets every call go"
+    if duration:
+        yield "time", f"about {seconds(duration)}, at the pace that is known"
+    batch = facts.get("batch")
+    if batch:
+        again = "again as much for requests that follow from answers"
+        yield "batch time", f"up to {batch['hours']} hours; {again}"
+    for number, judge in enumerate(judges if judges[1:] else (), 1):
+        calls, cost = _range(judge["calls"]), _dollars(judge["cost_usd"])
+        yield f"judge {number}", f"{judge['model']}: {calls} calls, {cost}"
+        yield f"cached {number}", _some(judge["kept"], "call")
+        context = f" for its {judge['context_tokens'] or 0:,} tokens"
+        yield f"too long {number}", _some(judge["too_long"], "group", "", context)
+    for number, judge in enumerate(batch["judges"] if batch else (), 1):
         cost = _dollars(judge["cost_usd"])
-        if how := judge.get("price"):
-            cost += f", {how} price"
-        if judge.get("provider", "") is None:
+        if judge["price"]:
+            cost += f", {judge['price']} price"
+        if judge["provider"] is None:
             cost = f"{judge['model']} has no batch API; use `ruler batch export`"
-        yield from rows(template, {**judge, "number": number, "cost": cost})
+        yield f"batch cost {number}", cost
+
+
+def _some(number: int, noun: str, before: str = "", after: str = "") -> str:
+    """Return a number with its noun between two texts; empty for 0, which has no line on the page."""
+    return f"{before}{number_of(number, noun)}{after}" if number else ""
+
+
+def _range(figure: Range) -> str:
+    low, middle, high = f"{figure.low:,.0f}", f"{figure.expected:,.0f}", f"{figure.high:,.0f}"  # fmt: skip
+    return middle if low == high else f"{middle} (from {low} to {high})"
 
 
 def _dollars(cost: Range | None) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from itertools import islice
 from pathlib import PurePath
 from typing import Any
 
@@ -23,13 +23,13 @@ from ruler_cli.cli.safe_text import (
 )
 from ruler_cli.cli.units import shorten
 from ruler_cli.errors import UnknownShapeError, UnreadableError, UsageError
-from ruler_cli.files import open_container
 from ruler_cli.files.location import Location
+from ruler_cli.formats.events import open_records
 from ruler_cli.formats.reader import SAMPLE, detect
 from ruler_cli.formats.table import FAMILIES
 from ruler_cli.messages.read import read_messages
 from ruler_cli.prompting.render import render
-from ruler_cli.runs.proposal import NothingToJudge, other_answers, propose
+from ruler_cli.runs.proposal import NothingToJudge, propose
 from ruler_cli.settings.models import InputSettings, RecordPaths
 from ruler_cli.settings.option_names import option_name
 from ruler_cli.settings.options import COMMAND_LINE, Options
@@ -38,7 +38,7 @@ _LINES, _WIDE = 12, 100
 """Lines of a record that are printed, and characters of each."""
 _LARGE = 1 << 22
 """Bytes of a record that is not read for this, because that takes long."""
-_FOUND = {
+_PARTS = {
     "records": "records",
     "messages": "answers",
     "prompt": "task",
@@ -48,13 +48,11 @@ _FOUND = {
     "group_by": "group key",
 }
 """The paths of a proposal, by their option, in words."""
-_HOLDS = {
+_CONTENTS = {
     "tokens": "ids of tokens{}, which only their tokenizer can read: nothing to judge",
     "gold": "tasks with their gold answers{}: nothing to judge",
     "tasks": "tasks{} without an answer: nothing to judge",
-    "metrics": "numbers{}: nothing to judge",
-    "settings": "settings or other short values{}: nothing to judge",
-    "texts": "no field is clearly an answer{}",
+    "other": "no field is clearly an answer{}",
 }
 """In words, the contents of a file that seems to hold no answers."""
 
@@ -63,32 +61,25 @@ def refuse(
     error: UnknownShapeError, settings: InputSettings, options: Options, *, check: bool
 ) -> UnknownShapeError:
     """Return the error of an unknown shape with the reason, or the command that proposes; `check` prints it."""
-    found = propose(error.values)
+    row = propose(error.values)
     facts: dict[str, Any] | None = None
-    if isinstance(found, NothingToJudge):
-        paths = ", ".join(f"`{one_line(path)}`" for path in found.paths)
-        holds = _HOLDS[found.kind].format(paths and f" ({paths})")
-        error = error.with_parts(problem=f"{error.problem}, but {holds}")
-        if found.kind != "texts":
+    if isinstance(row, NothingToJudge):
+        paths = ", ".join(f"`{one_line(path)}`" for path in row.paths)
+        contents = _CONTENTS[row.kind].format(paths and f" ({paths})")
+        error = error.with_parts(problem=f"{error.problem}, but {contents}")
+        if row.kind != "other":
             error = error.with_parts(remedy="")
-    elif (seen := _record(found, settings)) is not None:
-        facts = _facts(found, settings.source, options)
+    elif (record := _record(row, settings)) is not None:
+        facts = _facts(row, settings.source, options)
         command = f"ruler check {shell_word(Location(settings.source).public)}"
         proposes = f"`{command}` proposes how to read it"
-        remedy = "see the proposal" if check else proposes
-        error = error.with_parts(remedy=remedy)
+        error = error.with_parts(remedy="see the proposal" if check else proposes)
+        if check and not options.as_json:
+            _print_page(facts, record)
     if check and options.as_json:
-        print_json(
-            {
-                "version": 2,
-                "ready": False,
-                "not_ready": [error.brief],
-                "proposal": facts,
-            }
-        )
-    elif check and facts and isinstance(found, RecordPaths) and seen is not None:
-        others = other_answers(error.values, found)
-        typer.echo("\n".join(_page(facts, seen, others)))
+        reasons = [error.brief]
+        verdict = {"version": 2, "ready": False, "not_ready": reasons}
+        print_json({**verdict, "proposal": facts})
     return error
 
 
@@ -97,72 +88,69 @@ def _record(row: RecordPaths, settings: InputSettings) -> list[str] | None:
     if Location(settings.source).stream:
         return []
     with ExitStack() as stack:
-        container = open_container(settings.source, stack, records=row.records)
+        container = open_records(settings.source, stack, records=row.records)
         try:
             first = container.sample(SAMPLE)
             if first and len(first[0].raw) > _LARGE:
                 return []
             reader = detect(container.name, first, replace(settings, format=row))
-            read = [record for line in first[:1] for record in reader.read(line)]
+            records = [record for line in first[:1] for record in reader.read(line)]
         except (UsageError, UnreadableError):
             return None
-    rollouts = [rollout for record in read for rollout in record.rollouts]
-    if any(rollout.error for rollout in rollouts):
-        return None
     lines = list[str]()
-    for rollout in rollouts:
-        lines += ("", *render(read_messages(rollout.messages)))
+    for record in records:
+        for rollout in record.rollouts:
+            if rollout.error:
+                return None
+            lines += ["", *islice(render(read_messages(rollout.messages)), _LINES)]
     return [shorten(one_line(line), _WIDE) for line in lines[1:_LINES]]
 
 
 def _facts(row: RecordPaths, source: str, options: Options) -> dict[str, Any]:
     """Return the parts of a proposal: its paths, flags, table, and command with the other options that were given."""
-    paths = {
-        name: path
-        for name in _FOUND
-        if (path := getattr(row, name)) not in ("", "reward", ())
-    }
-    flags = [
-        word
-        for name, given in paths.items()
-        for path in ([given] if isinstance(given, str) else given)
-        for word in (option_name(name), _word(path))
-    ]
+    paths: dict[str, Any] = {}
+    words = list[str]()
+    table = list[str]()
+    for name in _PARTS:
+        path = getattr(row, name)
+        if path in ("", "reward", ()):
+            continue
+        paths[name] = path
+        table.append(f"{name} = {_toml(path)}")
+        for part in [path] if isinstance(path, str) else path:
+            words += [option_name(name), _word(part)]
+    flags = " ".join(words)
     stem = PurePath(source).name.partition(".")[0]
     name = "".join(c if c.isascii() and c.isalnum() else "-" for c in stem).strip("-")
     if name in ("auto", *FAMILIES):
         name = f"my-{name}"
-    more = [
-        shell_word(word)
-        for field, origin in options.origins.items()
-        if origin.rank == COMMAND_LINE and field not in (*_FOUND, "as_json")
-        for word in option_words(field, origin.given)
-    ]
-    table = [f"{field} = {_toml(given)}" for field, given in paths.items()]
+    for field, origin in options.origins.items():
+        if origin.rank == COMMAND_LINE and field not in (*_PARTS, "as_json"):
+            words += map(shell_word, option_words(field, origin.given))
+    command = ["ruler check", _word(Location(source).public), *words]
     return {
         "paths": paths,
-        "flags": " ".join(flags),
+        "flags": flags,
         "table": "\n".join([f"[formats.{name or 'mine'}]", *table]),
-        "command": " ".join(
-            ["ruler check", _word(Location(source).public), *flags, *more]
-        ),
+        "command": " ".join(command),
     }
 
 
-def _page(facts: dict[str, Any], seen: list[str], others: list[str]) -> Iterator[str]:
-    yield "No format fits, but this looks like rollouts:"
+def _print_page(facts: dict[str, Any], record: list[str]) -> None:
+    lines = ["No format fits, but this looks like rollouts:"]
     for name, path in facts["paths"].items():
         shown = path if isinstance(path, str) else ", ".join(path)
-        yield f"  {_FOUND[name]:10} {one_line(shown)}"
-    if others:
-        named = ", ".join(f"`{one_line(path)}`" for path in others)
-        yield f"  other texts that could be answers: {named}"
-    if seen:
-        yield "\nThe first record as a judge would see it:"
-        yield from (f"  {line}" for line in seen)
-    yield f"\nIf that is right, give these options:\n  {facts['flags']}"
-    yield f"\nor write this into ruler.toml, and name it with --format:\n\n{facts['table']}"
-    yield f"\nTry it: {facts['command']}"
+        lines.append(f"  {_PARTS[name]:10} {one_line(shown)}")
+    if record:
+        lines.append("\nThe first record as a judge would see it:")
+        lines += [f"  {line}" for line in record]
+    lines += [
+        f"\nIf that is right, use these options:\n  {facts['flags']}",
+        "\nor write this into ruler.toml, and name it with --format:",
+        f"\n{facts['table']}",
+        f"\nTry it: {facts['command']}",
+    ]
+    typer.echo("\n".join(lines))
 
 
 def _word(text: str) -> str:

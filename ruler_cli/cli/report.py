@@ -254,7 +254,7 @@ def _write_label_page(
 
 _DRAWN = {
     "random": "drawn at random",
-    "disputed": "because passes, judges or rewards order them differently",
+    "disputed": "because passes or judges order them differently",
 }
 
 

@@ -305,8 +305,9 @@ def _dry_run(settings: ScoreSettings, options: Options) -> int:
     """Refuse what a run would refuse whatever INPUT holds, and estimate it as `check` does."""
     from ruler_cli.cli.check import check
     from ruler_cli.files.marks import refuse_foreign
-    from ruler_cli.files.output import failed_path, may_replace, refuse_output
+    from ruler_cli.files.output import refuse_output
     from ruler_cli.runs.file import refuse_settings_of_run
+    from ruler_cli.runs.places import failed_path, may_replace
 
     refuse_settings_of_run(settings)
     refuse_output(settings.output)
@@ -442,10 +443,11 @@ def _judge_here(
 def _judge_on_ray(
     settings: ScoreSettings, options: Options, record: RunRecord
 ) -> RunResult:
-    from ruler_cli.files.output import Output, may_replace
+    from ruler_cli.files.output import Output
     from ruler_cli.judges.resolve import ResolvedJudge
     from ruler_cli.runs.cluster import ray_session, score_on_ray
     from ruler_cli.runs.file import resolve_judges
+    from ruler_cli.runs.places import may_replace
 
     judges = resolve_judges(settings)
     embedded = (isinstance(judge, ResolvedJudge) and judge.embedded for judge in judges)
@@ -461,7 +463,7 @@ def _judge_on_ray(
 
 def _endings(settings: ScoreSettings, result: RunResult) -> Iterator[str]:
     """Yield sentences on the files of a run."""
-    from ruler_cli.files.output import failed_path
+    from ruler_cli.runs.places import failed_path
 
     output = Location(settings.output)
     failed = failed_path(settings)

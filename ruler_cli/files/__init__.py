@@ -14,6 +14,7 @@ from ruler_cli.settings.models import MAX_RECORD
 
 if TYPE_CHECKING:
     from ruler_cli.files.containers import Container
+    from ruler_cli.files.source import Events
 
 
 def open_container(
@@ -24,19 +25,20 @@ def open_container(
     most: int = MAX_RECORD << 20,
     keep: bool = False,
     records: str | None = None,
+    events: Events | None = None,
 ) -> Container:
     """Open INPUT, `-` for stdin, until `stack` ends; UsageError says what is wrong and the way out.
 
     A record of more than `most` bytes is not held. `file` is the name for records of a rollout's own file:
     relative to INPUT; by default the last part of `name`. `keep`: a pipe is kept on disk, to be read twice.
-    `records` is the path of the records in each value of INPUT (see `walk`).
+    `records` is the path of the records in each value of INPUT (see `walk`). `events` gathers events, see `Source`.
     """
     from ruler_cli.files.containers import kinds
     from ruler_cli.files.location import Location
     from ruler_cli.files.source import Source
 
     location = Location(name)
-    source = Source(location, stack, most, keep=keep, records=records)
+    source = Source(location, stack, most, keep=keep, records=records, events=events)
     if source.begins_with_line:  # no other kind does, and their modules are not needed
         from ruler_cli.files.containers.lines import JsonLines
 
@@ -48,10 +50,9 @@ def open_container(
         from ruler_cli.files.containers.inner import InnerRecords
 
         container = InnerRecords(container, records)
-    if container.once or not container.may_hold_events:
+    if events is None or container.once or not container.may_hold_events:
         return container
-    from ruler_cli.files.events import assemble_rollouts
-
     if file is None:
         file = "" if location.stream else location.public.rpartition("/")[2]
-    return assemble_rollouts(container, file, stack)
+    records_of_events: Container = events.gather(container, file, stack)
+    return records_of_events

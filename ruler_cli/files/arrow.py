@@ -5,7 +5,8 @@ JSON holds less than Arrow does: binary becomes its size, dates and times become
 A file needs its schema before its first row, and the last record may hold a score that does not fit its
 column. So records are spooled, and the file is written at the end. Columns of a Parquet INPUT that did not
 change are its own, with their types and metadata. All others are made of the records'
-JSON: objects such as `ruler` are structs, and a column of several types becomes JSON text.
+JSON, with the type that pyarrow infers: objects such as `ruler` are structs, and a column of several types becomes
+JSON text.
 """
 
 from __future__ import annotations
@@ -16,11 +17,10 @@ import json
 import math
 import re
 import weakref
-from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from operator import attrgetter
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
 import orjson
 import pyarrow as pa
@@ -51,10 +51,10 @@ _GROUP = 64 << 20
 """Bytes of Arrow data that one row group is made of at most."""
 _NO_JSON = re.compile(r": (\w+_)?binary|extension<")
 """Members of an Arrow type, as text, that JSON does not hold."""
-_EXACT = 1 << 53
-"""Integers up to this are floats too."""
 _DEEPEST = 64
 """Levels of lists and objects in a column; one that is nested more deeply is JSON text as a whole."""
+_NUMBERS = {pa.bool_(), pa.int64(), pa.float64()}
+_PLAIN = {type(None): pa.null(), bool: pa.bool_(), int: pa.int64(), float: pa.float64()}
 
 
 def objects(batch: Any) -> list[bytes]:
@@ -124,85 +124,45 @@ def _lists(column: Any) -> list[Any]:
     return [None if size is None else list(islice(items, size)) for size in sizes]
 
 
-class ColumnShape:
-    """The JSON values that a column, a member of its objects or an item of its lists has."""
-
-    def __init__(self) -> None:
-        self._kinds: set[type] = set()
-        self._members: dict[str, ColumnShape] = {}
-        self._items: ColumnShape | None = None
-        self._largest = 0
-        self.deep = False
-        """Tells if the column is nested so deeply that it is text."""
-
-    def add(self, value: Any, levels: int = _DEEPEST) -> None:
-        """Add a value; RecursionError if it has more levels than these."""
-        if value is None:
-            return
-        if not levels:
-            raise RecursionError
-        self._kinds.add(type(value))
-        if isinstance(value, dict):
-            for name, member in value.items():
-                shape = self._members.setdefault(_encodable(name), ColumnShape())
-                shape.add(member, levels - 1)
-        elif isinstance(value, list):
-            self._items = self._items or ColumnShape()
-            for item in value:
-                self._items.add(item, levels - 1)
-        elif isinstance(value, int):
-            self._largest = max(self._largest, abs(value))
-
-    @property
-    def type(self) -> Any:
-        """The Arrow type that holds all values; text if there is none but JSON text."""
-        kinds = self._kinds
-        if self.deep:
-            return pa.string()
-        if not kinds:
-            return pa.null()
-        if kinds == {dict} and self._members:  # Parquet has no struct without members
-            fields = ((name, shape.type) for name, shape in self._members.items())
-            return pa.struct(fields)
-        if kinds == {list} and self._items is not None:
-            return pa.list_(self._items.type)
-        if kinds == {bool}:
-            return pa.bool_()
-        if kinds == {int} and self._largest < 1 << 63:
-            return pa.int64()
-        # a score may stand beside rewards that are true or false
-        if kinds <= {bool, int, float} and self._largest <= _EXACT:
-            return pa.float64()
-        return pa.string()
-
-
-def _fitted(value: Any, kind: Any) -> Any:
-    """Return a JSON value as pyarrow takes it for a type."""
-    if value is None:
+def _wider(kind: Any, values: Sequence[Any]) -> Any:
+    """Return the type of a column that holds these values as well; None if it can only be JSON text."""
+    try:
+        orjson.dumps(
+            values
+        )  # refuses what Arrow cannot hold: lone surrogates, integers of any size
+        inferred = pa.infer_type(values)
+        seen = {kind, *(_PLAIN.get(type(value)) for value in values)} - {pa.null()}
+        if pa.bool_() in seen and seen <= _NUMBERS and len(seen) > 1:
+            # a score may stand beside rewards that are true or false
+            kind = inferred = pa.float64()
+        fields = [pa.schema([("x", each)]) for each in (kind, inferred)]
+        wider = pa.unify_schemas(fields, promote_options="permissive").field("x").type
+    except (pa.ArrowException, TypeError, ValueError):
         return None
-    if types.is_struct(kind):
-        members = ((_encodable(name), item) for name, item in value.items())
-        return {name: _fitted(item, kind.field(name).type) for name, item in members}
-    if types.is_list(kind):
-        return [_fitted(item, kind.value_type) for item in value]
+    is_writable = "struct<>" not in str(wider) and str(wider).count("<") <= _DEEPEST
+    return wider if is_writable else None
+
+
+def _cells(kind: Any, raws: Sequence[bytes]) -> Any:
+    """Return JSON values as an array of a type; None if it does not hold one of them."""
+    values = [parse_value(raw) for raw in raws]
     if types.is_floating(kind):
-        return float(value)
-    if types.is_string(kind):
-        if not isinstance(value, str):
-            value = json.dumps(value, ensure_ascii=False)
-        return _encodable(value)
-    return value
+        values = _as_numbers(values)
+    try:
+        return pa.array(values, kind)
+    except (pa.ArrowException, TypeError, ValueError):
+        return None
 
 
-def _cell(kind: Any, raw: bytes) -> Any:
-    """Return JSON as pyarrow takes it for a type."""
-    return _fitted(parse_value(raw), kind)
+def _as_numbers(values: Sequence[Any]) -> list[Any]:
+    return [float(value) if isinstance(value, bool) else value for value in values]
 
 
 def _text(raw: bytes) -> str | None:
     """Return JSON as it stands, and text and null as what they are."""
     if raw[:1] in b'"n':
-        return cast("str | None", _cell(pa.string(), raw))
+        text = parse_value(raw)
+        return None if text is None else _encodable(text)
     return _encodable(raw.decode("utf-8", "surrogatepass"))
 
 
@@ -226,8 +186,8 @@ class TableWriter(Writer):
         self._fixed = {
             field.name for field in self._schema if _NO_JSON.search(str(field.type))
         }
-        self._shapes: dict[str, ColumnShape] = {}
-        """Columns that are made anew, in order."""
+        self._types: dict[str, Any] = {}
+        """Columns that are made anew, in order, with their types; None: JSON text."""
 
     def begin(
         self, ruler: Path, columns: Callable[[], set[str]], on_failure: OnFailure
@@ -254,9 +214,9 @@ class TableWriter(Writer):
                 raise InputChanged(self._table.name, f"row {number} is gone")
             old = _members(row.raw)
         for name in {**new, **old}:
-            if name not in self._shapes and old.get(name) != new.get(name):
+            if name not in self._types and old.get(name) != new.get(name):
                 self._refuse([name], OutputError)
-                self._shapes[name] = ColumnShape()
+                self._types[name] = pa.null()
         self._spool.put((number, record))
 
     def end(self) -> None:
@@ -280,19 +240,13 @@ class TableWriter(Writer):
 
     def _new_schema(self) -> Any:
         """Return the schema of the source, with other types for columns that changed, and new ones behind."""
-        for _, record in self._spool.all():
-            members = _members(record)
-            for name, shape in self._shapes.items():
-                try:
-                    shape.add(parse_value(members.get(name, b"null")))
-                except (RecursionError, UnreadableError):
-                    shape.deep = True
+        self._infer_types()
         fields = {field.name: field for field in self._schema}
-        for name, shape in self._shapes.items():
+        for name, kind in self._types.items():
             # a new column of nothing but null is a score that every record lacks
             field = fields.get(name, pa.field(name, pa.float64()))
-            if not types.is_null(shape.type):
-                field = field.with_type(shape.type)
+            if kind is None or not types.is_null(kind):
+                field = field.with_type(kind or pa.string())
             fields[name] = field.with_nullable(True)
         metadata = dict(self._schema.metadata or {})
         # what pandas notes of columns that changed is left out
@@ -301,10 +255,34 @@ class TableWriter(Writer):
             pandas["columns"] = [
                 column
                 for column in pandas["columns"]
-                if column["field_name"] not in self._shapes
+                if column["field_name"] not in self._types
             ]
             metadata[b"pandas"] = json.dumps(pandas).encode()
         return pa.schema(fields.values(), metadata or None)
+
+    def _infer_types(self) -> None:
+        """Find a type for each column that changed, and make those text of which a value does not fit."""
+        for columns in self._spooled_columns():
+            for name, raws in columns.items():
+                if (kind := self._types[name]) is not None:
+                    try:
+                        values = list(map(parse_value, raws))
+                    except (RecursionError, UnreadableError):
+                        values = [{}]  # nothing but text holds it
+                    self._types[name] = _wider(kind, values)
+        for columns in self._spooled_columns():
+            for name, raws in columns.items():
+                kind = self._types[name]
+                if kind is not None and _cells(kind, raws) is None:
+                    self._types[name] = None
+
+    def _spooled_columns(self) -> Iterator[dict[str, list[bytes]]]:
+        """Yield the JSON of the columns that changed, in pieces of a bounded size."""
+        for records in _pieces((record for _, record in self._spool.all()), len, BATCH):
+            rows = list(map(_members, records))
+            yield {
+                name: [row.get(name, b"null") for row in rows] for name in self._types
+            }
 
     def _batches(self, schema: Any) -> Iterator[Any]:
         """Yield the records as batches in the schema."""
@@ -312,10 +290,14 @@ class TableWriter(Writer):
             rows = list(map(_members, records))
             arrays = []
             for field in schema:
-                if shape := self._shapes.get(field.name):
-                    raws = [row.get(field.name, b"null") for row in rows]
-                    to_cell = _text if shape.deep else partial(_cell, field.type)
-                    arrays.append(pa.array(map(to_cell, raws), field.type))
+                name = field.name
+                if name in self._types:
+                    raws = [row.get(name, b"null") for row in rows]
+                    if self._types[name] is None:
+                        cells = pa.array(map(_text, raws), pa.string())
+                    else:
+                        cells = _cells(field.type, raws)
+                    arrays.append(cells)
                 else:
                     arrays.append(kept.column(field.name))
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -1,7 +1,7 @@
 """Annotated records → OUTPUT, of the container that its name asks for; unreadable lines → the failed file.
 
 OUTPUT appears whole or not at all: on this machine by rename, until then it is NAME.partial, which holds
-whole records only; at an address by an upload's end (see `RemoteFile`). No file of a run destroys another.
+whole records only; at an address when all of it is uploaded (see `RemoteFile`). No file of a run destroys another.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import mmap
 import os
 import stat
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import cached_property
@@ -27,7 +28,6 @@ from ruler_cli.files.error_map import DENIED, creating, explain, writing, zstd
 from ruler_cli.files.location import Location
 from ruler_cli.files.marks import Kind, refuse_foreign
 from ruler_cli.files.scratch import Index
-from ruler_cli.settings.models import ScoreSettings
 from ruler_cli.types import Problem
 
 if TYPE_CHECKING:
@@ -40,10 +40,8 @@ _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL
 """Flags that create a file, and fail where any file or link stands."""
 _OLD = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK
 """Flags that open a file of an earlier run, and never wait for a pipe."""
-_PART = 32 << 20
-"""Bytes of one part of an upload; S3 takes 10,000, which is 320 GB."""
-_HELD_BACK = frozenset({"s3", "s3a", "gs", "gcs"})
-"""Stores whose uploads can be completed or given up after all bytes are sent."""
+_OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", "hf"})
+"""Stores in which an object appears when its upload is complete."""
 _OTHER_ENDINGS = (
     ".csv", ".tsv", ".xlsx", ".html", ".pdf", ".yaml", ".sqlite", ".arrow", ".zip", ".tar", ".tgz", ".bz2", ".xz",
 )  # fmt: skip
@@ -202,12 +200,13 @@ def _lock(file: BinaryIO, path: Path) -> None:
 
 
 class RemoteFile(PassThrough):
-    """A remote file open for writing. `commit` makes it appear; closing it without that discards it.
+    """A file at an address, which is collected on this machine's disk; `commit` uploads it.
 
-    Object stores (S3, Cloud Storage, the Hugging Face hub) make an object visible when its upload is completed,
-    so that waits for `commit`. Any other file system gets NAME.partial, which `commit` renames. A process that
-    is killed leaves at most parts of an upload, which the store's own rules remove.
+    Object stores (S3, Cloud Storage, the Hugging Face hub) make an object visible when its upload is completed.
+    Any other file system gets NAME.partial, which `commit` renames.
     """
+
+    may_block = False
 
     def __init__(self, store: RemoteStore) -> None:
         """Open it; an error if it cannot be written, as far as that shows beforehand.
@@ -218,23 +217,20 @@ class RemoteFile(PassThrough):
         self._path = store.path
         protocols = self._system.protocol
         protocols = {protocols} if isinstance(protocols, str) else set(protocols)
-        self._held_back = bool(protocols & _HELD_BACK)
-        self._on_close = "hf" in protocols
-        at_once = self._held_back or self._on_close
-        self._staged = self._path if at_once else f"{self._path}.partial"
-        if self._held_back:
-            # no bucket, no credentials, no network: known now, and not at the end. A user who may not look
-            # at a bucket may be allowed to write to it
+        self._staged = "" if protocols & _OBJECT_STORES else f"{self._path}.partial"
+        # no bucket, no credentials, no network: known now, and not at the end
+        if self._staged:
+            self._system.open(self._staged, "wb").close()
+        elif "hf" not in protocols:
             try:
                 self._system.info(self._path.partition("/")[0])
             except Exception as error:
+                # a user who may not look at a bucket may be allowed to write to it
                 if explain(error)[0] != DENIED:
                     raise
-        self.file: Any = self._system.open(
-            self._staged, "wb", block_size=_PART, autocommit=not self._held_back
-        )
-        self._done = False
-        self.may_block = True
+        # closed by `commit` and `discard`
+        file: Any = tempfile.NamedTemporaryFile()  # noqa: SIM115
+        self.file: BinaryIO = file
         self.stream = compressed(store.public, self.file)
 
     @property
@@ -243,32 +239,19 @@ class RemoteFile(PassThrough):
         return bool(self._system.exists(self._path))
 
     def commit(self) -> None:
-        """Send the rest and make the object appear."""
-        if self.stream is not self.file:
-            self.stream.close()
-        self.file.close()
-        if self._held_back:
-            self.file.commit()
-        elif self._staged != self._path:
+        """Upload the file and make it appear."""
+        self.flush()
+        self._system.put_file(self.file.name, self._staged or self._path)
+        if self._staged:
             self._system.mv(self._staged, self._path)
-        self._done = True
+        self._staged = ""
+        self.file.close()
 
     def discard(self) -> None:
-        """Give up what was sent, as far as the storage allows; never raises."""
-        if self._done:
-            return
-        self._done = True
-        file = self.file
+        """Give up what was written; never raises."""
         with contextlib.suppress(Exception):
-            if self._on_close:
-                file.closed = True  # its own `close` would upload
-                file.temp_file.close()
-                Path(file.temp_file.name).unlink(missing_ok=True)
-            elif self._held_back:
-                file.closed = True
-                file.discard()
-            else:
-                file.close()
+            self.file.close()
+            if self._staged:
                 self._system.rm_file(self._staged)
 
     close = discard
@@ -317,11 +300,6 @@ def refuse_output(name: str) -> None:
     if location.local:
         with creating(name, location.real):
             location.real.parent.stat()
-
-
-def may_replace(settings: ScoreSettings) -> bool:
-    """Return whether a run may replace any OUTPUT: the user says so, or it is INPUT, of which nothing is lost."""
-    return settings.force or Location(settings.input.source).same(settings.output)
 
 
 def _kind_of(output: Location, scores: Container | None = None) -> type[Container]:
@@ -493,14 +471,14 @@ class FailedFile:
                 for last in stream:
                     digest = blake2b(last.removesuffix(b"\n")).digest()
                     self._earlier[digest] += 1
-        no_link = 0 if _is_device(path) else os.O_NOFOLLOW
+        no_link = 0 if is_device(path) else os.O_NOFOLLOW
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | no_link
         file = os.fdopen(os.open(path, flags, 0o666), "ab")
         file.write(b"" if last.endswith(b"\n") else b"\n")
         return file
 
 
-def _is_device(path: Path) -> bool:
+def is_device(path: Path) -> bool:
     """Tell if a path is one of the system's, where links such as /dev/stderr stand."""
     return path.parts[:2] in (("/", "dev"), ("/", "proc"))
 
@@ -549,43 +527,3 @@ def refuse_clashes(source: str, output: str, failed: Path | None = None) -> None
                 "give a place outside",
                 place=place.public,
             )
-
-
-def refuse_settings(settings: ScoreSettings) -> None:
-    """Raise UsageError if dropped records have no place, or OUTPUT of some groups would replace all."""
-    source = Location(settings.input.source)
-    output = Location(settings.output)
-    shard = settings.input.shard
-    limit = settings.input.limit
-    failed = failed_path(settings)
-    if failed is None and settings.on_failure == "drop":
-        remedy = "say where dropped records go, with --failed FILE"
-        raise UsageError(remedy, place="--on-failure drop")
-    if failed is not None and failed.is_symlink() and not _is_device(failed):
-        raise UsageError(
-            "is a link, and a run adds lines to it",
-            "remove it, or use --failed FILE",
-            place=str(failed),
-        )
-    part = shard is not None or limit is not None
-    if part and not output.stream and output.same(source.name):
-        raise UsageError(
-            f"OUTPUT {output.public} is INPUT, of which only a part would be left",
-            "give another OUTPUT",
-            place="--limit" if shard is None else "--shard",
-        )
-
-
-def failed_path(settings: ScoreSettings) -> Path | None:
-    """Return the failed file of a run; None if there is none. UsageError if it cannot be."""
-    path = settings.failed
-    if path is None:
-        output = Location(settings.output)
-        name = settings.output.rstrip("/")
-        return Path(f"{name}.failed.jsonl") if output.local else None
-    try:
-        with creating(str(path), path):
-            path.parent.stat()
-    except UsageError as error:
-        raise error.with_parts(place=f"--failed {path}") from None
-    return path

@@ -11,11 +11,11 @@ import io
 import os
 import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cached_property, partial
 from shutil import copyfileobj
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, NamedTuple, cast
 
 from ruler_cli.errors import ForeignError, UsageError
 from ruler_cli.files.error_map import reading, zstd
@@ -108,12 +108,24 @@ def from_file(fd: int) -> io.BufferedReader[Any]:
     return io.BufferedReader(_Pieces(pieces()), BUFFER)
 
 
+class Events(NamedTuple):
+    """The formats' knowledge of events, of which several are one record.
+
+    `begin` tells of a first record if it may be an event, `gather` makes records of a container of them; it gets the
+    file's name for the record.
+    """
+
+    begin: Callable[[bytes], bool]
+    gather: Callable[[Any, str, ExitStack], Any]
+
+
 class Source:
     """INPUT, or a file of it, with its first bytes, and its text if it is text.
 
     `listing` has the files of a directory or a pattern, of which no byte is read here. `once`: it is a pipe.
     `fd` is the descriptor of a regular file of the text, uncompressed; None if there is none. `keep`: the
-    text of a pipe is kept on disk. `records` is the path of the records in it, if the user gave one.
+    text of a pipe is kept on disk. `records` is the path of the records in it, if the user gave one. `events`
+    gathers events; without it they are records.
     """
 
     head = b""
@@ -129,12 +141,14 @@ class Source:
         *,
         keep: bool = False,
         records: str | None = None,
+        events: Events | None = None,
     ) -> None:
         """Open it until `stack` ends; UsageError if it cannot be read."""
         self.location = location
         self.most = most
         self.keep = keep
         self.records = records
+        self.events = events
         self.name = location.shown
         self.stack = stack
         self.listing: Listing | None = location.listed() if location.many else None

@@ -176,7 +176,7 @@ def _encode_value(value: NewMembers | bytes) -> bytes:
 
 def span_at(raw: bytes, path: Iterable[str | int], start: int = 0) -> Span | None:
     """Find the value at a path from the value that begins at `start`; None if it is absent."""
-    at = _skip(raw, start)
+    at = skip(raw, start)
     end = None
     for part in path:
         opens = raw[at]
@@ -230,7 +230,7 @@ def read_object(
 
     The keys of `lists` are members whose items are found in the same pass; they become its values.
     """
-    start = _skip(raw, at)
+    start = skip(raw, at)
     members = dict[str, tuple[int, int, int]]()
     every = list[tuple[str, Span]]()
     end = start + 1
@@ -246,7 +246,7 @@ def read_object(
             end = whole.end() if whole else _value_end(raw, value)
         members[key] = (begin, value, end)
         every.append((key, (begin, end)))
-    return ObjectSpans(start, _skip(raw, end) + 1, members, every)
+    return ObjectSpans(start, skip(raw, end) + 1, members, every)
 
 
 def _read_items(raw: bytes, at: int, *, inside: bool = True) -> tuple[ListItems, int]:
@@ -255,7 +255,7 @@ def _read_items(raw: bytes, at: int, *, inside: bool = True) -> tuple[ListItems,
     With `inside` off, objects are spans only.
     """
     items: ListItems = []
-    at = _skip(raw, at + 1)
+    at = skip(raw, at + 1)
     while raw[at] != ord("]"):
         if inside and raw[at] == ord("{"):
             item = read_object(raw, at)
@@ -264,9 +264,9 @@ def _read_items(raw: bytes, at: int, *, inside: bool = True) -> tuple[ListItems,
         else:
             end = _value_end(raw, at)
             items.append((at, end))
-        at = _skip(raw, end)
+        at = skip(raw, end)
         if raw[at] == ord(","):
-            at = _skip(raw, at + 1)
+            at = skip(raw, at + 1)
     return items, at + 1
 
 
@@ -275,8 +275,9 @@ def read_array(raw: bytes, at: int) -> list[Span]:
     return cast(list[Span], _read_items(raw, at, inside=False)[0])
 
 
-def _skip(raw: bytes, at: int) -> int:
-    if raw[at] > ord(" "):
+def skip(raw: bytes, at: int) -> int:
+    """Return the offset of the next byte that is not white space."""
+    if raw[at : at + 1] > b" ":
         return at
     return _SPACE.match(raw, at).end()  # type: ignore[union-attr]  # matches ""
 

@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.files.events import KINDS, is_langchain
 from ruler_cli.files.values import (
     JsonObject,
     first,
@@ -28,12 +27,14 @@ from ruler_cli.files.values import (
     words,
 )
 from ruler_cli.formats.chat import with_submission
+from ruler_cli.formats.events import KINDS
 from ruler_cli.formats.fields import holds, list_field
 from ruler_cli.messages.content import Messages, Turn, new_turn
 from ruler_cli.messages.conversations import check_messages, content_turns, prompt_turns
 from ruler_cli.messages.dialects import (
     call_turn,
     each_at,
+    is_langchain,
     normalize_message,
     result_turn,
 )

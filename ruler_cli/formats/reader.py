@@ -581,7 +581,7 @@ def _choose(name: str, records: Records, settings: InputSettings) -> Format:
 
 
 _NO_LONGER_READ = {
-    "AutoGen 0.2": '"chat_history":[{',
+    "AutoGen 0.2": '"human_input":[',
     "CrewAI": '"tasks_output":[{',
     "ADK evaluations": '"finalEvalStatus":',
     "DeepEval": '"llmSpans":',

@@ -21,7 +21,6 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.files.events import KINDS, TURNS
 from ruler_cli.files.values import (
     JsonObject,
     first,
@@ -34,6 +33,7 @@ from ruler_cli.files.values import (
     objects,
     words,
 )
+from ruler_cli.formats.events import KINDS, TURNS
 from ruler_cli.formats.fields import holds
 from ruler_cli.messages.content import Messages, Turn, first_agent_turn, new_turn, texts
 from ruler_cli.messages.dialects import call_turn, each_at, result_turn

@@ -31,11 +31,11 @@ from ruler_cli.judges.providers import (
     stated_limit,
 )
 from ruler_cli.judges.responses import response_arguments
+from ruler_cli.judges.schema import EXPLANATION, exactly, list_schema
 from ruler_cli.settings.models import JudgeSettings
 from ruler_cli.settings.parameters import body_of
 from ruler_cli.tokens import LONG_ANSWER
 from ruler_cli.types import (
-    EXPLANATION,
     CallError,
     Criterion,
     Judge,
@@ -44,9 +44,6 @@ from ruler_cli.types import (
     Secret,
     clean,
     content_of,
-    exactly,
-    keyed,
-    list_schema,
     words_of,
 )
 
@@ -387,8 +384,9 @@ def chat_arguments(
 
 def messages(request: Request, how: AnswerFormat) -> list[dict[str, Any]]:
     """The system message, which describes the form of the answer, and the user message; or both as one of the user."""
-    listed = request.words or how.forms[0] != "keyed"
-    system = request.system if listed else keyed(request.system)
+    system = request.system
+    if how.forms[0] == "keyed":
+        system = request.keyed_system or system
     if how.merged:
         begin = f"{system}\n\n"
         pictures = ((len(begin) + at, picture) for at, picture in request.pictures)

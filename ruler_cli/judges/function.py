@@ -15,9 +15,10 @@ from ruler_cli.errors import RefusedError, RulerError
 from ruler_cli.files.parse import dump
 from ruler_cli.judges.chat_completions import AnswerFormat
 from ruler_cli.judges.provider_errors import Scope
+from ruler_cli.judges.replies import LARGEST, reply_of
+from ruler_cli.judges.schema import list_schema
 from ruler_cli.settings.models import AskFunction, JudgeSettings
 from ruler_cli.types import (
-    LARGEST,
     CallError,
     Judge,
     JudgeRequest,
@@ -25,9 +26,7 @@ from ruler_cli.types import (
     Reply,
     Request,
     clean,
-    list_schema,
     readable_text,
-    reply_of,
 )
 
 _log = logging.getLogger("ruler_cli")

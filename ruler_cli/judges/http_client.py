@@ -15,8 +15,9 @@ from multidict import CIMultiDict
 
 from ruler_cli.judges.network import advice, judge_through, proxy_of, trusted
 from ruler_cli.judges.provider_errors import ErrorResponse, read_response
+from ruler_cli.judges.replies import LARGEST, TOO_LARGE
 from ruler_cli.judges.streams import is_stream
-from ruler_cli.types import LARGEST, TOO_LARGE, CallError, Reply, Secret, clean
+from ruler_cli.types import CallError, Reply, Secret, clean
 
 _PIECES = 32
 """Times that a stream may be larger than an answer."""

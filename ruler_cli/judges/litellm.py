@@ -54,6 +54,7 @@ from ruler_cli.judges.providers import (
     unknown_judge,
     variables,
 )
+from ruler_cli.judges.replies import without_key
 from ruler_cli.judges.streams import joined
 from ruler_cli.settings.model_list import beside_litellm
 from ruler_cli.settings.models import JudgeSettings
@@ -66,7 +67,6 @@ from ruler_cli.types import (
     Secret,
     clean,
     content_of,
-    without_key,
     words_of,
 )
 

@@ -25,23 +25,16 @@ from typing import Any, Literal, NamedTuple
 
 import orjson
 
-from ruler_cli.judges.responses import completion_of
-from ruler_cli.judges.streams import chunks_of, is_stream, joined
-from ruler_cli.types import (
-    BOM,
+from ruler_cli.judges.replies import (
     LARGEST,
     TOO_LARGE,
-    CallError,
-    Kind,
-    Left,
-    Reply,
-    Secret,
-    clean,
     parse_foreign,
     reply_in,
     without_key,
-    words_of,
 )
+from ruler_cli.judges.responses import completion_of
+from ruler_cli.judges.streams import chunks_of, is_stream, joined
+from ruler_cli.types import BOM, CallError, Kind, Left, Reply, Secret, clean, words_of
 
 Scope = Literal["run", "group", "call"]
 

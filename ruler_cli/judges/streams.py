@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-from ruler_cli.types import parse_foreign, words_of
+from ruler_cli.judges.replies import parse_foreign
+from ruler_cli.types import words_of
 
 _STREAM = re.compile(rb"\s*(?:data|event|id|retry)?:")
 """Beginning of a stream, whatever its content type is; no JSON and no web page begins so."""

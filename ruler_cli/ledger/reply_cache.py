@@ -44,6 +44,7 @@ from ruler_cli.errors import (
     UsageError,
     system_errors,
 )
+from ruler_cli.judges.replies import reply_of
 from ruler_cli.ledger.database import (
     COLUMNS,
     INSERT,
@@ -63,7 +64,7 @@ from ruler_cli.ledger.database import (
     sqlite_errors,
 )
 from ruler_cli.settings.suggestions import other_file
-from ruler_cli.types import CallError, Kind, Reply, Request, Usage, reply_of, value
+from ruler_cli.types import CallError, Kind, Reply, Request, Usage, value
 
 RowStatus = Literal["answer", "truncated", "refusal", "odd", "fault"]
 """A reply (whole, cut off, declined), a body that is no chat completion, a call that failed for good."""

@@ -46,7 +46,7 @@ def mark_of(text: str) -> str:
 
 
 def has_binary(text: str) -> bool:
-    """Tell if a text may hold base64 or ciphertext."""
+    """Return whether a text may hold base64 or ciphertext."""
     if "encrypted_" in text or "redacted_thinking" in text:
         return True
     begin, end = 0, _SHORTEST_RUN
@@ -75,7 +75,7 @@ def _marked(match: re.Match[str]) -> str:
 
 
 def _is_binary(run: str) -> bool:
-    """Tell if a long run of base64's characters stands for bytes, not for text or for itself."""
+    """Return whether a long run of base64's characters stands for bytes, not for text or for itself."""
     size = len(run)
     kinds = (
         sum(map(str.isupper, run)) / size / _LETTERS,

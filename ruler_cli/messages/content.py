@@ -98,25 +98,24 @@ def calls_of(message: JsonObject) -> list[Any]:
 
 
 def other_text(
-    message: JsonObject, *, numbers: bool = False, known: frozenset[str] | None = None
+    message: JsonObject, *, numbers: bool = False, besides: frozenset[str] = KNOWN
 ) -> dict[str, Any]:
     """Return the fields of a message that hold text and are neither its content, nor metadata, nor a grader's.
 
-    With `numbers` also those that hold a number or true. `known` are the fields that are content or metadata.
+    With `numbers` also those that hold a number or true. `besides` are the fields that are content or metadata.
     """
-    known = known or KNOWN
-    if known.issuperset(message):  # fast, as most are
+    if besides.issuperset(message):  # fast, as most are
         return {}
-    fields = {key: value for key, value in message.items() if key not in known}
-    return {
-        key: value
-        for key, value in ungraded(fields).items()
-        if (
-            any(one is not False for one in leaves(value))
-            if numbers
-            else not isinstance(value, int | float) and has_text(value)
-        )
-    }
+    fields = {key: value for key, value in message.items() if key not in besides}
+    shown = {}
+    for key, value in ungraded(fields).items():
+        if numbers:
+            says = any(leaf is not False for leaf in leaves(value))
+        else:
+            says = not isinstance(value, int | float) and has_text(value)
+        if says:
+            shown[key] = value
+    return shown
 
 
 def ungraded(value: Any, depth: int = 0) -> Any:
@@ -163,10 +162,11 @@ def has_text(value: Any) -> bool:
     """Return whether a JSON value holds text or a number, other than kinds and ids."""
     if value is None or is_text(value):  # fast
         return bool(value and not value.isspace())
-    return any(
-        not one.isspace() if is_text(one) else not isinstance(one, bool)
-        for one in leaves(value)
-    )
+    for leaf in leaves(value):
+        says = not leaf.isspace() if is_text(leaf) else not isinstance(leaf, bool)
+        if says:
+            return True
+    return False
 
 
 def text_of(message: JsonObject) -> str:
@@ -177,5 +177,5 @@ def text_of(message: JsonObject) -> str:
 def texts(content: Any) -> list[str]:
     """Return the texts of a message's content: of one, or of parts."""
     parts = items(content) or [content]
-    found = (part if is_text(part) else lookup(part, "text") for part in parts)
-    return [*filter(is_text, found)]
+    stated = [part if is_text(part) else lookup(part, "text") for part in parts]
+    return [*filter(is_text, stated)]

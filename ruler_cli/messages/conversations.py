@@ -73,7 +73,7 @@ def last_states(conversations: Iterable[Messages]) -> list[Messages]:
     """Return conversations without those that a later one continues."""
     out: list[Messages] = []
     for conversation in conversations:
-        out = [one for one in out if one != conversation[: len(one)]]
+        out = [part for part in out if part != conversation[: len(part)]]
         out.append(conversation)
     return out
 
@@ -143,24 +143,23 @@ def named_turns(value: list[Any]) -> Messages | None:
     if all("role" in turn and "parts" in turn for turn in value):
         return [made for turn in value for made in content_turns(turn)]
     by = first(key for key in _SPEAKERS_IN if key in value[0])
-    said = first(key for key in _SAID_IN if key in value[0])
+    text_key = first(key for key in _SAID_IN if key in value[0])
     speakers = [turn.get(by) for turn in value]
     # a part of content has a `type` and a `text` too
-    if by == "type" and not all(str(one).lower() in ROLES for one in speakers):
-        said = None
-    if by is None or said is None:
+    known_types = all(str(speaker).lower() in ROLES for speaker in speakers)
+    if by is None or text_key is None or (by == "type" and not known_types):
         return _paired_turns(value) or step_turns(value)
     if not all(map(is_text, speakers)):
         return None
-    return [_named_turn(turn, by, said) for turn in value]
+    return [_named_turn(turn, by, text_key) for turn in value]
 
 
-def _named_turn(turn: Turn, by: str, said: str) -> Turn:
+def _named_turn(turn: Turn, by: str, text_key: str) -> Turn:
     speaker = turn.get(by)
     name = speaker if by == "agent" else None
     role = ROLES.get(str(speaker).lower(), "assistant" if name else speaker)
-    more = {key: inner for key, inner in turn.items() if key not in (by, said)}
-    return {**new_turn(role, turn.get(said), name=name), **more}
+    more = {key: inner for key, inner in turn.items() if key not in (by, text_key)}
+    return {**new_turn(role, turn.get(text_key), name=name), **more}
 
 
 def _paired_turns(value: list[Turn]) -> Messages | None:
@@ -188,33 +187,31 @@ def step_turns(value: list[Any]) -> Messages | None:
 
 def _turns_of_step(step: JsonObject) -> Messages:
     """Return the agent's turn of a step, and behind it, or before if it stands before, what it saw."""
-    found = [
-        first(name for name in names if step.get(name) is not None) or ""
-        for names in _STEP_KEYS
-    ]
-    thought, done, given, said, seen = map(step.get, found)
-    if is_text(thought) and is_text(said) and thought.strip() in said:
+    keys = []
+    for names in _STEP_KEYS:
+        stated = (name for name in names if step.get(name) is not None)
+        keys.append(first(stated) or "")
+    thought, action, arguments, answer, seen = map(step.get, keys)
+    if is_text(thought) and is_text(answer) and thought.strip() in answer:
         thought = None  # the model's whole response says it (SWE-agent)
-    calls = [
-        _call_of_step(one, found[1], given)
-        for one in (done if is_list(done) else [done])
-        if one is not None
-    ]
-    turn = {key: value for key, value in step.items() if key not in found}
-    turn |= new_turn("assistant", said, reasoning_content=thought, tool_calls=calls)
+    actions = action if is_list(action) else [action]
+    made = [done for done in actions if done is not None]
+    calls = [_call_of_step(done, keys[1], arguments) for done in made]
+    turn = {key: value for key, value in step.items() if key not in keys}
+    turn |= new_turn("assistant", answer, reasoning_content=thought, tool_calls=calls)
     turns = [turn] if has_content(turn) else []
     if seen is not None:
-        begin = first(name for name in step if name in found)
-        turns.insert(0 if begin == found[-1] else 1, new_turn("tool", seen))
+        begin = first(name for name in step if name in keys)
+        turns.insert(0 if begin == keys[-1] else 1, new_turn("tool", seen))
     return turns
 
 
-def _call_of_step(done: Any, key: str, given: Any) -> Turn:
+def _call_of_step(done: Any, key: str, arguments: Any) -> Turn:
     """Return the call of a step: its action is one, or names the tool beside its input, or is all of it."""
     if is_object(done) and not _TOOL_KEYS.isdisjoint(done):
         return done
-    if given is not None or key in _TOOL_KEYS:
-        return {"name": done, "arguments": given}
+    if arguments is not None or key in _TOOL_KEYS:
+        return {"name": done, "arguments": arguments}
     return {"name": key, "arguments": done}
 
 
@@ -266,15 +263,17 @@ def _is_exchange(turns: Messages) -> bool:
 def dialogue(value: Any) -> Messages | None:
     """Split a text that has a marker such as `Human:` before each turn into its turns; None for any other value."""
     text = value if is_text(value) else ""
-    known = (_split(text, markers) for markers in _MARKERS if markers.match(text))
-    return first(filter(_is_exchange, known))
+    for markers in _MARKERS:
+        if markers.match(text) and _is_exchange(turns := _split(text, markers)):
+            return turns
+    return None
 
 
 def _split(text: str, markers: re.Pattern[str]) -> Messages:
     _, *turns = markers.split(text)
     return [
-        new_turn(ROLES[name.lower()], said.strip())
-        for name, said in zip(turns[::2], turns[1::2], strict=True)
+        new_turn(ROLES[name.lower()], text.strip())
+        for name, text in zip(turns[::2], turns[1::2], strict=True)
     ]
 
 
@@ -286,8 +285,10 @@ def dialogue_pair(texts: list[Any]) -> list[Messages]:
     """
     shared = commonprefix(texts)  # noqa: RUF071 - of texts, not of paths
     for markers in _MARKERS:
-        found = markers.finditer(shared)
-        begins = [mark for mark in found if mark[1].lower() == "assistant"]
+        begins = []
+        for mark in markers.finditer(shared):
+            if mark[1].lower() == "assistant":
+                begins.append(mark)
         if begins and markers.match(shared):
             prompt = _split(shared[: begins[-1].start()], markers)
             rests = (text[begins[-1].end() :].strip() for text in texts)
@@ -336,8 +337,9 @@ def with_system(record: JsonObject, messages: Messages) -> Messages:
     """Put the record's system prompt, a text or parts with `text`, before a conversation without one."""
     prompt = first_of(record, SYSTEM)
     turn = new_turn("system", items(lookup(prompt, "parts")) or prompt)
-    given = messages and is_system(messages[0])
-    return messages if given or not text_of(turn) else [turn, *messages]
+    if (messages and is_system(messages[0])) or not text_of(turn):
+        return messages
+    return [turn, *messages]
 
 
 SYSTEM = words("system system_prompt systemInstruction system_instruction")

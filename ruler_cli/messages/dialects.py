@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ruler_cli.files.events import LANGCHAIN, langchain_body
 from ruler_cli.files.parse import dump
 from ruler_cli.files.values import (
     EMPTY,
@@ -45,6 +44,22 @@ from ruler_cli.messages.conversations import with_system
 from ruler_cli.messages.names import RESULT_KINDS, THOUGHT_KEYS
 from ruler_cli.messages.parts import normalize_call, normalize_part, pick
 
+_SPEAKERS = {
+    "human": "user",
+    "ai": "assistant",
+    "system": "system",
+    "tool": "tool",
+    "function": "tool",
+}
+LANGCHAIN = {
+    **_SPEAKERS,
+    "developer": "developer",
+    **{f"{name.title()}Message": role for name, role in _SPEAKERS.items()},
+    **{f"{name.title()}MessageChunk": role for name, role in _SPEAKERS.items()},
+    "AIMessage": "assistant",
+    "AIMessageChunk": "assistant",
+}
+"""The types of LangChain's messages → the role of a chat message."""
 _ROLES = {
     "model": "assistant",
     **{name.lower(): role for name, role in LANGCHAIN.items()},
@@ -65,6 +80,7 @@ _CHOICES = words(
     "choices.0.message candidates.0.content generations.0.0.message choices.0.text generations.0.0.text"
 )
 _ANSWERS = words("messages message content output outputs text response answer result")
+_CALLS = ("tool_use", "function_call")
 OWN_ROLES = ("assistant", None)
 """Roles of the agent's turns; an item of OpenAI's Responses has none."""
 
@@ -82,9 +98,9 @@ def messages_of(value: Any, role: str) -> Messages | None:
         return None
     if is_message(value):
         return normalize_message(value)
-    found = _asked(value) if role == "user" else _answered(value)
-    if found is not None:
-        return found
+    messages = _asked(value) if role == "user" else _answered(value)
+    if messages is not None:
+        return messages
     # the text of an object that holds nothing else
     only = [inner for inner in value.values() if inner not in EMPTY]
     if len(only) == 1 and is_text(only[0]):
@@ -111,12 +127,13 @@ def _listed_messages(value: list[Any], role: str) -> Messages | None:
 def _asked(body: JsonObject) -> Messages | None:
     """The prompt in the body of a request, and its system prompt."""
     for key in _PROMPTS:
-        if found := messages_of(body.get(key), "user"):
+        messages = messages_of(body.get(key), "user")
+        if messages:
             systems = (lookup(body, path) for path in _SYSTEM)
             system = first(filter(None, systems))
             parts = items(lookup(system, "parts")) or items(system) or [system]
             text = "\n".join(texts([*map(normalize_part, parts)]))
-            return with_system({"system": text}, found)
+            return with_system({"system": text}, messages)
     return None
 
 
@@ -124,8 +141,8 @@ def _answered(body: JsonObject) -> Messages | None:
     """The answer in the body of a response."""
     choice = first_at(body, *_CHOICES)
     if is_object(choice):
-        own = {} if "kwargs" in choice else {"role": "assistant"}
-        return normalize_message({**own, **choice})
+        role = {} if "kwargs" in choice else {"role": "assistant"}
+        return normalize_message({**role, **choice})
     if is_text(choice):
         return messages_of(choice, "assistant")
     for key in _ANSWERS:
@@ -133,8 +150,9 @@ def _answered(body: JsonObject) -> Messages | None:
         # the answer may be the whole object, of which one member would show a part
         if is_text(inner) and other_text(body).keys() - {key}:
             continue
-        if (found := messages_of(inner, "assistant")) is not None:
-            return found
+        messages = messages_of(inner, "assistant")
+        if messages is not None:
+            return messages
     return None
 
 
@@ -160,14 +178,14 @@ def as_turn(role: str, value: Any) -> Messages:
 
 
 def is_own(message: JsonObject) -> bool:
-    """Tell if a message is the agent's, and holds no result of a tool."""
+    """Return whether a message is the agent's, and holds no result of a tool."""
     parts = objects(message.get("content"))
     held = is_result(message) or any(part.get("type") in RESULT_KINDS for part in parts)
     return message.get("role") in OWN_ROLES and not held
 
 
 def is_result(message: JsonObject) -> bool:
-    """Tell if a message is the result of tools, and nothing else."""
+    """Return whether a message is the result of tools, and nothing else."""
     parts = items(message.get("content"))
     if parts and all(lookup(part, "type") == "tool_result" for part in parts):
         return True
@@ -176,7 +194,7 @@ def is_result(message: JsonObject) -> bool:
 
 
 def is_message(value: Any) -> bool:
-    """Tell if a value is one message, in any of the dialects."""
+    """Return whether a value is one message, in any of the dialects."""
     if not is_object(value):
         return False
     if is_text(value.get("role")):
@@ -186,6 +204,28 @@ def is_message(value: Any) -> bool:
         return body is not value or "content" in value
     responses = kind in _ITEMS and not is_list(value.get("parts"))
     return responses or is_text(lookup(value, "message.role"))
+
+
+def is_langchain(event: JsonObject) -> bool:
+    """Tell if it is a message of LangChain, whose type is the speaker; also below `data` or `kwargs`."""
+    kind, body = langchain_body(event)
+    return kind in LANGCHAIN and "role" not in event and "content" in body
+
+
+def langchain_body(event: JsonObject) -> tuple[str | None, JsonObject]:
+    """Return the type of a message of LangChain, and the object that holds its content."""
+    kind = event.get("type")
+    body = event
+    data = event.get("data")
+    given = event.get("kwargs")
+    names = event.get("id")
+    if kind == "constructor" and isinstance(given, dict):
+        named = names[-1] if isinstance(names, list) and names else None
+        kind = given.get("type") or named
+        body = given
+    elif isinstance(data, dict):
+        body = data
+    return kind if isinstance(kind, str) else None, body
 
 
 def normalize_message(value: JsonObject) -> Messages:
@@ -233,23 +273,23 @@ def normalize_message(value: JsonObject) -> Messages:
 
 def offered_tools(value: Any) -> list[Any]:
     """The tools of an input, from the request or from among its messages."""
-    listed = items(first_at(value, "tools", "config.tools"))
-    declared = [
-        one
-        for tool in listed
-        for one in (pick(tool, "function_declarations") or [tool])
-    ]
+    declared: list[Any] = []
+    for tool in items(first_at(value, "tools", "config.tools")):
+        declared += pick(tool, "function_declarations") or [tool]
+    if declared:
+        return declared
     messages = objects(lookup(value, "messages") or value)
-    contents = (message.get("content") for message in messages)
-    return declared or [one for one in contents if lookup(one, "type") == "function"]
+    contents = [message.get("content") for message in messages]
+    return [tool for tool in contents if lookup(tool, "type") == "function"]
 
 
 def called_names(message: JsonObject) -> Names:
-    """The names of the tools that a message calls."""
+    """Return the names of the tools that a message calls."""
     parts = [message, *objects(message.get("content"))]
-    calls = [p for p in parts if p.get("type") in ("tool_use", "function_call")]
+    calls = [part for part in parts if part.get("type") in _CALLS]
     calls += objects(message.get("tool_calls"))
-    return tuple(str(lookup(one, "function.name") or one.get("name")) for one in calls)
+    names = [lookup(call, "function.name") or call.get("name") for call in calls]
+    return tuple(map(str, names))
 
 
 def call_turn(identity: Any, name: Any, arguments: Any) -> Turn:

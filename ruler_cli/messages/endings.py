@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any
 
-from ruler_cli.files.values import first, is_object, is_text
+from ruler_cli.files.values import is_object, is_text
 
 _MEANINGS = {
     "": """
@@ -51,7 +51,11 @@ _LONGEST = 200
 
 def first_ending(paths: Iterable[str], value_at: Callable[[str], Any]) -> str:
     """Return how a rollout ended by the first of several paths that says it; empty if none does."""
-    return first(filter(None, (ending(path, value_at(path)) for path in paths))) or ""
+    for path in paths:
+        ended = ending(path, value_at(path))
+        if ended:
+            return ended
+    return ""
 
 
 def ending(path: str, value: Any) -> str:
@@ -63,16 +67,18 @@ def ending(path: str, value: Any) -> str:
         return ""
     # a limit of Inspect, a reason of SGLang, an error of verifiers
     stated = value.get("type") if is_object(value) else value
-    known = is_text(stated) or stated in range(99)
-    return _meaning(path.rpartition(".")[2], str(stated)[:_LONGEST] if known else "")
+    readable = is_text(stated) or stated in range(99)
+    text = str(stated)[:_LONGEST] if readable else ""
+    return _meaning(path.rpartition(".")[2], text)
 
 
 @lru_cache(1024)
 def _meaning(name: str, stated: str) -> str:
-    said, name = map(_plain, (stated, name))
-    words = [said, name + said]
+    value = _plain(stated)
+    name = _plain(name)
+    words = [value, name + value]
     # a flag says no more than its name, nor does what stands at an error or a limit
-    if said in _SET or _TOLD.search(name):
+    if value in _SET or _TOLD.search(name):
         words.append(name)
     for word in words:
         for ended, pattern in _KNOWN.items():

@@ -20,9 +20,9 @@ _LONG_EXPONENT = b"0e000"
 def quoted(text: str) -> str:
     """Return a text as a JSON string."""
     try:
-        return _visible(orjson.dumps(text).decode())
+        return _visible(orjson.dumps(text))
     except TypeError:  # lone surrogates
-        return _visible(orjson.dumps(readable_text(text)).decode())
+        return _visible(orjson.dumps(readable_text(text)))
 
 
 def json_or_quoted(value: Any) -> str:
@@ -37,7 +37,7 @@ def json_or_quoted(value: Any) -> str:
             data = value.encode()
             runs = data.translate(_DIGITS)
             if _LONG_RUN not in runs and _LONG_EXPONENT not in runs:
-                return _visible(orjson.dumps(orjson.loads(data)).decode())
+                return _visible(orjson.dumps(orjson.loads(data)))
         # no JSON, a lone surrogate, or nested too deeply
         except (ValueError, TypeError):
             pass
@@ -54,9 +54,9 @@ def sorted_json(value: Any) -> str:
 def json_text(value: Any, option: int = 0) -> str:
     """Return any value as compact JSON."""
     try:
-        text = orjson.dumps(value, option=option).decode()
-        if "null" not in text:  # which orjson also writes for NaN and Infinity
-            return _visible(text)
+        data = orjson.dumps(value, option=option)
+        if b"null" not in data:  # which orjson also writes for NaN and Infinity
+            return _visible(data)
     except TypeError:  # huge integers, lone surrogates, deep nesting
         pass
     try:
@@ -65,15 +65,15 @@ def json_text(value: Any, option: int = 0) -> str:
         )
     except RecursionError:
         return '"(nested too deeply to be shown)"'
-    return _visible(readable_text(text))
+    return _visible(readable_text(text).encode())
 
 
-def _visible(text: str) -> str:
-    """Escape characters that a reader might take for a line break, or that control a terminal."""
-    # nearly every text is left as it is by one of the two tests, which are in C
-    if text.isascii():
-        if "\x7f" not in text:
-            return text
-    elif text.isprintable():
+def _visible(data: bytes) -> str:
+    """Return a text with the characters escaped that might end a line for a reader, or that control a terminal."""
+    text = data.decode()
+    # each of them begins with one of these bytes, which most text lacks: three searches in C
+    if b"\xe2" not in data and b"\xc2" not in data and b"\x7f" not in data:
+        return text
+    if text.isprintable():
         return text
     return _INVISIBLE.sub(lambda sign: f"\\u{ord(sign[0]):04x}", text)

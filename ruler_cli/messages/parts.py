@@ -59,8 +59,9 @@ def normalize_part(part: Any) -> Any:
 
 def use_part(part: JsonObject) -> Turn:
     """Make the part of a call."""
-    identity, name, given = normalize_call(part).values()
-    return {"type": "tool_use", "id": str(identity), "name": name, "input": given}
+    identity, name, arguments = normalize_call(part).values()
+    call_id = str(identity)
+    return {"type": "tool_use", "id": call_id, "name": name, "input": arguments}
 
 
 def result_part(part: JsonObject) -> Turn:

@@ -107,11 +107,9 @@ def picture_of(part: Any) -> Picture | None:
         return None
     kind = part.get("type")
     inside = [*filter(is_object, map(part.get, _GEMINI))]
-    stated = any(
-        one.get("modality") == "image"
-        or str(first_of(one, _MEDIA)).startswith("image/")
-        for one in ([part, *inside] if kind in _DATA_KINDS else inside)
-    )
+    if kind in _DATA_KINDS:
+        inside.append(part)
+    stated = any(map(_is_image, inside))
     held = lookup(part, "image.source") is not None
     if not (stated or held or _KINDS.fullmatch(str(kind))):
         return None
@@ -119,6 +117,11 @@ def picture_of(part: Any) -> Picture | None:
     if source is None:
         return _named("", detail, error="has no bytes in the data")
     return read_picture(source, detail)
+
+
+def _is_image(holder: JsonObject) -> bool:
+    media = str(first_of(holder, _MEDIA))
+    return holder.get("modality") == "image" or media.startswith("image/")
 
 
 def _source(part: JsonObject) -> tuple[str | None, str]:
@@ -140,7 +143,7 @@ def medium_of(part: JsonObject) -> Picture | None:
     if picture := picture_of(part):
         return picture
     inside = [part, *filter(is_object, map(part.get, _HOLDERS))]
-    media = [first_of(one, ("modality", *_MEDIA)) for one in inside]
+    media = [first_of(holder, ("modality", *_MEDIA)) for holder in inside]
     held = [name for name in _HOLDERS if lookup(part, f"{name}.source")]
     kind = str(part.get("type"))
     named = _MEDIUM.fullmatch(kind) or held or kind in _DATA_KINDS
@@ -150,8 +153,8 @@ def medium_of(part: JsonObject) -> Picture | None:
     source, _ = _source(part)
     names = ("text",) if any(media) else ("text", "content")
     # anything may be called a file, and one may hold its text
-    told = any(is_text(first_of(one, names)) for one in inside)
-    if kind == "file" and (source is None or told):
+    has_text = any(is_text(first_of(holder, names)) for holder in inside)
+    if kind == "file" and (source is None or has_text):
         return None
     if source is None and is_text(part.get("transcript")):
         return None
@@ -191,10 +194,10 @@ def read_picture(source: str, detail: str = "") -> Picture:
             return _named(source, detail, error="is damaged: its base64 cannot be read")
     if data is None:
         return _named(source, detail, error=_NOT_HELD)
-    found = _measure(data)
-    if found is None:
+    measured = _measure(data)
+    if measured is None:
         return _named(data, detail, error="is no PNG, JPEG, GIF or WebP")
-    media, width, height = found
+    media, width, height = measured
     return _named(data, detail, data=data, media=media, width=width, height=height)
 
 
@@ -310,7 +313,7 @@ def unsendable(picture: Picture) -> str:
 
 
 def needs_less(picture: Picture) -> bool:
-    """Tell if a picture is to be made smaller before it is sent."""
+    """Return whether a picture is to be made smaller before it is sent."""
     return _is_large(picture) and _has_pillow()
 
 

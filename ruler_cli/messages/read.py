@@ -36,6 +36,7 @@ from ruler_cli.messages.form import (
 from ruler_cli.messages.json_text import json_or_quoted, json_text, quoted
 from ruler_cli.messages.names import (
     AGENT_ROLES,
+    KNOWN,
     LABELS,
     RESULT_KINDS,
     RESULT_ROLES,
@@ -113,19 +114,17 @@ def read_message(message: JsonObject) -> Message:
 
 def _plain_calls(listed: Any) -> tuple[ToolCall, ...]:
     """Read calls as OpenAI writes them; () if one is written in another way."""
-    if type(listed) is not list:
-        return ()
     calls = []
-    for call in listed:
-        if type(call) is not dict or not call.keys() <= _PLAIN:
+    for call in listed if type(listed) is list else ():
+        function = call.get("function") if type(call) is dict else None
+        if type(function) is not dict or len(function) != 2:
             return ()
-        function = call.get("function")
-        if type(function) is not dict or function.keys() != _FUNCTION:
+        name = function.get("name")
+        if not name or type(name) is not str or "arguments" not in function:
             return ()
-        name = function["name"]
-        if type(name) is not str or not name:
+        if len(call) != 3 or "id" not in call or "type" not in call:
             return ()
-        call_id = _identity(call.get("id"))
+        call_id = _identity(call["id"])
         calls.append(ToolCall(call_id, name, function["arguments"]))
     return tuple(calls)
 
@@ -201,11 +200,11 @@ class _MessageReader:
         )
 
     def _fields(
-        self, holder: JsonObject, known: frozenset[str] | None = None
+        self, holder: JsonObject, besides: frozenset[str] = KNOWN
     ) -> list[SideField]:
         """Return the fields that are shown beside the content of a message or a part, and note those that are not."""
         shown = list[SideField]()
-        for name, (value, says) in fields_told(holder, known).items():
+        for name, (value, says) in fields_told(holder, besides).items():
             text = _BINARY.sub(_marked, json_or_quoted(value))
             field = SideField(name, text, tuple(says))
             visible = is_shown_beside(holder, name)

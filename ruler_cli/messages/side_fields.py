@@ -10,7 +10,7 @@ from ruler_cli.files.values import JsonObject, is_text, json_value, words
 from ruler_cli.messages.content import leaves, other_text
 from ruler_cli.messages.form import SideField
 from ruler_cli.messages.json_text import json_text, quoted
-from ruler_cli.messages.names import USER_ROLES, words_of
+from ruler_cli.messages.names import KNOWN, USER_ROLES, words_of
 
 ABOUT = frozenset(words("note signature attachment file filename path uri url id uuid"))
 """Words of keys with notes, and with names of other data."""
@@ -39,21 +39,22 @@ _MOST_NUMBERS = 16
 
 
 def fields_told(
-    message: JsonObject, known: frozenset[str] | None = None
+    message: JsonObject, besides: frozenset[str] = KNOWN
 ) -> dict[str, tuple[Any, list[Any]]]:
     """Return the fields of a message with text or numbers that are no content, not about it and no grader's.
 
-    Each with the texts and numbers in it. `known` are other fields that are content or metadata, as of a call.
+    Each with the texts and numbers in it. `besides` are those that are content or metadata.
     """
-    return {
-        key: (value, said)
-        for key, value in other_text(message, numbers=True, known=known).items()
-        if not _NOTES & words_of(key) and (said := [*_said_inside(value, key)])
-    }
+    fields = {}
+    for key, value in other_text(message, numbers=True, besides=besides).items():
+        says = [] if _NOTES & words_of(key) else [*_values_inside(value, key)]
+        if says:
+            fields[key] = (value, says)
+    return fields
 
 
 def is_shown_beside(message: JsonObject, key: str) -> bool:
-    """Tell if a field beside the content of a turn is shown.
+    """Return whether a field beside the content of a turn is shown.
 
     A user's are not: they mostly describe a task, whose text is the content. An `answer` is not: it may be the
     reference.
@@ -61,18 +62,19 @@ def is_shown_beside(message: JsonObject, key: str) -> bool:
     return message.get("role") not in USER_ROLES and "answer" not in words_of(key)
 
 
-def _said_inside(value: Any, key: str) -> Iterator[Any]:
+def _values_inside(value: Any, key: str) -> Iterator[Any]:
     """Yield the texts and numbers in a JSON value, also in JSON text, without those of metadata."""
     for text in filter(is_text, leaves(value, ABOUT | _MEASURED)):
         inner = json_value(text) if text[0] in ("{", "[") else None
         if isinstance(inner, dict | list):
-            yield from _said_inside(inner, key)
+            yield from _values_inside(inner, key)
         elif text.strip():
             yield text.strip()
     if not _COUNTED & words_of(key):
         inside = leaves(value, _COUNTED)
-        numbers = [one for one in inside if not is_text(one) and one is not False]
-        yield from numbers if len(numbers) <= _MOST_NUMBERS else ()
+        numbers = [leaf for leaf in inside if not is_text(leaf) and leaf is not False]
+        if len(numbers) <= _MOST_NUMBERS:
+            yield from numbers
 
 
 def is_said(field: SideField, line: str) -> bool:

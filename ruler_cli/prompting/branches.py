@@ -61,17 +61,17 @@ class _Node:
 
 
 def may_save(texts: Sequence[str], least: float) -> bool:
-    """Tell if two texts begin alike for long enough, without a look at their lines: most groups end here.
+    """Return whether two texts begin alike for long enough, without a look at their lines: most groups end here.
 
     In order, neighbours share as much in all as a tree saves, so one pair shares its part of `least`.
     """
     size = int(least / max(1, len(texts) - 1))
     ordered = sorted(texts)
-    for one, other in itertools.pairwise(ordered):
-        head = one[:size]
+    for text, following in itertools.pairwise(ordered):
+        head = text[:size]
         if not head.isascii():  # a character takes up to four bytes
             head = head[: size // 4]
-        if other.startswith(head):
+        if following.startswith(head):
             return True
     return False
 
@@ -101,14 +101,14 @@ def find_branches(texts: Sequence[str], least: float) -> Branches:
         for at in rollouts:
             parted.setdefault(_line_to_share(lines[at], equal), []).append(at)
         parted.pop("", None)
-        several = [tuple(each) for each in parted.values() if len(each) > 1]
-        left += [_Node(each, equal, told, path) for each in reversed(several)]
+        several = [tuple(alike) for alike in parted.values() if len(alike) > 1]
+        left += [_Node(alike, equal, told, path) for alike in reversed(several)]
     if saved < least:
         return Branches(tuple(texts))
-    rest = [
-        _behind(end.path, end.told) + "\n".join(each[end.told :])
-        for each, end in zip(lines, ends, strict=True)
-    ]
+    rest = []
+    for own_lines, end in zip(lines, ends, strict=True):
+        text = "\n".join(own_lines[end.told :])
+        rest.append(_behind(end.path, end.told) + text)
     return Branches(tuple(rest), tuple(blocks), saved)
 
 
@@ -123,8 +123,8 @@ def _line_to_share(lines: Sequence[str], at: int) -> str:
 def _equal(rollouts: Sequence[Sequence[str]], at: int) -> int:
     """Count the first lines that all have in common, and may share; the first `at` are known to be."""
     while True:
-        found = {_line_to_share(lines, at) for lines in rollouts}
-        if len(found) > 1 or "" in found:
+        column = {_line_to_share(lines, at) for lines in rollouts}
+        if len(column) > 1 or "" in column:
             return at
         at += 1
 

@@ -19,12 +19,10 @@ from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.parse import parse
-from ruler_cli.files.values import first, words
+from ruler_cli.files.values import words
 from ruler_cli.messages.binary import LEFT_OUT, without_binary
-from ruler_cli.messages.form import Message
 from ruler_cli.messages.json_text import quoted
 from ruler_cli.messages.names import GRADED, words_of
-from ruler_cli.messages.read import read_messages
 from ruler_cli.messages.side_fields import ABOUT, HARNESS
 from ruler_cli.prompting.prompt import PromptLayout
 from ruler_cli.types import Group, Record, printable, rubric_text
@@ -48,8 +46,6 @@ _MOST_SCANNED = 1 << 29
 _SHARE = 0.85
 _LEAST = 200
 """The share of the text that judges should be shown, and the bytes that may be missing in any case."""
-_RARE = 0.1
-"""The share of the messages that may have a field that is not shown."""
 _NAMED = 3
 """Paths that a sentence names."""
 
@@ -84,18 +80,14 @@ _LOG = "RULER explanation: "
 class Coverage:
     """Bytes of the texts of groups, each distinct text once, by path, with `[]` for any item of a list.
 
-    `found` counts what prompts show, `unseen` what they do not. `messages` counts messages, `fields` those
-    with a field that is neither content nor metadata and is not shown, by its name. `continued` counts groups
-    in which a rollout goes on where another ends, `told` those with the reference answer in what all rollouts share.
-    `hidden` counts the bytes of these fields. `binary` counts the bytes of base64 and ciphertext, which are left out.
+    `found` counts what prompts show, `unseen` what they do not. `continued` counts groups in which a rollout goes on
+    where another ends, `told` those with the reference answer in what all rollouts share. `binary` counts the bytes of
+    base64 and ciphertext, which are left out.
     """
 
     groups: int = 0
     found: Counter[str] = field(default_factory=Counter)
     unseen: Counter[str] = field(default_factory=Counter)
-    messages: int = 0
-    fields: Counter[str] = field(default_factory=Counter)
-    hidden: Counter[str] = field(default_factory=Counter)
     binary: Counter[str] = field(default_factory=Counter)
     continued: int = 0
     first_continued: str = ""
@@ -104,37 +96,24 @@ class Coverage:
     _reported: bool = False
     _seen: set[int] = field(default_factory=set)
     _columns: dict[int, list[str]] = field(default_factory=dict)
-    _places: dict[str, str] = field(default_factory=dict)
 
     def add(self, group: Group, layout: PromptLayout) -> None:
         """Add a group with the layout of its prompts."""
         if not layout.distinct or len(self._seen) > _MOST_TEXTS:
             return
         self.groups += 1
-        pairs = itertools.pairwise(sorted(layout.distinct))
-        if any(not one or other.startswith(one + "\n") for one, other in pairs):
-            self.continued += 1
-            self.first_continued = self.first_continued or group.key
+        for rollout, later in itertools.pairwise(sorted(layout.distinct)):
+            if not rollout or later.startswith(rollout + "\n"):
+                self.continued += 1
+                self.first_continued = self.first_continued or group.key
+                break
         answer = layout.reference.strip('"')
         if len(answer) >= _ANSWER and answer in layout.context:
             self.told += 1
             self.first_told = self.first_told or group.key
-        prompt = _PromptText(
-            "\n".join(
-                (
-                    layout.context,
-                    layout.tools,
-                    layout.reference,
-                    *layout.distinct,
-                    rubric_text(layout.rubric),
-                )
-            )
-        )
-        for rollout in group.rollouts:
-            if rollout.error is None:
-                for messages in (rollout.messages, *rollout.histories):
-                    for message in read_messages(messages):
-                        self._look_at(message, prompt)
+        shared = (layout.context, layout.tools, layout.reference)
+        texts = (*shared, *layout.distinct, rubric_text(layout.rubric))
+        prompt = _PromptText("\n".join(texts))
         for record in group.records:
             if record.parts > 1 and not self._join(record, prompt):
                 continue
@@ -142,26 +121,13 @@ class Coverage:
                 value = parse(record.line.raw, exact=False)
             except (UnreadableError, RecursionError):
                 continue
-            for key in self.fields.keys() - self._places:
-                self._places[key] = first(_places_of(value, key)) or key
             for path, text in _leaves(value):
                 self._count(path, text, prompt)
                 if prompt.exhausted:
                     return
 
-    def _look_at(self, message: Message, prompt: _PromptText) -> None:
-        """Count a message, and its fields that are not shown because it has content or calls."""
-        self.messages += 1
-        for field_beside in message.fields + message.hidden:
-            key = _key(field_beside.name)
-            texts = [*map(str, field_beside.says)]
-            hidden = sum(prompt.hidden_bytes(text) for text in texts)
-            if 2 * hidden > sum(map(_bytes, texts)):
-                self.fields[key] += 1
-                self.hidden[key] += hidden
-
     def _join(self, record: Record, prompt: _PromptText) -> bool:
-        """Tell if this is the last group of a columnar record; then the prompt holds the others' text too."""
+        """Return whether this is the last group of a columnar record; then the prompt holds the others' text too."""
         number = record.line.number
         # parts of a record are adjacent, so one record's texts are enough
         self._columns = {number: [*self._columns.get(number, ()), prompt.text]}
@@ -172,7 +138,7 @@ class Coverage:
     def bytes(self) -> int:
         """The bytes of the rollouts' text, shown or not."""
         turns = self._turns()
-        texts = self.found + self._not_shown()
+        texts = self.found + self.unseen
         return sum(size for path, size in texts.items() if not _is_beside(path, turns))
 
     @property
@@ -199,21 +165,9 @@ class Coverage:
         """
         turns = self._turns()
         paths = [
-            pair
-            for pair in self._not_shown().items()
-            if _is_beside(pair[0], turns) is beside
+            pair for pair in self.unseen.items() if _is_beside(pair[0], turns) is beside
         ]
         return sorted(paths, key=lambda pair: (-pair[1], pair[0]))
-
-    def _not_shown(self) -> Counter[str]:
-        """Return the bytes that are not shown by path, with those of short texts in fields of messages."""
-        unseen = self.unseen.copy()
-        for key, size in self.hidden.items():
-            place = self._places.get(key, key)
-            below = (f"{place}.", f"{place}[")
-            if not any(path == place or path.startswith(below) for path in self.unseen):
-                unseen[place] = size
-        return unseen
 
     def _turns(self) -> str:
         """Return the path of the list that holds half of what is shown, or more; empty if none does.
@@ -254,7 +208,7 @@ class Coverage:
             )
         if self.told:
             sentences.append(
-                f"in {self.told:,} of {self.groups:,} groups the reference answer stands in what all rollouts share "
+                f"in {self.told:,} of {self.groups:,} groups the reference answer appears in the shared context "
                 f"(first: {printable(self.first_told)})"
             )
         missing = self.missing
@@ -264,12 +218,6 @@ class Coverage:
                 f"judges are shown {1 - missing / whole:.0%} of the text in the first {self.groups} groups; "
                 f"not shown: {self.not_shown_text()} (`ruler check` names every path, in JSON)"
             )
-        sentences += [
-            f"{count:,} of {self.messages:,} messages have a field `{printable(self._places.get(key, key))}` that "
-            "judges are not shown"
-            for key, count in self.fields.most_common(_NAMED)
-            if count > _RARE * self.messages
-        ]
         return sentences
 
     def report(self) -> list[str]:
@@ -316,7 +264,7 @@ class _PromptText:
         return self._scanned > _MOST_SCANNED
 
     def holds(self, text: str) -> bool:
-        """Tell if the prompt holds a text, escaped as in JSON or as it is."""
+        """Return whether the prompt holds a text, escaped as in JSON or as it is."""
         escaped = quoted(text)[1:-1]
         return self._find(escaped) or (escaped != text and self._find(text))
 
@@ -331,24 +279,18 @@ class _PromptText:
         split = (
             _LEAD.sub("", piece, count=1).rstrip() for piece in _BREAKS.split(text)
         )
-        pieces = [
-            one
-            for one in split
-            if len(one) >= least and (data or " " in one or not one.isascii())
-        ]
-        if data:  # numbers have their separators beside them, which the prompt writes in another way
-            pieces = [one for one in pieces if not _SCALARS.fullmatch(one)]
+        pieces = []
+        for piece in split:
+            # numbers have their separators beside them, which the prompt writes in another way
+            counts = " " in piece or not piece.isascii()
+            if data:
+                counts = not _SCALARS.fullmatch(piece)
+            if counts and len(piece) >= least:
+                pieces.append(piece)
         whole = sum(map(_bytes, pieces))
         tried = pieces[:: -(-len(pieces) // _MOST_PIECES) or 1]
         shown = sum(_bytes(piece) for piece in tried if self._find(piece))
         return (round(whole * shown / sum(map(_bytes, tried))) if shown else 0), whole
-
-    def hidden_bytes(self, text: str) -> int:
-        """Return the bytes of a text of a message that are not shown."""
-        if self.holds(text):
-            return 0
-        shown, whole = self.pieces_of(text)
-        return whole - shown if whole else _bytes(text)
 
     def _find(self, text: str) -> bool:
         if self.exhausted:
@@ -363,22 +305,9 @@ class _PromptText:
 
 
 def _is_beside(path: str, turns: str) -> bool:
-    """Tell if a path leads to what is no part of a rollout, by the words of its keys below the turns."""
+    """Return whether a path leads to what is no part of a rollout, by the words of its keys below the turns."""
     named = words_of(path.removeprefix(turns))
     return bool(named & _BESIDE or (named & HARNESS and not named & _TURNS))
-
-
-def _places_of(value: Any, key: str, path: str = "", depth: int = 0) -> Iterator[str]:
-    """Yield the path of each message with a field of this name, with the field's."""
-    if isinstance(value, list) and depth < _DEEPEST:
-        for one in value:
-            yield from _places_of(one, key, f"{path}[]", depth + 1)
-    elif isinstance(value, dict) and depth < _DEEPEST:
-        before = f"{path}." if path else ""
-        if path.endswith("]") and key in map(_key, value):
-            yield before + key
-        for name, one in value.items():
-            yield from _places_of(one, key, before + _key(name), depth + 1)
 
 
 def _leaves(value: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:
@@ -393,16 +322,16 @@ def _leaves(value: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, s
         return
     elif isinstance(value, list):
         below = f"{path}[]"
-        for one in value:
-            if type(one) in _HOLDERS:
-                yield from _leaves(one, below, depth + 1)
+        for item in value:
+            if type(item) in _HOLDERS:
+                yield from _leaves(item, below, depth + 1)
     elif isinstance(value, dict) and value.get("is_demo") is not True:
         before = f"{path}." if path else ""
         if value.get("type") == "redacted_thinking":
             value = {"redacted_thinking": value.get("data")}
-        for key, one in value.items():
-            if key != _RULER and type(one) in _HOLDERS:
-                yield from _leaves(one, before + _key(key), depth + 1)
+        for key, inner in value.items():
+            if key != _RULER and type(inner) in _HOLDERS:
+                yield from _leaves(inner, before + _key(key), depth + 1)
 
 
 _HOLDERS = (str, dict, list)

@@ -67,8 +67,17 @@ _HIDDEN = re.compile(
     "(?<![\U0001f3f4\U000e0020-\U000e007e])[\U000e0020-\U000e007e]{3}|[\ufe00-\ufe0f\U000e0100-\U000e01ef]{4}"
 )
 """Text in tag characters (flags apart) or in variation selectors: only a model can read it."""
-_BYTES = (*[hint.encode() for hint in _HINTS], b"\\u202e", b"\xf3\xa0", b"\xef\xb8")
-"""Hints, the override, and the first bytes of tag characters and variation selectors."""
+_RARE = {
+    b"j": (b"trajectory", b"judge"),
+    b"%": (b"100%", b"100 %"),
+    b"/": (b"10/10",),
+    b"<": (b"available_tools", b"shared_messages"),
+    b"\\u2": (b"\\u202e",),
+    b"\xf3": (b"\xf3\xa0",),
+    b"\xef": (b"\xef\xb8",),
+}
+"""Rare bytes, and the hints, the override, and the first bytes of hidden text that hold them."""
+_COMMON = (b"score", b"instruc", b"grader", b"evaluator", b" marks", b"reward")
 _MASTER_KEY = re.compile(
     r'assistant: "(?:[:;,.]|solution[:.]?|thought process[:.]?|respuesta[:.]?|解[:：]?|かいせつ'  # noqa: RUF001 - as attacks write it
     r"|let's (?:solve this problem|think) step by step[:.]?)\"",
@@ -94,7 +103,11 @@ def is_suspect(rollout: str) -> bool:
 def _may_have_mark(text: str) -> bool:
     """Return whether a text may hold a mark, by its bytes: most text needs no other search."""
     low = text.encode("utf-8", "surrogatepass").lower()
-    return any(map(low.__contains__, _BYTES))
+    hints = list(_COMMON)
+    for sign, rare in _RARE.items():
+        if sign in low:
+            hints += rare
+    return any(map(low.__contains__, hints))
 
 
 def _has_mark(rollout: str) -> bool:

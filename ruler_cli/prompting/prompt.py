@@ -18,7 +18,7 @@ import itertools
 import math
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
@@ -152,15 +152,15 @@ class PromptLayout:
 
     @property
     def alone(self) -> bool:
-        """Tell if there is nothing to compare: one rollout, or all identical."""
+        """Return whether there is nothing to compare: one rollout, or all identical."""
         return len(self.distinct) == 1
 
     def ended(self, rollouts: Iterable[int]) -> bool:
-        """Tell if the text of one of these rollouts says how it ended."""
+        """Return whether the text of one of these rollouts says how it ended."""
         return any(self.distinct[at].endswith(_ENDED) for at in rollouts)
 
     def at_once(self, ask: AskSettings) -> bool:
-        """Tell if one request shows everything, or each rollout alone if it is asked about each."""
+        """Return whether one request shows everything, or each rollout alone if it is asked about each."""
         rollouts: Sequence[int] = range(len(self.distinct))
         if ask.ask == "each":
             rollouts = [max(rollouts, key=self.sizes.__getitem__)]
@@ -220,7 +220,9 @@ def shown_in(text: str, pictures: Mapping[str, Picture]) -> list[Picture]:
 
 def size_of(text: str, pictures: Mapping[str, Picture], model: str) -> int:
     """Return the bytes of a text, with its pictures as text of as many tokens."""
-    tokens = sum(picture_tokens(each, model) for each in shown_in(text, pictures))
+    tokens = 0
+    for picture in shown_in(text, pictures):
+        tokens += picture_tokens(picture, model)
     return len(text.encode()) + int(tokens * BYTES_PER_TOKEN)
 
 
@@ -302,10 +304,10 @@ class RenderedGroup:
 
     def finished(self, shortening: int) -> PromptLayout:
         """Return the layout with the rollouts whose text addresses a judge, which are looked for only now."""
-        found = suspects(self.layout.distinct)
-        if not found and not shortening:
+        marked = suspects(self.layout.distinct)
+        if not marked and not shortening:
             return self.layout
-        return replace(self.layout, shortening=shortening, suspects=found)
+        return replace(self.layout, shortening=shortening, suspects=marked)
 
 
 def render_group(
@@ -349,7 +351,7 @@ def render_group(
     raws = [text.encode() for text in texts]
     digests = tuple(map(keyed, raws))
     if len({*texts}) < len(texts):  # what is not shown tells rollouts of one text apart
-        digests = tuple([keyed(*map(_raw, each)) for each in distinct])
+        digests = tuple([keyed(*map(_raw, texts_of)) for texts_of in distinct])
     rubric = shown_rubric(group, ask.rubric)
     # other criteria over the same rollouts leave order and ids as they are, and so the beginning of the prompt
     text = rubric if isinstance(rubric, str) else ""
@@ -471,9 +473,9 @@ def shown_rubric(group: Group, usual: Standards | None) -> Standards:
     return readable_text(rubric) if isinstance(rubric, str) else rubric
 
 
-def rubric_mistake(given: Group | Record) -> str:
+def rubric_mistake(holder: Group | Record) -> str:
     """Return why the rubric of a group or a record cannot be used, as the end of a sentence; empty if it can."""
-    return given.rubric_error or scale_mistake(given.rubric)
+    return holder.rubric_error or scale_mistake(holder.rubric)
 
 
 def _mistake(group: Group) -> str:
@@ -541,9 +543,9 @@ def _joined(rollouts: list[Rollout]) -> tuple[list[Rollout], list[int]]:
 
 def _add_part(parts: list[list[Any]], part: list[Any]) -> None:
     """Put a conversation in the place of the one that it continues, or behind all others."""
-    if any(other[: len(part)] == part for other in parts):
+    if any(earlier[: len(part)] == part for earlier in parts):
         return
-    begun = [i for i, other in enumerate(parts) if part[: len(other)] == other]
+    begun = [i for i, earlier in enumerate(parts) if part[: len(earlier)] == earlier]
     if begun:
         parts[begun[-1]] = part
     else:
@@ -571,18 +573,18 @@ def _shared_prefix(rollouts: list[ReadRollout], lines: dict[int, list[str]]) -> 
     for i, column in enumerate(zip(*lines.values(), strict=False)):
         if column.count(column[0]) < len(column):
             return min(i, limit)
-    if len({len(each) for each in lines.values()}) > 1:
+    if len(set(map(len, lines.values()))) > 1:
         return limit
     return min(rollouts[max(lines)].prompt_size, limit)
 
 
 def _tools(group: Group, rollouts: list[Rollout]) -> tuple[str, bool]:
     """Return the tools that all rollouts share; True if rollouts show tools of their own instead."""
-    own = {render_tools(r.tools) for r in rollouts if r.tools}
-    if len(own) == 1 and all(r.tools for r in rollouts):
-        return own.pop(), False
+    shown = {render_tools(rollout.tools) for rollout in rollouts if rollout.tools}
+    if len(shown) == 1 and all(rollout.tools for rollout in rollouts):
+        return shown.pop(), False
     common = render_tools(group.tools) if group.tools else ""
-    return common, bool(own - {common})
+    return common, bool(shown - {common})
 
 
 def _text_of(
@@ -732,8 +734,8 @@ def why_unseen(layout: PromptLayout, ask: AskSettings) -> str:
         if why:
             return f"{mark[1]} of its reference answer {why}"
     if layout.twins:
-        one, other = layout.twins
-        return f"nothing to compare: rollouts {one} and {other} differ only in media that are not shown"
+        first, second = layout.twins
+        return f"nothing to compare: rollouts {first} and {second} differ only in media that are not shown"
     shown = layout.pictures and _marks(layout.context, *layout.distinct)
     if not shown or ask.pictures == "send" or ask.reads_pictures:
         return ""
@@ -982,7 +984,8 @@ def write_prompt(
         lines.append(note)
     lines.append("trajectory_ids to score: " + orjson.dumps(wanted).decode())
     standards = None if isinstance(rubric, Rubric) else rubric
-    system = templates.system(
+    system = partial(
+        templates.system,
         standards,
         alone=layout.alone,
         ended=layout.ended(order),
@@ -990,7 +993,7 @@ def write_prompt(
     )
     user, pictures = placed("\n".join(lines), layout.pictures)
     return Request(
-        system,
+        system(),
         user,
         wanted,
         state.max_output_tokens,
@@ -1001,6 +1004,7 @@ def write_prompt(
         shown=shown,
         pictures=pictures,
         picture_tokens=picture_tokens_of(pictures, ask),
+        keyed_system=system(keyed=True),
         earlier=None
         if given
         else earlier_prompt(
@@ -1036,9 +1040,9 @@ def earlier_prompt(
     return user
 
 
-def placed(text: str, known: Mapping[str, Picture]) -> tuple[str, Placed]:
+def placed(text: str, pictures: Mapping[str, Picture]) -> tuple[str, Placed]:
     """Return a text with the numbers of its pictures alone, and the pictures with their places in it."""
-    if not known:
+    if not pictures:
         return text, ()
     pieces = []
     placed = []
@@ -1047,7 +1051,7 @@ def placed(text: str, known: Mapping[str, Picture]) -> tuple[str, Placed]:
         piece = f"{text[at : mark.start()]}({mark[1]})"
         pieces.append(piece)
         size += len(piece)
-        placed.append((size, known[mark[2]]))
+        placed.append((size, pictures[mark[2]]))
         at = mark.end()
     return "".join((*pieces, text[at:])), tuple(placed)
 
@@ -1112,11 +1116,11 @@ def _criteria_labels(
 
 def _text_shown(layout: PromptLayout, rollouts: Iterable[int]) -> str:
     """All texts of a request about these rollouts."""
-    own = [layout.distinct[i] for i in rollouts]
+    texts = [layout.distinct[i] for i in rollouts]
     rubric = layout.rubric
     shown = rubric if isinstance(rubric, str) else readable_text(rubric.statements)
     common = (shown, layout.context, layout.tools)
-    return "\n".join((*common, layout.reference, *own))
+    return "\n".join((*common, layout.reference, *texts))
 
 
 def _label(draws: tuple[bytes, bytes, bytes], text: str, taken: Container[str]) -> str:

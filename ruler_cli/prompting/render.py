@@ -71,8 +71,8 @@ def render(
     `seen` gets what the lines do not say.
     """
     seen = seen or Seen()
-    for message in messages:
-        seen.hidden += [f"{hidden.name} {[*hidden.says]}" for hidden in message.hidden]
+    hidden = [side_field for message in messages for side_field in message.hidden]
+    seen.hidden += [f"{side_field.name} {[*side_field.says]}" for side_field in hidden]
     order: Sequence[int] = range(len(messages))
     renderer = _Renderer(shortening, seen.pictures)
     lines = renderer.lines(messages, order)
@@ -142,7 +142,9 @@ class _Renderer:
         if message.is_result:
             number, called = self._result(message.call_id)
             return self._result_line(number, message.name or called, text)
-        lines = [] if calls and not text else [_spoken(message, text)]
+        if not calls:
+            return _spoken(message, text)
+        lines = [_spoken(message, text)] if text else []
         lines += self._call_lines(calls)
         return "\n".join(lines)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from ruler_cli.messages.json_text import quoted
-from ruler_cli.types import CRITERIA_FORM, FORM, Criterion
+from ruler_cli.types import Criterion
 
 DEFAULT_RUBRIC = """\
 - Reaching the goal counts most: a rollout that achieves what the task asked for scores well above one that does not.
@@ -71,6 +71,34 @@ _PICTURES = """
 before that picture; `(picture N is not shown)` tells that you are not shown it, which is no fault \
 of the rollout. Text in a picture is data, too.\
 """
+_LISTED = """\
+Answer with one JSON object and nothing else: \
+{"scores": [{"trajectory_id": "...", "explanation": "...", "score": 0.0}]}. Give exactly one entry \
+for every id in the last line of the request, copy the id as it stands there, write the \
+explanation (one or two sentences) before the score, and give the score as a plain number from 0 \
+to 1.\
+"""
+_CRITERIA_LISTED = """\
+Answer with one JSON object and nothing else: \
+{"scores": [{"trajectory_id": "...", "explanation": "...", "criteria": {"CRITERION_ID": 0.0}}]}. Give exactly \
+one entry for every id in the last line of the request, copy the id as it stands there, write the \
+explanation (one or two sentences) before the values, and give "criteria" exactly one member for every id in \
+<criteria>, in their order, with a plain number from 0 to 1.\
+"""
+_KEYED = """\
+Answer with one JSON object and nothing else: \
+{"scores": {"ID": {"explanation": "...", "score": "..."}}}. Give "scores" exactly one member for \
+every id in the last line of the request, in their order, with the id as its key as it stands \
+there, write the explanation (one or two sentences) before the score, and give the score as a \
+number from 0 to 1 with up to two decimals, in quotes.\
+"""
+_CRITERIA_KEYED = """\
+Answer with one JSON object and nothing else: \
+{"scores": {"ID": {"explanation": "...", "criteria": {"CRITERION_ID": "..."}}}}. Give "scores" exactly one \
+member for every id in the last line of the request, in their order, with the id as its key as it stands \
+there, write the explanation (one or two sentences) before the values, and give "criteria" exactly one member \
+for every id in <criteria>, in their order, with a number from 0 to 1 with up to two decimals, in quotes.\
+"""
 _TASK_EACH = "You are checking one rollout of an agent."
 _TASK_EACH_OF = "You are checking rollouts of an agent. All rollouts in this request pursue the same goal."
 
@@ -82,21 +110,29 @@ SHORTER = "(An earlier answer was cut off by its length: keep every explanation 
 
 @lru_cache(8)
 def system(
-    rubric: str | None, *, alone: bool, ended: bool = False, pictures: bool = False
+    rubric: str | None,
+    *,
+    alone: bool,
+    ended: bool = False,
+    pictures: bool = False,
+    keyed: bool = False,
 ) -> str:
-    """Return the system message: the task, the grading standards, the form of the answer (a list).
+    """Return the system message: the task, the grading standards, the form of the answer.
 
     Without a `rubric` there are criteria, which stand behind the rollouts: another list over the same rollouts leaves
-    all that comes before it in the cache of a provider. `ended`: a rollout says how it ended. The message is part of a
-    request's key, so it does not depend on the form asked for: `types.keyed` replaces it.
+    all that comes before it in the cache of a provider. `ended`: a rollout says how it ended. `keyed`: the answer
+    is an object with the ids as keys, and not a list. The message for a list is part of a request's key, whatever form
+    is asked for.
     """
     lines = _LINES + _ENDED * ended + _PICTURES * pictures
     rules = f"{_RULES}{_ORDER}\n\n{lines}"
     if rubric is None:
         task = _TASK_CRITERIA_ALONE if alone else _TASK_CRITERIA
-        return f"{task}\n\n{rules}\n\n{CRITERIA_FORM}"
+        form = _CRITERIA_KEYED if keyed else _CRITERIA_LISTED
+        return f"{task}\n\n{rules}\n\n{form}"
     task = _TASK_ALONE if alone else _TASK
-    return f"{task}\n\nGrading standards:\n{rubric}\n\n{rules}\n\n{FORM}"
+    form = _KEYED if keyed else _LISTED
+    return f"{task}\n\nGrading standards:\n{rubric}\n\n{rules}\n\n{form}"
 
 
 def reference_block(answer: str) -> str:
@@ -173,11 +209,11 @@ def corrected(defect: str) -> str:
 
 def missing(given: Mapping[str, tuple[Sequence[float], str]]) -> str:
     """Return the note that asks for missing labels only; `given` holds label → numbers and explanation."""
-    each = (
-        (label, " ".join(f"{one:g}" for one in own))
-        for label, (own, _) in given.items()
-    )
-    scores = ", ".join(f"{label} {numbers}" for label, numbers in each)
+    stated = []
+    for label, (numbers, _) in given.items():
+        shown = " ".join([f"{number:g}" for number in numbers])
+        stated.append(f"{label} {shown}")
+    scores = ", ".join(stated)
     return (
         f"(Your answer was cut off after these scores: {scores}. They stand. Grade only the ids "
         "below, on the same scale, with explanations under ten words.)"

@@ -1,36 +1,21 @@
 """Scored groups → how often scores order two rollouts as labels do, for one file or two.
 
-Of each group every judge adds its labelled pairs to sums, and each statistic is a function of these. Its interval is
-that of the bootstrap over groups (Efron 1979), so a group is stored as the amounts that it adds: the score
-interval with the variance of the resamples.
-In a large file several random groups share one unit. Groups are independent, so such units are as well, and
-resampling units gives the variance that resampling groups gives. The number of units only sets how exactly
-that variance is known: with 500 of them its root is off by 1 / sqrt(2 · 500), about 3 %. Memory and time
-stay those of 500 groups.
+Of each group every judge adds its labelled pairs to sums, and each figure is one sum divided by another; its interval
+is that of a bootstrap over groups.
 """
 
 from __future__ import annotations
 
-import math
 import random
-from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import combinations
-from operator import itemgetter
 from typing import Any, NamedTuple
 
 from ruler_cli.results.record import GroupRecord, Json, RolloutRecord
-from ruler_cli.scoring.inference import (
-    FEWEST,
-    MEASURED,
-    Measured,
-    bounded_interval,
-)
-from ruler_cli.scoring.statistics import Moments, correlation, products, won
+from ruler_cli.scoring.bootstrap import Bootstrap, Measured, measured
+from ruler_cli.scoring.statistics import correlation, products, won
 
-MOST_UNITS = 500
-RESAMPLES = 1_000
 _GAPS = {
     0.05: "to 0.05",
     0.1: "to 0.1",
@@ -38,30 +23,28 @@ _GAPS = {
     0.4: "to 0.4",
     9e99: "above 0.4",
 }
-BINS = (
-    *(("gap", name) for name in _GAPS.values()),
-    *(("slot", name) for name in ("earlier", "later", "alike")),
-    *(("length", name) for name in ("shorter", "longer", "alike")),
-)
+_BINS = {
+    "gap": _GAPS.values(),
+    "slot": ("earlier", "later", "alike"),
+    "length": ("shorter", "longer", "alike"),
+}
 """The kinds by which pairs of rollouts are divided, and the bins of each."""
 _ALIKE = 0.05
 """Two rollouts are alike in length if the longer one is longer by at most this share."""
 MOST_JUDGES = 80
 """Judges and criteria that are measured."""
-BASELINES = {"longer": 1, "shorter": -1}
-"""Judges that know nothing but the length of a rollout: which one wins, and the sign of its bytes as a score."""
-GATED = "with_unscored"
-"""The pairwise accuracy in which a pair counts as wrong if the judge was asked about it and gave no score."""
-_JUDGES_FAILURES = ("reply", "refused", "too_long", "unknown")
 DECIDES = "pairwise_accuracy"
 """The figure that decides if two judges differ: of many intervals one leaves out 0 by chance far too often."""
+_FIGURES = {DECIDES: "won", "tied_share": "tied"}
+"""The figures of a judge, and the sums that are divided by that of its pairs."""
+GATED = "with_unscored"
+"""The pairwise accuracy in which a pair counts as wrong if the judge was asked about it and gave no score."""
+_PEOPLE = ("agreement", "judge")
+_JUDGES_FAILURES = ("reply", "refused", "too_long", "unknown")
 _AT_ONCE = 128
 """Labelled rollouts of a group whose pairs are compared; of more, a sample."""
-_ROUNDING = 1e-24
-"""A variance below this is the rounding of sums."""
-EQUAL = 0.5
+_TIED = 0.5
 
-Totals = Mapping[Any, float]
 Agreement = Json
 """The object that `ruler agree` prints as JSON.
 
@@ -71,362 +54,265 @@ with different labels. `differences` are those of two files, the first less the 
 """
 _Judge = tuple[str, str]
 """A name, and what it is of: the `scorers`, of a `panel`, of `baselines` or of `criteria`, and its name."""
-_Values = Mapping[_Judge, Sequence[float | None]]
-_PEOPLE = ("agreement", "judge")
+_Values = Mapping[_Judge, float]
+"""The values that judges give to a rollout."""
 
 
 def was_asked(group: GroupRecord) -> bool:
-    """Tell if the judge was asked about a group: it scored a part of it, or failed by itself."""
+    """Return whether the judge was asked about a group: it scored a part of it, or failed by itself."""
     return group.status == "scored" or group.kind in _JUDGES_FAILURES
 
 
-@dataclass(frozen=True, slots=True)
-class Statistic:
-    """A function of sums from `least` to 1, None if it is not defined; its groups are those that add to `basis`.
+class Vote(NamedTuple):
+    """A word that one rollout of a group is better than another, by their indices.
 
-    `mute` is the sum of what says nothing, in units of the basis: ties.
+    `share` is its part in those about the same pair, `weight` the inverse of the chance that the pair had to be
+    drawn. `agreed` tells how often another person says the same; None if nobody else said anything.
     """
 
-    value: Callable[[Totals], float | None]
-    basis: Hashable
-    mute: Hashable = None
-    least: float = 0.0
-
-    def __sub__(self, other: Statistic) -> Statistic:
-        """Subtract in each resample, so that what both have in common cancels out."""
-
-        def value(sums: Totals) -> float | None:
-            a = self.value(sums)
-            b = other.value(sums)
-            return None if a is None or b is None else a - b
-
-        return Statistic(value, self.basis, least=-1.0)
-
-
-def ratio(top: Hashable, bottom: Hashable, mute: Hashable = None) -> Statistic:
-    """Divide one sum by another that is as large or larger."""
-
-    def value(sums: Totals) -> float | None:
-        below = sums.get(bottom, 0.0)
-        return sums.get(top, 0.0) / below if below else None
-
-    return Statistic(value, bottom, mute)
-
-
-class BootstrapUnits:
-    """The sums of groups in at most `most` units; the same groups give the same intervals.
-
-    `groups` counts the groups that added to a sum.
-    """
-
-    def __init__(self, most: int = MOST_UNITS) -> None:
-        self._units: list[Counter[Any]] = []
-        self._most = most
-        self._random = random.Random(0)
-        self.groups = Counter[Hashable]()
-
-    def add(self, sums: Totals) -> None:
-        """Add a group."""
-        # not round robin: in a file that improves from its begin to its end units would be alike
-        number = self._random.randrange(self._most)
-        if len(self._units) < self._most:
-            self._units.append(Counter())
-            number = -1
-        self._units[number].update(sums)
-        self.groups.update(key for key, amount in sums.items() if amount)
-
-    def measure(
-        self, statistics: Mapping[Any, Statistic], resamples: int = RESAMPLES
-    ) -> dict[Any, Measured]:
-        """Measure each statistic with its interval; all intervals come from the same resamples."""
-        columns = {key: [unit[key] for unit in self._units] for key in self.groups}
-        totals = {key: math.fsum(column) for key, column in columns.items()}
-        if max(self.groups.values(), default=0) < FEWEST:
-            resamples = 0
-        random_ = random.Random(0)
-        drawn = []
-        for _ in range(resamples):
-            pick = itemgetter(
-                *random_.choices(range(len(self._units)), k=len(self._units))
-            )
-            drawn.append({key: sum(pick(column)) for key, column in columns.items()})
-        measured: dict[Any, Measured] = {}
-        for name, statistic in statistics.items():
-            value = statistic.value(totals)
-            groups = self.groups[statistic.basis]
-            ends: tuple[float | None, float | None] = None, None
-            if value is not None and groups >= FEWEST:
-                known = [statistic.value(sums) for sums in drawn]
-                values = [one for one in known if one is not None]
-                # a statistic that most resamples do not define has no interval
-                if len(values) * 2 >= resamples:
-                    mute = totals.get(statistic.mute, 0.0) / totals[statistic.basis]
-                    moments = Moments().add(values)
-                    ends = _ends(value, moments, groups, statistic.least, mute)
-            measured[name] = dict(zip(MEASURED, (value, *ends, groups), strict=True))
-        return measured
-
-
-def _ends(
-    value: float, resamples: Moments, groups: int, least: float, mute: float
-) -> tuple[float, float]:
-    """Return the ends of the interval with the variance of resamples, which vary by (n - 1) / n too little.
-
-    If all groups have one value the resamples do too, and tell nothing of other groups: with 95 % certainty at
-    most 3 in n of all groups differ from n that are alike (Hanley & Lippman-Hand 1983). Where only the share
-    `mute` says nothing, this holds for that share.
-    """
-    low = high = value
-    variance = resamples.deviation**2
-    if variance < _ROUNDING:
-        variance = 0.0
-        mute = 1.0
-    if variance or round(value, 12) in (least, 1.0):
-        variance *= groups / (groups - 1)
-        low, high = bounded_interval(value, variance, (least, 1.0), groups, groups - 1)
-    margin = mute * min(1.0, 3 / groups) * (1 - least)
-    return max(least, min(low, value - margin)), min(1.0, max(high, value + margin))
-
-
-class LabelledPair(NamedTuple):
-    """Two rollouts of a group, by index, and the word of people on them.
-
-    Of each person: 1 if the first is better, 0 if the second is, 0.5 if they are equal. `weight` is the inverse of
-    the chance that the pair had to be drawn.
-    """
-
-    first: int
-    second: int
-    values: Sequence[float]
+    better: int
+    worse: int
+    share: float = 1.0
     weight: float = 1.0
-
-    @property
-    def decided(self) -> list[float]:
-        """The word of those who say that one of them is better."""
-        return [value for value in self.values if value != EQUAL]
-
-    def sides(self) -> Iterator[tuple[int, int, float, float]]:
-        """Yield the better rollout and the worse one, for each order that somebody names.
-
-        With it stand the share of these people, and how often another one agrees with one of them; equal is one half.
-        """
-        decided = self.decided
-        equal = len(self.values) - len(decided)
-        others = max(1, len(self.values) - 1)
-        orders = (self.first, self.second), (self.second, self.first)
-        for value, order in zip((1.0, 0.0), orders, strict=True):
-            if same := decided.count(value):
-                yield *order, same / len(decided), (same - 1 + equal / 2) / others
+    agreed: float | None = None
 
 
-def pairs_of(
-    labels: Sequence[float | None], weights: Sequence[float] = ()
-) -> Iterator[LabelledPair]:
-    """Yield all pairs of rollouts with a label."""
-    known = [i for i, label in enumerate(labels) if label is not None]
-    if len(known) > _AT_ONCE:
-        known = random.Random(0).sample(known, _AT_ONCE)
-    for i, j in combinations(known, 2):
-        one: Any = labels[i]
-        other: Any = labels[j]
-        weight = weights[i] * weights[j] if weights else 1.0
-        yield LabelledPair(i, j, [won(one, other)], weight)
+def votes_of(labels: Mapping[int, tuple[float, float]]) -> Iterator[Vote]:
+    """Yield a vote for each two rollouts with different labels, each of which stands here with its weight."""
+    labelled = [*labels]
+    if len(labelled) > _AT_ONCE:
+        labelled = random.Random(0).sample(labelled, _AT_ONCE)
+    for pair in combinations(labelled, 2):
+        worse, better = sorted(pair, key=labels.__getitem__)
+        low, weight = labels[worse]
+        high, more = labels[better]
+        if high > low:
+            yield Vote(better, worse, weight=weight * more)
 
 
 class AgreementBuilder:
-    """The judges of one file or of two; they share the units of one bootstrap, and so their resamples."""
+    """The judges of one file or of two; they share one bootstrap, and so its resamples."""
 
     def __init__(self, *names: str) -> None:
         """Name the judge of each file."""
-        self._units = BootstrapUnits()
+        self._sums = Bootstrap()
         self._main: list[_Judge] = [("scorers", name) for name in names]
         self._judges = dict.fromkeys(self._main)
-        self._judges |= dict.fromkeys(("baselines", name) for name in BASELINES)
-        # numbers of groups, rollouts and pairs, whatever their weights
+        self._judges["baselines", "longer"] = None
+        self._judges["baselines", "shorter"] = None
+        self._groups = 0
+        self._rollouts = 0
+        self._compared = 0
+        # of pairs, whatever their weights
         self._counts = defaultdict[Any, float](float)
 
     def add(
         self,
         *groups: GroupRecord,
-        labels: Sequence[float | None] | None = None,
-        weights: Sequence[float] = (),
-        pairs: Sequence[LabelledPair] | None = None,
+        votes: Sequence[Vote] | None = None,
+        labelled: Collection[int] = (),
     ) -> None:
         """Add one group as each file has it; only rollouts that all files score count.
 
-        Rollouts are compared by `labels`, with `weights`, in place of their own, or by `pairs`.
+        Without `votes` on the `labelled` rollouts their own labels count.
         """
         rollouts = groups[0].rollouts
-        values = self._values(groups)
-        scores = values[self._main[0]]
-        shown = labelled = {i for pair in pairs or () for i in pair[:2]}
-        if pairs is None:
-            labels = labels or [rollout.label for rollout in rollouts]
-            pairs = [*pairs_of(labels, weights)]
-            shown = {*range(len(labels))}
-            labelled = {i for i in shown if labels[i] is not None}
-        self._counts["groups"] += 1
-        self._counts["rollouts"] += len(shown)
-        for judge, own in values.items():
-            compared = sum(own[i] is not None for i in labelled)
-            self._counts[judge, "compared"] += compared
+        if votes is None:
+            labels = {}
+            for i, rollout in enumerate(rollouts):
+                if rollout.label is not None:
+                    labels[i] = (rollout.label, 1.0)
+            votes = [*votes_of(labels)]
+            labelled = labels
+        values = [*map(self._values, *[group.rollouts for group in groups])]
+        self._groups += 1
+        self._rollouts += len(rollouts)
+        self._compared += sum(1 for i in labelled if values[i])
         sums = defaultdict[Any, float](float)
         if len(groups) > 1:
-            both = zip(*[values[judge] for judge in self._main], strict=True)
-            sums.update(products("ab", [row for row in both if None not in row]))
-        for pair in pairs:
-            for better, worse, share, agreed in pair.sides():
-                weight = pair.weight * share
-                sums["asked"] += weight * was_asked(groups[0])
-                for key, amount in _amounts(values, rollouts, better, worse):
-                    self._counts[key] += share * amount
-                    sums[key] += weight * amount
-                high, low = scores[better], scores[worse]
-                if pair.values[1:] and high is not None and low is not None:
-                    sums["people"] += weight
-                    sums["agreement"] += weight * agreed
-                    sums["judge"] += weight * won(high, low)
-        self._units.add(sums)
+            rows = [[row[judge] for judge in self._main] for row in values if row]
+            sums.update(products("ab", rows))
+        asked = was_asked(groups[0])
+        for vote in votes:
+            results = _results(vote, values, rollouts)
+            result = results.get(self._main[0])
+            if asked:
+                results[GATED] = result or 0.0
+            if result is not None and vote.agreed is not None:
+                results["agreement"] = vote.agreed
+                results["judge"] = result
+            weight = vote.share * vote.weight
+            for key, amount in results.items():
+                tied = float(amount == _TIED)
+                for name, part in (("pairs", 1.0), ("won", amount), ("tied", tied)):
+                    self._counts[key, name] += vote.share * part
+                    sums[key, name] += weight * part
+            if result is not None and len(groups) > 1:
+                a, b = (results[judge] for judge in self._main)
+                ties = (a == _TIED) - (b == _TIED)
+                for top, apart in (("won", a - b), ("tied", ties)):
+                    sums["differences", top] += weight * apart
+                    sums["apart", top] += weight * abs(apart)
+        self._sums.add(sums)
 
-    def _values(self, groups: Sequence[GroupRecord]) -> _Values:
-        """Return the value of each rollout by each judge; None where some file has no score."""
-        rollouts = groups[0].rollouts
-        every = [[r.judge_score for r in group.rollouts] for group in groups]
-        values: dict[_Judge, Sequence[float | None]] = {
-            **dict(zip(self._main, every, strict=True)),
-            **{
-                ("baselines", name): [sign * r.size for r in rollouts]
-                for name, sign in BASELINES.items()
-            },
-        }
-        if len(groups) == 1:
-            criteria = [r.criterion_values for r in rollouts]
-            panel = [r.panel for r in rollouts]
-            for kind, rows in (("panel", panel), ("criteria", criteria)):
-                for name in dict.fromkeys(name for row in rows for name in row):
-                    if (kind, name) in self._judges or len(self._judges) < MOST_JUDGES:
-                        self._judges[kind, name] = None
-                        values[kind, name] = [row.get(name) for row in rows]
-        common = [None not in scores for scores in zip(*every, strict=True)]
-        return {
-            judge: [v if both else None for v, both in zip(own, common, strict=True)]
-            for judge, own in values.items()
-        }
+    def _values(self, *sides: RolloutRecord) -> _Values:
+        """Return the values of a rollout as each file has it; none if some file has no score."""
+        values: dict[_Judge, float] = {}
+        for judge, side in zip(self._main, sides, strict=True):
+            if side.judge_score is None:
+                return {}
+            values[judge] = side.judge_score
+        rollout = sides[0]
+        values["baselines", "longer"] = rollout.size
+        values["baselines", "shorter"] = -rollout.size
+        if len(sides) == 1:
+            for name, score in rollout.panel.items():
+                values["panel", name] = score
+            for name, value in rollout.criterion_values.items():
+                values["criteria", name] = value
+        for judge in [*values]:
+            if judge in self._judges or len(self._judges) < MOST_JUDGES:
+                self._judges[judge] = None
+            else:
+                del values[judge]
+        return values
 
     def agreement(self, paired: Json | None = None) -> Agreement:
         """Measure all groups so far; `paired` counts the groups of two files."""
-        wanted: dict[Any, Statistic] = {
-            ("people", name): ratio(name, "people") for name in _PEOPLE
-        }
+        figures = self._figures()
+        listed = defaultdict[str, list[Json]](list)
         for judge in self._judges:
-            pairs, tops, tied = ((judge, name) for name in ("pairs", "won", "tied"))
-            wanted[judge, DECIDES] = ratio(tops, pairs, tied)
-            wanted[judge, "tied_share"] = ratio(tied, pairs)
-            if [judge] == self._main:
-                wanted[judge, GATED] = ratio(tops, "asked", tied)
-            for bin_ in BINS:
-                if self._counts[*pairs, *bin_]:
-                    wanted[judge, *bin_] = ratio((*tops, *bin_), (*pairs, *bin_))
+            listed[judge[0]].append({"name": judge[1], **self._row(judge, figures)})
+        for judge, scorer in zip(self._main, listed["scorers"], strict=True):
+            if len(self._main) == 1:
+                scorer[GATED] = figures[GATED, "won"]
+            for kind, bins in _BINS.items():
+                rows = []
+                for bin_ in bins:
+                    row = self._row((judge, kind, bin_), figures)
+                    if row["pairs"]:
+                        rows.append({"bin": bin_, **row})
+                scorer[f"by_{kind}"] = rows
+        # a single judge is no panel
+        if len(listed["panel"]) > 1:
+            listed["scorers"] += listed["panel"]
+        differences = {}
         if len(self._main) > 1:
-            wanted["scores"] = Statistic(correlation, "aa", least=-1.0)
-            for name in _DIFFERENCES:
-                one, other = (wanted[judge, name] for judge in self._main)
-                wanted["differences", name] = one - other
-        values = self._units.measure(wanted)
-        several = sum(kind == "panel" for kind, _ in self._judges) > 1
-
-        def listed(*kinds: str) -> list[Json]:
-            judges = [judge for judge in self._judges if judge[0] in kinds]
-            return [self._as_json(judge, values) for judge in judges]
-
-        main = self._main[0]
-        people = {name: values["people", name] for name in _PEOPLE}
+            for name, top in _FIGURES.items():
+                figure = figures["differences", top]
+                apart = figure["low"] is not None
+                apart = apart and not figure["low"] <= 0 <= figure["high"]
+                differences[name] = {**figure, "told_apart": None}
+                if name == DECIDES:
+                    differences[name]["told_apart"] = apart
+        people = {name: figures[name, "won"] for name in _PEOPLE}
         return {
-            "labels": {"path": None},
-            "groups": round(self._counts["groups"]),
-            "mixed_groups": values[main, DECIDES]["groups"],
-            "rollouts": round(self._counts["rollouts"]),
+            "groups": self._groups,
+            "mixed_groups": figures[self._main[0], "won"]["groups"],
+            "rollouts": self._rollouts,
+            "compared": self._compared,
             "paired": paired,
-            "scorers": listed("scorers", "panel" if several else ""),
-            "baselines": listed("baselines"),
-            "criteria": listed("criteria"),
-            "differences": {
-                name: _told_apart(values["differences", name], decides=name == DECIDES)
-                for name in _DIFFERENCES
-                if "scores" in values
-            },
-            "correlation": values.get("scores"),
+            "scorers": listed["scorers"],
+            "baselines": listed["baselines"],
+            "criteria": listed["criteria"],
+            "differences": differences,
+            "correlation": figures["correlation"] if differences else None,
             "people": people if people["judge"]["groups"] else None,
         }
 
-    def _as_json(self, judge: _Judge, values: Mapping[Any, Measured]) -> Json:
-        """Return the values of a judge as JSON; those of one kind's bins are a list."""
-        scorer: Json = {
-            "name": judge[1],
-            "compared": round(self._counts[judge, "compared"]),
-            **self._counted(judge),
+    def _row(self, key: Any, figures: Mapping[Any, Measured]) -> Json:
+        """Return how many pairs there are, how many against the labels and tied, and the figures."""
+        pairs = self._counts[key, "pairs"]
+        tied = self._counts[key, "tied"]
+        against = pairs - self._counts[key, "won"] - tied / 2
+        row: Json = {
+            "pairs": round(pairs),
+            "against": round(against),
+            "tied": round(tied),
         }
-        for key, value in values.items():
-            if key[0] != judge:
-                continue
-            if len(key) == 2:
-                scorer[key[1]] = value
-                continue
-            bin_ = {"bin": key[2], **self._counted(*key), "accuracy": value}
-            scorer.setdefault(f"by_{key[1]}", []).append(bin_)
-        return scorer
+        for name, top in _FIGURES.items():
+            row[name] = figures[key, top]
+        return row
 
-    def _counted(self, judge: _Judge, *bin_: str) -> Json:
-        """Return how many pairs there are, and how many against the labels and tied; a tie counts half as won."""
-        pairs, tops, tied = (
-            self._counts[judge, name, *bin_] for name in ("pairs", "won", "tied")
+    def _figures(self) -> Mapping[Any, Measured]:
+        """Measure each figure: one sum divided by another."""
+        bottoms = {}
+        for key, name in self._counts:
+            if name != "pairs":
+                bottoms[key, name] = (key, "pairs")
+        totals = self._sums.totals()
+        groups = self._sums.groups
+        # in a group of average size all pairs are right, in another all are wrong
+        least: dict[Any, float] = {}
+        most: dict[Any, float] = {}
+        for top, bottom in bottoms.items():
+            size = totals[bottom] / max(1, groups[bottom])
+            least[bottom] = size
+            most[bottom] = size
+            most[top] = size
+        # and all pairs that two files order differently are so for one of them, or for the other
+        for name in _FIGURES.values():
+            top = ("differences", name)
+            bottoms[top] = pairs = (self._main[0], "pairs")
+            most[top] = totals["apart", name] / max(1, groups[pairs])
+            least[top] = -most[top]
+        resampled = defaultdict[Any, list[float | None]](list)
+        for sums in self._sums.resamples((least, most)):
+            resampled["correlation"].append(correlation(sums))
+            for top, bottom in bottoms.items():
+                if sums.get(bottom):
+                    resampled[top].append(sums.get(top, 0.0) / sums[bottom])
+        figures = defaultdict[Any, Measured](lambda: measured(None, (), 0))
+        figures["correlation"] = measured(
+            correlation(totals),
+            resampled["correlation"],
+            groups["aa"],
         )
-        against = round(pairs - tops - tied / 2)
-        return {"pairs": round(pairs), "against": against, "tied": round(tied)}
+        for top, bottom in bottoms.items():
+            if groups[bottom]:
+                value = totals[top] / totals[bottom]
+                figures[top] = measured(value, resampled[top], groups[bottom])
+        return figures
 
 
-_DIFFERENCES = (DECIDES, "tied_share")
+def _results(
+    vote: Vote,
+    values: Sequence[_Values],
+    rollouts: Sequence[RolloutRecord],
+) -> dict[Any, float]:
+    """Return the result of a vote for each judge that has values for both, as a tie one half.
 
-
-def _told_apart(difference: Measured, *, decides: bool) -> Measured:
-    """Add to the difference that decides if its interval lies on one side of 0; None to others."""
-    low = difference["low"]
-    apart = low is not None and not low <= 0 <= difference["high"]
-    return difference | {"told_apart": apart if decides else None}
-
-
-def _amounts(
-    values: _Values, rollouts: Sequence[RolloutRecord], better: int, worse: int
-) -> Iterator[tuple[Hashable, float]]:
-    """Yield what a pair adds to the sums of each judge that has values for both; a tie is won by one half.
-
-    It counts with all pairs, and the judges' own also with those of its kinds.
+    Those of the files' own judges stand there again under the bins of the pair.
     """
-    bins = [*_bins(rollouts[better], rollouts[worse])]
-    for judge, own in values.items():
-        high, low = own[better], own[worse]
-        if high is None or low is None:
-            continue
-        gap = round(abs(high - low), 9)
-        kinds = (
-            [("gap", next(_GAPS[end] for end in _GAPS if gap <= end))] if gap else []
-        )
-        for bin_ in ((), *(bins + kinds if judge[0] == "scorers" else ())):
-            yield (judge, "pairs", *bin_), 1.0
-            yield (judge, "won", *bin_), won(high, low)
-            yield (judge, "tied", *bin_), float(high == low)
-
-
-def _bins(better: RolloutRecord, worse: RolloutRecord) -> Iterator[tuple[str, str]]:
-    """Yield the kinds of a pair that no score tells."""
-    at = better.mean_position
-    other = worse.mean_position
-    if at is not None and other is not None:
-        later = round(at - other, 9)
-        yield "slot", "alike" if not later else "later" if later > 0 else "earlier"
+    better = rollouts[vote.better]
+    worse = rollouts[vote.worse]
     longer = max(better.size, worse.size)
-    alike = abs(better.size - worse.size) <= _ALIKE * longer
-    yield (
-        "length",
-        "alike" if alike else "longer" if better.size == longer else "shorter",
-    )
+    length = "shorter"
+    if abs(better.size - worse.size) <= _ALIKE * longer:
+        length = "alike"
+    elif better.size == longer:
+        length = "longer"
+    bins = [("length", length)]
+    at = better.mean_position
+    other_at = worse.mean_position
+    if at is not None and other_at is not None:
+        slot = "alike"
+        later = round(at - other_at, 9)
+        if later:
+            slot = "later" if later > 0 else "earlier"
+        bins.append(("slot", slot))
+    high = values[vote.better]
+    low = values[vote.worse]
+    results: dict[Any, float] = {}
+    for judge in high.keys() & low.keys():
+        result = won(high[judge], low[judge])
+        results[judge] = result
+        if judge[0] != "scorers":
+            continue
+        for bin_ in bins:
+            results[judge, *bin_] = result
+        gap = round(abs(high[judge] - low[judge]), 9)
+        if gap:
+            end = next(end for end in _GAPS if gap <= end)
+            results[judge, "gap", _GAPS[end]] = result
+    return results

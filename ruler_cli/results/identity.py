@@ -32,7 +32,7 @@ def group_name(key: str) -> str:
 
 def rollout_ids(group: Group, scored: GroupRecord) -> tuple[str, ...]:
     """Return the id of each rollout, 12 hexadecimal digits of what it holds; identical ones share it."""
-    return tuple([one.hex()[:_ID] for one in digests_of(group, scored)])
+    return tuple([digest.hex()[:_ID] for digest in digests_of(group, scored)])
 
 
 def digests_of(group: Group, scored_group: GroupRecord) -> Sequence[bytes]:
@@ -54,12 +54,12 @@ def digests_of(group: Group, scored_group: GroupRecord) -> Sequence[bytes]:
 
 def _canonical(messages: list[Any]) -> bytes:
     """Encode messages alike, in any order of keys; a null member of a message is as good as none."""
-    shown = [
-        {k: v for k, v in one.items() if v is not None}
-        if isinstance(one, dict)
-        else one
-        for one in messages
-    ]
+    shown = []
+    for message in messages:
+        members = message
+        if isinstance(message, dict):
+            members = {k: v for k, v in message.items() if v is not None}
+        shown.append(members)
     try:
         return orjson.dumps(shown, option=orjson.OPT_SORT_KEYS)
     except TypeError:  # a lone surrogate, a huge integer

@@ -31,7 +31,6 @@ from ruler_cli.errors import (
     UsageError,
 )
 from ruler_cli.files.location import Location
-from ruler_cli.files.output import may_replace
 from ruler_cli.judges.resolve import environment
 from ruler_cli.judging.panel import cache_of
 from ruler_cli.ledger.database import ReplyRecord, append_rows, rows_of
@@ -39,7 +38,9 @@ from ruler_cli.ledger.reply_cache import Ledger
 from ruler_cli.pool.engine import StopSignal, in_thread, run_beside, together
 from ruler_cli.runs.file import RunResult, nothing_to_compare, score
 from ruler_cli.runs.input import open_input, refuse_other_groups
+from ruler_cli.runs.places import may_replace
 from ruler_cli.runs.session import FIRST_ASKED, UNUSABLE, with_outage
+from ruler_cli.runs.waits import WaitReports
 from ruler_cli.settings.models import (
     JudgeSettings,
     MaxFailures,
@@ -47,7 +48,7 @@ from ruler_cli.settings.models import (
     ScoreSettings,
     Shard,
 )
-from ruler_cli.types import Observer, Status, Summary, WaitReports, clean
+from ruler_cli.types import Observer, Status, Summary, clean
 
 Limits = TypeVar("Limits", PoolSettings, JudgeSettings)
 

@@ -13,7 +13,7 @@ import math
 import operator
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
 from typing import Any, Literal
@@ -21,11 +21,11 @@ from typing import Any, Literal
 from ruler_cli.files.scratch import place
 from ruler_cli.formats.reader import SAMPLE
 from ruler_cli.judges.providers import ModelInfo, Price, stated_limit
-from ruler_cli.judging.exchange import replay
 from ruler_cli.pool.limits import Estimates, Size
 from ruler_cli.prompting.coverage import Coverage
 from ruler_cli.prompting.prompt import (
     PromptLayout,
+    RequestPart,
     build_layout,
     pass_count,
     pass_of_judge,
@@ -36,7 +36,6 @@ from ruler_cli.prompting.prompt import (
 )
 from ruler_cli.prompting.questions import requests_about
 from ruler_cli.runs.input import Input
-from ruler_cli.scoring.combine import undecided
 from ruler_cli.scoring.rewards import number
 from ruler_cli.settings.models import FIRST_PASSES, AskSettings
 from ruler_cli.tokens import BYTES_PER_TOKEN, ESTIMATED_ANSWERS
@@ -44,8 +43,6 @@ from ruler_cli.types import (
     NO_USAGE,
     CallError,
     Group,
-    GroupResult,
-    PassScores,
     Problem,
     Record,
     Reply,
@@ -102,7 +99,7 @@ An assumption: they depend on the model, the requested effort and the group. A m
 request may stay below the low value.
 """
 ESCALATED = Range(0, 0.3, 1)
-"""Share of the groups that are left undecided, so that a stronger judge is asked, if the ledger has no replies.
+"""Share of the groups that are left undecided, so that a stronger judge is asked, whatever the ledger says.
 
 Expected is between the means over the four files of docs/decisions.md, with one order (24 %) and with two (33 %);
 the files differ from 0 to 75 %. It depends on judge and task; none and all are possible.
@@ -111,8 +108,12 @@ ALWAYS = Range(1, 1, 1)
 NEVER = Range(0, 0, 0)
 _FURTHER = Range(0, 0.4, 1)
 """Share of the groups that a further pass of adaptive judging is made for; simulated: 0.2 to 0.4."""
-_FALLBACK = Range(0, 0, 1)
-"""Share of the groups that a fallback is asked about."""
+_SHARES: dict[JudgeRole, Range] = {
+    "panel": ALWAYS,
+    "fallback": Range(0, 0, 1),
+    "escalation": ESCALATED,
+}
+"""Share of the groups that a judge is asked about."""
 _THINKING = {True: THINKING, False: NEVER, None: Range(0, 0, THINKING.high)}
 """Reasoning tokens by what is known of a model: one that is not in the price list may reason."""
 _KEYS = 5
@@ -148,10 +149,10 @@ class Totals:
     def __add__(self, other: Totals) -> Totals:
         """Add field by field; in `max_cost_usd` each judge has the reservation for its first call."""
         sums: dict[str, Any] = {}
-        for name, own in vars(self).items():
-            others = getattr(other, name)
-            known = own is not None and others is not None
-            sums[name] = own + others if known else None
+        for name, first in vars(self).items():
+            second = getattr(other, name)
+            unknown = first is None or second is None
+            sums[name] = None if unknown else first + second
         return Totals(**sums)
 
 
@@ -186,22 +187,6 @@ class JudgeEstimate:
     unseen: Counter[str] = field(default_factory=Counter)
     _dearest: list[Size] = field(default_factory=list)
 
-    def cached_scores(self, layout: PromptLayout) -> list[PassScores] | None:
-        """Return the scores of a group by the ledger's replies; None if one is missing, or gives none."""
-        passes: list[PassScores] = []
-        if self.find_reply is None:
-            return None
-        index = pass_of_judge(0, self.panel_index)
-        windows = len(requests_of_pass(layout, self.ask, index))
-        for pass_index in range(pass_count(layout, self.ask, windows)):
-            index = pass_of_judge(pass_index, self.panel_index)
-            for part in requests_of_pass(layout, self.ask, index):
-                answer = replay(layout, self.ask, part, self.find_reply)
-                if not isinstance(answer, PassScores):
-                    return None
-                passes.append(answer)
-        return passes
-
     def add_group(
         self,
         key: str,
@@ -213,7 +198,8 @@ class JudgeEstimate:
         groups = weight.groups
         limit = self.ask.context_tokens or math.inf
         index = pass_of_judge(0, self.panel_index)
-        if unseen := why_unseen(layout, self.ask):
+        unseen = why_unseen(layout, self.ask)
+        if unseen:
             self.unseen[unseen] += groups
             return
         first = requests_of_pass(layout, self.ask, index)
@@ -221,51 +207,50 @@ class JudgeEstimate:
             self.too_long += groups
             self.too_long_keys = (*self.too_long_keys, key)[:_KEYS]
             return
-        each = self.ask.ask == "each"
-        self.windowed += groups * (len(first) > 1 and not each)
+        windowed = len(first) > 1 and self.ask.ask != "each"
+        self.windowed += groups * windowed
         if layout.alone and self.role == "escalation":
             return  # a tied group is not escalated
         estimates = Estimates(stated_limit(self.params))
         missing = list[Size]()
-        passes = pass_count(layout, self.ask, len(first))
-        if self.role == "escalation" and not each:
+        for part, request, times in self._planned(layout, len(first), share):
+            size = layout.tokens_of(part.distinct)
+            if request.by_probability:
+                # by each criterion, its question is asked about each rollout
+                size = estimates.size(request).prompt
+            reply = self.find_reply(request) if self.find_reply else None
+            # the groups that this one stands for are not looked up: the same is expected of them, and the
+            # high values count them as not answered
+            if reply is None:
+                calls = times * Range(groups, groups, groups)
+                missing.append(estimates.size(request))
+            else:
+                calls = Range(0, 0, times.high * (groups - 1))
+                self.cached += groups
+                self.cached_failed += groups * isinstance(reply, CallError)
+            if windowed and len(part.distinct) < len(layout.distinct):
+                self.window_calls += calls
+            most = max(size, limit)
+            mean = min(size * weight.mean, most)
+            longest = min(size * weight.longest_ratio, most)
+            self.add(Range(mean, mean, longest), request, calls)
+        sizes = (self._dearest, missing)
+        self._dearest = max(sizes, key=lambda calls: sum(size.prompt for size in calls))
+
+    def _planned(
+        self, layout: PromptLayout, windows: int, share: Range
+    ) -> Iterator[tuple[RequestPart, Request, Range]]:
+        """Yield the requests about a group, with the number of times that each is made."""
+        passes = pass_count(layout, self.ask, windows)
+        if self.role == "escalation" and self.ask.ask != "each":
             passes = max(passes, FIRST_PASSES)
         for pass_index in range(passes):
             certain = not self.adaptive or pass_index < FIRST_PASSES
             times = share * (ALWAYS if certain else _FURTHER)
             index = pass_of_judge(pass_index, self.panel_index)
-            asked = [
-                (part, request)
-                for part in requests_of_pass(layout, self.ask, index)
-                for request in requests_about(layout, self.ask, part)
-            ]
-            for part, request in asked:
-                size = layout.tokens_of(part.distinct)
-                if (
-                    request.by_probability
-                ):  # by each criterion, its question is asked about each rollout
-                    size = estimates.size(request).prompt
-                reply = self.find_reply(request) if self.find_reply else None
-                # the groups that this one stands for are not looked up: the same is expected of them, and the
-                # high values count them as not answered
-                if reply is None:
-                    calls = times * Range(groups, groups, groups)
-                    missing.append(estimates.size(request))
-                else:
-                    calls = Range(0, 0, times.high * (groups - 1))
-                    self.cached += groups
-                    self.cached_failed += groups * isinstance(reply, CallError)
-                if self.ask.ask != "each" and len(part.distinct) < len(layout.distinct):
-                    self.window_calls += calls
-                most = max(size, limit)
-                mean = min(size * weight.mean, most)
-                longest = min(size * weight.longest_ratio, most)
-                self.add(Range(mean, mean, longest), request, calls)
-        self._dearest = max(
-            self._dearest,
-            missing,
-            key=lambda sizes: sum(size.prompt for size in sizes),
-        )
+            for part in requests_of_pass(layout, self.ask, index):
+                for request in requests_about(layout, self.ask, part):
+                    yield part, request, times
 
     def add(self, tokens: Range, request: Request, times: Range) -> None:
         """Add a request that is made `times` times, given its prompt tokens."""
@@ -334,8 +319,7 @@ class Estimate:
     context and tools that all rollouts of a group have. `lengths` counts rollouts by their tokens, shared
     ones included. Suspect rollouts address a judge. `coverage` is of the groups laid out. `pictures` counts those of
     groups, `pictures_left_out` those of them that are not shown, and `faults` the reasons why rollouts have pictures
-    that cannot be sent. `undecided` counts groups by whether the ledger's scores leave them to a stronger judge, no two
-    of them further apart than the `gap`.
+    that cannot be sent.
     """
 
     judges: Sequence[JudgeEstimate]
@@ -356,8 +340,6 @@ class Estimate:
     pictures_left_out: int = 0
     faults: Counter[str] = field(default_factory=Counter)
     mistakes: Counter[str] = field(default_factory=Counter)
-    gap: float = 0.0
-    undecided: Counter[bool] = field(default_factory=Counter)
 
     @property
     def totals(self) -> Totals:
@@ -440,8 +422,6 @@ class Estimate:
     ) -> None:
         """Add the requests of each judge; `layout` is that of the first."""
         first = self.judges[0].ask
-        scores: list[PassScores] | None = []
-        escalates = self.judges[-1].role == "escalation"
         for judge in self.judges:
             limit = judge.ask.context_tokens
             own = layout
@@ -449,27 +429,7 @@ class Estimate:
             counted = not layout.pictures or judge.ask.judge_model == layout.model
             if (not fits and judge.ask != first) or not counted:
                 own = build_layout(group, judge.ask)
-            if judge.role == "escalation":
-                share = self._escalated(own, scores, weight.groups)
-            else:
-                share = _FALLBACK if judge.role == "fallback" else ALWAYS
-                if escalates and scores is not None:
-                    more = judge.cached_scores(own)
-                    scores = None if more is None else scores + more
-            judge.add_group(group.key, own, weight, share)
-
-    def _escalated(
-        self, layout: PromptLayout, scores: Sequence[PassScores] | None, groups: int
-    ) -> Range:
-        """The share of groups like this one that a stronger judge is asked about, by the ledger, or as of others."""
-        if scores is None:
-            total = self.undecided.total()
-            share = self.undecided[True] / total if total else ESCALATED.expected
-            return replace(ESCALATED, expected=share)
-        result = GroupResult(layout.owner, (), layout.sizes, tuple(scores))
-        asked = undecided(result, self.gap)
-        self.undecided[asked] += groups
-        return ALWAYS if asked else NEVER
+            judge.add_group(group.key, own, weight, _SHARES[judge.role])
 
 
 @dataclass(slots=True)
@@ -502,7 +462,7 @@ class ValueCounts:
 
     @property
     def seen(self) -> bool:
-        """Tell if any rollout has the value."""
+        """Return whether any rollout has the value."""
         return self.numbers + self.other > 0
 
     @property
@@ -593,20 +553,18 @@ def sample(source: Input, size: int) -> Iterator[tuple[Group, SampleWeight]]:
     is independent of the input's. A kind is sampled in proportion to its bytes.
     """
     survey = source.survey
-    index = source.index
     if survey is None or size <= SMALL:
         yield from ((group, SampleWeight()) for group in source.groups)
         return
     size = max(1, size * survey.mine // survey.groups)
     samples = _SAMPLE_BYTES * survey.groups // size
     samples = min(_MOST_SAMPLED, max(_LEAST_SAMPLED, samples))
-    bytes_per_sample = size / samples
     weights: dict[int, SampleWeight] = {}
     last: dict[tuple[int, int], SampleWeight] = {}
-    for record, rollouts, length in index.groups():
+    for record, rollouts, length in source.index.groups():
         kind = leading_bits(rollouts, 6), leading_bits(length, 3)
         weight = last.get(kind)
-        if weight is None or weight.bytes + length > bytes_per_sample:
+        if weight is None or weight.bytes + length > size / samples:
             last[kind] = weights[record] = SampleWeight(length, 1, length, length)
             continue
         weight.groups += 1

@@ -24,10 +24,7 @@ from ruler_cli.files.location import Location
 from ruler_cli.files.output import (
     FailedFile,
     Output,
-    failed_path,
-    may_replace,
     refuse_clashes,
-    refuse_settings,
 )
 from ruler_cli.files.scratch import Scratch
 from ruler_cli.files.splice import span_at
@@ -52,6 +49,7 @@ from ruler_cli.runs.input import (
     refuse_other_groups,
     shown_key,
 )
+from ruler_cli.runs.places import failed_path, may_replace, refuse_settings
 from ruler_cli.runs.session import Due, GroupStream, Scored, ScoringSession
 from ruler_cli.settings.models import JudgeSettings, ScoreSettings
 from ruler_cli.types import (

@@ -24,7 +24,6 @@ from pathlib import PurePath
 from typing import Any, Literal
 
 from ruler_cli.errors import UnreadableError, UsageError
-from ruler_cli.files import open_container
 from ruler_cli.files.containers import Container
 from ruler_cli.files.grouping import (
     OnProblem,
@@ -41,6 +40,7 @@ from ruler_cli.files.marks import has_scores, not_replaced, refuse_foreign
 from ruler_cli.files.parse import dump, parse
 from ruler_cli.files.scratch import Index, Scratch, digest, place
 from ruler_cli.formats.chat import prompt_key, task_messages
+from ruler_cli.formats.events import open_records
 from ruler_cli.formats.reader import SAMPLE, Reader, detect, first_records
 from ruler_cli.formats.table import fits
 from ruler_cli.messages.content import has_content
@@ -455,7 +455,7 @@ def open_input(
     keep = settings.grouping == "scattered" and draw is None
     most = settings.max_record << 20
     row = settings.with_paths(settings.named_row or RecordPaths())
-    container = open_container(
+    container = open_records(
         settings.source, stack, most=most, keep=keep, records=row.records
     )
     name = container.name

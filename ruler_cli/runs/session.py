@@ -22,6 +22,7 @@ from ruler_cli.errors import (
     TooManyFailures,
 )
 from ruler_cli.files.scratch import Scratch
+from ruler_cli.judges.replies import SHORTEST_KEY
 from ruler_cli.judges.resolve import is_embedded
 from ruler_cli.judging.group_run import GroupRun, JudgeRunner
 from ruler_cli.judging.panel import Panel
@@ -31,6 +32,7 @@ from ruler_cli.pool.engine import BOUNDS, Bounds, Engine, end_tasks
 from ruler_cli.prompting.coverage import Coverage
 from ruler_cli.prompting.prompt import shown_rubric
 from ruler_cli.prompting.templates import DEFAULT_RUBRIC, QUESTION
+from ruler_cli.runs.waits import WaitReports
 from ruler_cli.settings.keys import without_secrets
 from ruler_cli.settings.models import (
     AskSettings,
@@ -39,7 +41,6 @@ from ruler_cli.settings.models import (
     ScoreSettings,
 )
 from ruler_cli.types import (
-    SHORTEST_KEY,
     UNANSWERED,
     BatchFigures,
     CallError,
@@ -53,7 +54,6 @@ from ruler_cli.types import (
     Request,
     Status,
     Summary,
-    WaitReports,
     readable_text,
     rubric_text,
 )

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ruler_cli.judges.replies import reply_of
 from ruler_cli.ledger.reply_cache import Ledger
 from ruler_cli.runs.batch.replies import (
     ImportResult,
@@ -23,7 +24,7 @@ from ruler_cli.runs.batch.replies import (
     Row,
     import_rows,
 )
-from ruler_cli.types import CallError, Reply, reply_of
+from ruler_cli.types import CallError, Reply
 from tests.conftest import ROOT
 
 FAILURE = CallError("refused", "the judge answered 400: no", "group")

@@ -16,10 +16,11 @@ from ruler_cli.judges.provider_errors import (
     read_response,
     refuses_format,
 )
+from ruler_cli.judges.replies import reply_of
 from ruler_cli.judges.resolve import resolve
 from ruler_cli.runs.batch.replies import MAX_LINE_BYTES, ReplyRow, read_row
 from ruler_cli.settings.models import JudgeSettings
-from ruler_cli.types import CallError, Reply, Request, Usage, reply_of
+from ruler_cli.types import CallError, Reply, Request, Usage
 from tests.judges.answers import ANSWERS
 from tests.judges.raw_server import answer as answered
 from tests.judges.raw_server import serving

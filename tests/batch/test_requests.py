@@ -11,6 +11,7 @@ import anyio
 import orjson
 import pytest
 
+from ruler_cli.judges.replies import reply_of
 from ruler_cli.ledger.reply_cache import Ledger, key_of
 from ruler_cli.runs.batch.requests import (
     MissingRequests,
@@ -20,7 +21,7 @@ from ruler_cli.runs.batch.requests import (
     request_line,
 )
 from ruler_cli.settings.models import JudgeSettings, ScoreSettings
-from ruler_cli.types import CallError, Observer, Reply, Request, reply_of
+from ruler_cli.types import CallError, Observer, Reply, Request
 from tests.conftest import group, rollout
 from tests.runs import (
     Say,

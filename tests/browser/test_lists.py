@@ -264,7 +264,7 @@ def test_list(show: Show, run: Path, scored: Path, tmp_path: Path) -> None:
         assert [one["group"] for one in truths] == view.keys
         marks = Labels.read([path], option="marks").marks
         assert {key: [*lines] for key, lines in marks.items()} == {
-            key: [RolloutMark(key, mark="listed")] for key in view.keys
+            key: [RolloutMark(group=key, mark="listed")] for key in view.keys
         }
         assert selected(scored, command(view), tmp_path) == set(view.keys)
     assert 0 < len(truths) < len(keys)

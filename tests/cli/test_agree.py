@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import SHARED, Ruler, read, write
-from tests.judges.agreement import agreement
+from tests.conftest import SHARED, Ruler, write
 from tests.screen import same_screen
 from tests.values import talk
 
@@ -72,19 +71,19 @@ def test_json(ruler: Ruler, tmp_path: Path) -> None:
     assert done.stdout == ruler("agree", "s.jsonl", "--json").stdout
     result = json.loads(done.stdout)
     assert list(result) == [
-        "version", "inputs", "labels", "groups", "mixed_groups", "rollouts", "paired",
-        "scorers", "baselines", "criteria", "differences", "correlation", "people", "label_files",
-        "corrected", "repeated", "evidence", "gate", "problems", "first_problems",
+        "version", "inputs", "labels", "groups", "mixed_groups", "rollouts", "compared", "paired",
+        "scorers", "baselines", "criteria", "differences", "correlation", "people", "labelled",
+        "label_files", "corrected", "repeated", "gate", "problems", "first_problems",
     ]  # fmt: skip
     (scorer,) = result["scorers"]
     assert list(scorer) == [
-        "name", "compared", "pairs", "against", "tied", "pairwise_accuracy", "tied_share",
-        "with_unscored", "by_gap", "by_slot", "by_length",
+        "name", "pairs", "against", "tied", "pairwise_accuracy", "tied_share", "with_unscored",
+        "by_gap", "by_slot", "by_length",
     ]  # fmt: skip
     accuracy = scorer["pairwise_accuracy"]
     assert (accuracy["value"], accuracy["groups"]) == (5 / 6, 6)
-    assert 0.2 < accuracy["low"] < 0.4
-    assert 0.95 < accuracy["high"] < 1
+    assert 0.3 < accuracy["low"] < 0.5
+    assert accuracy["high"] == 1
     assert result["labels"] == {"path": None, "files": []}
 
 
@@ -265,17 +264,6 @@ def test_hostile_annotations(ruler: Ruler, tmp_path: Path) -> None:
     assert counted["odd_scores"] == len(odd) + 1
 
 
-def test_foreign_field(ruler: Ruler, tmp_path: Path) -> None:
-    """A field `ruler` that is no annotation is named with its line, and the rest is measured."""
-    foreign: list[Any] = ["x", [], 3, {"status": 1}]
-    bad = [{"group_id": "g0", "messages": talk("a"), "ruler": one} for one in foreign]
-    write(tmp_path / "s.jsonl", [*dump(), *bad])
-    done = ruler("agree", "s.jsonl")
-    assert done.returncode == 1
-    assert done.stderr.count("did not write") == 4
-    assert "s.jsonl: line 13" in done.stderr
-
-
 def test_hostile_names(ruler: Ruler, tmp_path: Path) -> None:
     """Names of judges and groups send no escape code to the terminal and begin no line."""
     judges = {"a\npairwise accuracy": 0.5, "b\x1b[2J": 0.5}
@@ -290,55 +278,6 @@ def test_hostile_names(ruler: Ruler, tmp_path: Path) -> None:
     )
 
 
-def test_panel(ruler: Ruler, tmp_path: Path) -> None:
-    """Each judge of a panel has its row."""
-    records = dump()
-    for r in records:
-        r["ruler"]["judges"] = {"openai/one": r["ruler"]["score"], "other": 0.5}
-    write(tmp_path / "s.jsonl", records)
-    done = ruler("agree", "s.jsonl")
-    assert done.returncode == 0
-    assert max(map(len, done.stdout.splitlines())) <= 80
-    result = rows(done.stdout)
-    assert any(name.startswith("openai/one") for name in result)
-
-
-@pytest.mark.skipif(
-    not TAU.exists(), reason="the tau-bench rollouts are not beside this checkout"
-)
-def test_real_rollouts(ruler: Ruler, tmp_path: Path) -> None:
-    """On real rollouts, scattered in their file, the figures equal those computed without a file."""
-    assert ruler("score", TAU, "s.jsonl", "-m", "offline").returncode == 0
-    assert len(read(tmp_path / "s.jsonl")) == 200
-    result = json.loads(ruler("agree", "s.jsonl", "--json").stdout)
-    direct = agreement(TAU)
-    assert (result["groups"], result["mixed_groups"]) == (
-        direct["groups"],
-        direct["mixed_groups"],
-    )
-    (scorer,), (other,) = result["scorers"], direct["scorers"]
-    for name, figure in other.items():
-        if isinstance(figure, dict):
-            assert scorer[name]["value"] == pytest.approx(figure["value"])
-    assert 0.55 < scorer["pairwise_accuracy"]["value"] < 0.75
-
-
-def test_deep_nesting(ruler: Ruler, tmp_path: Path) -> None:
-    """Records nested at the limit of depth, or beyond it, do not end the command."""
-    deep = [trajectory("g0", 0.5, 1.0) | {"deep": None} for _ in range(60)]
-    lines = [
-        json.dumps(r).replace("null", "[" * (n := 880 + 2 * i) + "]" * n)
-        for i, r in enumerate(deep)
-    ]
-    (tmp_path / "s.jsonl").write_text(
-        "\n".join([*(json.dumps(r) for r in dump()), *lines])
-    )
-    for more in ([], ["s.jsonl"]):
-        done = ruler("agree", "s.jsonl", *more)
-        assert done.returncode in (0, 1), done.stderr
-        assert "Traceback" not in done.stderr
-
-
 def test_deep_groups(ruler: Ruler, tmp_path: Path) -> None:
     """Groups whose messages are too deep to be told apart by content are not taken for one."""
     lines = []
@@ -350,7 +289,7 @@ def test_deep_groups(ruler: Ruler, tmp_path: Path) -> None:
             lines.append(json.dumps(one).replace('"deep": 0', f'"deep": {deep}'))
     (tmp_path / "s.jsonl").write_text("\n".join(lines))
     found = json.loads(ruler("agree", "s.jsonl", "--json").stdout)
-    assert found["repeated"]["groups"] == 0
+    assert found["repeated"] == 0
     assert found["scorers"][0]["pairs"] == found["groups"] > 20
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests import people
 from tests.cli.scored import HOSTILE
 from tests.cli.test_agree import dump, trajectory
-from tests.conftest import ROOT, Ruler, read, write
+from tests.conftest import ROOT, Ruler, write
 from tests.screen import same_screen
 
 SIMULATED = ROOT / "samples" / "simulated.jsonl"
@@ -38,13 +38,6 @@ def test_table(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
     same_screen("agree_labels", done.stdout)
 
 
-def test_sample() -> None:
-    """The sample of labels is that of `python -m tests.people`."""
-    lines = read(people.SAMPLE)
-    assert len(lines) == 160
-    assert {line["by"] for line in lines} == {"ana", "bo"}
-
-
 def test_json(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
     """The JSON says what the labels are, what was left out, and the verdict."""
     lines = people.comparisons(scored, 40, {"ana": 0.02})
@@ -54,17 +47,14 @@ def test_json(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
     )
     assert done.returncode == 1
     result = json.loads(done.stdout)
-    assert list(result)[-7:] == [
-        "label_files", "corrected", "repeated", "evidence", "gate", "problems", "first_problems",
-    ]  # fmt: skip
     assert result["labels"]["files"] == ["l.jsonl"]
     gate = result["gate"]
     assert list(gate) == [
-        "at_least", "of", "drawn", "value", "low", "passed", "labels", "unscored", "not_asked", "sets",
+        "at_least", "passed", "value", "low", "labels", "unscored", "not_asked",
     ]  # fmt: skip
     assert gate["value"] == result["scorers"][0]["pairwise_accuracy"]["value"]
     assert (gate["at_least"], gate["passed"]) == (0.9, False)
-    assert gate["labels"] == result["label_files"]["measured"]
+    assert gate["labels"] == result["labelled"]["measured"]
     assert "gate" in json.loads(ruler("agree", "s.jsonl", "--json").stdout)
 
 
@@ -158,7 +148,7 @@ def test_corrections(ruler: Ruler, tmp_path: Path) -> None:
     same_screen("agree_corrected", done.stdout)
     result = json.loads(ruler(*command, "--json").stdout)
     corrected = result["corrected"]
-    assert corrected["mean"]["labelled"] < corrected["mean"]["number"] == 240
+    assert corrected["labelled"] < corrected["number"] == 240
 
 
 def test_two_judges(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
@@ -177,36 +167,6 @@ def test_two_judges(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
     done = ruler(*command, "--at-least", "0.7")
     assert done.returncode == 2
     assert "give one file" in done.stderr
-
-
-def test_same_as_records(ruler: Ruler, tmp_path: Path) -> None:
-    """Rewards have the same figures as labels in records, as marks, and as comparisons of all pairs."""
-    write(tmp_path / "s.jsonl", dump(9))
-    groups = [*people.rollouts(tmp_path / "s.jsonl")]
-    # the worse rollout is the first one
-    pairs = [(name, worse, better) for name, ((worse, _), (better, _)) in groups]
-    marks = [
-        {"group": name, "rollout": one, "label": label}
-        for name, *both in pairs
-        for label, one in enumerate(both)
-    ]
-    compared = [
-        {"group": name, "left": one, "right": other, "choice": "right"}
-        for name, one, other in pairs
-    ]
-    write(tmp_path / "marks.jsonl", marks)
-    write(tmp_path / "pairs.jsonl", compared)
-    found = [
-        json.loads(ruler("agree", "s.jsonl", "--json", *more).stdout)
-        for more in (
-            (),
-            ("--labels-file", "marks.jsonl"),
-            ("--labels-file", "pairs.jsonl"),
-        )
-    ]
-    assert found[0]["scorers"] == found[1]["scorers"]
-    for name in ("pairwise_accuracy", "by_length", "pairs", "against"):
-        assert found[2]["scorers"][0][name] == found[0]["scorers"][0][name]
 
 
 def test_hostile_labels(ruler: Ruler, tmp_path: Path) -> None:

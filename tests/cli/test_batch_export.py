@@ -17,8 +17,8 @@ import orjson
 import pytest
 
 from ruler_cli.judges.provider_errors import classify, error_of
+from ruler_cli.judges.replies import reply_of
 from ruler_cli.ledger.reply_cache import Ledger
-from ruler_cli.types import reply_of
 from tests.conftest import ROOT, Ruler, group, rollout, write
 from tests.judge_server import JudgeServer
 

@@ -67,7 +67,7 @@ def test_paths(ruler: Ruler, custom: Path) -> None:
     )
     assert result["rewards"] == "3 of 5 (min 0.5, mean 0.8333, max 1)"
     assert result["no number"] == "1 reward"
-    assert result["range in a group"] == "0 on average"
+    assert result["range per group"] == "0 on average"
     assert result["equal rewards"].startswith("1 group ")
     assert result["outcomes"] == "5 of 5 (min 0, mean 0.6, max 1)"
     assert (
@@ -283,7 +283,7 @@ def test_columns(ruler: Ruler, tmp_path: Path) -> None:
     result = page(ruler, "in.jsonl", "--messages", "chats", "--group-by", "task")
     assert result["group sizes"] == "min 3, median 3, max 3 (2 groups of 3)"
     assert result["rewards"] == "6 of 6 (min 0, mean 0.3333, max 1)"
-    assert result["range in a group"] == "1 on average"
+    assert result["range per group"] == "1 on average"
 
 
 def test_parts(ruler: Ruler, tmp_path: Path) -> None:

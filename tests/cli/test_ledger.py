@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from ruler_cli.judges.replies import reply_of
 from ruler_cli.ledger.reply_cache import Ledger
-from ruler_cli.types import CallError, Reply, reply_of
+from ruler_cli.types import CallError, Reply
 from tests.conftest import ROOT, Ruler
 
 BODY = {

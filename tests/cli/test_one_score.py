@@ -10,14 +10,8 @@ import pytest
 
 from ruler_cli.cli.sentences import summary_lines
 from ruler_cli.judges.offline import blocks
-from ruler_cli.types import (
-    BatchFigures,
-    CallError,
-    Reply,
-    Request,
-    Summary,
-    reply_of,
-)
+from ruler_cli.judges.replies import reply_of
+from ruler_cli.types import BatchFigures, CallError, Reply, Request, Summary
 from tests.cli.scored import scored
 from tests.conftest import Ruler, group, read, rollout, write
 from tests.judge_server import JudgeServer

@@ -14,7 +14,8 @@ import pytest
 
 from ruler_cli.cli import progress
 from ruler_cli.cli.progress import Console
-from ruler_cli.types import JudgeWait, Status, Summary, WaitReports
+from ruler_cli.runs.waits import WaitReports
+from ruler_cli.types import JudgeWait, Status, Summary
 from tests.conftest import ROOT, Ruler, group, write
 from tests.judge_server import JudgeServer
 from tests.on_terminal import watched

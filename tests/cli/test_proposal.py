@@ -13,7 +13,6 @@ import hypothesis.strategies as st
 import pytest
 
 from ruler_cli.files.values import words
-from ruler_cli.runs import proposal
 from ruler_cli.runs.proposal import NothingToJudge, propose
 from tests.conftest import Ruler, write
 
@@ -86,13 +85,6 @@ CASES = {
         },
         "--records '{}' --messages value.llm_output --prompt value.query_text --outcome value.solved",
     ),
-    "a first line that is a header": (
-        [
-            {"made_by": "me"},
-            *({"the_task": asked(i), "llm_says": said(i)} for i in EIGHT),
-        ],
-        "--records '[1:]' --messages llm_says --prompt the_task",
-    ),
     "rollouts with one prompt": (
         [
             {
@@ -102,14 +94,6 @@ CASES = {
             for i in EIGHT
         ],
         "--messages 'tries[].reply' --prompt the_task --reward 'tries[].grade'",
-    ),
-    "rollouts with prompts of their own": (
-        {
-            "batches": [
-                {"tries": [{"the_task": asked(i), "reply": said(i)} for i in EIGHT]}
-            ]
-        },
-        "--records 'batches[].tries[]' --messages reply --prompt the_task",
     ),
     "named columns": (
         [
@@ -121,19 +105,6 @@ CASES = {
             for i in EIGHT
         ],
         "--messages qwen_reply --messages gpt_reply --prompt the_task",
-    ),
-    "named objects with a verdict each": (
-        [
-            {
-                "the_task": asked(2 * i),
-                **{
-                    n: {"solution": said(i, n), "is_correct": True}
-                    for n in ("small", "large")
-                },
-            }
-            for i in EIGHT
-        ],
-        "--messages small.solution --messages large.solution --prompt the_task",
     ),
     "a list of answers and one of verdicts": (
         {
@@ -155,18 +126,6 @@ CASES = {
         ],
         "--messages talk --reward score.value --group-by case.id",
     ),
-    "tools and a reward deep inside": (
-        [
-            {
-                "talk": turns(i),
-                "setup": {"tools": [{"name": "cancel"}]},
-                "end": {"reward": i},
-                "case": i // 2,
-            }
-            for i in EIGHT
-        ],
-        "--messages talk --tools setup.tools --reward end.reward --group-by case",
-    ),
     "steps": (
         [
             {
@@ -178,21 +137,6 @@ CASES = {
             for i in EIGHT
         ],
         "--messages log --prompt goal",
-    ),
-    "a task in parts": (
-        [
-            {
-                "passage": f"The store, part {i}.",
-                "the_question": asked(i),
-                "llm_reply": said(i),
-            }
-            for i in EIGHT
-        ],
-        "--messages llm_reply --prompt passage --prompt the_question",
-    ),
-    "a text that says who wrote it nowhere": (
-        [{"the_task": asked(i), "story": said(i), "score": i} for i in EIGHT],
-        "--messages story --prompt the_task --reward score",
     ),
 }
 """Shapes that no format fits, and the flags that read them."""
@@ -255,17 +199,7 @@ NOTHING = {
     "ids of tokens (`input_ids`), which only their tokenizer can read: nothing to judge": [
         {"input_ids": [*range(60)], "n": 1}
     ],
-    "numbers (`loss`, `lr`, `step`): nothing to judge": [
-        {"loss": 1 / (i + 1), "lr": 1e-5, "step": i} for i in EIGHT
-    ],
-    "settings or other short values: nothing to judge": {
-        "model": "gpt-4",
-        "out": {"dir": "runs"},
-        "name": "base",
-    },
-    "no field is clearly an answer (`story`)": [
-        {"story": said(i), "stars": i} for i in EIGHT
-    ],
+    "no field is clearly an answer": {"model": "gpt-4", "out": {"dir": "runs"}},
 }
 
 
@@ -337,19 +271,6 @@ def test_hostile_names(key: str, ruler: Ruler, tmp_path: Path) -> None:
     assert ruler("check", "mine.json", *given).returncode == 0
 
 
-def test_other_answers(ruler: Ruler, tmp_path: Path) -> None:
-    """Other texts that could be the answers are named beside those that are proposed."""
-    records = [
-        {"the_task": asked(2 * i), "llm_reply": said(i), "draft": {"output": said(i)}}
-        for i in EIGHT
-    ]
-    dumped(tmp_path, records)
-    page = ruler("check", "mine.json").stdout
-    assert "  other texts that could be answers: `draft.output`\n" in page
-    dumped(tmp_path, CASES["conversations"][0])
-    assert "other texts" not in ruler("check", "mine.json").stdout
-
-
 def test_the_name_of_a_table(ruler: Ruler, tmp_path: Path) -> None:
     """A file's name becomes a key of TOML, whatever it is."""
     dumped(tmp_path, CASES["conversations"][0], name="a]\n[x.json")
@@ -389,27 +310,6 @@ def test_a_list_of_several_tasks(ruler: Ruler, tmp_path: Path) -> None:
         ruler("check", "mine.json", "-m", "offline", "--messages", "runs").returncode
         == 0
     )
-
-
-def test_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However large a file is, the same number of values is looked at."""
-    looked = 0
-    kind = proposal._kind
-
-    def counted(value: Any) -> str:
-        nonlocal looked
-        looked += 1
-        return kind(value)
-
-    monkeypatch.setattr(proposal, "_kind", counted)
-    record = {
-        "the_task": ASKED,
-        "llm_reply": [SAID] * 9,
-        **{f"k{i}": {f"x{j}": i for j in range(50)} for i in range(50)},
-    }
-    found = propose([{"runs": [{"deep": [record] * 300}] * 300}] * 300)
-    assert not isinstance(found, NothingToJudge)
-    assert looked <= proposal._VALUES
 
 
 JSON = st.recursive(

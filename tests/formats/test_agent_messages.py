@@ -24,64 +24,13 @@ def test_calls(subtests: pytest.Subtests) -> None:
             assert result.startswith("tool timetable: ")
 
 
-def adk(*parts: Any, **more: Any) -> dict[str, Any]:
-    """An ADK session whose agent's event has these parts."""
-    prompt = {"author": "user", "content": {"parts": [{"text": "q"}], "role": "user"}}
-    return {
-        "events": [
-            prompt,
-            {
-                "author": "guide",
-                "content": {"parts": list(parts), "role": "model"},
-                **more,
-            },
-        ]
-    }
-
-
-CALL = {"id": "c", "name": "find", "arguments": "{}"}
-RENDERED: list[tuple[str, dict[str, Any], list[str]]] = [
-    ("code is a call and its result",
-     adk({"executableCode": {"code": "1+1"}}, {"codeExecutionResult": {"output": "2"}}),
-     ['user: "q"', 'call code: {"code":"1+1"}', 'tool code: {"output":"2"}']),
-    ("a piece of a later event is no turn", adk({"text": "pie"}, partial=True), ['user: "q"']),
-    ("a picture is numbered, and its mark stands below its turn",
-     adk({"text": "see"}, {"inlineData": {"mimeType": "image/png", "data": "aGk="}}),
-     ['user: "q"', 'assistant guide: "see\\n[picture 1]"\n(picture 1 c0caf1f1c11f86e57cba1f3f13dfea0b)']),
-    ("an unknown part is shown as it is", adk({"newKind": {"x": 1}}),
-     ['user: "q"', 'assistant guide: "{\\"newKind\\":{\\"x\\":1}}"']),
-    ("an error is no answer", adk({"text": "hm"}, errorMessage="quota"),
-     ['user: "q"', 'assistant guide: "hm"', 'error: "quota"']),
-    ("only a user's own name makes a turn the user's",
-     {"task_id": 1, "messages": [
-         {"source": "planner", "type": "TextMessage", "content": "plan"},
-         {"source": "User", "type": "TextMessage", "content": "task"},
-         {"source": "coder", "type": "CodeExecutionEvent", "result": {"exit_code": 0, "output": "ok"}},
-         {"source": "coder", "type": "StructuredMessage[Plan]", "content": {"steps": 2}}]},
-     ['assistant planner: "plan"', 'user: "task"', 'tool: "ok"', 'assistant coder: "{\\"steps\\":2}"']),
-    ("messages of a model's context are read by their types",
-     {"messages": [
-         {"type": "UserMessage", "source": "boss", "content": "task"},
-         {"type": "AssistantMessage", "source": "guide", "content": [CALL], "thought": "hm"},
-         {"type": "FunctionExecutionResultMessage", "content": [{"content": "x", "call_id": "c"}]}]},
-     ['user: "task"', 'assistant thinking: "hm"\ncall find: {}', 'tool find: "x"']),
-]  # fmt: skip
-
-
-def test_rendering(subtests: pytest.Subtests) -> None:
-    """Each text, call and result of the agent is a line of its own."""
-    for law, record, lines in RENDERED:
-        with subtests.test(law=law):
-            assert render(read(record)[0].rollouts[0].messages) == lines
-
-
 MALFORMED: list[Any] = ["text", None, 3, []]
 REFUSED: list[tuple[type[Exception], str, Any]] = [
     # the answers of an evaluation set are the expected ones, and no agent's
     (UsageError, "holds no rollouts",
      {"evalId": "x", "conversation": [{"userContent": {"parts": [{"text": "q"}]}, "finalResponse": {}}]}),
     # earlier turns beside a question are no rollout
-    (UsageError, "holds no rollouts",
+    (UsageError, "holds no rollouts|does not read",
      {"chat_history": [{"role": "user", "content": "hi"}], "documents": ["d"]}),
     *((UnreadableError, "has no messages where", {**record, "messages": [record["messages"][0], malformed]})
       for malformed in MALFORMED

@@ -198,17 +198,6 @@ def test_binary_text(subtests: pytest.Subtests) -> None:
     assert "12,000" in one
 
 
-def test_binary_fields() -> None:
-    """A sound in a field of a message has a mark, and two different ones are not the same."""
-    speech = [
-        {"role": "assistant", "content": None, "audio": {"id": "a", "data": data, "transcript": "Hi."}}
-        for data in (B64[:800], B64[8:808])
-    ]  # fmt: skip
-    texts = [render([message])[0] for message in speech]
-    assert texts[0] != texts[1]
-    assert all('"[audio 1]\\nHi."' in text and "(audio 1 " in text for text in texts)
-
-
 CIPHER = "gAAAAABk" * 30
 CIPHERS: tuple[Any, ...] = (
     [{"type": "web_search_tool_result", "content": [{"title": "T", "encrypted_content": CIPHER}]}],
@@ -236,35 +225,6 @@ def test_ciphertext() -> None:
         assert render([{"role": "tool", "content": text}]) == [
             "tool: " + json.dumps(json.loads(text), separators=(",", ":"))
         ]
-
-
-def test_counted(tmp_path: Path, ruler: Ruler) -> None:
-    """`check` counts what is left out by its path, and it is no text that is not shown."""
-    said = "Here is what I found for you, as asked."
-    found = [
-        {
-            "type": "web_search_tool_result",
-            "content": [{"title": "T", "encrypted_content": CIPHER}],
-        }
-    ]
-    turns = [
-        {"role": "user", "content": "Search."},
-        {"role": "tool", "content": json.dumps({"text": said, "shot": B64})},
-        {
-            "role": "assistant",
-            "content": [*found, {"type": "redacted_thinking", "data": CIPHER + "A"}],
-        },
-    ]
-    write(tmp_path / "in.jsonl", [{"group_id": 1, "messages": turns}] * 2)
-    ask = ("check", "in.jsonl", "-m", "offline")
-    shown = json.loads(ruler(*ask, "--json").stdout)["shown_to_the_judge"]
-    assert shown["left_out"] == {
-        "messages[].content": len(B64) - len(mark_of(B64).encode()),
-        "messages[].content[].redacted_thinking": len(CIPHER) + 1,
-        "messages[].content[].content[].encrypted_content": len(CIPHER),
-    }
-    assert (shown["share"], shown["not_shown"]) == (1.0, {})
-    assert "bytes of base64 and ciphertext" in " ".join(ruler(*ask).stdout.split())
 
 
 def test_time() -> None:

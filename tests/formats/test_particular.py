@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import copy
-import json
 import math
 from typing import Any
 
 import pytest
 
 from ruler_cli.errors import UnreadableError
-from tests.formats.changes import FAILED, SCORED, changed, sample, written
-from tests.values import line, read, reader, render, talk
+from tests.formats.changes import sample
+from tests.values import line, read, reader, talk
 
 GONE: Any = object()
 """The value of a member to remove."""
@@ -138,7 +137,6 @@ def test_unreadable(subtests: pytest.Subtests) -> None:
             read({"task_id": 4, "trial": 0, "traj": empty})
 
 
-UID = "0b9e2c1a_x"
 GROUPED: tuple[tuple[str, list[dict[str, Any]], list[dict[str, Any]]], ...] = (
     ("skyrl", [{"output_response": "b"}, {"env_extras": {"index": 9}}], [{"input_prompt": "p"}]),
     ("trl", [{"completion": "b"}], [{"prompt": "p"}, {"step": 41}]),
@@ -174,51 +172,6 @@ def test_grouped(subtests: pytest.Subtests) -> None:
 
 
 TALK = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "4"}]
-VALUES: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
-    # an answer is one turn, whatever it looks like
-    ("areal", {"completion": FORGED}, {"last": FORGED}),
-    ("skyrl", {"output_response": FORGED}, {"last": FORGED}),
-    ("trl", {"completion": FORGED}, {"last": FORGED, "reward": None}),
-    ("verl", {"output": FORGED, "acc": False}, {"last": FORGED, "outcome": False}),
-    ("nemo_rl", {"content": [["q", "a", "b\nuser\n", "c"]]}, {"last": "ab\nuser\nc"}),
-    ("nemo_rl", {"content": [TALK]}, {"last": "4"}),
-    ("skyrl", {"score": [0.0, 0.0, 1.0]}, {"reward": [0.0, 0.0, 1.0]}),
-    ("verl_v1", {"uid": f"{UID}_1_0"}, {"member": f"{UID}_1"}),
-    ("verl_v1", {"uid": f"{UID}_10_1"}, {"member": f"{UID}_10"}),
-    ("slime", {"reward": {"score": -1.0, "acc": False}}, {"reward": {"score": -1.0, "acc": False},
-                                                         "outcome": False}),
-    ("slime", {"response": "", "status": "aborted"}, {"last": ""}),
-    ("slime", {"messages": TALK}, {"last": "4"}),
-    ("verifiers_results", {"prompt": "q", "completion": "4"}, {"last": "4"}),
-    ("verifiers_results", {"metrics": None}, {"outcome": None}),
-    ("verifiers_results", {"metrics": {"turns": 2}}, {"outcome": None}),
-    ("verifiers_results", {"metrics": {"correct": 0.0, "correct_format": 1.0}}, {"outcome": 0.0}),
-    ("harbor_trials", {"result.verifier_result": None, "reward_file": "0.5"}, {"reward": "0.5"}),
-    ("harbor_trials", {"result.verifier_result": None, "reward_file": {"reward": "0.5"}}, {"reward": "0.5"}),
-    ("lm_eval", {"arguments": [["[1, 2] has", {}]]}, {"first": "[1, 2] has"}),
-    ("lm_eval", {"arguments": {"gen_args_0": {"arg_0": [json.dumps(TALK[:1])]}}}, {"first": "q"}),
-    ("nemo_gym", {"_ng_failure_class": "judge_failed", "reward": 0.0}, {"reward": None}),
-    ("atif", {"continued_trajectory_ref": "t.json", "session_id": "s"}, {"member": "s"}),
-    ("atif", {"steps.0.is_copied_context": True, "session_id": "s"}, {"member": "s"}),
-)  # fmt: skip
-"""Example, changes of its first record, and the values read from it."""
-
-
-def test_values(subtests: pytest.Subtests) -> None:
-    """Reward, outcome, rollout and messages are read from every form that a framework writes."""
-    for name, changes, wanted in VALUES:
-        (rollout,) = (
-            reader(*sample(name))
-            .read(line(put(sample(name)[0], changes)))[0]
-            .rollouts[:1]
-        )
-        texts = [message.get("content") for message in rollout.messages]
-        values = {
-            "first": texts[0], "last": texts[-1], "reward": rollout.reward, "outcome": rollout.outcome,
-            "member": rollout.member,
-        }  # fmt: skip
-        with subtests.test(name=name, changes=str(changes)):
-            assert {key: values[key] for key in wanted} == wanted
 
 
 ERRORS: tuple[tuple[str, dict[str, Any], list[bool]], ...] = (
@@ -282,184 +235,3 @@ ODD: tuple[tuple[str, dict[str, Any], str, Any, Any], ...] = (
     ("tau2", {}, "reward_info", 0.625, None),
     ("verl", {"score": math.nan}, "", 0.625, None),
 )
-_FIELD = {
-    "harbor_trials": "verifier_result", "eval_protocol": "evaluation_result", "harbor_traces": "result",
-    "nemo_rl": "rewards", "roll_agentic": "scores", "ms_swift": "reward", "atropos": "scores",
-    "tau2": "reward", "verl": "score",
-}  # fmt: skip
-
-
-def test_odd_rewards(subtests: pytest.Subtests) -> None:
-    """A score has the type that the framework's reader takes, even if the record has no reward."""
-    for name, changes, where, scored, failed in ODD:
-        record = put(sample(name)[0], changes)
-        detected = reader(*sample(name))
-        with subtests.test(name=name):
-            for annotation, wanted in ((SCORED, scored), (FAILED, failed)):
-                after = written(record, annotation, using=detected)
-                assert (after[where] if where else after).get(_FIELD[name]) == wanted
-
-
-def test_named_reward() -> None:
-    """`--reward` names the reward function whose column the score replaces."""
-    swift, slime = (
-        sample("ms_swift")[0],
-        put(sample("slime")[0], {"reward": {"score": -1.0, "acc": False}}),
-    )
-    after = written(swift, SCORED, using=reader(swift, reward="Accuracy"))
-    assert after["Accuracy"] == [0.625] * 3
-    assert [annotation["independent_reward"] for annotation in after["ruler"]] == [
-        1.0,
-        0.0,
-        0.0,
-    ]
-    assert read(sample("trl")[0], reward="advantage")[0].rollouts[0].reward is not None
-    partial = written(slime, SCORED, using=reader(slime, reward="reward.score"))
-    assert (partial["reward"], partial["metadata"]["ruler"]["independent_reward"]) == (
-        {"score": 0.625, "acc": False},
-        -1.0,
-    )
-
-
-def test_failed_trial() -> None:
-    """A failed trial has no reward, as Harbor's reader takes only numbers; `keep` restores it."""
-    record = sample("harbor_trials")[0]
-    detected = reader(record)
-    after = written(record, SCORED)
-    failed = written(after, FAILED, using=detected)["result"]
-    assert (failed["verifier_result"], failed["ruler"]["independent_reward"]) == (
-        {"rewards": {}},
-        1.0,
-    )
-    restored = written(after, FAILED, on_failure="keep", using=detected)["result"]
-    assert restored["verifier_result"] == {"rewards": {"reward": 1.0}}
-
-
-def test_free_object() -> None:
-    """If a framework's reader refuses unknown fields, ruler's go into an object that allows them."""
-    holders = {
-        "slime": "metadata.ruler", "atif": "extra.ruler", "rllm": "trajectories.0.metadata",
-        "tau2": "reward_info.info", "harbor_trials": "result.ruler", "verifiers_traces": "info.ruler",
-    }  # fmt: skip
-    for name, holder in holders.items():
-        record = sample(name)[0]
-        new = changed(record, written(record, SCORED))
-        assert any(path in (holder, holder.rpartition(".")[0]) for path in new), name
-        assert "ruler" not in new
-
-
-def test_tau2_calls() -> None:
-    """Results have their call's name, the simulated user's calls are the user's, joint results split."""
-    agent, user = (render(read(r)[0].rollouts[0].messages) for r in sample("tau2")[:2])
-    assert agent[2:4] == [
-        'call timetable: {"to":"Tromsø"}',
-        'tool timetable: "22:10 platform 4"',
-    ]
-    assert user[2:4] == [
-        'call "measure_floor (the user\'s)": {}',
-        'tool "measure_floor (the user\'s)": "2.4 m by 1.8 m"',
-    ]
-    calls = [{"id": i, "name": f"f{i}", "arguments": {}} for i in "ab"]
-    results = [{"id": i, "content": i, "requestor": "assistant"} for i in "ba"]
-    both = [
-        {"role": "assistant", "tool_calls": calls},
-        {"role": "tool", "tool_messages": results},
-    ]
-    lines = render(
-        read({**sample("tau2")[0], "messages": both})[0].rollouts[0].messages
-    )
-    assert lines[1:] == ['tool 1 fa: "a"', 'tool 2 fb: "b"']
-
-
-def test_calls_as_json_text() -> None:
-    """A tool call of verifiers in JSON text, flat or nested, is a call."""
-    flat = {"id": "c1", "name": "calc", "arguments": '{"x": 1}'}
-    nested = {
-        "id": "c1",
-        "type": "function",
-        "function": {"name": "calc", "arguments": '{"x": 1}'},
-    }
-    for call in (flat, nested):
-        answer = [
-            {
-                "role": "assistant",
-                "content": "I add.",
-                "tool_calls": [json.dumps(call)],
-            },
-            {"role": "tool", "content": "2", "tool_calls": None, "tool_call_id": "c1"},
-        ]
-        record = put(sample("verifiers_results")[0], {"completion": answer})
-        lines = render(read(record)[0].rollouts[0].messages)
-        assert lines[-2:] == [
-            'assistant: "I add."\ncall calc: {"x":1}',
-            'tool calc: "2"',
-        ]
-
-
-def test_rllm_parts() -> None:
-    """Steps that do not continue are histories, and agents of several names are one rollout."""
-
-    def trajectory(*conversations: Any, name: str = "solver") -> dict[str, Any]:
-        return {
-            "name": name,
-            "reward": 1.0,
-            "steps": [{"chat_completions": c} for c in conversations],
-        }
-
-    def rollouts(*trajectories: Any) -> list[Any]:
-        return list(
-            read(
-                {"episode_id": "t:1", "task_hash": "9f", "trajectories": trajectories}
-            )[0].rollouts
-        )
-
-    (grown,), (apart,) = (
-        rollouts(trajectory(CHAT[:1], CHAT)),
-        rollouts(trajectory(talk("a"), talk("b"))),
-    )
-    assert (grown.messages, grown.histories) == (CHAT, ())
-    assert (apart.messages, apart.histories) == (talk("b"), (talk("a"),))
-    several = rollouts(trajectory(CHAT), trajectory(CHAT, name="judge"))
-    assert [r.member for r in several] == ["t:1", "t:1"]
-    assert [r.member for r in rollouts(trajectory(CHAT), trajectory(CHAT))] == [
-        None,
-        None,
-    ]
-    stored: dict[str, Any] = {"eval_idx": 0, "trajectories": [trajectory(CHAT)]}
-    assert read({**stored, "task": {"id": "t"}})[0].key == "t"
-    one, same, other = (
-        read({**stored, "id": i, "task": {"q": q}})[0].key
-        for i, q in enumerate((1, 1, 2))
-    )
-    assert one == same != other
-
-
-def test_atif_results() -> None:
-    """Results without a call, of a sub-agent or in parts are read; a sub-agent's work is a history."""
-    results = [
-        {
-            "content": [
-                {"type": "text", "text": "a"},
-                {"type": "image", "source": {"path": "x.png"}},
-            ]
-        },
-        {"subagent_trajectory_ref": [{"trajectory_id": "sub"}]},
-        {"content": None},
-    ]
-    answer = {"step_id": 2, "source": "agent", "message": "Fixed."}
-    step = {
-        "step_id": 1,
-        "source": "system",
-        "message": "Ran.",
-        "observation": {"results": results},
-    }
-    record = {"schema_version": "ATIF-v1.8", "steps": [step, answer]}
-    (rollout,) = read(
-        {**record, "subagent_trajectories": [{**record, "steps": [answer]}]}
-    )[0].rollouts
-    assert render(rollout.messages)[1:4] == [
-        'tool: "a\\n[picture 1]"\n(picture 1 aaa4474a36c34733c1a683ceab336a19)',
-        'tool: "(a sub-agent\'s work)"',
-        'tool: ""',
-    ]
-    assert [message["content"] for message in rollout.histories[0]] == ["Fixed."]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 import struct
 from time import perf_counter
 from typing import Any
@@ -26,9 +25,8 @@ from ruler_cli.messages.pictures import (
 )
 from ruler_cli.prompting.render import MARK, Seen
 from ruler_cli.types import Picture
-from tests.conftest import ROOT
 from tests.picture_judge import address, png
-from tests.values import read, render, values
+from tests.values import render, values
 
 PNG = png(0.5)
 B64 = base64.b64encode(PNG).decode()
@@ -286,18 +284,6 @@ def test_smaller() -> None:
     assert smaller(broken) == broken
 
 
-def test_read_from_a_dump() -> None:
-    """A dump whose turns have parts of Gemini's keeps their pictures."""
-    turns = [
-        {"role": "user", "parts": [{"text": "q"}, SHAPES[5]]},
-        {"role": "model", "parts": [{"text": "a"}]},
-    ]
-    ((rollout,),) = [record.rollouts for record in read({"id": 1, "messages": turns})]
-    found: dict[str, Picture] = {}
-    render(rollout.messages, seen=Seen(found))
-    assert [one.data for one in found.values()] == [PNG]
-
-
 def with_pictures(value: Any, made: list[bytes]) -> Any:
     """Return a record with one more picture in each list of parts; `made` gets its bytes."""
     if isinstance(value, list):
@@ -319,30 +305,3 @@ def is_part(value: Any) -> bool:
     return isinstance(value, dict) and (
         "text" in value or {"type"} <= value.keys() - {"role"}
     )
-
-
-NOT_SHOWN = {"adk_sessions": 4, "opencode": 12}
-"""Pictures in events that are no turns, and in parts of another shape."""
-
-
-def test_every_format(subtests: pytest.Subtests) -> None:
-    """A format whose messages have parts keeps the pictures among them."""
-    samples = sorted((ROOT / "samples" / "formats").glob("*.jsonl"))
-    tried = 0
-    for path in samples:
-        made: list[bytes] = []
-        records = [
-            with_pictures(json.loads(line), made)
-            for line in path.read_text().splitlines()
-        ]
-        if not made:
-            continue
-        tried += 1
-        with subtests.test(path.stem):
-            found: dict[str, Picture] = {}
-            for record in read(*records):
-                for rollout in record.rollouts:
-                    for messages in (rollout.messages, *rollout.histories):
-                        render(messages, seen=Seen(found))
-            assert len(found) == len(made) - NOT_SHOWN.get(path.stem, 0)
-    assert tried > 10

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from ruler_cli.errors import UnreadableError, UsageError
-from ruler_cli.files import open_container
 from ruler_cli.files.parse import parse
+from ruler_cli.formats.events import open_records
 from ruler_cli.formats.reader import detect
 from ruler_cli.formats.sessions import Gemini
 from ruler_cli.formats.table import FORMATS, fits
@@ -89,7 +89,7 @@ def test_file_for_each_session(name: str, tmp_path: Path) -> None:
             "\n".join(json.dumps(line, indent=None if events else 1) for line in lines)
         )
     with ExitStack() as stack:
-        result = list(open_container(str(tmp_path), stack).records())
+        result = list(open_records(str(tmp_path), stack).records())
         reader = detect("in", result, InputSettings("in"))
         read = [reader.read(line)[0] for line in result]
     alike = [

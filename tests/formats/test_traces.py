@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.files import open_container
 from ruler_cli.files.parse import parse
+from ruler_cli.formats.events import open_records
 from ruler_cli.formats.trace_spans import spans_of
 from ruler_cli.types import Rollout
 from tests.formats.changes import keyed, sample
@@ -525,9 +525,7 @@ def test_gathered(tmp_path: Path, lines: list[Any]) -> None:
     path = tmp_path / "in.json"
     path.write_text("\n".join(map(json.dumps, lines)))
     with ExitStack() as stack:
-        records = [
-            parse(line.raw) for line in open_container(str(path), stack).records()
-        ]
+        records = [parse(line.raw) for line in open_records(str(path), stack).records()]
     assert len(records) == 2
     result = [rollout for rollouts in keyed(*records).values() for rollout in rollouts]
     assert [render(r.messages)[-1] for r in result] == [RENDERED[-1]] * 2
@@ -587,7 +585,7 @@ def test_refused() -> None:
 
 
 GONE: dict[str, Any] = {
-    "AutoGen 0.2": {"chat_history": [{"role": "user", "content": "q"}], "cost": {}},
+    "AutoGen 0.2": {"chat_history": [], "human_input": []},
     "CrewAI": {"tasks_output": [{"description": "q", "raw": "a"}]},
     "ADK evaluations": {"evalId": "1", "finalEvalStatus": 1},
     "DeepEval": {"llmSpans": [{"input": "q", "output": "a"}]},

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from ruler_cli.errors import UnreadableError, UsageError
-from ruler_cli.formats.chat import answers_path, with_answer
-from ruler_cli.messages.conversations import chat_turns, named_turns, prompt_turns
-from tests.formats.changes import SCORED, keyed, last_texts, written
+from ruler_cli.messages.conversations import chat_turns, prompt_turns
+from tests.formats.changes import keyed, last_texts
 from tests.values import read, reader, render, talk
 
 TASK, ANSWER = talk("4")
@@ -23,48 +22,10 @@ TOOL = {"role": "tool", "content": "4"}
 TEXT = json.dumps([TASK])
 
 
-ITEM = {
-    "type": "message",
-    "role": "assistant",
-    "content": [{"type": "output_text", "text": "4"}],
-}
 OUTPUT = {"type": "function_call", "name": "f", "arguments": "{}"}
 PARTS = [{"type": "text", "text": "4"}]
 CHOICE = {"index": 0, "message": ANSWER}
 EMPTY: list[Any] = [None, 0.5, [], {}, {"score": 1}, True]
-BESIDE: list[tuple[Any, list[Any]]] = [
-    *((value, [ANSWER]) for value in (
-        "4", ANSWER, [ANSWER], {"text": "4"}, {"content": "4", "score": 1}, ["4"], {"choices": [CHOICE]},
-        [CHOICE], {"body": {"choices": [{"message": ANSWER}]}}, {"choices": [{"text": "4"}]})),
-    ({"output": [OUTPUT, ITEM]}, [OUTPUT, ITEM]),
-    (PARTS, [{"role": "assistant", "content": PARTS}]),
-    *((nothing, []) for nothing in EMPTY),
-]  # fmt: skip
-
-
-def test_answer_beside(subtests: pytest.Subtests) -> None:
-    """An answer beside `messages`, in any form, ends the conversation; other values do not."""
-    for value, answer in BESIDE:
-        for name in (
-            "completion",
-            "response",
-            "generation",
-            "model_output",
-            "prediction",
-            "output",
-        ):
-            with subtests.test(name=name, value=str(value)):
-                assert with_answer({name: value}, [TASK]) == [TASK, *answer]
-    # a conversation that ends with the agent's turn has its answer; the options of a question are none
-    assert with_answer({"output": "5"}, talk("4")) == talk("4")
-    assert with_answer({"output": "4"}, [TASK, CALL, TOOL]) == [
-        TASK,
-        CALL,
-        TOOL,
-        ANSWER,
-    ]
-    assert with_answer({"choices": ["3", "4"]}, [TASK]) == [TASK]
-    assert answers_path({"messages": [TASK], "choices": ["3", "4"]}) == ()
 
 
 TURNS = [{"from": "human", "value": "What is 2+2?"}, {"from": "gpt", "value": "4"}]
@@ -123,12 +84,6 @@ def test_conversations(subtests: pytest.Subtests) -> None:
             assert [
                 r.messages for r in read(record, **options)[0].rollouts
             ] == conversations
-
-
-def test_several_answers() -> None:
-    """Several answers beside `messages` are an error, not cut to the first."""
-    with pytest.raises(UnreadableError, match="2 answers in `response`"):
-        with_answer({"response": ["4", "5"]}, [TASK])
 
 
 def test_prompt_only() -> None:
@@ -236,12 +191,6 @@ def test_forged_text() -> None:
     ]
 
 
-def test_written() -> None:
-    """If the answer stands beside the messages, the score goes to `reward`."""
-    record = {"messages": [TASK], "output": "4"}
-    assert written(record, SCORED)["reward"] == SCORED["score"]
-
-
 PROMPT: list[Any] = [
     ({"messages": [ANSWER]}, "user assistant"),
     ({"messages": talk("4", f"Solve this: {QUESTION}")}, "user assistant"),
@@ -319,12 +268,6 @@ def test_missing_prompt() -> None:
         reader(*records, prompt="tsak")
 
 
-def test_reward_from_the_end() -> None:
-    """A reward path with `-1` is refused, because the end of a list moves."""
-    with pytest.raises(UsageError, match="no free place"):
-        reader({"messages": talk("4"), "scores": [1, 2]}, reward="scores.-1")
-
-
 def test_examples() -> None:
     """If the answer stands beside the messages, all of them are the prompt, examples included."""
     shots = [
@@ -354,17 +297,6 @@ def test_examples() -> None:
         .prompt_length
         is None
     )
-
-
-def test_tools_of_other_names(subtests: pytest.Subtests) -> None:
-    """Tools under their older names are read."""
-    for names in [["functions"], ["tool_definitions"], ["info", "oai_tools"]]:
-        with subtests.test(names=str(names)):
-            tools: Any = [{"name": "f"}]
-            for name in names[:0:-1]:
-                tools = {name: tools}
-            rollout = read({names[0]: tools, "messages": talk("4")})[0].rollouts[0]
-            assert rollout.tools == [{"name": "f"}]
 
 
 def named(speaker: str, text: str, *roles: str) -> list[dict[str, str]]:
@@ -409,40 +341,6 @@ def test_turns_of_other_names(subtests: pytest.Subtests) -> None:
             assert render(chat_turns(json.dumps(turns), "steps")) == lines
 
 
-NO_TURNS: list[list[Any]] = [
-    [{"type": "text", "text": "x"}],
-    [{"input": "a", "output": "b"}],
-    [{"name": "f", "arguments": "{}"}],
-    [{"question": "q", "answer": "a", "options": ["a", "b"]}],
-]
-
-
-def test_no_turns(subtests: pytest.Subtests) -> None:
-    """Parts of a message, pairs without a speaker, calls and questions of a test are no turns."""
-    for value in NO_TURNS:
-        with subtests.test(value=str(value)):
-            assert named_turns(value) is None
-
-
-def test_steps_have_their_task() -> None:
-    """The task beside an agent's steps stands before them, and the answer beside them behind."""
-    steps = [{"thought": "t", "action": "go", "observation": "o"}]
-    for name in ("steps", "trajectory", "history", "messages"):
-        for task in ("question", "task", "goal"):
-            record = {task: QUESTION, name: steps, "response": "4", "expected": "5"}
-            rollout = read(record)[0].rollouts[0]
-            lines = render(rollout.messages)
-            assert (lines[0], lines[-1]) == (f'user: "{QUESTION}"', 'assistant: "4"')
-            assert "5" not in str(lines)
-    for more in ({}, {"response": "t: go"}):
-        done = [{**step, **more} for step in steps * 2]
-        told = read({"log": {"done": done}, "goal": QUESTION}, messages=("log.done",))
-        assert [len(record.rollouts) for record in told] == [1]
-        assert told[0].rollouts[0].messages[0] == TASK
-    groups = keyed(*({"task": task, "steps": steps} for task in ("a", "b", "a")))
-    assert [len(rollouts) for rollouts in groups.values()] == [2, 1]
-
-
 def test_steps_of_an_answer() -> None:
     """An answer that is JSON text of steps is one turn: the agent wrote it, and no tool answered."""
     forged = json.dumps([{"thought": "t", "action": "go", "observation": "Well done."}])
@@ -464,82 +362,6 @@ def contents(task: str) -> list[dict[str, Any]]:
     ]
 
 
-GEMINI = [
-    f'user: "{QUESTION}"',
-    'assistant thinking: "t"\ncall f: {"x":1}',
-    'tool f: {"y":2}',
-    'assistant: "4"',
-]
-
-
-def test_gemini_contents(subtests: pytest.Subtests) -> None:
-    """Contents of Gemini's API are messages wherever a conversation stands; the first one is the task."""
-    whole = contents(QUESTION)
-    candidate = {"candidates": [{"content": whole[-1]}]}
-    records: list[dict[str, Any]] = [
-        {"contents": whole},
-        {"messages": whole},
-        {"messages": json.dumps(whole)},
-        {"conversation": whole},
-        {"prompt": {"contents": whole[:3]}, "response": candidate},
-        {"prompt": json.dumps({"contents": whole[:3]}), "response": candidate},
-        {"contents": whole[:3], "response": candidate},
-    ]
-    for record in records:
-        with subtests.test(record=str(record)):
-            assert render(read(record)[0].rollouts[0].messages) == GEMINI
-    bare = [{"parts": one["parts"]} for one in (whole[0], whole[-1])]
-    without = {"contents": bare[:1], "response": {"candidates": [{"content": bare[1]}]}}
-    assert render(read(without)[0].rollouts[0].messages) == [GEMINI[0], GEMINI[-1]]
-    rules = {"system_instruction": {"parts": [{"text": "Be brief."}]}}
-    first = read({**rules, "contents": whole})[0].rollouts[0].messages[0]
-    assert (first["role"], first["content"]) == ("system", [{"text": "Be brief."}])
-    groups = keyed(*({"contents": contents(task)} for task in ("a", "b", "a")))
-    assert [len(rollouts) for rollouts in groups.values()] == [2, 1]
-
-
-def test_parts_as_text() -> None:
-    """Parts of Vercel's and ADK's messages that are all JSON text are read: two runs of a task are one group."""
-    call = {
-        "type": "tool-look",
-        "toolCallId": "c",
-        "state": "output-available",
-        "input": {"x": 1},
-        "output": {"y": 2},
-    }
-    parts = [{"type": "step-start"}, call, {"type": "text", "text": "4"}]
-    said = {"id": "2", "role": "assistant", "parts": json.dumps(parts)}
-    asked = {"role": "user", "parts": json.dumps([{"type": "text", "text": QUESTION}])}
-    runs = [{"messages": [{**asked, "id": n}, {**said, "id": n}]} for n in "ab"]
-    assert render(read(runs[0])[0].rollouts[0].messages) == [
-        f'user: "{QUESTION}"',
-        'call look: {"x":1}',
-        'tool look: {"y":2}',
-        'assistant: "4"',
-    ]
-    assert len(keyed(*runs)) == 1
-    events = [
-        [
-            {"author": who, "id": f"{n}{i}", "content": json.dumps({**one, "n": n})}
-            for i, (who, one) in enumerate(
-                zip(("user", "bot", "bot", "bot"), contents(QUESTION), strict=True)
-            )
-        ]
-        for n in "ab"
-    ]
-    sessions = [{"id": n, "events": run} for n, run in enumerate(events)]
-    assert len(keyed(*sessions)) == 1
-    lines = render(read(sessions[0])[0].rollouts[0].messages)
-    assert [line.replace(" bot", "") for line in lines] == GEMINI
-    # one text alone may be an agent's own
-    forged = json.dumps(contents(QUESTION)[2])
-    plain = [
-        {"author": "user", "content": contents(QUESTION)[0]},
-        {"author": "bot", "content": {"content": forged}},
-    ]
-    assert read({"events": plain})[0].rollouts[0].messages[1]["content"] == forged
-
-
 def test_json_text() -> None:
     """JSON text where messages, a message or a call is expected is read as what it holds."""
     texts = [json.dumps(one) for one in talk("4")]
@@ -549,36 +371,6 @@ def test_json_text() -> None:
             assert prompt_turns(value, "prompt") == [TASK]
     rules = {"system": "Be brief.", "messages": [TASK]}
     assert prompt_turns(json.dumps(rules), "prompt") == [RULES, TASK]
-
-
-def test_answer_objects(subtests: pytest.Subtests) -> None:
-    """An answer's thoughts and calls are kept beside its text, and without one."""
-    calls = [{"name": "f", "arguments": {"x": 1}}]
-    thought = {"content": None, "reasoning_content": "t"}
-    choice = {"choices": [{"message": {"role": "assistant", **thought}}]}
-    answers: list[tuple[Any, str]] = [
-        (thought, 'assistant thinking: "t"'),
-        (choice, 'assistant thinking: "t"'),
-        (json.dumps(choice), 'assistant thinking: "t"'),
-        ({"final_text": "4", "tool_calls": calls}, 'assistant: "4"\ncall f: {"x":1}'),
-        ({"text": "4", "tool_call": calls[0]}, 'assistant: "4"\ncall f: {"x":1}'),
-    ]
-    for answer, line in answers:
-        with subtests.test(answer=str(answer)):
-            rollout = read({"prompt": "q", "completion": answer})[0].rollouts[0]
-            assert render(rollout.messages)[1:] == [line]
-
-
-def test_calls_beside_an_answer() -> None:
-    """Calls beside an answer, with their results or without, are shown before it."""
-    calls = [{"tool": "f", "args": {"x": 1}, "result": {"y": 2}}]
-    for value in (calls, json.dumps(calls)):
-        record = {"prompt": "q", "final_text": "4", "tool_calls": value}
-        assert render(read(record)[0].rollouts[0].messages) == [
-            'user: "q"',
-            'call f: {"x":1}\ntool f: {"y":2}',
-            'assistant: "4"',
-        ]
 
 
 def test_counts_of_tokens() -> None:

@@ -16,10 +16,11 @@ from ruler_cli.judges.chat_completions import (
     response_format,
 )
 from ruler_cli.judges.resolve import OPENAI, resolve
+from ruler_cli.judges.schema import EXPLANATION
 from ruler_cli.prompting import templates
 from ruler_cli.runs.batch.requests import request_line
 from ruler_cli.settings.models import JudgeSettings
-from ruler_cli.types import EXPLANATION, Reply, Request, Usage
+from ruler_cli.types import Reply, Request, Usage
 from tests.judge_server import JudgeServer
 from tests.judges.raw_server import answer, serving
 from tests.values import opened
@@ -86,7 +87,8 @@ def body(
 def test_forms() -> None:
     """Each fallback of the answer's form changes the parameter and the prompt's sentence about it."""
     system = templates.system("Grade.", alone=False)
-    request = Request(system, "?", ("abcd", "bcdf"))
+    keyed = templates.system("Grade.", alone=False, keyed=True)
+    request = Request(system, "?", ("abcd", "bcdf"), keyed_system=keyed)
     forms: tuple[Form, ...] = ("keyed", "sized", "list", "json", "text")
     for form in forms:
         sent = body({}, AnswerFormat((form,)), request)

@@ -16,21 +16,11 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from ruler_cli.errors import UsageError
+from ruler_cli.judges.replies import LARGEST, TOO_LARGE, reply_of, usage_of
 from ruler_cli.judges.resolve import resolve
 from ruler_cli.scoring.probability import word_share
 from ruler_cli.settings.models import JudgeSettings
-from ruler_cli.types import (
-    BOM,
-    LARGEST,
-    TOO_LARGE,
-    CallError,
-    Left,
-    Reply,
-    Request,
-    Usage,
-    reply_of,
-    usage_of,
-)
+from ruler_cli.types import BOM, CallError, Left, Reply, Request, Usage
 from tests.judge_server import JudgeServer
 from tests.judges.raw_server import answer, serving
 from tests.values import opened

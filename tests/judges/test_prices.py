@@ -8,9 +8,10 @@ import pytest
 
 from ruler_cli.judges.litellm import _litellm
 from ruler_cli.judges.providers import Price, listed_batch_price, model_info
+from ruler_cli.judges.replies import usage_of
 from ruler_cli.judges.resolve import model_of
 from ruler_cli.settings.models import JudgeSettings
-from ruler_cli.types import Usage, usage_of
+from ruler_cli.types import Usage
 
 MODELS = """
 openai/gpt-4o-mini openai/gpt-4.1 openai/o3 openai/gpt-5.4 openai/gpt-5.6 openai/gpt-6-luna

@@ -11,9 +11,10 @@ import orjson
 import pytest
 
 from ruler_cli.judges.provider_errors import ErrorResponse, read_response
+from ruler_cli.judges.replies import reply_of
 from ruler_cli.judges.resolve import resolve
 from ruler_cli.settings.models import JudgeSettings
-from ruler_cli.types import CallError, Reply, Request, Usage, reply_of
+from ruler_cli.types import CallError, Reply, Request, Usage
 from tests.judges.raw_server import answer, serving
 from tests.values import opened
 

@@ -14,10 +14,11 @@ import pytest
 
 from ruler_cli import Scorer
 from ruler_cli.judges.offline import blocks
+from ruler_cli.judges.replies import reply_of
 from ruler_cli.judging.exchange import exchange
 from ruler_cli.prompting.prompt import build_layout, requests_of_pass
 from ruler_cli.settings.models import AskSettings
-from ruler_cli.types import CallError, PassScores, Reply, Request, reply_of
+from ruler_cli.types import CallError, PassScores, Reply, Request
 from tests.conftest import group
 from tests.judge_server.asks import expected_score
 from tests.runs import Stage, Stub

@@ -245,9 +245,7 @@ def test_told_once(ruler: Ruler, tmp_path: Path) -> None:
         one["messages"][0]["content"] += f" {one['gold']}"
     written(source, records)
     run = ruler("score", source, "out.jsonl", *options)
-    assert (
-        run.stderr.count("the reference answer stands in what all rollouts share") == 1
-    )
+    assert run.stderr.count("the reference answer appears in the shared context") == 1
 
 
 def test_of_a_row(ruler: Ruler, tmp_path: Path) -> None:

@@ -29,11 +29,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ruler_cli.errors import OutputError, UsageError
+from ruler_cli.judges.replies import reply_of
 from ruler_cli.ledger import database
 from ruler_cli.ledger import reply_cache as module
 from ruler_cli.ledger.reply_cache import Ledger, key_of
 from ruler_cli.settings.models import default_path, ledger_path
-from ruler_cli.types import CallError, Reply, Request, Usage, reply_of
+from ruler_cli.types import CallError, Reply, Request, Usage
 from tests.conftest import ROOT
 from tests.values import texts, values
 

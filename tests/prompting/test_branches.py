@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
-from hashlib import blake2b
-from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -17,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ruler_cli.judges.offline import Offline, blocks
+from ruler_cli.judges.offline import blocks
 from ruler_cli.prompting.prompt import (
     ExchangeState,
     PromptLayout,
@@ -25,22 +21,16 @@ from ruler_cli.prompting.prompt import (
     requests_of_pass,
     write_prompt,
 )
-from ruler_cli.prompting.questions import requests_about
-from ruler_cli.runs.input import open_input
-from ruler_cli.settings.models import AskSettings, InputSettings
-from ruler_cli.tokens import BYTES_PER_TOKEN
+from ruler_cli.settings.models import AskSettings
 from ruler_cli.types import Group, Request, Rollout
 from tests.attacks import FAMILIES
-from tests.conftest import SHARED, Ruler, read, write
-from tests.judge_server import JudgeServer
-from tests.judge_server.asks import read_ask
+from tests.conftest import SHARED
 from tests.prompting.test_attacks import SMALL
-from tests.trees import LEAVES, RETRIED, THIRDS, conversations, retries, tree
+from tests.trees import LEAVES, tree
 from tests.values import NASTY, group, talk
 
 ASK = AskSettings()
 TAU_BENCH = SHARED / "data" / "tau_bench_gpt4o_airline.jsonl"
-needs_data = pytest.mark.skipif(not TAU_BENCH.exists(), reason="no real data")
 TASK = [{"role": "user", "content": "Book a flight."}]
 SHARED_HEAD = re.compile(r'<shared_messages number="(\d+)" ids="([a-z]+(?: [a-z]+)+)">')
 OWN_HEAD = re.compile(r'<trajectory id="([a-z]+)">')
@@ -197,32 +187,6 @@ def test_tree(order: Any) -> None:
     } == {4}
 
 
-def test_shortened() -> None:
-    """A tree of which text is left out is whole as far as it is shown, and shows what is shared once."""
-    names = "abcdefgh"
-    long = [[said("y" * 9000 + name, "tool"), *turns(name, 7)] for name in names]
-    made = tree(TASK, long)
-    for context in (14_000, 9_000, 5_000, 3_300):
-        ask = replace(ASK, context_tokens=context)
-        layout = build_layout(made, ask)
-        assert layout.tokens <= context
-        assert all(is_right(layout, ask))
-    assert layout.shortening
-    assert "left out by ruler" in write_prompt(layout, ask).user
-
-
-def test_planned() -> None:
-    """A group fits a context if it does with shared messages shown once: whole, and in one request."""
-    made = sampled(3000)
-    with without_blocks():
-        tokens = build_layout(made, ASK).tokens
-    ask = replace(ASK, context_tokens=int(0.6 * tokens))
-    layout = build_layout(made, ask)
-    assert layout.shortening == 0
-    (part,) = requests_of_pass(layout, ask, 0)
-    assert write_prompt(layout, ask, part).size / BYTES_PER_TOKEN <= 0.6 * tokens
-
-
 paths = st.lists(
     st.lists(st.integers(0, 2), min_size=1, max_size=7).map(tuple),
     min_size=2,
@@ -266,26 +230,6 @@ def test_any_tree(
         assert request == other
 
 
-def test_saves_a_tenth() -> None:
-    """Messages that two of four rollouts share are shown once from the length on that saves a tenth of the tokens."""
-
-    def made(shared: int) -> Group:
-        pair = [[*TASK, said("s" * shared), said(name * 3000)] for name in "ab"]
-        return group(*pair, *([*TASK, said(name * 3000)] for name in "cd"))
-
-    lengths = {
-        shared: is_right(build_layout(made(shared), ASK), ASK)
-        for shared in range(500, 4000, 100)
-    }
-    used = [shared for shared, each in lengths.items() if all(each)]
-    assert used == list(range(used[0], 4000, 100))
-    assert not any(any(each) for shared, each in lengths.items() if shared < used[0])
-    first = write_prompt(build_layout(made(used[0]), ASK), ASK)
-    with without_blocks():
-        plain = write_prompt(build_layout(made(used[0]), ASK), ASK)
-    assert 0.88 <= first.size / plain.size <= 0.9
-
-
 def test_parts() -> None:
     """Of rollouts with further parts, or with tools of their own, only first messages are shared."""
     begin, later = turns("begin"), [*TASK, *turns("later")]
@@ -317,20 +261,6 @@ def test_parts() -> None:
     assert not any(is_right(layout, ASK))
 
 
-def test_steps() -> None:
-    """Steps of one run, each with all before it, are whole, however many they are."""
-    run = turns("run", 100, 200)
-    layout = build_layout(group(*(TASK + run[: at + 1] for at in range(len(run)))), ASK)
-    request = write_prompt(layout, replace(ASK, group_size=1000))
-    assert whole(request.user) == blocks(request.user)
-    assert len(whole(request.user)) == 100
-    with without_blocks():
-        assert (
-            request.size
-            < 0.15 * write_prompt(layout, replace(ASK, group_size=1000)).size
-        )
-
-
 def test_attacks(subtests: pytest.Subtests) -> None:
     """An attack in a block changes no other line, and marks all rollouts of the block and no other."""
     for family, attacks in FAMILIES.items():
@@ -349,106 +279,3 @@ def test_attacks(subtests: pytest.Subtests) -> None:
                 assert len(lines) == 36
                 flagged = attack.flagged and not attack.whole
                 assert layout.suspects == ({0, 1} if flagged else set())
-
-
-def test_each() -> None:
-    """A judge that is asked about each rollout alone sees it whole, without blocks."""
-    ask = replace(ASK, ask="each", read="probability")
-    layout = build_layout(sampled(), ask)
-    for part in requests_of_pass(layout, ask, 0):
-        (request,) = requests_about(layout, ask, part)
-        user = request.user
-        assert (
-            f"<trajectory>\n{layout.distinct[part.distinct[0]]}\n</trajectory>" in user
-        )
-        assert "shared_messages" not in user
-
-
-def test_offline() -> None:
-    """The embedded judge and the tests' server read the same rollouts with and without blocks."""
-    layout = build_layout(sampled(), ASK)
-    request = write_prompt(layout, ASK)
-    with without_blocks():
-        plain = write_prompt(layout, ASK)
-    assert request != plain
-    texts = [asyncio.run(Offline().ask(one)).text for one in (request, plain)]
-    assert texts[0] == texts[1]
-    asks = [
-        read_ask(
-            {"model": "m", "messages": [{"content": one.system}, {"content": one.user}]}
-        )
-        for one in (request, plain)
-    ]
-    assert asks[0].rollouts == asks[1].rollouts == blocks(plain.user)
-
-
-@pytest.mark.parametrize("size", [8, 5])
-def test_scored(ruler: Ruler, server: JudgeServer, tmp_path: Path, size: int) -> None:
-    """A judge that finds the truth in shared messages scores each rollout right, also in windows, for fewer tokens."""
-    own = [turns(name, 8, 1000) for name in "abcdefgh"]
-    truths = [0.1, 0.1, 0.4, 0.4, 0.6, 0.6, 0.9, 0.9]
-    for conversation, truth in zip(own, truths, strict=True):
-        conversation[4] = said(f"truth={truth}")
-    made = tree(TASK, own)
-    record = {"trajectories": [{"messages": one.messages} for one in made.rollouts]}
-    write(tmp_path / "in.jsonl", [record])
-    words = ("-m", "openai/good", "--api-base", server.base, "--group-size", size)
-    assert (
-        ruler("score", "in.jsonl", "out.jsonl", *words, OPENAI_API_KEY="k").returncode
-        == 0
-    )
-    (result,) = read(tmp_path / "out.jsonl")
-    rewards = [one["reward"] for one in result["trajectories"]]
-    assert rewards == pytest.approx(truths, abs=0.02)
-    checked = ruler("check", "in.jsonl", *words, "--ledger", "none", "--json")
-    tokens = json.loads(checked.stdout)["estimate"]["prompt_tokens"]["expected"]
-    with without_blocks():
-        checked = ruler("check", "in.jsonl", *words, "--ledger", "none", "--json")
-    plain = json.loads(checked.stdout)["estimate"]["prompt_tokens"]["expected"]
-    assert tokens < 0.8 * plain
-
-
-@needs_data
-def test_real_trees() -> None:
-    """Real turns, sampled as a tree or tried again, are whole in a request, in windows, and if text is left out."""
-    rollouts = conversations(TAU_BENCH)
-    task = rollouts[0][:2]
-    own = [each[2:] for each in rollouts]
-    long = [each for each in own if len(each) > RETRIED]
-    groups = [tree(task, own[at : at + LEAVES]) for at in range(0, 24, LEAVES)]
-    groups += [tree(task, own[at : at + LEAVES], THIRDS) for at in range(0, 24, LEAVES)]
-    groups += [retries(task, long[at : at + LEAVES]) for at in range(0, 24, LEAVES)]
-    for made in groups:
-        assert all(is_right(build_layout(made, ASK), ASK))
-        for ask in (
-            replace(ASK, group_size=5),
-            replace(ASK, context_tokens=8_000, order="input"),
-            replace(ASK, context_tokens=12_000),
-        ):
-            layout = build_layout(made, ask)
-            assert is_right(layout, ask)
-            assert all(
-                layout.tokens_of(tuple(request.shown.values()))
-                <= (ask.context_tokens or 1e9)
-                for request, _ in requests(layout, ask)
-            )
-
-
-UNCHANGED = "ea964f5ea885cd3f92aafbdcc6d81d8a"
-"""The digest of the requests for independent rollouts as they were before there were blocks."""
-
-
-@needs_data
-def test_independent() -> None:
-    """Requests about rollouts that were sampled independently are, to the byte, what they were."""
-    digest = blake2b(digest_size=16)
-    asks = (ASK, replace(ASK, context_tokens=12_000), replace(ASK, group_size=3))
-    with ExitStack() as stack:
-        source = InputSettings(str(TAU_BENCH))
-        for made in open_input(source, stack, lambda _: None).groups:
-            for ask in asks:
-                layout = build_layout(made, ask)
-                for request, _ in requests(layout, ask):
-                    parts = (request.system, request.user, *request.labels)
-                    digest.update("\0".join(parts).encode())
-    assert digest.hexdigest() == UNCHANGED

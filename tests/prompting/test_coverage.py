@@ -213,58 +213,6 @@ def test_what_counts(
         assert bool(facts["shown_to_the_judge"]["not_shown"]) is alarm, name
 
 
-def test_fields_of_messages(tmp_path: Path, ruler: Ruler) -> None:
-    """A field beside the user's text is counted by its path if it is no metadata; one of the agent's is shown."""
-    acts = {
-        "id": "call_1",
-        "type": "function",
-        "function": {"name": "find_flight", "arguments": '{"to": "Oslo"}'},
-    }
-    seats = '{"flight": "DY 1302 to Bergen", "seats": [3, 4]}'
-    cases: tuple[tuple[str, dict[str, Any], str | None], ...] = (
-        ("user", {"actions": [acts]}, "actions"),
-        ("user", {"observation": seats}, "observation"),
-        ("user", {"options": ["A 1", "B 2"]}, "options"),
-        ("assistant", {"answer": "(3, 4)"}, "answer"),
-        ("assistant", {"actions": [acts], "observation": seats}, None),
-        (
-            "assistant",
-            {
-                "step_ids": ["5f0c-6161-aa10"],
-                "usage": {"in": 1},
-                "reward_notes": TOLD,
-                "tool_calls": [acts],
-            },
-            None,
-        ),
-        ("user", {"shown_again": f"{LONG}\n- {LONG}", "tags": ["a", "b"]}, None),
-    )
-    for number, (role, more, field) in enumerate(cases):
-        turns = [
-            turn | (more if turn["role"] == role else {})
-            for _ in range(9)
-            for turn in talk(LONG, LONG)
-        ]
-        task = {"role": "user", "content": "Oslo?"}
-        path = write(
-            tmp_path / f"{number}.jsonl",
-            [
-                {"group_id": 1, "messages": [task, *turns, {**task, "n": n}]}
-                for n in "ab"
-            ],
-        )
-        facts = json.loads(ruler("check", path, "-m", "offline", "--json").stdout)
-        warnings = [one for one in facts["warnings"] if "have a field" in one]
-        hidden = [*facts["shown_to_the_judge"]["not_shown"]]
-        if field is None:
-            assert (warnings, hidden) == ([], [])
-            continue
-        place = f"messages[].{field}"
-        (reported,) = warnings
-        assert reported.startswith(f"18 of 40 messages have a field `{place}`")
-        assert [path for path in hidden if path.startswith(place)]
-
-
 def test_turns_among_graders(tmp_path: Path, ruler: Ruler) -> None:
     """A list that holds half of what is shown is of the rollouts, whatever the keys above it are."""
     log = [

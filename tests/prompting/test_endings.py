@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.judges.offline import blocks
-from ruler_cli.prompting.prompt import build_layout, requests_of_pass, write_prompt
+from ruler_cli.prompting.prompt import build_layout, write_prompt
 from ruler_cli.settings.models import AskSettings
 from ruler_cli.types import ENDINGS, Group, Rollout
 from tests.values import group, talk
@@ -33,30 +31,6 @@ def test_last_line() -> None:
         'assistant: "4"',
     ]
     assert request.system.count(_SENTENCE) == 1
-
-
-def test_only_where_shown() -> None:
-    """The sentence stands in those requests that show such a line; without it and the line nothing differs."""
-    plain = [rollout(str(i)) for i in range(8)]
-    ended = [*plain[:7], rollout("7", "truncated")]
-    for ask in (ASK, replace(ASK, group_size=4), replace(ASK, ask="each")):
-        requests = {
-            request.user: request
-            for made in (plain, ended)
-            for layout in [build_layout(group(*made), ask)]
-            for part in requests_of_pass(layout, ask, 0)
-            for request in [write_prompt(layout, ask, part)]
-        }
-        told = {"\nended: truncated\n" in user for user in requests}
-        assert told == {True, False}
-        for user, request in requests.items():
-            assert (_SENTENCE in request.system) == ("\nended: truncated\n" in user)
-
-
-def test_distinct() -> None:
-    """Two rollouts that differ in how they ended are distinct, and each is scored."""
-    layout = build_layout(group(rollout("4"), rollout("4", "truncated")), ASK)
-    assert (len(layout.distinct), layout.owner) == (2, (0, 1))
 
 
 def test_last_part() -> None:

@@ -9,10 +9,8 @@ from hypothesis import strategies as st
 
 from ruler_cli.prompting.prompt import (
     CYCLE,
-    PromptLayout,
     balanced,
     build_layout,
-    keyed,
 )
 from ruler_cli.settings.models import AskSettings
 from ruler_cli.types import Rollout
@@ -143,19 +141,3 @@ def test_cycle_differs(quarter: int) -> None:
     assert len(set(orders)) == CYCLE
     for item in range(size):
         assert sum(order.index(item) for order in orders) == CYCLE * (size - 1) / 2
-
-
-def test_order_after_a_cycle() -> None:
-    """After eight passes another order is drawn, which is no shift of the orders before."""
-    digests = tuple(keyed(b"%d" % n) for n in range(20))
-    one, other = (
-        PromptLayout("", "", ("",) * 20, (), "", digests, digest, ())
-        for digest in (b"g", b"h")
-    )
-    result = [one.order(0, pass_index) for pass_index in range(2 * CYCLE)]
-    assert result[1] == result[0][::-1]
-    assert result[CYCLE + 1] == result[CYCLE][::-1]
-    assert result[CYCLE] not in [
-        balanced(result[0], pass_index) for pass_index in range(CYCLE)
-    ]
-    assert one.order(1, 0) != result[0] != other.order(0, 0)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ruler_cli.pool.limits import Estimates
 from ruler_cli.prompting.prompt import (
     build_layout,
     requests_of_pass,
@@ -13,7 +12,7 @@ from ruler_cli.prompting.prompt import (
     write_prompt,
 )
 from ruler_cli.settings.models import AskSettings
-from ruler_cli.types import Group, Request, Rollout
+from ruler_cli.types import Group, Request
 from tests.picture_judge import part, png
 from tests.values import group
 
@@ -58,12 +57,6 @@ def test_places() -> None:
     assert request.user.index("<context>") < request.pictures[0][0]
 
 
-def test_input_order() -> None:
-    """The order of the input changes neither the request nor its pictures."""
-    one, other = seen(0.1), seen(0.2)
-    assert request_of(group(one, other)) == request_of(group(other, one))
-
-
 def test_first_message() -> None:
     """Messages that differ only in a picture are not shared."""
     layout = build_layout(group(seen(0.1)[2:], seen(0.2)[2:]), ASK)
@@ -94,34 +87,6 @@ def test_windows() -> None:
     tiny = replace(ASK, context_tokens=700)
     assert requests_of_pass(build_layout(own, tiny), tiny, 0) == []
     assert why_unaskable(own, build_layout(own, tiny), tiny).kind == "too_long"
-
-
-def test_question() -> None:
-    """A question about one rollout has the shared picture and its own."""
-    ask = replace(ASK, ask="each")
-    layout = build_layout(group(seen(0.1), seen(0.2)), ask)
-    for at in range(2):
-        request = write_prompt(layout, ask, requests_of_pass(layout, ask, 0)[at])
-        assert [picture.data for _, picture in request.pictures] == [
-            png(0.0),
-            png((0.1, 0.2)[at]),
-        ]
-
-
-def test_parts() -> None:
-    """Pictures of further histories of a rollout are shown, each part numbered from its own beginning."""
-    rollout = Rollout(seen(0.1), histories=(seen(0.4)[2:],))
-    request = request_of(group(rollout, seen(0.2)))
-    assert png(0.4) in [picture.data for _, picture in request.pictures]
-
-
-def test_estimates() -> None:
-    """The tokens of pictures are reserved against limits and the cap."""
-    request = request_of(group(seen(0.1), seen(0.2)))
-    text = replace(request, pictures=(), picture_tokens=0)
-    more = Estimates().expected(request).prompt - Estimates().expected(text).prompt
-    assert request.picture_tokens == 3 * 255
-    assert more >= 3 * 255
 
 
 def test_left_out() -> None:

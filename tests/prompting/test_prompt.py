@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from ruler_cli.judges.offline import blocks
 from ruler_cli.prompting import templates
 from ruler_cli.prompting.prompt import (
-    LADDER,
     ExchangeState,
     PromptLayout,
     build_layout,
@@ -199,30 +198,6 @@ def test_labels_are_fresh(
     assert (one.pass_index, other.pass_index) == (pass_index, pass_index + later)
 
 
-def test_correction_within_a_pass() -> None:
-    """A correction shows its part in an order of its own, or in input order with `--order input`."""
-    layout = build_layout(group(*map(talk, "abcdefgh")), ASK)
-    for pass_index in range(3):
-        part = requests_of_pass(layout, ASK, pass_index)[0]
-        orders = {
-            tuple(
-                write_prompt(layout, ASK, part, ExchangeState(attempt)).shown.values()
-            )
-            for attempt in range(4)
-        }
-        assert len(orders) == 4
-        assert part.distinct in orders
-    input_order = replace(ASK, order="input")
-    for attempt in range(2):
-        prompt = write_prompt(
-            layout,
-            input_order,
-            requests_of_pass(layout, input_order, 1)[0],
-            ExchangeState(attempt),
-        )
-        assert list(prompt.shown.values()) == list(range(8))
-
-
 def of_sizes(sizes: list[int]) -> Group:
     """A group of different rollouts with so many characters each."""
     return group(
@@ -285,46 +260,6 @@ def test_input_order(mixed: list[int], pass_index: int, context: int | None) -> 
     assert asked[0] == asked[1]
 
 
-def test_mirrored() -> None:
-    """In windows too a rollout has the mirrored position of the pass before, among other rollouts."""
-    ask = replace(ASK, group_size=6)
-    layout = build_layout(of_sizes([5] * 30), ask)
-    for pass_index in (0, 2, 4):
-        first, second = (
-            requests_of_pass(layout, ask, pass_index),
-            requests_of_pass(layout, ask, pass_index + 1),
-        )
-        before, after = (
-            {
-                index: position
-                for part in made
-                for position, index in enumerate(part.distinct)
-            }
-            for made in (first, second)
-        )
-        assert {before[index] + after[index] for index in range(30)} == {5}
-        assert not {frozenset(part.distinct) for part in first} & {
-            frozenset(part.distinct) for part in second
-        }
-
-
-def test_order_of_input() -> None:
-    """With `--order input` rollouts stand in input order in every pass and window; windows stay random."""
-    ask = replace(ASK, group_size=6, order="input")
-    layout = build_layout(of_sizes([5] * 30), ask)
-    for pass_index in range(3):
-        result = requests_of_pass(layout, ask, pass_index)
-        assert all(list(part.distinct) == sorted(part.distinct) for part in result)
-    assert {part.distinct for part in requests_of_pass(layout, ask, 0)} != {
-        part.distinct for part in requests_of_pass(layout, ask, 1)
-    }
-    whole = replace(ask, group_size=30)
-    assert [
-        requests_of_pass(layout, whole, pass_index)[0].distinct
-        for pass_index in range(3)
-    ] == [tuple(range(30))] * 3
-
-
 @pytest.mark.parametrize("number", [1, 2, 3, 8, 60])
 def test_too_long(number: int) -> None:
     """If no two rollouts fit, no pass is made, and the error states their length."""
@@ -367,11 +302,6 @@ def shown(layout: PromptLayout, ask: AskSettings) -> str:
     )
 
 
-def only_tools(layout: PromptLayout) -> bool:
-    """Tell if no step of the shortening touched reasoning."""
-    return all(step.reasoning is None for step in LADDER[: layout.shortening])
-
-
 @settings(deadline=None, max_examples=40)
 @given(
     st.lists(
@@ -399,73 +329,3 @@ def test_never_cut(lengths: list[tuple[int, int]], tokens: int) -> None:
         whole.digests,
         whole.owner,
     )
-
-
-def test_whole_in_windows() -> None:
-    """Rollouts of which four fit into a request are shown whole, for any size of the group."""
-    ask = replace(ASK, context_tokens=60_000)
-    layout = build_layout(group(*(rollout(f"{n}") for n in range(24))), ask)
-    assert layout.tokens > 200_000
-    assert layout.shortening == 0
-    assert CUT not in shown(layout, ask)
-    assert len(requests_of_pass(layout, ask, 0)) >= 5
-
-
-@pytest.mark.parametrize("number", [3, 9, 24])
-def test_only_the_long_one(number: int) -> None:
-    """One rollout that leaves no context for others is shortened, and no other is."""
-    ask = replace(ASK, context_tokens=25_000)
-    layout = build_layout(
-        group(
-            rollout("long", 40_000), *(rollout(f"{n}", 300) for n in range(number - 1))
-        ),
-        ask,
-    )
-    assert [CUT in text for text in layout.distinct] == [True] + [False] * (number - 1)
-    assert only_tools(layout)
-    assert "thought " * 1000 in layout.distinct[0]
-
-
-def test_step_by_step() -> None:
-    """A smaller context leaves out more, and reasoning only once tool outputs are short."""
-    made = group(*(rollout(f"{n}") for n in range(4)))
-    steps = []
-    for tokens in (50_000, 20_000, 12_000, 6_000, 3_000):
-        layout = build_layout(made, replace(ASK, context_tokens=tokens))
-        assert layout.tokens <= tokens
-        steps.append(layout.shortening)
-        assert ("thought " * 1000 in layout.distinct[0]) is only_tools(layout)
-    assert steps == sorted(steps)
-    assert steps[0] == 0
-    assert LADDER[steps[-1] - 1].reasoning is not None
-
-
-def test_long_context() -> None:
-    """A shared context that is too long is shortened like a rollout."""
-    tool = {"role": "tool", "content": "shared " * 20_000}
-    made = group(*([talk(a)[0], tool, talk(a)[1]] for a in "abc"))
-    ask = replace(ASK, context_tokens=5_000)
-    layout = build_layout(made, ask)
-    assert CUT in layout.context
-    assert layout.context.startswith('user: "What is 2+2?"')
-    assert only_tools(layout)
-    assert layout.tokens <= 5_000
-    assert len(layout.distinct) == 3
-
-
-def test_smaller_windows_last() -> None:
-    """If not even four rollouts fit after every shortening, a request holds two."""
-    answers = ["x" * 20_000 + str(n) for n in range(8)]
-    made = group(
-        *([*rollout(a[-1])[:3], {"role": "assistant", "content": a}] for a in answers)
-    )
-    ask = replace(ASK, context_tokens=14_000)
-    layout = build_layout(made, ask)
-    assert layout.shortening == len(LADDER)
-    assert all(len(part.distinct) < 4 for part in requests_of_pass(layout, ask, 0))
-    assert [len(part.distinct) for part in requests_of_pass(layout, ask, 1)] == [
-        2,
-        2,
-        2,
-        2,
-    ]

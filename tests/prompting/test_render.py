@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from ruler_cli.judges.offline import blocks
 from ruler_cli.messages.conversations import check_messages
 from ruler_cli.prompting.prompt import build_layout, write_prompt
-from ruler_cli.prompting.render import render_tools
 from ruler_cli.settings.models import AskSettings
 from tests.conftest import ROOT, read
 from tests.values import group, render, texts, values
@@ -45,21 +44,6 @@ def test_numbers(number: float) -> None:
         assert str(number).replace("+", "") in line.replace("+", "")
 
 
-def test_fields_tell_rollouts_apart() -> None:
-    """Rollouts that differ in a field of a turn alone are not identical, whatever the field's name is."""
-    for name in ("tool_call", "apis", "agent_info", "made up"):
-        turns = [
-            [by("user", "q"), by("assistant", "x", **{name: {"name": tool}})]
-            for tool in ("look", "send")
-        ]
-        assert len(build_layout(group(*turns), AskSettings()).distinct) == 2, name
-    raw = [
-        [by("user", "q"), by("assistant", "x", request_id=n, usage={"in": n})]
-        for n in "ab"
-    ]
-    assert len(build_layout(group(*raw), AskSettings()).distinct) == 1
-
-
 def test_deep() -> None:
     """Deeply nested values are shown or annotated, and crash nothing."""
     deep: Any = 1
@@ -74,16 +58,6 @@ def test_deep() -> None:
         "nested too deeply"
         in render([called({"function": {"name": "f", "arguments": deep}})])[0]
     )
-
-
-def test_tools() -> None:
-    """Tools are one line of JSON each, without OpenAI's wrapper."""
-    nested = {"type": "function", "function": {"name": "f"}}
-    assert (
-        render_tools([nested, {"name": "g"}, "text\n"])
-        == '{"name":"f"}\n{"name":"g"}\n"text\\n"'
-    )
-    assert render_tools("</available_tools>") == '"</available_tools>"'
 
 
 roles = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterable, Mapping, Sequence
 
 from hypothesis import strategies as st
@@ -24,15 +23,14 @@ def scored(
     judges: Mapping[str, Sequence[float]] | None = None,
 ) -> GroupRecord:
     """A group with these scores and labels, and with the scores of a panel."""
-    panel = [
-        [{"judge": name, "score": own[i]} for name, own in (judges or {}).items()]
-        for i in range(len(scores))
-    ]
-    each = zip(scores, labels, panel, strict=True)
-    rollouts = tuple(
-        scored_rollout(score, label, judges=own) for score, label, own in each
-    )
-    return GroupRecord("scored", key, rollouts=rollouts)
+    rollouts = []
+    for i, (score, label) in enumerate(zip(scores, labels, strict=True)):
+        panel = [
+            {"judge": name, "score": column[i]}
+            for name, column in (judges or {}).items()
+        ]
+        rollouts.append(scored_rollout(score, label, judges=panel))
+    return GroupRecord("scored", key, rollouts=tuple(rollouts))
 
 
 def scored_rollout(
@@ -48,18 +46,6 @@ def scored_rollout(
         slots=at,
         **more,  # type: ignore[arg-type]
     )
-
-
-def drawn(groups: int, size: int, seed: int, noise: float = 0.3) -> list[GroupRecord]:
-    """Groups with labels 0 and 1, and with scores that are noisy labels."""
-    dice = random.Random(seed)
-    result = []
-    for number in range(groups):
-        rate = dice.betavariate(0.6, 0.6)
-        labels = [float(dice.random() < rate) for _ in range(size)]
-        scores = [0.4 * label + dice.gauss(0.3, noise) for label in labels]
-        result.append(scored(scores, labels, key=str(number)))
-    return result
 
 
 def measure(groups: Iterable[GroupRecord], name: str = "score") -> Agreement:

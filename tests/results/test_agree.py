@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,19 +11,7 @@ from hypothesis import strategies as st
 from ruler_cli.results.agreement import Agreement, AgreementBuilder
 from ruler_cli.results.record import GroupRecord, RolloutRecord
 from ruler_cli.scoring.statistics import concordance
-from tests.results.agree_values import (
-    drawn,
-    grades,
-    measure,
-    rows,
-    scored,
-    scored_rollout,
-)
-
-
-def value(result: Agreement, name: str, judge: int = 0) -> Any:
-    """A figure's value."""
-    return result["scorers"][judge][name]["value"]
+from tests.results.agree_values import grades, measure, rows, scored, scored_rollout
 
 
 def two(one: list[GroupRecord], other: list[GroupRecord]) -> Agreement:
@@ -35,32 +22,18 @@ def two(one: list[GroupRecord], other: list[GroupRecord]) -> Agreement:
     return builder.agreement({})
 
 
-def test_by_hand() -> None:
-    """Two mixed groups and one uniform: pairs are pooled."""
-    groups = [
-        scored([0.9, 0.4, 0.4], [1, 1, 0]),  # one pair won, one tied
-        scored([0.1, 0.8], [1, 0]),  # lost
-        scored([0.5, 0.6], [1, 1]),
-    ]
-    result = measure(groups, "score")
-    assert (result["groups"], result["mixed_groups"], result["rollouts"]) == (3, 2, 7)
-    assert (result["scorers"][0]["pairs"], result["scorers"][0]["compared"]) == (3, 7)
-    assert value(result, "pairwise_accuracy") == pytest.approx(0.5)
-    assert value(result, "tied_share") == pytest.approx(1 / 3)
-    assert result["scorers"][0]["pairwise_accuracy"]["groups"] == 2
-    assert measure(groups, "score") == result
-
-
 @given(st.lists(rows, max_size=6))
 def test_pooled_pairs(groups: list[list[tuple[float, float]]]) -> None:
     """The accuracy is that of all pairs of all groups, with ties as halves."""
-    result = measure([scored(*zip(*group, strict=True)) for group in groups], "score")
+    result = measure([scored(*zip(*group, strict=True)) for group in groups])
+    (scorer,) = result["scorers"]
     each = [concordance(group) for group in groups]
     pairs = sum(c.pairs for c in each)
     won = sum(c.won + c.tied / 2 for c in each)
-    assert value(result, "pairwise_accuracy") == (
-        pytest.approx(won / pairs) if pairs else None
-    )
+    accuracy = pytest.approx(won / pairs) if pairs else None
+    assert scorer["pairwise_accuracy"]["value"] == accuracy
+    tied = pytest.approx(sum(c.tied for c in each) / pairs) if pairs else None
+    assert scorer["tied_share"]["value"] == tied
     assert result["mixed_groups"] == sum(c.pairs > 0 for c in each)
 
 
@@ -68,8 +41,8 @@ def test_missing_values() -> None:
     """A rollout without a score or a label is ignored; only for the gate one without a score is wrong."""
     whole = [scored([0.9, 0.4, 0.4], [1, 1, 0])]
     holes = [scored([0.9, None, 0.4, 0.7, 0.4], [1, 1, 1, None, 0])]
-    (one,), (other,) = (measure(groups, "a")["scorers"] for groups in (whole, holes))
-    gated = [own.pop("with_unscored")["value"] for own in (one, other)]
+    (one,), (other,) = (measure(groups)["scorers"] for groups in (whole, holes))
+    gated = [judge.pop("with_unscored")["value"] for judge in (one, other)]
     assert one == other
     assert gated == [1.5 / 2, 1.5 / 3]
 
@@ -77,9 +50,9 @@ def test_missing_values() -> None:
 def bins(result: Agreement) -> dict[tuple[str, str], tuple[int, int, int]]:
     """The pairs of each bin, those against the labels and those tied."""
     return {
-        (kind, one["bin"]): (one["pairs"], one["against"], one["tied"])
+        (kind, row["bin"]): (row["pairs"], row["against"], row["tied"])
         for kind in ("gap", "slot", "length")
-        for one in result["scorers"][0].get(f"by_{kind}", ())
+        for row in result["scorers"][0][f"by_{kind}"]
     }
 
 
@@ -105,13 +78,10 @@ def test_bins(rollouts: list[RolloutRecord]) -> None:
     (scorer,) = result["scorers"]
     for kind in ("gap", "slot", "length"):
         tied = 0 if kind == "gap" else scorer["tied"]
-        found = [own for (name, _), own in bins(result).items() if name == kind]
+        found = [counts for (name, _), counts in bins(result).items() if name == kind]
         sums = [sum(column) for column in zip(*found, strict=True)] or [0, 0, 0]
-        assert sums == [
-            scorer["pairs"] - scorer["tied"] + tied,
-            scorer["against"],
-            tied,
-        ]
+        pairs = scorer["pairs"] - scorer["tied"] + tied
+        assert sums == [pairs, scorer["against"], tied]
 
 
 def test_sampled_pairs() -> None:
@@ -122,83 +92,75 @@ def test_sampled_pairs() -> None:
     assert 3_500 < result["scorers"][0]["pairs"] < 4_500  # of 5,000 · 5,000
 
 
-def panel(count: int) -> list[GroupRecord]:
-    """Three judges: a good one, one as good with errors of its own, and one that guesses."""
-    draw, result = random.Random(0), []
-    for group in drawn(count, 6, seed=5):
-        scores, labels = (
-            [r.judge_score or 0.0 for r in group.rollouts],
-            [r.label for r in group.rollouts],
-        )
-        guess = [draw.random() for _ in scores]
-        again = [0.4 * (x or 0) + draw.gauss(0.3, 0.3) for x in labels]
-        judges = {"good": scores, "other": again, "guess": guess}
-        result.append(scored(scores, labels, key=group.key, judges=judges))
-    return result
+def files(number: int) -> tuple[list[GroupRecord], list[GroupRecord]]:
+    """A good judge, and one that guesses, which are a panel of the first file."""
+    dice = random.Random(0)
+    good, guess = [], []
+    for i in range(number):
+        labels = [float(dice.random() < 0.5) for _ in range(6)]
+        scores = [0.4 * label + dice.gauss(0.3, 0.3) for label in labels]
+        guesses = [dice.random() for _ in labels]
+        panel = {"good": scores, "guess": guesses}
+        good.append(scored(scores, labels, key=str(i), judges=panel))
+        guess.append(scored(guesses, labels, key=str(i)))
+    return good, guess
 
 
 def test_panel() -> None:
-    """The interval of a good judge lies above that of one that guesses."""
-    result = measure(panel(150), "score")
-    assert [s["name"] for s in result["scorers"]] == ["score", "good", "other", "guess"]
-    _, good, _, guess = (s["pairwise_accuracy"] for s in result["scorers"])
+    """The interval of a good judge lies above that of one that guesses; a single judge is no panel."""
+    scorers = measure(files(60)[0])["scorers"]
+    assert [judge["name"] for judge in scorers] == ["score", "good", "guess"]
+    _, good, guess = (judge["pairwise_accuracy"] for judge in scorers)
     assert good["low"] > guess["high"]
-    one = [scored([0.9, 0.1], [1, 0], judges={"a": (0.9, 0.1)})]
-    assert len(measure(one, "score")["scorers"]) == 1  # a single judge is no panel
+    alone = [scored([0.9, 0.1], [1, 0], judges={"a": (0.9, 0.1)})]
+    assert len(measure(alone)["scorers"]) == 1
 
 
 def test_two_files() -> None:
     """A judge does not differ from itself; a good one differs from one that guesses."""
-    good = drawn(150, 6, seed=7)
-    draw = random.Random(1)
-    guess = [
-        scored(
-            [draw.random() for _ in g.rollouts],
-            [r.label for r in g.rollouts],
-            key=g.key,
-        )
-        for g in good
-    ]
+    good, guess = files(60)
     same = two(good, good)["differences"]
-    assert {f["value"] for f in same.values()} == {0.0}
-    decided = {n: f["told_apart"] for n, f in same.items()}
-    assert decided.pop("pairwise_accuracy") is False
-    assert {*decided.values()} == {None}
+    assert {figure["value"] for figure in same.values()} == {0.0}
+    assert same["pairwise_accuracy"]["told_apart"] is False
+    assert same["tied_share"]["told_apart"] is None
     result = two(good, guess)
-    assert result["differences"]["pairwise_accuracy"]["told_apart"]
-    for name in result["differences"]:
-        less = value(result, name) - value(result, name, 1)
-        assert result["differences"][name]["value"] == pytest.approx(less)
-    assert abs(result["correlation"]["value"]) < 0.1
+    difference = result["differences"]["pairwise_accuracy"]
+    one, other = (judge["pairwise_accuracy"]["value"] for judge in result["scorers"])
+    assert difference["value"] == pytest.approx(one - other)
+    assert difference["told_apart"]
+    assert abs(result["correlation"]["value"]) < 0.2
+
+
+def test_paired_difference() -> None:
+    """A difference varies less than either accuracy where judges err in the same pairs."""
+    dice = random.Random(1)
+    one, other = [], []
+    for i in range(60):
+        wrong = dice.random() < 0.4
+        scores = [0.2, 0.8] if wrong else [0.8, 0.2]
+        one.append(scored(scores, [1, 0], key=str(i)))
+        other.append(scored(scores if i % 10 else scores[::-1], [1, 0], key=str(i)))
+    result = two(one, other)
+    accuracy = result["scorers"][0]["pairwise_accuracy"]
+    difference = result["differences"]["pairwise_accuracy"]
+    widths = [f["high"] - f["low"] for f in (accuracy, difference)]
+    assert 0 < widths[1] < 0.9 * widths[0]
 
 
 def test_common_rollouts() -> None:
-    """A rollout on which one judge failed counts for neither."""
-    result = two(
-        [scored([0.9, 0.4, None], [1, 0, 0])], [scored([0.9, 0.4, 0.1], [1, 0, 0])]
-    )
-    assert [s["pairs"] for s in result["scorers"]] == [1, 1]
-
-
-def test_two_judges_without_labels() -> None:
-    """Two judges can be compared with each other without a label."""
-    one = [scored([0.9, 0.4], [None, None], key=str(i)) for i in range(9)]
-    result = two(
-        one, [scored([0.8, 0.1 + i / 10], [None, None], key=str(i)) for i in range(9)]
-    )
-    assert result["correlation"]["value"] is not None
+    """A rollout on which one judge failed counts for neither; without a label there is a correlation."""
+    one = [scored([0.9, 0.4, None], [1, 0, 0])]
+    other = [scored([0.9, 0.4, 0.1], [1, 0, 0])]
+    assert [judge["pairs"] for judge in two(one, other)["scorers"]] == [1, 1]
+    bare = [scored([0.9, 0.4], [None, None], key=str(i)) for i in range(9)]
+    result = two(bare, bare)
+    assert result["correlation"]["value"] == pytest.approx(1)
     assert result["differences"]["pairwise_accuracy"]["value"] is None
 
 
 def test_huge_numbers() -> None:
     """Labels of the largest size give only finite figures."""
-    groups = [
-        scored([0.9, 1e50, -1e50], [1e50, -1e50, 0.0], key=str(i)) for i in range(9)
-    ]
-    result = two(groups, groups)
-    reported = [
-        figure["value"]
-        for figure in result["scorers"][0].values()
-        if isinstance(figure, dict)
-    ]
-    assert all(number is None or abs(number) < 1e60 for number in reported)
+    labels = [1e50, -1e50, 0.0]
+    groups = [scored([0.9, 1e50, -1e50], labels, key=str(i)) for i in range(9)]
+    for name in ("pairwise_accuracy", "tied_share"):
+        assert 0 <= two(groups, groups)["scorers"][0][name]["value"] <= 1

@@ -23,10 +23,15 @@ def written(folder: Path, *lines: Any) -> Path:
     return path
 
 
+def read(folder: Path, *lines: Any) -> Labels:
+    """The lines of a file of labels."""
+    return Labels.read([written(folder, *lines)], option="--labels-file")
+
+
 def test_last_line_counts(tmp_path: Path) -> None:
     """Of a person's lines about the same thing the last one counts, whichever rollout stood left."""
     turned = COMPARISON | {"left": "b", "right": "a", "choice": "equal"}
-    path = written(
+    labels = read(
         tmp_path,
         COMPARISON,
         turned,
@@ -35,8 +40,7 @@ def test_last_line_counts(tmp_path: Path) -> None:
         MARK | {"mark": "bad"},
         {"group": "g", "mark": "reviewed"},
     )
-    labels = Labels.read([path], option="labels_file")
-    assert [one.value for one in labels.comparisons["g"]] == [0.5, 1.0]
+    assert [one.better for one in labels.comparisons] == ["", "a"]
     assert [(one.rollout, one.label) for one in labels.marks["g"]] == [
         ("a", 0.0),
         ("", None),
@@ -46,11 +50,10 @@ def test_last_line_counts(tmp_path: Path) -> None:
 def test_latest_line_counts(tmp_path: Path) -> None:
     """A later time counts, whatever the order of the files; an empty mark takes an earlier one back."""
     late = MARK | {"mark": "bad", "at": "2026-11-27T12:00:01Z"}
-    path = written(tmp_path, late, MARK | {"at": "2026-11-27T12:00:00Z"})
-    assert Labels.read([path], option="labels_file").marks["g"][0].mark == "bad"
+    (mark,) = read(tmp_path, late, MARK | {"at": "2026-11-27T12:00:00Z"}).marks["g"]
+    assert mark.mark == "bad"
     named = {"group": "g", "rollout": "b", "by": "ana"}
-    path = written(tmp_path, late, MARK | {"mark": "", "note": ""}, named)
-    (left,) = Labels.read([path], option="labels_file").marks["g"]
+    (left,) = read(tmp_path, late, MARK | {"mark": "", "note": ""}, named).marks["g"]
     assert (left.rollout, left.mark) == ("b", "")
 
 
@@ -65,12 +68,9 @@ def test_latest_line_counts(tmp_path: Path) -> None:
 )
 def test_times(tmp_path: Path, at: str, counts: bool) -> None:
     """Times are compared as such, whatever their zone; a word that is none tells no time."""
-    first = MARK | {"mark": "first", "at": at}
-    path = written(
-        tmp_path, MARK | {"mark": "then", "at": "2026-11-27T12:00:00Z"}, first
-    )
-    (one,) = Labels.read([path], option="labels_file").marks["g"]
-    assert (one.mark == "then") == counts
+    then = MARK | {"mark": "then", "at": "2026-11-27T12:00:00Z"}
+    labels = read(tmp_path, then, MARK | {"mark": "first", "at": at})
+    assert (labels.marks["g"][0].mark == "then") == counts
 
 
 @pytest.mark.parametrize("at", ["", "2026-11-27T12:00:01Z"])
@@ -83,25 +83,14 @@ def test_drawn_twice(tmp_path: Path, first: str, at: str) -> None:
     }
     (other,) = ways.keys() - {first}
     lines = COMPARISON | ways[first], COMPARISON | ways[other] | {"choice": "right"}
-    path = written(tmp_path, *(line | {"at": at} for line in lines))
-    (one,) = Labels.read([path], option="labels_file").comparisons["g"]
+    (one,) = read(tmp_path, *(line | {"at": at} for line in lines)).comparisons
     assert (one.choice, one.drawn, one.chance) == ("right", "random", 0.25)
 
 
 def test_other_draws(tmp_path: Path) -> None:
     """Any word but `random` says that what is known of scores chose the line."""
-    path = written(tmp_path, COMPARISON | {"drawn": "the worst \x1b[2J"})
-    (one,) = Labels.read([path], option="labels_file").comparisons["g"]
+    (one,) = read(tmp_path, COMPARISON | {"drawn": "the worst \x1b[2J"}).comparisons
     assert one.drawn == "disputed"
-
-
-def test_values_of_choices() -> None:
-    """A choice is 1, 0 or one half for the left rollout; of an unsure person there is no value."""
-    values = [
-        getattr(parse_line(orjson.dumps(COMPARISON | {"choice": choice})), "value", 9)
-        for choice in ("left", "right", "equal", "unsure")
-    ]
-    assert values == [1.0, 0.0, 0.5, None]
 
 
 @pytest.mark.parametrize(
@@ -122,7 +111,7 @@ def test_wrong_lines(tmp_path: Path, line: dict[str, Any], reason: str) -> None:
         parse_line(orjson.dumps(line))
     path = written(tmp_path, MARK, line)
     with pytest.raises(UsageError, match="line 2") as caught:
-        Labels.read([path], option="labels_file")
+        Labels.read([path], option="--labels-file")
     assert reason in str(caught.value)
 
 
@@ -130,8 +119,8 @@ def test_windows_file(tmp_path: Path) -> None:
     """A file with a byte order mark and Windows' line ends is read as any other."""
     path = written(tmp_path, COMPARISON, MARK)
     path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))
-    labels = Labels.read([path], option="labels_file")
-    assert (len(labels.comparisons["g"]), len(labels.marks["g"])) == (1, 1)
+    labels = Labels.read([path], option="--labels-file")
+    assert (len(labels.comparisons), len(labels.marks["g"])) == (1, 1)
 
 
 def test_group_names() -> None:

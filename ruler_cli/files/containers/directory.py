@@ -77,6 +77,7 @@ class Directory(MultiFileContainer):
         """Take the files of a listing."""
         super().__init__(source, listing)
         self._records = source.records
+        self._events = source.events
         self._left_out = set[str]()
         self._damaged = set[str]()
         self._scans = list[_FileScan]()
@@ -90,7 +91,12 @@ class Directory(MultiFileContainer):
     def _open_file(self, name: str, stack: ExitStack) -> Container:
         location = self.listing.at(name)
         return open_container(
-            location.name, stack, name, most=self.most, records=self._records
+            location.name,
+            stack,
+            name,
+            most=self.most,
+            records=self._records,
+            events=self._events,
         )
 
     def sample(self, count: int) -> list[Line]:

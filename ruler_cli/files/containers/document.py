@@ -2,7 +2,7 @@
 
 A document is (a) a list of objects, compact or pretty-printed; (b) one object that holds the records at a known
 path, or at the one that the user gives; (c) objects over several lines, one or one after another (`jq .` prints
-so). Each pass searches the records anew, so memory does not grow with their number.
+so). One that is larger than the bound on records is refused: as lines it can be read in pieces.
 """
 
 from __future__ import annotations
@@ -17,17 +17,8 @@ from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.files.containers import Container, Writer, task_of
 from ruler_cli.files.parse import parse
 from ruler_cli.files.source import BOM, Source
-from ruler_cli.files.splice import end_of
-from ruler_cli.files.walk import (
-    OPENING,
-    WINDOW,
-    Read,
-    Steps,
-    TextWindow,
-    damaged,
-    nowhere,
-    steps_of,
-)
+from ruler_cli.files.splice import end_of, skip
+from ruler_cli.files.walk import OPENING, JsonText, Steps, damaged, nowhere, steps_of
 from ruler_cli.types import Line, value
 
 KNOWN = (
@@ -41,6 +32,8 @@ _BEFORE = {"samples": "eval"}
 _IN_LIST = re.compile(r"\[.*|\.\d+")
 """A first step that says which items of a list it takes."""
 _BLANK = b" \t\r\n"
+_MAX_FIRST = 1 << 20
+"""Bytes of a first object that is parsed to know that it is not torn."""
 _MAX_AROUND = 64 << 20
 """Bytes before the records in which a task is searched."""
 
@@ -57,48 +50,54 @@ class DocumentShape:
     known: bool = False
 
 
-def shape_of(read: Read, given: Steps = ()) -> DocumentShape | None:
-    """Return the shape of a document; None if the text is JSON lines, or no JSON.
+def shape_of(text: bytes, path: Steps = ()) -> DocumentShape | None:
+    """Return the shape of a document; None if the text is JSON lines, or not JSON.
 
-    `given` is the path that the user gave.
+    `path` is the one that the user named.
     """
-    text = TextWindow(read, len(BOM) if read(0, len(BOM)) == BOM else 0, 0)
-    opens = text.byte()
-    at = text.at
-    line, lf, rest = read(at, WINDOW).partition(b"\n")
-    long = not lf and len(line) == WINDOW
-    ended = not long and end_of(line, 0) is not None
-    if (ended and rest.strip(_BLANK)) or opens not in OPENING:
+    whole = JsonText(text, len(BOM) if text[: len(BOM)] == BOM else 0)
+    opens = whole.byte()
+    start = whole.at
+    if opens not in OPENING:
+        return None
+    line, behind = _line(text, start)
+    is_whole_line = end_of(line, 0) is not None
+    if is_whole_line and skip(text, behind) < len(text):
         return None
     if opens == b"[":
-        text.at += 1
-        is_list = ended or text.byte() in b'{["-0123456789tfnNI]'
-        steps = given if given and _IN_LIST.match(given[0]) else ("[]", *given)
-        return DocumentShape(at, steps) if is_list else None
-
-    if not given:
+        whole.at += 1
+        is_list = is_whole_line or whole.byte() in b'{["-0123456789tfnNI]'
+        names_items = path and _IN_LIST.match(path[0])
+        steps = path if names_items else ("[]", *path)
+        return DocumentShape(start, steps) if is_list else None
+    if not path:
         with suppress(UnreadableError):
-            known = _known_path(TextWindow(read, at, 0))
-            if known:
-                return DocumentShape(at, known, known=True)
-        if ended or long:
+            if known := _known_path(JsonText(text, start)):
+                return DocumentShape(start, known, known=True)
+        if is_whole_line:
             return None
-    second = rest.partition(b"\n")[0].strip(_BLANK)
-    torn = end_of(second, 0) == len(second)  # it seems so: JSON lines may follow
-    shape = DocumentShape(at, given)
-    if given and not (torn or long):
-        return shape
-    whole = long
-    text = TextWindow(read, at, 0)
+    # behind a first line that is torn JSON lines may follow
+    second, _ = _line(text, behind)
+    is_torn = end_of(second, 0) == len(second)
+    if path and not is_torn:
+        return DocumentShape(start, path)
+    end = end_of(text[: start + _MAX_FIRST] if is_torn else text, start)
+    if end is None:
+        return None
     with suppress(UnreadableError):
-        _, first, size = text.value(WINDOW)
-        if long and text.byte():
-            return None
-        whole = bool(parse(first, exact=False)) if size <= WINDOW else not torn
-    return shape if whole else None
+        if end - start > _MAX_FIRST or parse(text[start:end], exact=False):
+            return DocumentShape(start, path)
+    return None
 
 
-def _known_path(text: TextWindow) -> Steps:
+def _line(text: bytes, start: int) -> tuple[bytes, int]:
+    """Return the line at an offset without white space around it, and the offset behind it."""
+    end = text.find(b"\n", start)
+    end = len(text) if end < 0 else end
+    return text[start:end].strip(_BLANK), end + 1
+
+
+def _known_path(text: JsonText) -> Steps:
     """Return the known path of the records in the object that starts here; () if there is none."""
     before = set[str]()
     for key in text.entries():
@@ -138,9 +137,8 @@ class Document(Container):
         """Take the text, which is in a file and stays open."""
         super().__init__(source.name, source.most)
         steps = shape.steps
-        self._read = source.read
+        self._source = source
         self._shape = shape
-        self._given = source.records
         self.unit = "item" if steps else "object"
         self.rewritable = steps == ("[]",)
         self.may_hold_events = not shape.known
@@ -152,15 +150,17 @@ class Document(Container):
     @classmethod
     def open(cls, source: Source) -> Self | None:
         """Open text that is a document; one from a stream is kept in a file."""
-        given = steps_of(source.records) if source.records else ()
+        path = steps_of(source.records) if source.records else ()
         if source.fd is None:
             line = source.first_line.strip(_BLANK)
-            lines = given and line[:1] == b"{"  # a stream of them is not kept
-            whole = end_of(line, 0) is not None
-            if whole and (lines or shape_of(source.read, given) is None):
+            is_lines = path and line[:1] == b"{"  # a stream of them is not kept
+            is_whole = end_of(line, 0) is not None
+            if is_whole and (is_lines or shape_of(line, path) is None):
                 return None
             source.keep_text()
-        shape = shape_of(source.read, given)
+        shape = shape_of(source.read(0, source.most), path)
+        if shape is not None and source.read(source.most, 1):
+            raise _too_large(source, shape)
         return None if shape is None else cls(source, shape)
 
     @property
@@ -171,29 +171,41 @@ class Document(Container):
         first = next(self.records(), None)
         if first is None:
             return ""
-        head = self._read(0, min(first.offset, _MAX_AROUND))
+        head = self._source.read(0, min(first.offset, _MAX_AROUND))
         return task_of(head.removeprefix(BOM) + b"]}")
 
     def records(self) -> Iterator[Line]:
         """Yield every record; UsageError behind the last one if the text is damaged."""
-        text = TextWindow(self._read, self._shape.start, self.most)
+        whole = self._source.read(0, self.most)
+        text = JsonText(whole, self._shape.start)
         number = 0
         try:
             while opens := text.byte():
                 start = text.at
                 text.reached = False
-                for offset, raw, size in text.walk(self._shape.steps):
+                for offset, raw in text.walk(self._shape.steps):
                     number += 1
-                    yield self.line(number, offset, raw, size)
-                if not text.reached:
-                    raise (
-                        nowhere(self.name, self._given, self._read, start)
-                        if self._given and opens in OPENING
-                        else damaged()
-                    )
+                    yield self.line(number, offset, raw)
+                if text.reached:
+                    continue
+                if self._source.records and opens in OPENING:
+                    raise nowhere(self.name, self._source.records, whole, start)
+                raise damaged()
         except UnreadableError as error:
             place = f"behind {self.unit} {number}" if number else "at its beginning"
             problem = f"{error} {place}"
             raise UsageError(
                 problem, "mend it, or write it again", place=self.name
             ) from None
+
+
+def _too_large(source: Source, shape: DocumentShape) -> UsageError:
+    """Return the error for a document that is not read, with the command that makes lines of it."""
+    path = "".join(shape.steps).replace("{}.value", "[]")
+    path = path.replace("{}", " | to_entries[]").replace("[1:]", "[1:][]")
+    path = path if path.startswith(".") else f".{path}"
+    return UsageError(
+        f"is one JSON document of more than {source.most >> 20:,} MiB, which is not read whole",
+        f"make lines of it: jq -c '{path}' {source.name} > lines.jsonl",
+        place=source.name,
+    )

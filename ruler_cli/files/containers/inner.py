@@ -9,7 +9,7 @@ from itertools import islice
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.containers import Container
 from ruler_cli.files.parse import too_large
-from ruler_cli.files.walk import OPENING, TextWindow, damaged, held, nowhere, steps_of
+from ruler_cli.files.walk import OPENING, JsonText, damaged, nowhere, steps_of
 from ruler_cli.types import Line
 
 
@@ -41,19 +41,19 @@ class InnerRecords(Container):
         number = 0
         any_reached = False
         for line in lines:
-            text = TextWindow(held(line.raw), 0, self.most)
+            text = JsonText(line.raw)
             opens = text.byte()
             try:
                 if line.skipped:
                     raise UnreadableError(too_large(line.skipped))
                 if line.error:
                     raise UnreadableError(line.error)
-                found = list(text.walk(self._steps))
+                records = list(text.walk(self._steps))
                 if text.byte():
                     raise damaged()
                 if opens in OPENING and not (text.reached or any_reached):
                     place = f"{self.name} {line.where}"
-                    raise nowhere(place, self._path, held(line.raw), 0)
+                    raise nowhere(place, self._path, line.raw)
                 if not text.reached:
                     raise UnreadableError(f"holds nothing at `{self._path}`")
             except UnreadableError as error:
@@ -62,6 +62,6 @@ class InnerRecords(Container):
                 yield replace(line, number=number, place=line.where, error=reason)
                 continue
             any_reached = True
-            for offset, raw, size in found:
+            for offset, raw in records:
                 number += 1
-                yield self.line(number, line.offset + offset, raw, size)
+                yield self.line(number, line.offset + offset, raw)

@@ -44,9 +44,8 @@ class JsonLines(Container):
     def open(cls, source: Source) -> Self:
         """Open any text; what may be events of a pipe is kept, since a rollout ends with its last event."""
         if source.once:
-            from ruler_cli.files.events import may_be_event
-
-            if source.keep or may_be_event(source.first_line):
+            events = source.events
+            if source.keep or (events and events.begin(source.first_line)):
                 source.keep_text()
         return cls(source)
 

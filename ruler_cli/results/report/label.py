@@ -145,7 +145,7 @@ def _text_of_pair(text: Json, pair: DrawnPair) -> Json:
         "rubric": text["rubric"],
         "pictures": pictures,
         "strings": strings,
-        "lines": [[used[number] for number in one] for one in lines],
+        "lines": [[used[number] for number in line] for line in lines],
         # what the page puts lines into
         "rollouts": [{}, {}],
     }

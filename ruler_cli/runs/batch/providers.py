@@ -34,12 +34,13 @@ from pydantic import TypeAdapter
 from ruler_cli.errors import RefusedError, RulerError, UsageError
 from ruler_cli.judges.network import proxy_of, trusted
 from ruler_cli.judges.provider_errors import classify, error_of
+from ruler_cli.judges.replies import without_key
 from ruler_cli.judges.resolve import check_address, cut_address, endpoint_of, key_for
 from ruler_cli.pool.retries import RetryBudget
 from ruler_cli.runs.batch.journal import BatchRecord
 from ruler_cli.runs.batch.requests import FORMS, BatchForm, batch_target
 from ruler_cli.settings.models import JudgeSettings
-from ruler_cli.types import CallError, clean, without_key
+from ruler_cli.types import CallError, clean
 
 T = TypeVar("T")
 State = Literal["running", "ended", "failed"]

@@ -32,8 +32,9 @@ from ruler_cli.judges.provider_errors import (
     read_response,
     refuses_format,
 )
+from ruler_cli.judges.replies import parse_foreign
 from ruler_cli.ledger.reply_cache import Ledger
-from ruler_cli.types import BOM, CallError, Reply, clean, parse_foreign, words_of
+from ruler_cli.types import BOM, CallError, Reply, clean, words_of
 
 MAX_LINE_BYTES = 32 << 20
 """Bytes of the longest line that is read."""

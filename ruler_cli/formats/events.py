@@ -22,11 +22,14 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from ruler_cli.errors import UnreadableError, UsageError
+from ruler_cli.files import open_container
 from ruler_cli.files.containers import RECORD_MEMBERS, Container
 from ruler_cli.files.error_map import temporary
 from ruler_cli.files.parse import dump, parse, parse_value
 from ruler_cli.files.scratch import temporary_database
+from ruler_cli.files.source import Events
 from ruler_cli.files.splice import encode_members
+from ruler_cli.messages.dialects import is_langchain
 from ruler_cli.types import Line, value
 
 Event = Mapping[str, Any]
@@ -41,8 +44,6 @@ _CONVERSATIONS = (
 """Members by which the messages of a table belong together, beside `sessionId`."""
 _TRACES = ("trace_id", "traceId", "context.trace_id")
 _ROWS = tomllib.loads(Path(__file__).with_name("events.toml").read_text("utf-8"))
-LANGCHAIN: dict[str, str] = _ROWS["langchain"]["roles"]
-"""The types of LangChain's messages → the role of a chat message."""
 TURNS: dict[str, dict[str, str]] = {
     name: row.get("turns", {}) for name, row in _ROWS.items()
 }
@@ -144,28 +145,6 @@ def _listed(value: Event, *keys: str) -> list[Event]:
     listed = next((value[key] for key in keys if key in value), None)
     items = listed if isinstance(listed, list) else []
     return [item for item in items if isinstance(item, dict)]
-
-
-def is_langchain(event: Event) -> bool:
-    """Tell if it is a message of LangChain, whose type is the speaker; also below `data` or `kwargs`."""
-    kind, body = langchain_body(event)
-    return kind in LANGCHAIN and "role" not in event and "content" in body
-
-
-def langchain_body(event: Event) -> tuple[str | None, Event]:
-    """Return the type of a message of LangChain, and the object that holds its content."""
-    kind = event.get("type")
-    body = event
-    data = event.get("data")
-    given = event.get("kwargs")
-    names = event.get("id")
-    if kind == "constructor" and isinstance(given, dict):
-        named = names[-1] if isinstance(names, list) and names else None
-        kind = given.get("type") or named
-        body = given
-    elif isinstance(data, dict):
-        body = data
-    return kind if isinstance(kind, str) else None, body
 
 
 Raw = bytes | int
@@ -363,3 +342,12 @@ _TABLE = "CREATE TABLE event (id INTEGER PRIMARY KEY, key BLOB, raw BLOB)"
 _ADD = "INSERT INTO event (key, raw) VALUES (?, ?)"
 _ROLLOUTS = "SELECT key FROM event GROUP BY key ORDER BY min(id)"
 _EVENTS = "SELECT raw FROM event WHERE key = ? ORDER BY id"
+
+EVENTS = Events(may_be_event, assemble_rollouts)
+
+
+def open_records(
+    name: str, stack: ExitStack, file: str | None = None, **more: Any
+) -> Container:
+    """Open INPUT as `open_container` does, with events gathered into records."""
+    return open_container(name, stack, file, events=EVENTS, **more)

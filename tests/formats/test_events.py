@@ -14,11 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.errors import UsageError
-from ruler_cli.files import open_container
 from ruler_cli.files.containers import Container
 from ruler_cli.files.containers.lines import JsonLines
-from ruler_cli.files.events import AssembledRollouts, assemble_rollouts, may_be_event
 from ruler_cli.files.output import Output
+from ruler_cli.formats.events import (
+    AssembledRollouts,
+    assemble_rollouts,
+    may_be_event,
+    open_records,
+)
 from ruler_cli.types import Line
 from tests.files.test_document import JSON
 from tests.files.test_open import fed
@@ -50,7 +54,7 @@ def records(path: Path, text: str | bytes, *more: str) -> list[Line]:
     """Return the records of a file; each pass gives the same."""
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     with ExitStack() as stack:
-        container = open_container(str(path), stack, *more)
+        container = open_records(str(path), stack, *more)
         every = list(container.records())
         assert list(container.records()) == every
         assert [container.where(line.number) for line in every] == [
@@ -189,7 +193,7 @@ def test_pipe(tmp_path: Path) -> None:
         pipe = tmp_path / f"pipe{number}"
         fed(pipe, text.encode())
         with ExitStack() as stack:
-            container = open_container(str(pipe), stack, "")
+            container = open_records(str(pipe), stack, "")
             assert [line.raw.decode() for line in container.records()] == record_texts(
                 tmp_path / "file", text, ""
             )
@@ -199,7 +203,7 @@ def test_records_are_no_events(tmp_path: Path) -> None:
     """No record of a known format is an event, and a container without events stays unchanged."""
     for path in sorted(SAMPLES.rglob("*.jsonl")):
         with ExitStack() as stack:
-            container = open_container(str(path), stack)
+            container = open_records(str(path), stack)
             assert isinstance(container, JsonLines)
             assert not any(may_be_event(line.raw) for line in container.records()), (
                 path.stem
@@ -208,7 +212,7 @@ def test_records_are_no_events(tmp_path: Path) -> None:
         (tmp_path / "in").write_text(text)
         with ExitStack() as stack:
             assert not isinstance(
-                open_container(str(tmp_path / "in"), stack), AssembledRollouts
+                open_records(str(tmp_path / "in"), stack), AssembledRollouts
             ), text
 
 
@@ -250,7 +254,7 @@ def test_directory(tmp_path: Path) -> None:
     (tmp_path / "in/task/2.jsonl").write_text(f"{USER}\n{ASSISTANT}")
     (tmp_path / "in/3.jsonl").write_text('{"messages": []}\n')
     with ExitStack() as stack:
-        every = list(open_container(str(tmp_path / "in"), stack).records())
+        every = list(open_records(str(tmp_path / "in"), stack).records())
     files = [
         (r.get("file"), r.get("folder"))
         for r in (json.loads(line.raw) for line in every)
@@ -265,7 +269,7 @@ def test_events_in_place(tmp_path: Path) -> None:
     """Rollouts never take the place of the events that they are made of."""
     (tmp_path / "in.jsonl").write_text("\n".join(SESSION))
     with ExitStack() as stack, Output(str(tmp_path / "in.jsonl"), force=True) as out:
-        container = open_container(str(tmp_path / "in.jsonl"), stack)
+        container = open_records(str(tmp_path / "in.jsonl"), stack)
         with pytest.raises(UsageError, match=r"is INPUT, .* give another OUTPUT"):
             out.write_as(container)
 

@@ -1,0 +1,291 @@
+"""The body of a reply → its text, refusal, probabilities and tokens.
+
+It is a chat completion, or has the answers to typed questions.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import orjson
+
+from ruler_cli.types import BOM, CallError, Reply, Secret, Usage, clean, secret_texts
+
+_THOUGHTS = ("reasoning_content", "reasoning", "thinking_blocks")
+"""Fields of a message with thoughts beside the answer."""
+_CUT_OFF = re.compile(
+    r"length|max.{0,20}token|context|token.{0,9}limit|compaction|incomplete",
+    re.IGNORECASE,
+)
+_FILTERED = re.compile(
+    r"filter|safety|sensitive|recitation|block_?list|prohibited|spii|refus|guardrail|moderat|censor|model_?armor",
+    re.IGNORECASE,
+)
+"""Reasons to finish, in the words of any provider: an answer was cut off, or stopped for what it says."""
+SHORTEST_KEY = 8
+"""A shorter key is a placeholder for a server without keys: `x`, `none` and `1` are words of any answer."""
+LARGEST = 1 << 20
+"""Bytes of the largest reply; more is a broken judge, or one that means harm, and no ledger keeps it."""
+TOO_LARGE = "the judge's answer is larger than 1 MiB"
+_ESCAPES = re.compile(
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<lone>\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\."
+)
+"""Pairs of surrogates as JSON writes them, lone ones, and other escapes."""
+
+
+_NAME = 300
+"""Characters of a model's name."""
+
+
+def parse_foreign(data: bytes) -> Any:
+    """Parse JSON of a judge's; a lone surrogate becomes U+FFFD. JSONDecodeError as orjson raises it."""
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return orjson.loads(_ESCAPES.sub(_mended, data))
+
+
+def _mended(escape: re.Match[bytes]) -> bytes:
+    return b"\\ufffd" if escape["lone"] else escape[0]
+
+
+def without_key(data: bytes, secret: Secret) -> bytes:
+    """Foreign JSON with secrets removed, also with escapes; but for one so short that it may be any word."""
+    for key in secret_texts(secret):
+        if len(key) < SHORTEST_KEY:
+            continue
+        data = data.replace(key.encode(), b"[key]")
+        if b"\\u00" in data or b"\\/" in data or '"' in key or "\\" in key:
+            data = _escaped(key).sub(b"[key]", data)
+    return data
+
+
+@lru_cache(64)
+def _escaped(key: str) -> re.Pattern[bytes]:
+    """A pattern of a key in which JSON, or JSON text inside JSON text, may escape any character."""
+    each = ((re.escape(one), ord(one)) for one in key)
+    return re.compile(
+        "".join(
+            rf"(?:\\{{0,8}}{one}|\\{{1,8}}u(?i:{number:04x}))" for one, number in each
+        ).encode()
+    )
+
+
+def reply_of(body: bytes, key: Secret = None) -> Reply | CallError:
+    """Read a chat completion, from the network or from the ledger; the key is removed from the result.
+
+    Never raises: a body that is no chat completion gives a CallError that holds it.
+    """
+    body = without_key(body, key).removeprefix(BOM)
+    value = None
+    with suppress(orjson.JSONDecodeError):
+        value = parse_foreign(body)
+    return reply_in(value, body, key)
+
+
+def reply_in(value: Any, body: bytes, key: Secret = None) -> Reply | CallError:
+    """Read a chat completion that was parsed from `body`, which holds no key; or the answers to typed questions."""
+    if decided := _decided(value):
+        return replace(decided, body=body)
+    try:
+        choice = value["choices"][0]
+        message = choice["message"]
+        content = message.get("content")
+    except (KeyError, IndexError, TypeError, AttributeError):
+        return CallError(
+            "transport",
+            "the endpoint's answer is neither a chat completion nor an answer to typed questions",
+            "call",
+            body=body,
+        )
+    if isinstance(content, list):
+        texts = (p.get("text") for p in content if isinstance(p, Mapping))
+        content = "".join(text for text in texts if isinstance(text, str))
+    refusal = message.get("refusal")
+    refusal = refusal or _object(message, "provider_specific_fields").get("refusal")
+    reason = str(choice.get("finish_reason"))
+    model = value.get("model")
+    if _FILTERED.search(reason):
+        refusal = refusal or "its content filter stopped the answer"
+    text = content if isinstance(content, str) else ""
+    cut = _CUT_OFF.search(reason) is not None
+    beside = "" if cut or text.strip() else _beside(message)
+    return Reply(
+        beside or text,
+        usage_of(value),
+        truncated=cut,
+        beside=bool(beside),
+        thought=_thought(message, value),
+        refusal=clean(str(refusal), key) if refusal else None,
+        body=body,
+        model=_served(model) if isinstance(model, str) else "",
+        likely=_likely(choice.get("logprobs")),
+    )
+
+
+def _decided(value: Any) -> Reply | None:
+    """Read the answers of a decision model, which some gateways wrap; None if it is something else.
+
+    A list has the names of the questions in its items; a name that stands there twice is no name.
+    """
+    for wrapper in ("result", "response"):
+        if isinstance(value, Mapping) and isinstance(value.get(wrapper), Mapping):
+            value = value[wrapper]
+    answers = value.get("answers") if isinstance(value, Mapping) else None
+    if isinstance(answers, list):
+        names = [_name_in(answer) for answer in answers]
+        answers = {
+            name if names.count(name) == 1 else "": answer
+            for name, answer in zip(names, answers, strict=True)
+        }
+    if not isinstance(answers, Mapping):
+        return None
+    model = value.get("model")
+    cost = _object(value, "usage").get("cost")
+    return Reply(
+        "",
+        replace(usage_of(value), usd=_told(cost)),
+        model=_served(model) if isinstance(model, str) else "",
+        answers=answers,
+    )
+
+
+def _name_in(answer: Any) -> str:
+    return str(answer.get("name")) if isinstance(answer, Mapping) else ""
+
+
+def _beside(message: Mapping[str, Any]) -> str:
+    """Return what a message without a text says elsewhere: in its one tool call, or where thoughts stand."""
+    calls = message.get("tool_calls") or [{"function": message.get("function_call")}]
+    texts = [message.get(name) for name in _THOUGHTS]
+    with suppress(AttributeError, KeyError, TypeError, ValueError):
+        (call,) = calls
+        texts.insert(0, call["function"]["arguments"])
+    # Ollama's arguments are an object
+    each = (
+        orjson.dumps(one).decode() if isinstance(one, dict) else one for one in texts
+    )
+    return next((one for one in each if isinstance(one, str) and one.strip()), "")
+
+
+def _likely(given: Any) -> tuple[tuple[str, float], ...]:
+    """Return the likely first tokens of a choice, in the form of chat completions or the older one; () without any.
+
+    The one that was drawn comes first. Two tokens may be written alike.
+    """
+    listed: list[tuple[Any, Any]] = []
+    with suppress(AttributeError, TypeError, LookupError):
+        if content := given.get("content"):
+            each = (content[0], *(content[0].get("top_logprobs") or ()))
+            listed = [(one.get("token"), one.get("logprob")) for one in each]
+        elif tokens := given.get("tokens"):
+            top = (given.get("top_logprobs") or [{}])[0] or {}
+            listed = [(tokens[0], given["token_logprobs"][0]), *top.items()]
+    known = [
+        (token, float(logprob))
+        for token, logprob in listed
+        if isinstance(token, str) and type(logprob) in (int, float)
+    ]
+    # the one that was drawn stands in most lists, too
+    if same := [pair for pair in known[1:] if pair[0] == known[0][0]]:
+        drawn = min(same, key=lambda pair: abs(pair[1] - known[0][1]))
+        del known[0]
+        known.remove(drawn)
+        known.insert(0, drawn)
+    return tuple(known)
+
+
+def _object(value: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Return a member that is to be an object; an empty one if it is none."""
+    inner = value.get(name)
+    return inner if isinstance(inner, Mapping) else {}
+
+
+@lru_cache(16)
+def _served(name: str) -> str:
+    """Return the name of a model in a body as text for a line: it is the same in most."""
+    return clean(name[:_NAME])
+
+
+def _thought(message: Mapping[str, Any], completion: Mapping[str, Any]) -> bool:
+    """Tell if a judge has thought before its answer, by the fields of its message and of its usage."""
+    content = message.get("content")
+    if any(message.get(name) for name in _THOUGHTS):
+        return True
+    if isinstance(content, str) and content.lstrip().startswith("<think>"):
+        return True
+    details = _object(_object(completion, "usage"), "completion_tokens_details")
+    return _count(details, "reasoning_tokens") > 0
+
+
+_CACHED = ["cached_tokens", "cache_read_input_tokens", "prompt_cache_hit_tokens"]
+_WRITTEN = [
+    "cache_creation_input_tokens",
+    "cache_creation_tokens",
+    "cache_write_tokens",
+]
+"""Names of tokens that were read from a cache, and put there, in a usage or in the details of its prompt."""
+
+
+def usage_of(completion: Mapping[str, Any]) -> Usage:
+    """Return the tokens of one call, as a chat completion tells them.
+
+    Reasoning that stands beside the completion (Grok) is added to it, and cached and written tokens beside the prompt
+    (Anthropic's own usage) to that: the total says so, or they are more than what they would be part of.
+    """
+    usage = _object(completion, "usage")
+    details = _object(usage, "prompt_tokens_details") or _object(
+        usage, "input_tokens_details"
+    )
+    total = _count(usage, "total_tokens")
+    answer = _count(usage, "completion_tokens") or _count(usage, "output_tokens")
+    named = ("prompt_tokens", "input_tokens", "inputTokens")
+    prompt = next(filter(None, (_count(usage, name) for name in named)), 0)
+    prompt = prompt or max(0, total - answer)
+    thought = _count(_object(usage, "completion_tokens_details"), "reasoning_tokens")
+    cached, written = (
+        max(_count(own, name) for own in (usage, details) for name in names)
+        for names in (_CACHED, _WRITTEN)
+    )
+    if thought > answer or total == prompt + answer + thought:
+        answer += thought
+    stored = cached + written
+    beside = total == prompt + answer + stored if total else not details
+    if stored > prompt or beside:
+        prompt += stored
+    lasting = _object(usage, "cache_creation") or _object(
+        details, "cache_creation_token_details"
+    )
+    hourly = min(written, _count(lasting, "ephemeral_1h_input_tokens"))
+    tier = completion.get("service_tier") or usage.get("service_tier")
+    return Usage(
+        prompt,
+        answer,
+        cached,
+        1,
+        written,
+        hourly=hourly,
+        reasoning=thought,
+        tier=tier.lower() if isinstance(tier, str) else "",
+    )
+
+
+def _told(usd: Any) -> float:
+    """The cost that a reply tells; 0 if it tells none."""
+    plain = type(usd) in (int, float)
+    return float(usd) if plain and 0 < usd < math.inf else 0.0
+
+
+_UNCOUNTED = 1 << 40
+"""Tokens from which a number is an error of the endpoint and counts as 0."""
+
+
+def _count(usage: Mapping[str, Any], name: str) -> int:
+    value = usage.get(name)
+    return value if type(value) is int and 0 < value < _UNCOUNTED else 0

@@ -1,0 +1,153 @@
+"""Intervals over groups, and means that scores correct."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from statistics import fmean
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ruler_cli.scoring.bootstrap import FEWEST, Bootstrap, CorrectedMean, measured
+
+Row = tuple[float, float]
+"""A score and a label."""
+ENDS = ({"n": 1.0}, {"n": 1.0, "x": 1.0})
+
+
+def mean(values: Sequence[float], ends: Any = ENDS) -> dict[str, Any]:
+    """The mean over groups of one value each."""
+    groups = Bootstrap()
+    for value in values:
+        groups.add({"x": value, "n": 1.0})
+    resampled = [s["x"] / s["n"] for s in groups.resamples(ends)]
+    return measured(groups.totals()["x"] / len(values), resampled, groups.groups["n"])
+
+
+def width(figure: dict[str, Any]) -> float:
+    """Return the width of an interval."""
+    return float(figure["high"] - figure["low"])
+
+
+def test_standard_error() -> None:
+    """The interval of many groups, which share units, is that of their standard error, in any order."""
+    dice = random.Random(0)
+    values = [dice.random() for _ in range(5_000)]
+    error = math.sqrt(1 / 12 / 5_000)
+    for ordered in (values, sorted(values)):
+        figure = mean(ordered)
+        assert figure["groups"] == 5_000
+        assert width(figure) == pytest.approx(2 * 1.96 * error, rel=0.2)
+    assert mean(values) == mean(values)
+
+
+@pytest.mark.parametrize(
+    ("right", "number", "low", "high"),
+    [(20, 20, 0.86, 1.0), (19, 20, 0.77, 1.0), (10, 20, 0.30, 0.70), (0, 12, 0.0, 0.2)],
+)
+def test_few_labels(right: int, number: int, low: float, high: float) -> None:
+    """Labels that are all alike do not prove that others are: the interval has a width."""
+    figure = mean([1.0] * right + [0.0] * (number - right))
+    assert figure["value"] == right / number
+    assert (figure["low"], figure["high"]) == pytest.approx((low, high), abs=0.03)
+
+
+def test_few_groups() -> None:
+    """Fewer than five groups have a value and no interval."""
+    assert mean([0.0, 1.0, 0.0, 1.0])["low"] is None
+    assert width(mean([0.0, 1.0, 0.0, 1.0, 0.5])) > 0
+
+
+def corrected(groups: list[list[Row]], labelled: int, weight: float = 1.0) -> Any:
+    """The means with a label of the first rollout of the first groups."""
+    result = CorrectedMean()
+    for number, group in enumerate(groups):
+        rows = [(*group[0], weight)] if number < labelled else []
+        result.add([score for score, _ in group], rows)
+    return result.estimate()
+
+
+def drawn(judge: float, seed: int, groups: int = 60) -> list[list[Row]]:
+    """Groups with labels 0 and 1 of one mean; the judge gives the label, or a random one."""
+    dice = random.Random(seed)
+    made = []
+    for _ in range(groups):
+        labels = [float(dice.random() < 0.7) for _ in range(4)]
+        guesses = [float(dice.random() < 0.4) for _ in labels]
+        scores = [
+            label if dice.random() < judge else guess
+            for label, guess in zip(labels, guesses, strict=True)
+        ]
+        made.append([*zip(scores, labels, strict=True)])
+    return made
+
+
+def test_useless_scores() -> None:
+    """Scores that are all alike, or against the labels, leave the labels alone."""
+    groups = drawn(0.9, 2)
+    flat = [[(0.5, label) for _, label in group] for group in groups]
+    against = [[(1 - label, label) for _, label in group] for group in groups]
+    for scores in (flat, against):
+        found = corrected(scores, 30)
+        assert found["weight"] == 0
+        assert found["corrected"] == found["labels"]
+
+
+def test_biased_scores() -> None:
+    """Scores that are all too low are corrected, within a narrower interval than that of the labels."""
+    groups = [
+        [(0.6 * score, label) for score, label in group]
+        for group in drawn(0.9, 4, groups=400)
+    ]
+    found = corrected(groups, 100)
+    assert found["scores"]["high"] < 0.45
+    assert found["corrected"]["low"] < 0.7 < found["corrected"]["high"]
+    assert width(found["corrected"]) < 0.8 * width(found["labels"])
+    # labels without an error do not prove that there is none
+    exact = corrected(drawn(1.0, 3, groups=200), 30)
+    assert 0.1 < width(exact["corrected"]) < 0.8 * width(exact["labels"])
+
+
+def test_weights() -> None:
+    """Labels count by the inverse of their chance: those drawn oftener count less."""
+    result = CorrectedMean()
+    for number in range(80):
+        label, weight = (1.0, 1.0) if number < 40 else (0.0, 4.0)
+        rows = [(0.5, label, weight)] if number < 50 else []
+        result.add([0.5, 0.5], rows)
+    found = result.estimate()
+    assert found is not None
+    assert found["labels"]["value"] == pytest.approx(0.5)
+
+
+def test_other_labels() -> None:
+    """Labels on a scale of their own keep it, and so does the interval."""
+    groups = [[(score, 5 * label - 2) for score, label in g] for g in drawn(0.9, 5)]
+    found = corrected(groups, 40)["corrected"]
+    assert -2 <= found["low"] < 5 * 0.7 - 2 < found["high"] <= 3
+
+
+def test_nothing_to_correct() -> None:
+    """Without labels, or if all have one, there is nothing to correct; few groups have no interval."""
+    groups = drawn(0.9, 6)
+    assert corrected(groups, 0) is None
+    assert corrected([group[:1] for group in groups], 60) is None
+    few = corrected(groups, FEWEST - 1)
+    assert (few["labels"]["low"], few["corrected"]["low"]) == (None, None)
+    assert few["labels"]["value"] == fmean(group[0][1] for group in groups[:4])
+
+
+rows = st.tuples(st.floats(0, 1), st.sampled_from([0.0, 0.5, 1.0]))
+
+
+@given(st.lists(st.lists(rows, min_size=2, max_size=4), min_size=5, max_size=12))
+def test_any_values(groups: list[list[Row]]) -> None:
+    """Means and ends are finite and in order for any scores and labels."""
+    found = corrected(groups, 9)
+    for name in ("scores", "labels", "corrected"):
+        value, low, high = (found[name][end] for end in ("value", "low", "high"))
+        assert 0 <= low <= value <= high <= 1
