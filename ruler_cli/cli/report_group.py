@@ -29,8 +29,8 @@ def show(
     `origins` name each file, the first with the group's number in it.
     """
     text: GroupText = shown.kept
-    group, other = shown.one, shown.other
-    files = {"in": group} if other is None else {"A": group, "B": other}
+    group, second = shown.first, shown.second
+    files = {"in": group} if second is None else {"A": group, "B": second}
     order = group.best_first
     terminal.show(_rule(f"group {terminal.key(group.key)}"))
     for (name, scored), origin in zip(files.items(), origins, strict=True):
@@ -41,7 +41,7 @@ def show(
     explanations = []
     for i in order:
         for name, scored in files.items():
-            title = f"rollout {i + 1} {name}" if other else f"rollout {i + 1}"
+            title = f"rollout {i + 1} {name}" if second else f"rollout {i + 1}"
             for line in _explanation(scored.rollouts[i]):
                 explanations.append((title, line))
                 title = ""

@@ -88,25 +88,28 @@ class AnnotationReader:
                 part = part or _object(value.get("ruler"))
         rollouts = tuple(map(self._rollout, parts.values()))
         statuses = {rollout.status for rollout in rollouts}
-        own: Json = {"kind": "", "reason": ""}
+        values: Json = {"kind": "", "reason": ""}
         status: Status = "unmarked"
         if "scored" in statuses:
             status = "scored"
             if part.get("weight") == 1 and part.get("reliability") is None:
-                own["weight"] = None  # then it says nothing
+                values["weight"] = None  # then it says nothing
         elif "failed" in statuses or part.get("status") == "failed":
             status = "failed"
-            own = {"kind": part.get("kind") or "unknown", "reason": part.get("reason")}
+            values = {
+                "kind": part.get("kind") or "unknown",
+                "reason": part.get("reason"),
+            }
             failed = [rollout for rollout in rollouts if rollout.status == "failed"]
             if failed and not part.get("kind"):
-                own = {"kind": failed[0].kind, "reason": failed[0].reason}
-            own |= dict.fromkeys(_QUALITY)
+                values = {"kind": failed[0].kind, "reason": failed[0].reason}
+            values |= dict.fromkeys(_QUALITY)
         else:
             part = _NOTHING
             judge = ""
-        own["judge"] = text_in(part.get("judge")) or judge
+        values["judge"] = text_in(part.get("judge")) or judge
         read = GroupRecord.read(
-            part, status=status, key=group.key, rollouts=rollouts, **own
+            part, status=status, key=group.key, rollouts=rollouts, **values
         )
         flags = {
             "suspect": any(rollout.suspect for rollout in rollouts),
@@ -152,17 +155,17 @@ class AnnotationReader:
             judge_score = number_in(annotation["judge_score"])
         odd_score = is_scored and judge_score is None
         status: Status = "scored" if "status" in annotation else "unmarked"
-        own: Json = {"kind": "", "reason": ""}
+        values: Json = {"kind": "", "reason": ""}
         if status == "scored" and score is None:
             status = "failed"
-            own = {"kind": annotation.get("kind") or "unknown"}
+            values = {"kind": annotation.get("kind") or "unknown"}
             if odd_score:
-                own["reason"] = "its score is not a number"
+                values["reason"] = "its score is not a number"
         label, label_source = self._label(parts)
         record = RolloutRecord.read(
             annotation,
             status,
-            **own,
+            **values,
             score=score,
             judge_score=judge_score,
             ended=parts[-1][2].get("ended"),
@@ -238,8 +241,8 @@ def _object(value: Any) -> Json:
 
 def _size(rollout: Rollout) -> int:
     """Count the bytes of the agent's messages as JSON; the prompt is the same for all of a group."""
-    own = rollout.messages[first_agent_turn(rollout.messages) :]
+    agent_turns = rollout.messages[first_agent_turn(rollout.messages) :]
     try:
-        return sum([len(dump(part)) for part in (own, *rollout.histories)])
+        return sum([len(dump(part)) for part in (agent_turns, *rollout.histories)])
     except RecursionError:  # so deep that it can be read but not written
         return 0

@@ -100,7 +100,7 @@ class Condition:
         """Tell if it holds for the value of a field; None is null, or absent. A list holds each of its items."""
         if self.ends is not None:
             return type(value) in (int, float) and self._contains(value)
-        return any(_is(one, self.value) for one in items(value) or [value])
+        return any(_is(item, self.value) for item in items(value) or [value])
 
     def _contains(self, value: float | None) -> bool:
         low, high = self.ends or (math.inf, -math.inf)
@@ -119,10 +119,10 @@ def _is(value: Any, text: str) -> bool:
     if not isinstance(value, int | float):
         return False
     try:
-        known = json.loads(text)
+        number = json.loads(text)
     except (ValueError, RecursionError):
         return False
-    return type(known) in (int, float) and bool(known == value)
+    return type(number) in (int, float) and bool(number == value)
 
 
 def parse_condition(text: str) -> Condition:
@@ -164,12 +164,12 @@ def _field(text: str) -> Condition:
     if path == MARK and value:
         return Condition(MARK, value=value)
     if path and equals and near is None and path != MARK:
-        own = quoted[1] if quoted else path
-        return Condition(path, _limits(value), own, value)
+        shown = quoted[1] if quoted else path
+        return Condition(path, _limits(value), shown, value)
     remedy = f"the conditions are {', '.join(NAMES)}, {MARK}=WORD and PATH=VALUE"
     if near is not None:
-        own = f' (or "{path}" of the records)' if equals else ""
-        remedy = f"did you mean {near}{own}? {remedy}"
+        shown = f' (or "{path}" of the records)' if equals else ""
+        remedy = f"did you mean {near}{shown}? {remedy}"
     raise UsageError(
         "is not a condition",
         printable(remedy, 400),

@@ -96,8 +96,8 @@ class ScoredFile:
         if self.input.reader is None:
             problem = f"{self.name}: holds no records"
             raise UsageError(f"{problem}; give a file that `ruler score` wrote")
-        given = self._labels is not None
-        self.annotations = AnnotationReader(self.input.reader, given=given)
+        at_path = self._labels is not None
+        self.annotations = AnnotationReader(self.input.reader, given=at_path)
         self.figures = FileFigures()
 
     def groups(self, wanted: Wanted = None) -> Iterator[tuple[int, Group, GroupRecord]]:
@@ -331,21 +331,21 @@ class FileFigures:
 
         Without a ledger the built-in rubric and question are known too, and the parameters of a judge without any.
         """
-        known = self._rubrics | {BUILT_IN: DEFAULT_RUBRIC, digest_of(""): ""}
+        texts_of = self._rubrics | {BUILT_IN: DEFAULT_RUBRIC, digest_of(""): ""}
         for name in self.words["judges"].listed():
             plain = {"judge": name, "model": name, "params": {}}
-            each = {"ask": "each", "question": QUESTION}  # of an earlier version
-            read = each | {"read": "probability"}
-            for asked in ({}, each, read, read | {"ask": "group"}):
+            alone = {"ask": "each", "question": QUESTION}  # of an earlier version
+            read = alone | {"read": "probability"}
+            for asked in ({}, alone, read, read | {"ask": "group"}):
                 text = params_text([{**plain, **asked}])
-                known[digest_of(text)] = text
+                texts_of[digest_of(text)] = text
         made: Json = {
             name: self.words[name].listed() for name in ("served", "versions")
         }
         for name in ("rubrics", "params"):
             listed = self.words[name].listed()
             listed.pop(OTHER, None)
-            texts = known | dict(lookup(listed))
+            texts = texts_of | dict(lookup(listed))
             made[name] = [
                 {"digest": digest, "groups": number, "text": texts.get(digest)}
                 for digest, number in listed.items()
@@ -355,14 +355,14 @@ class FileFigures:
 
     def _against_label(self) -> Json:
         points = zip(self._numbers["score"], self._numbers["label"], strict=True)
-        known = [(score, label) for score, label in points if math.isfinite(label)]
-        labels = sorted({label for _, label in known})
+        labelled = [(score, label) for score, label in points if math.isfinite(label)]
+        labels = sorted({label for _, label in labelled})
         edges = labels
         exact = len(labels) <= _MOST_LABELS
         if not exact:
             step = (labels[-1] - labels[0]) / _MOST_LABELS
             edges = [labels[0] + step * i for i in range(_MOST_LABELS)]
-        listed = cells(known, score=_TENTHS, label=[*edges, *labels[-1:]])
+        listed = cells(labelled, score=_TENTHS, label=[*edges, *labels[-1:]])
         for cell in listed if exact else ():
             cell["label"] = cell["values"]["label"]
         pairs = self.sums.pairs
@@ -452,8 +452,13 @@ def histogram(
     if not any(held):
         return []
     return [
-        {"from": start, "to": stop, count: len(own), "values": _range(own)}
-        for own, (start, stop) in zip(held, pairwise(edges), strict=True)
+        {
+            "from": start,
+            "to": stop,
+            count: len(values_there),
+            "values": _range(values_there),
+        }
+        for values_there, (start, stop) in zip(held, pairwise(edges), strict=True)
     ]
 
 
@@ -461,19 +466,19 @@ def cells(points: Iterable[tuple[float, float]], **axes: Sequence[float]) -> lis
     """Count points between the edges of two axes, which have names; empty cells are left out."""
     (x, first), (y, second) = axes.items()
     held: defaultdict[tuple[int, int], list[tuple[float, float]]] = defaultdict(list)
-    for one, other in points:
-        held[_bin(first, one), _bin(second, other)].append((one, other))
-    found = []
-    for (i, j), own in sorted(held.items()):
-        ones, others = zip(*own, strict=True)
+    for x_value, y_value in points:
+        held[_bin(first, x_value), _bin(second, y_value)].append((x_value, y_value))
+    filled = []
+    for (i, j), points_there in sorted(held.items()):
+        ones, others = zip(*points_there, strict=True)
         cell = {
             x: [*first[i : i + 2]],
             y: [*second[j : j + 2]],
-            "n": len(own),
+            "n": len(points_there),
             "values": {x: _range(ones), y: _range(others)},
         }
-        found.append(cell)
-    return found
+        filled.append(cell)
+    return filled
 
 
 def _range(values: Sequence[float]) -> list[float] | None:

@@ -129,11 +129,11 @@ class PairMaker:
 
     def _of(self, alike: Mapping[str, WrittenRollout]) -> Iterator[Pair]:
         """Yield the pairs of rollouts with one prompt."""
-        own = [*alike.values()]
-        scores = [one.score for one in own]
+        written = [*alike.values()]
+        scores = [rollout.score for rollout in written]
         for best, worst in best_and_worst(scores, self._gap, self._most):
             gap = round(scores[best] - scores[worst], _DIGITS)
-            yield gap, own[best], own[worst]
+            yield gap, written[best], written[worst]
 
     def _written(
         self, selected: Selected, scored: RolloutRecord, name: str
@@ -257,9 +257,9 @@ def _call(call: Any, *, table: bool) -> JsonObject:
         arguments = arguments if is_text(arguments) else _json(arguments)
     elif is_object(value := json_value(arguments)):
         arguments = value
-    own = {"id": call["id"]} if is_text(call.get("id")) else {}
+    named_by = {"id": call["id"]} if is_text(call.get("id")) else {}
     named = {"name": function["name"], "arguments": arguments}
-    return {**own, "type": "function", "function": named}
+    return {**named_by, "type": "function", "function": named}
 
 
 def _json(value: Any) -> str:

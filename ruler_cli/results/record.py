@@ -219,7 +219,7 @@ class RolloutRecord:
     more_judges: Annotated[int, _Checked] = 0
 
     @classmethod
-    def read(cls, annotation: Json, status: Status, **own: Any) -> RolloutRecord:
+    def read(cls, annotation: Json, status: Status, **values: Any) -> RolloutRecord:
         """Read an annotation of any version; `own` are the values that the reader knows."""
         read = {name: annotation[name] for name in _READ_NAMES if name in annotation}
         criteria, passes = _criteria(annotation) if status == "scored" else ([], [])
@@ -231,7 +231,7 @@ class RolloutRecord:
             "judges": judges,
             "criteria": criteria,
             "criteria_passes": passes,
-            **own,
+            **values,
         }
         return _readers()[0].validate_python(read)
 
@@ -329,11 +329,11 @@ class GroupRecord:
     flags: Annotated[tuple[str, ...], _Checked] = ()
 
     @classmethod
-    def read(cls, part: Json, **own: Any) -> GroupRecord:
+    def read(cls, part: Json, **values: Any) -> GroupRecord:
         """Read a group's part of any version; `own` are the values that the reader knows."""
         read = {name: part[name] for name in _GROUP_NAMES if name in part}
         read["passes_for"] = part.get("passes_for_0.9")
-        return _readers()[1].validate_python(read | own)
+        return _readers()[1].validate_python(read | values)
 
     @cached_property
     def written(self) -> Json:
@@ -459,17 +459,17 @@ def _readers() -> tuple[TypeAdapter[RolloutRecord], TypeAdapter[GroupRecord]]:
     return TypeAdapter(RolloutRecord), TypeAdapter(GroupRecord)
 
 
-_names_of = [known.name for known in fields(RolloutRecord)]
+_names_of = [member.name for member in fields(RolloutRecord)]
 _ROLLOUT_NAMES = tuple(_names_of[: _names_of.index("reward_path")])
 _READ_NAMES = frozenset(_ROLLOUT_NAMES)
-_names_of = [known.name for known in fields(GroupRecord)]
+_names_of = [member.name for member in fields(GroupRecord)]
 _GROUP_NAMES = tuple(_names_of[: _names_of.index("rollouts")])
 
 
 def changed(record: _R, **changes: Any) -> _R:
     """Return a record that was read with other values."""
-    known = {known.name for known in fields(record)}  # type: ignore[arg-type]
-    values = {name: value for name, value in vars(record).items() if name in known}
+    member = {member.name for member in fields(record)}  # type: ignore[arg-type]
+    values = {name: value for name, value in vars(record).items() if name in member}
     return _made(type(record), values | changes)
 
 

@@ -87,8 +87,8 @@ class RecordFields:
             below = {path for rollout in record.rollouts for path in rollout.path[:1]}
             shared = dict(_scalars(whole, below))
             for rollout in record.rollouts:
-                own = rollout_object(whole, rollout)
-                held = shared if own is whole else shared | dict(_scalars(own))
+                below = rollout_object(whole, rollout)
+                held = shared if below is whole else shared | dict(_scalars(below))
                 for path, text in held.items():
                     values.setdefault(path, {})[text] = None
         numbers = {path: i for i, path in enumerate(self._fields)}

@@ -57,13 +57,13 @@ class CriterionSums:
         self.positions.add(*[_in_order(shown) for shown in requests])
         if len(requests) > 1:
             scores = [[score for _, score in shown] for shown in requests]
-            own, before = Anova.of(scores), self.variance
+            variance, before = Anova.of(scores), self.variance
             self.variance = Anova(
-                before.between + own.between,
-                before.df_item + own.df_item,
-                before.rest + own.rest,
-                before.df_res + own.df_res,
-                own.k,
+                before.between + variance.between,
+                before.df_item + variance.df_item,
+                before.rest + variance.rest,
+                before.df_res + variance.df_res,
+                variance.k,
             )
 
     @property
@@ -118,7 +118,9 @@ class Figures:
             if rollout.judge_score is not None:
                 distinct.setdefault(rollout.distinct, rollout)
         if len(distinct) > 1:
-            rows = [(one.size, one.judge_score) for one in distinct.values()]
+            rows = [
+                (rollout.size, rollout.judge_score) for rollout in distinct.values()
+            ]
             self.lengths.add(rows)  # type: ignore[arg-type]
         if any(len(rollout.by_judge) > 1 for rollout in scored):
             self._add_judges(scored, [*distinct.values()])
@@ -186,9 +188,9 @@ class Figures:
         for rollout in scored:
             for criterion in rollout.criteria:
                 rows[criterion.name].append((criterion, rollout))
-        for name, own in rows.items():
+        for name, values in rows.items():
             if name in self.criteria or len(self.criteria) < _MOST_CRITERIA:
-                self.criteria.setdefault(name, CriterionSums()).add(own)
+                self.criteria.setdefault(name, CriterionSums()).add(values)
 
 
 _Rows = Sequence[tuple[Sequence[float], Sequence[float]]]

@@ -105,9 +105,9 @@ def test_by_key(first: list[str], second: list[str], m: int, n: int) -> None:
         [make_group(k, k) for k in first[:m]], [make_group(k, k) for k in second[:n]]
     )
     common = set(first[:m]) & set(second[:n])
-    assert sorted(pair.one.key for pair in pairs) == sorted(common)
-    assert all(pair.one == pair.other for pair in pairs)
-    assert all(first[pair.number - 1] == pair.one.key for pair in pairs)
+    assert sorted(pair.first.key for pair in pairs) == sorted(common)
+    assert all(pair.first == pair.second for pair in pairs)
+    assert all(first[pair.number - 1] == pair.first.key for pair in pairs)
     assert result == {
         "groups": len(common),
         "unlike": 0,
@@ -142,7 +142,7 @@ def test_order_of_rollouts(texts: list[str], dice: random.Random) -> None:
     other = dice.sample(texts, len(texts))
     [pair], _, output = matched([numbered("g", *texts)], [numbered("g", *other)])
     assert output == []
-    one, two = pair.one.rollouts, pair.other.rollouts
+    one, two = pair.first.rollouts, pair.second.rollouts
     assert [r.score for r in one] == [r.score for r in two]
 
 
@@ -203,5 +203,5 @@ def test_either_label() -> None:
         [make_group("a", "x", "y", labels=(None, 1.0))],
         [make_group("a", "x", "y", labels=(0.0, None))],
     )
-    for group in (pair.one, pair.other):
+    for group in (pair.first, pair.second):
         assert [r.label for r in group.rollouts] == [0.0, 1.0]

@@ -409,6 +409,8 @@ def scored_of(path: Path) -> list[GroupRecord]:
         "judged_at": "",
         "latency_s": None,
         "served": (),
+        "reliability": None,
+        "weight": None,
         "size": 0,
     }
     lacking |= dict.fromkeys(("rubric", "params", "version"), "") | {"schema": 1}

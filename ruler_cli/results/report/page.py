@@ -199,13 +199,13 @@ class HtmlFile:
         files: tuple[Sequence[str], Sequence[str]],
         *,
         more: Iterable[bytes] = (),
-        said: Iterable[bytes] = (),
+        explanations: Iterable[bytes] = (),
         texts: Iterable[bytes] = (),
     ) -> int:
         """Write the page, let it appear, and return its size; OutputError if it cannot be written to its end.
 
         `head` are the page's data, among them `source`, `left_out` and `facts`; `more` are pieces of JSON behind its
-        last member. `files` are the names of the scripts and of the styles, `said` are pieces of JSON and `texts` lines
+        last member. `files` are the names of the scripts and of the styles, `explanations` are pieces of JSON and `texts` lines
         for blocks of their own.
         """
         head = head | {"version": 1, "made": _made(), "ruler": __version__}
@@ -217,7 +217,7 @@ class HtmlFile:
             "facts": "\n".join(_FACT.format(*fact) for fact in facts),
             "left_out": escape(printable(left_out, len(left_out))),
             "data": packed((as_json(head)[:-1], *more, b"}")).decode(),
-            "said": packed(said).decode(),
+            "said": packed(explanations).decode(),
         }
         return self.fill("report.html", files, values, texts)
 
@@ -317,13 +317,16 @@ class ReportPage:
         else:
             text, task = text_of(*kept)
         ids = text.pop("ids")
-        text["rollouts"] = rollouts = [r.as_json() for r in shown.one.rollouts]
-        said = [one["explanation"] for one in rollouts]
-        if shown.other:
-            for one, other in zip(rollouts, shown.other.rollouts, strict=True):
-                one["second"] = other.as_json()
-                said.append(other.explanation)
-        explanations = [shorter(one, _EXPLANATION) or None for one in said]
+        text["rollouts"] = rollouts = [r.as_json() for r in shown.first.rollouts]
+        words = [rollout["explanation"] for rollout in rollouts]
+        if shown.second:
+            for rollout, second in zip(rollouts, shown.second.rollouts, strict=True):
+                rollout["second"] = second.as_json()
+                words.append(second.explanation)
+        explanations = [
+            shorter(rolloutt_of_rollout, _EXPLANATION) or None
+            for rolloutt_of_rollout in words
+        ]
         row = compact(_row(shown, task) | {"ids": ids})
         blocks = map(as_json, (row, explanations, text, values))
         self._stored[shown.number] = list(map(self._store, blocks))
@@ -367,7 +370,7 @@ class ReportPage:
                 *self._values(),
                 b"]",
             ),
-            said=self._listed(1),
+            explanations=self._listed(1),
             texts=(self._spool.read(*text) for text in texts),
         )
 
@@ -386,8 +389,8 @@ class ReportPage:
         offered = self._fields.offered() if self._fields else []
         for i, number in enumerate(sorted(self._chosen)):
             held = dict(orjson.loads(self._spool.read(*self._stored[number][3])))
-            found = [held.get(one) for one in offered]
-            short = [of[0] if of and len(of) == 1 else of for of in found]
+            numbers = [held.get(field) for field in offered]
+            short = [of[0] if of and len(of) == 1 else of for of in numbers]
             yield b"," * (i > 0) + as_json(short)
 
 
@@ -425,9 +428,9 @@ def _pictures(text: GroupText, most: int) -> dict[str, str]:
 
 def _row(shown: RunGroup | ComparedGroup, task: str) -> Json:
     """Return the group's values in the columns of the table, by their names; those of B begin with `b_`."""
-    row = _columns(shown.one) | {"task": task, "ordinal": shown.number}
+    row = _columns(shown.first) | {"task": task, "ordinal": shown.number}
     if isinstance(shown, ComparedGroup):
-        second = _columns(shown.other)
+        second = _columns(shown.second)
         row |= {f"b_{name}": value for name, value in second.items()}
         names = ("pairs", "against", "distance", "reasons")
         row |= {name: getattr(shown, name) for name in names}
@@ -490,7 +493,9 @@ def _policy(scripts: Iterable[str]) -> str:
     no other, and the scripts of the page take its name before anything else could.
     """
     digests = [sha256(script.encode()).digest() for script in scripts]
-    hashes = " ".join(f"'sha256-{base64.b64encode(one).decode()}'" for one in digests)
+    hashes = " ".join(
+        f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests
+    )
     return (
         f"default-src 'none'; script-src {hashes}; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; "
         "form-action 'none'; worker-src blob:; require-trusted-types-for 'script'; trusted-types ruler-search"
