@@ -411,6 +411,7 @@ def scored_of(path: Path) -> list[GroupRecord]:
         "served": (),
         "reliability": None,
         "weight": None,
+        "passes_for": None,
         "size": 0,
     }
     lacking |= dict.fromkeys(("rubric", "params", "version"), "") | {"schema": 1}

@@ -205,7 +205,7 @@ class HtmlFile:
         """Write the page, let it appear, and return its size; OutputError if it cannot be written to its end.
 
         `head` are the page's data, among them `source`, `left_out` and `facts`; `more` are pieces of JSON behind its
-        last member. `files` are the names of the scripts and of the styles, `explanations` pieces of JSON, `texts` lines
+        last member. `files` are the names of the scripts and of the styles, `explanations` are JSON, `texts` lines
         for blocks of their own.
         """
         head = head | {"version": 1, "made": _made(), "ruler": __version__}
