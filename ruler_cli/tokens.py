@@ -96,7 +96,7 @@ def most_tokens(text: str) -> int:
 
 
 def possible(tokens: int, text: str) -> bool:
-    """Return whether a text can be so few tokens as are reported; what is below half of the fewest is a broken counter."""
+    """Return whether a text can be so few tokens as are reported; below half of the fewest it is a broken counter."""
     if not tokens:
         return not text
     # a text of n characters has n / 2 runs at most, so most counts need no look at the text

@@ -67,7 +67,7 @@ def select(
             refuse_in_place("lose what cannot be read")
         if opened.reader is not None:
             if not (opened.in_order or pairs):
-                out.keep_order(opened.index)
+                out.keep_order(opened.order())
             selector.open(opened.reader, source)
             cutter = Cutter(opened.reader.format)
             for group in opened.groups:

@@ -18,7 +18,7 @@ from functools import partial
 from operator import attrgetter
 from typing import Any, Literal
 
-from ruler_cli.files.scratch import place
+from ruler_cli.files.index import place
 from ruler_cli.formats.reader import SAMPLE
 from ruler_cli.judges.providers import ModelInfo, Price, stated_limit
 from ruler_cli.pool.limits import Estimates, Size
