@@ -96,5 +96,8 @@ def most_tokens(text: str) -> int:
 
 
 def possible(tokens: int, text: str) -> bool:
-    """Tell if a text can be so few tokens as are reported; what is below half of the fewest is a broken counter."""
-    return bool(tokens or not text) and 2 * tokens >= fewest_tokens(text)
+    """Return whether a text can be so few tokens as are reported; what is below half of the fewest is a broken counter."""
+    if not tokens:
+        return not text
+    # a text of n characters has n / 2 runs at most, so most counts need no look at the text
+    return 4 * tokens > len(text) + 4 or 2 * tokens >= fewest_tokens(text)

@@ -166,7 +166,7 @@ def _measured(options: Options, scored: ScoredFiles) -> tuple[Any, Agreement]:
     labels = LabelFiles.read(files, option="--labels-file") if files else None
     second = len(scored.files) > 1
     judges = ("A", "B") if second else ("score",)
-    measure = LabelAgreement(labels, *judges, given=options.labels is not None)
+    measure = LabelAgreement(labels, *judges, of_records=options.labels is not None)
     for group in scored.groups(rollout_ids):
         sides = (group.one, group.other) if second else (group.one,)
         measure.add(group.kept, *sides)

@@ -319,9 +319,10 @@ def counted(request: Request, reply: Reply, cost: Cost) -> Reply:
         prompt = likely_tokens(request.prompt) + request.picture_tokens
     if reply.body and not possible(completion, reply.text):
         completion = likely_tokens(reply.text)
-    estimated = (prompt, completion) != (usage.prompt, usage.completion)
-    usage = replace(usage, prompt=prompt, completion=completion, estimated=estimated)
-    usage = replace(usage, usd=usage.usd or cost(usage) or 0.0)
+    if (prompt, completion) != (usage.prompt, usage.completion):
+        usage = replace(usage, prompt=prompt, completion=completion, estimated=True)
+    if usd := usage.usd or cost(usage):
+        usage = replace(usage, usd=usd)
     return replace(reply, usage=usage, cut=cut)
 
 

@@ -43,16 +43,16 @@ labelled rollouts: with a score; without one, and of these as above; of several 
 class LabelAgreement:
     """Measures one judge, or two, on labels of files or of records, group by group.
 
-    Without `labels` those of the records count. With them a record's own counts only if its path is `given`, and
-    only for a rollout without a mark. If there are comparisons, marks do not count. A label holds where its rollouts
+    Without `labels` those of the records count. With them a record's own counts only if `of_records`, and only
+    for a rollout without a mark. If there are comparisons, marks do not count. A label holds where its rollouts
     are, in a group of its name, or of another name if no label says otherwise. Of groups with equal rollouts the first
     one counts; `repeated` is the number of others. `left` are the labels whose rollouts no group had so far, each as
     group and rollouts.
     """
 
-    def __init__(self, labels: Labels | None, *names: str, given: bool) -> None:
+    def __init__(self, labels: Labels | None, *names: str, of_records: bool) -> None:
         """Name the judge of each file. UsageError if what is known of scores chose all labels."""
-        self._of_records = labels is None or given
+        self._of_records = labels is None or of_records
         self._figures = AgreementBuilder(*names)
         self._mean = CorrectedMean()
         self._counts = Counter[str]()
@@ -194,12 +194,9 @@ class LabelAgreement:
 
     def agreement(self, paired: Json | None = None) -> Agreement:
         """Measure all groups so far."""
-        left = self.left
-
-        counts: Json = {"of": self._of, "drawn": self._drawn}
+        counts = {"of": self._of, "drawn": self._drawn, "unmatched": len(self.left)}
         for name in _COUNTS:
             counts[name] = self._counts[name]
-        counts["unmatched"] = len(left)
         files = None
         if self._files:
             people = Counter(line.by for line in self._lines)

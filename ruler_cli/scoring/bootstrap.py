@@ -161,8 +161,11 @@ class CorrectedMean:
         error = math.sqrt(max(0.0, square)) / 2
         weight = totals["weight"] / self._groups.groups["weight"]
         for label in self._bounds:
-            known = weight * (mean + error)
-            yield {"weight": weight, "labels": weight * label, "known": known}
+            yield {
+                "weight": weight,
+                "labels": weight * label,
+                "known": weight * (mean + error),
+            }
             error = -error
 
 

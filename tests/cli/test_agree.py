@@ -108,23 +108,6 @@ def test_two_files(ruler: Ruler, tmp_path: Path) -> None:
     assert result["correlation"]["value"] == pytest.approx(-1)
 
 
-def test_unpaired_groups(ruler: Ruler, tmp_path: Path) -> None:
-    """Groups that cannot be paired are named and counted, and the exit code is 1."""
-    one, other = dump(8), dump(8)
-    other[3]["messages"] = talk("something else")
-    del other[10]
-    del other[0:2]
-    write(tmp_path / "a.jsonl", one)
-    write(tmp_path / "b.jsonl", other)
-    done = ruler("agree", "a.jsonl", "b.jsonl")
-    assert done.returncode == 1
-    assert "group 'g0' left out: only in the first file" in done.stderr
-    assert "group 'g1' left out: 1 of its 2 rollouts differ" in done.stderr
-    assert "group 'g5' left out: 2 rollouts in the first file, 1 in" in done.stderr
-    left_out = "2 groups with different rollouts, 1 group only in A"
-    assert left_out in " ".join(done.stdout.split())
-
-
 def test_labels(ruler: Ruler, tmp_path: Path) -> None:
     """Labels are read from the path that the user names, words for truth values included."""
     records = [

@@ -91,19 +91,6 @@ def test_forgotten_option(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
         )
 
 
-def test_gate_on_records(ruler: Ruler, tmp_path: Path) -> None:
-    """The gate holds for labels in records, some of which may lack one."""
-    write(tmp_path / "s.jsonl", [*dump(20), trajectory("g0", 0.5, None)])
-    assert ruler("agree", "s.jsonl").returncode == 1
-    done = ruler("agree", "s.jsonl", "--at-least", "0.7")
-    assert done.returncode == 0
-    assert (
-        "gate  passed: the interval of the pairwise accuracy begins at 0."
-        in done.stdout
-    )
-    assert ruler("agree", "s.jsonl", RULER_AT_LEAST="0.97").returncode == 1
-
-
 def test_nothing_measured(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
     """Without labels, or with too few, the exit code is 2, with the reason."""
     few = people.comparisons(scored, 3, {"ana": 0.02})

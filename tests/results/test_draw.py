@@ -159,15 +159,6 @@ def test_no_pairs(tmp_path: Path) -> None:
     assert draw(read(tmp_path / "s.jsonl", *lines), 5) == []
 
 
-def test_large_group(tmp_path: Path) -> None:
-    """Of a group of very many rollouts pairs of a sample are drawn."""
-    groups = read(tmp_path / "s.jsonl", of("g", *(i / 200 for i in range(200))))
-    found = draw(groups, 3_000)
-    assert len({*map(about, found)}) == 3_000
-    (chance,) = {pair.chance for pair in filter(is_random, found)}
-    assert chance == 3_000 / (128 * 127 / 2)
-
-
 def test_few_are_kept(tmp_path: Path) -> None:
     """Texts are kept of the groups that may be drawn from: hardly more for many groups than for few."""
     kept = []

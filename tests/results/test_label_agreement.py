@@ -12,7 +12,7 @@ import pytest
 from ruler_cli.errors import UsageError
 from ruler_cli.results.agreement import Agreement
 from ruler_cli.results.annotations import ScoredGroup
-from ruler_cli.results.label_agreement import LabelAgreement, gate
+from ruler_cli.results.label_agreement import LabelAgreement
 from ruler_cli.results.labels import LabelLine, Labels, PairLabel, RolloutMark
 from ruler_cli.types import CriterionScore
 from tests.results.agree_values import scored
@@ -46,7 +46,7 @@ def measure(
 ) -> Agreement:
     """Measure a judge on labels of people; ids are those of a group alone, as ids of what rollouts hold are."""
     labels = None if lines is None else Labels.of(lines)
-    result = LabelAgreement(labels, "score", given=given)
+    result = LabelAgreement(labels, "score", of_records=given)
     for one in groups:
         result.add([f"{one.key}.{name}" for name in IDS[: len(one.rollouts)]], one)
     return result.agreement() | {"left": result.left}
@@ -100,15 +100,6 @@ def test_chances() -> None:
         for one, label in (("a", 1 - i), ("b", i))
     ]
     assert accuracy(measure(groups, marks)) == pytest.approx(4 / (4 + 16))
-
-
-def test_pages_with_other_draws() -> None:
-    """Labels of several draws, one for each person, say of all pairs what those of one draw say."""
-    groups = [group("small", 0.9, 0.1), group("large", *[0.9, 0.1] * 4)]
-    lines = [pair("small", "left", by, chance=1.0) for by in ("ana", "bo")]
-    for by, left, right in (("ana", "a", "b"), ("bo", "c", "d")):
-        lines.append(pair("large", "right", by, left=left, right=right, chance=0.1))
-    assert accuracy(measure(groups, lines)) == pytest.approx(1 / 11)
 
 
 def test_drawn_apart() -> None:
@@ -203,7 +194,7 @@ def test_homes() -> None:
     ]
     counts = []
     for labels, names in ((lines, ("g1", "g0", "g2")), (lines[:1], ("else", "more"))):
-        result = LabelAgreement(Labels.of(labels), "score", given=False)
+        result = LabelAgreement(Labels.of(labels), "score", of_records=False)
         for i, name in enumerate(names):
             result.add([*ids, f"{i}"], group(name, 0.9, 0.1, 0.5))
         counts.append((accuracy(result.agreement()), result.left))
@@ -237,20 +228,3 @@ def test_corrected_mean() -> None:
     # marks that were not drawn at random correct nothing
     marks = [mark(f"g{i}", "a", 1.0) for i in range(50)]
     assert measure(groups, marks)["corrected"] is None
-
-
-def test_gate() -> None:
-    """A judge passes if its interval lies above the bound; too few groups for an interval are refused."""
-
-    def right(number: int, of: int) -> Agreement:
-        groups = [group(f"g{i}", 0.9, 0.1) for i in range(of)]
-        sides = ["left" if i < number else "right" for i in range(of)]
-        return measure(groups, [pair(f"g{i}", sides[i]) for i in range(of)])
-
-    passed = gate(right(19, 20), 0.7)
-    assert (passed["passed"], passed["labels"]) == (True, 20)
-    assert passed["low"] > 0.7
-    for number in (16, 4):
-        assert not gate(right(number, 20), 0.7)["passed"]
-    with pytest.raises(UsageError, match="label a pair in 5 groups"):
-        gate(right(3, 3), 0.7)

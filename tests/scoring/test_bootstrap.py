@@ -112,18 +112,6 @@ def test_biased_scores() -> None:
     assert 0.1 < width(exact["corrected"]) < 0.8 * width(exact["labels"])
 
 
-def test_weights() -> None:
-    """Labels count by the inverse of their chance: those drawn oftener count less."""
-    result = CorrectedMean()
-    for number in range(80):
-        label, weight = (1.0, 1.0) if number < 40 else (0.0, 4.0)
-        rows = [(0.5, label, weight)] if number < 50 else []
-        result.add([0.5, 0.5], rows)
-    found = result.estimate()
-    assert found is not None
-    assert found["labels"]["value"] == pytest.approx(0.5)
-
-
 def test_other_labels() -> None:
     """Labels on a scale of their own keep it, and so does the interval."""
     groups = [[(score, 5 * label - 2) for score, label in g] for g in drawn(0.9, 5)]
