@@ -537,10 +537,10 @@ def _changes(
         holder: dict[str, Any] = new
         for name in holders:
             holder = holder[name]
-        own = parse_value(holder[last])
-        noted.append(own)
+        note = parse_value(holder[last])
+        noted.append(note)
         if apart:
-            holder[last] = dump_escaped({**own, "group": fields})
+            holder[last] = dump_escaped({**note, "group": fields})
         inner = changes
         for name in map(str, rollout.path):
             inner = inner.setdefault(name, {})
@@ -653,9 +653,9 @@ def with_members(value: G, changes: dict[str, Any]) -> G:
         # a copy of others may share items
         if isinstance(value, dict) or hasattr(type(value), "__copy__"):
             with suppress(Exception):  # of a kind that refuses a change
-                own: Any = copy.copy(value)
-                own.update(changes)
-                return cast("G", own)
+                twin: Any = copy.copy(value)
+                twin.update(changes)
+                return cast("G", twin)
         return cast("G", {**value, **changes})
     copied: G = copy.copy(value)
     for name, changed in changes.items():
