@@ -28,7 +28,7 @@ from ruler_cli.files.splice import (
     span_at,
 )
 from ruler_cli.files.values import JsonObject, is_text, items, parts
-from ruler_cli.formats.table import Format
+from ruler_cli.formats.format import Format
 from ruler_cli.settings.models import OnFailure
 from ruler_cli.types import Path, Rollout, readable
 

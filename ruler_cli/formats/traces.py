@@ -45,8 +45,9 @@ from ruler_cli.files.values import (
     words,
 )
 from ruler_cli.formats.chat import make_rollout, read_or_error
-from ruler_cli.formats.fields import Rollouts, every, holds
-from ruler_cli.formats.reader import hashed_key, key_text
+from ruler_cli.formats.format import holds
+from ruler_cli.formats.keys import hashed_key, key_text
+from ruler_cli.formats.paths import Rollouts, every
 from ruler_cli.formats.trace_spans import (
     Span,
     decoded,

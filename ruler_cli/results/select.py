@@ -16,7 +16,7 @@ from ruler_cli.files.output import Output, refuse_clashes
 from ruler_cli.files.parse import parse
 from ruler_cli.files.splice import Patches, read_array, span_at
 from ruler_cli.files.values import is_list
-from ruler_cli.formats.table import Format
+from ruler_cli.formats.format import Format
 from ruler_cli.results.choice import Choice, Selector
 from ruler_cli.results.pairs import PairMaker
 from ruler_cli.runs.input import Input, open_input, refuse_other_groups

@@ -22,16 +22,13 @@ from ruler_cli.files.parse import dump, dump_escaped, parse_value
 from ruler_cli.files.splice import Patches, read_object
 from ruler_cli.files.values import EMPTY, first_at, lookup, parts
 from ruler_cli.formats.annotate import AnnotationWriter, JsonMembers
-from ruler_cli.formats.chat import PROMPTS
+from ruler_cli.formats.format import SHAPE_ERRORS, Format
+from ruler_cli.formats.keys import GIVEN, GroupKey, key_text
+from ruler_cli.formats.names import PROMPTS
 from ruler_cli.formats.native import ART, BESIDE
-from ruler_cli.formats.reader import (
-    Reader,
-    detect,
-    formats_of,
-    key_text,
-    rollout_object,
-)
-from ruler_cli.formats.table import GIVEN, SHAPE_ERRORS, Format, fits
+from ruler_cli.formats.paths import rollout_object
+from ruler_cli.formats.reader import Reader, detect, formats_of
+from ruler_cli.formats.table import fits, key_of
 from ruler_cli.results.fields import GroupFields, TrajectoryFields, annotations_of
 from ruler_cli.runs.session import Scored
 from ruler_cli.settings.criteria import rubric_of
@@ -248,7 +245,9 @@ class ObjectReader:
             form = next(form for form in forms if form.shape == "trajectory")
             paths = {"reward": settings.reward, "outcome": settings.outcome}
             stated = {name: path for name, path in paths.items() if path is not None}
-            return Reader(form, GIVEN, given=stated, reference=settings.reference or "")
+            return Reader(
+                form, GroupKey(GIVEN), given=stated, reference=settings.reference or ""
+            )
         members = set[tuple[str, Any]]()
         for item in items:
             for member_name, value in item.parsed.items():
@@ -278,15 +277,15 @@ class ObjectReader:
                 for reason in item.lost.values():
                     raise UnreadableError(f"{item.place}: {reason}") from None
             raise WrongShapeError(str(error)) from None
-        key = GIVEN
+        key = GroupKey(GIVEN)
         if reader.format.shape == "columns":
             for path in reversed(reader.format.key_paths):
                 if lookup(items[0].parsed, path) is not None:
-                    key = path
+                    key = GroupKey.of_paths(path)
         stated = dict(reader.given)
         if settings.outcome is not None:
             stated["outcome"] = settings.outcome
-        return replace(reader, key=key, given=stated)
+        return replace(reader, group_key=key, given=stated)
 
     def _record(self, reader: Reader, item: _Item, index: int, shape: Shape) -> Record:
         """Read a record; one rollout that cannot be judged is read with its error."""
@@ -422,9 +421,8 @@ def _json_form(item: Any) -> tuple[dict[str, Any], dict[str, str]]:
 def _key(form: Format, value: dict[str, Any]) -> str | None:
     """Return the key of a group by the JSON form of its first record; None if there is none."""
     key = None
-    if form.key_of is not None:
-        with suppress(UnreadableError, *SHAPE_ERRORS):
-            key = form.key_of(value)
+    with suppress(UnreadableError, *SHAPE_ERRORS):
+        key = key_of(form, value)
     key = first_at(value, *form.key_paths) if key is None else key
     return None if key is None else key_text(key)
 

@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 from ruler_cli.errors import OutputError, UsageError
 from ruler_cli.files.grouping import fetched, records
 from ruler_cli.files.index import Index, OutputOrder, Row, place, short_hash
+from ruler_cli.formats.format import Format
+from ruler_cli.formats.keys import PROMPT_HASH, GroupKey
 from ruler_cli.formats.reader import Reader
-from ruler_cli.formats.table import PROMPT_HASH, Format
 from ruler_cli.runs.input import OnRecord, PromptChecks, Survey, streamed, survey
 from ruler_cli.settings.models import Grouping, InputSettings
 from ruler_cli.types import Line, Problem, Rollout
@@ -194,7 +195,7 @@ def test_columns() -> None:
     lines = [
         Line(i, 0, json.dumps(record).encode()) for i, record in enumerate(made, 1)
     ]
-    with counted(lines, Reader(COLUMNS, PROMPT_HASH)) as result:
+    with counted(lines, Reader(COLUMNS, GroupKey(PROMPT_HASH))) as result:
         pass
     assert (result.records, result.groups, result.rollouts) == (4, 4, 8)
     assert (result.grouping, result.smallest, result.largest, result.singles) == (
@@ -230,7 +231,9 @@ def test_parts() -> None:
     def on_record(record: object, rollouts: int) -> None:
         new_rollouts.append(rollouts)
 
-    with counted(lines, Reader(PARTS, "id"), on_record=on_record) as result:
+    with counted(
+        lines, Reader(PARTS, GroupKey.of_paths("id")), on_record=on_record
+    ) as result:
         pass
     assert new_rollouts == [1, 0, 1, 1, 0]
     assert (result.records, result.rollouts, result.groups) == (5, 3, 2)
@@ -240,7 +243,7 @@ def test_parts() -> None:
 def test_part_of_a_columnar_line(tmp_path: Path) -> None:
     """The number of a record selects one group of a columnar line."""
     raw = b'{"id": ["a", "b", "a"], "text": ["x", "y", "z"]}'
-    read = Reader(COLUMNS, PROMPT_HASH).read
+    read = Reader(COLUMNS, GroupKey(PROMPT_HASH)).read
     records = read(Line(7, 0, raw))
     (tmp_path / "in").write_bytes(raw)
     with (tmp_path / "in").open("rb") as file:

@@ -297,39 +297,6 @@ def test_picked(path: Path, keys: str) -> None:
             list(result.picked(first_places))
 
 
-@pytest.mark.parametrize(
-    ("name", "keys", "wanted"),
-    [
-        ("in.json", "abab", ["item 2", "item 4"]),
-        ("in.json", "aabb", ["item 3", "item 4"]),
-        ("in.parquet", "abab", ["row 2", "row 4"]),
-        ("in.parquet", "aabb", ["row 3", "row 4"]),
-        ("in.jsonl", "abab", ["line 2", "line 4"]),
-    ],
-)
-def test_picked_locations(
-    tmp_path: Path, name: str, keys: str, wanted: list[str]
-) -> None:
-    """A group that is picked states the same locations of its records as in a whole pass."""
-    rows = [json.loads(line) for line in dump(keys).splitlines()]
-    if name.endswith(".parquet"):
-        pq.write_table(pa.Table.from_pylist(rows), tmp_path / name)
-    else:
-        (tmp_path / name).write_bytes(
-            dump(keys) if name.endswith("l") else json.dumps(rows).encode()
-        )
-    numbers = [int(text.split()[1]) for text in wanted]
-    problems: list[Problem] = []
-    with ExitStack() as stack:
-        result = open_input(InputSettings(str(tmp_path / name)), stack, problems.append)
-        (picked,) = result.picked([numbers[0] << 20])
-        assert [record.line.where for record in picked.records] == wanted
-        result = open_input(InputSettings(str(tmp_path / name)), stack, problems.append)
-        second = next(group for group in result.groups if group.key == "b")
-        assert [record.line.where for record in second.records] == wanted
-    assert not problems
-
-
 def test_directory(tmp_path: Path) -> None:
     """Files of another kind are left out, with their keys; a problem names its file."""
     folder = tmp_path / "in"

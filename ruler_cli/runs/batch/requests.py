@@ -153,8 +153,8 @@ def request_line(
         raise UsageError(problem, remedy, place=f"judge {judge.label}")
     body = body_of(judge.params)
     for message in refused:
-        other = answer_format.after_refusal(answer_format, 400, message)
-        answer_format = other or answer_format
+        accepted = answer_format.after_refusal(answer_format, 400, message)
+        answer_format = accepted or answer_format
     return lambda key, request: (
         b'{"custom_id":"%s","method":"POST","url":"/v1/chat/completions","body":%s}\n'
         % (key.hex().encode(), chat_body(model, body, request, answer_format))
@@ -163,9 +163,10 @@ def request_line(
 
 def batch_price(judge: JudgeSettings) -> tuple[Price | None, str]:
     """Return a judge's batch price, and if it is `listed` or `half` of its price for calls; None if unknown."""
-    own = judge.price or judge.api_base
-    if not own and (listed := listed_batch_price(judge.model)):
-        return listed, "listed"
+    if not (judge.price or judge.api_base):
+        listed = listed_batch_price(judge.model)
+        if listed:
+            return listed, "listed"
     price = model_of(judge).price
     return price and price.halved, "half"
 
