@@ -84,7 +84,7 @@ def arguments(server: JudgeServer, output: str, *more: str) -> list[str]:
 
 def ray_options(*more: str) -> tuple[str, ...]:
     """The options of a run on Ray."""
-    return ("--engine", "ray", "--ray-workers", "2", *more)
+    return ("--engine", "ray", *more)
 
 
 def started(
@@ -433,7 +433,7 @@ _REFUSED = (
         "shares all of INPUT among its workers",
     ),
     ("in.jsonl", ray_options("--ledger", "none"), "leave out --ledger none"),
-    ("in.jsonl", ("--ray-workers", "4"), "needs --engine ray"),
+    ("in.jsonl", ("--ray-address", "h:1"), "needs --engine ray"),
 )
 
 

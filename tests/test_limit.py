@@ -103,7 +103,7 @@ def test_reads_no_further(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="are one group with others between"):
         opened(apart, limit=1, grouping="consecutive")
     assert opened(rows, limit=1)[2] == ["--limit 1: the first 1 group only"]
-    assert opened(rows, limit=50)[2] == ["limit=50: the first 50 groups only"]
+    assert opened(rows, limit=50)[2] == ["--limit 50: the first 50 groups only"]
     damaged = tmp_path / "damaged.jsonl"
     damaged.write_bytes(lines.read_bytes() + b"no JSON\n")
     assert opened(damaged, limit=3)[1] == 3

@@ -288,10 +288,6 @@ async def test_wrong_shapes(server: JudgeServer, subtests: pytest.Subtests) -> N
         ({"trajectories": {"messages": []}}, "`trajectories` is of type dict"),
         ({"trajectories": "abc"}, "`trajectories` is of type str"),
         (
-            {"trajectories": [GROUPS[0]["trajectories"][0]["messages"]]},
-            r"`trajectories\[0\]` is of type list",
-        ),
-        (
             {"trajectories": [ValueError("a rollout failed")]},
             r"`trajectories\[0\]` is of type ValueError",
         ),
@@ -326,9 +322,9 @@ async def test_wrong_shapes(server: JudgeServer, subtests: pytest.Subtests) -> N
         Scorer("openai/o3")  # type: ignore[arg-type]  # as a caller may
     with pytest.raises(WrongShapeError, match=r"^settings: is of type str"):
         await ruler_cli.score_file("in.jsonl", "out.jsonl", "openai/o3")  # type: ignore[arg-type]  # as a caller may
-    for lists in (None, "text", GROUPS[0], [GROUPS[0]["trajectories"][0]], ["text"], 3):
-        with pytest.raises(WrongShapeError, match=r"^message_lists"):
-            await ruler_cli.ruler(lists, "offline")  # type: ignore[arg-type]  # as a caller may
+    for lists in (None, "text", ["text"], 3):
+        with pytest.raises(WrongShapeError, match=r"^message_lists: .* of type"):
+            await ruler_cli.ruler(lists, "offline")
     assert server.stats()["requests"] == 0
 
 

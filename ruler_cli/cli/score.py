@@ -82,7 +82,6 @@ from ruler_cli.errors import (
 from ruler_cli.files.location import Location
 from ruler_cli.settings.load import score_settings
 from ruler_cli.settings.models import ScoreSettings
-from ruler_cli.settings.option_names import option_name
 from ruler_cli.settings.options import FILE, Options
 
 if TYPE_CHECKING:
@@ -90,8 +89,6 @@ if TYPE_CHECKING:
 
 _PATIENCE = 20.0
 """Seconds in which a Ray cluster must answer at its address."""
-_WORKERS = 2
-"""Workers of Ray by default."""
 _ASKED_AGAIN = ("reply", "transport", "refused")
 """Kinds of failure that another run may mend."""
 _SHAPE = frozenset(("format", "messages", "prompt"))
@@ -266,9 +263,6 @@ def command(
             "HOST:PORT",
         ),
     ] = None,
-    ray_workers: Annotated[
-        int | None, scale_option("Workers of Ray.  [default: 2]", "N")
-    ] = None,
     config: Config = None,
 ) -> int:
     """Score each group with a judge, and write the records annotated.
@@ -353,13 +347,11 @@ def _refuse_engine(settings: ScoreSettings, options: Options) -> None:
     RefusedError if no Ray answers at the address.
     """
     if options.engine != "ray":
-        for option in ("ray_address", "ray_workers"):
-            # a line of the file is for the runs that use Ray
-            if options.rank(option) > FILE:
-                needed = "needs --engine ray"
-                raise UsageError(
-                    needed, "add it, or leave it out", place=option_name(option)
-                )
+        # a line of the file is for the runs that use Ray
+        if options.rank("ray_address") > FILE:
+            raise UsageError(
+                "needs --engine ray", "add it, or leave it out", place="--ray-address"
+            )
         return
     source = settings.input.source
     special = source == "-" or source.startswith(("/dev/", "/proc/"))
@@ -455,9 +447,8 @@ def _judge_on_ray(
         return _judge_here(settings, options, record)
     with Output(settings.output, force=may_replace(settings)):
         pass  # fails now if it cannot be written
-    workers = options.ray_workers or _WORKERS
-    with ray_session(options.ray_address, workers) as ray:
-        run = partial(score_on_ray, ray=ray, workers=workers)
+    with ray_session(options.ray_address) as ray:
+        run = partial(score_on_ray, ray=ray)
         return _judge_here(settings, options, record, run)
 
 

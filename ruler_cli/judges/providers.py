@@ -134,7 +134,11 @@ def needs_of(provider: str | None) -> list[Need]:
     ]
 
 
-def variables(provider: str | None, *, of_key: bool = False) -> list[str]:
+def variables(
+    provider: str | None,
+    *,
+    of_key: bool = False,
+) -> list[str]:
     """The variables that may be read for a provider, or for its key; those of its key first."""
     ways = [
         words
@@ -198,9 +202,9 @@ def base_variables(provider: str) -> list[str]:
 
 
 def is_own_model(name: str, provider: str) -> bool:
-    """Tell if litellm's list has a model, by its name with the provider, as the provider's own."""
-    own = str(listed(name).get("litellm_provider")).startswith(provider)
-    return own and "/" in name and provider not in OWN_ENGINES
+    """Return whether litellm's list has a model, by its name with the provider, as the provider's own."""
+    listed_so = str(listed(name).get("litellm_provider")).startswith(provider)
+    return listed_so and "/" in name and provider not in OWN_ENGINES
 
 
 _FREE = ("extra_headers", "headers")
@@ -242,7 +246,7 @@ class Credentials:
         ]
 
     def finds_itself(self) -> bool:
-        """Tell if litellm may find the key by itself for an address that the user gave.
+        """Return whether litellm may find the key by itself for an address that the user gave.
 
         It may if the provider has no address of its own and its key is set, and if an SDK signs the call or
         gets a token. It may not with a bearer key of a variable; litellm takes OpenAI's for some providers.
@@ -258,7 +262,7 @@ class Credentials:
         if not needs:
             return
         ways = [[" + ".join(map(_way, ws)) for ws in need[:3]] for need in needs]
-        wanted = [" or ".join(each) for each in ways]
+        wanted = [" or ".join(ways_of_need) for ways_of_need in ways]
         raise (UsageError if _is_anywhere(needs) else MissingCredentialsError)(
             f"judge {name} needs {', and '.join(wanted)}",
             "set what is missing, or try the pipeline without a model: -m offline",
@@ -268,7 +272,7 @@ class Credentials:
         return any(all(map(self._have, words)) for words in need)
 
     def _have(self, word: str) -> bool:
-        """Tell if one word of a need is met, here or in the environment."""
+        """Return whether one word of a need is met, here or in the environment."""
         if word == "api_key":
             return self.has_key
         if word == "api_base":
@@ -282,7 +286,7 @@ class Credentials:
 
 
 def _is_anywhere(needs: list[Need]) -> bool:
-    """Tell if needs have an address that only the user knows."""
+    """Return whether needs have an address that only the user knows."""
     return any(["api_base"] in need for need in needs)
 
 
@@ -297,7 +301,7 @@ def _way(word: str) -> str:
 
 
 def is_installed(package: str) -> bool:
-    """Tell if a package is installed, without its import."""
+    """Return whether a package is installed, without its import."""
     try:
         return importlib.util.find_spec(package) is not None
     except (ImportError, ValueError):
@@ -305,8 +309,11 @@ def is_installed(package: str) -> bool:
 
 
 @lru_cache(maxsize=16)
-def _finds(word: str, _environment: frozenset[tuple[str, str]]) -> bool:
-    """Tell if an SDK finds credentials in the same manner as for a call.
+def _finds(
+    word: str,
+    _environment: frozenset[tuple[str, str]],
+) -> bool:
+    """Return whether an SDK finds credentials in the same manner as for a call.
 
     It may ask the metadata service of a machine in a cloud, or programs of the user's own. After an error
     that it does not expect the answer is yes, and the run may try.
@@ -430,10 +437,12 @@ _INCLUSIVE = ("xai",)
 
 def _price(entry: Mapping[str, Any]) -> Price | None:
     """The prices of an entry, by the length of the prompt and by service tier; None if it has none."""
-    own = {_PRICED[1]: entry.get(_PRICED[1])}
+    base_rate = {_PRICED[1]: entry.get(_PRICED[1])}
     steps = [step for step in entry.get("tiered_pricing") or () if "range" in step]
     if steps:
-        return _ladder({step["range"][0]: _rates({**own, **step}) for step in steps})
+        return _ladder(
+            {step["range"][0]: _rates({**base_rate, **step}) for step in steps}
+        )
     fields = [match.groups("") for name in entry if (match := _STEP.fullmatch(name))]
     less = entry.get("litellm_provider") in _INCLUSIVE
     bounds = {int(k) * 1000 - less if k else 0: above for above, k, _ in fields}
@@ -452,7 +461,11 @@ def _ladder(prices: Mapping[int, Price | None]) -> Price | None:
     return replace(steps[0][1], above=tuple(steps[:0:-1])) if steps else None
 
 
-def _rates(entry: Mapping[str, Any], above: str = "", tier: str = "") -> Price | None:
+def _rates(
+    entry: Mapping[str, Any],
+    above: str = "",
+    tier: str = "",
+) -> Price | None:
     """The price for one length of the prompt and one service tier; None if the entry has none.
 
     What the list does not have for a tier costs as usual, and in a batch half of it.
@@ -460,7 +473,12 @@ def _rates(entry: Mapping[str, Any], above: str = "", tier: str = "") -> Price |
     rest = 0.5 if tier == "_batches" else 1.0
     values = []
     for name in _PRICED:
-        ways = [(above + tier, 1.0), (above, rest), (tier, 1.0), ("", rest)]
+        ways = [
+            (above + tier, 1.0),
+            (above, rest),
+            (tier, 1.0),
+            ("", rest),
+        ]
         listed = ((entry.get(name + end), share) for end, share in ways)
         usd = (price * share for price, share in listed if price is not None)
         values.append(next(usd, None))

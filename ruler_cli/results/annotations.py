@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args
 from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.files.parse import dump, parse
 from ruler_cli.files.values import is_list, lookup
-from ruler_cli.formats.fields import LISTS
+from ruler_cli.formats.paths import LISTS
 from ruler_cli.formats.reader import Reader
 from ruler_cli.messages.content import first_agent_turn
 from ruler_cli.results.fields import INSTANT, usage_fields

@@ -11,7 +11,8 @@ from statistics import fmean
 from typing import Any, Literal
 
 from ruler_cli.errors import UsageError
-from ruler_cli.formats.reader import Reader, rollout_object
+from ruler_cli.formats.paths import rollout_object
+from ruler_cli.formats.reader import Reader
 from ruler_cli.results.annotations import (
     AnnotationReader,
     ScoredGroup,

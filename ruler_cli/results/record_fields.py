@@ -14,7 +14,7 @@ from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.values import items, lookup
-from ruler_cli.formats.reader import rollout_object
+from ruler_cli.formats.paths import rollout_object
 from ruler_cli.results.annotations import AnnotationReader, Json
 from ruler_cli.types import Group, Rollout, readable_text
 

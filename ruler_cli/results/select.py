@@ -16,7 +16,7 @@ from ruler_cli.files.output import Output, refuse_clashes
 from ruler_cli.files.parse import parse
 from ruler_cli.files.splice import Patches, read_array, span_at
 from ruler_cli.files.values import is_list
-from ruler_cli.formats.table import Format
+from ruler_cli.formats.format import Format
 from ruler_cli.results.choice import Choice, Selector
 from ruler_cli.results.pairs import PairMaker
 from ruler_cli.runs.input import Input, open_input, refuse_other_groups
@@ -70,7 +70,7 @@ def select(
             refuse_in_place("lose what cannot be read")
         if opened.reader is not None:
             if not (opened.in_order or pairs):
-                out.keep_order(opened.index)
+                out.keep_order(opened.order())
             selector.open(opened.reader, source)
             cutter = Cutter(opened.reader.format)
             for group in opened.groups:

@@ -94,7 +94,7 @@ class ScoreTable:
     @property
     def each(self) -> bool:
         """Tell if the judge saw each rollout alone: one score is all that it has to say."""
-        return self.pass_scores[0].each
+        return self.pass_scores[0].asked_alone
 
     def vetoed(self, rollouts: Collection[int]) -> ScoreTable:
         """Return the table in which these distinct rollouts score 0 in every pass."""
@@ -121,7 +121,7 @@ def tables(result: GroupResult, correct: Correction = UNCORRECTED) -> list[Score
         scores: list[float | None]
         cells: Sequence[Sequence[float]]
         # a value of a criterion says the same in every window
-        if result.windows > 1 and not own[0].each and result.rubric is None:
+        if result.windows > 1 and not own[0].asked_alone and result.rubric is None:
             fitted = fit(windows, len(result.sizes))
             cells = fitted.adjusted
             scores = [None if x is None else round(x, _DIGITS) for x in fitted.scores]

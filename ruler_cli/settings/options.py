@@ -183,7 +183,6 @@ class Options(ScoreOptions):
     quiet: bool = False
     engine: Literal["here", "ray"] = "here"
     ray_address: str | None = None
-    ray_workers: Limit = None
     as_json: bool = False
     labels: str | None = None
     labels_file: Texts = ()

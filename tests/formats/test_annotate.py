@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from ruler_cli import __version__
 from ruler_cli.files.parse import parse
 from ruler_cli.formats.annotate import Annotation, annotate
+from ruler_cli.formats.format import Format
 from ruler_cli.formats.reader import Reader
-from ruler_cli.formats.table import Format
+from ruler_cli.formats.table import rollouts_of
 from ruler_cli.results.fields import Digests, annotations_of, group_fields
 from ruler_cli.scoring.combine import BatchStatistics, combine
 from ruler_cli.settings.models import CombineSettings, OnFailure
@@ -368,7 +369,7 @@ def written(
 ) -> dict[str, Any]:
     """Return a record of a made-up format with these annotations."""
     raw = record if isinstance(record, bytes) else json.dumps(record).encode()
-    both = list(zip(form.rollouts({}), annotations, strict=True))
+    both = list(zip(rollouts_of(form, {}), annotations, strict=True))
     return parse(annotate(raw, form, both, GROUP, on_failure))
 
 
