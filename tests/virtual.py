@@ -204,6 +204,11 @@ class Plan:
     async def __aexit__(self, *_: object) -> None: ...
 
 
+def plan(*answers: Reply | CallError, seconds: float = 1.0) -> Plan:
+    """Return a judge that takes so many seconds for each answer."""
+    return Plan([(seconds, answer) for answer in answers])
+
+
 def called(
     judge: World | Plan,
     work: Callable[[Caller], Awaitable[T]],

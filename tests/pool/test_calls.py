@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -18,18 +19,13 @@ from ruler_cli.pool.gate import Gate
 from ruler_cli.pool.limits import Budget, Window
 from ruler_cli.pool.retries import Caller
 from ruler_cli.types import CallError, Reply, Request, Usage
-from tests.virtual import ASKED, Plan, World, called, numbered, together
+from tests.virtual import ASKED, Plan, World, called, numbered, plan, together
 
 OK = Reply("ok", Usage(100, 10, 0, 1), body=b"{}")
 BUSY = CallError("transport", "busy", "call", retry_after=3.0, rate=True, billed=False)
 FULL = replace(BUSY, retry_after=None)
 BROKEN = CallError("transport", "broken", "call")
 GONE = CallError("transport", "gone", "call", sent=False, billed=False)
-
-
-def plan(*answers: Reply | CallError, seconds: float = 1.0) -> Plan:
-    """Return a judge that takes so many seconds for each answer."""
-    return Plan([(seconds, answer) for answer in answers])
 
 
 @pytest.mark.parametrize(
@@ -224,7 +220,7 @@ def test_demand() -> None:
     ],
 )
 def test_status(
-    answer: Reply | CallError, parts: dict[str, object], why: str, seconds: float
+    answer: Reply | CallError, parts: dict[str, Any], why: str, seconds: float
 ) -> None:
     """The status names what holds the next call, and for how long."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import accumulate, pairwise
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -118,7 +119,7 @@ def test_settle_late() -> None:
     assert window.used(200.0) == 0.0
 
 
-def run(world: World, asked: Request, minutes: float, **windows: Window) -> None:
+def run(world: World, asked: Request, minutes: float, **windows: Any) -> None:
     """Send requests to that world for `minutes`, within limits."""
 
     async def work(caller: Caller) -> None:

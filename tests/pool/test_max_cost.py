@@ -88,8 +88,7 @@ def capped_run(seed: int) -> CappedRun:
         assert await caller.call(asked) == CAPPED
         return caller.gate.budget
 
-    parts = {"budget": Budget(cap), "cost": price.of}
-    budget = called(world, work, at_once, retries=6, **parts)
+    budget = called(world, work, at_once, retries=6, budget=Budget(cap), cost=price.of)
     return CappedRun(cap, world.billed, budget.spent, mean, world.dearest)
 
 
@@ -144,7 +143,7 @@ def test_at_once() -> None:
     """With a cap the first call goes alone, and never more at once than half the number of replies."""
     judge = Plan([(1.0, PAID)])
 
-    async def work(caller: Caller) -> list[int]:
+    async def work(caller: Caller) -> list[tuple[int, int]]:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(together, caller, [ASKED] * 60)
             counts = []
@@ -163,7 +162,8 @@ def test_at_once() -> None:
 def test_last_calls() -> None:
     """A call that does not fit waits for those in flight, which may turn out cheaper; then it is capped."""
     cheap = replace(PAID, usage=Usage(90, 10, 0, 1))
-    judge = Plan([(1.0, PAID)] * 5 + [(1.0, cheap), (5.0, PAID)])
+    paid: list[tuple[float, Reply | CallError]] = [(1.0, PAID)] * 5
+    judge = Plan([*paid, (1.0, cheap), (5.0, PAID)])
 
     async def work(caller: Caller) -> list[tuple[Reply | CallError, float]]:
         for _ in range(5):
