@@ -17,8 +17,8 @@ from ruler_cli.pool.limits import ConcurrencyLimit
 from ruler_cli.pool.retries import Caller
 from ruler_cli.types import UNANSWERED, CallError, Reply, Request, value
 from tests.ledger.test_reply_cache import FAILED, reply
-from tests.pool.test_calls import ASKED, OK, Script
-from tests.virtual import virtually
+from tests.pool.test_calls import OK
+from tests.virtual import ASKED, Plan, plan, virtually
 
 T = TypeVar("T")
 
@@ -73,9 +73,7 @@ class Memory(ReplyCache):
         self.rows[key] = answer
 
 
-def called(
-    judge: Script, work: Callable[[PanelJudge], Awaitable[T]], cache: Memory
-) -> T:
+def called(judge: Plan, work: Callable[[PanelJudge], Awaitable[T]], cache: Memory) -> T:
     """Run the work with a judge that has this cache, in virtual time."""
 
     async def main() -> T:
@@ -89,7 +87,7 @@ def called(
 
 def test_asked_once() -> None:
     """A cached reply is not asked for again; equal waiting requests are one call; `again` asks once more."""
-    judge, cache = Script(OK), Memory()
+    judge, cache = plan(OK), Memory()
 
     async def work(asked: PanelJudge) -> tuple[int, int, int]:
         async with anyio.create_task_group() as tasks:
