@@ -45,7 +45,7 @@ MEASURED = {
     "import": "`batch import`, ms of CPU a group",
     "cached": "`score --cached-only`, ms of CPU a group",
     "live": "live `score`, ms of CPU a group",
-    "foreign": "`render --shard`, ms of CPU for a group of another shard",
+    "foreign": "`batch export --shard`, ms of CPU for a group of another shard",
     "growth": "CPU a group in the larger file / in the smaller one, the worst stage",
     "memory": "peak memory, MiB, the worst stage",
     "find": "an answer looked up in a ledger of 50,000 rows, µs of CPU",
@@ -172,7 +172,7 @@ COMPUTED = (
             f"/ {SHARDS}",
             _of_stage(stage, SHARDS),
         )
-        for stage in ("batch", "export", "cached", "live")
+        for stage in ("render", "cached", "live")
     ),
     *(
         _Computed(

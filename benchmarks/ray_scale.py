@@ -20,7 +20,7 @@ from benchmarks.results import Result
 from benchmarks.results import alone as by_itself
 from tests.judge_server import JudgeServer
 
-_RAY = {"engine": "ray", "ray_workers": 2}
+_RAY = {"engine": "ray"}
 _FEW = 32
 """Groups of a run that is mostly start-up."""
 

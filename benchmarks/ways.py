@@ -139,7 +139,7 @@ class _Scene:
 
     def ray(self, model: str) -> Path:
         """Score with two workers of Ray on this machine."""
-        more = ("--engine", "ray", "--set", "ray_workers=2", "--api-base", self.base)
+        more = ("--engine", "ray", "--api-base", self.base)
         return self.score("ray.out.jsonl", "ray.sqlite", model, *more)
 
 

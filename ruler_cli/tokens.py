@@ -44,7 +44,11 @@ class AnswerSize:
     rollout: float
     value: float
 
-    def of(self, rollouts: int, criteria: int) -> float:
+    def of(
+        self,
+        rollouts: int,
+        criteria: int,
+    ) -> float:
         """Return the tokens of an answer about so many rollouts and criteria."""
         return self.frame + rollouts * (self.rollout + self.value * criteria)
 
@@ -96,7 +100,7 @@ def most_tokens(text: str) -> int:
 
 
 def possible(tokens: int, text: str) -> bool:
-    """Return whether a text can be so few tokens as are reported; what is below half of the fewest is a broken counter."""
+    """Return whether a text can be so few tokens as are reported; below half of the fewest it is a broken counter."""
     if not tokens:
         return not text
     # a text of n characters has n / 2 runs at most, so most counts need no look at the text

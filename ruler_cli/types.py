@@ -125,25 +125,25 @@ class Rubric:
     def __post_init__(self) -> None:
         """Take any sequence; ValueError if no score can be made of it."""
         object.__setattr__(self, "criteria", tuple(self.criteria))
-        for number, one in enumerate(self.criteria, 1):
-            if not isinstance(one, Criterion):
+        for number, criterion in enumerate(self.criteria, 1):
+            if not isinstance(criterion, Criterion):
                 raise ValueError(f"criterion {number}: is no Criterion")
-            if not isinstance(one.text, str) or not one.text.strip():
+            if not isinstance(criterion.text, str) or not criterion.text.strip():
                 raise ValueError(
                     f"criterion {number}: has no statement; write it as `criterion`"
                 )
-            numeric = isinstance(one.weight, int | float)
-            if not numeric or not abs(one.weight) <= _HEAVIEST:
+            numeric = isinstance(criterion.weight, int | float)
+            if not numeric or not abs(criterion.weight) <= _HEAVIEST:
                 raise ValueError(
                     f"criterion {number}: has no weight up to {_HEAVIEST:g}"
                 )
-            if not isinstance(one.name, str):
+            if not isinstance(criterion.name, str):
                 raise ValueError(f"criterion {number}: has a name that is no text")
-            if not isinstance(one.veto, bool):
+            if not isinstance(criterion.veto, bool):
                 raise ValueError(f"criterion {number}: veto is true or false")
-            texts = [level for level in one.levels if isinstance(level, str)]
-            few = one.levels and not 2 <= len({*texts} - {""}) <= MOST_LEVELS
-            if few or len({*texts}) < len(one.levels):
+            texts = [level for level in criterion.levels if isinstance(level, str)]
+            few = criterion.levels and not 2 <= len({*texts} - {""}) <= MOST_LEVELS
+            if few or len({*texts}) < len(criterion.levels):
                 raise ValueError(
                     f"criterion {number}: levels are 2 to {MOST_LEVELS} different texts"
                 )
@@ -151,7 +151,7 @@ class Rubric:
             raise ValueError(
                 f"has {len(self.criteria)} criteria, more than {MOST_CRITERIA}"
             )
-        if not any(one.weight for one in self.criteria):
+        if not any(criterion.weight for criterion in self.criteria):
             raise ValueError("has no criterion with a weight other than 0")
 
     @property
@@ -163,11 +163,18 @@ class Rubric:
     def stated(self) -> list[dict[str, Any]]:
         """The criteria as a file states them."""
         return [
-            {"criterion": readable_text(one.text), "weight": float(one.weight)}
-            | ({"name": readable_text(one.name)} if one.name else {})
-            | ({"veto": True} if one.veto else {})
-            | ({"levels": [*map(readable_text, one.levels)]} if one.levels else {})
-            for one in self.criteria
+            {
+                "criterion": readable_text(criterion.text),
+                "weight": float(criterion.weight),
+            }
+            | ({"name": readable_text(criterion.name)} if criterion.name else {})
+            | ({"veto": True} if criterion.veto else {})
+            | (
+                {"levels": [*map(readable_text, criterion.levels)]}
+                if criterion.levels
+                else {}
+            )
+            for criterion in self.criteria
         ]
 
     @property
@@ -178,7 +185,10 @@ class Rubric:
     @property
     def statements(self) -> str:
         """All that a judge sees of the criteria."""
-        return "\n".join("\n".join((one.text, *one.levels)) for one in self.criteria)
+        return "\n".join(
+            "\n".join((criterion.text, *criterion.levels))
+            for criterion in self.criteria
+        )
 
     def score(self, values: Sequence[float]) -> float:
         """Return the score of a rollout with these values, in the order of the criteria; 0 if a veto is broken."""
@@ -189,23 +199,29 @@ class Rubric:
     def weighted(self, values: Sequence[float]) -> float:
         """Return the weighted mean of values, as a share of the way from the least to the greatest possible sum."""
         pairs = [*zip(self.criteria, values, strict=True)]
-        least = math.fsum(one.weight for one in self.criteria if one.weight < 0)
-        most = math.fsum(one.weight for one in self.criteria if one.weight > 0)
-        reached = math.fsum(one.weight * value for one, value in pairs)
+        least = math.fsum(
+            criterion.weight for criterion in self.criteria if criterion.weight < 0
+        )
+        most = math.fsum(
+            criterion.weight for criterion in self.criteria if criterion.weight > 0
+        )
+        reached = math.fsum(criterion.weight * value for criterion, value in pairs)
         return round((reached - least) / (most - least), 12)
 
     @property
     def rounding(self) -> float:
         """The variance that rounded values give to a score, by that of one value: a mean of many is finer."""
-        total = math.fsum(abs(one.weight) for one in self.criteria)
-        return math.fsum((one.weight / total) ** 2 for one in self.criteria)
+        total = math.fsum(abs(criterion.weight) for criterion in self.criteria)
+        return math.fsum((criterion.weight / total) ** 2 for criterion in self.criteria)
 
     def vetoes(self, values: Sequence[float]) -> list[str]:
         """Return the names of the vetoes that values break."""
         return [
             name
-            for name, one, value in zip(self.names, self.criteria, values, strict=True)
-            if one.veto and (1 - value if one.weight < 0 else value) < 0.5
+            for name, criterion, value in zip(
+                self.names, self.criteria, values, strict=True
+            )
+            if criterion.veto and (1 - value if criterion.weight < 0 else value) < 0.5
         ]
 
 
@@ -220,27 +236,27 @@ def rubric_text(rubric: Standards) -> str:
     return rubric if isinstance(rubric, str) else rubric.text
 
 
-def name_of(one: Criterion) -> str:
+def name_of(criterion: Criterion) -> str:
     """Return the name of a criterion for people, or the beginning of its statement."""
-    return printable(" ".join((one.name or one.text).split()), _NAME)
+    return printable(" ".join((criterion.name or criterion.text).split()), _NAME)
 
 
 @lru_cache(64)
 def _names(rubric: Rubric) -> tuple[str, ...]:
     names: dict[str, None] = {}
-    for one in rubric.criteria:
-        name = own = name_of(one)
+    for criterion in rubric.criteria:
+        name = short = name_of(criterion)
         count = 1
         while name in names:
             count += 1
-            name = f"{own} ({count})"
+            name = f"{short} ({count})"
         names[name] = None
     return tuple(names)
 
 
 @lru_cache(64)
 def _text(rubric: Rubric) -> str:
-    return "\n".join(orjson.dumps(one).decode() for one in rubric.stated)
+    return "\n".join(orjson.dumps(statement).decode() for statement in rubric.stated)
 
 
 ENDINGS = ("truncated", "aborted", "error")
@@ -300,9 +316,9 @@ class Record:
     parts: int = 1
 
 
-def same_json(one: Any, other: Any) -> bool:
-    """Tell if two JSON values are equal by type and value: true is not 1, and 1 is 1.0."""
-    pairs = [(one, other)]
+def same_json(left: Any, right: Any) -> bool:
+    """Return whether two JSON values are equal by type and value: true is not 1, and 1 is 1.0."""
+    pairs = [(left, right)]
     while pairs:  # no recursion: a value may be nested deeply
         a, b = pairs.pop()
         if isinstance(a, list) and isinstance(b, list) and len(a) == len(b):
@@ -342,8 +358,10 @@ class Group:
     @property
     def mistake(self) -> str:
         """The reason why the group cannot be judged by what its records say of it; empty if it can."""
-        references = [one.reference for one in self.rollouts if one.error is None]
-        if any(not same_json(references[0], one) for one in references[1:]):
+        references = [
+            rollout.reference for rollout in self.rollouts if rollout.error is None
+        ]
+        if any(not same_json(references[0], rollout) for rollout in references[1:]):
             return "its reference answer is not the same in all its rollouts"
         error = self.rubric_error
         between = ", " if error.startswith("criterion") else " "
@@ -386,20 +404,20 @@ class Usage:
     tier: str = field(default="", compare=False)
     usd: float = field(default=0.0, compare=False)
 
-    def __add__(self, other: Usage) -> Usage:
+    def __add__(self, further: Usage) -> Usage:
         """Sum, field by field."""
         if self is NO_USAGE:
-            return other
+            return further
         return Usage(
-            self.prompt + other.prompt,
-            self.completion + other.completion,
-            self.cached + other.cached,
-            self.calls + other.calls,
-            self.written + other.written,
-            self.estimated or other.estimated,
-            self.hourly + other.hourly,
-            self.reasoning + other.reasoning,
-            usd=self.usd + other.usd,
+            self.prompt + further.prompt,
+            self.completion + further.completion,
+            self.cached + further.cached,
+            self.calls + further.calls,
+            self.written + further.written,
+            self.estimated or further.estimated,
+            self.hourly + further.hourly,
+            self.reasoning + further.reasoning,
+            usd=self.usd + further.usd,
         )
 
 
@@ -439,7 +457,10 @@ _DETAILS = ("low", "high", "auto")
 """Stated sizes that endpoints know."""
 
 
-def content_of(text: str, pictures: Placed) -> str | list[dict[str, Any]]:
+def content_of(
+    text: str,
+    pictures: Placed,
+) -> str | list[dict[str, Any]]:
     """Return a text as the content of a chat message: the text itself, or parts if it has pictures."""
     if not pictures:
         return text
@@ -501,13 +522,16 @@ class Request:
 
     @property
     def by_probability(self) -> bool:
-        """Tell if the judge writes nothing, and probabilities are read."""
+        """Return whether the judge writes nothing, and probabilities are read."""
         return bool(self.words or self.questions)
 
     @property
     def asked(self) -> str:
         """Its typed questions as one text, JSON lines of names, texts and levels; empty if there are none."""
-        rows = ((one.name, one.text, *one.levels) for one in self.questions)
+        rows = (
+            (question.name, question.text, *question.levels)
+            for question in self.questions
+        )
         return "\n".join(orjson.dumps(row).decode() for row in rows)
 
     @property
@@ -690,7 +714,7 @@ class PassScores:
     the request shows, each from 0. `distinct` are the numbers of distinct rollouts in the order shown;
     `scores` in [0, 1] and `explanations` are aligned with it. `bounds`: a reply had no scores but 0 and 1, which
     may stand on another scale (2: although its request named the scale); `mended`: its form was mended;
-    `unknown` counts ids in the reply that belong to no rollout. `each`: the judge saw one rollout alone. Scores that
+    `unknown` counts ids in the reply that belong to no rollout. `asked_alone`: the judge saw one rollout. Scores that
     are probabilities are uncertain by `error`, half a unit of their last digit; `unanswered` are distinct rollouts that
     the judge was asked about and said nothing of. `criteria` are the values of the criteria of each rollout, if there
     are any; its score is their weighted mean.
@@ -705,15 +729,15 @@ class PassScores:
     bounds: int = 0
     mended: bool = False
     unknown: int = 0
-    each: bool = False
+    asked_alone: bool = False
     error: float = 0.0
     unanswered: tuple[int, ...] = ()
     criteria: tuple[tuple[float, ...], ...] = ()
 
     @property
     def placed(self) -> bool:
-        """Tell if the positions of its scores are those at which the rollouts were shown."""
-        return not (self.each or self.unanswered)
+        """Return whether the positions of its scores are those at which the rollouts were shown."""
+        return not (self.asked_alone or self.unanswered)
 
 
 @value
@@ -766,12 +790,12 @@ class GroupResult:
 
     @property
     def alone(self) -> bool:
-        """Tell if there was nothing to compare: one rollout, or all identical."""
+        """Return whether there was nothing to compare: one rollout, or all identical."""
         return len(self.sizes) == 1
 
     @property
     def capped(self) -> bool:
-        """Tell if the group lacks a reply because of the cost cap."""
+        """Return whether the group lacks a reply because of the cost cap."""
         return any(call.error.kind == "budget" for call in self.failed_calls)
 
     @property
@@ -784,9 +808,9 @@ class GroupResult:
         """The `judge` and `bounds` of replies of only 0 and 1, as far as scores are made of them."""
         stands = self.escalated_to
         return frozenset(
-            (one.judge, one.bounds)
-            for one in self.pass_scores
-            if one.bounds and stands in (None, one.judge)
+            (scores.judge, scores.bounds)
+            for scores in self.pass_scores
+            if scores.bounds and stands in (None, scores.judge)
         )
 
     @property
@@ -810,26 +834,31 @@ class CriterionScore:
 
 
 @value
-class RolloutScore:
-    """A rollout's score in [0, 1]; None with the reason for an explanation if it could not be read.
+class RolloutValues:
+    """The numbers of a rollout's score: judging gives them, and the record of a scored file.
 
-    `judge_score` is the judges' own score, before an original reward was mixed in or an outcome ordered it,
-    `by_judge` that of each judge by its number, `said` what each explains if there are several, `spread` the
-    standard deviation over passes. `positions` are where it was shown in each pass, from 0 (first) to 1 (last), and
-    `pass_scores` what the judge gave it there, before any correction. `suspect`: its text addresses a judge.
-    `criteria` are in the order of the rubric.
+    `score` is in [0, 1]; None with the reason for an explanation if it could not be judged. `judge_score` is the
+    judges' own score, before an original reward was mixed in or an outcome ordered it, `by_judge` that of each judge
+    by its number or name, `said` what each explains if there are several, `spread` the standard deviation over passes.
+    `positions` are where it was shown in each pass, from 0 (first) to 1 (last), and `pass_scores` what the judge gave
+    it there, before any correction. `suspect`: its text addresses a judge. `criteria` are in the order of the rubric.
+    `label` is the original reward or the outcome, `size` the bytes of its text. Identical rollouts have one number,
+    `distinct`; None: nobody judged it.
     """
 
     score: float | None
     explanation: str
     judge_score: float | None = None
     spread: float | None = None
-    by_judge: Mapping[int, float] = field(default_factory=dict)
-    said: Mapping[int, str] = field(default_factory=dict)
+    by_judge: Mapping[Any, float] = field(default_factory=dict)
+    said: Mapping[Any, str] = field(default_factory=dict)
     positions: tuple[float, ...] = ()
     pass_scores: tuple[float, ...] = ()
     suspect: bool = False
     criteria: tuple[CriterionScore, ...] = ()
+    label: float | None = None
+    size: int = 0
+    distinct: int | None = None
 
 
 NO_ANSWER = "the judge refused to answer the question about it, twice"
@@ -845,15 +874,16 @@ class GroupScores:
     `used` are the numbers of the judges whose scores they are the mean of. `reliability` is that of the
     mean of all passes, `passes_for` how many would bring it to 0.9; both are None where one pass tells
     nothing. `tied`: no relative signal, for rollouts are alike, or have one score, or passes do not tell
-    the differences from noise. `one_score`: rollouts differ, and judges gave all the same. `degraded`:
-    some pass failed.
+    the differences from noise. `one_score`: rollouts differ, and judges gave all the same. `alone`: one distinct
+    rollout. `degraded`: some pass failed.
     """
 
-    rollouts: tuple[RolloutScore, ...]
+    rollouts: tuple[RolloutValues, ...]
     used: tuple[int, ...] = ()
     passes: int = 1
     tied: bool = False
     one_score: bool = False
+    alone: bool = False
     reliability: float | None = None
     weight: float | None = None
     passes_for: int | None = None
@@ -1027,17 +1057,22 @@ class Summary:
     served: dict[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, parts: Sequence[Summary]) -> Summary:
+    def of(
+        cls,
+        parts: Sequence[Summary],
+    ) -> Summary:
         """Return the sums over parts of one run; None if a part does not know its number."""
         whole = cls()
-        for name in {one.name for one in fields(cls)} - _NO_SUMS:
+        for name in {item.name for item in fields(cls)} - _NO_SUMS:
             numbers = [getattr(part, name) for part in (whole, *parts)]
             if isinstance(numbers[0], dict):
                 counted = sum(map(Counter, numbers), Counter[str]())
                 setattr(whole, name, dict(sorted(counted.items())))
             else:
-                known = None not in numbers
-                setattr(whole, name, sum(numbers[1:], numbers[0]) if known else None)
+                all_known = None not in numbers
+                setattr(
+                    whole, name, sum(numbers[1:], numbers[0]) if all_known else None
+                )
         return whole
 
     @property
@@ -1108,17 +1143,20 @@ class Status:
         return "; ".join(dict.fromkeys(wait.why for wait in self.waits))
 
     @classmethod
-    def of(cls, each: Sequence[Status]) -> Status:
+    def of(
+        cls,
+        parts: Sequence[Status],
+    ) -> Status:
         """Return the sum of several, with the longest wait of any, and of all for one judge."""
         longest = max(
-            each, key=lambda status: (status.waiting, status.why), default=cls()
+            parts, key=lambda status: (status.waiting, status.why), default=cls()
         )
-        waits = [wait for status in each for wait in status.waits]
+        waits = [wait for status in parts for wait in status.waits]
         waits.sort(key=lambda wait: wait.seconds)
         rates = ("requests_per_minute", "tokens_per_minute")
         summed = ("in_flight", "limit", "queued", "retrying", *rates)
         return cls(
-            **{name: sum(getattr(s, name) for s in each) for name in summed},
+            **{name: sum(getattr(s, name) for s in parts) for name in summed},
             waiting=longest.waiting,
             why=longest.why,
             waits=tuple({wait.judge: wait for wait in waits}.values()),
@@ -1141,7 +1179,12 @@ class Observer:
     def problem(self, problem: Problem) -> None:
         """Take a part of the input that could not be read."""
 
-    def failed(self, group: str, kind: str, reason: str) -> None:
+    def failed(
+        self,
+        group: str,
+        kind: str,
+        reason: str,
+    ) -> None:
         """Take a group that could not be scored."""
 
     def scored(
@@ -1158,24 +1201,45 @@ class Observer:
     def advanced(self, summary: Summary) -> None:
         """Note that a group is done."""
 
-    def tick(self, summary: Summary, status: Status) -> None:
+    def tick(
+        self,
+        summary: Summary,
+        status: Status,
+    ) -> None:
         """Note that a second has passed."""
 
-    def waiting(self, judge: str, why: str, seconds: float) -> None:
+    def waiting(
+        self,
+        judge: str,
+        why: str,
+        seconds: float,
+    ) -> None:
         """Note that calls wait for a judge, at most `seconds`: it is down, or asks for it. Warns of it.
 
         Called when the wait begins, and then once a minute.
         """
         self.warn(wait_sentence(why, seconds))
 
-    def answering(self, judge: str, seconds: float) -> None:
+    def answering(
+        self,
+        judge: str,
+        seconds: float,
+    ) -> None:
         """Note that a judge answers again, after so many seconds. Warns of it, since a wait was warned of."""
         self.warn(answer_sentence(judge, seconds))
 
-    def stopping(self, in_flight: int, grace: float) -> None:
+    def stopping(
+        self,
+        in_flight: int,
+        grace: float,
+    ) -> None:
         """Note that the run stops, and waits at most `grace` seconds for `in_flight` calls."""
 
-    def replied(self, group: str, text: str) -> None:
+    def replied(
+        self,
+        group: str,
+        text: str,
+    ) -> None:
         """Take the text of a judge's reply to a group."""
 
 
@@ -1220,13 +1284,19 @@ def secret_texts(secret: Secret) -> Sequence[str]:
     return (secret or "",) if isinstance(secret, str | None) else secret
 
 
-def printable(text: str, longest: int = 60) -> str:
+def printable(
+    text: str,
+    longest: int = 60,
+) -> str:
     """Return text of a dump for a message: printable characters, at most `longest` and an ellipsis."""
     clean = "".join(c if c.isprintable() else "\ufffd" for c in text[: longest + 1])
     return clean[:longest] + "…" * (len(clean) > longest)
 
 
-def clean(text: str, secret: Secret = None) -> str:
+def clean(
+    text: str,
+    secret: Secret = None,
+) -> str:
     """Foreign text for one line of a terminal, log or report: short, without keys and control characters."""
     for key in filter(None, secret_texts(secret)):
         text = text.replace(key, "[key]")

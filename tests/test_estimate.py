@@ -39,7 +39,6 @@ ENTRY = Range(*[size.rollout for size in ESTIMATED_ANSWERS])
 ASK = AskSettings()
 PRICE = Price(2e-6, 8e-6, 5e-7)
 PLAIN = ModelInfo(PRICE, reasoning=False)
-BODY = b'{"choices": [{"message": {"content": "{}"}}]}'
 PAIR = group(talk("four"), talk("five"), key="pair")
 ALIKE = group(talk("same"), talk("same"), talk("same"), key="alike")
 EMPTY = group(key="empty")
@@ -155,35 +154,6 @@ def test_planned_calls(
     ):
         assert 0 <= each.low <= each.expected <= each.high
     assert totals.max_cost_usd >= cost.high
-
-
-@given(
-    groups=st.lists(drawn_groups, min_size=1, max_size=3),
-    ask=ask_settings,
-    small=st.integers(600, 3000),
-)
-def test_contexts_of_a_panel(groups: list[Group], ask: AskSettings, small: int) -> None:
-    """A panel's totals are the sums of its judges' totals, for any contexts."""
-    panel = [
-        PLAIN,
-        replace(PLAIN, context=small),
-        replace(PLAIN, context=2 * small, reasoning=True),
-    ]
-    result = estimate(groups, [JudgeEstimate("j", model) for model in panel], ask)
-    alone = [estimate(groups, [JudgeEstimate("j", model)], ask) for model in panel]
-    for judge, one in zip(result.judges, alone, strict=True):
-        assert judge.totals(PRICE) == one.totals
-        assert (judge.too_long, judge.windowed) == (
-            one.widest.too_long,
-            one.judges[0].windowed,
-        )
-    assert result.totals.calls.expected == sum(
-        each.totals.calls.expected for each in alone
-    )
-    assert result.totals.max_cost_usd == pytest.approx(
-        sum(each.totals.max_cost_usd or 0 for each in alone)
-    )
-    assert result.widest.too_long == 0  # one judge reads everything
 
 
 def test_one_group() -> None:

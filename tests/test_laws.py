@@ -50,7 +50,7 @@ FULL = {
     SCORE.format("out.json"): "out.json.partial: cannot be written: File too large; make room, then run again",
     SCORE.format("out.parquet"): "cannot write a temporary file: File too large; make room",
     "select scored.jsonl out.jsonl --keep 40 --by variance": "out.jsonl.partial: cannot be written: File too large",
-    "batch export in.jsonl req.jsonl -m openai/o3": "req.jsonl: cannot be written: File too large; make room, then run again",
+    "batch export in.jsonl req.jsonl -m openai/o3": "req.jsonl: cannot be written: File too large; make room",
     "report scored.jsonl -o out.html": "cannot write a temporary file: File too large; make room",
 }  # fmt: skip
 """Commands on a full disk, and the sentence."""

@@ -12,7 +12,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from ruler_cli.files.scratch import Index
+from ruler_cli.files.index import Index
+from ruler_cli.files.scratch import digest
 from ruler_cli.pool.engine import StopSignal
 from ruler_cli.pool.gate import Gate
 from ruler_cli.pool.limits import AdaptiveConcurrency, Budget, ConcurrencyLimit, Window
@@ -37,9 +38,8 @@ def test_index_closed_while_read() -> None:
         ) -> None:
             try:
                 for number in range(10**6):
-                    index.add(
-                        Record(Line(number, 0, b""), ()), str(number), None, mine=True
-                    )
+                    key = digest(str(number))
+                    index.add(Record(Line(number, 0, b""), ()), key, None, mine=True)
                     if number == 4_000:
                         begun.set()
             except Exception as error:  # noqa: BLE001 - whatever ends the thread

@@ -10,14 +10,11 @@ from pathlib import Path
 from statistics import fmean
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from benchmarks.simulation.corrections import Cell, Coverage, world
-from benchmarks.simulation.measures import Measured, measured, ranks, spearman
+from benchmarks.simulation.measures import Measured, measured, spearman
 from benchmarks.simulation.reference import Beside, Mean
 from benchmarks.simulation.spending import Spent, at_equal_cost, at_equal_error
-from benchmarks.simulation.worlds import BalancedCase, Case, cases
 
 ROOT = Path(__file__).parent.parent
 
@@ -61,16 +58,6 @@ def test_quick_run(tmp_path: Path) -> None:
         assert f"`{option}`" in table
 
 
-@given(st.lists(st.integers(0, 5), min_size=1, max_size=12))
-def test_ranks_keep_their_sum(values: list[int]) -> None:
-    """Ranks follow the values, equal ones share the mean of theirs, and the sum is that of 1 to n."""
-    result = ranks(values)
-    assert sum(result) == len(values) * (len(values) + 1) / 2
-    for a, x in zip(values, result, strict=True):
-        for b, y in zip(values, result, strict=True):
-            assert (a < b) == (x < y)
-
-
 def test_error_of_the_truth() -> None:
     """True scores measure 0, reversed ones get every sign wrong, and tied groups count apart."""
     truths = [0.1, 0.3, 0.5, 0.7, 0.9]
@@ -83,23 +70,6 @@ def test_error_of_the_truth() -> None:
     assert wrong.rmse == wrong.worst > 1.5
     assert wrong.tied > 0.5
     assert spearman(truths, [0.5] * 5) == 0
-
-
-def test_seed() -> None:
-    """One seed gives the same groups and answers, in any order of the passes."""
-    (one,), (other,) = cases(3, "graded", 1), cases(3, "graded", 1)
-    assert one.truths == other.truths
-    asked = BalancedCase(one)
-    asked.first(2)
-    assert asked.first(12) == BalancedCase(other).first(12)
-    assert cases(4, "graded", 1)[0].truths != one.truths
-
-
-def test_groups_of_one_outcome_are_tied() -> None:
-    """Groups whose rollouts all passed or all failed have one truth, the others about two."""
-    spread = [max(case.truths) - min(case.truths) for case in cases(0, "outcome", 200)]
-    assert 0.2 < sum(value == 0 for value in spread) / 200 < 0.6
-    assert all(value > 0.3 for value in spread if value)
 
 
 def test_rows_within_three_errors() -> None:
@@ -121,27 +91,6 @@ def test_equal_error() -> None:
     for passes, rmse in ((2, 0.8), (3, 1.6 / 3), (4, 0.4), (6, 1.6 / 6), (8, 0.2)):
         assert at_equal_cost(uniform, passes, "rmse") == pytest.approx(rmse)
         assert at_equal_error(uniform, rmse) == pytest.approx(passes)
-
-
-def test_pass_scores_of_a_case() -> None:
-    """Pass scores hold the rollouts in the order shown, and stand on the judge's grid."""
-    case: Case = cases(0, "graded", 1)[0]
-    pass_scores = case.ask([3, 1, 2], 5, window=2)
-    assert (
-        pass_scores.distinct,
-        pass_scores.pass_index,
-        pass_scores.window,
-        pass_scores.judge,
-    ) == (
-        (3, 1, 2),
-        5,
-        2,
-        0,
-    )
-    assert all(
-        round(20 * score, 9).is_integer() and 0 <= score <= 1
-        for score in pass_scores.scores
-    )
 
 
 def test_coverage() -> None:

@@ -8,19 +8,23 @@ import json
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import ruler_cli
 from ruler_cli import JudgeSettings, Scorer, ScoreSettings, Summary
+from ruler_cli.judging.panel import Panel, PanelJudge
 from ruler_cli.ledger.database import texts
 from ruler_cli.ledger.reply_cache import Ledger
+from ruler_cli.pool.engine import StopSignal
 from ruler_cli.prompting import templates
-from ruler_cli.results.fields import Digests, GroupFields
-from ruler_cli.runs.session import RunTexts
-from ruler_cli.types import Group, Line, Record
+from ruler_cli.results.record import Digests
+from ruler_cli.runs.session import ScoringSession
+from ruler_cli.types import Group, Line, Observer, Record
 from tests.conftest import Ruler, group, read, rollout, write
 from tests.judge_server import JudgeServer
+from tests.virtual import virtually
 
 KEY = "sk-0123456789abcdefghij"
 SECRET = "a-key-of-no-known-form-1"
@@ -82,7 +86,7 @@ def test_a_scorer_keeps_texts(server: JudgeServer, tmp_path: Path) -> None:
     judge = JudgeSettings("openai/good", server.base, params={"temperature": 1})
     settings = ScoreSettings(judge=judge, ledger=tmp_path / "ledger.sqlite")
 
-    async def main() -> tuple[GroupFields, Summary]:
+    async def main() -> tuple[dict[str, Any], Summary]:
         async with Scorer(settings) as scorer:
             judged = await scorer.score(group("one", 0.2, 0.8))
             return judged.fields, scorer.summary()
@@ -95,9 +99,22 @@ def test_a_scorer_keeps_texts(server: JudgeServer, tmp_path: Path) -> None:
     )
 
 
-def with_rubric(text: str) -> Group:
-    """A group with a rubric of its own."""
-    return Group("g", (Record(Line(1, 0, b""), (), rubric=text),))
+def texts_of(
+    settings: ScoreSettings, ledger: Ledger | None, *rubrics: str
+) -> tuple[Summary, list[Digests]]:
+    """The texts of a run over groups with these rubrics, and the digests of each group."""
+
+    async def main() -> tuple[Summary, list[Digests]]:
+        panel = Panel([PanelJudge(None)], StopSignal(), ledger=ledger)
+        session = ScoringSession(settings, Observer(), panel)
+        digests = []
+        for rubric in rubrics:
+            group = Group("g", (Record(Line(1, 0, b""), (), rubric=rubric),))
+            session.count_rubric(group)
+            digests.append(session.digests(group))
+        return session.stats.summary, digests
+
+    return virtually(main)
 
 
 def test_secrets_are_in_no_text(
@@ -120,9 +137,8 @@ def test_secrets_are_in_no_text(
         judge = JudgeSettings("openai/good", api_key_env="MY_KEY", params=params)
         rubric = f"Ask {other}; the key is {key}."
         with Ledger(tmp_path / "ledger.sqlite") as ledger:
-            made = RunTexts(ScoreSettings(judge=judge), summary := Summary(), ledger)
-            made.add(with_rubric(rubric))
-        return summary, made.digests(with_rubric(rubric))
+            summary, (digests,) = texts_of(ScoreSettings(judge=judge), ledger, rubric)
+        return summary, digests
 
     (one, digests), (_, others) = kept(KEY, SECRET), kept(KEY + "0", SECRET)
     text = "".join((*one.params_texts.values(), *one.rubric_texts.values()))
@@ -167,8 +183,7 @@ def test_secrets_are_in_no_text(
 def test_secrets_by_name(param: dict[str, object]) -> None:
     """The value of a header, a cookie or a parameter with the name of a secret is in no text."""
     judge = JudgeSettings("openai/good", params={**param, "max_tokens": 7})
-    made = RunTexts(ScoreSettings(judge=judge), summary := Summary(), None)
-    made.add(with_rubric(""))
+    summary, _ = texts_of(ScoreSettings(judge=judge), None, "")
     (text,) = summary.params_texts.values()
     assert "hunter2" not in text
     assert next(iter(param)) in text
@@ -178,9 +193,8 @@ def test_secrets_by_name(param: dict[str, object]) -> None:
 def test_a_summary_has_few_texts(tmp_path: Path) -> None:
     """The summary has the texts of the first 20 rubrics and counts the groups with others; all are kept."""
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
-        made = RunTexts(ScoreSettings(), summary := Summary(), ledger)
-        for number in [*range(50), *range(50)]:
-            made.add(with_rubric(f"rubric {number}"))
+        rubrics = [f"rubric {number}" for number in [*range(50), *range(50)]]
+        summary, _ = texts_of(ScoreSettings(), ledger, *rubrics)
     assert list(summary.rubric_texts.values()) == [
         f"rubric {number}" for number in range(20)
     ]
@@ -227,6 +241,6 @@ def test_texts_are_cleared(ruler: Ruler, tmp_path: Path) -> None:
 def test_parameters_that_are_no_json() -> None:
     """A parameter that is no JSON value, given from Python, stands as the name of its type."""
     judge = JudgeSettings(params={"b": object(), "a": float("nan")})
-    RunTexts(ScoreSettings(judge=judge), summary := Summary(), None)
+    summary, _ = texts_of(ScoreSettings(judge=judge), None)
     (text,) = summary.params_texts.values()
     assert json.loads(text)[0]["params"]["b"] == "object"

@@ -11,15 +11,18 @@ import math
 import random
 import selectors
 from bisect import bisect_left
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any, Self, TypeVar
 
 import anyio
+import anyio.lowlevel
 
-from ruler_cli.pool.engine import BOUNDS, Bounds, Engine, Item, Result
-from ruler_cli.pool.retries import Caller
+from ruler_cli.pool.engine import BOUNDS, Bounds, Engine, Item, Result, StopSignal
+from ruler_cli.pool.gate import Gate
+from ruler_cli.pool.limits import ConcurrencyLimit
+from ruler_cli.pool.retries import Caller, Hedging
 from ruler_cli.types import CallError, Reply, Request, Usage
 
 T = TypeVar("T")
@@ -169,6 +172,86 @@ class Gateway(World):
         return CallError(
             "transport", "429", "call", retry_after=seconds, rate=True, billed=False
         )
+
+
+@dataclass
+class Plan:
+    """A judge that takes the next planned seconds for the next planned answer; the last one is for ever."""
+
+    answers: list[tuple[float, Reply | CallError]]
+    name: str = "plan"
+    times: list[float] = field(default_factory=list)
+    in_flight: int = 0
+    most: int = 0
+
+    async def ask(self, request: Request) -> Reply | CallError:
+        """Return the next answer."""
+        seconds, answer = self.answers[0]
+        if len(self.answers) > 1:
+            self.answers.pop(0)
+        self.times.append(anyio.current_time())
+        self.in_flight += 1
+        self.most = max(self.most, self.in_flight)
+        try:
+            await anyio.sleep(seconds)
+        finally:
+            self.in_flight -= 1
+        return answer
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None: ...
+
+
+def plan(*answers: Reply | CallError, seconds: float = 1.0) -> Plan:
+    """Return a judge that takes so many seconds for each answer."""
+    return Plan([(seconds, answer) for answer in answers])
+
+
+def called(
+    judge: World | Plan,
+    work: Callable[[Caller], Awaitable[T]],
+    limit: int | ConcurrencyLimit = 4,
+    *,
+    retries: int = 2,
+    timeout: float = 60.0,
+    hedging: Hedging | None = None,
+    outages: bool = True,
+    **parts: Any,
+) -> T:
+    """Run the work with a caller of this judge, in virtual time; `parts` are those of its gate."""
+    if isinstance(limit, int):
+        limit = ConcurrencyLimit(limit)
+
+    async def main() -> T:
+        gate = Gate(limit, StopSignal(outages=outages), **parts)
+        caller = Caller(judge, gate, retries=retries, timeout=timeout, hedging=hedging)
+        return await work(caller)
+
+    return virtually(main)
+
+
+async def together(
+    caller: Caller, requests: Iterable[Request]
+) -> list[tuple[Reply | CallError, float]]:
+    """Call for all requests at once; return the answers and their times, as they come."""
+    answers: list[tuple[Reply | CallError, float]] = []
+
+    async def ask(request: Request) -> None:
+        answer = await caller.call(request)
+        answers.append((answer, anyio.current_time()))
+
+    async with anyio.create_task_group() as tasks:
+        for request in requests:
+            tasks.start_soon(ask, request)
+            await anyio.lowlevel.checkpoint()
+    return answers
+
+
+def numbered(count: int) -> list[Request]:
+    """Return requests that differ."""
+    return [Request("s", str(number), ("a",)) for number in range(count)]
 
 
 ASKED = Request("s" * 3000, "u" * 800, ("a",))

@@ -117,7 +117,7 @@ def submit(
             missing, uncertain = result.missing, result.uncertain
             print_figures(NOT_ASKED, missing)
             print_figures(_SUBMITTED, result)
-            print_note(*(each.error for each in uncertain))
+            print_note(*(status.error for status in uncertain))
             failed = (
                 missing.unreadable or missing.unaskable or result.large + result.held
             )
@@ -153,13 +153,15 @@ def status(
         batches = _run(lambda batches: batches.status(*states), options)
         if options.as_json:
             ledger = str(required_ledger_path(options))
-            facts = [_facts(each) for each in batches]
+            facts = [_facts(status) for status in batches]
             print_json({"version": 1, "ledger": ledger, "batches": facts})
         else:
             _print_all(batches)
-        if any(each.remote and each.remote.state != "running" for each in batches):
+        if any(
+            status.remote and status.remote.state != "running" for status in batches
+        ):
             print_note(f"next: {ledger_command(options, 'batch collect')}")
-        errors = [each.error for each in batches if each.error]
+        errors = [status.error for status in batches if status.error]
         return 0 if all(isinstance(error, UncertainBatch) for error in errors) else 3
 
 
@@ -229,7 +231,7 @@ def cancel(
         batches = _run(
             lambda batches: batches.cancel(names or [], forget=forget), options
         )
-        if any(each.remote for each in batches):
+        if any(status.remote for status in batches):
             print_note(f"next: {ledger_command(options, 'batch collect')}")
         return _print_all(batches)
 
@@ -266,11 +268,13 @@ def _print_all(batches: Sequence[BatchStatus]) -> int:
     """Print a line for each batch, and errors on stderr; return the exit code."""
     if not batches:
         print_note("no batch is open")
-    for each in batches:
-        _print_batch(each.batch, each.remote)
-        if each.error:
-            print_note(each.error)
-    return max((each.error.exit_code for each in batches if each.error), default=0)
+    for status in batches:
+        _print_batch(status.batch, status.remote)
+        if status.error:
+            print_note(status.error)
+    return max(
+        (status.error.exit_code for status in batches if status.error), default=0
+    )
 
 
 def _print_batch(batch: BatchRecord, remote: RemoteBatch | None = None) -> None:
@@ -297,6 +301,6 @@ def _facts(status: BatchStatus) -> dict[str, Any]:
         "created": iso(batch.created),
         "changed": iso(batch.changed),
         "remote": remote and {name: getattr(remote, name) for name in _REPORTED},
-        "candidates": [each.id for each in getattr(error, "candidates", ())],
+        "candidates": [candidate.id for candidate in getattr(error, "candidates", ())],
         "trouble": error and str(error),
     }

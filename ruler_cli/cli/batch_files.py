@@ -163,7 +163,7 @@ def import_(
             "ledger": str(file),
             "rows": result.rows,
             "new": result.new,
-            "known": result.known,
+            "known": result.repeated,
             "failed_for_good": sum(failed.values()),
             "failed": failed,
             "again": sum(again.values()),

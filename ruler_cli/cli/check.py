@@ -32,9 +32,11 @@ from ruler_cli.errors import NothingToCompare, UnreadableError, UsageError
 from ruler_cli.files.location import Location
 from ruler_cli.files.parse import dump, parse
 from ruler_cli.files.values import lookup
-from ruler_cli.formats.chat import FIGURES, JUDGED, REFERENCES, RUBRICS, paths_named
+from ruler_cli.formats.chat import paths_named
+from ruler_cli.formats.keys import PROMPT_HASH
+from ruler_cli.formats.names import FIGURES, JUDGED, REFERENCES, RUBRICS
 from ruler_cli.formats.reader import Reader
-from ruler_cli.formats.table import PROMPT_HASH, fits
+from ruler_cli.formats.table import fits
 from ruler_cli.judges.providers import EMBEDDED, MissingCredentialsError, ModelInfo
 from ruler_cli.judges.resolve import model_of, with_eyes
 from ruler_cli.judging.panel import cache_of, first_level
@@ -236,8 +238,8 @@ def _figures(
             "unsendable": estimate.faults.total(),
             "first": str(next(iter(estimate.faults), "")),
         },
-        "rollouts_without_task": source.openings.taskless,
-        "groups_of_several_tasks": source.openings.mixed,
+        "rollouts_without_task": source.checks.taskless,
+        "groups_of_several_tasks": source.checks.mixed,
         "shared_prefix": estimate.shared / estimate.bytes if estimate.bytes else 0.0,
         "ended": {how: notes.ended[how] for how in ENDINGS},
         "identical_rollouts": estimate.identical_rollouts,
@@ -397,10 +399,10 @@ def _paths(
         "outcome": (settings.outcome, own_outcome, outcomes.absent),
     }
     facts = {}
-    for name, (named, own, absent) in parts.items():
+    for name, (named, usual, absent) in parts.items():
         if name == "prompt" and not named:
             continue
-        path = " + ".join(paths(named)) or own
+        path = " + ".join(paths(named)) or usual
         example = None
         if name in examples and (path or name == "reward"):
             text = dump(examples[name]).decode("utf-8", "replace")
@@ -481,7 +483,7 @@ def _batch_facts(judges: Sequence[JudgeSettings], bills: list[JudgeEstimate]) ->
                 "price": price and kind,
             }
         )
-    costs = [each["cost_usd"] for each in facts]
+    costs = [judge["cost_usd"] for judge in facts]
     total = None if None in costs else sum(costs, NEVER)
     return {"hours": _HOURS, "cost_usd": total, "judges": facts}
 

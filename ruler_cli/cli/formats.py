@@ -14,7 +14,8 @@ from ruler_cli.cli.options import takes
 from ruler_cli.cli.safe_text import one_line
 from ruler_cli.cli.units import columns, shorten
 from ruler_cli.errors import UsageError
-from ruler_cli.formats.table import FORMATS, Format
+from ruler_cli.formats.format import Format
+from ruler_cli.formats.table import FORMATS
 from ruler_cli.settings.models import RecordPaths
 from ruler_cli.settings.suggestions import nearest, question
 

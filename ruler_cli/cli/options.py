@@ -128,7 +128,7 @@ REQUEST_SETTINGS = (
     "most_pictures",
 )
 RUN_SETTINGS = (*REQUEST_SETTINGS, "adaptive", "reward", "outcome")
-SCORE_SETTINGS = (*(RUN_FIELDS - {*SCORE_OPTIONS}), "ray_workers")
+SCORE_SETTINGS = (*(RUN_FIELDS - {*SCORE_OPTIONS}),)
 """Further settings of the same commands, which `--set`, a variable or the file names."""
 
 

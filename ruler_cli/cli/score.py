@@ -33,7 +33,6 @@ from ruler_cli.errors import (
     UsageError,
 )
 from ruler_cli.files.location import Location
-from ruler_cli.settings.fields import option_name
 from ruler_cli.settings.load import score_settings
 from ruler_cli.settings.models import ScoreSettings
 from ruler_cli.settings.options import FILE, Options
@@ -125,13 +124,11 @@ def _refuse_engine(settings: ScoreSettings, options: Options) -> None:
     RefusedError if no Ray answers at the address.
     """
     if options.engine != "ray":
-        for option in ("ray_address", "ray_workers"):
-            # a line of the file is for the runs that use Ray
-            if options.rank(option) > FILE:
-                needed = "needs --engine ray"
-                raise UsageError(
-                    needed, "add it, or leave it out", place=option_name(option)
-                )
+        # a line of the file is for the runs that use Ray
+        if options.rank("ray_address") > FILE:
+            raise UsageError(
+                "needs --engine ray", "add it, or leave it out", place="--ray-address"
+            )
         return
     source = settings.input.source
     special = source == "-" or source.startswith(("/dev/", "/proc/"))
@@ -227,9 +224,8 @@ def _judge_on_ray(
         return _judge_here(settings, options, record)
     with Output(settings.output, force=may_replace(settings)):
         pass  # fails now if it cannot be written
-    workers = options.ray_workers
-    with ray_session(options.ray_address, workers) as ray:
-        run = partial(score_on_ray, ray=ray, workers=workers)
+    with ray_session(options.ray_address) as ray:
+        run = partial(score_on_ray, ray=ray)
         return _judge_here(settings, options, record, run)
 
 

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from operator import attrgetter
 
 from ruler_cli.errors import InputChanged, UnreadableError, UsageError
+from ruler_cli.files.index import Index, Row, place, short_hash
 from ruler_cli.files.parse import too_large
-from ruler_cli.files.scratch import Index, Place, place
 from ruler_cli.types import Group, Line, Problem, Record
 
 OnProblem = Callable[[Problem], None]
@@ -61,30 +61,34 @@ def first_groups(read: Iterable[Record], limit: int) -> Iterator[Record]:
 def grouped(read: Iterable[Record], *, alone: bool) -> Iterator[Group]:
     """Make groups of adjacent records of one key, or of each record alone."""
     if alone:
-        yield from (Group(str(record.key), (record,)) for record in read)
+        for record in read:
+            yield Group(str(record.key), (record,))
         return
     for key, members in itertools.groupby(read, attrgetter("key")):
         yield Group(str(key), tuple(members))
 
 
 def fetched(
-    fd: int, read: Read, first: int, places: Iterable[Place], line_of: LineOf
+    fd: int, read: Read, first: int, rows: Iterable[Row], line_of: LineOf
 ) -> Group:
-    """Return one group, by its first record and the places of all in a file.
+    """Return one group, by its first record and the rows of all in a file.
 
     UnreadableError if other bytes stand there now.
     """
-    found: list[Record] = []
-    for number, start, size, hashed in places:
+    members: list[Record] = []
+    for row in rows:
         # past buffers: each record would fill one
-        raw = os.pread(fd, size, start)
-        line = line_of(number, start, raw)
-        if hash(line.raw) != hashed:
+        raw = os.pread(fd, row.size, row.start)
+        line = line_of(row.number, row.start, raw)
+        if short_hash(line.raw) != row.hashed:
             raise UnreadableError(line.where)
-        found += read(line)
-    if found[0].parts > 1:  # a columnar line is several groups
-        found = [record for record in found if place(record) == first]
-    return Group(str(found[0].key), tuple(found))
+        members += read(line)
+    if members[0].parts > 1:  # a columnar line is several groups
+        members = [record for record in members if place(record) == first]
+    key = members[0].key
+    if any(record.key != key for record in members):
+        raise UnreadableError(f"{members[0].line.where}: its key has a twin")
+    return Group(str(key), tuple(members))
 
 
 def surveyed(
@@ -94,23 +98,23 @@ def surveyed(
 
     `end` is the number of the last line and the offset behind it; lines that were appended since are left.
     """
-    places = index.lines()
+    rows = index.lines()
     at = (0, 0)
-    wanted = next(places, None)
+    wanted = next(rows, None)
     for line in again:
         if line.number > end[0]:
             break
         at = (line.number, line.end)
         if line.number == end[0] and at != end:
             break
-        if wanted is None or line.number < wanted[0]:
+        if wanted is None or line.number < wanted.number:
             continue
-        if line.number > wanted[0] or hash(line.raw) != wanted[3]:
+        if line.number > wanted.number or short_hash(line.raw) != wanted.hashed:
             break
         yield line
-        wanted = next(places, None)
+        wanted = next(rows, None)
     if wanted is not None:
-        raise UnreadableError(where(wanted[0]))
+        raise UnreadableError(where(wanted.number))
     if at != end:
         raise UnreadableError(where(end[0]))
 

@@ -25,9 +25,9 @@ from ruler_cli.errors import OutputError, UsageError
 from ruler_cli.files.containers import Container, Writer, kinds
 from ruler_cli.files.containers.lines import JsonLines
 from ruler_cli.files.error_map import DENIED, creating, explain, writing, zstd
+from ruler_cli.files.index import OutputOrder
 from ruler_cli.files.location import Location
 from ruler_cli.files.marks import Kind, refuse_foreign
-from ruler_cli.files.scratch import Index
 from ruler_cli.types import Problem
 
 if TYPE_CHECKING:
@@ -363,9 +363,9 @@ class Output:
         """The writer of its kind."""
         return self._kind.writer(self._target.stream, self.name, self._source)
 
-    def keep_order(self, index: Index) -> None:
-        """Write records in the order of `index`, which keeps those that wait for their turn."""
-        self._in_turn = index.in_turn
+    def keep_order(self, order: OutputOrder) -> None:
+        """Write records in the order of INPUT: those that wait for their turn are held on disk."""
+        self._in_turn = order.in_turn
 
     def write(self, records: _Records) -> int:
         """Take the records of one group; return the number of records that reached OUTPUT.

@@ -1,1 +1,1 @@
-"""Formats: one module for each family of dumps, with reading, group key, reward and write-back."""
+"""Formats: records in, rollouts with their group keys out; and annotations in, annotated records out."""

@@ -28,7 +28,8 @@ from ruler_cli.files.values import (
 )
 from ruler_cli.formats.chat import with_submission
 from ruler_cli.formats.events import KINDS
-from ruler_cli.formats.fields import holds, list_field
+from ruler_cli.formats.format import holds
+from ruler_cli.formats.paths import list_field
 from ruler_cli.messages.content import Messages, Turn, new_turn
 from ruler_cli.messages.conversations import check_messages, content_turns, prompt_turns
 from ruler_cli.messages.dialects import (
@@ -281,6 +282,16 @@ def read_prediction(record: JsonObject) -> Rollout:
     return Rollout(prompt, error=nothing)
 
 
+def is_atif(record: JsonObject) -> bool:
+    """Return whether a record is an ATIF trajectory, of any version."""
+    return str(record.get("schema_version")).startswith("ATIF-v")
+
+
+def is_mini_swe_agent(record: JsonObject) -> bool:
+    """Return whether a record is a trajectory of mini-swe-agent, of any version."""
+    return str(record.get("trajectory_format")).startswith("mini-swe-agent")
+
+
 def read_atif(record: JsonObject) -> Rollout:
     """Read an ATIF trajectory, with those of its sub-agents."""
     further = tuple(map(_atif_turns, objects(record.get("subagent_trajectories"))))
@@ -321,7 +332,7 @@ def _atif_turns(record: JsonObject) -> Messages:
 def read_trial(record: JsonObject) -> Rollout:
     """Read a trial of Harbor, which is made of the files of its folder."""
     trajectory = record.get("trajectory")
-    if not is_object(trajectory) or not holds(trajectory, "schema_version~ATIF-v.*"):
+    if not is_object(trajectory) or not is_atif(trajectory):
         raise UnreadableError("has no ATIF trajectory in `agent/trajectory.json`")
     outcome = first_at(record, "reward_file.reward", "reward_file")
     stated = lookup(record, "result.verifier_result.rewards.reward")

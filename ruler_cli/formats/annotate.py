@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import orjson
 
@@ -28,7 +28,7 @@ from ruler_cli.files.splice import (
     span_at,
 )
 from ruler_cli.files.values import JsonObject, is_text, items, parts
-from ruler_cli.formats.table import Format
+from ruler_cli.formats.format import Format
 from ruler_cli.settings.models import OnFailure
 from ruler_cli.types import Path, Rollout, readable
 
@@ -48,7 +48,7 @@ def annotate(
 ) -> bytes:
     """A record with the annotation of each of its rollouts; a record that is a group has its part once."""
     patches = Patches(raw)
-    writer = _Writer(form, on_failure)
+    writer = AnnotationWriter(form, on_failure)
     group = dump_escaped(group_fields) if form.group_in_record else b""
     if form.listed:
         whole = read_object(raw)
@@ -131,6 +131,48 @@ class _Rewards:
         )
 
 
+class Members(Protocol):
+    """The members of an object, as they are in JSON."""
+
+    def path(self, dotted: str) -> Path:
+        """Return the path of a value: a key may hold the dots itself."""
+        ...
+
+    def value(self, dotted: str) -> bytes | None:
+        """Return the bytes of the value at a dotted path; None if it is absent."""
+        ...
+
+    def items(self, dotted: str) -> list[bytes]:
+        """Return the items of the list at a dotted path; [] if there is none."""
+        ...
+
+
+@dataclass(slots=True)
+class JsonMembers:
+    """The members of an object that was parsed."""
+
+    parsed: JsonObject
+
+    def path(self, dotted: str) -> Path:
+        """Return the path of a value."""
+        return (dotted,) if dotted in self.parsed else parts(dotted)
+
+    def value(self, dotted: str) -> bytes | None:
+        """Return the bytes of the value at a dotted path."""
+        value: Any = self.parsed
+        for part in self.path(dotted):
+            try:
+                value = value[part]
+            except (KeyError, IndexError, TypeError):
+                return None
+        return dump(value)
+
+    def items(self, dotted: str) -> list[bytes]:
+        """Return the items of the list at a dotted path."""
+        value = (dotted and self.value(dotted)) or b""
+        return list(map(dump, parse_value(value))) if value[:1] == b"[" else []
+
+
 @dataclass(slots=True)
 class _Object:
     """The spans of an object, and the text that they are of."""
@@ -156,7 +198,7 @@ class _Object:
 
 
 @dataclass(slots=True)
-class _Writer:
+class AnnotationWriter:
     """Makes the new members of records of a format."""
 
     form: Format
@@ -164,7 +206,7 @@ class _Writer:
 
     def in_lists(
         self,
-        whole: _Object,
+        whole: Members,
         annotated: Sequence[Annotated],
     ) -> dict[str, Any]:
         """Everything that is written if rollouts are items of lists, with all annotations as `ruler`."""
@@ -191,13 +233,13 @@ class _Writer:
 
     def changes(
         self,
-        own: _Object,
+        own: Members,
         rollout: Rollout,
         annotation: Annotation,
     ) -> NewMembers:
         """Everything that is written in a rollout's own object, `ruler` last."""
         form = self.form
-        objects = [own]
+        objects: list[Members] = [own]
         # the trajectory once more, as JSON text; ART has no place for `ruler` there
         if form.payload and (text := inner_object(own.value(form.payload))):
             objects.append(_Object(text, read_object(text)))
@@ -213,7 +255,7 @@ class _Writer:
         _set(changes, own.path(form.ruler), known.beside(annotation))
         return changes
 
-    def _noted(self, objects: Sequence[_Object]) -> Iterator[bytes]:
+    def _noted(self, objects: Sequence[Members]) -> Iterator[bytes]:
         """Yield the objects in which an earlier run may have noted the first reward."""
         holders = (self.form.ruler, "metrics")[: 1 + self.form.extras]
         inner = (inner_object(one.value(name)) for one in objects for name in holders)
@@ -257,7 +299,7 @@ class _Writer:
 
     def _scored(
         self,
-        one: _Object,
+        one: Members,
         annotation: Annotation,
         known: _Rewards,
     ) -> dict[str, Any]:

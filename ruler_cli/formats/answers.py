@@ -35,8 +35,6 @@ from ruler_cli.files.values import (
     words,
 )
 from ruler_cli.formats.chat import (
-    ANSWER_LISTS,
-    ANSWERS,
     answer_turns,
     answers_path,
     is_answer,
@@ -49,9 +47,10 @@ from ruler_cli.formats.chat import (
     tools_of,
     with_calls,
 )
-from ruler_cli.formats.fields import Rollouts, is_text_list
-from ruler_cli.formats.reader import hashed_key, key_text
-from ruler_cli.formats.table import Format
+from ruler_cli.formats.format import Format
+from ruler_cli.formats.keys import hashed_key, key_text
+from ruler_cli.formats.names import ANSWER_LISTS, ANSWERS, FURTHER_PROMPTS, PROBLEMS
+from ruler_cli.formats.paths import Rollouts, is_text_list
 from ruler_cli.messages.content import Messages, new_turn, text_of
 from ruler_cli.messages.conversations import (
     all_conversations,
@@ -200,8 +199,6 @@ _MARKS = ("_", "", " ")
 _ENDS = ("abc", "ABC", range(1000), range(1, 1000))
 """Stems, marks behind them and ends of the names of answers; with all letters they are the options of a question."""
 _WHOLE = words("messages conversations conversation")
-_FURTHER_PROMPTS = words("input.messages question.full_text inputs context history")
-"""Further paths of a pair's prompt: in sets of OpenAI, WebGPT, HelpSteer 3 and SHP."""
 _WINNERS = words(
     "winner preference preferred label chosen human_preference better verdict",
 )
@@ -289,7 +286,7 @@ def _prompt(record: JsonObject) -> Messages:
     for name in (prompt_field(record), *_WHOLE):
         if name and record.get(name):
             return task_turns(record, name)
-    return prompt_at(record, _FURTHER_PROMPTS)
+    return prompt_at(record, FURTHER_PROMPTS)
 
 
 def _is_whole(answer: Any) -> bool:
@@ -330,3 +327,13 @@ def is_preference(record: JsonObject) -> bool:
         return False
     whole = names in _PREFERRED or all(map(_is_whole, values))
     return whole or bool(_prompt(record))
+
+
+def is_code_sample(record: JsonObject) -> bool:
+    """Return whether a record is a sample of HumanEval or EvalPlus, or what their graders make of it."""
+    has_problem = any(name in record for name in PROBLEMS)
+    if "completion" in record:
+        has_answer = is_text(record["completion"])
+    else:
+        has_answer = is_text(record.get("solution")) and not has_problem
+    return has_answer and (not has_problem or "passed" in record)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from hashlib import blake2b
 from itertools import chain, dropwhile, takewhile
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.files.parse import dump
 from ruler_cli.files.values import (
     EMPTY,
     JsonObject,
@@ -26,6 +24,15 @@ from ruler_cli.files.values import (
     objects,
     value_at,
     words,
+)
+from ruler_cli.formats.names import (
+    ANSWER_LISTS,
+    ANSWERS,
+    PROMPTS,
+    SUBMISSIONS,
+    TASKS,
+    TOOLS,
+    WITH_CONTEXT,
 )
 from ruler_cli.messages.content import (
     Messages,
@@ -55,9 +62,6 @@ from ruler_cli.messages.names import (
 )
 from ruler_cli.types import Path, Rollout, printable
 
-TOOLS = words("functions tool_definitions info.oai_tools")
-"""Fields that hold tools beside `tools`: OpenAI's old name, Azure's evaluation, verifiers."""
-
 
 def tools_of(trajectory: JsonObject) -> Any:
     """Return the trajectory's tools, also if they are JSON text."""
@@ -79,26 +83,8 @@ def task_messages(rollout: Rollout) -> Messages:
         return messages[:begin]
     rest = [*dropwhile(is_agent, messages[begin:])]
     task = rest[: first_agent_turn(rest)]
-    return task if all(one.get("role") in USER_ROLES for one in task) else []
-
-
-REFERENCES = frozenset(
-    words(
-        "answer reference truth gt gold golden expected solution target ideal canonical"
-    )
-)
-"""Words of keys with a reference answer."""
-JUDGED = frozenset(
-    words(
-        "hash sha md5 id score reward func generated predicted prediction extracted parsed agent model assistant "
-        "response completion output final incorrect wrong rejected"
-    )
-)
-"""Words of keys whose value is a hash, a figure or the answer that is judged, and no reference."""
-FIGURES = frozenset(words("metrics scores rewards usage"))
-"""Keys of objects with figures."""
-RUBRICS = frozenset(words("rubric criteria criterion checklist"))
-"""Words of keys with a rubric."""
+    by_user = all(turn.get("role") in USER_ROLES for turn in task)
+    return task if by_user else []
 
 
 def paths_named(
@@ -118,25 +104,18 @@ def nothing_to_judge(rollout: Rollout) -> str | None:
 
     An agent's message in the prompt does not count.
     """
-    own = rollout.messages[rollout.prompt_length or 0 :]
+    behind = rollout.messages[rollout.prompt_length or 0 :]
     # the last turns are the likeliest to say something
-    turns = chain(reversed(own), *rollout.histories)
+    turns = chain(reversed(behind), *rollout.histories)
     if any(is_agent(turn) and has_content(turn) for turn in turns):
         return None
-    if any(map(is_agent, own)):
+    if any(map(is_agent, behind)):
         return "has only empty turns of the agent: there is nothing to judge"
     roles = dict.fromkeys(str(message.get("role")) for message in rollout.messages)
     names = printable(", ".join(roles), 200)
     return f"has no turn of the agent to judge (its roles: {names})"
 
 
-ANSWERS = words(
-    "completion response generation model_output prediction output actual_output actualOutput assistant_response "
-    "agent_response model_answer full_output final_text"
-)
-"""Fields with an answer beside its prompt, best first. Not `answer`: that is mostly the reference answer."""
-ANSWER_LISTS = words("responses completions outputs generations choices rollouts")
-"""Fields with several answers to one prompt. Not `candidates`: those are mostly the options of a question."""
 _ANSWER_KEYS = frozenset(
     words(
         "role text message choices candidates generated_text completion response final_text"
@@ -197,11 +176,11 @@ def find_answer(value: Any, where: str) -> Messages | None:
         return check_messages([value], where)
     # a list at `content` is of parts
     held = [*map(value.get, _HOLDERS), *objects([value.get("content")])]
-    inner = (find_answer(one, where) for one in held if isinstance(one, dict | list))
-    if answer := first(filter(None, inner)):
-        return answer
-    said = map(value.get, _TEXTS)
-    content = first(text for text in said if is_text(text) or items(text))
+    for inner in held:
+        if isinstance(inner, dict | list) and (answer := find_answer(inner, where)):
+            return answer
+    stated = map(value.get, _TEXTS)
+    content = first(text for text in stated if is_text(text) or items(text))
     more = {key: value[key] for key in CONTENTS[1:] if value.get(key)}
     if content is None and not more:
         return None
@@ -217,14 +196,14 @@ def with_calls(record: JsonObject, answer: Messages) -> Messages:
 
 
 def is_answer(value: Any) -> bool:
-    """Tell if a value may be an answer: null, a text, a message, messages, or an API's choice."""
+    """Return whether a value may be an answer: null, a text, a message, messages, or an API's choice."""
     if is_object(value):
         return bool(_ANSWER_KEYS & value.keys())
     return value is None or is_text(value) or is_message_list(value)
 
 
 def is_reply(message: Any) -> bool:
-    """Tell if a value is a message with a role of the agent, or without a role."""
+    """Return whether a value is a message with a role of the agent, or without a role."""
     return is_object(message) and message.get("role") in AGENT_ROLES
 
 
@@ -242,25 +221,25 @@ def with_answer(record: JsonObject, messages: Messages) -> Messages:
     return messages
 
 
-def prompt_size(given: Messages, whole: Messages) -> int | None:
+def prompt_size(conversation: Messages, whole: Messages) -> int | None:
     """Return the number of messages in a prompt with turns of the agent; None for all before its first turn.
 
-    `given` is the conversation, `whole` the same with the answer from beside it. If `given` ends with the
+    `conversation` lacks the answer from beside it, which `whole` has. If `conversation` ends with the
     user's turn, earlier turns of the agent are examples or the history of a chat.
     """
-    size = len(given)
-    replied = first_agent_turn(given) < size < len(whole)
-    return size if replied and given[-1].get("role") in USER_ROLES else None
+    size = len(conversation)
+    replied = first_agent_turn(conversation) < size < len(whole)
+    return size if replied and conversation[-1].get("role") in USER_ROLES else None
 
 
 def read_conversation(
-    record: JsonObject, given: Messages, path: Path = (), **fields: Any
+    record: JsonObject, conversation: Messages, path: Path = (), **fields: Any
 ) -> Rollout:
     """Read a conversation with what stands beside it: the system prompt, the answer, the submitted work, the tools."""
-    given = with_system(record, given)
-    messages = with_submission(record, with_answer(record, given))
+    conversation = with_system(record, conversation)
+    messages = with_submission(record, with_answer(record, conversation))
     fields = {"tools": tools_of(record) or None, **fields}
-    length = prompt_size(given, messages)
+    length = prompt_size(conversation, messages)
     return Rollout(messages, path, prompt_length=length, **fields)
 
 
@@ -285,18 +264,18 @@ def _is_answer_list(record: JsonObject, path: Path, least: int) -> bool:
         return inside == values
     # a list of messages under a name for one answer is one conversation
     listed = path[-1] in ANSWER_LISTS
-    return listed or not any({"role", "type"} & one.keys() for one in inside)
+    return listed or not any({"role", "type"} & value.keys() for value in inside)
 
 
 def read_or_error(
     path: Path,
     read: Callable[..., Rollout],
-    *given: Any,
+    *values: Any,
     **fields: Any,
 ) -> Rollout:
     """Read one rollout of several and give it these fields; if it cannot be read, with the reason."""
     try:
-        return replace(read(*given), path=path, **fields)
+        return replace(read(*values), path=path, **fields)
     except UnreadableError as error:
         return Rollout([], path, error=str(error), **fields)
 
@@ -308,13 +287,6 @@ def make_rollout(prompt: Messages, answer: Messages, **fields: Any) -> Rollout:
     return Rollout([*prompt, *answer], prompt_length=length, **fields)
 
 
-SUBMISSIONS = words(
-    "model_patch generated_patch git_patch info.submission test_result.git_patch test_result.model_patch"
-)
-"""Paths of a patch that an agent submitted. Never `patch`, `test_patch` and `gold_patch`: SWE-bench's data
-sets have the reference solution there, which the judge must not see."""
-
-
 def with_submission(record: JsonObject, messages: Messages) -> Messages:
     """Append the submitted work to a conversation, unless a message contains it already."""
     for text in filter(is_text, (lookup(record, path) for path in SUBMISSIONS)):
@@ -324,24 +296,11 @@ def with_submission(record: JsonObject, messages: Messages) -> Messages:
     return messages
 
 
-PROMPTS = words(
-    "prompt instruction question query problem input user_input user_prompt user_query user_message"
-)
-"""Fields with the prompt, best first."""
-_WITH_CONTEXT = words("instruction query question user_input user_query")
-"""Prompts that a `context` beside them completes; other prompts mostly hold it themselves."""
-_TASKS = (
-    *PROMPTS,
-    *words("task goal objective task_description task.instruction task.description"),
-)
-"""Paths of the task of a record with an agent's steps alone."""
-
-
 def with_task(record: JsonObject, messages: Messages) -> Messages:
     """Put the record's task before a conversation of the agent's turns and tools' alone."""
     if any(message.get("role") in USER_ROLES for message in messages):
         return messages
-    return [*prompt_at(record, _TASKS), *messages]
+    return [*prompt_at(record, TASKS), *messages]
 
 
 def prompt_at(record: JsonObject, paths: Names) -> Messages:
@@ -367,7 +326,7 @@ def task_turns(record: JsonObject, name: str | None) -> Messages:
     if name is None:
         raise UnreadableError(f"has no prompt (`{'`, `'.join(PROMPTS)}`)")
     value = record.get(name)
-    if name in _WITH_CONTEXT and is_text(value):
+    if name in WITH_CONTEXT and is_text(value):
         # the input of Alpaca's and Dolly's instructions is shown below them, after a blank line
         names = ("input", "context") if name == "instruction" else ("context",)
         texts = filter(is_text, map(record.get, names))
@@ -406,11 +365,11 @@ def with_prompt(rollout: Rollout, value: Any, path: str) -> Rollout:
     messages = rollout.messages
     start = 0 if is_system(turns[0]) else len([*takewhile(is_system, messages)])
     asked = [*map(text_of, turns)]
-    said = [*map(text_of, messages)]
+    spoken = [*map(text_of, messages)]
     count = len(asked)
     begin = first_agent_turn(messages)
-    held = count == 1 and any(asked[0] in text for text in said[:begin])
-    if held or asked == said[start : start + count]:
+    held = count == 1 and any(asked[0] in text for text in spoken[:begin])
+    if held or asked == spoken[start : start + count]:
         return rollout
     size = rollout.prompt_length
     if size is None and first_agent_turn(turns) < count:
@@ -418,26 +377,3 @@ def with_prompt(rollout: Rollout, value: Any, path: str) -> Rollout:
     size = None if size is None else size + count
     messages = [*messages[:start], *turns, *messages[start:]]
     return replace(rollout, messages=messages, prompt_length=size)
-
-
-_NOT_IN_KEY = {"role", "content", "type", "id"}
-
-
-def prompt_key(rollout: Rollout, step: Any) -> str:
-    """Return a hash of the prompt and of the training step; UnreadableError if the prompt is empty."""
-    task = task_messages(rollout)
-    if not any(map(has_content, task)):
-        raise UnreadableError(
-            "has no text before the agent's first turn, so its task is not known; name the group "
-            "key with --group-by PATH, or the task's text with --prompt PATH"
-        )
-    prompt = []
-    for message in task:
-        part = [*map(message.get, ("role", "content"))]
-        excluded = _NOT_IN_KEY | {"name"} if "role" in message else _NOT_IN_KEY
-        # without content, or with calls, other fields alone tell two messages apart
-        if part[1] is None or message.get("tool_calls"):
-            fields = {k: v for k, v in message.items() if k not in excluded and v}
-            part += filter(None, [fields])
-        prompt.append(part)
-    return "prompt-" + blake2b(dump([prompt, step]), digest_size=8).hexdigest()

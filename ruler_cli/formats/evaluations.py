@@ -31,8 +31,9 @@ from ruler_cli.formats.chat import (
     with_answer,
     with_task,
 )
-from ruler_cli.formats.fields import Rollouts, list_field
-from ruler_cli.formats.reader import hashed_key
+from ruler_cli.formats.keys import hashed_key
+from ruler_cli.formats.names import STEP_LISTS
+from ruler_cli.formats.paths import Rollouts, list_field
 from ruler_cli.messages.content import Messages, Turn, new_turn
 from ruler_cli.messages.conversations import (
     chat_turns,
@@ -148,12 +149,9 @@ def promptfoo_key(record: JsonObject) -> str | None:
     return hashed_key("test", [task, lookup(record, "testCase.description")])
 
 
-_STEP_LISTS = words("steps trajectory history trace turns")
-
-
 def steps_of(record: JsonObject) -> Messages:
     """Return an agent's steps, each a thought or an action, with what it saw, as turns; [] if there are none."""
-    known = (step_turns(items(record.get(name))) for name in _STEP_LISTS)
+    known = (step_turns(items(record.get(name))) for name in STEP_LISTS)
     return first(filter(None, known)) or []
 
 
@@ -184,6 +182,23 @@ def _tau2_turns(message: Turn) -> Iterator[Turn]:
         message = {**message, "tool_calls": named}
     if "tool_messages" not in message:
         yield message
+
+
+_BFCL = words(
+    "live_ exec_ executable_ multi_turn_ simple multiple parallel irrelevance relevance java rest sql chatable "
+    "web_search memory format_sensitivity"
+)
+"""Beginnings of the ids of BFCL's categories."""
+
+
+def is_bfcl(record: JsonObject) -> bool:
+    """Return whether a record is a result of BFCL, or of its score files."""
+    if lookup(record, "prompt.question") is not None:
+        return True
+    is_result = any(
+        key in record for key in ("inference_log", "input_token_count", "traceback")
+    )
+    return is_result and record["id"].startswith(_BFCL)
 
 
 def read_bfcl(record: JsonObject) -> Rollout:

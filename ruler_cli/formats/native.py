@@ -21,17 +21,9 @@ from ruler_cli.files.values import (
     objects,
     words,
 )
-from ruler_cli.formats.chat import (
-    ANSWER_LISTS,
-    ANSWERS,
-    SUBMISSIONS,
-    TOOLS,
-    answers_path,
-    read_conversation,
-    tools_of,
-    with_task,
-)
-from ruler_cli.formats.fields import Rollouts, list_field
+from ruler_cli.formats.chat import answers_path, read_conversation, tools_of, with_task
+from ruler_cli.formats.names import ANSWER_LISTS, ANSWERS, SUBMISSIONS, TOOLS
+from ruler_cli.formats.paths import Rollouts, list_field
 from ruler_cli.messages.content import Messages
 from ruler_cli.messages.conversations import (
     SYSTEM,

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
-from hashlib import blake2b
 from typing import Any
 
 from ruler_cli.errors import UnknownShapeError, UnreadableError, UsageError
@@ -29,28 +28,28 @@ from ruler_cli.files.values import (
     words,
 )
 from ruler_cli.formats import rows
-from ruler_cli.formats.chat import nothing_to_judge, prompt_key, with_prompt
-from ruler_cli.formats.fields import (
+from ruler_cli.formats.chat import nothing_to_judge, with_prompt
+from ruler_cli.formats.format import OWN, SHAPE_ERRORS, UNFIT, Format
+from ruler_cli.formats.keys import GIVEN, PROMPT_HASH, GroupKey, key_text, prompt_key
+from ruler_cli.formats.names import CONVERSATION
+from ruler_cli.formats.paths import (
     LISTS,
-    Places,
     Rollouts,
+    RolloutValues,
     column,
     every,
+    first_list,
     is_text_list,
-    item_at,
     present,
+    rollout_object,
 )
 from ruler_cli.formats.table import (
     FAMILIES,
     FORMATS,
-    GIVEN,
-    OWN,
-    PROMPT_HASH,
-    SHAPE_ERRORS,
-    UNFIT,
-    Format,
     code,
     fits,
+    key_of,
+    rollouts_of,
 )
 from ruler_cli.messages.conversations import prompt_turns
 from ruler_cli.messages.endings import first_ending
@@ -68,8 +67,7 @@ _STATES = ("scored", "failed")
 class Reader:
     """Read lines as records of one format.
 
-    `key` is the path of the group key, PROMPT_HASH, GIVEN, or the format's `key_description`; `group_by` are the
-    user's own paths, which are the key together. `given` are the user's own paths of `reward` and `outcome`, `tools`
+    `group_key` is the rule of the group key. `given` are the user's own paths of `reward` and `outcome`, `tools`
     is that of the tools; without them they are as the format reads them. `reference` is that of the reference answer,
     empty if judges are shown none. `prompt` are the user's paths of the task, which is put before a conversation that
     does not begin with it. `labels` maps file names to labels: if several files count their keys anew, the label
@@ -77,8 +75,7 @@ class Reader:
     """
 
     format: Format
-    key: str
-    group_by: Sequence[str] = ()
+    group_key: GroupKey
     given: Mapping[str, str] = field(default_factory=dict)
     tools: str = ""
     reference: str = ""
@@ -108,11 +105,11 @@ class Reader:
 
     def _records(self, value: JsonObject, line: Line) -> tuple[Record, ...]:
         form = self.format
-        rollouts = form.rollouts(value)
+        rollouts = rollouts_of(form, value)
         if self.given:
-            places = [*map(_places, rollouts)]
-            given = self.given.values()
-            rows.check_lists(value, places, given, listed=form.listed)
+            places = [self._values(value, rollout).places for rollout in rollouts]
+            own_paths = self.given.values()
+            rows.check_lists(value, places, own_paths, listed=form.listed)
         if self.prompt:
             named = "`, `".join(self.prompt)
             rollouts = [
@@ -159,7 +156,9 @@ class Reader:
             lookup(own, name) for own in holders if is_object(own) for name in names
         ]
         if form.shape == "columns" and is_list(stated[0]):
-            stated = [self._own_value(value, one, names[0]) for one in rollouts]
+            stated = [
+                self._values(value, rollout).own(names[0]) for rollout in rollouts
+            ]
         stated = [one for one in stated if not _is_blank(one)]
         if not stated:
             return None, ""
@@ -174,24 +173,22 @@ class Reader:
         """Return a rollout as it is judged, with its outcome and its reward, the first if it is scored again."""
         rollout = validated(rollout)
         form = self.format
+        values = self._values(value, rollout)
         reward = rollout.reward
-        found = {
-            name: self.value_at(value, rollout, path)
-            for name, path in self.given.items()
-        }
+        found = {name: values.at(path) for name, path in self.given.items()}
         if reward is None and not form.own_reward and form.reward:
             # where the score is written
-            reward = self._own_value(value, rollout, form.reward)
+            reward = values.own(form.reward)
         if ended := rollout.ended or self._ending(value, rollout):
             found["ended"] = ended
         reward = found.get("reward", reward)
         if self.missing and found.get("reward") is not None:
             self.missing.clear()
         if self.tools:
-            tools = self._shared_at(value, rollout, self.tools)
+            tools = self._shared(values, self.tools)
             found["tools"] = json_value(tools, text=True)
         if self.reference:
-            reference = self._shared_at(value, rollout, self.reference)
+            reference = self._shared(values, self.reference)
             found["reference"] = reference
             if reference in EMPTY and rollout.error is None:
                 found["error"] = f"has no reference answer at `{self.reference}`"
@@ -204,7 +201,7 @@ class Reader:
         if annotation:
             now = reward
             if form.reward and not form.elsewhere:
-                now = self._own_value(value, rollout, form.reward)
+                now = values.own(form.reward)
             at = form.original_in(annotation, now)
             noted = annotation.get("independent_reward")
             if annotation.get("reward_path") is None and noted is not None:
@@ -220,17 +217,25 @@ class Reader:
         """Return how a rollout ended, by what stands below it or below its record; empty if nothing says it."""
         names = self.format.ended
         own = rollout_object(value, rollout)
-        holder = {**value, **own} if is_object(own) else value
-        # fast, as most records have none of the keys
-        there = [path for key, path in _keyed(names) if key in holder]
-        at = partial(lookup, holder)
+        if not is_object(own):
+            own = value
+        # most records have none of the keys, and most objects none of the members
+        present_paths = [
+            path
+            for key, member, path in _keyed(names)
+            if (key in own or key in value)
+            and _may_hold(own[key] if key in own else value[key], member)
+        ]
+        if not present_paths:
+            return ""
         if self.format.listed or LISTS.search(names):
-            at = partial(self.value_at, value, rollout)
-        return first_ending(there, at)
+            return first_ending(present_paths, self._values(value, rollout).at)
+        return first_ending(present_paths, partial(lookup, {**value, **own}))
 
     def _task(self, value: JsonObject, rollout: Rollout) -> Any:
         """Return the task at the user's paths: one value, a text of all texts, or a list of messages."""
-        found = (self._shared_at(value, rollout, path) for path in self.prompt)
+        values = self._values(value, rollout)
+        found = (self._shared(values, path) for path in self.prompt)
         parts = ["\n".join(one) if is_text_list(one) else one for one in found]
         if all(map(is_text, parts)):
             return "\n\n".join(part for part in parts if part.strip())
@@ -238,13 +243,6 @@ class Reader:
             return parts[0]
         turns = map(prompt_turns, parts, self.prompt)
         return [*itertools.chain.from_iterable(turns)]
-
-    def _shared_at(self, value: JsonObject, rollout: Rollout, path: str) -> Any:
-        """Return a value that answers to one prompt share, unless its path goes through a list."""
-        form = self.format
-        if form.listed and form.shape == "group" and not LISTS.search(path):
-            return lookup(value, present(value, path))
-        return self.value_at(value, rollout, path)
 
     def _columns(
         self, value: JsonObject, line: Line, rollouts: Rollouts
@@ -254,7 +252,7 @@ class Reader:
         for i, rollout in enumerate(rollouts):
             key = rollout.key
             if self.key_paths:
-                key = self._key_at(partial(self.value_at, value, rollout))
+                key = self.group_key.value(self._values(value, rollout).at)
                 if key is None:
                     where = f"`{self.key}` for rollout {i}"
                     raise UnreadableError(f"has no group key at {where}")
@@ -273,65 +271,54 @@ class Reader:
         return groups
 
     @property
+    def key(self) -> str:
+        """The group key's path or rule, for messages."""
+        return self.group_key.name
+
+    @property
     def by_prompt(self) -> bool:
-        """Tell if the group key is the hash of the prompt."""
+        """Return whether the group key is the hash of the prompt."""
         return self.key == PROMPT_HASH
 
     @property
     def key_paths(self) -> Sequence[str]:
         """The paths of the record at which the group key stands."""
-        own = (PROMPT_HASH, GIVEN, self.format.key_description)
-        return self.group_by or (() if self.key in own else (self.key,))
+        return self.group_key.paths
 
-    def _key_at(self, value_at: Callable[[str], Any]) -> Any:
-        """Return the value at the path of the key; of several paths the list of their values, None if one is absent."""
-        values = [value_at(path) for path in self.key_paths]
-        if None in values:
-            return None
-        return values if len(values) > 1 else first(values)
+    def _values(self, record: JsonObject, rollout: Rollout) -> RolloutValues:
+        return RolloutValues(record, rollout, self.format.listed)
+
+    def value_at(self, record: JsonObject, rollout: Rollout, names: str) -> Any:
+        """Return the value at a path below a rollout of a record, else below the record itself."""
+        return self._values(record, rollout).at(names)
+
+    def _shared(self, values: RolloutValues, path: str) -> Any:
+        return values.shared(path) if self.format.shape == "group" else values.at(path)
 
     def _key_of(self, value: JsonObject, line: Line, rollouts: Rollouts) -> str:
         group = self.format.shape == "group"
-        key = self._key_at(lambda path: lookup(value, present(value, path)))
+        rule = self.group_key
+        key = rule.value(lambda path: lookup(value, present(value, path)))
         if key is None and group and rollouts:
             own = rollout_object(value, rollouts[0])
-            key = self._key_at(partial(lookup, own))
+            key = rule.value(partial(lookup, own))
         if self.key == self.format.key_description:
-            key = self.format.key_of(value)
+            key = key_of(self.format, value)
         if key is not None:
             return key_text(key)
-        if group or self.key == GIVEN:
+        if group or rule.name == GIVEN:
             return line.where
         if self.by_prompt:
             return prompt_key(rollouts[0], first_at(value, "step", "gen_step"))
         raise UnreadableError(f"has no group key at `{self.key}`")
-
-    def value_at(self, value: JsonObject, rollout: Rollout, names: str) -> Any:
-        """Return the value at a path below a rollout of a record, else below the record itself.
-
-        Of several paths, with `|` between them, it is the first that is there.
-        """
-        path = present(value, names)
-        if LISTS.search(path):
-            return item_at(value, path, _places(rollout))
-        found = self._own_value(value, rollout, path)
-        if found is None and not self.format.listed:
-            return lookup(value, path)
-        return found
-
-    def _own_value(self, value: JsonObject, rollout: Rollout, path: str) -> Any:
-        """Return the value at a dotted path below a rollout itself, or its item of the list at that path."""
-        if not self.format.listed:
-            return lookup(rollout_object(value, rollout), path)
-        at = int(rollout.path[0])
-        return first(items(lookup(value, path))[at : at + 1])
 
     def previous_annotation(
         self, value: JsonObject, rollout: Rollout
     ) -> dict[str, Any] | None:
         """Return the annotation of a rollout from an earlier run; None if there is none."""
         places = filter(None, (self.format.annotations, self.format.other_ruler))
-        found = (json_value(self._own_value(value, rollout, path)) for path in places)
+        values = self._values(value, rollout)
+        found = (json_value(values.own(path)) for path in places)
         return first(filter(is_object, found))
 
     def _was_scored(self, value: JsonObject, rollouts: Rollouts) -> bool:
@@ -364,9 +351,14 @@ class Reader:
 
 
 @cache
-def _keyed(names: str) -> list[tuple[str, str]]:
-    """Return each of several paths behind its first key."""
-    return [(str(parts(path)[0]), path) for path in names.split("|")]
+def _keyed(names: str) -> list[tuple[str, str, str]]:
+    """Return the first two keys of each of several paths, the second empty if there is none, and the path."""
+    places = [(parts(path), path) for path in names.split("|")]
+    return [(str(p[0]), "".join(map(str, p[1:2])), path) for p, path in places]
+
+
+def _may_hold(value: Any, member: str) -> bool:
+    return not member or not is_object(value) or member in value
 
 
 def _is_blank(value: Any) -> bool:
@@ -380,13 +372,6 @@ def _is_deep(value: Any, levels: int = 200) -> bool:
     return not levels or any(_is_deep(one, levels - 1) for one in inner)
 
 
-def _places(rollout: Rollout) -> Places:
-    """Return the places of a rollout; those of one that a row did not read are in its path."""
-    holder = ".".join(map(str, rollout.path[:-1]))
-    own = [(holder, part) for part in rollout.path if isinstance(part, int)]
-    return rollout.places or tuple(own)
-
-
 def validated(rollout: Rollout) -> Rollout:
     """Return the rollout, with an error if the agent did nothing in it or a message is no object."""
     if rollout.error is not None:
@@ -396,30 +381,6 @@ def validated(rollout: Rollout) -> Rollout:
     odd = "has a message that is no JSON object"
     reason = nothing_to_judge(rollout) if known else odd
     return replace(rollout, error=reason) if reason else rollout
-
-
-def rollout_object(value: Any, rollout: Rollout) -> Any:
-    """Return a rollout's own object in its record: the record itself if rollouts are items of lists."""
-    if rollout.path[:1] and isinstance(rollout.path[0], int):
-        return value
-    for part in rollout.path:
-        value = value[part]
-    return value
-
-
-def hashed_key(name: str, value: Any) -> str:
-    """Return a group key of a name and the hash of any JSON value: equal values have equal keys."""
-    text = key_text(value).encode("utf-8", "surrogatepass")
-    return f"{name}-" + blake2b(text, digest_size=8).hexdigest()
-
-
-def key_text(value: Any) -> str:
-    """Return any JSON value as a group key; equal values have equal keys, integers of any size too."""
-    if is_text(value):
-        return value
-    if type(value) is int:  # fast, as most keys are texts or integers
-        return str(value)
-    return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
 def _is_ours(holder: Any, path: str) -> bool:
@@ -468,15 +429,14 @@ def detect(name: str, first: Sequence[Line], settings: InputSettings) -> Reader:
     keys = paths(row.group_by)
     reader = Reader(
         chosen,
-        " + ".join(keys) or _key_path(chosen, records),
-        keys,
+        GroupKey.of_paths(*keys) if keys else _key_rule(chosen, records),
         {"outcome": row.outcome} if row.outcome else {},
         row.tools,
         row.reference,
         paths(row.prompt),
     )
     if not keys:
-        reader = replace(reader, key=_scored_key(reader, records))
+        reader = replace(reader, group_key=_scored_key(reader, records))
     reward = row.reward if settings.reward is None else settings.reward
     if settings.reward is not None or reward != "reward":
         reader = with_reward(name, reward, reader, records)
@@ -600,28 +560,29 @@ def _no_longer_read(record: JsonObject) -> str | None:
     return first(name for name, mark in _NO_LONGER_READ.items() if mark in text)
 
 
-def _key_path(chosen: Format, records: Records) -> str:
+def _key_rule(chosen: Format, records: Records) -> GroupKey:
     for _, record in records:
         with suppress(*UNFIT):
-            if chosen.key_of(record) is not None:
-                return chosen.key_description
+            if key_of(chosen, record) is not None:
+                return GroupKey(chosen.key_description)
     for path in chosen.key_paths:
         if any(lookup(record, path) is not None for _, record in records):
-            return path
-    return PROMPT_HASH
+            return GroupKey.of_paths(path)
+    return GroupKey(PROMPT_HASH)
 
 
-def _scored_key(reader: Reader, records: Records) -> str:
-    """Return the path of the group key that an earlier run wrote, if its groups differ from the reader's.
+def _scored_key(reader: Reader, records: Records) -> GroupKey:
+    """Return the rule of the group key that an earlier run wrote, if its groups differ from the reader's.
 
     They differ if that run read several files and added labels to their keys. Else return the reader's key.
     """
     path = f"{reader.format.ruler}.group.key"
     keys = [lookup(record, path) for _, record in records]
     if reader.format.shape != "trajectory" or not all(map(is_text, keys)):
-        return reader.key
+        return reader.group_key
     read = [[record.key for record in _read(reader, line)] for line, _ in records]
-    return reader.key if read == [[key] for key in keys] else path
+    is_same = read == [[key] for key in keys]
+    return reader.group_key if is_same else GroupKey.of_paths(path)
 
 
 _REFUSED = "messages answers prompt tools reference group_by outcome"
@@ -680,14 +641,8 @@ def first_keys(record: JsonObject) -> str:
     return ", ".join(printable(key) for key in itertools.islice(record, 12))
 
 
-_TRIED = 5
-"""Number of records in which a score is tried before any is written."""
-
-
 def with_reward(name: str, given: str, reader: Reader, records: Records) -> Reader:
     """Return the reader with its reward at a path; UsageError if a score there overwrites what is read."""
-    from ruler_cli.formats.annotate import ORIGINAL, annotate
-
     form = reader.format
     read = {**reader.given, "reward": given}
     dotted = given
@@ -697,13 +652,12 @@ def with_reward(name: str, given: str, reader: Reader, records: Records) -> Read
         if form.listed or dotted != form.reward:
             form = replace(form, elsewhere=True, reward="", read_at=given)
             return replace(reader, format=form, given=read)
-    ours = ["ruler", form.ruler]
-    if form.extras:
-        ours += ["logs", "metrics.ruler_score", f"metrics.{ORIGINAL}"]
-    path = parts(dotted)
-    # `-1` is another item in a longer list; a trajectory that stands twice is read from its copy
-    taken = form.payload is not None or not {"", "-1"}.isdisjoint(path)
-    taken |= any(path[: len(other)] == other[: len(path)] for other in map(parts, ours))
+    if not _is_free(reader, dotted):
+        raise UsageError(
+            "is no free place for a score",
+            "name a field that ruler neither reads nor writes, by keys and the numbers of items",
+            place=f"{name}: --reward {dotted}",
+        )
     form = replace(
         form,
         reward=dotted,
@@ -712,34 +666,29 @@ def with_reward(name: str, given: str, reader: Reader, records: Records) -> Read
         written=b"%s",
         lost=b"null",
     )
-    for line, _ in records[:_TRIED]:
-        before = _shown(reader, line)
-        scored = [
-            (rollout, _SCORED) for record in before for rollout in record.rollouts
-        ]
-        if taken or not scored:
-            continue  # what cannot be read is reported when it is read
-        with suppress(RecursionError):  # too deep to compare; other records tell
-            raw = annotate(line.raw, form, scored, _SCORED, "null")
-            taken = _shown(reader, replace(line, raw=raw)) != before
-    if taken:
-        raise UsageError(
-            "is no free place for a score",
-            "name a field that ruler neither reads nor writes, by keys and the numbers of items",
-            place=f"{name}: --reward {dotted}",
-        )
     return replace(reader, format=form, given=read)
 
 
-_SCORED = {"status": "scored", "score": 0.5}
-"""An annotation to try."""
-
-
-def _shown(reader: Reader, line: Line) -> list[Record]:
-    """Return what the judge sees of the records of a line, and their group keys."""
-    bare = partial(replace, reward=None, outcome=None)
-    here = replace(line, raw=b"")
-    return [
-        replace(record, line=here, rollouts=tuple(map(bare, record.rollouts)))
-        for record in _read(reader, line)
-    ]
+def _is_free(reader: Reader, path: str) -> bool:
+    """Return whether a score may be written at a path: nothing that is shown, or is a key, is read or written there."""
+    form = reader.format
+    place = parts(path)
+    # `-1` is another item in a longer list; a trajectory that stands twice is read from its copy
+    if form.payload is not None or not {"", "-1"}.isdisjoint(place):
+        return False
+    taken = ["ruler", form.ruler, "step", "gen_step", *form.ended.split("|")]
+    if form.extras:
+        taken += ["logs", "metrics.ruler_score", "metrics.independent_reward"]
+    for paths_read in (form.messages, form.answers, form.prompt, reader.prompt):
+        taken += [path for names in paths(paths_read) for path in names.split("|")]
+    taken += [*reader.key_paths, *form.key_paths, form.member, reader.reference]
+    taken += [reader.tools, form.tools, *form.rubric.split("|")]
+    reward = parts(form.reward)
+    if not reward or place[0] != reward[0]:
+        taken += [*CONVERSATION, *re.findall(r"[\w.]+", form.has)]
+    for other in filter(None, taken):
+        start = parts(first_list(other))
+        shorter = min(len(start), len(place))
+        if start[:shorter] == place[:shorter]:
+            return False
+    return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import Any
@@ -32,7 +32,10 @@ from ruler_cli.formats.chat import (
     tools_of,
     with_task,
 )
-from ruler_cli.formats.fields import (
+from ruler_cli.formats.format import OWN, UNFIT, Format
+from ruler_cli.formats.keys import ID_KEYS
+from ruler_cli.formats.native import read_single, read_trajectory
+from ruler_cli.formats.paths import (
     LISTS,
     Places,
     Rollouts,
@@ -43,8 +46,6 @@ from ruler_cli.formats.fields import (
     present,
     wrong_size,
 )
-from ruler_cli.formats.native import read_single, read_trajectory
-from ruler_cli.formats.table import ID_KEYS, OWN, UNFIT, Format, code
 from ruler_cli.messages.content import Messages
 from ruler_cli.messages.conversations import (
     all_conversations,
@@ -56,12 +57,14 @@ from ruler_cli.settings.fields import paths
 from ruler_cli.settings.models import ReadRecord, RecordPaths
 from ruler_cli.types import Rollout
 
+Finish = Callable[[JsonObject, Rollout], Rollout] | None
 
-def read_row(form: Format, record: JsonObject) -> Rollout | Rollouts:
-    """Read the rollouts of a record, or its only one."""
+
+def read_row(form: Format, record: JsonObject, finish: Finish) -> Rollout | Rollouts:
+    """Read the rollouts of a record, or its only one; `finish` adds what no path says."""
     if form.shape == "trajectory" and not form.listed:
         path = _present(form, record)
-        return _rollout(form, record, path, lookup(record, path))
+        return _rollout(form, record, finish, path, lookup(record, path))
     found = [*_sources(form, record)]
     head = first_list(present(record, _paths(form)[0]))
     if not (found or is_list(lookup(record, head))):
@@ -76,6 +79,7 @@ def read_row(form: Format, record: JsonObject) -> Rollout | Rollouts:
             _rollout,
             form,
             record,
+            finish,
             path,
             value,
             places,
@@ -137,7 +141,12 @@ def _sources(
 
 
 def _rollout(
-    form: Format, record: JsonObject, path: str, value: Any, places: Places = ()
+    form: Format,
+    record: JsonObject,
+    finish: Finish,
+    path: str,
+    value: Any,
+    places: Places = (),
 ) -> Rollout:
     """Read one rollout."""
     own = form.rank == OWN
@@ -175,7 +184,7 @@ def _rollout(
     )
     if form.first_wins:
         rollout = replace(rollout, outcome=not places[0][1])
-    return code(form.finish)(record, rollout) if form.finish else rollout
+    return finish(record, rollout) if finish else rollout
 
 
 def _is_structured(value: Any) -> bool:

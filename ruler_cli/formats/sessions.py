@@ -34,7 +34,6 @@ from ruler_cli.files.values import (
     words,
 )
 from ruler_cli.formats.events import KINDS, TURNS
-from ruler_cli.formats.fields import holds
 from ruler_cli.messages.content import Messages, Turn, first_agent_turn, new_turn, texts
 from ruler_cli.messages.dialects import call_turn, each_at, result_turn
 from ruler_cli.messages.parts import normalize_call
@@ -50,14 +49,13 @@ class Session:
 
     `prompts` are the indices of the user's prompts among the turns, `turns_before` is the number of turns before
     each event. A subclass is an agent, whose sessions have lists `member` of events of a `kind` of `events.toml`.
-    A session of a sub-agent has the terms `sub_agent` (see `holds`) in its record, or in one of its first events.
+    `marks_sub_agent` tells by its record, or by one of its first events, that a session is a sub-agent's.
     """
 
     name: ClassVar[str]
     kind: ClassVar[str]
     member: ClassVar = "events"
     event_id: ClassVar = "id"
-    sub_agent: ClassVar = "type !type"
     turns: Messages = field(default_factory=list)
     taken_back: list[Messages] = field(default_factory=list)
     prompts: list[int] = field(default_factory=list)
@@ -73,7 +71,12 @@ class Session:
     def is_sub_agent(cls, record: JsonObject) -> bool:
         """Tell if a session is a sub-agent's."""
         heads = (record, *objects(events_of(record)[:_SAMPLE]))
-        return any(holds(head, cls.sub_agent) for head in heads)
+        return any(map(cls.marks_sub_agent, heads))
+
+    @classmethod
+    def marks_sub_agent(cls, _: JsonObject) -> bool:
+        """Return whether a record or an event is a sub-agent's."""
+        return False
 
     @classmethod
     def is_session(cls, record: JsonObject) -> bool:
@@ -228,7 +231,11 @@ class Gemini(Session):
 
     name = "Gemini CLI"
     kind = "gemini-cli"
-    sub_agent = "kind~subagent"
+
+    @classmethod
+    def marks_sub_agent(cls, record: JsonObject) -> bool:
+        """Return whether the head of a session is a sub-agent's."""
+        return record.get("kind") == "subagent"
 
     @classmethod
     def matches(cls, record: JsonObject) -> bool:
@@ -309,7 +316,11 @@ class OpenCode(Session):
     kind = "opencode"
     member = "messages"
     event_id = "info.id"
-    sub_agent = "info.parentID"
+
+    @classmethod
+    def marks_sub_agent(cls, record: JsonObject) -> bool:
+        """Return whether the session has a parent."""
+        return lookup(record, "info.parentID") is not None
 
     def read(self, record: JsonObject) -> None:
         """Read the messages, and take back reverted ones."""
@@ -630,10 +641,14 @@ class Codex(Session):
 
     name = "Codex"
     kind = "codex"
-    sub_agent = (
-        "type~session_meta payload.source.subagent|payload.thread_source~subagent"
-    )
     instructed: bool = False
+
+    @classmethod
+    def marks_sub_agent(cls, event: JsonObject) -> bool:
+        """Return whether the head of a file names a sub-agent as its source."""
+        source = lookup(event, "payload.source.subagent")
+        is_thread = lookup(event, "payload.thread_source") == "subagent"
+        return event.get("type") == "session_meta" and (source is not None or is_thread)
 
     def read(self, record: JsonObject) -> None:
         """Read the items and events."""

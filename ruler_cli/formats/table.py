@@ -1,206 +1,44 @@
-"""The table of formats: how a record is known and read as rollouts, and where its scores go.
+"""The table of formats, `table.toml`, with the functions that its rows name.
 
-`table.toml` has a row for each shape, in the words of `RecordPaths`, which users have too, and of `Format`. A row
-says by which keys a record is known, where its parts and its group key stand and where the score goes, or which
-function reads it.
+It has a row for each shape, in the words of `RecordPaths`, which users have too, and of `Format`. A row says by which
+keys a record is known, where its parts and its group key stand and where the score goes, or which function reads it.
 """
 
 from __future__ import annotations
 
-import importlib
-import re
 import tomllib
 from collections.abc import Callable
-from dataclasses import KW_ONLY
-from functools import lru_cache
-from math import isclose
-from operator import attrgetter
-from pathlib import Path as FilePath
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any
 
-from ruler_cli.errors import UnreadableError
-from ruler_cli.files.parse import dump, parse_value
-from ruler_cli.files.values import (
-    JsonObject,
-    Names,
-    is_list,
-    is_text,
-    items,
-    lookup,
-    parts,
-)
-from ruler_cli.formats.fields import holds
-from ruler_cli.settings.fields import frozen, paths
-from ruler_cli.settings.models import RecordPaths
+from ruler_cli.files.values import JsonObject, is_list
+from ruler_cli.formats import rows
+from ruler_cli.formats.format import UNFIT, Code, Format, holds
+from ruler_cli.formats.registry import function
 from ruler_cli.types import Rollout
 
-PROMPT_HASH = "hash of the prompt"
-"""The group key of a dump without one: a hash of the messages before the first assistant turn. It is no path
-of a field, because records may have a field `prompt`."""
-GIVEN = "the group as it was given"
-"""The group key of records from Python, whose group the caller knows."""
 
-ID_KEYS = (
-    "group_id|group|group_index|prompt_id|example_id|problem_id|task_id|instance_id"
-)
-"""Fields of generic shapes that hold a group key. Not `uid` or `index`: they often differ between
-the rollouts of a group."""
-
-SHAPE_ERRORS = (TypeError, KeyError, IndexError, AttributeError, ValueError)
-"""Exceptions that a format may raise on a record that only looks like one of its own."""
-UNFIT = (UnreadableError, RecursionError, *SHAPE_ERRORS)
-"""Exceptions that tell that a record is of another format."""
-Code = str | Callable[..., Any] | None
-"""A function, or its module and name: a module of formats is imported when a record needs it."""
-
-
-_BY_ROW = "rows.read_row"
-OWN = 2
-"""The rank of the user's rows. Their reader puts the prompt before what is read by the row."""
-
-
-@frozen
-class Format(RecordPaths):
-    """One dump shape: a row with a name, and what only ruler's own rows may say.
-
-    `name` is for messages, `family` for the option `format`; `shown` says the keys better than the first name of
-    each term of `has` does. `read` gets a record and returns its rollouts, or its only one; it raises
-    UnreadableError. Without it the paths of the row are read. A reward that it leaves out is read where the score
-    is written, unless `own_reward`.
-    `shape`: a record is a group, a trajectory, or columns with the rollouts of several groups.
-    `test` looks at the keys of a record that has the terms. If several formats match a record, the highest
-    `rank` wins: named shapes have a higher one than generic ones.
-    `compute_key` computes the group key if it is no field, and `key_description` names it for messages. `cause`
-    ends the error of a record without messages. `member` is the path of the rollout of which a record is a part.
-    `simulated_user`: a model plays the user, so that rollouts of one task begin differently. `varied_prompts`: they
-    do because prompts are what is compared. `finish` adds to a rollout that was read by its row what no path says.
-    `first_wins`: answers at the first path are right, those at the others wrong.
-    `refine` adapts the format to the first records of a file, if one record alone cannot tell. `as_json`: texts at
-    `messages` are JSON of conversations. `writers`, `record` and `examples` are for docs/formats.md.
-
-    `reward` is the dump's own reward field, empty if the framework has none. A score is written there as `written`
-    says, with `%s` for the number; `lost` is written if there is no score, and if `lost` is empty the field is
-    removed, for readers that take no null.
-    `other_ruler` is where `ruler` stands in a file that the framework's own writer wrote for us.
-    `elsewhere`: only ruler writes the field `reward`, the dump's own is read from another place, `read_at` if the user
-    gave it.
-    `refuses_null` names a reader of these files that takes no reward of null.
-
-    `listed`: rollouts are items of lists, `Rollout.path` is `(i,)`, and paths begin at the record. Item i of the
-    list `reward` is the rollout's. Several records of a `trajectory` shape may hold the items of one group.
-    `parallel`: other lists of the record have an item for each rollout.
-
-    `extras`: `metrics` and `logs` stand beside the reward, as in ART's trajectories. `payload` names a member
-    that holds the trajectory once more, as JSON text, and wins when the dump is read. `absent` is the value that
-    a missing reward stands for.
-    """
-
-    name: str
-    family: str
-    _: KW_ONLY
-    read: Code = None
-    shape: Literal["group", "trajectory", "columns"] = "trajectory"
-    test: Code = None
-    shown: str = ""
-    own_reward: bool = False
-    compute_key: Code = None
-    key_description: str = ""
-    rank: int = 1
-    cause: str = ""
-    member: str = ""
-    simulated_user: bool = False
-    varied_prompts: bool = False
-    finish: Code = None
-    first_wins: bool = False
-    refine: Code = None
-    as_json: bool = False
-    writers: str = ""
-    record: str = ""
-    examples: Names = ()
-    other_ruler: str = ""
-    elsewhere: bool = False
-    read_at: str = ""
-    written: bytes = b"%s"
-    lost: bytes = b"null"
-    refuses_null: str = ""
-    listed: bool = False
-    parallel: bool = False
-    extras: bool = False
-    payload: str | None = None
-    absent: bytes | None = None
-
-    @property
-    def group_in_record(self) -> bool:
-        """Tell if the annotation of the group is written once in the record, not on each rollout."""
-        return self.shape == "group" or (self.listed and self.shape == "trajectory")
-
-    @property
-    def annotations(self) -> str:
-        """The dotted path of a rollout's annotation, or of the list of them."""
-        if self.listed and self.shape != "columns":
-            return "ruler.rollouts"
-        return self.ruler
-
-    @property
-    def signature(self) -> str:
-        """The fields that identify a record, for messages."""
-        terms = [term for term in self.has.split() if not term.startswith("!")]
-        names = ", ".join(f"`{term.split('|')[0]}`" for term in terms)
-        return self.shown or re.sub(r'\[\]|{}|"|#|\.0|~[^`]*', "", names)
-
-    @property
-    def key_paths(self) -> list[str]:
-        """The paths at which a group key may stand, the best first."""
-        return [path for one in paths(self.group_by) for path in one.split("|")]
-
-    def original_in(self, before: JsonObject, now: Any) -> int | None:
-        """Return where what an earlier run noted has the original of the reward field; the value `now` stands there.
-
-        It is -1 for the first reward, and a number for one of `rewards`; None: the value is the original.
-        """
-        place = parts(self.read_at or self.reward)
-        kept = [lookup(one, "path") for one in items(before.get("rewards"))]
-        places = [parts(path) if is_text(path) else None for path in kept]
-        if place in places:
-            return places.index(place)
-        first = before.get("reward_path")  # older files do not say
-        if first is not None and (not is_text(first) or parts(first) != place):
-            return None
-        if self.elsewhere or (first is not None and kept):
-            return -1
-        score = before.get("score", before.get("ruler_score"))
-        is_score = isinstance(score, int | float)
-        text = self.written.replace(b"%s", dump(score)) if is_score else self.lost
-        left = parse_value(text or b"null")
-        stays = first is not None and now == before.get("independent_reward")
-        return -1 if stays or now in (None, left) or _near(now, left) else None
-
-    def rollouts(self, record: JsonObject) -> list[Rollout]:
-        """Read the rollouts of a record; UnreadableError if there are none."""
-        found = code(self.read)(record) if self.read else code(_BY_ROW)(self, record)
-        return found if is_list(found) else [found]
-
-    def key_of(self, record: JsonObject) -> str | None:
-        """Return the group key that is computed from a record; None if it has none."""
-        return code(self.compute_key)(record) if self.compute_key else None
-
-
-def _near(one: Any, other: Any) -> bool:
-    """Tell if two values are numbers that differ by rounding."""
-    both = isinstance(one, float) and isinstance(other, float)
-    return both and isclose(one, other, rel_tol=1e-6)
-
-
-@lru_cache(512)
 def code(name: Code) -> Callable[..., Any]:
     """Return a function that a row of the table names."""
-    if not isinstance(name, str):
-        assert name  # noqa: S101 - the caller looks
-        return name
-    module, _, function = name.partition(".")
-    holder = importlib.import_module(f"ruler_cli.formats.{module}")
-    found: Callable[..., Any] = attrgetter(function)(holder)
-    return found
+    if isinstance(name, str):
+        return function(name)
+    assert name  # noqa: S101 - the caller looks
+    return name
+
+
+def rollouts_of(form: Format, record: JsonObject) -> list[Rollout]:
+    """Read the rollouts of a record; UnreadableError if there are none."""
+    if form.read:
+        rollouts = code(form.read)(record)
+    else:
+        finish = code(form.finish) if form.finish else None
+        rollouts = rows.read_row(form, record, finish)
+    return rollouts if is_list(rollouts) else [rollouts]
+
+
+def key_of(form: Format, record: JsonObject) -> str | None:
+    """Return the group key that is computed from a record; None if it has none."""
+    return code(form.compute_key)(record) if form.compute_key else None
 
 
 def fits(form: Format, record: JsonObject) -> bool:
@@ -212,8 +50,8 @@ def fits(form: Format, record: JsonObject) -> bool:
         return False
 
 
-def _rows() -> tuple[Format, ...]:
-    text = FilePath(__file__).with_suffix(".toml").read_text("utf-8")
+def _read_table() -> tuple[Format, ...]:
+    text = Path(__file__).with_suffix(".toml").read_text("utf-8")
     return tuple(
         Format(family=family, **row)
         for family, listed in tomllib.loads(text).items()
@@ -221,6 +59,6 @@ def _rows() -> tuple[Format, ...]:
     )
 
 
-FORMATS = _rows()
+FORMATS = _read_table()
 FAMILIES = tuple(dict.fromkeys(form.family for form in FORMATS))
 """The values of the option `format` other than `auto`, without the user's own."""

@@ -26,7 +26,7 @@ batch APIs. The bodies are those of OpenAI, Anthropic and Gemini, below `body` o
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -34,10 +34,8 @@ from ruler_cli.errors import UnreadableError
 from ruler_cli.files.values import (
     EMPTY,
     JsonObject,
-    Names,
     first,
     first_at,
-    is_list,
     is_object,
     is_text,
     items,
@@ -47,8 +45,9 @@ from ruler_cli.files.values import (
     words,
 )
 from ruler_cli.formats.chat import make_rollout, read_or_error
-from ruler_cli.formats.fields import Rollouts, every, holds
-from ruler_cli.formats.reader import hashed_key, key_text
+from ruler_cli.formats.format import holds
+from ruler_cli.formats.keys import hashed_key, key_text
+from ruler_cli.formats.paths import Rollouts, every
 from ruler_cli.formats.trace_spans import (
     Span,
     decoded,
@@ -58,10 +57,10 @@ from ruler_cli.formats.trace_spans import (
 from ruler_cli.messages.content import Messages, Turn, first_agent_turn, text_of
 from ruler_cli.messages.dialects import (
     OWN_ROLES,
+    Said,
     agent_turns,
     as_turn,
     call_turn,
-    called_names,
     each_at,
     is_message,
     is_own,
@@ -70,6 +69,7 @@ from ruler_cli.messages.dialects import (
     offered_tools,
     question_turns,
     result_turn,
+    said,
 )
 from ruler_cli.messages.endings import first_ending
 from ruler_cli.types import Rollout
@@ -300,31 +300,6 @@ def is_langfuse(record: JsonObject) -> bool:
 
 _NEAR = 200
 """Last conversations that a step may continue; one before them is shown twice."""
-
-
-@dataclass(frozen=True, slots=True)
-class Said:
-    """A message in any dialect, with the tools that it calls; two are equal if they say the same."""
-
-    role: str
-    text: str
-    called: Names
-    message: Turn = field(compare=False)
-
-
-def said(message: Turn) -> Said:
-    """Read what a message says."""
-    role = message.get("role")
-    text = text_of(message)
-    if role is None and message.get("type") == "function_call_output":
-        role = "tool"
-        text = str(message.get("output")).strip()
-    elif not text:  # other parts tell it from other messages
-        parts = message.get("content")
-        if is_list(parts):
-            parts = [part for part in parts if lookup(part, "type") != "tool_use"]
-        text = "" if parts in EMPTY else repr(parts)
-    return Said(str(role), text, called_names(message), message)
 
 
 @dataclass(slots=True)

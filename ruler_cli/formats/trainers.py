@@ -13,6 +13,7 @@ that is free.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -39,14 +40,27 @@ from ruler_cli.formats.chat import (
     tools_of,
     with_submission,
 )
-from ruler_cli.formats.fields import Rollouts, column, item_at
-from ruler_cli.formats.reader import hashed_key, key_text
-from ruler_cli.formats.table import Format
+from ruler_cli.formats.format import Format
+from ruler_cli.formats.keys import hashed_key, key_text
+from ruler_cli.formats.names import GYM_TASKS
+from ruler_cli.formats.paths import Rollouts, column, item_at
 from ruler_cli.messages.content import Messages, first_agent_turn, new_turn
 from ruler_cli.messages.conversations import check_messages, last_states, prompt_turns
 from ruler_cli.messages.endings import ending
 from ruler_cli.messages.names import TRANSCRIPT
 from ruler_cli.types import Rollout
+
+_UID = re.compile(r".+_\d+_\d+", re.DOTALL)
+
+
+def is_verl_v1(record: JsonObject) -> bool:
+    """Return whether a record of verl has a `uid` that ends with the numbers of session and output."""
+    return _UID.fullmatch(str(record.get("uid"))) is not None
+
+
+def is_verl(record: JsonObject) -> bool:
+    """Return whether a record is of a verl that numbers no sessions."""
+    return not is_verl_v1(record)
 
 
 def with_session(record: JsonObject, rollout: Rollout) -> Rollout:
@@ -58,9 +72,6 @@ def verl_group(record: JsonObject) -> str:
     """Return the group of a `uid`, which ends with the numbers of the session and of the output."""
     group: str = record["uid"].rsplit("_", 2)[0]
     return group
-
-
-_TASKS = words("problem_statement question prompt instruction problem task")
 
 
 def gym_key(record: JsonObject) -> str | None:
@@ -79,7 +90,7 @@ def gym_key(record: JsonObject) -> str | None:
 
 def _gym_task(asked: JsonObject) -> str | None:
     """Return the task of a request with an empty input; never `instance_dict`, which holds the solution."""
-    known = (lookup(asked, f"metadata.{name}") for name in _TASKS)
+    known = (lookup(asked, f"metadata.{name}") for name in GYM_TASKS)
     return first(t for t in known if is_text(t) and t.strip())
 
 

@@ -71,7 +71,15 @@ _LIMIT = re.compile(
     r"max_(?:completion_|output_)?tokens|max_new_tokens|maxOutputTokens"
 )
 
-_REFUSING = (400, 404, 405, 415, 422, 500, 501)
+_REFUSING = (
+    400,
+    404,
+    405,
+    415,
+    422,
+    500,
+    501,
+)
 """Statuses of refusals by what a template, a server or a model does not know."""
 _STREAM = (
     r"non-?stream|\bstream\w*\W{1,3}(?:only|mode|must|is (?:required|mandatory))|\bonly\W.{0,30}\bstream"
@@ -99,7 +107,10 @@ _IN_A_ROW = 5
 """Calls in a row without a usable answer, and none before, after which the next form is tried."""
 
 
-def limits_named(status: int, message: str) -> list[str]:
+def limits_named(
+    status: int,
+    message: str,
+) -> list[str]:
     """Return the names of parameters that bound an answer, if an endpoint refuses one."""
     return _LIMIT.findall(message) if status in (400, 422) else []
 
@@ -133,19 +144,23 @@ class AnswerFormat:
         ]
         return later if self.merged else [*later, replace(self, merged=True)]
 
-    def max_tokens(self, request: Request, params: Mapping[str, Any]) -> int | None:
+    def max_tokens(
+        self,
+        request: Request,
+        params: Mapping[str, Any],
+    ) -> int | None:
         """The tokens that an answer may have, never more than the user's own limit; None: do not send any."""
-        own = stated_limit(params)
+        users_limit = stated_limit(params)
         asked = request.max_output_tokens
-        if own is None and (limit_name(params) or not self.limit):
+        if users_limit is None and (limit_name(params) or not self.limit):
             return None  # the user's value is sent as it is, even `null`
         tokens = asked or 0
         if self.limit and not (asked and request.fitted):
             usual = request.answer_tokens(LONG_ANSWER)
             # a request that names tokens follows a cut: at least twice as many, whatever the usage says
             tokens = max(tokens, int(usual) * (1 + bool(asked)) + self.thinking)
-        if own is not None:
-            return own if asked is None else min(tokens, own)
+        if users_limit is not None:
+            return users_limit if asked is None else min(tokens, users_limit)
         return tokens if self.max_output is None else min(tokens, self.max_output)
 
     def after_refusal(
@@ -166,8 +181,8 @@ class AnswerFormat:
             return None
         if self.limit != sent.limit:
             return self
-        other = sent.limit == LIMITS[1] and LIMITS[0] in named
-        return replace(self, limit=LIMITS[0] if other else "")
+        other_name = sent.limit == LIMITS[1] and LIMITS[0] in named
+        return replace(self, limit=LIMITS[0] if other_name else "")
 
     def after_reply(self, reply: Reply) -> AnswerFormat:
         """The format with more tokens for thinking, if thoughts cut the answer off."""
@@ -226,11 +241,11 @@ class ChatJudge(Judge):
                 answer = no_probabilities(clean(refused, self.secret))
             elif isinstance(answer, ErrorResponse):
                 error = classify(*answer, self.secret, self.who)
-                other = self.answer_format.after_refusal(
+                changed = self.answer_format.after_refusal(
                     sent, answer.status or 400, answer.message
                 )
-                if error.context is None and other:
-                    self.answer_format = other
+                if error.context is None and changed:
+                    self.answer_format = changed
                     continue
                 answer = error
             elif isinstance(answer, Reply) and not request.words:
@@ -278,18 +293,18 @@ class ChatJudge(Judge):
             forms = tuple(rest) or self._given_up
             self.answer_format = replace(answer_format, forms=forms)
             return replace(answer, http_requests=http_requests)
-        for other in answer_format.others:
+        for further_format in answer_format.others:
             http_requests += 1
-            further = await self._post(request, other)
+            further = await self._post(request, further_format)
             if isinstance(further, Reply):
-                self.answer_format = other
+                self.answer_format = further_format
                 self.steps += 1
                 return replace(further, http_requests=http_requests)
         self._patience *= 2
         return replace(answer, http_requests=http_requests)
 
     def has_another_form(self, steps: int) -> bool:
-        """Tell if calls that failed since `steps` forms were given up may be answered in another form.
+        """Return whether calls that failed since `steps` forms were given up may be answered in another form.
 
         If nothing usable came so far, the next call that fails is the last in its form.
         """
@@ -307,17 +322,23 @@ class ChatJudge(Judge):
         """Send one request; an ErrorResponse may refuse the form or the limit that it asks for."""
 
 
-def no_probabilities(why: str, body: bytes = b"") -> CallError:
+def no_probabilities(
+    why: str,
+    body: bytes = b"",
+) -> CallError:
     """Return the error that ends a run: the endpoint does not tell how likely words are. `body` is its reply."""
-    said = f" ({why})" if why else ""
+    detail = f" ({why})" if why else ""
     reason = (
-        f"the judge tells no probabilities of its words (`logprobs`){said}, which are to be read; "
+        f"the judge tells no probabilities of its words (`logprobs`){detail}, which are to be read; "
         "use --read text, or name an endpoint that does"
     )
     return CallError("reply", reason, "run", body=body)
 
 
-def first_format(judge: JudgeSettings, base: str | None) -> AnswerFormat:
+def first_format(
+    judge: JudgeSettings,
+    base: str | None,
+) -> AnswerFormat:
     """The format to try first; `base` is the address of a direct endpoint, None if litellm is used.
 
     An endpoint of one's own gets a schema with the group's ids. A provider compiles and stores each new
@@ -328,17 +349,17 @@ def first_format(judge: JudgeSettings, base: str | None) -> AnswerFormat:
     host = urlsplit(base or "").hostname or ""
     openai = f".{host}".endswith(".openai.com")
     try:  # a machine of one's own: loopback, a private network, a bare name
-        own = not ip_address(host).is_global
+        own_engine = not ip_address(host).is_global
     except ValueError:
-        own = "." not in host or host.endswith(_OWN_HOSTS)
-    own = provider in OWN_ENGINES or (own and provider != "litellm_proxy")
+        own_engine = "." not in host or host.endswith(_OWN_HOSTS)
+    own_engine = provider in OWN_ENGINES or (own_engine and provider != "litellm_proxy")
     sized = openai or (not host and provider in _SIZED and "claude" not in judge.model)
     forms = _LISTS
     if "response_format" in params:  # the user's own is sent
         forms = ("text",)
     elif sized:
         forms = ("sized", *_LISTS)
-    elif host and own:
+    elif host and own_engine:
         forms = ("keyed", *_LISTS)
     # else another model may have that name
     listed = judge.api_base is None or base is None
@@ -382,7 +403,10 @@ def chat_arguments(
     return body
 
 
-def messages(request: Request, how: AnswerFormat) -> list[dict[str, Any]]:
+def messages(
+    request: Request,
+    how: AnswerFormat,
+) -> list[dict[str, Any]]:
     """The system message, which describes the form of the answer, and the user message; or both as one of the user."""
     system = request.system
     if how.forms[0] == "keyed":
@@ -398,7 +422,10 @@ def messages(request: Request, how: AnswerFormat) -> list[dict[str, Any]]:
     ]
 
 
-def response_format(form: Form, request: Request) -> dict[str, Any] | None:
+def response_format(
+    form: Form,
+    request: Request,
+) -> dict[str, Any] | None:
     """The parameter that enforces a form; None for text, which only the prompt describes."""
     if form == "text":
         return None
@@ -411,7 +438,10 @@ def response_format(form: Form, request: Request) -> dict[str, Any] | None:
         answer = {"score": _SCORE}
         types = {}
         if request.criteria:
-            values = {name: _value_of(one) for name, one in request.criteria.items()}
+            values = {
+                name: _value_of(criterion)
+                for name, criterion in request.criteria.items()
+            }
             answer = {"criteria": exactly(values)}
             types = {"value": _SCORE}
         entry = exactly({"explanation": _EXPLANATION, **answer})
@@ -449,7 +479,11 @@ def _value_of(criterion: Criterion) -> dict[str, Any]:
 _EXPLANATION = {"type": "string", "maxLength": EXPLANATION}
 
 
-def thinking_tokens(params: Mapping[str, Any], *, thinks: bool) -> int:
+def thinking_tokens(
+    params: Mapping[str, Any],
+    *,
+    thinks: bool,
+) -> int:
     """Tokens for thinking: those that the parameters ask for, else some if the model `thinks`."""
     thinking = params.get("thinking")
     effort = params.get("reasoning_effort")

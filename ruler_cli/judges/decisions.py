@@ -85,7 +85,12 @@ class Route(NamedTuple):
     path: str
     write: Callable[[Request], dict[str, Any]]
 
-    def body(self, model: str, params: Mapping[str, Any], request: Request) -> bytes:
+    def body(
+        self,
+        model: str,
+        params: Mapping[str, Any],
+        request: Request,
+    ) -> bytes:
         """Return the JSON body of a call; the user's parameters replace all others."""
         return orjson.dumps({"model": model, **self.write(request), **params})
 
@@ -113,7 +118,14 @@ def unshown(request: Request) -> CallError | None:
     if not request.pictures:
         return None
     reason = "System One takes no pictures; use --pictures leave"
-    return CallError("input", reason, "group", sent=False, billed=False, kept=False)
+    return CallError(
+        "input",
+        reason,
+        "group",
+        sent=False,
+        billed=False,
+        kept=False,
+    )
 
 
 @dataclass(slots=True)
@@ -147,11 +159,11 @@ class DecisionJudge(Judge):
         http_requests = 1
         # another call may have learned the API meanwhile
         if _lacks_route(answer) and not (self._answered and route is self.route):
-            other = _OTHER[route.path]
-            further = await self._post(request, other)
+            other_route = _OTHER[route.path]
+            further = await self._post(request, other_route)
             http_requests = 2
             if not _lacks_route(further):
-                answer, route = further, other
+                answer, route = further, other_route
         if isinstance(answer, Reply):
             self.route = route
             self._answered = True

@@ -67,7 +67,7 @@ class FunctionJudge(Judge):
             _FORMAT.max_tokens(request, settings.params),
             request.pass_index,
             request.words,
-            {label: one.text for label, one in request.criteria.items()},
+            {label: criterion.text for label, criterion in request.criteria.items()},
             request.pictures,
         )
         try:
@@ -89,7 +89,11 @@ class FunctionJudge(Judge):
             return self._failed("transport", f"raised {clean(why)}")
         return self._reply(request, value)
 
-    def _failed(self, kind: Kind, what: str) -> CallError:
+    def _failed(
+        self,
+        kind: Kind,
+        what: str,
+    ) -> CallError:
         """Return a failed call; no ledger keeps it, since it may be a mistake in the function."""
         return CallError(
             kind,
@@ -99,7 +103,11 @@ class FunctionJudge(Judge):
             kept=False,
         )
 
-    def _reply(self, request: Request, value: Any) -> Reply | CallError:
+    def _reply(
+        self,
+        request: Request,
+        value: Any,
+    ) -> Reply | CallError:
         """Read what the function returned: text, or a chat completion as a dict."""
         if not isinstance(value, str | Mapping):
             return self._failed(

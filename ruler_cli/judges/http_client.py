@@ -50,7 +50,11 @@ class HttpClient:
         """The key and the secrets, which are removed from every message and reply."""
         return (*self.secrets, self.key or "")
 
-    async def post(self, path: str, body: bytes) -> Reply | CallError | ErrorResponse:
+    async def post(
+        self,
+        path: str,
+        body: bytes,
+    ) -> Reply | CallError | ErrorResponse:
         """Post a body to a path of the endpoint."""
         secret = self.secret
         url = f"{self.base}/{path}{self.query}"

@@ -112,7 +112,10 @@ _PREFIX = re.compile(r"^(?:(?:litellm\.)?\w+(?:Error|Exception)(?::| -) )+")
 """Class names before litellm's messages; a traceback stands behind some."""
 
 
-def read_error(error: Exception, secret: Secret) -> CallError | ErrorResponse:
+def read_error(
+    error: Exception,
+    secret: Secret,
+) -> CallError | ErrorResponse:
     """The provider's response that an error carries, else the CallError for none, else litellm's message."""
     causes: list[BaseException] = []
     cause: BaseException | None = error
@@ -147,7 +150,11 @@ def read_error(error: Exception, secret: Secret) -> CallError | ErrorResponse:
     return ErrorResponse(status, str(code or ""), message, headers)
 
 
-def _unanswered(names: set[str], message: str, why: str) -> CallError | None:
+def _unanswered(
+    names: set[str],
+    message: str,
+    why: str,
+) -> CallError | None:
     """The CallError if no provider has answered; litellm gives such errors the status 500."""
     quoted = names & _UNREAD or not _LACKS.search(message[:_SENTENCE])
     lacks = not quoted or _UNUSABLE.match(message) or names & _UNEQUIPPED
@@ -187,7 +194,11 @@ class LitellmJudge(ChatJudge):
             )
         return await self._called(self._completion(request, how))
 
-    async def _completion(self, request: Request, how: AnswerFormat) -> Any:
+    async def _completion(
+        self,
+        request: Request,
+        how: AnswerFormat,
+    ) -> Any:
         answer = await self._litellm.acompletion(**self.arguments(request, how))
         if how.stream:
             answer = joined([chunk.model_dump() async for chunk in answer])
@@ -204,7 +215,11 @@ class LitellmJudge(ChatJudge):
                 return replace(answer, reason=reason)
             return answer
 
-    def arguments(self, request: Request, how: AnswerFormat) -> dict[str, Any]:
+    def arguments(
+        self,
+        request: Request,
+        how: AnswerFormat,
+    ) -> dict[str, Any]:
         """The arguments of `litellm.completion`."""
         how = replace(how, responses=False)  # litellm's own way has another form
         asked = chat_arguments(self.model, self.params, request, how)
@@ -257,11 +272,11 @@ class LitellmJudge(ChatJudge):
     async def __aenter__(self) -> Self:
         """Import litellm, which takes seconds."""
         self._litellm = _litellm()
-        _, known, found = read_name(self.model)
-        provider = provider_of(self.model) or known
+        _, named_provider, named_key = read_name(self.model)
+        provider = provider_of(self.model) or named_provider
         keys = map(os.environ.get, key_variables(provider))
         # a key that litellm finds by itself is removed from messages, too
-        key = self.key or next(filter(None, keys), found)
+        key = self.key or next(filter(None, keys), named_key)
         self.secret = (*self.secrets, key or "")
         self._finds = finds_key(provider)
         self._marks = provider == "anthropic"
@@ -301,10 +316,12 @@ def _marked(request: Request) -> list[dict[str, Any]]:
     """The user message in parts; Anthropic caches those that are shared, and the system message before them."""
     at = request.shared
     shared = [pair for pair in request.pictures if pair[0] <= at]
-    own = [(place - at, picture) for place, picture in request.pictures[len(shared) :]]
+    further = [
+        (place - at, picture) for place, picture in request.pictures[len(shared) :]
+    ]
     first = _in_parts(request.user[:at], shared)
     first[-1] = {**first[-1], "cache_control": {"type": "ephemeral"}}
-    return first + _in_parts(request.user[at:], own)
+    return first + _in_parts(request.user[at:], further)
 
 
 def _in_parts(
@@ -344,7 +361,10 @@ def anthropic_params(settings: JudgeSettings) -> Callable[[Request], bytes]:
     return params
 
 
-def _prompt(system: str, user: list[dict[str, Any]]) -> dict[str, Any]:
+def _prompt(
+    system: str,
+    user: list[dict[str, Any]],
+) -> dict[str, Any]:
     """The texts of a request as Anthropic takes them."""
     return {
         "system": [{"type": "text", "text": system}],
@@ -373,7 +393,10 @@ _SYSTEM = "the place of the request's system text"
 _STRUCTURED = "structured-outputs-"
 
 
-def _template(judge: LitellmJudge, max_tokens: int | None) -> dict[str, Any]:
+def _template(
+    judge: LitellmJudge,
+    max_tokens: int | None,
+) -> dict[str, Any]:
     """The params, with the texts of a `_prompt`."""
     from litellm.types.utils import CallTypes
     from litellm.utils import return_raw_request
@@ -442,7 +465,10 @@ def read_name(name: str) -> tuple[str, str | None, str | None]:
     return str(model), str(provider), key
 
 
-def _reply(answer: Any, key: Secret) -> Reply | CallError | ErrorResponse:
+def _reply(
+    answer: Any,
+    key: Secret,
+) -> Reply | CallError | ErrorResponse:
     """Read litellm's answer, which is a chat completion for any provider, or a dict if it came in pieces."""
     # litellm has no public name for a response's headers
     hidden = getattr(answer, "_hidden_params", None) or {}

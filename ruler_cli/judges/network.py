@@ -48,8 +48,12 @@ def judge_through(proxy: str | None) -> str:
     return f"the judge through the proxy {clean(proxy)}" if proxy else "the judge"
 
 
-def _is_excepted(host: str, port: int | None, listed: str) -> bool:
-    """Tell if NO_PROXY lists a host: by a network, or by a name or address with its port."""
+def _is_excepted(
+    host: str,
+    port: int | None,
+    listed: str,
+) -> bool:
+    """Return whether NO_PROXY lists a host: by a network, or by a name or address with its port."""
     for entry in re.split(r"[\s,]+", listed):
         with suppress(ValueError):
             if ip_address(host) in ip_network(entry.strip("[]"), strict=False):
@@ -85,7 +89,10 @@ def trust_bundles(context: ssl.SSLContext) -> None:
             raise UsageError(problem, "correct the variable", place=name) from None
 
 
-def advice(why: str, proxy: str | None = None) -> str:
+def advice(
+    why: str,
+    proxy: str | None = None,
+) -> str:
     """Return what to look at if an endpoint cannot be reached; `why` is the error."""
     if UNTRUSTED in why:
         return "if an authority of your own has made its certificate, name that one's file in SSL_CERT_FILE"

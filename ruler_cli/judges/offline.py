@@ -161,28 +161,28 @@ def rate(rollouts: Iterable[str]) -> dict[str, tuple[float, str]]:
     signals = {rollout: observe(rollout) for rollout in rollouts}
     group = list(signals.values())
     siblings = len(group) - 1
-    calls = any(each.calls for each in group)
-    typical = median(each.messages for each in group)
-    counts = Counter(change for each in group for change in each.changes)
+    calls = any(member.calls for member in group)
+    typical = median(member.messages for member in group)
+    counts = Counter(change for member in group for change in member.changes)
     ratings = {}
-    for rollout, own in signals.items():
+    for rollout, signal in signals.items():
         defects = [
-            *own.defects,
+            *signal.defects,
             (
-                siblings and own.messages > LONG * typical,
+                siblings and signal.messages > LONG * typical,
                 "much longer than its siblings",
             ),
-            (-own.goal, "a tool reported success at the end"),
+            (-signal.goal, "a tool reported success at the end"),
         ]
-        late = own.before_tools / max(1, own.messages) if calls else 0.0
+        late = signal.before_tools / max(1, signal.messages) if calls else 0.0
         points = DEFECT * sum(number for number, _ in defects) + SHARE * late
         phrases = [phrase for number, phrase in defects if number]
         if late:
             phrases.append(f"{late:.0%} of it before the first tool call")
         if siblings > 1:
             # the pooled Dice coefficient, 2 · Σ shared / Σ (own + theirs), in linear time
-            shared = sum(counts[change] - 1 for change in own.changes)
-            number = len(own.changes)
+            shared = sum(counts[change] - 1 for change in signal.changes)
+            number = len(signal.changes)
             overlap = 2 * shared / (siblings * number + counts.total() - number)
             points += SHARE * (1 - overlap)
             phrases.append(f"{overlap:.0%} of its state changes shared with siblings")
@@ -212,11 +212,14 @@ class Offline(Judge):
         """Score the labels from the rollouts in the prompt."""
         shown = blocks(request.user)
         ratings = rate(shown.values())
-        given = {label: ratings[shown[label]] for label in request.labels}
-        return reply_with(given, request)
+        asked = {label: ratings[shown[label]] for label in request.labels}
+        return reply_with(asked, request)
 
 
-def reply_with(ratings: Mapping[str, tuple[float, str]], request: Request) -> Reply:
+def reply_with(
+    ratings: Mapping[str, tuple[float, str]],
+    request: Request,
+) -> Reply:
     """The reply of a judge without a model that gives each label a score and an explanation.
 
     It understands no criterion: each has the score for its value, that of a mistake what is left to 1.
@@ -224,8 +227,8 @@ def reply_with(ratings: Mapping[str, tuple[float, str]], request: Request) -> Re
     entries = []
     for label, (score, explanation) in ratings.items():
         values = {
-            criterion: _value(1 - score if one.weight < 0 else score, one)
-            for criterion, one in request.criteria.items()
+            criterion: _value(1 - score if stated.weight < 0 else score, stated)
+            for criterion, stated in request.criteria.items()
         }
         answer = {"criteria": values} if values else {"score": score}
         head = {"trajectory_id": label, "explanation": explanation}
@@ -246,9 +249,9 @@ _BLOCK = re.compile(
 
 def blocks(user: str) -> dict[str, str]:
     """The rollouts of a user message: label → their lines, with the shared messages that they begin with."""
-    found = _BLOCK.findall(user)
+    blocks_shown = _BLOCK.findall(user)
     whole: dict[str, str] = {}
-    for _, labels, lines in found:
+    for _, labels, lines in blocks_shown:
         for label in labels.split(" "):
             if label in whole:  # a note of what stands before takes the first line
                 whole[label] += lines.partition("\n")[2]
@@ -256,6 +259,6 @@ def blocks(user: str) -> dict[str, str]:
                 whole[label] = lines
     return {
         label: whole[label].removesuffix("\n")
-        for kind, label, _ in found
+        for kind, label, _ in blocks_shown
         if kind == "trajectory"
     }

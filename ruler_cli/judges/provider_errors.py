@@ -61,8 +61,12 @@ class ErrorRule(NamedTuple):
         """The pattern of all that it says."""
         return "|".join(self.says)
 
-    def applies(self, status: int, text: str) -> bool:
-        """Tell if the rule is for this error; with a good status its words decide, as with 400."""
+    def applies(
+        self,
+        status: int,
+        text: str,
+    ) -> bool:
+        """Return whether the rule is for this error; with a good status its words decide, as with 400."""
         statuses = self.statuses.split()
         if status < 300 and self.says and "200" not in statuses:
             status = 400
@@ -118,8 +122,8 @@ def classify(
     elif scope == "group" and retry == "true" and status >= 400:
         scope = "call"
     location = low.get("location", "") if status < 400 else ""
-    said = message or codes or location.removesuffix("/chat/completions")
-    reason = f"{who} answered {status}: {clean(said or 'no message', key)}"
+    stated = message or codes or location.removesuffix("/chat/completions")
+    reason = f"{who} answered {status}: {clean(stated or 'no message', key)}"
     if rule.remedy:
         reason = f"{reason.rstrip('.')}; {rule.remedy}"
     return CallError(
@@ -134,7 +138,7 @@ def classify(
 
 
 def refuses_format(status: int, message: str) -> bool:
-    """Tell if an endpoint refuses the answer format that a request asks for."""
+    """Return whether an endpoint refuses the answer format that a request asks for."""
     named = _FORMAT.search(message[:_BEGINNING])
     return status in (400, 404, 415, 422, 500, 501) and named is not None
 
@@ -174,7 +178,7 @@ def most_pictures(error: CallError, sent: int) -> int:
     stated = (
         [_MANY_FROM] if SAYS["many"] in message else map(int, _COUNT.findall(message))
     )
-    limit = max((each for each in stated if 0 < each < sent), default=sent // 2)
+    limit = max((number for number in stated if 0 < number < sent), default=sent // 2)
     return limit - ("fewer than" in message)
 
 
@@ -263,7 +267,10 @@ def _error_in(body: Any) -> Any:
     return None
 
 
-def _error_response(error: Any, headers: Mapping[str, str]) -> ErrorResponse:
+def _error_response(
+    error: Any,
+    headers: Mapping[str, str],
+) -> ErrorResponse:
     """Return the response that an error inside a good one stands for: with the status that it names, else 200."""
     status = 200
     with suppress(AttributeError, LookupError, TypeError):
@@ -298,27 +305,30 @@ def error_of(data: bytes) -> tuple[str, str]:
     return codes, message[:_LONGEST]
 
 
-def _codes(value: Any, deep: int) -> Iterator[str]:
+def _codes(
+    value: Any,
+    deep: int,
+) -> Iterator[str]:
     """The short codes of a body, down to `deep` levels."""
     if isinstance(value, list):
-        for one in value[:_MOST]:
-            yield from _codes(one, deep)
+        for item in value[:_MOST]:
+            yield from _codes(item, deep)
     if not isinstance(value, Mapping) or not deep:
         return
-    for name, one in value.items():
-        if name in _CODES and isinstance(one, str | int) and len(str(one)) <= _SHORT:
-            yield f"{name}: {one}" if name == "retryDelay" else str(one)
+    for name, item in value.items():
+        if name in _CODES and isinstance(item, str | int) and len(str(item)) <= _SHORT:
+            yield f"{name}: {item}" if name == "retryDelay" else str(item)
         elif name not in ("input", "message"):  # FastAPI gives the request back
-            yield from _codes(one, deep - 1)
+            yield from _codes(item, deep - 1)
 
 
 def _text(message: Any) -> str:
     """A message as one text; FastAPI's is a list of places and messages."""
     if isinstance(message, list):
         parts = (
-            f"{one.get('loc', '')}: {one.get('msg', '')}"
-            for one in message
-            if isinstance(one, Mapping)
+            f"{part.get('loc', '')}: {part.get('msg', '')}"
+            for part in message
+            if isinstance(part, Mapping)
         )
         return "; ".join(parts) or str(message)
     if isinstance(message, Mapping):  # TypeSafe's
@@ -339,7 +349,14 @@ _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")
 _PART = r"([0-9]+(?:\.[0-9]+)?)\s*(milliseconds?|ms|seconds?|secs?|s|minutes?|mins?|m|hours?|hrs?|h|days?|d)"
 _DURATION = re.compile(rf"(?:{_PART}(?![a-z])\s*)+", re.IGNORECASE)
 _EACH = re.compile(_PART, re.IGNORECASE)
-_UNITS = {"ms": 0.001, "mil": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
+_UNITS = {
+    "ms": 0.001,
+    "mil": 0.001,
+    "s": 1,
+    "m": 60,
+    "h": 3600,
+    "d": 86400,
+}
 """Seconds of each unit, by the letters that it begins with; the first that fits counts."""
 _LEAD = re.compile(
     r"(?:(?:try again|retry|wait)(?: again)? (?:in|after|for)|please wait|retryDelay\W{1,4})\s*(?=[0-9])",
@@ -377,7 +394,10 @@ def left_of(headers: Mapping[str, Any]) -> Left | None:
     return None if left == Left() else left
 
 
-def _left(headers: Mapping[str, Any], names: Iterable[str]) -> int | None:
+def _left(
+    headers: Mapping[str, Any],
+    names: Iterable[str],
+) -> int | None:
     for name in names:
         if number := _LEFT.fullmatch(str(headers.get(name))[:_VALUE]):
             return 0 if number[1] else int(number[2])
@@ -432,7 +452,10 @@ def delay_in(message: str) -> float | None:
     return None
 
 
-def _seconds(value: str, now: datetime) -> float | None:
+def _seconds(
+    value: str,
+    now: datetime,
+) -> float | None:
     """The seconds of a header's value: a span, or a time in any of its forms, from `now` on."""
     if not value or len(value) > _VALUE:
         return None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
@@ -69,15 +69,18 @@ def without_key(data: bytes, secret: Secret) -> bytes:
 @lru_cache(64)
 def _escaped(key: str) -> re.Pattern[bytes]:
     """A pattern of a key in which JSON, or JSON text inside JSON text, may escape any character."""
-    each = ((re.escape(one), ord(one)) for one in key)
-    return re.compile(
-        "".join(
-            rf"(?:\\{{0,8}}{one}|\\{{1,8}}u(?i:{number:04x}))" for one, number in each
-        ).encode()
-    )
+    pattern = ""
+    for character in key:
+        plain = re.escape(character)
+        code = f"{ord(character):04x}"
+        pattern += rf"(?:\\{{0,8}}{plain}|\\{{1,8}}u(?i:{code}))"
+    return re.compile(pattern.encode())
 
 
-def reply_of(body: bytes, key: Secret = None) -> Reply | CallError:
+def reply_of(
+    body: bytes,
+    key: Secret = None,
+) -> Reply | CallError:
     """Read a chat completion, from the network or from the ledger; the key is removed from the result.
 
     Never raises: a body that is no chat completion gives a CallError that holds it.
@@ -89,7 +92,11 @@ def reply_of(body: bytes, key: Secret = None) -> Reply | CallError:
     return reply_in(value, body, key)
 
 
-def reply_in(value: Any, body: bytes, key: Secret = None) -> Reply | CallError:
+def reply_in(
+    value: Any,
+    body: bytes,
+    key: Secret = None,
+) -> Reply | CallError:
     """Read a chat completion that was parsed from `body`, which holds no key; or the answers to typed questions."""
     if decided := _decided(value):
         return replace(decided, body=body)
@@ -105,8 +112,12 @@ def reply_in(value: Any, body: bytes, key: Secret = None) -> Reply | CallError:
             body=body,
         )
     if isinstance(content, list):
-        texts = (p.get("text") for p in content if isinstance(p, Mapping))
-        content = "".join(text for text in texts if isinstance(text, str))
+        texts = []
+        for part in content:
+            text = part.get("text") if isinstance(part, Mapping) else None
+            if isinstance(text, str):
+                texts.append(text)
+        content = "".join(texts)
     refusal = message.get("refusal")
     refusal = refusal or _object(message, "provider_specific_fields").get("refusal")
     reason = str(choice.get("finish_reason"))
@@ -167,41 +178,50 @@ def _beside(message: Mapping[str, Any]) -> str:
     with suppress(AttributeError, KeyError, TypeError, ValueError):
         (call,) = calls
         texts.insert(0, call["function"]["arguments"])
-    # Ollama's arguments are an object
-    each = (
-        orjson.dumps(one).decode() if isinstance(one, dict) else one for one in texts
-    )
-    return next((one for one in each if isinstance(one, str) and one.strip()), "")
+    for text in texts:
+        if isinstance(text, dict):  # Ollama's arguments
+            return orjson.dumps(text).decode()
+        if isinstance(text, str) and text.strip():
+            return text
+    return ""
 
 
-def _likely(given: Any) -> tuple[tuple[str, float], ...]:
+def _likely(logprobs: Any) -> tuple[tuple[str, float], ...]:
     """Return the likely first tokens of a choice, in the form of chat completions or the older one; () without any.
 
     The one that was drawn comes first. Two tokens may be written alike.
     """
     listed: list[tuple[Any, Any]] = []
     with suppress(AttributeError, TypeError, LookupError):
-        if content := given.get("content"):
-            each = (content[0], *(content[0].get("top_logprobs") or ()))
-            listed = [(one.get("token"), one.get("logprob")) for one in each]
-        elif tokens := given.get("tokens"):
-            top = (given.get("top_logprobs") or [{}])[0] or {}
-            listed = [(tokens[0], given["token_logprobs"][0]), *top.items()]
-    known = [
-        (token, float(logprob))
-        for token, logprob in listed
-        if isinstance(token, str) and type(logprob) in (int, float)
-    ]
+        if content := logprobs.get("content"):
+            first = content[0]
+            for entry in (first, *(first.get("top_logprobs") or ())):
+                listed.append((entry.get("token"), entry.get("logprob")))
+        elif tokens := logprobs.get("tokens"):
+            listed.append((tokens[0], logprobs["token_logprobs"][0]))
+            top = logprobs.get("top_logprobs") or [{}]
+            listed += (top[0] or {}).items()
+    likely: list[tuple[str, float]] = []
+    for token, logprob in listed:
+        if isinstance(token, str) and type(logprob) in (int, float):
+            likely.append((token, float(logprob)))
+    if not likely:
+        return ()
     # the one that was drawn stands in most lists, too
-    if same := [pair for pair in known[1:] if pair[0] == known[0][0]]:
-        drawn = min(same, key=lambda pair: abs(pair[1] - known[0][1]))
-        del known[0]
-        known.remove(drawn)
-        known.insert(0, drawn)
-    return tuple(known)
+    word, stated = likely[0]
+    same = [pair for pair in likely[1:] if pair[0] == word]
+    if same:
+        drawn = min(same, key=lambda pair: abs(pair[1] - stated))
+        del likely[0]
+        likely.remove(drawn)
+        likely.insert(0, drawn)
+    return tuple(likely)
 
 
-def _object(value: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def _object(
+    value: Mapping[str, Any],
+    name: str,
+) -> Mapping[str, Any]:
     """Return a member that is to be an object; an empty one if it is none."""
     inner = value.get(name)
     return inner if isinstance(inner, Mapping) else {}
@@ -213,8 +233,11 @@ def _served(name: str) -> str:
     return clean(name[:_NAME])
 
 
-def _thought(message: Mapping[str, Any], completion: Mapping[str, Any]) -> bool:
-    """Tell if a judge has thought before its answer, by the fields of its message and of its usage."""
+def _thought(
+    message: Mapping[str, Any],
+    completion: Mapping[str, Any],
+) -> bool:
+    """Return whether a judge has thought before its answer, by the fields of its message and of its usage."""
     content = message.get("content")
     if any(message.get(name) for name in _THOUGHTS):
         return True
@@ -240,28 +263,25 @@ def usage_of(completion: Mapping[str, Any]) -> Usage:
     (Anthropic's own usage) to that: the total says so, or they are more than what they would be part of.
     """
     usage = _object(completion, "usage")
-    details = _object(usage, "prompt_tokens_details") or _object(
-        usage, "input_tokens_details"
-    )
+    details = _object(usage, "prompt_tokens_details")
+    details = details or _object(usage, "input_tokens_details")
     total = _count(usage, "total_tokens")
     answer = _count(usage, "completion_tokens") or _count(usage, "output_tokens")
-    named = ("prompt_tokens", "input_tokens", "inputTokens")
-    prompt = next(filter(None, (_count(usage, name) for name in named)), 0)
+    prompt = 0
+    for name in ("prompt_tokens", "input_tokens", "inputTokens"):
+        prompt = prompt or _count(usage, name)
     prompt = prompt or max(0, total - answer)
     thought = _count(_object(usage, "completion_tokens_details"), "reasoning_tokens")
-    cached, written = (
-        max(_count(own, name) for own in (usage, details) for name in names)
-        for names in (_CACHED, _WRITTEN)
-    )
+    cached = _most((usage, details), _CACHED)
+    written = _most((usage, details), _WRITTEN)
     if thought > answer or total == prompt + answer + thought:
         answer += thought
     stored = cached + written
     beside = total == prompt + answer + stored if total else not details
     if stored > prompt or beside:
         prompt += stored
-    lasting = _object(usage, "cache_creation") or _object(
-        details, "cache_creation_token_details"
-    )
+    lasting = _object(usage, "cache_creation")
+    lasting = lasting or _object(details, "cache_creation_token_details")
     hourly = min(written, _count(lasting, "ephemeral_1h_input_tokens"))
     tier = completion.get("service_tier") or usage.get("service_tier")
     return Usage(
@@ -276,6 +296,17 @@ def usage_of(completion: Mapping[str, Any]) -> Usage:
     )
 
 
+def _most(
+    places: Iterable[Mapping[str, Any]],
+    names: Sequence[str],
+) -> int:
+    """Return the largest count of these names."""
+    counts = [0]
+    for place in places:
+        counts += [_count(place, name) for name in names]
+    return max(counts)
+
+
 def _told(usd: Any) -> float:
     """The cost that a reply tells; 0 if it tells none."""
     plain = type(usd) in (int, float)
@@ -286,6 +317,9 @@ _UNCOUNTED = 1 << 40
 """Tokens from which a number is an error of the endpoint and counts as 0."""
 
 
-def _count(usage: Mapping[str, Any], name: str) -> int:
+def _count(
+    usage: Mapping[str, Any],
+    name: str,
+) -> int:
     value = usage.get(name)
     return value if type(value) is int and 0 < value < _UNCOUNTED else 0

@@ -119,10 +119,10 @@ def address_of(settings: JudgeSettings) -> str | None:
     It ends where an endpoint's paths begin, see `cut_address`.
     """
     provider = _provider(settings)
-    given = settings.api_base or os.environ.get(provider.base_variable)
-    if not given:
+    stated = settings.api_base or os.environ.get(provider.base_variable)
+    if not stated:
         return provider.address or None
-    address = cut_address(given)
+    address = cut_address(stated)
     # TypeSafe's client, for one, takes the address of the host
     bare = settings.spoken != "chat" and re.fullmatch("https?://[^/]+", address)
     return f"{address}/v1" if bare else address
@@ -146,12 +146,12 @@ def stand_in_of(settings: JudgeSettings) -> str:
 
         load_dotenv()  # as litellm does when it is imported
         addresses = [*map(os.environ.get, base_variables(provider))]
-    own = home_of(provider)
+    home = home_of(provider)
     for address in filter(None, addresses):
         scheme, _, rest = cut_address(address).partition("://")
         host, _, path = rest.partition("/")
         host = host.lower().removesuffix(_PORTS.get(scheme.lower(), ":"))
-        if scheme.lower() != "https" or not f".{host}".endswith(own):
+        if scheme.lower() != "https" or not f".{host}".endswith(home):
             return f"{scheme.lower()}://{host}/{path}"
     return ""
 
@@ -171,7 +171,10 @@ def model_at_endpoint(settings: JudgeSettings) -> str:
     return model
 
 
-def key_for(settings: JudgeSettings, variable: str = "") -> str | None:
+def key_for(
+    settings: JudgeSettings,
+    variable: str = "",
+) -> str | None:
     """The key that the user names, else that of the provider's variable (`""`: it needs none).
 
     A provider's key is never sent to an address that the user gave, unless the user names the key too.
@@ -193,7 +196,7 @@ def key_for(settings: JudgeSettings, variable: str = "") -> str | None:
 
 
 def _is_foreign(settings: JudgeSettings) -> bool:
-    """Tell if the user gave an address that is not for the key of the provider's variable."""
+    """Return whether the user gave an address that is not for the key of the provider's variable."""
     provider = settings.model.partition("/")[0]
     return settings.api_base is not None and provider not in OWN_ADDRESS
 
@@ -238,7 +241,11 @@ def cut_address(address: str) -> str:
     )
 
 
-def check_address(base: str, *, query: bool = True) -> None:
+def check_address(
+    base: str,
+    *,
+    query: bool = True,
+) -> None:
     """Raise UsageError unless an address can be called; the message omits all that may hold a password.
 
     `query`: it may have one.
@@ -299,7 +306,7 @@ class ResolvedJudge:
 
 
 def is_embedded(settings: JudgeSettings) -> bool:
-    """Tell if a judge is one without a model; a function may have the name of one."""
+    """Return whether a judge is one without a model; a function may have the name of one."""
     return settings.function is None and settings.model in EMBEDDED
 
 
@@ -355,7 +362,14 @@ def resolve(settings: JudgeSettings) -> ResolvedJudge:
     if not (embedded or settings.function):
         # no key but its hash, since the process remembers accounts
         account = base, settings.model, hash(getattr(judge, "key", None))
-    return ResolvedJudge(judge, model.price, model.context, embedded, base, account)
+    return ResolvedJudge(
+        judge,
+        model.price,
+        model.context,
+        embedded,
+        base,
+        account,
+    )
 
 
 def refuse_judge(settings: JudgeSettings) -> None:
@@ -465,7 +479,13 @@ def _decision_judge(settings: JudgeSettings) -> Judge:
         secret_texts(settings.params),
     )
     route = _route(settings)
-    return DecisionJudge(settings.label, end.model, wire.body, client, route)
+    return DecisionJudge(
+        settings.label,
+        end.model,
+        wire.body,
+        client,
+        route,
+    )
 
 
 def _judge(settings: JudgeSettings) -> Judge:
@@ -520,7 +540,15 @@ def _judge(settings: JudgeSettings) -> Judge:
     how = answer_format_of(settings)
     key = key_for(settings)
     kind = LitellmDecisionJudge if typed else LitellmJudge
-    judge = kind(label, name, base, key, timeout, params, how)
+    judge = kind(
+        label,
+        name,
+        base,
+        key,
+        timeout,
+        params,
+        how,
+    )
     judge.secrets = secret_texts(params)
     judge.check()
     return judge
@@ -549,7 +577,7 @@ def _at_azure(
 
 
 def _is_direct(settings: JudgeSettings) -> bool:
-    """Tell if a judge is asked directly by OpenAI's protocol or System One; litellm has the other protocols.
+    """Return whether a judge is asked directly by OpenAI's protocol or System One; litellm has the other protocols.
 
     At an endpoint of one's own, a first word that is no provider's is a part of the model's name.
     """

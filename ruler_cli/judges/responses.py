@@ -41,14 +41,14 @@ def _part(part: Mapping[str, Any]) -> dict[str, Any]:
 
 def completion_of(response: Mapping[str, Any]) -> dict[str, Any]:
     """Return a response as a chat completion; LookupError or TypeError if it is none."""
-    said = {"output_text": "", "refusal": ""}
+    texts = {"output_text": "", "refusal": ""}
     for item in response["output"]:
         for part in item.get("content") or ():
             kind = part["type"]
-            if kind in said:
-                said[kind] += part.get("text") or part.get("refusal") or ""
+            if kind in texts:
+                texts[kind] += part.get("text") or part.get("refusal") or ""
     reason = (response.get("incomplete_details") or {}).get("reason")
-    message = {"content": said["output_text"], "refusal": said["refusal"]}
+    message = {"content": texts["output_text"], "refusal": texts["refusal"]}
     usage = response.get("usage") or {}
     return {
         "model": response.get("model"),

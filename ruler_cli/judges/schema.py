@@ -21,7 +21,10 @@ def exactly(members: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def list_schema(size: int = 0, criteria: Iterable[str] = ()) -> dict[str, Any]:
+def list_schema(
+    size: int = 0,
+    criteria: Iterable[str] = (),
+) -> dict[str, Any]:
     """The schema of an answer with a list of entries, `size` of them if that is not 0.
 
     An entry has a score, or a value for each of the `criteria`. Without both it is the same for every group, so that

@@ -48,13 +48,13 @@ class SimulatedModel:
     @classmethod
     def of(cls, params: Mapping[str, Any]) -> Self:
         """A model of a judge's parameters; UsageError for an unknown key or a wrong value."""
-        known = [field.name for field in fields(cls)]
+        names = [field.name for field in fields(cls)]
         for key, value in params.items():
             kinds = (int,) if key == "seed" else (int, float)
             inside = type(value) in kinds and (key == "seed" or 0 <= value <= 1)
-            if key not in known or not inside:
+            if key not in names or not inside:
                 raise UsageError(
-                    f"{key}={value!r}: it takes {', '.join(known)}; seed is a whole number, the others are "
+                    f"{key}={value!r}: it takes {', '.join(names)}; seed is a whole number, the others are "
                     "from 0 to 1",
                     place="judge simulated",
                 )
@@ -76,8 +76,8 @@ class Simulated(Judge):
             (only, *others) = scores
             at = scores[asked[-1] if others else only]
             return Reply("", Usage(calls=1), likely=_likely(at, request.words))
-        given = {label: (score, _EXPLANATION) for label, score in scores.items()}
-        return reply_with(given, request)
+        ratings = {label: (score, _EXPLANATION) for label, score in scores.items()}
+        return reply_with(ratings, request)
 
 
 def _likely(score: float, words: Sequence[str]) -> tuple[tuple[str, float], ...]:
@@ -85,7 +85,9 @@ def _likely(score: float, words: Sequence[str]) -> tuple[tuple[str, float], ...]
     at = score * (len(words) - 1)
     shares = [max(1e-6, 1 - abs(at - place)) for place in range(len(words))]
     return tuple(
-        sorted(zip(words, map(math.log, shares), strict=True), key=lambda one: -one[1])
+        sorted(
+            zip(words, map(math.log, shares), strict=True), key=lambda pair: -pair[1]
+        )
     )
 
 
@@ -144,8 +146,8 @@ def score(model: SimulatedModel, request: Request) -> dict[str, float]:
         values.append(truth(text) + model.persistent * persistent)
         noise.append(sd * _normal(model.seed, "noise", text, whole))
     level = _normal(model.seed, "level", whole)
-    given = answers(model, values, noise, level)
-    by_label = dict(zip(rollouts, given, strict=True))
+    drawn = answers(model, values, noise, level)
+    by_label = dict(zip(rollouts, drawn, strict=True))
     return {label: by_label[label] for label in request.labels or by_label}
 
 

@@ -19,7 +19,7 @@ _TEXTS = words_of("content reasoning_content reasoning refusal arguments text")
 
 
 def is_stream(data: bytes) -> bool:
-    """Tell if the body of a response is a stream of events."""
+    """Return whether the body of a response is a stream of events."""
     return _STREAM.match(data) is not None
 
 
@@ -54,7 +54,10 @@ def joined(chunks: Iterable[Any]) -> Any:
     return None
 
 
-def _add(into: dict[str, Any], pieces: Mapping[str, Any]) -> None:
+def _add(
+    into: dict[str, Any],
+    pieces: Mapping[str, Any],
+) -> None:
     """Add the pieces of a chunk, or of a part of it: texts and lists grow, all else is replaced."""
     for name, piece in pieces.items():
         before = into.get(name)
@@ -72,7 +75,11 @@ def _add(into: dict[str, Any], pieces: Mapping[str, Any]) -> None:
             into[name] = piece
 
 
-def _add_item(items: list[Any], item: Any, name: str) -> None:
+def _add_item(
+    items: list[Any],
+    item: Any,
+    name: str,
+) -> None:
     """Add to the item of the same index, if it has one: a choice, a tool call; some servers number no choice."""
     index = item.get("index", 0 if name == "choices" else None) if item else None
     for earlier in items:

@@ -146,8 +146,8 @@ def exchange(
         )
     whole: PassScores | None = None
     for number, criteria in enumerate(criteria_parts(rubric, len(part.distinct))):
-        own = state if state and state.criteria == number else None
-        answer = yield from _answered(layout, ask, part, own, scale, criteria)
+        resumed = state if state and state.criteria == number else None
+        answer = yield from _answered(layout, ask, part, resumed, scale, criteria)
         if isinstance(answer, Overflow):
             answer.state.criteria = number
         if not isinstance(answer, _Entries):
@@ -167,10 +167,10 @@ def _answered(
     criteria: range | None = None,
 ) -> Steps[_Entries | GroupError | Overflow]:
     """Ask about one part of a group by some of the criteria, if there are any."""
-    given: dict[str, Entry] = {}
+    standing: dict[str, Entry] = {}
     unsure: _Entries | None = None
     while True:
-        request = write_prompt(layout, ask, part, state, given, criteria)
+        request = write_prompt(layout, ask, part, state, standing, criteria)
         reply = yield replace(request, kept=True) if unsure else request
         if unsure and isinstance(reply, CallError):
             return unsure
@@ -188,8 +188,8 @@ def _answered(
                     cut = isinstance(problem, CutOffError)
                     reply = replace(reply, truncated=cut)
             else:
-                bounds = (1 + named) * (reading.bounds and _only_bounds(given))
-                entries = {**given, **reading.entries}
+                bounds = (1 + named) * (reading.bounds and _only_bounds(standing))
+                entries = {**standing, **reading.entries}
                 read = _Entries(request, entries, reading, bounds)
                 # the run that kept it may have asked again
                 if not 0 < bounds <= max(scale.left, reply.cached):
@@ -211,12 +211,12 @@ def _answered(
             crowded = len(state.cuts) > 2
             return _crowded(error, layout, part, state) if crowded else error
         cut_twice = reply.truncated and len(state.cuts) == 2
-        given = {}
+        standing = {}
         if cut_twice:
-            given = parse_complete(reply.text, request.labels, request.criteria)
-        if scale.left and _only_bounds(given):
-            given = {}
-        state.attempt += not given
+            standing = parse_complete(reply.text, request.labels, request.criteria)
+        if scale.left and _only_bounds(standing):
+            standing = {}
+        state.attempt += not standing
 
 
 def ask_questions(
@@ -287,7 +287,10 @@ def replay(
     return None
 
 
-def read_shares(reply: Reply, request: Request) -> list[Share | None]:
+def read_shares(
+    reply: Reply,
+    request: Request,
+) -> list[Share | None]:
     """Return the answer to each question of a request, None for one that was refused or left out.
 
     DefectError if the reply cannot be used.
@@ -325,14 +328,17 @@ def _shares_of_pass(
         distinct=answered,
         scores=tuple(scores),
         explanations=tuple([f"{_probabilities(row, rubric)}{by}" for row in values]),
-        each=ask.ask == "each",
+        asked_alone=ask.ask == "each",
         error=max([share.error for row in rows for share in row], default=0.0),
         unanswered=tuple([at for at in part.distinct if at in unanswered]),
         criteria=values if isinstance(rubric, Rubric) else (),
     )
 
 
-def _probabilities(values: Sequence[float], rubric: Standards) -> str:
+def _probabilities(
+    values: Sequence[float],
+    rubric: Standards,
+) -> str:
     """The probabilities of a rollout in words."""
     if not isinstance(rubric, Rubric):
         return f"P(yes) {values[0]:.3g}"
@@ -344,7 +350,7 @@ def _probabilities(values: Sequence[float], rubric: Standards) -> str:
 def _fits_with_less(
     limit: int, actual: int, request: Request, state: ExchangeState
 ) -> bool:
-    """Tell if the prompt alone fits the judge's context; the answer then gets the rest of it.
+    """Return whether the prompt alone fits the judge's context; the answer then gets the rest of it.
 
     A corrective request is longer than the one that fitted, and may be refused once more.
     """
@@ -374,7 +380,12 @@ def read_reply(reply: Reply, request: Request) -> ParsedReply:
         raise DefectError(reply.refusal)
     # scores before the end of a thought, or of an answer that was cut off, may be a draft
     whole = reply.truncated or reply.beside
-    reading = parse(reply.text, request.labels, request.criteria, whole=whole)
+    reading = parse(
+        reply.text,
+        request.labels,
+        request.criteria,
+        whole=whole,
+    )
     for label, (numbers, _) in reading.entries.items():
         for number, criterion in zip(
             numbers, request.criteria.values(), strict=bool(request.criteria)
@@ -386,11 +397,13 @@ def read_reply(reply: Reply, request: Request) -> ParsedReply:
 
 
 def _only_bounds(entries: Mapping[str, Entry]) -> bool:
-    return all(number in (0, 1) for own, _ in entries.values() for number in own)
+    return all(
+        number in (0, 1) for numbers, _ in entries.values() for number in numbers
+    )
 
 
 def is_usable(reply: Reply, request: Request) -> bool:
-    """Tell if the entries of a reply can be read, or its probabilities give a score."""
+    """Return whether the entries of a reply can be read, or its probabilities give a score."""
     try:
         if request.by_probability:
             read_shares(reply, request)
@@ -401,7 +414,11 @@ def is_usable(reply: Reply, request: Request) -> bool:
     return True
 
 
-def _correct(reply: Reply, reason: str, state: ExchangeState) -> GroupError | None:
+def _correct(
+    reply: Reply,
+    reason: str,
+    state: ExchangeState,
+) -> GroupError | None:
     """Note what the next request must say; return an error if this correction was made already."""
     if reply.refusal is not None:
         if state.refused:
@@ -474,15 +491,15 @@ def _pass_scores(
     layout: PromptLayout, part: RequestPart, answer: _Entries
 ) -> PassScores:
     request = answer.request
-    each = [answer.entries[label] for label in request.shown]
-    numbers = tuple([own for own, _ in each])
+    entries = [answer.entries[label] for label in request.shown]
+    numbers = tuple([values for values, _ in entries])
     return PassScores(
         judge=0,
         pass_index=part.pass_index,
         window=part.window,
         distinct=tuple(request.shown.values()),
-        scores=tuple([own[0] for own in numbers]),
-        explanations=_with_places([text for _, text in each], layout, request),
+        scores=tuple([values[0] for values in numbers]),
+        explanations=_with_places([text for _, text in entries], layout, request),
         bounds=answer.bounds,
         mended=answer.reading.mended,
         unknown=answer.reading.unknown,
@@ -490,18 +507,18 @@ def _pass_scores(
     )
 
 
-def _joined(one: PassScores, other: PassScores) -> PassScores:
+def _joined(first: PassScores, second: PassScores) -> PassScores:
     """Join the values of some criteria with those of others, which may be in another order of the rollouts."""
-    places = [other.distinct.index(rollout) for rollout in one.distinct]
-    values = [other.criteria[at] for at in places]
-    texts = [other.explanations[at] for at in places]
+    places = [second.distinct.index(rollout) for rollout in first.distinct]
+    values = [second.criteria[at] for at in places]
+    texts = [second.explanations[at] for at in places]
     return replace(
-        one,
-        criteria=tuple(map(add, one.criteria, values)),
-        explanations=tuple(map("{} {}".format, one.explanations, texts)),
-        bounds=min(filter(None, (one.bounds, other.bounds)), default=0),
-        mended=one.mended or other.mended,
-        unknown=one.unknown + other.unknown,
+        first,
+        criteria=tuple(map(add, first.criteria, values)),
+        explanations=tuple(map("{} {}".format, first.explanations, texts)),
+        bounds=min(filter(None, (first.bounds, second.bounds)), default=0),
+        mended=first.mended or second.mended,
+        unknown=first.unknown + second.unknown,
     )
 
 
@@ -514,9 +531,9 @@ def _with_places(
     places = {
         label: f"rollout {layout.places[at]}" for label, at in shown if label in whole
     }
-    for label, one in request.criteria.items():
+    for label, criterion in request.criteria.items():
         if label in whole:
-            places[label] = f"“{name_of(one)}”"
+            places[label] = f"“{name_of(criterion)}”"
 
     def placed(match: re.Match[str]) -> str:
         place = places.get((match["quoted"] or match["bare"]).lower())

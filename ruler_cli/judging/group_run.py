@@ -93,10 +93,12 @@ class JudgeRunner:
             asks = [replace(ask, passes=first) for ask in asks]
         self.asks = [
             replace(
-                with_eyes(ask, own),
+                with_eyes(ask, judge_settings),
                 context_tokens=ask.context_tokens or judge.context,
             )
-            for ask, judge, own in zip(asks, judges, settings.judges, strict=True)
+            for ask, judge, judge_settings in zip(
+                asks, judges, settings.judges, strict=True
+            )
         ]
 
     def start(self, group: Group) -> GroupRun:
@@ -107,7 +109,11 @@ class JudgeRunner:
 class GroupRun:
     """One group before its judges: their scores and errors so far."""
 
-    def __init__(self, runner: JudgeRunner, group: Group) -> None:
+    def __init__(
+        self,
+        runner: JudgeRunner,
+        group: Group,
+    ) -> None:
         self.runner = runner
         self.group = group
         self.judges = [
@@ -162,19 +168,21 @@ class GroupRun:
         """Ask the judges one after another, until one does not refuse the group."""
         for judge in self.panel:
             await judge.begin()
-            own = [one for one in self.pass_scores if one.judge == judge.number]
-            refused = any(one.unanswered for one in own) or any(
+            judge_scores = [
+                scores for scores in self.pass_scores if scores.judge == judge.number
+            ]
+            refused = any(scores.unanswered for scores in judge_scores) or any(
                 call.error.kind in _REFUSED
                 for call in self.failed_calls
                 if call.judge == judge.number
             )
-            scored = {at for one in own for at in one.distinct}
+            scored = {at for scores in judge_scores for at in scores.distinct}
             # one that refuses a window, or a rollout, leaves some out
             whole = not refused or (scored and len(scored) == len(judge.sizes))
             if whole or judge is self.panel[-1]:
                 return
             self.pass_scores = [
-                one for one in self.pass_scores if one.judge != judge.number
+                scores for scores in self.pass_scores if scores.judge != judge.number
             ]
 
     async def _further(self) -> None:
@@ -221,7 +229,7 @@ class GroupRun:
             if judge.layout and (judge.number in numbers or not numbers)
         ]
         layouts = [judge.layout for judge in scored if judge.layout]
-        layout = max(layouts, key=lambda each: each.shortening)
+        layout = max(layouts, key=lambda candidate: candidate.shortening)
         # a verifier passed it: by the path that the user named, else by the reward if asked
         outcomes: list[bool | None] = [None] * len(group.rollouts)
         if settings.input.outcome is not None:
@@ -261,7 +269,12 @@ class GroupRun:
 class _JudgePasses:
     """The passes of one judge over one group: the layout that it is shown, and the cost of its replies."""
 
-    def __init__(self, run: GroupRun, at: int, judge: PanelJudge) -> None:
+    def __init__(
+        self,
+        run: GroupRun,
+        at: int,
+        judge: PanelJudge,
+    ) -> None:
         self._run = run
         self.number = at
         self._judge = judge
@@ -315,12 +328,16 @@ class _JudgePasses:
         if others:
             await self._ask_all(others)
 
-    def _count_passes(self, parts: Sequence[RequestPart], least: int = 1) -> None:
+    def _count_passes(
+        self,
+        parts: Sequence[RequestPart],
+        least: int = 1,
+    ) -> None:
         """Note the windows of a pass, and how many passes there are, by the parts of the first one."""
-        each = self._ask.ask == "each"
-        self.windows = 1 if each else len(parts)
+        alone = self._ask.ask == "each"
+        self.windows = 1 if alone else len(parts)
         passes = pass_count(self._laid_out(), self._ask, self.windows)
-        self.passes = passes if each else max(least, passes)
+        self.passes = passes if alone else max(least, passes)
 
     def most(self) -> list[Callable[[], float]]:
         """Return what tells the USD that each call of its passes may cost at most, if it is answered at once."""
@@ -374,8 +391,8 @@ class _JudgePasses:
         layout = self._laid_out()
         alone = run.runner.settings.fallback or self not in run.panel
         parts = list[RequestPart]()
-        for own in passes:
-            index = own if alone else pass_of_judge(own, self.number)
+        for own_index in passes:
+            index = own_index if alone else pass_of_judge(own_index, self.number)
             parts += requests_of_pass(layout, self._ask, index)
         return parts
 
@@ -394,7 +411,11 @@ class _JudgePasses:
 
         await together([partial(ask, part) for part in parts])
 
-    async def _take(self, part: RequestPart, answer: Answer) -> None:
+    async def _take(
+        self,
+        part: RequestPart,
+        answer: Answer,
+    ) -> None:
         """Note an answer; if a window is too long for the judge, ask it in halves."""
         if isinstance(answer, PassScores):
             if self.number:
@@ -406,7 +427,12 @@ class _JudgePasses:
                 await self._ask_all(halves)
                 return
             answer = answer.error
-        failed = FailedCall(self.number, part.pass_index, part.window, answer)
+        failed = FailedCall(
+            self.number,
+            part.pass_index,
+            part.window,
+            answer,
+        )
         self._run.failed_calls.append(failed)
 
     async def _answer(
@@ -424,7 +450,12 @@ class _JudgePasses:
         forms = _FORMS
         while True:
             given_up = self._judge.form_steps
-            steps = asked(self._laid_out(), self._ask, part, state)
+            steps = asked(
+                self._laid_out(),
+                self._ask,
+                part,
+                state,
+            )
             cached = True
             try:
                 request = next(steps)
@@ -479,7 +510,10 @@ def _by_member(
 ) -> tuple[T | None, ...]:
     """Values of rollouts; the parts of one rollout have one value, that of the last part with any."""
     pairs = list(zip(rollouts, values, strict=True))
-    last = {one.member: value for one, value in pairs if value is not None}
+    last = {rollout.member: value for rollout, value in pairs if value is not None}
     return tuple(
-        [value if one.member is None else last.get(one.member) for one, value in pairs]
+        [
+            value if rollout.member is None else last.get(rollout.member)
+            for rollout, value in pairs
+        ]
     )

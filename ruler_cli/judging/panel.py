@@ -154,7 +154,7 @@ class PanelJudge:
         return self.judge.steps if isinstance(self.judge, ChatJudge) else 0
 
     def has_another_form(self, steps: int) -> bool:
-        """Tell if calls that failed since `steps` forms were given up are to be asked again, in another form."""
+        """Return whether calls that failed since `steps` forms were given up are to be asked again, in another form."""
         judge = self.judge
         again = isinstance(judge, ChatJudge) and judge.has_another_form(steps)
         if again:
@@ -192,7 +192,11 @@ class PanelJudge:
         answer = counted(request, answer, cost_of(self.price))
         return None if answer.cut and self.caller else self._whole(request, answer)
 
-    def _whole(self, request: Request, answer: Reply | CallError) -> Reply | CallError:
+    def _whole(
+        self,
+        request: Request,
+        answer: Reply | CallError,
+    ) -> Reply | CallError:
         """Return the answer, or an error in place of one to a prompt that the server cut."""
         if isinstance(answer, CallError):
             return answer
@@ -268,13 +272,13 @@ class Panel:
         return Status.of([gate.status() for gate in self._gates])
 
     def unsure(self, bounds: Iterable[tuple[int, int]]) -> bool:
-        """Tell if replies of only 0 and 1, `GroupResult.bounds`, may stand on another scale by now."""
+        """Return whether replies of only 0 and 1, `GroupResult.bounds`, may stand on another scale by now."""
         return any(bound <= self.judges[at].scale.left for at, bound in bounds)
 
     def cost(self, used: Sequence[Usage]) -> float | None:
         """USD of the calls of judges; None if the price of any judge is not known, whichever were asked."""
-        known = all(judge.price for judge in self.judges)
-        return sum(usage.usd for usage in used) if known else None
+        all_priced = all(judge.price for judge in self.judges)
+        return sum(usage.usd for usage in used) if all_priced else None
 
     def spent(self) -> tuple[Usage, float | None]:
         """Tokens of all replies so far, and USD if every price is known."""
@@ -284,10 +288,10 @@ class Panel:
     def count(self, summary: Summary) -> None:
         """Set the counts of all calls so far: sent, most in flight, tried again, without a cached reply."""
         stats = [judge.stats for judge in self.judges]
-        summary.asked = sum(own.calls for own in stats)
-        summary.hedged = sum(own.hedged for own in stats)
-        summary.most_in_flight = sum(own.most for own in stats)
-        retried = sum((own.retried for own in stats), Counter[str]())
+        summary.asked = sum(judge_stats.calls for judge_stats in stats)
+        summary.hedged = sum(judge_stats.hedged for judge_stats in stats)
+        summary.most_in_flight = sum(judge_stats.most for judge_stats in stats)
+        retried = sum((judge_stats.retried for judge_stats in stats), Counter[str]())
         summary.retried = dict(sorted(retried.items()))
         summary.unanswered = sum(judge.unanswered for judge in self.judges)
 
@@ -300,9 +304,17 @@ class Panel:
             yield f"kept replies that no longer answer: {number} ({why})"
 
 
-def cache_of(ledger: Ledger | None, judge: JudgeSettings) -> ReplyCache:
+def cache_of(
+    ledger: Ledger | None,
+    judge: JudgeSettings,
+) -> ReplyCache:
     """Return a judge's part of a ledger."""
-    return ReplyCache(ledger, judge.model, judge.params, stand_in_of(judge))
+    return ReplyCache(
+        ledger,
+        judge.model,
+        judge.params,
+        stand_in_of(judge),
+    )
 
 
 def open_panel(
@@ -315,7 +327,13 @@ def open_panel(
     budget = Budget(settings.pool.max_cost, fair=settings.spend == "spread")
     judges = []
     for judge, way in zip(settings.judges, resolved, strict=True):
-        made = PanelJudge(None, None, way.price, way.context, stop_signal)
+        made = PanelJudge(
+            None,
+            None,
+            way.price,
+            way.context,
+            stop_signal,
+        )
         if way.judge is not None:
             limits = settings.pool.of(judge)
             made.caller = open_caller(way, judge, limits, stop_signal, budget)

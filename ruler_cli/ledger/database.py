@@ -110,7 +110,10 @@ def open_to_read(path: Path) -> sqlite3.Connection:
 
 
 @contextlib.contextmanager
-def file_errors(subject: str, way_out: str) -> Iterator[None]:
+def file_errors(
+    subject: str,
+    way_out: str,
+) -> Iterator[None]:
     """Turn each error with a file into a UsageError: one sentence about `subject` with a way out."""
     try:
         yield
@@ -123,7 +126,11 @@ def file_errors(subject: str, way_out: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def sqlite_errors(path: Path, verb: str, way_out: str) -> Iterator[None]:
+def sqlite_errors(
+    path: Path,
+    verb: str,
+    way_out: str,
+) -> Iterator[None]:
     """Turn an error of SQLite with an open ledger into an OutputError."""
     try:
         yield
@@ -182,7 +189,7 @@ def files_of(path: Path) -> list[Path]:
 
 
 def busy(error: sqlite3.Error) -> bool:
-    """Tell if another process was writing."""
+    """Return whether another process was writing."""
     code: int = getattr(error, "sqlite_errorcode", 0)
     return code & 0xFF in _BUSY
 
@@ -193,8 +200,8 @@ def rows_of(
     """Yield the rows of a ledger whose id is above `after`, some at a time; of some models, or of all."""
     if path is None or not path.exists():
         return
-    own = f" AND model IN ({', '.join('?' * len(models))})" if models else ""
-    query = f"SELECT {COLUMNS} FROM replies WHERE id > ?{own} ORDER BY id"  # noqa: S608
+    of_models = f" AND model IN ({', '.join('?' * len(models))})" if models else ""
+    query = f"SELECT {COLUMNS} FROM replies WHERE id > ?{of_models} ORDER BY id"  # noqa: S608
     with (
         file_errors(f"{path}: cannot be read as a ledger", "leave it out"),
         contextlib.closing(open_to_read(path)) as ledger,
@@ -213,7 +220,10 @@ def identity_of(path: Path) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-def append_rows(path: Path, rows: Sequence[ReplyRecord]) -> None:
+def append_rows(
+    path: Path,
+    rows: Sequence[ReplyRecord],
+) -> None:
     """Append rows of another ledger in one transaction; OutputError if that fails.
 
     The file is created if nobody has used it yet.
@@ -246,12 +256,17 @@ def _create_private(path: Path) -> Path:
             raise UsageError(
                 f"{file}: belongs to another user, who could change its replies"
             )
-        if not all(os.access(one, os.R_OK | os.W_OK) for one in (file, real.parent)):
+        if not all(
+            os.access(checked, os.R_OK | os.W_OK) for checked in (file, real.parent)
+        ):
             raise UsageError(f"{file}: cannot be written")
     return real
 
 
-def _create_tables(path: Path, connection: sqlite3.Connection) -> None:
+def _create_tables(
+    path: Path,
+    connection: sqlite3.Connection,
+) -> None:
     """Create the tables in an empty file; UsageError if another program or a newer version wrote it."""
 
     def empty() -> bool:
@@ -269,11 +284,17 @@ def _create_tables(path: Path, connection: sqlite3.Connection) -> None:
     _refuse_foreign(path, connection)
 
 
-def _one(connection: sqlite3.Connection, query: str) -> int:
+def _one(
+    connection: sqlite3.Connection,
+    query: str,
+) -> int:
     return int(connection.execute(query).fetchall()[0][0])
 
 
-def _refuse_foreign(path: Path, connection: sqlite3.Connection) -> None:
+def _refuse_foreign(
+    path: Path,
+    connection: sqlite3.Connection,
+) -> None:
     if _one(connection, "PRAGMA application_id") != APPLICATION:
         raise UsageError(f"{path}: is another program's database")
     if _one(connection, "PRAGMA user_version") > VERSION:
@@ -314,17 +335,20 @@ def digest_of(text: str) -> str:
     return hashlib.sha256(text.encode(errors="replace")).hexdigest()[:16]
 
 
-def texts(paths: Iterable[Path], digests: Iterable[str]) -> dict[str, str]:
+def texts(
+    paths: Iterable[Path],
+    digests: Iterable[str],
+) -> dict[str, str]:
     """Return the kept texts of these digests; a ledger that is absent or cannot be read has none."""
     wanted = set(digests)
-    found = dict[str, str]()
+    kept = dict[str, str]()
     for path in paths:
         with (
             contextlib.suppress(UsageError, OSError, ValueError, sqlite3.Error),
             contextlib.closing(open_to_read(path)) as ledger,
         ):
-            for digest in wanted - found.keys():
+            for digest in wanted - kept.keys():
                 for (text,) in ledger.execute(_FIND_TEXT, (digest,)):
                     if isinstance(text, str) and digest_of(text) == digest:
-                        found[digest] = text
-    return found
+                        kept[digest] = text
+    return kept

@@ -142,12 +142,16 @@ class LedgerStats:
     def rows(self) -> dict[RowStatus, int]:
         """The number of rows of each status."""
         return {
-            status: sum(one.rows.get(status, 0) for one in self.models)
+            status: sum(model.rows.get(status, 0) for model in self.models)
             for status in get_args(RowStatus)
         }
 
 
-def key_of(model: str, params: Mapping[str, Any], request: Request) -> bytes:
+def key_of(
+    model: str,
+    params: Mapping[str, Any],
+    request: Request,
+) -> bytes:
     """Return the 16 bytes that identify a request; UsageError if a parameter is no JSON value.
 
     API key and answer format are no part of it, an address only as `at_address` adds it. Pictures are, by their
@@ -163,7 +167,13 @@ def key_of(model: str, params: Mapping[str, Any], request: Request) -> bytes:
     digest = blake2b(digest_size=16, person=b"ruler request 1")
     pictures = [f"{place} {picture.digest}" for place, picture in request.pictures]
     questions = [request.asked] if request.questions else []
-    texts = (model, canonical, request.system, request.user, bounds)
+    texts = (
+        model,
+        canonical,
+        request.system,
+        request.user,
+        bounds,
+    )
     for part in (*texts, *pictures, *questions):
         raw = part.encode("utf-8", "surrogatepass")
         digest.update(struct.pack("<Q", len(raw)))
@@ -201,7 +211,12 @@ class _File:
         """Turn an error of SQLite into an OutputError."""
         return sqlite_errors(self.path, verb, _ANOTHER)
 
-    def at_once(self, verb: str, query: str, values: Sequence[Any]) -> list[Any] | None:
+    def at_once(
+        self,
+        verb: str,
+        query: str,
+        values: Sequence[Any],
+    ) -> list[Any] | None:
         """Run a statement and return its rows; None if another process is writing."""
         with self.errors(verb), self.lock:
             try:
@@ -248,15 +263,15 @@ class Ledger(AbstractContextManager["Ledger"]):
         if others:
             open_files()
         # before the first is created: a mistyped name would be an empty ledger
-        for other in others:
-            problem = f"--ledger {other}: cannot be read"
+        for further in others:
+            problem = f"--ledger {further}: cannot be read"
             with file_errors(problem, _CORRECT):
-                absent = not other.exists()
+                absent = not further.exists()
             if absent:
                 raise UsageError(
                     "no such file, and of several ledgers only the first is created",
-                    other_file(str(other), "check the path"),
-                    place=f"--ledger {other}",
+                    other_file(str(further), "check the path"),
+                    place=f"--ledger {further}",
                 )
         with ExitStack() as stack:
             if path is not None and (make or is_there(path)):
@@ -267,14 +282,14 @@ class Ledger(AbstractContextManager["Ledger"]):
                 self._own = _File(nowhere, none, identity_of(nowhere))
             self._files = [self._own]
             stack.callback(self._write_texts)
-            files = {os.path.realpath(other): other for other in others}
+            files = {os.path.realpath(further): further for further in others}
             if path is not None:
                 files.pop(os.path.realpath(path), None)
-            for other in files.values():
-                with file_errors(f"{other}: cannot be read as a ledger", _CORRECT):
-                    only = open_to_read(other)
+            for further in files.values():
+                with file_errors(f"{further}: cannot be read as a ledger", _CORRECT):
+                    only = open_to_read(further)
                 stack.callback(only.close)
-                self._files.append(_File(other, only))
+                self._files.append(_File(further, only))
             self.close = stack.pop_all().close
 
     def find(self, key: bytes) -> Reply | CallError | None:
@@ -297,14 +312,24 @@ class Ledger(AbstractContextManager["Ledger"]):
         """Count the answers to a request in all files."""
         return sum(file.run("read", _TIMES, key)[0][0] for file in self._files)
 
-    async def store(self, key: bytes, model: str, answer: Reply | CallError) -> None:
+    async def store(
+        self,
+        key: bytes,
+        model: str,
+        answer: Reply | CallError,
+    ) -> None:
         """Store an answer as `keep` does, in a thread only if another process is writing."""
         row = _row_of(key, model, answer)
         self._refuse_vanished()
         if self._own.at_once("written", INSERT, row) is None:
             await self._in_thread(self.keep, key, model, answer)
 
-    def keep(self, key: bytes, model: str, answer: Reply | CallError) -> None:
+    def keep(
+        self,
+        key: bytes,
+        model: str,
+        answer: Reply | CallError,
+    ) -> None:
         """Store a reply, an unreadable body (CallError of scope "call") or a failed call (scope "group").
 
         The row is committed when this returns, else OutputError. Any other CallError is a ValueError: the
@@ -336,7 +361,12 @@ class Ledger(AbstractContextManager["Ledger"]):
                     connection.execute(INSERT, row)
         return earlier
 
-    def add_text(self, digest: str, kind: str, text: str) -> None:
+    def add_text(
+        self,
+        digest: str,
+        kind: str,
+        text: str,
+    ) -> None:
         """Write a text that makes scores into the first file, at the latest when that is closed."""
         if len(text) <= _LONGEST_TEXT:
             self._texts.append((digest, kind, text))
@@ -359,26 +389,26 @@ class Ledger(AbstractContextManager["Ledger"]):
 
     def _refuse_vanished(self) -> None:
         """Raise OutputError if the file that is written was deleted or replaced."""
-        own = self._own
-        if identity_of(own.path) == own.identity:
+        written = self._own
+        if identity_of(written.path) == written.identity:
             return
         # else another file would be taken for the owner of its log
-        with own.lock, suppress(sqlite3.Error):
-            own.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        with written.lock, suppress(sqlite3.Error):
+            written.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         problem = "the ledger was deleted or replaced during the run"
         remedy = (
             "put it back before you run again, or what this run kept is paid for again"
         )
-        raise OutputError(problem, remedy, place=str(own.path))
+        raise OutputError(problem, remedy, place=str(written.path))
 
     def stats(self) -> LedgerStats:
         """Count the rows of the first file."""
         models = []
         rows = self._own.run("read", _STATS)
-        for model, each in itertools.groupby(rows, itemgetter(0)):
+        for model, model_rows in itertools.groupby(rows, itemgetter(0)):
             counts = Counter[RowStatus]()
             usages = []
-            for _, status, _, _, number, prompt, completion, cached in each:
+            for _, status, _, _, number, prompt, completion, cached in model_rows:
                 counts[status] += number
                 calls = 0 if status == "fault" else number
                 usages.append(Usage(prompt, completion, cached, calls))
@@ -406,23 +436,32 @@ class Ledger(AbstractContextManager["Ledger"]):
 
         Return the number of removed rows. The texts go with all rows.
         """
-        own = self._own
-        with own.transaction("cleared") as connection:
+        written = self._own
+        with written.transaction("cleared") as connection:
             before = _before(older_than)
             gone = connection.execute("DELETE FROM replies WHERE at < ?", (before,))
             if older_than is None:
                 connection.execute("DROP TABLE IF EXISTS texts")
-        own.run("cleared", "VACUUM")
-        own.run("cleared", "PRAGMA wal_checkpoint(TRUNCATE)")
+        written.run("cleared", "VACUUM")
+        written.run("cleared", "PRAGMA wal_checkpoint(TRUNCATE)")
         return gone.rowcount
 
-    def assign(self, model: str, address: str) -> int:
+    def assign(
+        self,
+        model: str,
+        address: str,
+    ) -> int:
         """Have a model's replies answer at an address alone; return their number.
 
         Some that were imported answer for the model, too: their keys may be of an address already.
         """
         move = partial(at_address, address=address)
-        self._own.connection.create_function("moved", 1, move, deterministic=True)
+        self._own.connection.create_function(
+            "moved",
+            1,
+            move,
+            deterministic=True,
+        )
         with self._own.transaction("written") as connection:
             moved = connection.execute(_MOVE, (name_at(model, address), model))
             connection.execute(_MOVED, (model,))
@@ -499,7 +538,11 @@ class ReplyCache:
         """Count the earlier answers."""
         return 0 if self.ledger is None else self.ledger.times(key)
 
-    async def keep(self, key: bytes, answer: Reply | CallError) -> None:
+    async def keep(
+        self,
+        key: bytes,
+        answer: Reply | CallError,
+    ) -> None:
         """Store an answer; it is committed when this returns. OutputError if it cannot be written."""
         if self.ledger is None:
             raise ValueError("there is no ledger to write")
@@ -511,7 +554,11 @@ def _before(older_than: float | None) -> float:
     return math.inf if older_than is None else time.time() - older_than
 
 
-def _row_of(key: bytes, model: str, answer: Reply | CallError) -> ReplyRecord:
+def _row_of(
+    key: bytes,
+    model: str,
+    answer: Reply | CallError,
+) -> ReplyRecord:
     """Return the row of an answer that came now; ValueError if the request has to be asked again."""
     # a name from a command line may hold bytes that are no text
     name = model.encode("utf-8", "backslashreplace").decode()
@@ -539,7 +586,15 @@ def _row_of(key: bytes, model: str, answer: Reply | CallError) -> ReplyRecord:
         status = "fault"
         fields = {"kind": answer.kind, "reason": answer.reason}
         body = json.dumps({**fields, "context": answer.context}).encode()
-    return (key, time.time(), seconds, name, status, *counts, body)
+    return (
+        key,
+        time.time(),
+        seconds,
+        name,
+        status,
+        *counts,
+        body,
+    )
 
 
 def _failed_call(body: bytes) -> CallError | None:
@@ -552,11 +607,11 @@ def _failed_call(body: bytes) -> CallError | None:
         sizes = context and (int(context[0]), int(context[1]))
     except (ValueError, LookupError, TypeError):
         return None
-    known = kind in get_args(Kind)
-    return CallError(kind, reason, "group", context=sizes) if known else None
+    is_kind = kind in get_args(Kind)
+    return CallError(kind, reason, "group", context=sizes) if is_kind else None
 
 
 def is_there(path: Path) -> bool:
-    """Tell if a file exists and is not empty; UsageError if its directory cannot be read."""
+    """Return whether a file exists and is not empty; UsageError if its directory cannot be read."""
     with system_errors("read", UsageError, place=str(path)):
         return path.exists() and not (path.is_file() and not path.stat().st_size)

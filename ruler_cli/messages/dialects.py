@@ -13,6 +13,7 @@ AI SDK (`tool-call`). Traps:
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
 from ruler_cli.files.parse import dump
@@ -38,6 +39,7 @@ from ruler_cli.messages.content import (
     calls_of,
     new_turn,
     other_text,
+    text_of,
     texts,
 )
 from ruler_cli.messages.conversations import with_system
@@ -306,3 +308,28 @@ def result_turn(identity: Any, content: Any, name: Any = None) -> Turn:
 def each_at(event: Any, places: str) -> list[Any]:
     """The value at each of several places: a path, or paths with `|` between them, of which the first counts."""
     return [first_at(event, *place.split("|")) for place in words(places)]
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A message in any dialect, with the tools that it calls; two are equal if they say the same."""
+
+    role: str
+    text: str
+    called: Names
+    message: Turn = field(compare=False)
+
+
+def said(message: Turn) -> Said:
+    """Read what a message says."""
+    role = message.get("role")
+    text = text_of(message)
+    if role is None and message.get("type") == "function_call_output":
+        role = "tool"
+        text = str(message.get("output")).strip()
+    elif not text:  # other parts tell it from other messages
+        parts = message.get("content")
+        if is_list(parts):
+            parts = [part for part in parts if lookup(part, "type") != "tool_use"]
+        text = "" if parts in EMPTY else repr(parts)
+    return Said(str(role), text, called_names(message), message)

@@ -56,7 +56,12 @@ class Cooldown:
             and self._answered >= _SHARE * self._refused
         )
 
-    def refused(self, now: float, number: int, seconds: float) -> bool:
+    def refused(
+        self,
+        now: float,
+        number: int,
+        seconds: float,
+    ) -> bool:
         """Note that a call has to wait `seconds`. Return True if all calls have to wait."""
         if number > self._last + _GAP:
             self._forget()
@@ -73,7 +78,12 @@ class Cooldown:
             insort(self._open, (number, now + seconds))
         return self._decide() > now
 
-    def answered(self, now: float, number: int, began: float) -> bool:
+    def answered(
+        self,
+        now: float,
+        number: int,
+        began: float,
+    ) -> bool:
         """Note the answer to a call that was sent at `began`. Return True if it ends a wait of all calls."""
         self.newest = max(self.newest, number)
         if self._last < 0:
@@ -208,7 +218,12 @@ class Breaker:
         self.refused = True
         self.wait_anew()
 
-    def wait(self, now: float, *, probing: bool) -> float | None:
+    def wait(
+        self,
+        now: float,
+        *,
+        probing: bool,
+    ) -> float | None:
         """Return the seconds until one call may try; None while another call is trying."""
         if not self.alone:
             return 0.0

@@ -242,8 +242,8 @@ async def together(work: Sequence[Callable[[], Coroutine[Any, Any, None]]]) -> N
         return
     try:
         async with asyncio.TaskGroup() as tasks:
-            for one in work:
-                tasks.create_task(one())
+            for task in work:
+                tasks.create_task(task())
     except BaseExceptionGroup as group:
         raise first_of(group) from None
 

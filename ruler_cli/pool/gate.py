@@ -122,7 +122,11 @@ class Gate:
         try:
             return await answer
         except asyncio.CancelledError:
-            queued = [each for each in self._queue if each[-1] is answer]
+            queued = [
+                waiting_call
+                for waiting_call in self._queue
+                if waiting_call[-1] is answer
+            ]
             if queued:
                 self._queue.remove(queued[0])
                 heapq.heapify(self._queue)
@@ -170,7 +174,13 @@ class Gate:
             self.budget.settle(permit.cost, 0.0)
         self.nudge()
 
-    def refused(self, permit: Permit, seconds: float, *, rate: bool) -> bool:
+    def refused(
+        self,
+        permit: Permit,
+        seconds: float,
+        *,
+        rate: bool,
+    ) -> bool:
         """Note that the judge asks a call to wait `seconds`. Return True if no other call has to wait.
 
         `rate` tells that a limit was passed.
@@ -182,7 +192,12 @@ class Gate:
         if seconds and not all_wait:
             return True
         if rate:
-            self.concurrency.rejected(now, permit.sent, self.in_flight, seconds)
+            self.concurrency.rejected(
+                now,
+                permit.sent,
+                self.in_flight,
+                seconds,
+            )
         return False
 
     def timed_out(self, permit: Permit) -> None:
@@ -191,7 +206,11 @@ class Gate:
             answered = self._replies - permit.sent.replies
             self.concurrency.timed_out(self.time(), permit.sent, answered)
 
-    def answered(self, permit: Permit, left: Left | None = None) -> None:
+    def answered(
+        self,
+        permit: Permit,
+        left: Left | None = None,
+    ) -> None:
         """Note that a call was answered, which may end a wait of all calls; `left` is what limits leave."""
         now = self.time()
         sent = permit.sent
@@ -211,7 +230,7 @@ class Gate:
                 if left.tokens is None
                 else left.tokens // max(1, self._expected(permit.request))
             )
-            named = [each for each in (left.requests, by_tokens) if each is not None]
+            named = [limit for limit in (left.requests, by_tokens) if limit is not None]
             calls = max(0, min(named) - later)
         self.concurrency.left(self.in_flight, calls)
         self.report()
@@ -368,7 +387,12 @@ class Gate:
     def _closed(self) -> CallError | None:
         return None if self.stop_signal.reason is None else INTERRUPTED
 
-    def _wait(self, ticket: float, request: Request, allowance: Allowance) -> float:
+    def _wait(
+        self,
+        ticket: float,
+        request: Request,
+        allowance: Allowance,
+    ) -> float:
         """Return the seconds until the head of the queue may go; inf until something changes."""
         now = self.time()
         if self._cooldown.until > now:
@@ -394,8 +418,13 @@ class Gate:
         capped = self.budget.cap is not None
         return capped and 0 < self.in_flight >= self._replies / 2
 
-    def _pays(self, ticket: float, request: Request, allowance: Allowance) -> bool:
-        """Tell if a call fits the cap now.
+    def _pays(
+        self,
+        ticket: float,
+        request: Request,
+        allowance: Allowance,
+    ) -> bool:
+        """Return whether a call fits the cap now.
 
         The last ones, if no call is open, may take what is promised to others, and go for what was promised to them:
         an answer may be longer than was known when their group began.
@@ -409,10 +438,20 @@ class Gate:
             price = min(price, allowance.left)
         return budget.fits(price, allowance.left, promises=not alone)
 
-    def _take(self, request: Request, allowance: Allowance) -> Permit:
+    def _take(
+        self,
+        request: Request,
+        allowance: Allowance,
+    ) -> Permit:
         now = self.time()
         limit = self.concurrency
-        sent = Sent(self._sent, limit.epoch, self.in_flight, self._replies, now)
+        sent = Sent(
+            self._sent,
+            limit.epoch,
+            self.in_flight,
+            self._replies,
+            now,
+        )
         self._sent += 1
         self.in_flight += 1
         limit.sent(now, sent)
@@ -422,7 +461,14 @@ class Gate:
         cost = 0.0 if self.budget.cap is None else self.price(request)
         self.budget.reserve(cost, allowance)
         entry = self.tokens.take(now, tokens)
-        permit = Permit(request, sent, self.breaker.alone, tokens, cost, entry)
+        permit = Permit(
+            request,
+            sent,
+            self.breaker.alone,
+            tokens,
+            cost,
+            entry,
+        )
         if permit.probe:
             self._probe = permit
         return permit

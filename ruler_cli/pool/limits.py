@@ -107,10 +107,19 @@ class ConcurrencyLimit:
         """Return the seconds until a call may go."""
         return 0.0
 
-    def sent(self, now: float, call: Sent) -> None:
+    def sent(
+        self,
+        now: float,
+        call: Sent,
+    ) -> None:
         """Note that a call goes."""
 
-    def replied(self, now: float, call: Sent, seconds: float) -> None:
+    def replied(
+        self,
+        now: float,
+        call: Sent,
+        seconds: float,
+    ) -> None:
         """Note that a call was answered after `seconds`."""
 
     def rejected(
@@ -124,10 +133,19 @@ class ConcurrencyLimit:
     def disturbed(self) -> None:
         """Note that a call failed for another reason."""
 
-    def timed_out(self, now: float, call: Sent, answered: int) -> None:
+    def timed_out(
+        self,
+        now: float,
+        call: Sent,
+        answered: int,
+    ) -> None:
         """Note that neither a call nor a later one was answered in time; `answered` calls were meanwhile."""
 
-    def left(self, in_flight: int, calls: int | None) -> None:
+    def left(
+        self,
+        in_flight: int,
+        calls: int | None,
+    ) -> None:
         """Note that rate limits leave so many `calls` beside those `in_flight`; None: they are not named."""
 
 
@@ -195,12 +213,21 @@ class AdaptiveConcurrency(ConcurrencyLimit):
         burst = self._spread - self._start * self._gap - now
         return max(self._paused_until - now, burst if burst > _SOON else 0.0)
 
-    def sent(self, now: float, call: Sent) -> None:
+    def sent(
+        self,
+        now: float,
+        call: Sent,
+    ) -> None:
         """Note the highest number in flight, and the time."""
         self._peak = max(self._peak, call.ahead + 1)
         self._spread = max(self._spread, now) + self._gap
 
-    def replied(self, now: float, call: Sent, seconds: float) -> None:
+    def replied(
+        self,
+        now: float,
+        call: Sent,
+        seconds: float,
+    ) -> None:
         """Count towards the round; at its end the limit may grow."""
         self._proved = max(self._proved, call.ahead)
         self._in_vain = 0
@@ -263,8 +290,8 @@ class AdaptiveConcurrency(ConcurrencyLimit):
         if now < self._refused + _COOLDOWN:
             rate = self.limit * _CALM
         else:
-            known = max(self._start, self._proved + 1)
-            rate = min(self.limit, known) * _SURGE
+            proved = max(self._start, self._proved + 1)
+            rate = min(self.limit, proved) * _SURGE
         self._gap = self._seconds_each / rate
 
     def cleared(self) -> None:
@@ -285,7 +312,12 @@ class AdaptiveConcurrency(ConcurrencyLimit):
         """Hold growth back until a round without failures."""
         self._disturbed = True
 
-    def timed_out(self, now: float, call: Sent, answered: int) -> None:
+    def timed_out(
+        self,
+        now: float,
+        call: Sent,
+        answered: int,
+    ) -> None:
         """Cut the limit to what is answered in time; without any answer the judge is stuck or down."""
         most = max(1, int(_CUT * answered))
         if call.epoch != self.epoch or not answered or most >= call.ahead:
@@ -302,7 +334,11 @@ class AdaptiveConcurrency(ConcurrencyLimit):
         self._grow_from = now + _PLATEAU
         self._set(most)
 
-    def left(self, in_flight: int, calls: int | None) -> None:
+    def left(
+        self,
+        in_flight: int,
+        calls: int | None,
+    ) -> None:
         """Bound the calls in flight, and lift the limit to the bound unless a call was refused."""
         if calls is None:
             self._most = self._ceiling
@@ -317,7 +353,11 @@ class AdaptiveConcurrency(ConcurrencyLimit):
             self._lifted = True
             self._set(self._most)
 
-    def _grow(self, now: float, rate: float) -> None:
+    def _grow(
+        self,
+        now: float,
+        rate: float,
+    ) -> None:
         """Raise the limit after a clean round, if it is time to."""
         failed = self._failed
         clean = self._clean
@@ -430,7 +470,11 @@ class Window:
         self._sum = 0.0
         self._due = float("-inf")
 
-    def wait(self, now: float, amount: float) -> float:
+    def wait(
+        self,
+        now: float,
+        amount: float,
+    ) -> float:
         """Return the seconds until `amount` may go; 0 is now.
 
         An amount above the whole limit goes alone, as soon as the window is empty.
@@ -451,7 +495,11 @@ class Window:
             wait = max(wait, entry.until - now)
         return wait
 
-    def take(self, now: float, amount: float) -> Entry:
+    def take(
+        self,
+        now: float,
+        amount: float,
+    ) -> Entry:
         """Count an amount that goes now. Return its entry, for `settle`."""
         self._forget(now)
         until = now + self._span
@@ -465,7 +513,12 @@ class Window:
             self._due = max(self._due, now) + amount * self._span / self._limit
         return entry
 
-    def settle(self, now: float, entry: Entry, more: float) -> None:
+    def settle(
+        self,
+        now: float,
+        entry: Entry,
+        more: float,
+    ) -> None:
         """Correct an estimate by `more`, which may be negative."""
         self._forget(now)
         if self._log and entry.until >= self._log[0].until:
@@ -504,7 +557,12 @@ class Budget:
     `unsure`, which counts towards the cap and is not reported as spent.
     """
 
-    def __init__(self, cap: float | None = None, *, fair: bool = False) -> None:
+    def __init__(
+        self,
+        cap: float | None = None,
+        *,
+        fair: bool = False,
+    ) -> None:
         """`cap` in USD; None only counts. If it is `fair`, the first group that does not fit is the last one."""
         self.cap = cap
         self.spent = 0.0
@@ -532,8 +590,14 @@ class Budget:
         """Groups that wait for money."""
         return len(self._waiting)
 
-    def fits(self, amount: float, left: float = 0.0, *, promises: bool = True) -> bool:
-        """Tell if a call of this price may go; `left` of it is promised. Without `promises` those do not count."""
+    def fits(
+        self,
+        amount: float,
+        left: float = 0.0,
+        *,
+        promises: bool = True,
+    ) -> bool:
+        """Return whether a call of this price may go; `left` of it is promised. `promises`: those count, too."""
         if self.cap is None:
             return True
         held = self.promised - left if promises else 0.0
@@ -547,7 +611,11 @@ class Budget:
         try:
             return await answer
         except asyncio.CancelledError:
-            self._waiting = deque(each for each in self._waiting if each[1] != answer)
+            self._waiting = deque(
+                waiting_group
+                for waiting_group in self._waiting
+                if waiting_group[1] != answer
+            )
             if not answer.cancelled():
                 self.end(answer.result())
             raise
@@ -560,7 +628,11 @@ class Budget:
             allowance.left = 0.0
             self._notify()
 
-    def reserve(self, amount: float, allowance: Allowance | None = None) -> None:
+    def reserve(
+        self,
+        amount: float,
+        allowance: Allowance | None = None,
+    ) -> None:
         """Hold the price of a call that goes now."""
         if allowance is not None:
             # what a call was promised beyond its price is no other call's
@@ -572,7 +644,11 @@ class Budget:
         self.reserved += amount
         self.open += 1
 
-    def settle(self, amount: float, actual: float | None) -> None:
+    def settle(
+        self,
+        amount: float,
+        actual: float | None,
+    ) -> None:
         """Replace a call's reserved `amount` by its actual cost, None if that is not known."""
         self.open -= 1
         self.reserved = max(0.0, self.reserved - amount)
@@ -633,7 +709,11 @@ class _Ratio:
     guessed: float = 0.0
     highest: float = 0.0
 
-    def learn(self, actual: float, guessed: float) -> None:
+    def learn(
+        self,
+        actual: float,
+        guessed: float,
+    ) -> None:
         self.actual = _DECAY * self.actual + actual
         self.guessed = _DECAY * self.guessed + guessed
         mean = self.mean
@@ -688,7 +768,7 @@ class Estimates:
             len(text if text.isascii() else text.encode("utf-8", "replace"))
             for text in texts
         )
-        bounds = [each for each in (request.max_output_tokens, self._most) if each]
+        bounds = [bound for bound in (request.max_output_tokens, self._most) if bound]
         return Size(
             int(length / BYTES_PER_TOKEN) + request.picture_tokens + 1,
             int(request.answer_tokens(USUAL_ANSWER)),
@@ -707,7 +787,11 @@ class Estimates:
         written = int(prompt * max(self._written, size.shared))
         return Usage(prompt, size.bound or int(longest) + 1, written=written)
 
-    def learn(self, request: Request, usage: Usage) -> None:
+    def learn(
+        self,
+        request: Request,
+        usage: Usage,
+    ) -> None:
         """Take in the usage of a reply; an estimate tells what counts as spent, and nothing of the judge's tokens."""
         if not usage.prompt:
             return

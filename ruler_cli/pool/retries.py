@@ -37,7 +37,11 @@ Store = Callable[[Reply | CallError], Awaitable[None]]
 """Keeps an answer that was paid for; RulerError if it cannot."""
 
 
-def delay(retry: int, floor: float | None, jitter: float) -> float:
+def delay(
+    retry: int,
+    floor: float | None,
+    jitter: float,
+) -> float:
     """Seconds before retry number `retry`, from 0: full jitter above the server's Retry-After.
 
     floor + jitter · min(30, 0.5 · 2^retry), with jitter in [0, 1): Retry-After is a floor, so that callers
@@ -63,7 +67,12 @@ class RetryBudget:
     spent: float = 0.0
     first_end: float = math.inf
 
-    def wait(self, error: CallError, seconds: float, jitter: float) -> float | None:
+    def wait(
+        self,
+        error: CallError,
+        seconds: float,
+        jitter: float,
+    ) -> float | None:
         """Return the seconds until the next try; None if a budget is used up."""
         self.spent += seconds
         if error.rate:
@@ -263,13 +272,19 @@ class Caller:
         if asked_to_wait > PATIENCE:
             until = f"it asks to wait {asked_to_wait:.0f} s, run again after that"
             return gate.refuse(f"{error.reason}; {until}")
-        own = self._tell(permit, error)
+        judges_fault = self._tell(permit, error)
         most = 1 if breaker.refused else min(_UNREACHED, 1 + self._retries)
         if not breaker.reached and budget.tries >= most:
             return gate.refuse(error.reason)
         jitter = self._random.random
-        if breaker.reached and (breaker.open or not own):
-            breaker.failed(now, number, error, jitter(), probe=permit.probe)
+        if breaker.reached and (breaker.open or not judges_fault):
+            breaker.failed(
+                now,
+                number,
+                error,
+                jitter(),
+                probe=permit.probe,
+            )
         gate.report()
         if breaker.over(now) and budget.first_end <= self._answered:
             # others were answered after this call's first error: perhaps only such calls are left
@@ -284,7 +299,11 @@ class Caller:
             self.stats.retried["rate" if error.rate else error.kind] += 1
         return wait
 
-    def _tell(self, permit: Permit, error: CallError) -> bool:
+    def _tell(
+        self,
+        permit: Permit,
+        error: CallError,
+    ) -> bool:
         """Tell the gate of an error. Return True if no other call has to wait because of it."""
         if not error.rate:
             self.gate.concurrency.disturbed()
@@ -292,7 +311,11 @@ class Caller:
                 self.gate.timed_out(permit)
         return self.gate.refused(permit, error.retry_after or 0.0, rate=error.rate)
 
-    async def _keep(self, store: Store, answer: Reply | CallError) -> None:
+    async def _keep(
+        self,
+        store: Store,
+        answer: Reply | CallError,
+    ) -> None:
         """Store an answer, but to a prompt that was cut; if that fails the run stops: nothing is paid and not kept."""
         try:
             if not answer.cut:
@@ -302,7 +325,11 @@ class Caller:
             self.gate.nudge()
 
 
-def counted(request: Request, reply: Reply, cost: Cost) -> Reply:
+def counted(
+    request: Request,
+    reply: Reply,
+    cost: Cost,
+) -> Reply:
     """Return a reply with its cost, and with estimates for tokens that were not reported or cannot be so few.
 
     A prompt that was read beyond the system message, and not to its end, was cut by the server. An embedded judge,
@@ -327,7 +354,7 @@ def counted(request: Request, reply: Reply, cost: Cost) -> Reply:
 
 
 def _counts(answer: Reply | CallError) -> bool:
-    """Tell if an answer ends a call, whatever another call for the same request brings."""
+    """Return whether an answer ends a call, whatever another call for the same request brings."""
     if isinstance(answer, Reply) or answer.scope != "call":
         return True
     return (answer.retry_after or 0.0) > PATIENCE
@@ -361,7 +388,12 @@ class Hedging:
         self._window = _RECENT
         self._credit = 0.0
 
-    def learn(self, request: Request, seconds: float, places: int) -> None:
+    def learn(
+        self,
+        request: Request,
+        seconds: float,
+        places: int,
+    ) -> None:
         """Note that an answer came `seconds` after a call was first sent; `places` were in flight at most.
 
         If the second call answered, the first would have taken longer: it stays beyond the usual time.
@@ -369,27 +401,31 @@ class Hedging:
         self._window = max(_RECENT, _STEPS * places)
         if len(self._recent) == self._window:
             del self._sorted[bisect_left(self._sorted, self._recent.popleft())]
-        each = seconds / _length(request)
-        self._recent.append(each)
-        insort(self._sorted, each)
+        pace = seconds / _length(request)
+        self._recent.append(pace)
+        insort(self._sorted, pace)
         self._credit = min(self._credit + _EARNED, max(1.0, _SAVED * places))
 
-    def usual(self, request: Request, in_flight: int) -> float | None:
+    def usual(
+        self,
+        request: Request,
+        in_flight: int,
+    ) -> float | None:
         """Return the seconds within which 95 % of such calls are answered; None if few are known.
 
         Of the first calls the fast ones are answered first: those in flight count as slower until many are
         known.
         """
-        known = len(self._sorted)
-        slower = 1 if known == self._window else in_flight
-        rank = math.ceil(_USUAL * (known + slower))
-        if known < _ENOUGH or rank > known:
+        measured = len(self._sorted)
+        slower = 1 if measured == self._window else in_flight
+        rank = math.ceil(_USUAL * (measured + slower))
+        if measured < _ENOUGH or rank > measured:
             return None
         return self._sorted[rank - 1] * _length(request)
 
     @property
     def allowed(self) -> bool:
-        """Tell if one more call may be asked a second time."""
+        """Return whether one more call may be asked a second time."""
         return self._credit >= 1
 
     def spend(self) -> None:

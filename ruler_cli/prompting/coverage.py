@@ -80,13 +80,13 @@ _LOG = "RULER explanation: "
 class Coverage:
     """Bytes of the texts of groups, each distinct text once, by path, with `[]` for any item of a list.
 
-    `found` counts what prompts show, `unseen` what they do not. `continued` counts groups in which a rollout goes on
+    `shown` counts what prompts show, `unseen` what they do not. `continued` counts groups in which a rollout goes on
     where another ends, `told` those with the reference answer in what all rollouts share. `binary` counts the bytes of
     base64 and ciphertext, which are left out.
     """
 
     groups: int = 0
-    found: Counter[str] = field(default_factory=Counter)
+    shown: Counter[str] = field(default_factory=Counter)
     unseen: Counter[str] = field(default_factory=Counter)
     binary: Counter[str] = field(default_factory=Counter)
     continued: int = 0
@@ -138,7 +138,7 @@ class Coverage:
     def bytes(self) -> int:
         """The bytes of the rollouts' text, shown or not."""
         turns = self._turns()
-        texts = self.found + self.unseen
+        texts = self.shown + self.unseen
         return sum(size for path, size in texts.items() if not _is_beside(path, turns))
 
     @property
@@ -175,7 +175,7 @@ class Coverage:
         What it holds that is not shown is subtracted, because graders repeat the turns among words of theirs.
         """
         lists = Counter[str]()
-        for sign, texts in ((1, self.found), (-1, self.unseen)):
+        for sign, texts in ((1, self.shown), (-1, self.unseen)):
             for path, size in texts.items():
                 for end in re.finditer(r"\[\]", path):
                     lists[path[: end.end()]] += sign * size
@@ -184,7 +184,7 @@ class Coverage:
             key=lambda path: (not _is_beside(path, ""), lists[path], len(path)),
             default="",
         )
-        if 2 * lists[turns] >= self.found.total():
+        if 2 * lists[turns] >= self.shown.total():
             return turns
         return ""
 
@@ -245,7 +245,7 @@ class Coverage:
             shown, whole = prompt.pieces_of(text)
         if prompt.exhausted:
             return
-        for counter, size in ((self.found, shown), (self.unseen, whole - shown)):
+        for counter, size in ((self.shown, shown), (self.unseen, whole - shown)):
             if size and (path in counter or len(counter) < _MOST_PATHS):
                 counter[path] += size
 

@@ -95,11 +95,6 @@ def suspects(rollouts: Sequence[str]) -> frozenset[int]:
     return frozenset(numbers)
 
 
-def is_suspect(rollout: str) -> bool:
-    """Return whether a rendered rollout addresses a judge, or holds the form of the answer or hidden text."""
-    return bool(suspects([rollout]))
-
-
 def _may_have_mark(text: str) -> bool:
     """Return whether a text may hold a mark, by its bytes: most text needs no other search."""
     low = text.encode("utf-8", "surrogatepass").lower()

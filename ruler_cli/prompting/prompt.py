@@ -321,17 +321,8 @@ def render_group(
     rollouts = [ReadRollout.of(rollout) for rollout in joined]
     shown = not _mistake(group)
     readable = [i for i, r in enumerate(joined) if r.error is None and shown]
-    conversations = [rollouts[i].parts[0] for i in readable]
-    opening = _opening(conversations)
     pictures: dict[str, Picture] = {}
-    same = render(conversations[0][:opening]) if opening else []
-    lines = {}
-    seen = {i: Seen(pictures, pair=pair) for i in readable}
-    for i in readable:
-        main, *further = rollouts[i].parts
-        rest = render(main[opening:], WHOLE, seen[i])
-        lines[i] = [same + rest]
-        lines[i] += [render(part, WHOLE, seen[i]) for part in further]
+    lines, seen = _lines_of(rollouts, readable, Seen(pictures, pair=pair))
     pairings = [pairing for notes in seen.values() for pairing in notes.pairings]
     tools, own_tools = _tools(group, [joined[i] for i in readable])
     shared = _shared_prefix(rollouts, {i: lines[i][0] for i in readable})
@@ -360,6 +351,10 @@ def render_group(
     if reference:
         common.append(reference.encode())
 
+    owner: list[int | None] = []
+    for rollout, at in zip(group.rollouts, place, strict=True):
+        owner.append(which.get(at) if rollout.error is None else None)
+
     @cache
     def earlier() -> PromptLayout:
         return render_group(group, ask, sent=sent, pair=False).layout
@@ -368,12 +363,7 @@ def render_group(
         context,
         tools,
         tuple(texts),
-        owner=tuple(
-            [
-                None if r.error is not None else which.get(place[i])
-                for i, r in enumerate(group.rollouts)
-            ]
-        ),
+        owner=tuple(owner),
         rubric=rubric,
         digests=digests,
         digest=keyed(b"group", *common, *sorted(digests)),
@@ -392,6 +382,26 @@ def render_group(
         own_tools,
         ask.shown_pictures,
     )
+
+
+def _lines_of(
+    rollouts: Sequence[ReadRollout], readable: Sequence[int], notes: Seen
+) -> tuple[dict[int, list[list[str]]], dict[int, Seen]]:
+    """Render each part of readable rollouts, what they begin with once; return its lines, and what these do not say.
+
+    Pictures of all are in `notes`.
+    """
+    conversations = [rollouts[i].parts[0] for i in readable]
+    opening = _opening(conversations)
+    same = render(conversations[0][:opening]) if opening else []
+    lines = {}
+    seen = {}
+    for i in readable:
+        seen[i] = Seen(notes.pictures, pair=notes.pair)
+        main, *further = rollouts[i].parts
+        lines[i] = [same + render(main[opening:], WHOLE, seen[i])]
+        lines[i] += [render(part, WHOLE, seen[i]) for part in further]
+    return lines, seen
 
 
 def _raw(text: str) -> bytes:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from itertools import repeat
 from typing import Any
 
@@ -31,8 +30,8 @@ MARK = re.compile(
 )
 """The mark of a picture or of another medium: its kind and number, and its digest."""
 
-_LONGEST_NAME = 80
-_SAFE_NAME = re.compile(r"[A-Za-z0-9_.\-]+")
+_PLAIN_NAMES = ("assistant", "user", "system", "tool")
+_SAFE_NAME = re.compile(r"[A-Za-z0-9_.\-]{1,80}")
 _CUT_NOTE = "[… {} characters left out by ruler …]"
 _NO_NUMBERS = repeat(("", False))
 
@@ -193,7 +192,8 @@ class _Renderer:
                 self.names[call.id] = call.name
             line = f"call{number} {name}: {json_or_quoted(call.arguments)}"
             yield line
-            yield from self._field_lines("assistant", call.fields, line)
+            if call.fields:
+                yield from self._field_lines("assistant", call.fields, line)
             if missing:
                 yield f"tool{number} {name}: (no result)"
             if call.result is not None:
@@ -212,8 +212,10 @@ class _Renderer:
 
     def _result_line(self, number: str, name: str | None, text: str) -> str:
         head = f"tool{number} {_name(name)}" if name else "tool"
-        cut = _without_middle(text, self.shortening.tool)
-        return f"{head}: {quoted(cut) if cut != text else json_or_quoted(text)}"
+        most = self.shortening.tool
+        if most is None or len(text) <= most:
+            return f"{head}: {json_or_quoted(text)}"
+        return f"{head}: {quoted(_without_middle(text, most))}"
 
     def _field_lines(
         self, role: str, fields: Iterable[SideField], line: str
@@ -262,8 +264,8 @@ class _Renderer:
 
         If its message names no call, its parts may.
         """
-        call_ids = of_parts if of_parts and not call_id else (call_id,)
-        self.events += [(self.at, noted, None) for noted in call_ids]
+        for noted in of_parts if of_parts and not call_id else (call_id,):
+            self.events.append((self.at, noted, None))
         return self.results.get((self.at, call_id)) or ("", self.names.get(call_id))
 
     def _number_of(self, call_id: str) -> int:
@@ -282,14 +284,10 @@ def _spoken(message: Message, text: str) -> str:
 
 def _name(name: str) -> str:
     """Return a role or tool name, quoted unless it is a plain word: it comes from the dump too."""
-    return _short_name(name) if len(name) <= _LONGEST_NAME else quoted(name)
-
-
-@lru_cache(4096)
-def _short_name(name: str) -> str:
-    if _SAFE_NAME.fullmatch(name) and name != "call":
+    if name in _PLAIN_NAMES:
         return name
-    return quoted(name)
+    plain = name != "call" and _SAFE_NAME.fullmatch(name)
+    return name if plain else quoted(name)
 
 
 def _without_middle(text: str, size: int | None) -> str:

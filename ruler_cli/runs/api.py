@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import sys
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, overload
 
@@ -19,7 +19,7 @@ from ruler_cli.errors import (
 )
 from ruler_cli.runs.file import score
 from ruler_cli.runs.objects import G, GroupWithScores, JudgedGroup, ObjectReader
-from ruler_cli.runs.scorer import Groups, Log, ScoredGroups, Scorer, guarded
+from ruler_cli.runs.scorer import Groups, Log, ScoredStream, Scorer, guarded
 from ruler_cli.settings.models import (
     AskSettings,
     InputSettings,
@@ -86,10 +86,10 @@ async def score_groups(
     """
     async with (
         Scorer(settings, observer=observer) as scorer,
-        ScoredGroups(scorer.opened, groups) as stream,
+        ScoredStream(scorer.opened, groups) as stream,
     ):
-        async for scored in stream:
-            yield scored
+        async for judged in stream:
+            yield judged
 
 
 class TrajectoryScore(BaseModel):
@@ -116,7 +116,7 @@ class NotScoredError(RulerError):
 
 
 async def ruler(
-    message_lists: Sequence[Sequence[Any]],
+    message_lists: Any,
     judge_model: str = "openai/o3",
     extra_litellm_params: Mapping[str, Any] | None = None,
     rubric: Standards | None = None,
@@ -126,36 +126,40 @@ async def ruler(
 ) -> list[TrajectoryScore]:
     """Score conversations that pursue one goal, side by side; scores in the order given.
 
-    `extra_litellm_params` are parameters of the judge call; `api_base` among them names an
-    endpoint. NotScoredError if the judge gave no usable answer, UsageError on bad usage.
+    `message_lists` may be any group that `Scorer.score` takes. `extra_litellm_params` are parameters of the judge
+    call; `api_base` among them names an endpoint. NotScoredError if the judge gave no usable answer, UsageError on bad
+    usage.
     """
-    conversations = _several(message_lists, "message_lists", "a list of conversations")
-    messages = [
-        list(_several(each, f"message_lists[{i}]", "a list of messages"))
-        for i, each in enumerate(conversations)
-    ]
-    if not messages:
-        return []
-    given = None if tools is None else list(_several(tools, "tools", "a list of tools"))
-    group = {"trajectories": [{"messages": each} for each in messages], "tools": given}
+    group: Any = message_lists
+    if isinstance(message_lists, Sequence) and not isinstance(message_lists, str):
+        if not message_lists:
+            return []
+        if not isinstance(tools, list | tuple | None):
+            raise WrongShapeError("give a list of tools", place="tools")
+        group = {"trajectories": message_lists, "tools": tools}
+    elif tools is not None:
+        raise WrongShapeError("are those of the group; leave them out", place="tools")
+    ObjectReader(InputSettings()).read(group, 0, "message_lists")
     scored = await _score_once(
         group, judge_model, extra_litellm_params, rubric, debug=debug
     )
-    out = []
+    rollouts = []
     for number, fields in enumerate(scored.trajectories, 1):
-        explanation = fields["explanation"]
-        own = fields["score"]
-        if own is None:
+        score = fields["score"]
+        if score is None:
             raise NotScoredError("input", f"conversation {number} {fields['reason']}")
-        out.append(
+        criteria = {
+            criterion["name"]: criterion["value"] for criterion in fields["criteria"]
+        }
+        rollouts.append(
             TrajectoryScore(
                 trajectory_id=str(number),
-                explanation=explanation,
-                score=own,
-                criteria={one["name"]: one["value"] for one in fields["criteria"]},
+                explanation=fields["explanation"],
+                score=score,
+                criteria=criteria,
             )
         )
-    return out
+    return rollouts
 
 
 @overload
@@ -200,7 +204,7 @@ async def score_group(
     `swallow_exceptions` any error while the group is scored gives None instead, and a warning is logged. No
     reply is kept: `Scorer` has a ledger.
     """
-    if not ObjectReader(InputSettings()).read(group, 0, "group").copies:
+    if not ObjectReader(InputSettings()).read(group, 0, "group").items:
         # no group is an error in any case
         return copy.copy(group)
     try:
@@ -234,14 +238,14 @@ async def _score_once(
             f"extra_litellm_params: is of type {type(params).__name__}; give a dict"
         )
     params = dict(params or {})
-    own = dict[str, Any]()
+    judge = dict[str, Any]()
     for name, setting in _SETTINGS.items():
-        given = params.pop(name, None)
-        if given is not None:
-            own[setting] = given
-    pool = {"retries": own.pop("retries")} if "retries" in own else {}
+        value = params.pop(name, None)
+        if value is not None:
+            judge[setting] = value
+    pool = {"retries": judge.pop("retries")} if "retries" in judge else {}
     settings = ScoreSettings(
-        judge=JudgeSettings(model, params=params, **own),
+        judge=JudgeSettings(model, params=params, **judge),
         ask=AskSettings(rubric=rubric),
         pool=PoolSettings(concurrency=1, **pool),
         ledger=None,
@@ -263,12 +267,3 @@ class _Replies(Log):
     def replied(self, group: str, text: str) -> None:
         """Show a reply."""
         sys.stderr.write(f"judge: {text}\n")
-
-
-def _several(value: Any, name: str, meant: str) -> Iterable[Any]:
-    """Return an iterable; WrongShapeError if the value is a text, a dict, or no iterable."""
-    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
-        raise WrongShapeError(
-            f"{name}: is of type {type(value).__name__}; give {meant}"
-        )
-    return value

@@ -36,7 +36,14 @@ from ruler_cli.judging.panel import cache_of
 from ruler_cli.ledger.database import ReplyRecord, append_rows, rows_of
 from ruler_cli.ledger.reply_cache import Ledger
 from ruler_cli.pool.engine import StopSignal, in_thread, run_beside, together
-from ruler_cli.runs.file import RunResult, nothing_to_compare, score
+from ruler_cli.runs.file import (
+    Nowhere,
+    RunResult,
+    judge_file,
+    nothing_to_compare,
+    resolve_judges,
+    score,
+)
 from ruler_cli.runs.input import open_input, refuse_other_groups
 from ruler_cli.runs.places import may_replace
 from ruler_cli.runs.session import FIRST_ASKED, UNUSABLE, with_outage
@@ -68,7 +75,7 @@ class ShardReport:
 
 
 @contextmanager
-def ray_session(address: str | None, workers: int) -> Iterator[Any]:
+def ray_session(address: str | None) -> Iterator[Any]:
     """Start Ray on this machine, or join it at an address; UsageError if it cannot be used."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     address = address or os.environ.get("RAY_ADDRESS")
@@ -76,7 +83,6 @@ def ray_session(address: str | None, workers: int) -> Iterator[Any]:
     if address is None:
         options = {
             "address": "local",
-            "num_cpus": max(os.cpu_count() or 1, workers),
             "object_store_memory": 1 << 29,
             "include_dashboard": False,
         }
@@ -111,9 +117,8 @@ async def score_on_ray(
     stop_signal: StopSignal,
     *,
     ray: Any,
-    workers: int,
 ) -> RunResult:
-    """Score INPUT into OUTPUT as `score` does, with so many workers of a running Ray."""
+    """Score INPUT into OUTPUT as `score` does, with a worker for each CPU of a running Ray."""
     began = time.perf_counter()
     with ExitStack() as stack:
         problems = list[object]()
@@ -128,16 +133,17 @@ async def score_on_ray(
         groups = source.survey.mine
         shape = source.reader.format.shape
     limits = settings.pool
-    most = [workers, groups]
+    most = [int(ray.cluster_resources().get("CPU", 1)), groups]
     # a columnar record holds several groups, perhaps of several shards
     if shape == "columns":
         most.append(1)
     # a worker whose share of a limit is less than one call would wait, or pass the limit
-    for own in map(limits.of, settings.judges):
-        tpm = own.tpm and own.tpm / _MIN_TPM
-        most += [
-            int(limit) for limit in (own.concurrency, own.rpm, tpm) if limit is not None
-        ]
+    for judge in settings.judges:
+        shares = limits.of(judge)
+        tokens = shares.tpm and shares.tpm / _MIN_TPM
+        for limit in (shares.concurrency, shares.rpm, tokens):
+            if limit is not None:
+                most.append(int(limit))
     workers = max(1, min(most))
     run = _RayRun(ray, settings, observer, stop_signal)
     await run.score(workers, groups, len(problems))
@@ -267,7 +273,7 @@ class _RayRun:
         keys = environment(settings.judges)
         if await worker.begin.remote(__version__, settings, home, keys):
             caches = [cache_of(None, judge) for judge in settings.judges]
-            models = [name for own in caches for name in (own.model, own.name)]
+            models = [name for cache in caches for name in (cache.model, cache.name)]
             # the newest row of a request counts there: those of the run's own ledger
             for path in (*settings.ledgers, settings.ledger):
                 for rows in rows_of(path, models):
@@ -311,15 +317,13 @@ class Worker(Observer):
         self._stop_signal = StopSignal()
         self._report = ShardReport()
         self._folder = Path(tempfile.mkdtemp(prefix="ruler-"))
-        output = self._folder / "out.jsonl"
-        output.symlink_to(os.devnull)
-        self._settings = replace(settings, output=str(output))
+        self._settings = settings
         self._ledger = self._folder / "ledger.sqlite"
         self._last_row = 0
         if ray.get_runtime_context().get_node_id() == home:
             return False
         Ledger(self._ledger).close()
-        self._settings = replace(self._settings, ledger=self._ledger, ledgers=())
+        self._settings = replace(settings, ledger=self._ledger, ledgers=())
         return True
 
     async def take(self, rows: Sequence[ReplyRecord]) -> None:
@@ -329,18 +333,30 @@ class Worker(Observer):
 
     async def score(self) -> AsyncIterator[tuple[ShardReport, list[ReplyRecord]]]:
         """Score the shard; yield reports, each with the new rows of this node's ledger."""
-        run = asyncio.ensure_future(score(self._settings, self, self._stop_signal))
+        run = asyncio.ensure_future(self._score_shard())
         while not (await asyncio.wait([run], timeout=_TICK))[0]:
             yield self._report, self._new_rows()
         try:
-            result = await run
-            stopped = None if isinstance(result.stopped, CapReached) else result.stopped
-            last = ShardReport(result.summary, stopped=stopped)
+            last = await run
         except RulerError as error:  # replies since the last report are paid for
             last = replace(self._report, stopped=error)
         rows = self._new_rows()
         shutil.rmtree(self._folder, ignore_errors=True)
         yield last, rows
+
+    async def _score_shard(self) -> ShardReport:
+        """Fill the ledger with the replies about the shard."""
+        settings = self._settings
+        with ExitStack() as stack:
+            resolved = resolve_judges(settings)
+            session, _ = await judge_file(
+                settings, resolved, self, self._stop_signal, Nowhere(), stack
+            )
+        summary, stopped = session.finish()
+        # the last run goes on where the cap of a worker ends
+        if isinstance(stopped, CapReached):
+            stopped = None
+        return ShardReport(summary, stopped=stopped)
 
     async def stop(self) -> None:
         """Let calls in flight finish and send no more."""
@@ -375,13 +391,16 @@ def _for_worker(settings: ScoreSettings, number: int, count: int) -> ScoreSettin
             source=source,
             shard=Shard(number + 1, count) if count > 1 else None,
         ),
+        # another process writes OUTPUT
+        output="-",
+        on_failure="null",
+        failed=None,
         pool=replace(shared(settings.pool), max_cost=cap and cap / count),
         judge=shared(settings.judge),
         panel=tuple(map(shared, settings.panel)),
         combine=replace(
             settings.combine, min_passes=1, debias=False, standardize=False
         ),
-        failed=None,
         # none: `_watch` knows the failures of all shards
         max_failures=MaxFailures(100, percent=True),
         ledger=settings.ledger and settings.ledger.absolute(),

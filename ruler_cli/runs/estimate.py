@@ -18,7 +18,7 @@ from functools import partial
 from operator import attrgetter
 from typing import Any, Literal
 
-from ruler_cli.files.scratch import place
+from ruler_cli.files.index import place
 from ruler_cli.formats.reader import SAMPLE
 from ruler_cli.judges.providers import ModelInfo, Price, stated_limit
 from ruler_cli.pool.limits import Estimates, Size
@@ -64,11 +64,11 @@ class Range:
     expected: float
     high: float
 
-    def __add__(self, other: Range) -> Range:
-        return map_ranges(operator.add, self, other)
+    def __add__(self, more: Range) -> Range:
+        return map_ranges(operator.add, self, more)
 
-    def __mul__(self, other: Range) -> Range:
-        return map_ranges(operator.mul, self, other)
+    def __mul__(self, factor: Range) -> Range:
+        return map_ranges(operator.mul, self, factor)
 
 
 _VALUES = attrgetter("low", "expected", "high")
@@ -146,11 +146,11 @@ class Totals:
     cost_usd: Range | None
     max_cost_usd: float | None
 
-    def __add__(self, other: Totals) -> Totals:
+    def __add__(self, more: Totals) -> Totals:
         """Add field by field; in `max_cost_usd` each judge has the reservation for its first call."""
         sums: dict[str, Any] = {}
         for name, first in vars(self).items():
-            second = getattr(other, name)
+            second = getattr(more, name)
             unknown = first is None or second is None
             sums[name] = None if unknown else first + second
         return Totals(**sums)
@@ -424,23 +424,23 @@ class Estimate:
         first = self.judges[0].ask
         for judge in self.judges:
             limit = judge.ask.context_tokens
-            own = layout
+            shown = layout
             fits = not layout.shortening and (limit is None or layout.tokens <= limit)
             counted = not layout.pictures or judge.ask.judge_model == layout.model
             if (not fits and judge.ask != first) or not counted:
-                own = build_layout(group, judge.ask)
-            judge.add_group(group.key, own, weight, _SHARES[judge.role])
+                shown = build_layout(group, judge.ask)
+            judge.add_group(group.key, shown, weight, _SHARES[judge.role])
 
 
 @dataclass(slots=True)
 class ValueCounts:
-    """Statistics of one value of all rollouts: counts of `absent`, `other` (not a number) and `numbers`.
+    """Statistics of one value of all rollouts: counts of `absent`, `no_number` and `numbers`.
 
     `total`, `lowest` and `highest` are of the numbers. `of_truth`: all numbers are 0 or 1.
     """
 
     absent: int = 0
-    other: int = 0
+    no_number: int = 0
     numbers: int = 0
     total: float = 0.0
     lowest: float = math.inf
@@ -452,7 +452,7 @@ class ValueCounts:
         reward = number(value)
         if reward is None:
             self.absent += value is None
-            self.other += value is not None
+            self.no_number += value is not None
             return
         self.numbers += 1
         self.total += reward
@@ -463,19 +463,19 @@ class ValueCounts:
     @property
     def seen(self) -> bool:
         """Return whether any rollout has the value."""
-        return self.numbers + self.other > 0
+        return self.numbers + self.no_number > 0
 
     @property
     def facts(self) -> dict[str, Any]:
         """Return the counts, and minimum, mean and maximum of the numbers; None without numbers."""
-        known = self.numbers > 0
+        empty = not self.numbers
         return {
             "numbers": self.numbers,
             "absent": self.absent,
-            "no_number": self.other,
-            "min": self.lowest if known else None,
-            "mean": self.total / self.numbers if known else None,
-            "max": self.highest if known else None,
+            "no_number": self.no_number,
+            "min": None if empty else self.lowest,
+            "mean": None if empty else self.total / self.numbers,
+            "max": None if empty else self.highest,
         }
 
 

@@ -1,19 +1,18 @@
-"""`score`, whole: read the groups, ask the judges, write the lines. The composition root of a run."""
+"""`score`, whole: the source is INPUT, the sink OUTPUT. The composition root of a run over a file."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio.to_thread
 
 from ruler_cli.errors import (
     NothingToCompare,
-    OutputError,
     ReaderGone,
     RulerError,
     UnreadableError,
@@ -26,7 +25,6 @@ from ruler_cli.files.output import (
     Output,
     refuse_clashes,
 )
-from ruler_cli.files.scratch import Scratch
 from ruler_cli.files.splice import span_at
 from ruler_cli.files.values import parts
 from ruler_cli.formats.reader import Reader
@@ -50,13 +48,11 @@ from ruler_cli.runs.input import (
     shown_key,
 )
 from ruler_cli.runs.places import failed_path, may_replace, refuse_settings
-from ruler_cli.runs.session import Due, GroupStream, Scored, ScoringSession
+from ruler_cli.runs.session import Scored, ScoringSession, Sink, run
 from ruler_cli.settings.models import JudgeSettings, ScoreSettings
 from ruler_cli.types import (
     Group,
     GroupError,
-    GroupResult,
-    GroupScores,
     Observer,
     Problem,
     Record,
@@ -66,15 +62,12 @@ from ruler_cli.types import (
 
 if TYPE_CHECKING:  # imported at the first reply, so that the first request goes sooner
     from ruler_cli.formats.annotate import Annotated
-    from ruler_cli.results.fields import GroupFields
 
 _HELD_GROUPS = 20
 _HELD_BYTES = 64 << 20
 """Groups of a pipe with nothing to compare, and bytes of them, that are held before the first is sent."""
 _READER = 5.0
 """Seconds that a run which is told to stop waits for a reader of stdout that takes nothing."""
-_DEEPEST = 100
-"""Levels of lists and objects in a reward that is held on disk: pickle goes no deeper than Python's stack."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +82,22 @@ class RunResult:
     whole: bool = True
 
 
+class FileSink(Sink, Protocol):
+    """Takes what becomes of a file: its groups with their scores, and what of it cannot be read."""
+
+    def opened(self, container: Container) -> None:
+        """Take the container of INPUT before its records are read; UsageError if it cannot be written from it."""
+        ...
+
+    def begin(self, source: Input, session: ScoringSession) -> None:
+        """Take INPUT before its first group; UsageError for what can only fail."""
+        ...
+
+    def unreadable(self, problem: Problem) -> None:
+        """Take a part of INPUT that cannot be read."""
+        ...
+
+
 async def score(
     settings: ScoreSettings,
     observer: Observer | None = None,
@@ -100,29 +109,289 @@ async def score(
     result. `stop_signal` stops the run from outside: calls in flight finish, groups that are done stay.
     """
     observer = observer or Observer()
-    stop_signal = stop_signal or StopSignal()
-    resolved = resolve_judges(settings)
+    refuse_settings_of_run(settings)
     # OUTPUT ends before INPUT is closed: bytes behind the last record of a document are copied from there
     with ExitStack() as inputs, ExitStack() as stack:
+        resolved = resolve_judges(settings)
         output = stack.enter_context(
             Output(settings.output, force=may_replace(settings))
         )
         failed = FailedFile(failed_path(settings))
         stack.callback(failed.close)
-        # before the input: a judge that is not there costs no wait
-        async with AsyncExitStack() as judges:
-            panel = await open_judges(settings, resolved, stop_signal, judges)
-            async with ScoringSession(settings, observer, panel) as session:
-                this = _FileRun(session, output, failed)
-                await this.all(inputs)
+        sink = Annotations(settings, output, failed)
+        session, source = await judge_file(
+            settings, resolved, observer, stop_signal or StopSignal(), sink, inputs
+        )
         failed.close()
-        written = this.whole and (this.scored or not output.replaces)
-        if written:
+        summary = session.stats.summary
+        # a shard to which no group fell is done, and its OUTPUT is empty
+        empty = settings.input.shard is not None and not summary.groups
+        scored = summary.scored > 0 or empty
+        unfinished = sink.unfinished or session.stop_signal.reason
+        whole = not unfinished and (scored or not output.replaces)
+        if whole:
             if output.log is not None:
                 observer.note(f"inspect_ai writes {output.name}")
                 await in_thread(output.log.make)
             output.commit()
-    return this.finish(written=written)
+    summary, stopped = session.finish()
+    if source is not None:
+        source.report(observer, end=True)
+        # a framework whose own reader cannot read a reward that is null
+        name = source.reader.format.refuses_null if source.reader else ""
+        if name and summary.failed and settings.on_failure == "null":
+            observer.warn(
+                f"{name} cannot read null rewards; --on-failure drop leaves them out"
+            )
+    return RunResult(summary, stopped, whole)
+
+
+async def judge_file(
+    settings: ScoreSettings,
+    resolved: Sequence[ResolvedJudge],
+    observer: Observer,
+    stop_signal: StopSignal,
+    sink: FileSink,
+    stack: ExitStack,
+) -> tuple[ScoringSession, Input | None]:
+    """Have every group of INPUT scored into a sink; return the session, and INPUT if it could be opened in time.
+
+    INPUT stays open until `stack` ends.
+    """
+    # before the input: a judge that is not there costs no wait
+    async with AsyncExitStack() as judges:
+        panel = await open_judges(settings, resolved, stop_signal, judges)
+        async with ScoringSession(settings, observer, panel) as session:
+            # in a thread, because a pipe may be silent for long and the survey of a file be long
+            opening = in_thread(partial(_open, session, sink, stack))
+            opened = await stop_signal.before(opening)
+            if not opened.done():
+                opened.cancel()
+                return session, None
+            source = opened.result()
+            source.report(observer, alone=settings.absolute)
+            session.begin(source.total)
+            session.stop_if_too_many()
+            if source.reader is not None:
+                sink.begin(source, session)
+                await run(session, FileSource(session, source, source.reader), sink)
+    return session, source
+
+
+def _open(session: ScoringSession, sink: FileSink, stack: ExitStack) -> Input:
+    """Open INPUT, and refuse it if there is nothing to compare, or if OUTPUT has the scores of other groups."""
+    settings = session.settings
+
+    def on_problem(problem: Problem) -> None:
+        sink.unreadable(problem)
+        session.stats.summary.unreadable += 1
+        session.observer.problem(problem)
+        session.stop_if_too_many()
+
+    source = open_input(
+        settings.input,
+        stack,
+        on_problem,
+        sink.opened,
+        draw=settings.draw,
+        once=True,
+    )
+    if error := nothing_to_compare(settings, source):
+        session.observer.note(source.found())
+        raise error
+    refuse_other_groups(source, settings.output, force=may_replace(settings))
+    return source
+
+
+class FileSource:
+    """The groups of INPUT."""
+
+    endless = False
+    on_disk = True
+
+    def __init__(self, session: ScoringSession, source: Input, reader: Reader) -> None:
+        self._stop_signal = session.stop_signal
+        self._reader = reader
+        groups = held_groups(session.settings, source, session.observer)
+        self._pull = (threaded if source.waits else inline)(groups)
+
+    async def next(self) -> Group | None:
+        """Return the next group; None after the last, or where INPUT cannot be read on."""
+        try:
+            return await self._pull()
+        except RulerError as error:  # calls in flight are paid for and may finish
+            self._stop_signal.stop(error)
+            return None
+
+    def restored(self, group: Group) -> Group | None:
+        """Return a group with its messages, which stand in the bytes of its records."""
+        with suppress(UnreadableError):
+            records = [
+                self._reader.read(record.line)[record.part] for record in group.records
+            ]
+            return Group(group.key, tuple(records))
+        return None  # of a line of several groups the last alone has the bytes
+
+
+class Annotations:
+    """The sink of a file run: OUTPUT, with each record annotated, in the order of INPUT.
+
+    `unfinished`: a group is left out for the run that goes on.
+    """
+
+    def __init__(
+        self, settings: ScoreSettings, output: Output, failed: FailedFile
+    ) -> None:
+        self.unfinished = False
+        self._settings = settings
+        self._output = output
+        self._failed = failed
+        self._columns: dict[int, list[Annotated]] = {}
+        """Annotations of a line whose other groups are not judged yet."""
+        self._session: ScoringSession
+        self._reader: Reader
+
+    def opened(self, container: Container) -> None:
+        """Take the container of INPUT; UsageError if OUTPUT cannot be written from it."""
+        self._output.write_as(container)
+
+    def begin(self, source: Input, session: ScoringSession) -> None:
+        """Begin OUTPUT."""
+        assert source.reader is not None  # noqa: S101 - groups of nothing are not written
+        self._session = session
+        self._reader = source.reader
+        how = self._settings.on_failure
+        form = source.reader.format
+        if form.shape == "columns" and how == "drop":
+            raise UsageError(
+                "a record holds several groups here and cannot be dropped for one of them",
+                "use null or keep",
+                place="--on-failure drop",
+            )
+        columns = partial(_columns, source.container, source.reader)
+        self._output.writer.begin(parts(form.ruler), columns, how)
+        if self._output.log is None and not source.in_order:
+            self._output.keep_order(source.order())
+
+    def unreadable(self, problem: Problem) -> None:
+        """Keep the bytes of a part of INPUT; UsageError if OUTPUT takes its place, and would lose it."""
+        output = self._settings.output
+        in_place = output != "-" and Location(self._settings.input.source).same(output)
+        if problem.too_large and in_place and self._output.log is None:
+            lost = f"is INPUT, and would lose {problem.where}, which"
+            raise UsageError(f"{lost} {problem.reason}", place=output)
+        self._failed.add(problem)
+
+    async def take(self, scored: Scored) -> None:
+        """Write a group. ReaderGone if the run is told to stop, and the reader of stdout takes nothing."""
+        records = self._annotated(scored)
+        if self._output.may_block:
+            # calls in flight go on, and no half record stays if the reader takes the rest
+            work = anyio.to_thread.run_sync(
+                self._output.write, records, abandon_on_cancel=True
+            )
+            written = await self._before_stop(work)
+        else:
+            written = self._output.write(records)
+        self._session.stats.summary.written += written
+
+    async def _before_stop(self, work: Awaitable[int]) -> int:
+        writing = await self._session.stop_signal.before(work)
+        await asyncio.wait((writing,), timeout=_READER)
+        if not writing.done():
+            writing.cancel()
+            raise ReaderGone
+        return writing.result()
+
+    def _annotated(self, scored: Scored) -> list[tuple[int, bytes]]:
+        """Return the line number and the new bytes of each record; empty bytes if it is left out."""
+        from ruler_cli.formats.annotate import annotate
+        from ruler_cli.results.record import rollout_records
+
+        group, result, scores, part = scored
+        fields = part.written
+        how = self._settings.on_failure
+        form = self._reader.format
+        if isinstance(scores, GroupError) and how == "drop":
+            return self._dropped(group, scores)
+        names = self._session.scores.names
+        rollouts = rollout_records(group, scores, names, part)
+        annotations: list[Mapping[str, Any]] = [vars(rollout) for rollout in rollouts]
+        # without a record for it the group's part stands on each rollout
+        if not form.group_in_record:
+            annotations = [
+                {**annotation, "group": fields} for annotation in annotations
+            ]
+        records = []
+        unwritten = iter(annotations)
+        faults = iter(result.faults)
+        for record in group.records:
+            line = record.line
+            annotated: list[Annotated] = []
+            for rollout in record.rollouts:
+                if fault := next(faults, ""):
+                    self._report_fault(record, rollout, fault)
+                annotated.append((rollout, next(unwritten)))
+            if record.parts > 1:
+                # a line of several groups is written with the last of them
+                annotated = self._columns.pop(line.number, []) + annotated
+                if record.part + 1 < record.parts:
+                    self._columns[line.number] = annotated
+                    continue
+                annotated.sort(key=lambda pair: pair[0].path)
+            body = annotate(line.raw, form, annotated, fields, how)
+            records.append((line.number, body))
+        return records
+
+    def _report_fault(self, record: Record, rollout: Rollout, fault: str) -> None:
+        """Report a rollout that could not be judged, and keep the bytes of its own object."""
+        line = record.line
+        listed = rollout.path and isinstance(rollout.path[0], int)
+        span = None if listed else span_at(line.raw, rollout.path, 0)
+        raw = line.raw[slice(*span)] if span else b""
+        place = replace(rollout, error="").problem
+        problem = Problem(line.number, f"{place}{fault}", raw, line.place)
+        self._session.stats.summary.unreadable += 1
+        self._session.observer.problem(problem)
+        self._failed.add(problem)
+
+    def _dropped(self, group: Group, error: GroupError) -> list[tuple[int, bytes]]:
+        """Leave a group out of OUTPUT; the failed file gets it, unless the run that goes on does."""
+        lines = [record.line for record in group.records]
+        if error.kind == "budget":
+            self.unfinished = True
+        else:
+            for line in lines:
+                dropped = Problem(line.number, "dropped", line.raw, line.place)
+                self._failed.add(dropped)
+        return [(line.number, b"") for line in lines]
+
+
+class Nowhere:
+    """The sink of a worker: the ledger has the replies, and another process writes OUTPUT."""
+
+    def opened(self, container: Container) -> None:
+        """Take any container."""
+
+    def begin(self, source: Input, session: ScoringSession) -> None:
+        """Take any input."""
+
+    def unreadable(self, problem: Problem) -> None:
+        """Leave it to the process that writes OUTPUT."""
+
+    async def take(self, scored: Scored) -> None:
+        """Leave it to the process that writes OUTPUT."""
+
+
+def _columns(container: Container, reader: Reader) -> set[str]:
+    """Return the members of a record that scores change, as its first record shows."""
+    form = reader.format
+    paths = [parts(form.ruler), parts(form.reward)]
+    for line in container.sample(1):
+        with suppress(UnreadableError):
+            for record in reader.read(line):
+                paths += [rollout.path for rollout in record.rollouts]
+    return {str(path[0]) for path in paths if path}
 
 
 async def open_judges(
@@ -150,11 +419,20 @@ def refuse_settings_of_run(settings: ScoreSettings) -> None:
     source = settings.input
     refuse_clashes(source.source, settings.output, settings.failed)
     refuse_settings(settings)
-    if settings.cached_only and settings.ledger is None:
-        remedy = "leave out --ledger none"
-        raise UsageError("answers are in the ledger", remedy, place="--cached-only")
-    for judge in settings.judges if settings.cached_only else ():
-        cached_only(judge)
+    refuse_judges(settings)
+
+
+def refuse_judges(settings: ScoreSettings) -> None:
+    """Raise UsageError for judges that cannot be asked as the settings say; no judge's key is needed."""
+    if settings.cached_only:
+        if settings.ledger is None:
+            raise UsageError(
+                "answers are in the ledger",
+                "leave out --ledger none",
+                place="--cached-only",
+            )
+        for judge in settings.judges:
+            cached_only(judge)
     refuse_reading(settings)
 
 
@@ -167,12 +445,12 @@ def refuse_reading(settings: ScoreSettings) -> None:
 
 
 def resolve_judges(settings: ScoreSettings) -> list[ResolvedJudge]:
-    """Resolve the judges of a run, not yet open; UsageError for settings that cannot be."""
-    refuse_settings_of_run(settings)
-    resolved = [
-        cached_only(judge) if settings.cached_only else resolve(judge)
-        for judge in settings.judges
-    ]
+    """Resolve the judges of a run, not yet open; UsageError for those that cannot be asked."""
+    refuse_judges(settings)
+    way_to: Callable[[JudgeSettings], ResolvedJudge] = resolve
+    if settings.cached_only:
+        way_to = cached_only
+    resolved = [way_to(judge) for judge in settings.judges]
     for judge, way in zip(settings.judges, resolved, strict=True):
         _refuse_unpriced(settings, judge, way.price)
     return resolved
@@ -184,10 +462,11 @@ def judge_errors(settings: ScoreSettings) -> Iterator[UsageError]:
         refuse_reading(settings)
     except UsageError as error:
         yield error
+    refuse = cached_only if settings.cached_only else refuse_judge
     for judge in settings.judges:
         try:
             try:
-                (cached_only if settings.cached_only else refuse_judge)(judge)
+                refuse(judge)
             except MissingCredentialsError as error:
                 yield error
             _refuse_unpriced(settings, judge, model_of(judge).price)
@@ -198,14 +477,12 @@ def judge_errors(settings: ScoreSettings) -> Iterator[UsageError]:
 def _refuse_unpriced(
     settings: ScoreSettings, judge: JudgeSettings, price: Price | None
 ) -> None:
-    if (
-        settings.pool.max_cost is not None
-        and price is None
-        and not settings.cached_only
-    ):
-        remedy = "give it with --price IN,OUT, in USD per million prompt and completion tokens"
+    capped = settings.pool.max_cost is not None and not settings.cached_only
+    if capped and price is None:
         raise UsageError(
-            f"the price of {judge.label} is not known", remedy, place="--max-cost"
+            f"the price of {judge.label} is not known",
+            "use --price IN,OUT, in USD per million prompt and completion tokens",
+            place="--max-cost",
         )
 
 
@@ -217,9 +494,10 @@ def nothing_to_compare(
     It is read as far as the first group that has. None for a stream, for a file about which no judge would be
     asked, and where a part of INPUT, or its replies in the ledger, are asked for as they are.
     """
-    if source.survey is None or source.reader is None or not _must_compare(settings):
+    survey = source.survey
+    if survey is None or source.reader is None or not _must_compare(settings):
         return None
-    alone = source.survey.largest <= 1
+    alone = survey.done and survey.largest <= 1
     askable = False
     for group in source.again():
         distinct = distinct_rollouts(group, settings.ask)
@@ -248,13 +526,14 @@ def held_groups(
         return
     held = list[Group]()
     askable = False
+    size = 0
     for group in source.groups:
         held.append(group)
+        size += group.size
         distinct = distinct_rollouts(group, settings.ask)
         askable = askable or distinct == 1
         if distinct > 1:
             break
-        size = sum(one.size for one in held)
         if len(held) == _HELD_GROUPS or size > _HELD_BYTES:
             observer.warn(
                 f"the first {len(held)} groups have nothing to compare; sending them anyway"
@@ -266,280 +545,3 @@ def held_groups(
     yield from held
     held.clear()
     yield from source.groups
-
-
-def _own_bytes(record: Record, rollout: Rollout) -> bytes:
-    """The bytes of a rollout's own object; empty for an item of lists."""
-    raw = record.line.raw
-    listed = rollout.path and isinstance(rollout.path[0], int)
-    span = None if listed else span_at(raw, rollout.path, 0)
-    return raw[slice(*span)] if span else b""
-
-
-class _FileRun(GroupStream):
-    """One run over a file: INPUT, the stream of its groups, and OUTPUT, written in the order of INPUT.
-
-    OUTPUT ends where a group is missing, for the run that resumes. Groups that wait for their batch are held
-    on disk.
-    """
-
-    store = Scratch
-
-    def __init__(
-        self, session: ScoringSession, output: Output, failed: FailedFile
-    ) -> None:
-        super().__init__(session)
-        self._settings = session.settings
-        self._output = output
-        self._failed = failed
-        self._input: Input | None = None
-        self._reader: Reader | None = None
-        self._columns: dict[int, list[Annotated]] = {}
-        """Annotations of a line whose other groups are not judged yet."""
-        self._unfinished = self._cut = False
-
-    async def all(self, stack: ExitStack) -> None:
-        """Read, judge and write every group, until the end or until the run is told to stop."""
-        session = self._session
-        settings = self._settings
-        # in a thread, because a pipe may be silent for long and the survey of a file be long
-        opening = in_thread(partial(self._open, stack))
-        opened = await session.stop_signal.before(opening)
-        if not opened.done():
-            opened.cancel()
-            return
-        source = self._input = opened.result()
-        source.report(session.observer, alone=settings.absolute)
-        session.begin(source.total)
-        session.stop_if_too_many()
-        if source.reader is None:
-            return
-        form = source.reader.format
-        if form.shape == "columns" and settings.on_failure == "drop":
-            problem = "a record holds several groups here and cannot be dropped for one of them"
-            remedy = "give null or keep"
-            raise UsageError(problem, remedy, place="--on-failure drop")
-        self._reader = reader = source.reader
-        self._output.writer.begin(
-            parts(form.ruler),
-            lambda: _columns(source.container, reader),
-            settings.on_failure,
-        )
-        if self._output.log is None and not source.in_order:
-            self._output.keep_order(source.index)
-        groups = held_groups(settings, source, session.observer)
-        self._pull = (threaded if source.waits else inline)(groups)
-        async with self:
-            async for scored in self:
-                try:
-                    await self._write(scored)
-                except BrokenPipeError:
-                    self._drop(ReaderGone())
-                except RulerError as error:
-                    self._drop(error)
-
-    @property
-    def whole(self) -> bool:
-        """Tell if OUTPUT holds all that it is to hold."""
-        return not (self._unfinished or self._session.stop_signal.reason)
-
-    @property
-    def scored(self) -> bool:
-        """Tell if any group got a score; a shard to which no group fell is done, and its OUTPUT is empty."""
-        summary = self._session.stats.summary
-        empty = self._settings.input.shard is not None and not summary.groups
-        return summary.scored > 0 or empty
-
-    def finish(self, *, written: bool) -> RunResult:
-        """Return the counts of the whole run, and why it stopped before its end; `written`: OUTPUT is."""
-        observer = self._session.observer
-        summary, stopped = self._session.finish()
-        if self._input:
-            self._input.report(observer, end=True)
-        # a framework whose own reader cannot read a reward that is null
-        name = self._reader.format.refuses_null if self._reader else ""
-        if name and summary.failed and self._settings.on_failure == "null":
-            null = f"{name} cannot read null rewards"
-            observer.warn(f"{null}; --on-failure drop leaves them out")
-        return RunResult(summary, stopped, written)
-
-    def _open(self, stack: ExitStack) -> Input:
-        settings = self._settings
-        write_as = self._output.write_as
-        source = open_input(
-            settings.input, stack, self._unreadable, write_as, draw=settings.draw
-        )
-        if error := nothing_to_compare(settings, source):
-            self._session.observer.note(source.found())
-            raise error
-        refuse_other_groups(source, settings.output, force=may_replace(settings))
-        return source
-
-    def _unreadable(self, problem: Problem) -> None:
-        output = self._settings.output
-        source = self._settings.input.source
-        in_place = output != "-" and Location(source).same(output)
-        if problem.too_large and in_place and self._output.log is None:
-            lost = f"is INPUT, and would lose {problem.where}, which"
-            raise UsageError(f"{lost} {problem.reason}", place=output)
-        self._report(problem)
-        self._session.stop_if_too_many()
-
-    def _report(self, problem: Problem) -> None:
-        """Count, report and keep a part of the input that could not be read."""
-        self._session.stats.summary.unreadable += 1
-        self._session.observer.problem(problem)
-        self._failed.add(problem)
-
-    async def __anext__(self) -> Scored:
-        return await self.next()
-
-    async def _next_group(self) -> Group | None:
-        try:
-            return await self._pull()
-        except RulerError as error:  # calls in flight are paid for and may finish
-            self._session.stop_signal.stop(error)
-            return None
-
-    def _drop(self, reason: RulerError) -> None:
-        """Stop the run, and write no further group: OUTPUT cannot be written."""
-        self._session.stop_signal.stop(reason)
-        self._cut = True
-        self._due = iter(())
-        self._forget()
-
-    def _hold(self, group: Group, result: GroupResult) -> None:
-        super()._hold(slim(group), result)
-
-    def _whole(self, group: Group) -> Group | None:
-        assert self._reader is not None  # noqa: S101 - it read the group
-        with suppress(UnreadableError):
-            read = self._reader.read
-            records = [read(one.line)[one.part] for one in group.records]
-            return Group(group.key, tuple(records))
-        return None  # of a line of several groups the last alone has the bytes
-
-    def _take(self, group: Group, result: GroupResult | None) -> Due | None:
-        if self._cut and result is not None:
-            self._session.stats.pay(result)
-            return None
-        try:
-            due = super()._take(group, result)
-        except OutputError as error:  # there is no room for groups that wait
-            self._drop(error)
-            return None
-        self._cut = due is None
-        return due
-
-    async def _write(self, scored: Scored) -> None:
-        """Write a group. ReaderGone if the run is told to stop, and the reader of stdout takes nothing."""
-        records = self._annotated(*scored)
-        if self._output.may_block:
-            # calls in flight go on, and no half record stays if the reader takes the rest
-            work = anyio.to_thread.run_sync(
-                self._output.write, records, abandon_on_cancel=True
-            )
-            writing = await self._session.stop_signal.before(work)
-            await asyncio.wait((writing,), timeout=_READER)
-            if not writing.done():
-                writing.cancel()
-                raise ReaderGone
-            written = writing.result()
-        else:
-            written = self._output.write(records)
-        self._session.stats.summary.written += written
-
-    def _annotated(
-        self,
-        group: Group,
-        result: GroupResult,
-        scores: GroupScores | GroupError,
-        fields: GroupFields,
-    ) -> list[tuple[int, bytes]]:
-        """The line number and the new bytes of each record; empty bytes if it is left out."""
-        from ruler_cli.formats.annotate import annotate
-        from ruler_cli.results.fields import annotations_of
-
-        assert self._reader is not None  # noqa: S101 - it has read the group
-        how = self._settings.on_failure
-        form = self._reader.format
-        if isinstance(scores, GroupError) and how == "drop":
-            return self._dropped(group, scores)
-        names = self._session.scores.names
-        annotations: Sequence[Mapping[str, Any]] = annotations_of(
-            group, scores, names, fields
-        )
-        # without a record for it the group's part stands on each rollout
-        if not form.group_in_record:
-            annotations = [{**each, "group": fields} for each in annotations]
-        records = []
-        rest = iter(annotations)
-        faults = iter(result.faults)
-        for record in group.records:
-            line = record.line
-            mine = [(rollout, next(rest)) for rollout in record.rollouts]
-            for rollout, fault in zip(record.rollouts, faults, strict=False):
-                if fault:
-                    raw = _own_bytes(record, rollout)
-                    place = replace(rollout, error="").problem
-                    reason = f"{place}{fault}"
-                    self._report(Problem(line.number, reason, raw, line.place))
-            if record.parts > 1:
-                # a line of several groups is written with the last of them
-                mine = self._columns.pop(line.number, []) + mine
-                if record.part + 1 < record.parts:
-                    self._columns[line.number] = mine
-                    continue
-                mine.sort(key=lambda pair: pair[0].path)
-            body = annotate(line.raw, form, mine, fields, how)
-            records.append((line.number, body))
-        return records
-
-    def _dropped(self, group: Group, error: GroupError) -> list[tuple[int, bytes]]:
-        """Leave a group out of OUTPUT; the failed file gets it, unless the run that goes on does."""
-        lines = [record.line for record in group.records]
-        if error.kind == "budget":
-            self._unfinished = True
-        else:
-            for line in lines:
-                dropped = Problem(line.number, "dropped", line.raw, line.place)
-                self._failed.add(dropped)
-        return [(line.number, b"") for line in lines]
-
-
-def slim(group: Group) -> Group:
-    """Return a group without its messages: they stand in the bytes of its records, and are not read again."""
-
-    def slim_rollout(rollout: Rollout) -> Rollout:
-        # an object so deep is no number
-        reward = rollout.reward if _shallow(rollout.reward, _DEEPEST) else None
-        return replace(
-            rollout, messages=[], histories=(), tools=None, outcome=None, reward=reward
-        )
-
-    def slim_record(record: Record) -> Record:
-        # a line of several groups is written with the last of them
-        last = record.part + 1 == record.parts
-        line = record.line if last else replace(record.line, raw=b"")
-        rollouts = tuple(map(slim_rollout, record.rollouts))
-        return replace(record, line=line, rollouts=rollouts, tools=None)
-
-    return Group(group.key, tuple(map(slim_record, group.records)))
-
-
-def _shallow(value: Any, levels: int) -> bool:
-    items: Iterable[Any] = value if isinstance(value, list) else ()
-    if isinstance(value, dict):
-        items = value.values()
-    return levels > 0 and all(_shallow(item, levels - 1) for item in items)
-
-
-def _columns(container: Container, reader: Reader) -> set[str]:
-    """Return the members of a record that scores change, as its first record shows."""
-    form = reader.format
-    paths = [parts(form.ruler), parts(form.reward)]
-    for line in container.sample(1):
-        with suppress(UnreadableError):
-            for record in reader.read(line):
-                paths += [rollout.path for rollout in record.rollouts]
-    return {str(path[0]) for path in paths if path}

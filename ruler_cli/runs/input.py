@@ -1,14 +1,16 @@
-"""INPUT → groups, ready to be pulled: found, surveyed if it can be read twice, or streamed.
+"""INPUT → groups, ready to be pulled: found, surveyed if they may lie apart, or streamed.
 
-A file is surveyed first: each line is read, its group key noted, and nothing is judged before the whole
-input is known to be readable. The notes stand in a temporary SQLite file, so memory does not grow with the
-dump. A pipe is read once: its groups must be adjacent.
+A file is surveyed first: each line is read, its group key noted, and nothing is judged before the whole input is known
+to be readable. The notes stand in a temporary file, so memory does not grow with the dump. A large file whose every
+line is a group is only looked at: its lines are counted, each ends as an object does, and is parsed when it is its
+turn. A pipe is read once: its groups must be adjacent.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
+from array import array
 from collections.abc import (
     Callable,
     Collection,
@@ -35,12 +37,14 @@ from ruler_cli.files.grouping import (
     surveyed,
     unchanged,
 )
+from ruler_cli.files.index import Index, MemberTable, OutputOrder, place
 from ruler_cli.files.location import Location
 from ruler_cli.files.marks import has_scores, not_replaced, refuse_foreign
 from ruler_cli.files.parse import dump, parse
-from ruler_cli.files.scratch import Index, Scratch, digest, place
-from ruler_cli.formats.chat import prompt_key, task_messages
+from ruler_cli.files.scratch import KeyTable, Scratch, digest
+from ruler_cli.formats.chat import task_messages
 from ruler_cli.formats.events import open_records
+from ruler_cli.formats.keys import prompt_key
 from ruler_cli.formats.reader import SAMPLE, Reader, detect, first_records
 from ruler_cli.formats.table import fits
 from ruler_cli.messages.content import has_content
@@ -56,7 +60,9 @@ from ruler_cli.types import (
     printable,
 )
 
-_WORDS = {"line": "one per line", "consecutive": "adjacent", "scattered": "scattered"}
+_LAYOUTS = {"line": "one per line", "consecutive": "adjacent", "scattered": "scattered"}
+_LOOKED_AT = 8 << 20
+"""Bytes of a file of groups from which on it is read once: a smaller one is surveyed in no time."""
 OnRecord = Callable[[Record, int], object]
 """Gets each record, and the number of rollouts that begin in it: a rollout that stands in several records
 counts once."""
@@ -65,9 +71,13 @@ Opening = list[tuple[object, object]]
 _SYSTEM = ("system", "developer")
 
 
+def _ignore(*_: object) -> None:
+    """Take what nobody asked for."""
+
+
 @dataclass(slots=True)
-class Openings:
-    """Counts of what is doubtful, over all rollouts that can be judged.
+class PromptChecks:
+    """Counts suspicious prompt openings, over all rollouts that can be judged.
 
     `simulated_user`: the user of the dump is a model too and words the task anew for each rollout, so
     that only the system's messages are compared. Without any the agent's rules are not shown.
@@ -83,7 +93,7 @@ class Openings:
     ruleless: int = 0
 
     @classmethod
-    def of(cls, reader: Reader) -> Openings:
+    def of(cls, reader: Reader) -> PromptChecks:
         """Begin to count those that a reader reads."""
         form = reader.format
         return cls(form.simulated_user, form.varied_prompts)
@@ -94,12 +104,12 @@ class Openings:
         A part of a rollout after the first is passed over.
         """
         openings = list[Opening]()
-        members = set[str | None]()
+        members = set[str]()
         for rollout in rollouts:
             if rollout.error is not None or rollout.member in members:
                 continue
-            members.add(rollout.member)
-            members.discard(None)
+            if rollout.member is not None:
+                members.add(rollout.member)
             asked = task_messages(rollout)
             if not any(map(has_content, asked)):
                 self.taskless += 1
@@ -113,40 +123,44 @@ class Openings:
 
     def compare(self, openings: Sequence[Opening], where: str) -> None:
         """Count a group whose openings are not all the same; its first record is there."""
-        if self.varied_prompts or all(each == openings[0] for each in openings):
+        if self.varied_prompts:
             return
-        self.mixed += 1
-        self.first_mixed = self.first_mixed or where
+        if any(opening != openings[0] for opening in openings):
+            self.mixed += 1
+            self.first_mixed = self.first_mixed or where
 
     def sentences(self) -> list[str]:
         """Return a warning for each doubt, with the way out."""
-        out: list[str] = []
+        warnings = list[str]()
         if self.taskless:
-            out.append(
-                f"{_count(self.taskless, 'rollout')} without a task: nothing precedes the agent's "
-                f"first turn (first: {self.first_taskless}); give the path of the task with "
-                "--prompt PATH; if another file has it, join the two first"
+            warnings.append(
+                f"{_count(self.taskless, 'rollout')} without a task: nothing precedes the agent's first turn "
+                f"(first: {self.first_taskless}); give the path of the task with --prompt PATH; if another "
+                "file has it, join the two first"
             )
         if self.ruleless:
-            out.append(
+            warnings.append(
                 f"{_count(self.ruleless, 'rollout')} without rules for the agent: there is no system message "
                 "(tau2-bench keeps the rules beside the messages); add it: "
                 "jq -c '.info.environment_info.policy as $p | .simulations[] | "
                 '.messages = [{role: "system", content: $p}] + .messages\''
             )
         if self.mixed:
-            out.append(
-                f"the rollouts of {_count(self.mixed, 'group')} begin differently (first: "
-                f"{self.first_mixed}), as if they were different tasks; if they are, name another "
-                "key with --group-by PATH"
+            warnings.append(
+                f"the rollouts of {_count(self.mixed, 'group')} begin differently (first: {self.first_mixed}), "
+                "as if they were different tasks; if they are, name another key with --group-by PATH"
             )
-        return out
+        return warnings
 
 
 def _number(opening: Opening) -> int:
     """Return a number of 64 bits that equal openings share within one process."""
-    parts = [part for pair in opening for part in pair]
-    return hash(tuple(part if isinstance(part, str) else dump(part) for part in parts))
+    texts = [
+        part if isinstance(part, str) else dump(part)
+        for pair in opening
+        for part in pair
+    ]
+    return hash(tuple(texts))
 
 
 @dataclass(slots=True)
@@ -155,12 +169,15 @@ class Survey:
 
     `mine` counts the run's own groups: all of them, unless the run is of one shard. `end` is the number of
     the last line and the offset behind it: lines that are appended later are not read. `cut`: the file
-    was not read to its end, because the run needs its first groups only.
+    was not read to its end, because the run needs its first groups only. `done`: all records were read.
     """
 
     reader: Reader
-    openings: Openings
+    settings: InputSettings
+    index: Index
+    checks: PromptChecks
     where: Where = "line {}".format
+    on_record: OnRecord = _ignore
     grouping: Literal["line", "consecutive", "scattered"] = "line"
     records: int = 0
     groups: int = 0
@@ -172,6 +189,77 @@ class Survey:
     repeated: tuple[int, int] | None = None
     end: tuple[int, int] = (0, 0)
     cut: bool = False
+    done: bool = False
+
+    @property
+    def whole(self) -> bool:
+        """Return whether a record is a group, or several."""
+        return self.reader.format.shape != "trajectory"
+
+    @property
+    def alone(self) -> bool:
+        """Return whether each record is a group by itself."""
+        return self.whole or self.settings.grouping == "line"
+
+    @property
+    def compares(self) -> bool:
+        """Return whether openings within a group tell something: else they are alike, or meant not to be."""
+        return not (self.reader.by_prompt or self.reader.format.varied_prompts)
+
+    def noted(self, lines: Iterable[Line]) -> Iterator[Line]:
+        """Yield lines, and note where the last one ends."""
+        for line in lines:
+            self.end = (line.number, line.end)
+            yield line
+
+    def add(self, record: Record) -> None:
+        """Count a record."""
+        settings = self.settings
+        where = record.line.where
+        key = str(record.key)
+        if settings.grouping == "line":
+            key = f"\n{record.line.number}"
+        short = digest(key)
+        within = True
+        if not self.alone and settings.limit is not None:
+            within = self.index.group(short) < settings.limit
+        mine = within
+        if settings.shard is not None and within:
+            mine = settings.shard.holds(digest(str(record.key)))
+        openings = self.checks.look(record.rollouts, where)
+        self.checks.compare(openings, where)
+        opening = None
+        if openings and self.compares and not self.whole:
+            opening = _number(openings[0])
+        rollouts = self.index.add(record, short, opening, mine=mine)
+        self.records += 1
+        self.rollouts += rollouts
+        if within:
+            self.on_record(record, rollouts)
+
+    def finish(self) -> None:
+        """Take the counts of the groups; UsageError if they do not lie as the user says."""
+        index = self.index
+        self.done = True
+        sizes = index.sizes()
+        self.groups, self.smallest, self.largest, self.singles, self.mine = sizes
+        if self.whole:
+            self.repeated = index.repeated
+            return
+        if self.compares:
+            self.checks.mixed, first = index.mixed()
+            self.checks.first_mixed = self.where(first) if first else ""
+        wanted = self.settings.grouping
+        if wanted == "consecutive" and index.apart:
+            before, again = map(self.where, index.apart)
+            raise UsageError(
+                f"{before} and {again} are one group with others between",
+                "leave --grouping at auto",
+                place=f"--grouping {wanted}",
+            )
+        if wanted != "line":
+            scattered = index.apart or wanted == "scattered"
+            self.grouping = "scattered" if scattered else "consecutive"
 
     def warnings(self, *, alone: bool = False) -> list[str]:
         """List the signs of a wrong group key, a sentence each.
@@ -179,27 +267,30 @@ class Survey:
         One group is none by itself: a dump of one task is normal. It is one if its rollouts begin
         differently, or if the dump has no key. `alone`: rollouts are to be scored by themselves.
         """
-        out: list[str] = []
+        warnings = list[str]()
         key = shown_key(self.reader)
         mean = self.rollouts // max(1, self.groups)
-        shape = self.reader.format.shape
-        one_group = self.groups == 1 and shape == "trajectory" and not self.cut
-        doubtful = self.reader.by_prompt or self.openings.mixed
-        if self.groups > 1 and self.singles == self.groups and not alone:
+        several = self.groups > 1
+        doubtful = self.reader.by_prompt or self.checks.mixed
+        if several and self.singles == self.groups and not alone:
             nothing = "nothing can be compared: every group has one rollout"
-            given = shape == "group"
-            out.append(nothing if given else _doubt(f"{nothing} ({key})"))
-        elif one_group and self.records > 1 and doubtful:
-            out.append(_doubt(f"all {self.records} records are one group ({key})"))
-        elif self.groups > 1 and self.largest > 8 * max(1, mean):
+            if self.reader.format.shape == "group":
+                warnings.append(nothing)
+            else:
+                warnings.append(_doubt(f"{nothing} ({key})"))
+        elif self.groups == 1 and not (self.whole or self.cut):
+            if self.records > 1 and doubtful:
+                all_one = f"all {self.records} records are one group ({key})"
+                warnings.append(_doubt(all_one))
+        elif several and self.largest > 8 * max(1, mean):
             sizes = f"{self.smallest} to {self.largest}"
-            out.append(_doubt(f"group sizes are very uneven, {sizes} ({key})"))
+            warnings.append(_doubt(f"group sizes are very uneven, {sizes} ({key})"))
         if self.repeated:
             first, second = map(self.where, self.repeated)
-            out.append(
+            warnings.append(
                 f"{first} and {second} have the same `{self.reader.key}`; each is judged as its own group"
             )
-        return out + self.openings.sentences()
+        return warnings + self.checks.sentences()
 
 
 def _doubt(problem: str) -> str:
@@ -213,7 +304,7 @@ class Input:
 
     `survey` is None for a stream, `reader` for an input without records. `notes` are sentences on parts that
     are not read. `fd` is a file in which a record can be read at its offset; None if there is none. `stack` closes
-    what is opened later.
+    what is opened later. `lines` counts the lines of a file that is read once.
     """
 
     settings: InputSettings
@@ -222,27 +313,39 @@ class Input:
     index: Index
     reader: Reader | None = None
     survey: Survey | None = None
-    openings: Openings = field(default_factory=Openings)
+    checks: PromptChecks = field(default_factory=PromptChecks)
     groups: Iterator[Group] = field(default_factory=lambda: iter(()))
     notes: list[str] = field(default_factory=list)
     fd: int | None = None
+    lines: int | None = None
 
     @property
     def total(self) -> int | None:
         """The number of groups; None for a stream."""
+        if self.lines is not None:
+            return self.lines
         return None if self.survey is None else self.survey.mine
 
     @property
+    def late(self) -> bool:
+        """Return whether warnings are known only once all groups were read."""
+        return self.survey is None or self.lines is not None
+
+    @property
     def in_order(self) -> bool:
-        """True if groups come as their records lie in INPUT; else output waits for its turn in the index."""
+        """Return whether groups come as their records lie in INPUT; else output waits for its turn."""
         scattered = self.survey is not None and self.survey.grouping == "scattered"
         return not scattered and self.index.seed is None
 
     @property
     def waits(self) -> bool:
-        """True if to read it may take long, because of a pipe or a network."""
+        """Return whether to read it may take long, because of a pipe or a network."""
         remote = Location(self.settings.source).remote
         return self.survey is None or (remote and self.in_order)
+
+    def order(self) -> OutputOrder:
+        """Return what brings bodies that are done out of order into that of INPUT."""
+        return self.stack.enter_context(closing(OutputOrder(self.index)))
 
     def look(
         self,
@@ -253,41 +356,104 @@ class Input:
     ) -> None:
         """Survey all records of a file, twice if files count their keys anew."""
         container = self.container
-        settings = self.settings
         first_problem = list[Problem]()
 
         def report(problem: Problem) -> None:
-            first_problem[:] = first_problem or [problem]
+            if not first_problem:
+                first_problem.append(problem)
             on_problem(problem)
 
-        def surveyed_with(reader: Reader, on_problem: OnProblem) -> Survey:
-            lines = self._lines()
-            where = container.where
-            return survey(
-                lines, reader, settings, self.index, on_problem, where, on_record
-            )
-
         self.notes += container.check_files(partial(_is_of, reader), report)
-        found = surveyed_with(reader, report)
-        if not settings.group_by and found.reader.format.shape == "trajectory":
-            within = labelled(found.reader, container.tasks(), self.index)
+        read = self._surveyed(reader, report, on_record)
+        if not self.settings.group_by and not read.whole:
+            within = labelled(reader, container.tasks(), self.index)
             if within is not None:
                 # a second look, since other records belong together now
-                again = closing(Index(self.index.seed))
-                self.index = self.stack.enter_context(again)
                 on_again()
-                found = surveyed_with(within, lambda _: None)
-        if found.records == 0:
-            why = [f"{problem.where} {problem.reason}" for problem in first_problem]
+                read = self._surveyed(within, _ignore, on_record)
+        if read.records == 0:
             problem = f"none of its {container.unit}s can be read"
-            raise UsageError(problem, *why, place=container.name)
-        self.reader = found.reader
-        self.openings = found.openings
-        self.survey = found
+            why = ""
+            if first_problem:
+                why = f"{first_problem[0].where} {first_problem[0].reason}"
+            raise UsageError(problem, why, place=container.name)
+        self.reader = read.reader
+        self.checks = read.checks
+        self.survey = read
         self.fd = container.fd
         if not self.in_order and self.fd is None:
-            self.fd = self._copied(found)
+            self.fd = self._copied(read)
         self.groups = self.again()
+
+    def _surveyed(
+        self, reader: Reader, on_problem: OnProblem, on_record: OnRecord
+    ) -> Survey:
+        """Read the input once; find how its groups lie, and which are those of the run."""
+        self.index = self._new_index(reader)
+        where = self.container.where
+        read = Survey(
+            reader,
+            self.settings,
+            self.index,
+            PromptChecks.of(reader),
+            where,
+            on_record,
+        )
+        survey(self._lines(), read, on_problem)
+        return read
+
+    def _new_index(self, reader: Reader) -> Index:
+        whole = reader.format.shape != "trajectory"
+        alone = whole or self.settings.grouping == "line"
+        index = Index(self.index.seed, alone=alone)
+        return self.stack.enter_context(closing(index))
+
+    def look_at_lines(self, reader: Reader, on_problem: OnProblem) -> bool:
+        """Count the lines of a large file of groups, each of which is then parsed once, when it is its turn.
+
+        Return False if one of them is no object at a glance, so that the file is to be surveyed.
+        """
+        container = self.container
+        if container.fd is None or reader.format.shape != "group":
+            return False
+        lines = 0
+        end = (0, 0)
+        for line in container.records():
+            if line.skipped or line.error or line.raw.strip()[-1:] != b"}":
+                return False
+            lines += 1
+            end = (line.number, line.end)
+        if end[1] < _LOOKED_AT:
+            return False
+        self.lines = lines
+        self.reader = reader
+        self.index = self._new_index(reader)
+        self.checks = PromptChecks.of(reader)
+        read = Survey(
+            reader, self.settings, self.index, self.checks, container.where, end=end
+        )
+        self.survey = read
+        self.groups = self._once(read, on_problem)
+        return True
+
+    def _once(self, read: Survey, on_problem: OnProblem) -> Iterator[Group]:
+        """Yield the groups of lines, and count them; InputChanged if the file is another one by then."""
+        end = read.end
+        with unchanged(self.container.name):
+            lines = read.noted(self._until(end))
+            for record in records(lines, read.reader.read, on_problem):
+                read.add(record)
+                yield Group(str(record.key), (record,))
+            if read.end != end:
+                raise UnreadableError(read.where(end[0]))
+        read.finish()
+
+    def _until(self, end: tuple[int, int]) -> Iterator[Line]:
+        """Yield the lines up to the last one that was there at the beginning."""
+        for line in self.container.records():
+            if line.number > end[0]:
+                return
+            yield line
 
     def _lines(self) -> Iterator[Line]:
         """Yield the lines; without a file of them, with the offsets that they have in a copy."""
@@ -299,29 +465,27 @@ class Input:
                 yield replace(line, offset=offset)
                 offset += len(line.raw)
 
-    def _copied(self, found: Survey) -> int:
+    def _copied(self, read: Survey) -> int:
         """Copy the lines of the run's own groups to a file, and return its descriptor."""
         scratch = self.stack.enter_context(Scratch())
         with unchanged(self.container.name):
-            for line in surveyed(self._lines(), found.end, found.where, self.index):
+            for line in surveyed(self._lines(), read.end, read.where, self.index):
                 scratch.skip(line.offset)
                 scratch.write(line.raw)
         return scratch.fileno()
 
     def warnings(self, *, alone: bool = False) -> Sequence[str]:
-        """Return warnings on what is read and how it is grouped; those of a stream are known at its end.
+        """Return warnings on what is read and how it is grouped; see `late`.
 
         `alone`: rollouts without another are to be scored by themselves.
         """
-        if self.survey is None:
-            grouping = self.openings.sentences()
-        else:
+        grouping = self.checks.sentences()
+        if self.survey is not None and self.survey.done:
             grouping = self.survey.warnings(alone=alone)
-        missing = self.reader.missing.items() if self.reader else ()
-        lacking = [
-            f"no record has a value at --reward {path}{question(near and printable(near))}"
-            for path, near in missing
-        ]
+        lacking = list[str]()
+        for path, near in self.reader.missing.items() if self.reader else ():
+            suggestion = question(near and printable(near))
+            lacking.append(f"no record has a value at --reward {path}{suggestion}")
         return [*self.container.warnings(), *grouping, *lacking]
 
     def report(
@@ -331,7 +495,7 @@ class Input:
         end: bool = False,
         alone: bool = False,
     ) -> None:
-        """Report what was found, and the warnings as soon as they are known: for a stream at its `end`."""
+        """Report what was found, and the warnings as soon as they are known."""
         if not end and self.reader is None:
             # nothing will be scored, also where notes are off
             observer.warn(self.found())
@@ -339,7 +503,7 @@ class Input:
         if not end:
             for sentence in (self.found(), *self.notes):
                 observer.note(sentence)
-        if end == (self.survey is None):
+        if end == self.late:
             for sentence in self.warnings(alone=alone):
                 observer.warn(sentence)
 
@@ -350,10 +514,15 @@ class Input:
                 if place(group.records[0]) in firsts:
                     yield group
             return
-        for first, places in self.index.chosen(firsts):
+        yield from self._fetched(self.reader, self.fd, firsts)
+
+    def _fetched(
+        self, reader: Reader, fd: int, chosen: Collection[int] | None = None
+    ) -> Iterator[Group]:
+        """Yield groups from a file, by the places of their records."""
+        for first, rows in self.index.places(chosen):
             with unchanged(self.container.name):
-                read = self.reader.read
-                group = fetched(self.fd, read, first, places, self.container.line)
+                group = fetched(fd, reader.read, first, rows, self.container.line)
             yield group
 
     def again(self) -> Iterator[Group]:
@@ -361,36 +530,37 @@ class Input:
 
         They are fetched from a file by their places, or come as their records lie in INPUT.
         """
-        found = self.survey
-        if found is None:
+        read = self.survey
+        if read is None:
             return
-        read = found.reader.read
-        alone = found.grouping == "line"
-        with unchanged(self.container.name):
-            if self.in_order or self.fd is None:
-                own = surveyed(self._lines(), found.end, found.where, self.index)
-                each = (record for line in own for record in read(line))
-                yield from grouped(each, alone=alone)
-                return
-            for first, places in self.index.places():
-                yield fetched(self.fd, read, first, places, self.container.line)
+        reader = read.reader
+        if self.lines is not None:
+            lines = self._until(read.end)
+            yield from grouped(records(lines, reader.read, _ignore), alone=True)
+        elif self.in_order or self.fd is None:
+            with unchanged(self.container.name):
+                lines = surveyed(self._lines(), read.end, read.where, self.index)
+                parts = itertools.chain.from_iterable(map(reader.read, lines))
+                yield from grouped(parts, alone=read.grouping == "line")
+        else:
+            yield from self._fetched(reader, self.fd)
 
     def found(self) -> str:
         """Describe the input in one line."""
         if self.reader is None:
             return "no records: INPUT is empty, or holds blank lines only"
         head = f"{self.reader.format.name}, {_key(self.reader)}"
-        found = self.survey
-        if found is None:
+        read = self.survey
+        if read is None:
             return f"{head}, streamed"
-        sizes = f"{found.smallest} to {found.largest}"
-        rollouts = (
-            _count(found.largest, "rollout")
-            if found.smallest == found.largest
-            else f"{sizes} rollouts"
-        )
-        counts = f"{_count(found.records, 'record')}, {_count(found.groups, 'group')}"
-        return f"{head}: {counts} of {rollouts}, {_WORDS[found.grouping]}"
+        layout = _LAYOUTS[read.grouping]
+        if self.lines is not None:
+            return f"{head}: {_count(self.lines, 'group')}, {layout}"
+        rollouts = _count(read.largest, "rollout")
+        if read.smallest != read.largest:
+            rollouts = f"{read.smallest} to {read.largest} rollouts"
+        counts = f"{_count(read.records, 'record')}, {_count(read.groups, 'group')}"
+        return f"{head}: {counts} of {rollouts}, {layout}"
 
 
 def _key(reader: Reader) -> str:
@@ -407,18 +577,11 @@ def _key(reader: Reader) -> str:
     return key
 
 
-def _parsed(line: Line) -> dict[str, Any] | None:
-    """Return the value of a record; None if it is not a JSON object."""
-    try:
-        return parse(line.raw)
-    except (UnreadableError, RecursionError):
-        return None
-
-
 def _is_of(reader: Reader, line: Line) -> bool | None:
-    """Tell if a record is of the format, well-formed or not; None if it is not a JSON object."""
-    value = _parsed(line)
-    if value is None:
+    """Return whether a record is of the format, well-formed or not; None if it is not a JSON object."""
+    try:
+        value = parse(line.raw)
+    except (UnreadableError, RecursionError):
         return None
     try:
         return bool(fits(reader.format, value) or reader.read(line))
@@ -427,7 +590,7 @@ def _is_of(reader: Reader, line: Line) -> bool | None:
 
 
 def shown_key(reader: Reader) -> str:
-    """The key of a group in words, for a sentence."""
+    """Return the key of a group in words, for a sentence."""
     if not reader.by_prompt:
         return f"key `{reader.key}`"
     if reader.format.shape == "group":
@@ -439,17 +602,20 @@ def open_input(
     settings: InputSettings,
     stack: ExitStack,
     on_problem: OnProblem,
-    on_open: Callable[[Container], None] = lambda _container: None,
-    on_record: OnRecord = lambda _record, _count: None,
-    on_again: Callable[[], None] = lambda: None,
+    on_open: Callable[[Container], None] = _ignore,
+    on_record: OnRecord = _ignore,
+    on_again: Callable[[], None] = _ignore,
     draw: int | None = None,
+    *,
+    once: bool = False,
 ) -> Input:
     """Open INPUT; a file is surveyed to its end first, a pipe of JSON lines is read as it comes.
 
     Each problem and each record is reported once: by the survey of a file, or as a stream is read. `on_open`
     gets the container before its records are read. A shard reports its own problems only. `on_again`: all
     records are reported once more, with other groups; problems are not. With `draw`, a seed, the groups of a
-    file come in an order that only it and their contents decide; UsageError for a pipe.
+    file come in an order that only it and their contents decide; UsageError for a pipe. `once`: a file whose lines are
+    groups may be read as it comes.
     """
     shard = settings.shard
     keep = settings.grouping == "scattered" and draw is None
@@ -472,23 +638,9 @@ def open_input(
     else:
         first = container.sample(SAMPLE)
     if not first:
-        for line in container.records():
-            # what is damaged, or no JSON at all, is not empty
-            problem = (
-                f"none of its files holds records ({line.where} is not a JSON object)"
-            )
-            raise UsageError(problem, place=name)
+        _refuse_damaged(container)
         return opened
-    reader = detect(name, first, settings)
-    if len(settings.messages) == 1:
-        from ruler_cli.runs.proposal import refuse_tasks
-
-        values = [value for _, value in first_records(name, first)]
-        refuse_tasks(name, values, *settings.messages)
-    if shard is not None and reader.format.shape == "columns":
-        remedy = "give each process some of the files or lines (`split -n l/16`), and a --ledger"
-        problem = f"a record of {name} holds several groups"
-        raise UsageError(problem, remedy, place="--shard")
+    reader = _reader_of(name, first, settings)
 
     def report(problem: Problem) -> None:
         # of all shards together each once
@@ -497,106 +649,81 @@ def open_input(
 
     if settings.limit is not None:
         groups = _count(settings.limit, "group")
-        only = f"--limit {settings.limit}: the first {groups} only"
-        opened.notes.append(only)
+        opened.notes.append(f"--limit {settings.limit}: the first {groups} only")
     if shard is not None:
         opened.notes.append(str(shard))
-    if not container.once:
-        opened.look(reader, report, on_record, on_again)
+    if container.once:
+        read = records(itertools.chain(first, lines), reader.read, report)
+        opened.reader = reader
+        opened.checks = PromptChecks.of(reader)
+        opened.groups = streamed(
+            read, reader, settings, opened.checks, on_record, container.where
+        )
         return opened
-    read = records(itertools.chain(first, lines), reader.read, report)
-    opened.reader = reader
-    openings = opened.openings = Openings.of(reader)
-    opened.groups = streamed(
-        read, reader, settings, index, openings, on_record, container.where
-    )
+    part = shard is not None or settings.limit is not None or draw is not None
+    if once and not part and opened.look_at_lines(reader, report):
+        return opened
+    opened.look(reader, report, on_record, on_again)
     return opened
 
 
-def survey(
-    lines: Iterable[Line],
-    reader: Reader,
-    settings: InputSettings,
-    index: Index,
-    on_problem: OnProblem,
-    where: Where = "line {}".format,
-    on_record: OnRecord = lambda _record, _count: None,
-) -> Survey:
-    """Read the input once; decide how its groups lie, and which are those of the run.
+def _refuse_damaged(container: Container) -> None:
+    """Raise UsageError for an input without records that has lines: damaged, or no JSON at all, is not empty."""
+    for line in container.records():
+        raise UsageError(
+            f"none of its files holds records ({line.where} is not a JSON object)",
+            place=container.name,
+        )
 
-    Input behind the first groups that `settings.limit` asks for is not read if none of them can go on there.
+
+def _reader_of(name: str, first: Sequence[Line], settings: InputSettings) -> Reader:
+    """Return the reader of the format of the first records; UsageError for paths that cannot be meant."""
+    reader = detect(name, first, settings)
+    if len(settings.messages) == 1:
+        from ruler_cli.runs.proposal import refuse_tasks
+
+        values = [value for _, value in first_records(name, first)]
+        refuse_tasks(name, values, *settings.messages)
+    if settings.shard is not None and reader.format.shape == "columns":
+        raise UsageError(
+            f"a record of {name} holds several groups",
+            "give each process some of the files or lines (`split -n l/16`), and a --ledger",
+            place="--shard",
+        )
+    return reader
+
+
+def survey(lines: Iterable[Line], read: Survey, on_problem: OnProblem) -> None:
+    """Count all records of a file.
+
+    Input behind the first groups that `limit` asks for is not read if none of them can go on there.
     """
-    grouping, shard, limit = settings.grouping, settings.shard, settings.limit
-    form, whole = reader.format, reader.format.shape != "trajectory"
-    if whole and grouping in ("consecutive", "scattered"):
+    grouping = read.settings.grouping
+    if read.whole and grouping in ("consecutive", "scattered"):
         raise UsageError(
             "every record of this file already is a group",
             place=f"--grouping {grouping}",
         )
-    openings = Openings.of(reader)
-    result = Survey(reader, openings, where)
-    # else rollouts of one group begin alike, or are meant not to
-    compare = not (reader.by_prompt or form.varied_prompts)
-
-    def noted() -> Iterator[Line]:
-        for line in lines:
-            result.end = (line.number, line.end)
-            yield line
-
-    read = records(noted(), reader.read, on_problem)
-    alone = whole or grouping == "line"
-    cut, among = (limit, None) if alone else (None, limit)
-    if cut is not None:
-        read = first_groups(read, cut)
-    index.by = "id" if alone else "key"
-    last, runs = b"", 0
-    for record in read:
-        result.records += 1
-        key = f"\n{record.line.number}" if grouping == "line" else str(record.key)
-        within = among is None or index.among_first(digest(key), among)
-        mine = within and (shard is None or shard.holds(digest(str(record.key))))
-        begins = openings.look(record.rollouts, record.line.where)
-        openings.compare(begins, record.line.where)
-        opening = _number(begins[0]) if begins and compare and not whole else None
-        short, rollouts = index.add(record, key, opening, mine=mine)
-        result.rollouts += rollouts
-        runs += short != last
-        last = short
-        if within:
-            on_record(record, rollouts)
-    index.flush()
-    sizes = index.sizes()
-    result.groups, result.smallest, result.largest, result.singles, result.mine = sizes
-    if cut is not None and result.groups >= cut:
-        result.cut, result.end = True, (record.line.number, record.line.end)
-    if whole:
-        result.repeated = index.repeated_key()
-        return result
-    if compare:
-        openings.mixed, first = index.mixed()
-        openings.first_mixed = where(first) if first else ""
-    adjacent = runs == result.groups
-    if grouping == "consecutive" and not adjacent:
-        lines_of_it = map(where, index.repeated_key(apart=True) or (0, 0))
-        problem = f"{' and '.join(lines_of_it)} are one group with others between"
-        raise UsageError(
-            problem,
-            "leave --grouping at auto",
-            place=f"--grouping {grouping}",
-        )
-    if grouping != "line":
-        in_order = adjacent and grouping != "scattered"
-        result.grouping = "consecutive" if in_order else "scattered"
-    return result
+    limit = read.settings.limit
+    records_read = records(read.noted(lines), read.reader.read, on_problem)
+    if limit is not None and read.alone:
+        records_read = first_groups(records_read, limit)
+    last = None
+    for record in records_read:
+        read.add(record)
+        last = record
+    read.finish()
+    if limit is not None and read.alone and last and read.groups >= limit:
+        read.cut = True
+        read.end = (last.line.number, last.line.end)
 
 
 def streamed(
     stream: Iterable[Record],
     reader: Reader,
     settings: InputSettings,
-    index: Index,
-    openings: Openings,
-    on_record: OnRecord,
+    checks: PromptChecks,
+    on_record: OnRecord = _ignore,
     where: Where = "line {}".format,
 ) -> Iterator[Group]:
     """Yield groups of a stream, with the checks that a survey makes of a file.
@@ -611,23 +738,35 @@ def streamed(
     if limit is not None and alone:
         stream = first_groups(stream, limit)
         limit = None
-    end = math.inf  # where the groups begin that are beyond the limit
+    keys = KeyTable()
+    first_lines = array("Q")
+    members = MemberTable()
+    end: float = math.inf  # where the groups begin that are beyond the limit
     for nth, group in enumerate(grouped(stream, alone=alone)):
         number = group.records[0].line.number
-        end = number if nth == limit else end
-        before = number if alone else index.first_seen(group.key, number)
+        if nth == limit:
+            end = number
+        short = digest(group.key)
+        before = number
+        if not alone:
+            at = keys.number(short)
+            if at == len(first_lines):
+                first_lines.append(number)
+            before = first_lines[at]
         if before >= end:
             continue
         if before != number:
-            problem = f"group {group.key!r} comes back after it ended (it began at {where(before)})"
-            remedy = "groups on stdin must be adjacent; buffer all of it with --grouping scattered, or give a file"
-            raise UsageError(problem, remedy, place=where(number))
-        short = b"" if whole else digest(group.key)
+            raise UsageError(
+                f"group {group.key!r} comes back after it ended (it began at {where(before)})",
+                "groups on stdin must be adjacent; buffer all of it with --grouping scattered, or give a file",
+                place=where(number),
+            )
         for record in group.records:
-            on_record(record, index.rollouts(record, short))
-        place = group.records[0].line.where
-        openings.compare(openings.look(group.rollouts, place), place)
-        if shard is None or shard.holds(digest(group.key)):
+            parent = place(record).to_bytes(8) if whole else short
+            on_record(record, members.begun(record, parent))
+        begins = group.records[0].line.where
+        checks.compare(checks.look(group.rollouts, begins), begins)
+        if shard is None or shard.holds(short):
             yield group
 
 
@@ -660,24 +799,25 @@ def refuse_other_groups(source: Input, output: str, *, force: bool) -> None:
 
     Then it is likely that OUTPUT was forgotten behind a pattern. A pipe, which is read once, is not compared.
     """
-    place = Location(output)
+    location = Location(output)
     if force or source.survey is None:
         return
     if not any(map(has_scores, source.container.sample(1))):
         return
-    if not refuse_foreign(place, "OUTPUT"):
+    if not refuse_foreign(location, "OUTPUT"):
         return
     paths: dict[str, Any] = dict.fromkeys(
         ("records", "limit", "shard", "reward", "outcome", "reference")
     )
     alike = replace(source.settings, source=output, **paths)
     with ExitStack() as stack, suppress(UsageError):
-        scored = open_input(alike, stack, lambda _problem: None)
-        labelled = source.reader is not None and bool(source.reader.labels)
-        names = {_name(group, by_prompt=labelled) for group in scored.again()}
-        if any(_name(one, by_prompt=labelled) in names for one in source.again()):
-            return
-    raise not_replaced(place, "holds scores of other groups than those of INPUT")
+        scored = open_input(alike, stack, _ignore)
+        labels = source.reader is not None and bool(source.reader.labels)
+        names = {_name(group, by_prompt=labels) for group in scored.again()}
+        for group in source.again():
+            if _name(group, by_prompt=labels) in names:
+                return
+    raise not_replaced(location, "holds scores of other groups than those of INPUT")
 
 
 def _name(group: Group, *, by_prompt: bool) -> str:

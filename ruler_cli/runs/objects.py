@@ -1,8 +1,8 @@
 """Groups that are Python objects → groups to judge, and annotated copies of what was given.
 
-A group is a list of rollouts, a dict or an object that holds them as `trajectories`, or a dict of any format
-that is a whole group. Each rollout is read from its JSON form as a line of a file is, and the annotated line
-tells what changes in the copy.
+A group is a list of rollouts or of lists of messages, a dict or an object that holds rollouts as `trajectories`, or a
+dict of any format that is a whole group. Each rollout is read from its JSON form as a line of a file is; what an
+annotation changes is set in a copy of the object itself.
 """
 
 from __future__ import annotations
@@ -18,20 +18,23 @@ from typing import Any, Generic, Literal, TypeVar, cast
 import orjson
 
 from ruler_cli.errors import UnreadableError, UsageError, WrongShapeError
-from ruler_cli.files.parse import dump, parse_value
-from ruler_cli.files.values import EMPTY, first_at, lookup
-from ruler_cli.formats.annotate import annotate
-from ruler_cli.formats.chat import PROMPTS
+from ruler_cli.files.parse import dump, dump_escaped, parse_value
+from ruler_cli.files.splice import Patches, read_object
+from ruler_cli.files.values import EMPTY, first_at, lookup, parts
+from ruler_cli.formats.annotate import AnnotationWriter, JsonMembers
+from ruler_cli.formats.format import SHAPE_ERRORS, Format
+from ruler_cli.formats.keys import GIVEN, GroupKey, key_text
+from ruler_cli.formats.names import PROMPTS
 from ruler_cli.formats.native import ART, BESIDE
-from ruler_cli.formats.reader import Reader, detect, formats_of, key_text
-from ruler_cli.formats.table import GIVEN, SHAPE_ERRORS, Format, fits
-from ruler_cli.results.fields import GroupFields, TrajectoryFields, annotations_of
+from ruler_cli.formats.paths import rollout_object
+from ruler_cli.formats.reader import Reader, detect, formats_of
+from ruler_cli.formats.table import fits, key_of
+from ruler_cli.runs.session import Scored
 from ruler_cli.settings.criteria import rubric_of
 from ruler_cli.settings.models import InputSettings, OnFailure
 from ruler_cli.types import (
     Group,
     GroupError,
-    GroupResult,
     GroupScores,
     Kind,
     Line,
@@ -46,8 +49,8 @@ from ruler_cli.types import (
 
 G = TypeVar("G")
 _PLAIN = frozenset((str, int, float, bool, type(None)))
-_KEYS = ("group_id", "metadata.scenario_id")
-"""Paths of a group's key."""
+_KEYS = ("metadata.scenario_id", "group_id")
+"""Paths of a group's key; the last one counts for most."""
 _BESIDE = frozenset(path.partition(".")[0] for path in BESIDE)
 _SHOWN = frozenset(("messages", "tools", *PROMPTS, *_BESIDE))
 """Members that the judge may be shown."""
@@ -63,6 +66,7 @@ _TURNS = frozenset(("messages", *ART))
 """Members of which a rollout that is an object has one."""
 _MOST = 64
 """Shapes whose readers are remembered."""
+_APART = "give each group as a list of its rollouts, a dict each"
 Shape = Literal["list", "record", "holder"]
 
 
@@ -70,8 +74,8 @@ Shape = Literal["list", "record", "holder"]
 class _Judged(Generic[G]):
     index: int
     group: G
-    fields: GroupFields = field(repr=False)
-    trajectories: tuple[TrajectoryFields, ...] = field(repr=False)
+    fields: dict[str, Any] = field(repr=False)
+    trajectories: tuple[dict[str, Any], ...] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +95,7 @@ class GroupWithScores(_Judged[G]):
     @property
     def tied(self) -> bool:
         """True if the scores have no relative signal, so that a trainer learns nothing from the group."""
-        return self.fields["tied"]
+        return bool(self.fields["tied"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,39 +117,33 @@ JudgedGroup = GroupWithScores[G] | GroupWithoutScores[G]
 
 
 @frozen_value
-class ObjectGroup(Group, Generic[G]):
-    """A group that was given as an object.
+class _Item:
+    """A rollout, or a whole group that is a dict.
 
-    `kind` says if that is a list of rollouts, one record as a line of a file, or a holder of `trajectories`.
-    The first of its records has what is beside the rollouts. `copies` are of the others, and are annotated
-    later: the caller may change the group while it is judged.
+    `parsed` is its JSON form, `lost` are the members that have none, with the reason. `copied` is a copy, which is
+    annotated later: the caller may change the object while it is judged.
     """
 
-    index: int
-    given: G
-    kind: Shape
-    copies: Sequence[Any]
-    reader: Reader
-
-
-def _kind(given: Any) -> Shape:
-    """Return the kind of a group; a named tuple with `trajectories` is no list."""
-    if isinstance(given, list | tuple) and not hasattr(given, "trajectories"):
-        return "list"
-    alone = isinstance(given, Mapping) and "trajectories" not in given
-    return "record" if alone else "holder"
+    place: str
+    copied: Any
+    parsed: dict[str, Any]
+    lost: dict[str, str]
 
 
 @frozen_value
-class _Item:
-    """A rollout or a whole group, as the line that it is in a file, and as JSON.
+class ObjectGroup(Group, Generic[G]):
+    """A group that was given as an object.
 
-    `lost` are the members that JSON has no form for, with the reason.
+    Its `shape`: a list of rollouts, one record as a line of a file is, or a holder of `trajectories`.
+
+    The first of its records has what is beside the rollouts.
     """
 
-    line: Line
-    parsed: dict[str, Any]
-    lost: dict[str, str]
+    index: int
+    copied: G
+    shape: Shape
+    items: Sequence[_Item]
+    reader: Reader
 
 
 class ObjectReader:
@@ -160,7 +158,7 @@ class ObjectReader:
         self._readers = dict[frozenset[tuple[str, Any]], Reader]()
 
     def read(
-        self, given: G, index: int, name: str = "", rubric: Standards | None = None
+        self, group: G, index: int, name: str = "", rubric: Standards | None = None
     ) -> ObjectGroup[G]:
         """Read a group; WrongShapeError if it is none. `name` is its name in sentences.
 
@@ -171,7 +169,7 @@ class ObjectReader:
             remedy = "give the text of the file"
             raise WrongShapeError("only settings read `@FILE`", remedy, place="rubric")
         try:
-            return self._group(given, index, name, rubric)
+            return self._group(group, index, name, rubric)
         except UnreadableError as error:
             raise WrongShapeError(f"{name}: {error}") from None
         except RecursionError:
@@ -179,80 +177,90 @@ class ObjectReader:
             raise WrongShapeError(problem, "flatten it", place=name) from None
 
     def _group(
-        self, given: G, index: int, name: str, rubric: Standards | None
+        self, group: G, index: int, name: str, rubric: Standards | None
     ) -> ObjectGroup[G]:
-        """Read all records; a holder may have a key, tools and a rubric of its own."""
-        kind = _kind(given)
-        objects = [given] if kind == "record" else _listed(given, kind)
-        items = [_item(one, index, _place(kind, i)) for i, one in enumerate(objects)]
-        reader = self._reader(items, objects, kind, name)
-        reference = self._settings.reference
-        if kind == "holder" and reference and _at(reference, given) is not None:
-            reader = replace(reader, reference="")  # that of the group is filled in
-        records = _records(reader, items, alone=kind == "record")
-        copies = [_snapshot(one, _own_members(one)) for one in objects]
-        copied = given
+        """Read all records; a holder may have a key, tools, a rubric and rewards of its own."""
+        shape = _shape(group)
+        objects: Sequence[Any] = [group]
+        if shape != "record":
+            objects = _listed(group, shape)
+        items = [_item(rollout, _place(shape, i)) for i, rollout in enumerate(objects)]
+        reader = self._reader(items, shape, name)
         key = _key(reader.format, items[0].parsed) if items else None
-        own = dict[str, Any]()
-        if kind == "holder":
-            copied = _snapshot(given, {"trajectories": objects})
-            for path in reversed(_KEYS):
-                own_key = _at(path, given)
-                if own_key is not None:
-                    key = key_text(plain(own_key, "group_id"))
-            own = _beside(given)
-            how = self._settings
-            for field_name, own_path in (
-                ("reward", how.reward),
-                ("outcome", how.outcome),
-                ("reference", how.reference),
-            ):
-                found = None if own_path is None else _at(own_path, given)
-                if found is not None:
-                    fill = partial(_filled, field_name, plain(found, field_name))
-                    records = [_with_rollouts(record, fill) for record in records]
-        stated: Any = own.get("rubric")
+        beside = dict[str, Any]()
+        copied = group
+        shared = dict[str, Any]()
+        if shape == "holder":
+            copied = _snapshot(group, {"trajectories": objects})
+            beside = _beside(group)
+            for path in _KEYS:
+                stated_key = _at(path, group)
+                if stated_key is not None:
+                    key = key_text(plain(stated_key, "group_id"))
+            shared = self._shared(group)
+            if "reference" in shared:
+                reader = replace(reader, reference="")
+        records = [self._record(reader, item, index, shape) for item in items]
+        if shared:
+            fill = partial(_filled, shared)
+            records = [_with_rollouts(record, fill) for record in records]
+        stated: Any = beside.get("rubric")
         if rubric is not None:  # in the place of all others
             stated = rubric
-            records = [replace(one, rubric=None, rubric_error="") for one in records]
+            records = [
+                replace(record, rubric=None, rubric_error="") for record in records
+            ]
         try:
             standards = None if stated in EMPTY else rubric_of(stated)
         except UnreadableError as error:
             raise UnreadableError(f"`rubric` {error}") from None
         # a record for what belongs to all of them
-        line = Line(index + 1, 0, dump(own), name)
-        head = Record(line, (), rubric=standards, tools=own.get("tools"))
+        line = Line(index + 1, 0, dump(beside), name)
+        head = Record(line, (), rubric=standards, tools=beside.get("tools"))
         return ObjectGroup(
-            key or name, (head, *records), index, copied, kind, copies, reader
+            key or name, (head, *records), index, copied, shape, items, reader
         )
 
-    def _reader(
-        self, items: Sequence[_Item], objects: Sequence[Any], kind: Shape, name: str
-    ) -> Reader:
+    def _shared(self, group: Any) -> dict[str, Any]:
+        """Return the values that a holder states at the user's paths for rollouts that lack them."""
+        settings = self._settings
+        shared = dict[str, Any]()
+        for name in ("reward", "outcome", "reference"):
+            path = getattr(settings, name)
+            value = None if path is None else _at(path, group)
+            if value is not None:
+                shared[name] = plain(value, name)
+        return shared
+
+    def _reader(self, items: Sequence[_Item], shape: Shape, name: str) -> Reader:
         """Return the reader of the one format of all records; an error if there is none, or several."""
         settings = self._settings
         named = settings.format != "auto" or settings.messages or settings.prompt
         talks = any(not _TURNS.isdisjoint(item.parsed) for item in items)
         empty = not any(item.parsed for item in items)
-        native = kind == "holder" and not named and (talks or empty)
-        if native or not (items and all(isinstance(one, Mapping) for one in objects)):
+        dicts = items and all(isinstance(item.copied, Mapping) for item in items)
+        if (shape == "holder" and not named and (talks or empty)) or not dicts:
             forms = formats_of("native")
             form = next(form for form in forms if form.shape == "trajectory")
             paths = {"reward": settings.reward, "outcome": settings.outcome}
-            given = {name: path for name, path in paths.items() if path is not None}
-            reference = settings.reference or ""
-            return Reader(form, GIVEN, given=given, reference=reference)
-        shape = frozenset(
-            (member, one[:1] in "[{" if type(one) is str else type(one))
-            for item in items
-            for member, one in item.parsed.items()
-        )
-        reader = self._readers.get(shape)
-        if reader is None or not all(fits(reader.format, one.parsed) for one in items):
+            stated = {name: path for name, path in paths.items() if path is not None}
+            return Reader(
+                form, GroupKey(GIVEN), given=stated, reference=settings.reference or ""
+            )
+        members = set[tuple[str, Any]]()
+        for item in items:
+            for member_name, value in item.parsed.items():
+                kind = value[:1] in "[{" if type(value) is str else type(value)
+                members.add((member_name, kind))
+        remembered = frozenset(members)
+        reader = self._readers.get(remembered)
+        if reader is None or not all(
+            fits(reader.format, item.parsed) for item in items
+        ):
             reader = self._detected(items, name)
             if len(self._readers) >= _MOST:
                 self._readers.clear()
-            self._readers[shape] = reader
+            self._readers[remembered] = reader
         return reader
 
     def _detected(self, items: Sequence[_Item], name: str) -> Reader:
@@ -260,112 +268,125 @@ class ObjectReader:
         settings = self._settings
         # the first groups may have no outcome
         paths = replace(settings, outcome=None, group_by=())
+        lines = [Line(1, 0, dump(item.parsed), item.place) for item in items]
         try:
-            reader = detect(name, [item.line for item in items], paths)
+            reader = detect(name, lines, paths)
         except UsageError as error:
             for item in items:
                 for reason in item.lost.values():
-                    raise UnreadableError(f"{item.line.where}: {reason}") from None
+                    raise UnreadableError(f"{item.place}: {reason}") from None
             raise WrongShapeError(str(error)) from None
-        key = GIVEN
+        key = GroupKey(GIVEN)
         if reader.format.shape == "columns":
             for path in reversed(reader.format.key_paths):
                 if lookup(items[0].parsed, path) is not None:
-                    key = path
-        given = dict(reader.given)
+                    key = GroupKey.of_paths(path)
+        stated = dict(reader.given)
         if settings.outcome is not None:
-            given["outcome"] = settings.outcome
-        return replace(reader, key=key, given=given)
+            stated["outcome"] = settings.outcome
+        return replace(reader, group_key=key, given=stated)
 
-
-def _place(kind: Shape, i: int) -> str:
-    """Return the name of a record in sentences."""
-    places = {"record": "the dict", "list": f"`[{i}]`"}
-    return places.get(kind, f"`trajectories[{i}]`")
-
-
-def _listed(given: Any, kind: Shape) -> Sequence[Any]:
-    """Return the trajectories of a group; UnreadableError if it has no list of them."""
-    items = given if kind == "list" else member(given, "trajectories")
-    if items is None and not isinstance(given, Mapping):
-        remedy = "give a list of rollouts, a dict with `trajectories`, or an object with ART's attributes"
-        raise UnreadableError(f"is of type {type(given).__name__}; {remedy}")
-    if isinstance(items, str | bytes) or not isinstance(items, Sequence):
-        wrong = type(items).__name__
-        raise UnreadableError(f"`trajectories` is of type {wrong}; give a list")
-    for i, item in enumerate(items):
-        is_object = any(hasattr(item, name) for name in _TURNS)
-        if not (is_object or isinstance(item, Mapping)):
-            remedy = "give a dict with `messages`, or an object with ART's attributes"
-            wrong = type(item).__name__
-            raise UnreadableError(f"{_place(kind, i)} is of type {wrong}; {remedy}")
-    return items
-
-
-def _item(given: Any, index: int, place: str) -> _Item:
-    parsed, lost = _json_form(given)
-    return _Item(Line(index + 1, 0, dump(parsed), place), parsed, lost)
-
-
-def _beside(given: Any) -> dict[str, Any]:
-    """Return what a holder has beside its trajectories; UnreadableError if that has no form in JSON."""
-    names = given if isinstance(given, Mapping) else _BESIDE_LIST
-    members = {name: member(given, name) for name in names if name != "trajectories"}
-    if isinstance(rubric := members.get("rubric"), Rubric):
-        members["rubric"] = rubric.stated
-    own, lost = _json_form(members)
-    for name in _BESIDE_LIST:
-        if name in lost:
-            raise UnreadableError(lost[name])
-    return own
-
-
-def _records(reader: Reader, items: Sequence[_Item], *, alone: bool) -> list[Record]:
-    """Read each record; one rollout that cannot be judged is read with its error."""
-    form = reader.format
-    single = form.shape == "trajectory"
-    if not (single or alone):
-        remedy = "give it alone, and several to `score_groups`"
-        place = items[0].line.where
-        raise UnreadableError(f"{place} is a whole group ({form.name}); {remedy}")
-    # a signature names the members of a format
-    paths = form.signature.split("`")[1::2]
-    shown = _SHOWN.union([path.partition(".")[0] for path in paths])
-    records = list[Record]()
-    for item in items:
-        line = item.line
+    def _record(self, reader: Reader, item: _Item, index: int, shape: Shape) -> Record:
+        """Read a record; one rollout that cannot be judged is read with its error."""
+        form = reader.format
+        single = form.shape == "trajectory"
+        if shape != "record" and not single:
+            remedy = "give it alone, and several to `score_groups`"
+            raise UnreadableError(
+                f"{item.place} is a whole group ({form.name}); {remedy}"
+            )
+        line = Line(index + 1, 0, dump(item.parsed), item.place)
         try:
             read = reader.read_parsed(item.parsed, line)
         except UnreadableError as error:
             if not single or form.listed:
-                raise UnreadableError(f"{line.where}: {error}") from None
+                raise UnreadableError(f"{item.place}: {error}") from None
             read = (Record(line, (Rollout([], error=str(error)),)),)
         if len(read) > 1:
-            several = f"{line.where} holds {len(read)} groups ({form.name})"
+            several = f"{item.place} holds {len(read)} groups ({form.name})"
             raise UnreadableError(f"{several}; {_APART}")
         record = read[0]
-        for name in shown & item.lost.keys():
-            # none of its rollouts can be judged
-            lost = partial(replace, error=item.lost[name])
-            record = _with_rollouts(record, lost)
-        records.append(record)
-    if alone and single and len(records[0].rollouts) == 1:
-        raise UnreadableError(f"is one trajectory ({form.name}); {_APART}")
-    return records
+        if shape == "record" and single and len(record.rollouts) == 1:
+            raise UnreadableError(f"is one trajectory ({form.name}); {_APART}")
+        if item.lost:
+            # a signature names the members of a format
+            paths = form.signature.split("`")[1::2]
+            shown = _SHOWN.union([path.partition(".")[0] for path in paths])
+            for name in shown & item.lost.keys():
+                # none of its rollouts can be judged
+                record = _with_rollouts(record, partial(replace, error=item.lost[name]))
+        return record
 
 
-def _filled(name: str, value: Any, rollout: Rollout) -> Rollout:
-    """Return a rollout; the group's value stands for one that it lacks."""
-    lacks = getattr(rollout, name) is None
-    return replace(rollout, **{name: value}) if lacks else rollout
+def _shape(group: Any) -> Shape:
+    """Return the shape of a group; a named tuple with `trajectories` is not a list."""
+    if isinstance(group, list | tuple) and not hasattr(group, "trajectories"):
+        return "list"
+    alone = isinstance(group, Mapping) and "trajectories" not in group
+    return "record" if alone else "holder"
+
+
+def _place(shape: Shape, i: int) -> str:
+    """Return the name of a record in sentences."""
+    places = {"record": "the dict", "list": f"`[{i}]`"}
+    return places.get(shape, f"`trajectories[{i}]`")
+
+
+def _listed(group: Any, shape: Shape) -> Sequence[Any]:
+    """Return the trajectories of a group; UnreadableError if it has no list of them.
+
+    A list of messages is a trajectory.
+    """
+    items = group if shape == "list" else member(group, "trajectories")
+    if items is None and not isinstance(group, Mapping):
+        remedy = "give a list of rollouts, a dict with `trajectories`, or an object with ART's attributes"
+        raise UnreadableError(f"is of type {type(group).__name__}; {remedy}")
+    if isinstance(items, str | bytes) or not isinstance(items, Sequence):
+        wrong = type(items).__name__
+        raise UnreadableError(f"`trajectories` is of type {wrong}; give a list")
+    rollouts = list[Any]()
+    for i, item in enumerate(items):
+        if isinstance(item, list | tuple) and not hasattr(item, "messages"):
+            rollouts.append({"messages": list(item)})
+            continue
+        is_object = any(hasattr(item, name) for name in _TURNS)
+        if not (is_object or isinstance(item, Mapping)):
+            remedy = "give a dict with `messages`, or an object with ART's attributes"
+            wrong = type(item).__name__
+            raise UnreadableError(f"{_place(shape, i)} is of type {wrong}; {remedy}")
+        rollouts.append(item)
+    return rollouts
+
+
+def _item(rollout: Any, place: str) -> _Item:
+    parsed, lost = _json_form(rollout)
+    return _Item(place, _snapshot(rollout, _own_members(rollout)), parsed, lost)
+
+
+def _beside(group: Any) -> dict[str, Any]:
+    """Return what a holder has beside its trajectories; UnreadableError if that has no form in JSON."""
+    names = group if isinstance(group, Mapping) else _BESIDE_LIST
+    members = {name: member(group, name) for name in names if name != "trajectories"}
+    if isinstance(rubric := members.get("rubric"), Rubric):
+        members["rubric"] = rubric.stated
+    beside, lost = _json_form(members)
+    for name in _BESIDE_LIST:
+        if name in lost:
+            raise UnreadableError(lost[name])
+    return beside
+
+
+def _filled(shared: Mapping[str, Any], rollout: Rollout) -> Rollout:
+    """Return a rollout; the group's values stand for those that it lacks."""
+    lacking = {
+        name: value for name, value in shared.items() if getattr(rollout, name) is None
+    }
+    return replace(rollout, **lacking)
 
 
 def _with_rollouts(record: Record, change: Callable[[Rollout], Rollout]) -> Record:
     """Return a record with each of its rollouts changed."""
     return replace(record, rollouts=tuple(map(change, record.rollouts)))
-
-
-_APART = "give each group as a list of its rollouts, a dict each"
 
 
 def _json_form(item: Any) -> tuple[dict[str, Any], dict[str, str]]:
@@ -375,13 +396,13 @@ def _json_form(item: Any) -> tuple[dict[str, Any], dict[str, str]]:
     mapping = isinstance(item, Mapping)
     names: list[Any] = [*item] if mapping else [*_OF_OBJECTS]
     if mapping and type(item) is not dict:
-        names += [one for one in _HIDDEN if one not in item and item.get(one)]
+        names += [name for name in _HIDDEN if name not in item and item.get(name)]
     for name in names:
         try:
-            own = item[name] if mapping else member(item, name)
+            inner = item[name] if mapping else member(item, name)
             # ART's trajectory.messages is a method
-            if mapping or not (own is None or callable(own)):
-                value[str(name)] = plain(own, name)
+            if mapping or not (inner is None or callable(inner)):
+                value[str(name)] = plain(inner, name)
         except UnreadableError as error:
             lost[str(name)] = str(error)
         except RecursionError:
@@ -399,9 +420,8 @@ def _json_form(item: Any) -> tuple[dict[str, Any], dict[str, str]]:
 def _key(form: Format, value: dict[str, Any]) -> str | None:
     """Return the key of a group by the JSON form of its first record; None if there is none."""
     key = None
-    if form.key_of is not None:
-        with suppress(UnreadableError, *SHAPE_ERRORS):
-            key = form.key_of(value)
+    with suppress(UnreadableError, *SHAPE_ERRORS):
+        key = key_of(form, value)
     key = first_at(value, *form.key_paths) if key is None else key
     return None if key is None else key_text(key)
 
@@ -410,108 +430,147 @@ def _own_members(item: Any) -> dict[str, Any]:
     """Return the members of which a copy has its own: programs fill one list again for the next group."""
     if isinstance(item, Mapping):
         return {
-            name: own.copy() for name, own in item.items() if type(own) in (list, dict)
+            name: inner.copy()
+            for name, inner in item.items()
+            if type(inner) in (list, dict)
         }
     # each, so that an object that allows no change is refused before it is paid for
     members = {name: member(item, name) for name in _WRITTEN}
-    return {name: copy.copy(own) for name, own in members.items() if own is not None}
+    return {
+        name: copy.copy(inner) for name, inner in members.items() if inner is not None
+    }
 
 
 def _at(path: str, value: Any) -> Any:
     """Return the value at a dotted path of a dict or an object, as `fields.lookup` does."""
-    for parts in ([path], path.split(".")):
-        found = value
-        for part in parts:
-            found = member(found, part)
-        if found is not None:
-            return found
+    for names in ([path], path.split(".")):
+        inner = value
+        for name in names:
+            inner = member(inner, name)
+        if inner is not None:
+            return inner
     return None
 
 
 def judged_group(
-    read: ObjectGroup[G],
-    result: GroupResult,
-    scores: GroupScores | GroupError,
+    scored: Scored,
     names: Sequence[str],
-    fields: GroupFields,
     on_failure: OnFailure,
     warn: Callable[[str], None],
-) -> JudgedGroup[G]:
-    """Annotate a copy of a group; `names` are those of all judges, `fields` the group's part of OUTPUT.
+) -> JudgedGroup[Any]:
+    """Annotate a copy of a group; `names` are those of all judges.
 
     `warn` is told of each object that the copy of a scored group lacks.
     """
-    given: Any = read.given
-    rest = iter(annotations_of(read, scores, names, fields))
+    from ruler_cli.results.record import rollout_records
+
+    group, _, scores, part = scored
+    fields = part.written
+    assert isinstance(group, ObjectGroup)  # noqa: S101 - a Scorer reads no others
+    annotations = map(vars, rollout_records(group, scores, names, part))
     copies = list[Any]()
-    trajectories = list[TrajectoryFields]()
-    form = read.reader.format
-    apart = read.kind != "holder" and not form.group_in_record
-    for copied, record in zip(read.copies, read.records[1:], strict=True):
-        raw = record.line.raw
-        own = [(rollout, next(rest)) for rollout in record.rollouts]
-        written: Sequence[Any] = own
-        if apart:
-            written = [(rollout, {**one, "group": fields}) for rollout, one in own]
-        after = parse_value(annotate(raw, form, written, fields, on_failure))
-        for rollout, one in own:
-            noted = read.reader.previous_annotation(after, rollout) or {}
-            trajectories.append(
-                TrajectoryFields(
-                    **one,
-                    reward_path=noted.get("reward_path", ""),
-                    rewards=noted.get("rewards", []),
-                    independent_reward=noted.get("independent_reward"),
-                )
-            )
-        annotated = _changed(copied, parse_value(raw), after)
-        lacks_score = all(one["score"] is None for _, one in own)
-        is_object = not isinstance(annotated, Mapping)
+    trajectories = list[dict[str, Any]]()
+    writer = AnnotationWriter(group.reader.format, on_failure)
+    for item, record in zip(group.items, group.records[1:], strict=True):
+        annotated = [(rollout, next(annotations)) for rollout in record.rollouts]
+        apart = group.shape != "holder" and not writer.form.group_in_record
+        changes, noted = _changes(writer, item.parsed, annotated, fields, apart=apart)
+        trajectories += noted
+        changed = _changed(item.copied, changes)
+        lacks_score = all(trajectory["score"] is None for trajectory in noted)
+        is_object = not isinstance(changed, Mapping)
         # its reward is a number by its type, as in ART, whose training and logging fail at None
-        if lacks_score and is_object and member(annotated, "reward") is None:
+        if lacks_score and is_object and member(changed, "reward") is None:
             if isinstance(scores, GroupScores):
                 warn(
                     f"{fields['key']}: trajectory {len(trajectories)} is left out of the scored copy: "
-                    f"{own[0][1]['reason']}"
+                    f"{noted[0]['reason']}"
                 )
             continue
-        copies.append(annotated)
-    if read.kind == "list":
-        whole: Any = tuple(copies) if isinstance(given, tuple) else copies
-    elif read.kind == "record":
+        copies.append(changed)
+    whole: Any = copies
+    if group.shape == "record":
         whole = copies[0]
-    else:
-        whole = with_members(given, {"trajectories": copies, "ruler": fields})
-    shared = (read.index, whole, fields, tuple(trajectories))
+    elif group.shape == "holder":
+        whole = with_members(group.copied, {"trajectories": copies, "ruler": fields})
+    elif isinstance(group.copied, tuple):
+        whole = tuple(copies)
+    shared = (group.index, whole, fields, tuple(trajectories))
     if isinstance(scores, GroupError):
         none = (None,) * len(trajectories)
         return GroupWithoutScores(*shared, none, scores.kind, scores.reason)
-    return GroupWithScores(*shared, tuple(one["score"] for one in trajectories))
+    return GroupWithScores(
+        *shared, tuple([trajectory["score"] for trajectory in trajectories])
+    )
 
 
-def _changed(given: Any, before: Any, after: Any) -> Any:
-    """Return what was given with the changes between two JSON forms of it; the rest stays as it is."""
-    kinds = type(before), type(after)
-    if kinds == (dict, dict) and not isinstance(given, list):
-        changes = {}
-        for name, value in after.items():
-            old = before.get(name)
-            if name not in before or old != value:
-                changes[name] = _changed(member(given, name), old, value)
-        copied: Any = with_members(given, changes)
-        for name in before.keys() - after.keys():
+def _changes(
+    writer: AnnotationWriter,
+    parsed: dict[str, Any],
+    annotated: Sequence[tuple[Rollout, Any]],
+    fields: dict[str, Any],
+    *,
+    apart: bool,
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return the new members of a record, and the annotations among them.
+
+    `apart`: the group's part stands on each rollout, too.
+    """
+    form = writer.form
+    changes = dict[str, Any]()
+    new: dict[str, Any]
+    noted = list[dict[str, Any]]()
+    if form.listed:
+        changes = writer.in_lists(JsonMembers(parsed), annotated)
+        noted = parse_value(changes["ruler"])
+        written: Any = noted
+        if apart:
+            written = [{**annotation, "group": fields} for annotation in noted]
+        elif form.group_in_record:
+            written = {**fields, "rollouts": noted}
+        changes["ruler"] = dump_escaped(written)
+        return changes, noted
+    for rollout, annotation in annotated:
+        members = JsonMembers(rollout_object(parsed, rollout))
+        new = {**writer.changes(members, rollout, annotation)}
+        *holders, last = map(str, parts(form.ruler))
+        holder: dict[str, Any] = new
+        for name in holders:
+            holder = holder[name]
+        note = parse_value(holder[last])
+        noted.append(note)
+        if apart:
+            holder[last] = dump_escaped({**note, "group": fields})
+        inner = changes
+        for name in map(str, rollout.path):
+            inner = inner.setdefault(name, {})
+        inner.update(new)
+    if form.group_in_record:
+        changes["ruler"] = dump_escaped(fields)
+    return changes, noted
+
+
+def _changed(value: Any, changes: Mapping[str, Any]) -> Any:
+    """Return a copy with new members, the bytes of which are JSON; None takes a member out."""
+    if isinstance(value, str):  # the trajectory once more, as JSON text
+        raw = value.encode("utf-8", "surrogatepass")
+        patches = Patches(raw)
+        patches.put(read_object(raw), changes)
+        return patches.apply().decode("utf-8", "surrogatepass")
+    new = dict[Any, Any]()
+    for name, change in changes.items():
+        old = value[int(name)] if isinstance(value, list) else member(value, name)
+        if isinstance(change, bytes):
+            new[name] = parse_value(change)
+        elif change is not None:
+            new[name] = _changed({} if old is None else old, change)
+    if isinstance(value, list):
+        return [new.get(str(i), item) for i, item in enumerate(value)]
+    copied: Any = with_members(value, new)
+    for name, change in changes.items():
+        if change is None and isinstance(copied, dict):
             copied.pop(name, None)
-        return copied
-    if (
-        kinds == (list, list)
-        and isinstance(given, list | tuple)
-        and len(given) == len(before) == len(after)
-    ):
-        return [
-            one if old == new else _changed(one, old, new)
-            for one, old, new in zip(given, before, after, strict=True)
-        ]
-    return after
+    return copied
 
 
 def plain(value: Any, name: str) -> Any:
@@ -532,13 +591,12 @@ def as_json(value: Any) -> Any:
     # token ids, of which there are many
     if kind is list and _PLAIN.issuperset(map(type, value)):
         return value.copy()
-    if kind is list:
-        return [as_json(inner) for inner in value]
-    if kind is dict or isinstance(value, Mapping):
-        return {
-            key if type(key) is str else str(as_json(key)): as_json(inner)
-            for key, inner in value.items()
-        }
+    if isinstance(value, Mapping):
+        members = dict[str, Any]()
+        for name, inner in value.items():
+            text = name if type(name) is str else str(as_json(name))
+            members[text] = as_json(inner)
+        return members
     if isinstance(value, Enum):
         return as_json(value.value)
     for base in (str, int, float):
@@ -549,32 +607,37 @@ def as_json(value: Any) -> Any:
         return [as_json(inner) for inner in value]
     unknown = UnreadableError(f"is of type {kind.__name__}")
     try:
-        if hasattr(value, "model_dump"):
-            return value.model_dump(mode="json")
-        if hasattr(value, "__float__"):
-            # of numpy, torch, decimal
-            for convert in ("tolist", "item", "__float__"):
-                if hasattr(value, convert):
-                    return as_json(getattr(value, convert)())
-        with suppress(TypeError):
-            # a date; a dataclass is an object with fields
-            raw = orjson.dumps(value, option=orjson.OPT_PASSTHROUGH_DATACLASS)
-            return orjson.loads(raw)
-        # of its attributes, and of its slots
-        state = None if callable(value) else object.__getstate__(value)
-        members = {
-            name: as_json(own)
-            for part in (state if isinstance(state, tuple) else (state,))
-            for name, own in (part or {}).items()
-            if not name.startswith("_")
-        }
-        if members:
-            return members
+        members = _json_of_object(value)
     except (UnreadableError, RecursionError):
         raise
     except Exception:  # noqa: BLE001 - of the value's own class
         raise unknown from None
-    raise unknown
+    if members is None:
+        raise unknown
+    return members
+
+
+def _json_of_object(value: Any) -> Any:
+    """Return the JSON form of a model, a number of another package, or an object with fields; None if it has none."""
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json")
+    if hasattr(value, "__float__"):
+        # of numpy, torch, decimal
+        for convert in ("tolist", "item", "__float__"):
+            if hasattr(value, convert):
+                return as_json(getattr(value, convert)())
+    with suppress(TypeError):
+        # a date; a dataclass is an object with fields
+        raw = orjson.dumps(value, option=orjson.OPT_PASSTHROUGH_DATACLASS)
+        return orjson.loads(raw)
+    # of its attributes, and of its slots
+    state = None if callable(value) else object.__getstate__(value)
+    members = dict[str, Any]()
+    for attributes in state if isinstance(state, tuple) else (state,):
+        for name, inner in (attributes or {}).items():
+            if not name.startswith("_"):
+                members[name] = as_json(inner)
+    return members or None
 
 
 def member(value: Any, name: str) -> Any:
@@ -590,9 +653,9 @@ def with_members(value: G, changes: dict[str, Any]) -> G:
         # a copy of others may share items
         if isinstance(value, dict) or hasattr(type(value), "__copy__"):
             with suppress(Exception):  # of a kind that refuses a change
-                own: Any = copy.copy(value)
-                own.update(changes)
-                return cast("G", own)
+                twin: Any = copy.copy(value)
+                twin.update(changes)
+                return cast("G", twin)
         return cast("G", {**value, **changes})
     copied: G = copy.copy(value)
     for name, changed in changes.items():

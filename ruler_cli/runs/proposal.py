@@ -108,9 +108,9 @@ class _Column:
     @cached_property
     def asks(self) -> bool:
         """Return whether it may hold the task."""
-        other = (*_GOLD, *_GRADERS, *_AUTHORS, *_ANSWERS)
+        elsewhere = (*_GOLD, *_GRADERS, *_AUTHORS, *_ANSWERS)
         prose = self.kind == "text" and self.prose
-        return prose and self.says(_TASKS) and not self.says(other)
+        return prose and self.says(_TASKS) and not self.says(elsewhere)
 
 
 def propose(values: Sequence[Any]) -> RecordPaths | NothingToJudge:
@@ -155,14 +155,16 @@ def _records(values: Sequence[Any]) -> Iterator[tuple[str, Sequence[Any]]]:
                 yield f"{path}[]", value[:_MOST]
         elif is_object(value) and depth < _DEEPEST:
             members = [*islice(value.items(), _MOST)]
-            shapes = {frozenset(own) for _, own in members if is_object(own)}
+            shapes = {frozenset(inner) for _, inner in members if is_object(inner)}
             if len(members) >= _MEMBERS and len(shapes) == 1:
-                by_id = [{"key": key, "value": own} for key, own in members]
+                by_id = [{"key": key, "value": inner} for key, inner in members]
                 yield f"{path}{{}}", by_id
             elif not path:
                 yield "", values
             if len(queue) < _MOST:
-                queue += [(below + _step(key), own, depth + 1) for key, own in members]
+                queue += [
+                    (below + _step(key), inner, depth + 1) for key, inner in members
+                ]
 
 
 def _fields(records: Sequence[Any]) -> list[_Column]:
@@ -189,9 +191,9 @@ def _fields(records: Sequence[Any]) -> list[_Column]:
             else:
                 inside = value
             if is_object(inside) and depth < _DEEPEST and len(queue) < _MOST:
-                for key, own in islice(inside.items(), _MOST):
+                for key, inner in islice(inside.items(), _MOST):
                     if not _NOT_PLAIN.search(key):
-                        queue.append((below + _step(key), own, depth + 1))
+                        queue.append((below + _step(key), inner, depth + 1))
     return [*fields.values()]
 
 

@@ -14,8 +14,8 @@ from collections.abc import (
     AsyncGenerator,
     AsyncIterable,
     AsyncIterator,
+    Awaitable,
     Callable,
-    Coroutine,
     Iterable,
     Mapping,
     Sequence,
@@ -27,16 +27,10 @@ from dataclasses import replace
 from typing import Any, Generic, Self, TypeVar
 
 import anyio
+from anyio.from_thread import BlockingPortal
 
-from ruler_cli.errors import (
-    CapReached,
-    RefusedError,
-    UsageError,
-    WrongShapeError,
-)
-from ruler_cli.judging.group_run import GroupRun
-from ruler_cli.judging.panel import Panel
-from ruler_cli.pool.engine import Bounds, StopSignal, running_loop
+from ruler_cli.errors import CapReached, RefusedError, UsageError, WrongShapeError
+from ruler_cli.pool.engine import Bounds, StopSignal, first_of, running_loop
 from ruler_cli.prompting.coverage import Coverage
 from ruler_cli.runs.file import open_judges, resolve_judges
 from ruler_cli.runs.objects import (
@@ -46,16 +40,9 @@ from ruler_cli.runs.objects import (
     ObjectReader,
     judged_group,
 )
-from ruler_cli.runs.session import BatchScores, GroupStream, Scored, ScoringSession
+from ruler_cli.runs.session import BatchScores, JudgeStream, Scored, ScoringSession
 from ruler_cli.settings.models import InputSettings, ScoreSettings, refuse_no_settings
-from ruler_cli.types import (
-    GroupError,
-    GroupResult,
-    Observer,
-    Problem,
-    Standards,
-    Summary,
-)
+from ruler_cli.types import Group, GroupError, Observer, Problem, Standards, Summary
 
 T = TypeVar("T")
 Groups = Iterable[G] | AsyncIterable[G]
@@ -63,7 +50,14 @@ _FILES = ("grouping", "group_by", "records", "shard", "limit")
 """Settings of `InputSettings` that say how a file is read."""
 _FIRST = 20
 """Groups of which one must have an outcome if `outcome` names its path."""
+_BOUNDS = Bounds(ready=32)
+"""32 scored groups bridge a pause of their taker, and a group that is trained on later than that was made by an old
+policy."""
 _CLOSED = "the Scorer was closed before its groups were all scored"
+_END = 5.0
+"""Seconds that the end of the program waits for what is open in other threads."""
+_LOOK = 1.0
+"""Seconds between looks if an event loop still runs."""
 _LOG = logging.getLogger("ruler_cli")
 
 
@@ -129,27 +123,25 @@ def _guarded(name: str, method: Callable[..., object]) -> Callable[..., None]:
     return call
 
 
-class OpenScorer(ScoringSession):
-    """The judges of an open Scorer, and the way of one group through them."""
+class OpenJudges:
+    """The judges of an open Scorer, in the event loop where they are open."""
 
-    def __init__(
-        self, settings: ScoreSettings, observer: Observer, panel: Panel
-    ) -> None:
-        super().__init__(settings, observer, panel)
+    def __init__(self, session: ScoringSession, portal: BlockingPortal) -> None:
+        self.session = session
+        self.portal = portal
         self.loop = asyncio.get_running_loop()
         self.pid = os.getpid()
         self.closing = asyncio.Event()
         self.closed = Future[None]()
         self.closed.set_running_or_notify_cancel()  # nobody who waits for it can cancel it
-        self.keeper: asyncio.Task[None]
         self._taken = self._without_outcome = 0
-        self._objects = ObjectReader(settings.input)
-        self._runner = self.runner()
-        self.begin(None)
+        self._objects = ObjectReader(session.settings.input)
+        self._runner = session.runner()
+        session.begin(None)
 
     @property
     def alive(self) -> bool:
-        """Tell if its event loop runs, in this process."""
+        """Return whether its event loop runs, in this process."""
         return self.pid == os.getpid() and self.loop.is_running()
 
     def close_soon(self) -> bool:
@@ -160,15 +152,29 @@ class OpenScorer(ScoringSession):
                 return True
         return False
 
-    async def __aexit__(self, *error: object) -> None:
-        """End all calls in flight."""
-        if self.stats.summary.groups < 2:
-            # a Scorer for each group would warn each time
-            self.coverage = Coverage()
-        await super().__aexit__(*error)
+    def start(self, function: Callable[..., Awaitable[T]], *args: object) -> Future[T]:
+        """Begin work in its event loop, from another thread; UsageError if that runs no more."""
+        if self.alive:
+            with suppress(RuntimeError):  # it ends in this moment
+                return self.portal.start_task_soon(function, *args)
+        raise UsageError("the Scorer's event loop has ended; open the Scorer again")
+
+    def result(self, function: Callable[..., Awaitable[T]], *args: object) -> T:
+        """Return the result of work in its event loop, from another thread; an interruption ends the work."""
+        future = self.start(function, *args)
+        try:
+            while not future.done() and not self.loop.is_closed():
+                wait([future], _LOOK)
+            return future.result(0)
+        except (CancelledError, TimeoutError):
+            if future.done() and not future.cancelled():
+                raise  # of the program's own groups
+            raise UsageError(_CLOSED) from None
+        finally:
+            future.cancel()
 
     def read(
-        self, given: G, index: int | None = None, rubric: Standards | None = None
+        self, group: G, index: int | None = None, rubric: Standards | None = None
     ) -> ObjectGroup[G]:
         """Read a group; without an `index` it is the next one that comes alone. `rubric` is for it alone.
 
@@ -179,147 +185,180 @@ class OpenScorer(ScoringSession):
             name = "group"
             index = self._taken
             self._taken += 1
-        read = self._objects.read(given, index, name, rubric)
-        path = self.settings.input.outcome
+        read = self._objects.read(group, index, name, rubric)
+        path = self.session.settings.input.outcome
         if path is not None and self._without_outcome < _FIRST:
             self._without_outcome += 1
-            if any(one.outcome is not None for one in read.rollouts):
+            if any(rollout.outcome is not None for rollout in read.rollouts):
                 # no further look
                 self._without_outcome = _FIRST
             elif self._without_outcome == _FIRST:
                 problem = f"none of the first {_FIRST} groups has it"
-                remedy = "check the path"
-                wrong = UsageError(problem, remedy, place=f"--outcome {path}")
-                self.stop_signal.stop(wrong)
+                wrong = UsageError(problem, "check the path", place=f"--outcome {path}")
+                self.session.stop_signal.stop(wrong)
         return read
 
-    async def one(self, given: G, rubric: Standards | None = None) -> JudgedGroup[G]:
+    async def score(self, group: G, rubric: Standards | None = None) -> JudgedGroup[G]:
         """Score a group that shares passes with no other, by a rubric of its own if one is given."""
-        if self.scores.waits:
+        session = self.session
+        batch = session.scores
+        if batch.waits:
             raise UsageError(
                 "--set debias=true and --set standardize=true need all groups of a batch",
                 "give them to `score_groups`, which yields them once the last is judged",
             )
-        read = self.read(given, rubric=rubric)
-        capped = self.panel.budget.closed
+        read = self.read(group, rubric=rubric)
+        capped = session.panel.budget.closed
         self.go_on()
-        if self.stop_signal.reason is not None:
+        if session.stop_signal.reason is not None:
             raise self.ended
 
-        async def score() -> JudgedGroup[G]:
+        async def judge() -> JudgedGroup[G]:
             group_run = self._runner.start(read)
-            result = await self.judge(group_run)
-            scores = None if result is None else self.take(self.scores, read, result)
-            if result is None or scores is None:
+            result = await session.judge(group_run)
+            if result is None:
+                raise self.ended
+            scores = session.take(batch, read, result)
+            if scores is None:
                 raise self.ended
             if capped and isinstance(scores, GroupError) and scores.kind == "budget":
-                raise self.stats.cap_reached() or self.ended
-            fields = self.conclude(self.scores, read, result, scores)
-            return self.judged(self.scores, (read, result, scores, fields))
+                raise session.stats.cap_reached() or self.ended
+            return self.judged(batch, session.conclude(batch, read, result, scores))
 
-        return await asyncio.create_task(score())
+        return await asyncio.create_task(judge())
 
     def judged(self, batch: BatchScores, scored: Scored) -> JudgedGroup[Any]:
         """Return an annotated copy of a group."""
-        read, result, scores, fields = scored
-        assert isinstance(read, ObjectGroup)  # noqa: S101 - a Scorer reads no others
-        _count_for_art(self.panel.cost(result.paid))
-        on_failure = self.settings.on_failure
-        warn = self.observer.warn
-        return judged_group(read, result, scores, batch.names, fields, on_failure, warn)
+        _count_for_art(self.session.panel.cost(scored.result.paid))
+        settings = self.session.settings
+        warn = self.session.observer.warn
+        return judged_group(scored, batch.names, settings.on_failure, warn)
 
     @property
     def ended(self) -> Exception:
         """The error of a group that is given up: what stopped the run, or that the Scorer was closed."""
-        if self.stop_signal.reason is not None:
+        reason = self.session.stop_signal.reason
+        if reason is not None:
             # its traceback would grow with each raise
-            return copy.copy(self.stop_signal.reason)
+            return copy.copy(reason)
         return UsageError(_CLOSED)
 
     def go_on(self) -> None:
         """Ask a judge again that refused the run, once all that the refusal ended is done."""
-        if isinstance(self.stop_signal.reason, RefusedError) and not self._tasks:
-            super().go_on()
+        reason = self.session.stop_signal.reason
+        if isinstance(reason, RefusedError) and not self.session.tasks:
+            self.session.go_on()
 
-    def summary(self) -> Summary:
+    async def score_all(self, groups: Sequence[G]) -> list[JudgedGroup[G]]:
+        """Score all groups; CapReached only if none has scores."""
+        scored = list[JudgedGroup[G]]()
+        async with ScoredStream(self, groups) as stream:
+            try:
+                async for judged in stream:
+                    scored.append(judged)
+            except CapReached:
+                if all(judged.failed for judged in scored):
+                    raise
+        return scored
+
+    async def summary(self) -> Summary:
         """Return the counts so far."""
-        return copy.deepcopy(self.finish()[0])
+        return copy.deepcopy(self.session.finish()[0])
 
 
-class ScoredGroups(GroupStream, Generic[G]):
+class ScoredStream(Generic[G]):
     """An iterator over groups from Python with their scores, in order; use it as an async context.
 
-    What ended it is raised after all groups that were done by then. An iterable that may never end is read no
-    further once the cap is reached.
+    What ended it is raised after all groups that were done by then. It is no generator: a loop that ends closes all
+    generators at once, also one that another still uses.
     """
 
-    bounds = Bounds(ready=32)
-    """32 scored groups bridge a pause of their taker, and a group that is trained on later than that was made
-    by an old policy."""
-
-    def __init__(self, scorer: OpenScorer, groups: Groups[G]) -> None:
+    def __init__(self, judges: OpenJudges, groups: Groups[G]) -> None:
         """WrongShapeError if the groups cannot be iterated over."""
-        self._scorer = scorer
-        self._groups = _each(groups)
-        self._endless = not isinstance(groups, Sized)
-        self._pulled = self._left = self._cut = 0
-        self._error: BaseException | None = None
-        if scorer.scores.waits:
+        session = judges.session
+        self._judges = judges
+        self._source = ObjectSource(judges, groups)
+        if session.scores.waits:
             # each stream is a batch
-            scorer.scores = BatchScores(scorer.settings)
-        super().__init__(scorer)
+            session.scores = BatchScores(session.settings)
+        self._stream = JudgeStream(session, self._source, bounds=_BOUNDS)
+        self._left = self._cut = 0
 
     async def __aenter__(self) -> Self:
-        self._scorer.go_on()
-        return await super().__aenter__()
+        self._judges.go_on()
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        """End the calls in flight."""
+        await self._stream.__aexit__(*error)
+
+    def __aiter__(self) -> Self:
+        return self
 
     async def __anext__(self) -> JudgedGroup[G]:
         try:
-            scored = await self.next()
+            scored = await anext(self._stream)
         except StopAsyncIteration:
             self._raise_end()
             raise
-        judged = self._scorer.judged(self._batch, scored)
-        if scored[1].capped:
+        judged = self._judges.judged(self._stream.batch, scored)
+        if scored.result.capped:
             self._left += judged.failed
             self._cut += not judged.failed
         return judged
 
     def _raise_end(self) -> None:
         """Raise what ended the stream, if it is not the end of the groups."""
-        scorer = self._scorer
-        if self._error is not None:
-            raise self._error
-        if self.stopped is not None:
-            raise copy.copy(self.stopped)
-        if scorer.closing.is_set():
-            raise scorer.ended
-        if capped := scorer.stats.capped(self._left, self._cut):
+        judges = self._judges
+        if self._source.error is not None:
+            raise self._source.error
+        if self._stream.stopped is not None:
+            raise copy.copy(self._stream.stopped)
+        if judges.closing.is_set():
+            raise judges.ended
+        if capped := judges.session.stats.capped(self._left, self._cut):
             raise capped
 
-    async def _next_group(self) -> ObjectGroup[G] | None:
+
+class ObjectSource:
+    """Groups of a program; an error of theirs ends them, and is kept."""
+
+    on_disk = False
+
+    def __init__(self, judges: OpenJudges, groups: Groups[Any]) -> None:
+        """WrongShapeError if the groups cannot be iterated over."""
+        refuse_no_groups(groups)
+        self.endless = not isinstance(groups, Sized)
+        self.error: BaseException | None = None
+        self._judges = judges
+        self._groups = _in_turn(groups)
+        if isinstance(groups, AsyncIterable):
+            self._groups = aiter(groups)
+        self._pulled = 0
+
+    async def next(self) -> Group | None:
+        """Read the next group; None after the last, or if their own iterator fails."""
         try:
             # in no scope: theirs may be open until the next group
-            read = self._scorer.read(await anext(self._groups), self._pulled)
+            read = self._judges.read(await anext(self._groups), self._pulled)
         except StopAsyncIteration:
             return None
         except asyncio.CancelledError as error:
             # ours, or of a task that the caller's groups waited for
             if (task := asyncio.current_task()) is None or task.cancelling():
                 raise
-            self._error = error
+            self.error = error
         except Exception as error:  # noqa: BLE001 - the caller's own; calls in flight are paid for and may finish
-            self._error = error
+            self.error = error
         else:
             self._pulled += 1
             return read
         return None
 
-    async def _judge(self, run: GroupRun) -> GroupResult | None:
-        result = await super()._judge(run)
-        if self._endless and result is not None and result.capped:
-            self.last()
-        return result
+    def restored(self, group: Group) -> Group:
+        """Return the group, which is held as it is."""
+        return group
 
 
 def _count_for_art(usd: float | None) -> None:
@@ -334,22 +373,20 @@ def _count_for_art(usd: float | None) -> None:
         builder.add_cost(f"{builder.cost_context}/judge/ruler", usd)
 
 
-def _each(groups: Any) -> AsyncIterator[Any]:
-    """Return an async iterator over groups; WrongShapeError if they cannot be iterated over."""
-    # ART's group is an iterable of its fields
+def refuse_no_groups(groups: Any) -> None:
+    """Raise WrongShapeError for what is not an iterable of groups; ART's group is an iterable of its fields."""
     single = isinstance(groups, Mapping | str) or hasattr(groups, "trajectories")
     if single or not isinstance(groups, Iterable | AsyncIterable):
         kind = type(groups).__name__
-        remedy = "give several groups"
-        raise WrongShapeError(f"is of type {kind}", remedy, place="groups")
-    if isinstance(groups, AsyncIterable):
-        return aiter(groups)
+        raise WrongShapeError(
+            f"is of type {kind}", "give several groups", place="groups"
+        )
 
-    async def in_turn() -> AsyncIterator[Any]:
-        for group in groups:
-            yield group
 
-    return in_turn()
+async def _in_turn(groups: Any) -> AsyncIterator[Any]:
+    """Yield the groups of an iterable."""
+    for group in groups:
+        yield group
 
 
 class Scorer:
@@ -371,9 +408,11 @@ class Scorer:
         """UsageError for settings that contradict one another, or that only a file can have."""
         self._settings = _checked(settings)
         self._observer = guarded(observer)
-        self._parts: OpenScorer | None = None
-        self._thread: threading.Thread | None = None
+        self._judges: OpenJudges | None = None
         self._last: Summary | None = None
+        self._lock = threading.Lock()
+        """Held while it is opened in a thread of its own, so that it is open once."""
+        self._thread: threading.Thread | None = None
 
     async def open(self) -> Self:
         """Open the judges and the ledger in this event loop, until `close`, or until the loop ends.
@@ -382,17 +421,13 @@ class Scorer:
         """
         running_loop()
         self._refuse_open()
-        async with AsyncExitStack() as stack:
-            resolved = resolve_judges(self._settings)
-            stop_signal = StopSignal(outages=False)
-            panel = await open_judges(self._settings, resolved, stop_signal, stack)
-            self._refuse_open()
-            parts = OpenScorer(self._settings, self._observer, panel)
-            await stack.enter_async_context(parts)
-            self._parts = parts
-            parts.keeper = asyncio.create_task(self._keep_open(parts, stack.pop_all()))
-        # a task that is cancelled before it begins would close nothing
-        await asyncio.sleep(0)
+        opened = Future[None]()
+        keeper = asyncio.create_task(self._keep_open(opened))
+        try:
+            await asyncio.wrap_future(opened)
+        except asyncio.CancelledError:
+            keeper.cancel()
+            raise
         return self
 
     async def close(self) -> None:
@@ -401,11 +436,11 @@ class Scorer:
         Closing it twice does no harm.
         """
         running_loop()
-        parts = self._parts
-        if parts is None or not parts.close_soon():
+        judges = self._judges
+        if judges is None or not judges.close_soon():
             return
         with anyio.CancelScope(shield=True):
-            await asyncio.wrap_future(parts.closed)
+            await asyncio.wrap_future(judges.closed)
 
     async def __aenter__(self) -> Self:
         """Open it, as `open` does."""
@@ -422,17 +457,17 @@ class Scorer:
                 "`with Scorer(settings)` would block the event loop of this thread",
                 "use `async with Scorer(settings) as scorer`",
             )
-        with _OPENING:
+        with self._lock:
             self._open_in_thread()
         return self
 
     def __exit__(self, *_: object) -> None:
         """Close it, as `close` does."""
-        parts = self._parts
+        judges = self._judges
         thread = self._thread
-        if parts is None or thread is None or not parts.close_soon():
+        if judges is None or thread is None or not judges.close_soon():
             return
-        parts.closed.result()
+        judges.closed.result()
         thread.join()
 
     async def score(
@@ -440,17 +475,23 @@ class Scorer:
     ) -> JudgedGroup[G]:
         """Score one group; its failure is a value with a reason. May be called from many tasks at once.
 
-        `group` is a list of rollouts, a dict with `trajectories`, a dict of any format that holds a group, or
-        an object with ART's attributes, and stays as it is. `rubric` takes the place of its own and of that
-        of the settings. WrongShapeError if it is of no shape that is known; RulerError if the judges refused
+        `group` is a list of rollouts or of lists of messages, a dict with `trajectories`, a dict of any format that
+        holds a group, or an object with ART's attributes, and stays as it is. `rubric` takes the place of its own and
+        of that of the settings. WrongShapeError if it is of no shape that is known; RulerError if the judges refused
         the run, or too many groups failed. If `max_cost` is reached, groups in flight fail with kind
         `budget`, and each later call raises CapReached unless the ledger answers it.
         """
         loop = running_loop()
-        parts = self.opened
-        if parts.loop is loop:
-            return await parts.one(group, rubric)
-        return await _forwarded(parts, parts.one(group, rubric))
+        judges = self.opened
+        if judges.loop is loop:
+            return await judges.score(group, rubric)
+        future = judges.start(judges.score, group, rubric)
+        try:
+            return await asyncio.wrap_future(future)
+        except asyncio.CancelledError:
+            if (task := asyncio.current_task()) is None or task.cancelling():
+                raise
+            raise UsageError(_CLOSED) from None
 
     async def score_groups(
         self, groups: Groups[G]
@@ -467,13 +508,13 @@ class Scorer:
         `max_cost` is reached, a list is still read to its end, and any other iterable no further.
         """
         loop = running_loop()
-        parts = self.opened
-        if parts.loop is not loop:
+        judges = self.opened
+        if judges.loop is not loop:
             raise UsageError(
                 "score_groups: the Scorer is open in another event loop; await `scorer.score(group)` for "
                 "each group, or call `scorer.score_all(groups)` in a thread"
             )
-        async with ScoredGroups(parts, groups) as stream:
+        async with ScoredStream(judges, groups) as stream:
             async for judged in stream:
                 yield judged
 
@@ -492,120 +533,114 @@ class Scorer:
         if isinstance(groups, AsyncIterable):
             remedy = "give a list, or use `score_groups`"
             raise WrongShapeError("is an async iterable", remedy, place="groups")
-        _each(groups)
-        listed = list(groups)
-        with _OPENING:
-            if self._parts is None and self._last is None:
+        refuse_no_groups(groups)
+        with self._lock:
+            if self._judges is None and self._last is None:
                 self._open_in_thread()
-        parts = self.opened
-        return _result(parts, _scored(parts, listed))
+        judges = self.opened
+        return judges.result(judges.score_all, list(groups))
 
     def summary(self) -> Summary:
         """Return the counts of all groups since it was opened, their tokens and cost, also once it is closed.
 
         With `debias` or `standardize` each stream is a batch, and the figures are of the newest one.
         """
-        parts = self._parts
-        if parts is not None and parts.alive and parts.loop is not _loop_here():
+        judges = self._judges
+        if judges is None:
+            return self._last or Summary()
+        if judges.alive and judges.loop is not _loop_here():
             with suppress(UsageError):  # it is closed in this moment
-                return _result(parts, _call(parts.summary))
-        return self._last or Summary() if parts is None else parts.summary()
+                return judges.result(judges.summary)
+        return copy.deepcopy(judges.session.finish()[0])
 
     @property
-    def opened(self) -> OpenScorer:
+    def opened(self) -> OpenJudges:
         """The open judges; UsageError if they are not open."""
-        if self._parts is None:
+        if self._judges is None:
             ways = "as `async with Scorer(settings) as scorer`, or as `with` where no event loop runs"
             raise UsageError(f"the Scorer is not open; use it {ways}")
-        if self._parts.pid != os.getpid():
+        if self._judges.pid != os.getpid():
             raise UsageError(
                 "the Scorer was opened before the fork; make one in each process"
             )
-        return self._parts
+        return self._judges
 
     def _refuse_open(self) -> None:
-        if self._parts is not None and not self._parts.loop.is_closed():
+        if self._judges is not None and not self._judges.loop.is_closed():
             raise UsageError("the Scorer is already open; share it, or make another")
 
     def _open_in_thread(self) -> None:
+        """Open it in a daemon thread: one that is joined when the program ends would keep it from ending."""
         opened = Future[None]()
         self._thread = threading.Thread(
-            target=self._live, args=(opened,), name="ruler-scorer", daemon=True
+            target=lambda: asyncio.run(self._keep_open(opened)),
+            name="ruler-scorer",
+            daemon=True,
         )
         self._thread.start()
         opened.result()
 
-    def _live(self, opened: Future[None]) -> None:
-        """Open it, and run its event loop until it is closed; `opened` is done once it is open."""
+    async def _keep_open(self, opened: Future[None]) -> None:
+        """Hold the judges and the ledger open until `close`, or until the event loop cancels its tasks.
 
-        async def live() -> None:
-            try:
-                await self.open()
-                # of one that is closed at once there is none
-                keeper = self.opened.keeper
-            except BaseException as error:  # noqa: BLE001 - raised where it is opened
-                opened.set_exception(error)
-                return
-            opened.set_result(None)
-            await keeper
-            # what was in flight ends with an error of its own; asyncio would cancel it, and print that error
-            if ending := asyncio.all_tasks() - {asyncio.current_task()}:
-                await asyncio.wait(ending, timeout=_LOOK)
-
-        # a thread that waits for those of the loop cannot be started any more when the program ends
-        with suppress(RuntimeError):
-            asyncio.run(live())
-
-    async def _keep_open(self, parts: OpenScorer, stack: AsyncExitStack) -> None:
-        """Hold the judges and the ledger open until `close`, or until the event loop cancels its tasks."""
-        _OPEN.add(parts)
-        error: Exception | None = None
+        One task opens and closes them; `opened` is done once they are open.
+        """
+        judges: OpenJudges | None = None
+        error: BaseException | None = None
         try:
-            async with stack:
-                await parts.closing.wait()
-                self._forget(parts)
+            # work from other threads ends after the judges, with an error of its own
+            async with BlockingPortal() as portal, AsyncExitStack() as stack:
+                resolved = resolve_judges(self._settings)
+                stop_signal = StopSignal(outages=False)
+                panel = await open_judges(self._settings, resolved, stop_signal, stack)
+                self._refuse_open()
+                session = ScoringSession(self._settings, self._observer, panel)
+                await stack.enter_async_context(session)
+                self._judges = judges = OpenJudges(session, portal)
+                _OPEN.add(judges)
+                opened.set_result(None)
+                try:
+                    await judges.closing.wait()
+                finally:
+                    self._forget(judges)
+                    if session.stats.summary.groups < 2:
+                        # a Scorer for each group would warn each time
+                        session.coverage = Coverage()
         except asyncio.CancelledError:
             pass
-        except Exception as raised:  # noqa: BLE001 - raised where it is closed
+        except Exception as raised:  # noqa: BLE001 - raised where it is opened or closed
             error = raised
-        self._forget(parts)
-        _OPEN.discard(parts)
-        if error is None:
-            parts.closed.set_result(None)
+            if isinstance(raised, ExceptionGroup):  # of the portal
+                error = first_of(raised)
+        if judges is None:
+            if error is not None and not opened.done():
+                opened.set_exception(error)
             return
-        parts.closed.set_exception(error)
-        if not parts.closing.is_set():  # nobody closes it
+        self._forget(judges)
+        _OPEN.discard(judges)
+        if error is None:
+            judges.closed.set_result(None)
+            return
+        judges.closed.set_exception(error)
+        if not judges.closing.is_set():  # nobody closes it
             _LOG.error("%s", error)
 
-    def _forget(self, parts: OpenScorer) -> None:
+    def _forget(self, judges: OpenJudges) -> None:
         """Note that it is closed, unless it is open again by now."""
-        if self._parts is parts:
-            self._parts = None
-        if self._parts is None:
-            self._last = parts.summary()
+        if self._judges is judges:
+            self._judges = None
+        if self._judges is None:
+            self._last = copy.deepcopy(judges.session.finish()[0])
 
 
-_OPENING = threading.RLock()
-"""Held while a Scorer is opened in a thread of its own, so that it is open once."""
-if hasattr(os, "register_at_fork"):
-    # else a process that is forked meanwhile would wait for it for ever
-    os.register_at_fork(
-        before=_OPENING.acquire,
-        after_in_parent=_OPENING.release,
-        after_in_child=_OPENING.release,
-    )
-_OPEN = set[OpenScorer]()
+_OPEN = set[OpenJudges]()
 """All that is open in any thread."""
-_END = 5.0
-"""Seconds that the end of the program waits for them."""
-_LOOK = 1.0
-"""Seconds between looks if an event loop still runs; so long may the tasks of one that is closed take to end."""
 
 
 @atexit.register
 def _close_open() -> None:
     """Close what the program left open in other threads, while their event loops still run."""
-    closing = [parts.closed for parts in tuple(_OPEN) if parts.close_soon()]
+    closing = [judges.closed for judges in tuple(_OPEN) if judges.close_soon()]
     for closed in wait(closing, _END).done:
         if error := closed.exception():
             _LOG.error("%s", error)
@@ -616,58 +651,6 @@ def _loop_here() -> asyncio.AbstractEventLoop | None:
     with suppress(RuntimeError):
         return asyncio.get_running_loop()
     return None
-
-
-def _start(parts: OpenScorer, work: Coroutine[Any, Any, T]) -> Future[T]:
-    """Begin work in the event loop of an open Scorer, from another; UsageError if that runs no more."""
-    if parts.alive:
-        with suppress(RuntimeError):  # it ends in this moment
-            return asyncio.run_coroutine_threadsafe(work, parts.loop)
-    work.close()
-    raise UsageError("the Scorer's event loop has ended; open the Scorer again")
-
-
-def _result(parts: OpenScorer, work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of work in the event loop of an open Scorer; an interruption ends the work."""
-    future = _start(parts, work)
-    try:
-        while not future.done() and not parts.loop.is_closed():
-            wait([future], _LOOK)
-        return future.result(0)
-    except (CancelledError, TimeoutError):
-        if future.done() and not future.cancelled():
-            raise  # of the program's own groups
-        raise UsageError(_CLOSED) from None
-    finally:
-        future.cancel()
-
-
-async def _forwarded(parts: OpenScorer, work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of work in the event loop of an open Scorer, which is not that of this task."""
-    future = _start(parts, work)
-    try:
-        return await asyncio.wrap_future(future)
-    except asyncio.CancelledError:
-        if (task := asyncio.current_task()) is None or task.cancelling():
-            raise
-        raise UsageError(_CLOSED) from None
-
-
-async def _call(function: Callable[[], T]) -> T:
-    return function()
-
-
-async def _scored(parts: OpenScorer, groups: Sequence[G]) -> list[JudgedGroup[G]]:
-    """Score all groups; CapReached only if none has scores."""
-    out: list[JudgedGroup[G]] = []
-    async with ScoredGroups(parts, groups) as stream:
-        try:
-            async for judged in stream:
-                out.append(judged)
-        except CapReached:
-            if all(judged.failed for judged in out):
-                raise
-    return out
 
 
 def _checked(settings: ScoreSettings | None) -> ScoreSettings:

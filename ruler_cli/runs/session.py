@@ -1,16 +1,19 @@
-"""Groups in, their scores out, in order: the part that a run over a file and an open Scorer share."""
+"""A run: source → judge stream → sink.
+
+A source yields groups, the stream has the judges of a session score them, and a sink takes each group with its scores,
+in the order of the source. A file run, a Scorer and Ray's workers are other sources and sinks.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import time
-from abc import ABC, abstractmethod
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache, partial
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 from ruler_cli.errors import (
     CapReached,
@@ -27,12 +30,10 @@ from ruler_cli.judges.resolve import is_embedded
 from ruler_cli.judging.group_run import GroupRun, JudgeRunner
 from ruler_cli.judging.panel import Panel
 from ruler_cli.ledger.database import digest_of, params_text
-from ruler_cli.ledger.reply_cache import Ledger
 from ruler_cli.pool.engine import BOUNDS, Bounds, Engine, end_tasks
 from ruler_cli.prompting.coverage import Coverage
 from ruler_cli.prompting.prompt import shown_rubric
 from ruler_cli.prompting.templates import DEFAULT_RUBRIC, QUESTION
-from ruler_cli.results.fields import Digests
 from ruler_cli.runs.waits import WaitReports
 from ruler_cli.settings.keys import without_secrets
 from ruler_cli.settings.models import (
@@ -60,7 +61,7 @@ from ruler_cli.types import (
 )
 
 if TYPE_CHECKING:  # imported at the first reply, so that the first request goes sooner
-    from ruler_cli.results.fields import GroupFields
+    from ruler_cli.results.record import Digests, GroupRecord
     from ruler_cli.scoring.combine import BatchStatistics
 
 FIRST_ASKED = 20
@@ -90,6 +91,57 @@ _LISTED = 20
 """Rubrics of a run whose texts its summary has, and models that it names."""
 
 
+class Scored(NamedTuple):
+    """A group, what its judges said, its scores, and its part of OUTPUT."""
+
+    group: Group
+    result: GroupResult
+    scores: GroupScores | GroupError
+    part: GroupRecord
+
+
+class GroupSource(Protocol):
+    """Groups to be scored.
+
+    `endless`: it may never end, and is read no further once the cost cap is reached. `on_disk`: groups that wait for
+    their batch are held on disk, without their messages.
+    """
+
+    endless: bool
+    on_disk: bool
+
+    async def next(self) -> Group | None:
+        """Return the next group; None after the last."""
+        ...
+
+    def restored(self, group: Group) -> Group | None:
+        """Return a group that was held with its messages; None if they are gone."""
+        ...
+
+
+class Sink(Protocol):
+    """Takes each group with its scores, in the order of the source."""
+
+    async def take(self, scored: Scored) -> None:
+        """Take a group."""
+        ...
+
+
+async def run(session: ScoringSession, source: GroupSource, sink: Sink) -> None:
+    """Have every group of a source scored into a sink, until the last or until the run is told to stop.
+
+    It ends where a group is missing, for the run that resumes.
+    """
+    async with JudgeStream(session, source, gaps=False) as stream:
+        async for scored in stream:
+            try:
+                await sink.take(scored)
+            except BrokenPipeError:
+                stream.drop(ReaderGone())
+            except RulerError as error:
+                stream.drop(error)
+
+
 class ScoringSession:
     """Judges at work: the counts, warnings and reports of a run, and the bounds at which it stops.
 
@@ -103,19 +155,24 @@ class ScoringSession:
         self.observer = observer
         self.panel = panel
         self.stop_signal = panel.stop_signal
-        judges = enumerate(settings.judges)
-        embedded = [number for number, judge in judges if is_embedded(judge)]
+        embedded = [
+            number for number, judge in enumerate(settings.judges) if is_embedded(judge)
+        ]
         self.stats = RunStats(settings.most_failures, panel, embedded)
-        self.texts = RunTexts(settings, self.stats.summary, panel.ledger)
         self.scores = BatchScores(settings)
         self.coverage = Coverage()
-        self.streams = set[GroupStream]()
-        self._tasks = set[asyncio.Task[object]]()
+        self.streams = set[JudgeStream]()
+        self.tasks = set[asyncio.Task[object]]()
+        self._secrets = _secrets(settings)
+        self._params = self._keep("params", _params(settings, self._secrets))
+        self._rubric = lru_cache(16)(partial(self._keep, "rubric"))
         self._gave_up = self._begun = False
         self._grace: asyncio.TimerHandle | None = None
         self._bounds = Counter[frozenset[tuple[int, int]]]()
-        self._told = set[str]()
+        self._on_other_scale = set[str]()
         self._waits = WaitReports(observer)
+        digest, text = self._params
+        self.stats.summary.params_texts[digest] = text
         panel.watch(self._report_waits)
         panel.stop_signal.on_stop = self._stop
 
@@ -129,7 +186,7 @@ class ScoringSession:
         for stream in self.streams:
             stream.last()
         self._give_up()
-        await end_tasks(self._reports, *self._tasks)
+        await end_tasks(self._reports, *self.tasks)
         self._warn_of_coverage()
         for sentence in self.panel.outdated():
             self.observer.warn(sentence)
@@ -169,7 +226,7 @@ class ScoringSession:
         task = asyncio.current_task()
         if task is None:
             raise RuntimeError("no task runs")
-        self._tasks.add(task)
+        self.tasks.add(task)
         try:
             result = await group_run.judge()
             while self.panel.unsure(result.bounds):
@@ -182,7 +239,7 @@ class ScoringSession:
                 raise
             return None
         finally:
-            self._tasks.discard(task)
+            self.tasks.discard(task)
 
     def take(
         self, batch: BatchScores, group: Group, result: GroupResult
@@ -196,20 +253,25 @@ class ScoringSession:
             self.stats.pay(result)
             return None
         self.stats.add(group, result, scores)
-        self.texts.add(group)
+        self.count_rubric(group)
         if isinstance(scores, GroupError):
-            # of those without a reply there may be a million, and the summary counts them
-            if scores.reason != UNANSWERED.reason:
-                self.observer.failed(group.key, scores.kind, scores.reason)
-            self.stop_if_too_many()
-            useless = self.stats.first_failed(scores)
-            if useless is not None:
-                if self.stop_signal.outages:
-                    self.stop_signal.stop(useless)
-                else:  # another judge may be loaded at any time
-                    self.observer.warn(useless.reason)
+            self._failed(group, scores)
         self.observer.advanced(self.stats.summary)
         return scores
+
+    def _failed(self, group: Group, error: GroupError) -> None:
+        """Report a group without scores, and stop if there are too many."""
+        # of those without a reply there may be a million, and the summary counts them
+        if error.reason != UNANSWERED.reason:
+            self.observer.failed(group.key, error.kind, error.reason)
+        self.stop_if_too_many()
+        useless = self.stats.first_failed(error)
+        if useless is None:
+            return
+        if self.stop_signal.outages:
+            self.stop_signal.stop(useless)
+        else:  # another judge may be loaded at any time
+            self.observer.warn(useless.reason)
 
     def conclude(
         self,
@@ -217,20 +279,20 @@ class ScoringSession:
         group: Group,
         result: GroupResult,
         scores: GroupScores | GroupError,
-    ) -> GroupFields:
-        """Count the final scores of a group; return its part of OUTPUT."""
-        from ruler_cli.results.fields import group_fields
+    ) -> Scored:
+        """Count the final scores of a group; return it with its part of OUTPUT."""
+        from ruler_cli.results.record import group_record
 
         cost = self.panel.cost(result.used)
-        digests = self.texts.digests(group)
-        fields = group_fields(group, result, scores, batch.names, cost, digests)
+        digests = self.digests(group)
+        part = group_record(group, result, scores, batch.names, cost, digests)
         if isinstance(scores, GroupScores):
             self.stats.summary.tied += scores.tied
             self.stats.summary.one_score += scores.one_score
             batch.statistics.add_scores(group.key, result, scores)
             self._bounds[result.bounds] += 1
-            self.observer.scored(group.key, scores.scores, fields.copy())
-        return fields
+            self.observer.scored(group.key, scores.scores, part.written.copy())
+        return Scored(group, result, scores, part)
 
     def stop_if_too_many(self) -> None:
         """Stop if more has failed than the user allows."""
@@ -243,8 +305,9 @@ class ScoringSession:
         stopped = with_outage(stopped, self.panel.status())
         summary = self.stats.finish(stopped)
         summary.figures = self.scores.figures()
-        unsure = self.panel.unsure
-        summary.other_scale = sum(n for own, n in self._bounds.items() if unsure(own))
+        for bounds, groups in self._bounds.items():
+            if self.panel.unsure(bounds):
+                summary.other_scale += groups
         return summary, stopped
 
     def go_on(self) -> None:
@@ -271,7 +334,7 @@ class ScoringSession:
 
     def _give_up(self) -> None:
         self._gave_up = True
-        for task in self._tasks:
+        for task in self.tasks:
             task.cancel()
 
     async def _report(self) -> None:
@@ -287,18 +350,50 @@ class ScoringSession:
         self._waits.look(now, self.panel.status())
 
     def _warn_of_scales(self) -> None:
-        for settings, judge in zip(
-            self.settings.judges, self.panel.judges, strict=True
-        ):
-            if judge.scale.left > 1 and settings.label not in self._told:
-                self._told.add(settings.label)
+        for number, judge in enumerate(self.panel.judges):
+            if judge.scale.left <= 1:
+                continue
+            label = self.settings.judges[number].label
+            if label not in self._on_other_scale:
+                self._on_other_scale.add(label)
                 self.observer.warn(
-                    f"{settings.label} stays on another scale than 0 to 1 when it is asked again; no such score is used"
+                    f"{label} stays on another scale than 0 to 1 when it is asked again; no such score is used"
                 )
 
     def _warn_of_coverage(self) -> None:
         for sentence in self.coverage.report():
             self.observer.warn(sentence)
+
+    def count_rubric(self, group: Group) -> None:
+        """Count the rubric of a group."""
+        summary = self.stats.summary
+        digest, text = self._rubric_of(group)
+        if digest in summary.rubric_texts or len(summary.rubric_texts) < _LISTED:
+            summary.rubric_texts[digest] = text
+        else:
+            summary.more_rubrics += 1
+
+    def digests(self, group: Group) -> Digests:
+        """Return the digests of what made the scores of a group."""
+        return {"rubric": self._rubric_of(group)[0], "params": self._params[0]}
+
+    def _rubric_of(self, group: Group) -> tuple[str, str]:
+        """Return the digest and the text of the rubric that a group is judged by."""
+        rubric = shown_rubric(group, self.settings.ask.rubric)
+        # the built-in one compares, and is shown to no judge that does not
+        if rubric == DEFAULT_RUBRIC and all(self.settings.asked_each):
+            return self._rubric("")
+        return self._rubric(rubric_text(rubric))
+
+    def _keep(self, kind: str, text: str) -> tuple[str, str]:
+        """Return the digest of a text that makes scores, and the text without secrets; the ledger keeps it."""
+        if kind == "rubric":
+            text = without_secrets(text, self._secrets)
+        text = readable_text(text)
+        digest = digest_of(text)
+        if self.panel.ledger is not None:
+            self.panel.ledger.add_text(digest, kind, text)
+        return digest, text
 
 
 def with_outage(stopped: RulerError | None, status: Status) -> RulerError | None:
@@ -308,62 +403,74 @@ def with_outage(stopped: RulerError | None, status: Status) -> RulerError | None
     return stopped
 
 
-Due = Iterator[tuple[Group, GroupResult, GroupScores | GroupError]]
-"""Groups to be returned, with their final scores."""
-Scored = tuple[Group, GroupResult, GroupScores | GroupError, "GroupFields"]
-"""A group, its result, its scores, and its part of OUTPUT."""
+def _secrets(settings: ScoreSettings) -> list[str]:
+    """Return the keys of the judges."""
+    secrets = list[str]()
+    for judge in settings.judges:
+        key = judge.api_key or os.environ.get(judge.api_key_env or "", "")
+        if len(key) >= SHORTEST_KEY:
+            secrets.append(key)
+    return secrets
 
 
-class Memory(list[tuple[Group, GroupResult]]):
-    """Groups that wait for their batch, and their results: as `Scratch`, but held in memory."""
+def _params(settings: ScoreSettings, secrets: Sequence[str]) -> str:
+    """Return the parameters of the judges of a run, and what sets their requests apart, as text without secrets."""
+    judges = list[dict[str, Any]]()
+    for judge in settings.judges:
+        facts = {
+            "judge": judge.label,
+            "model": judge.model,
+            "params": dict(judge.params),
+        }
+        judges.append(facts | _distinct_ask(settings.ask_of(judge)))
+    return params_text(without_secrets(judges, secrets, digests=True))
 
-    put = list.append
-    all = list.__iter__
-    close = list.clear
+
+def _distinct_ask(ask: AskSettings) -> dict[str, Any]:
+    """Return the ask settings that set a judge apart."""
+    settings = dict[str, Any]()
+    if ask.by_probability:
+        settings["ask"] = ask.ask
+        settings["read"] = ask.read
+        settings["question"] = ask.question or QUESTION
+    if ask.shown_pictures is not None:
+        settings["most_pictures"] = ask.shown_pictures
+    return settings
 
 
-class GroupStream(ABC):
-    """An iterator over groups and their scores, in the order in which the groups are pulled.
+class JudgeStream:
+    """An iterator over the groups of a source with their scores, in the order in which they are pulled.
 
     Use it as an async context, and iterate over it there. Groups whose scores need the whole batch come after
-    the last one.
+    the last one. Without `gaps` none comes behind one that the run stopped before.
     """
 
-    bounds: ClassVar[Bounds] = BOUNDS
-    store: ClassVar[type[Memory | Scratch]] = Memory
-
-    def __init__(self, session: ScoringSession) -> None:
+    def __init__(
+        self,
+        session: ScoringSession,
+        source: GroupSource,
+        *,
+        gaps: bool = True,
+        bounds: Bounds = BOUNDS,
+    ) -> None:
         self._session = session
-        self._batch = session.scores
+        self._source = source
+        self._gaps = gaps
+        self._cut = False
         self._runner = session.runner()
         self._ended = False
+        self.batch = session.scores
         self.stopped: RulerError | None = None
         """The reason if the run was told to stop."""
         self._engine = Engine(
-            self._next_run,
+            self._start,
             self._judge,
-            lambda run: run.group.size,
+            lambda group_run: group_run.group.size,
             session.panel.wait_for_demand,
-            self.bounds,
+            bounds,
         )
-        self._due: Due = iter(())
-        self._held: Memory | Scratch | None = None
-
-    @abstractmethod
-    async def _next_group(self) -> Group | None:
-        """Read the next group; None after the last."""
-
-    def _hold(self, group: Group, result: GroupResult) -> None:
-        """Keep a group until its batch is whole."""
-        if self._held is None:
-            self._held = self.store()
-        self._held.put((group, result))
-
-    def _forget(self) -> None:
-        """Forget the groups that are held."""
-        if self._held is not None:
-            self._held.close()
-            self._held = None
+        self._held = HeldGroups(on_disk=source.on_disk)
+        self._rest: Iterator[Scored] | None = None
 
     async def __aenter__(self) -> Self:
         await self._engine.__aenter__()
@@ -376,96 +483,179 @@ class GroupStream(ABC):
         """End the calls in flight."""
         self._session.streams.discard(self)
         await self._engine.__aexit__()
-        self._forget()
+        self._held.close()
 
     def __aiter__(self) -> Self:
         return self
 
-    async def next(self) -> Scored:
+    async def __anext__(self) -> Scored:
         """Return the next group; StopAsyncIteration after the last."""
-        while (due := next(self._due, None)) is None:
-            if self._ended:
-                raise StopAsyncIteration
+        while self._rest is None:
             try:
-                run, result = await anext(self._engine)
-                if result and self._session.panel.unsure(result.bounds):
-                    result = await self._again(run.group)
-                self._due = self._take(run.group, result) or iter(())
+                group_run, result = await anext(self._engine)
             except StopAsyncIteration:
                 await self._settle()
-                self._ended = True
-                self._due = self._rest()
-        if self._ended:
-            await asyncio.sleep(0)  # there may be many, and nothing else waits
-        return *due, self._session.conclude(self._batch, *due)
+                self._rest = self._at_end()
+                break
+            group = group_run.group
+            if result and self._session.panel.unsure(result.bounds):
+                result = await self._again(group)
+            scored = self._take(group, result)
+            if scored is not None:
+                return scored
+        await asyncio.sleep(0)  # there may be many, and nothing else waits
+        if (due := next(self._rest, None)) is None:
+            raise StopAsyncIteration
+        return due
 
     def last(self) -> None:
         """Pull no further group."""
         self.stopped = self.stopped or self._session.stop_signal.reason
         self._engine.last()
 
-    async def _next_run(self) -> GroupRun | None:
-        group = await self._next_group()
+    def drop(self, reason: RulerError) -> None:
+        """Stop the run, and yield no further group: its taker takes none."""
+        self._session.stop_signal.stop(reason)
+        self._cut = True
+        if self._rest is not None:
+            self._rest = iter(())
+        self._held.close()
+
+    async def _start(self) -> GroupRun | None:
+        """Begin the next group of the source."""
+        group = await self._source.next()
         return None if group is None else self._runner.start(group)
 
-    async def _judge(self, run: GroupRun) -> GroupResult | None:
-        return await self._session.judge(run)
-
-    def _take(self, group: Group, result: GroupResult | None) -> Due | None:
-        """Count a group; return those to be returned now, None if the run stopped before it."""
-        if result is None:
-            return None
-        scores = self._session.take(self._batch, group, result)
-        if scores is None:
-            return None
-        if not self._batch.waits:
-            return iter([(group, result, scores)])
-        self._hold(group, result)
-        return iter(())
+    async def _judge(self, group_run: GroupRun) -> GroupResult | None:
+        result = await self._session.judge(group_run)
+        if self._source.endless and result is not None and result.capped:
+            self.last()
+        return result
 
     async def _again(self, group: Group) -> GroupResult | None:
         """Judge a group anew; what is in the ledger costs nothing."""
-        run = GroupRun(self._runner, group)
-        return await asyncio.create_task(self._session.judge(run))
+        group_run = GroupRun(self._runner, group)
+        return await asyncio.create_task(self._session.judge(group_run))
 
-    def _whole(self, group: Group) -> Group | None:
-        """Return a group that was held, with its messages; None if they are gone."""
-        return group
+    def _take(self, group: Group, result: GroupResult | None) -> Scored | None:
+        """Count a group; return it if its scores are final, None if they wait or the run stopped before it."""
+        session = self._session
+        scores = None
+        if result is not None and self._cut:
+            session.stats.pay(result)
+        elif result is not None:
+            scores = session.take(self.batch, group, result)
+        if result is None or scores is None:
+            self._cut = not self._gaps
+            return None
+        if not self.batch.waits:
+            return session.conclude(self.batch, group, result, scores)
+        try:
+            self._held.add(group, result)
+        except RulerError as error:  # there is no room for groups that wait
+            self.drop(error)
+        return None
 
     async def _settle(self) -> None:
         """Judge groups that waited anew, if their scores may stand on another scale by now."""
-        unsure = self._session.panel.unsure
-        held = self._held
-        if not held or not any(unsure(result.bounds) for _, result in held.all()):
-            return
-        self._held = None
-        self._session.scores = self._batch = BatchScores(self._session.settings)
-        for group, before in held.all():
-            result = before
-            if unsure(before.bounds):
-                whole = self._whole(group)
-                again = whole and await self._again(whole)
-                result = again or replace(
-                    before, pass_scores=(), failed_calls=(_UNSURE,)
-                )
-            scores = self._batch.first(result)
-            if isinstance(scores, GroupError) and result is not before:
-                self._session.stats.unscore(scores.kind)
-                self._session.observer.failed(group.key, scores.kind, scores.reason)
-            self._hold(group, result)
-        held.close()
-        await self._settle()
+        session = self._session
+        unsure = session.panel.unsure
+        while any(unsure(result.bounds) for _, result in self._held):
+            held = self._held
+            self._held = HeldGroups(on_disk=self._source.on_disk)
+            session.scores = self.batch = BatchScores(session.settings)
+            for group, before in held:
+                result = before
+                if unsure(before.bounds):
+                    whole = self._source.restored(group)
+                    again = await self._again(whole) if whole else None
+                    lost = replace(before, pass_scores=(), failed_calls=(_UNSURE,))
+                    result = again or lost
+                scores = self.batch.first(result)
+                if isinstance(scores, GroupError) and result is not before:
+                    session.stats.unscore(scores.kind)
+                    session.observer.failed(group.key, scores.kind, scores.reason)
+                self._held.add(group, result)
+            held.close()
 
-    def _rest(self) -> Due:
+    def _at_end(self) -> Iterator[Scored]:
         """Yield the groups that waited for the last one."""
-        if self._held is None:
+        if not self._held:
             return
-        results = (result for _, result in self._held.all())
-        if warning := self._batch.complete(results):
+        results = (result for _, result in self._held)
+        if warning := self.batch.complete(results):
             self._session.observer.warn(warning)
-        for group, result in self._held.all():
-            yield group, result, self._batch.final(result)
-        self._forget()
+        for group, result in self._held:
+            scores = self.batch.final(result)
+            yield self._session.conclude(self.batch, group, result, scores)
+        self._held.close()
+
+
+class HeldGroups:
+    """Groups that wait for their batch, and their results: in memory, or on disk without their messages."""
+
+    def __init__(self, *, on_disk: bool) -> None:
+        self._groups = deque[tuple[Group, GroupResult]]()
+        self._on_disk = on_disk
+        self._scratch: Scratch | None = None
+
+    def add(self, group: Group, result: GroupResult) -> None:
+        """Hold a group; OutputError if there is no room."""
+        if not self._on_disk:
+            self._groups.append((group, result))
+            return
+        if self._scratch is None:
+            self._scratch = Scratch()
+        self._scratch.put((slim(group), result))
+
+    def __bool__(self) -> bool:
+        return bool(self._groups) or self._scratch is not None
+
+    def __iter__(self) -> Iterator[tuple[Group, GroupResult]]:
+        return iter(self._groups) if self._scratch is None else self._scratch.all()
+
+    def close(self) -> None:
+        """Forget them."""
+        self._groups.clear()
+        if self._scratch is not None:
+            self._scratch.close()
+            self._scratch = None
+
+
+_DEEPEST = 100
+"""Levels of lists and objects in a reward that is held on disk: pickle goes no deeper than Python's stack."""
+
+
+def slim(group: Group) -> Group:
+    """Return a group without its messages: they stand in the bytes of its records, and are not read again."""
+    records = []
+    for record in group.records:
+        rollouts = []
+        for rollout in record.rollouts:
+            # an object so deep is no number
+            reward = rollout.reward if _shallow(rollout.reward, _DEEPEST) else None
+            bare = replace(
+                rollout,
+                messages=[],
+                histories=(),
+                tools=None,
+                outcome=None,
+                reward=reward,
+            )
+            rollouts.append(bare)
+        line = record.line
+        if record.part + 1 < record.parts:
+            # a line of several groups is written with the last of them
+            line = replace(line, raw=b"")
+        records.append(replace(record, line=line, rollouts=tuple(rollouts), tools=None))
+    return Group(group.key, tuple(records))
+
+
+def _shallow(value: Any, levels: int) -> bool:
+    items: Iterable[Any] = value if isinstance(value, list) else ()
+    if isinstance(value, dict):
+        items = value.values()
+    return levels > 0 and all(_shallow(item, levels - 1) for item in items)
 
 
 class BatchScores:
@@ -528,79 +718,6 @@ class BatchScores:
         outcome = self._settings.input.outcome
         checked = how.order_by_outcome or outcome is not None
         return self.statistics.figures(debias=how.debias, checked=checked)
-
-
-def _asked(ask: AskSettings) -> dict[str, Any]:
-    """Return what makes the requests to a judge unlike others: a question about each rollout, fewer pictures."""
-    own: dict[str, Any] = {}
-    if ask.by_probability:
-        own = {"ask": ask.ask, "read": ask.read, "question": ask.question or QUESTION}
-    most = ask.shown_pictures
-    return own if most is None else {**own, "most_pictures": most}
-
-
-class RunTexts:
-    """The texts that make the scores of a run, by digest: rubrics, and the parameters of its judges.
-
-    The ledger keeps them; secrets are removed before the digest is taken.
-    """
-
-    def __init__(
-        self, settings: ScoreSettings, summary: Summary, ledger: Ledger | None
-    ) -> None:
-        """Keep the parameters; the rubrics come with the groups."""
-        self._summary = summary
-        self._ledger = ledger
-        self._usual = settings.ask.rubric
-        self._alone = all(settings.asked_each)
-        judges = settings.judges
-        keys = [
-            judge.api_key or os.environ.get(judge.api_key_env or "", "")
-            for judge in judges
-        ]
-        self._secrets = [key for key in keys if len(key) >= SHORTEST_KEY]
-        named = [
-            {
-                "judge": each.label,
-                "model": each.model,
-                "params": dict(each.params),
-                **_asked(settings.ask_of(each)),
-            }
-            for each in judges
-        ]
-        params = params_text(without_secrets(named, self._secrets, digests=True))
-        self._params, text = self._kept("params", params)
-        summary.params_texts[self._params] = text
-        self._rubric = lru_cache(16)(partial(self._kept, "rubric"))
-
-    def add(self, group: Group) -> None:
-        """Count the rubric of a group."""
-        listed = self._summary.rubric_texts
-        digest, text = self._rubric_of(group)
-        if digest in listed or len(listed) < _LISTED:
-            listed[digest] = text
-        else:
-            self._summary.more_rubrics += 1
-
-    def digests(self, group: Group) -> Digests:
-        """Return the digests of what made the scores of a group."""
-        return {"rubric": self._rubric_of(group)[0], "params": self._params}
-
-    def _rubric_of(self, group: Group) -> tuple[str, str]:
-        rubric = shown_rubric(group, self._usual)
-        # the built-in one compares, and is shown to no judge that does not
-        unseen = self._alone and rubric == DEFAULT_RUBRIC
-        return self._rubric("" if unseen else rubric_text(rubric))
-
-    def _kept(self, kind: str, text: str) -> tuple[str, str]:
-        """Return the digest of a text, and the text without secrets."""
-        if kind == "rubric":
-            text = without_secrets(text, self._secrets)
-        text = readable_text(text)
-        digest = digest_of(text)
-        if self._ledger is not None:
-            self._ledger.add_text(digest, kind, text)
-        return digest, text
 
 
 class RunStats:
@@ -693,10 +810,10 @@ class RunStats:
         if most is None or (most.percent and not begun):
             return None
         lost = sum(summary.failed.values()) - summary.failed.get("budget", 0)
-        known = summary.total
-        if known is None:
-            known = max(summary.groups, _ENOUGH)
-        within = lost + summary.unreadable <= most.of(known)
+        total = summary.total
+        if total is None:
+            total = max(summary.groups, _ENOUGH)
+        within = lost + summary.unreadable <= most.of(total)
         return None if within else TooManyFailures(most.shown)
 
     def first_failed(self, last: GroupError) -> RefusedError | None:
@@ -732,8 +849,9 @@ class RunStats:
         self.refresh()
         self._panel.count(summary)
         summary.seconds = time.perf_counter() - self._began
-        known = summary.cost_usd is not None
-        summary.unsure_usd = self._panel.budget.unsure if known else None
+        summary.unsure_usd = self._panel.budget.unsure
+        if summary.cost_usd is None:
+            summary.unsure_usd = None
         summary.stopped = None if stopped is None else stopped.reason
         return summary
 

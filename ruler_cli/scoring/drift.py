@@ -61,14 +61,14 @@ def rises(values: Sequence[float], weights: Sequence[float]) -> Iterator[Rise]:
         rank = 1 + (bisect_left(ranked, number) + bisect_right(ranked, number)) / 2
         insort(ranked, number)
         ranks = range(1, end)
-        pays = len(ranks) * rank**_POWER / sum(one**_POWER for one in ranks)
+        pays = len(ranks) * rank**_POWER / sum(item**_POWER for item in ranks)
         bet = log1p(weights[end - 1] * (pays - 1))
         later = end - 1 - BEFORE + _SPREAD
         if end > BEFORE:
             onsets.append(log(_SPREAD / (later * (later + 1))))
-        onsets = [one + bet for one in onsets]
+        onsets = [item + bet for item in onsets]
         if end >= LEAST:
             products = [*onsets, log(_SPREAD / (later + 1))]
             largest = max(products)
-            evidence = largest + log(fsum(exp(one - largest) for one in products))
+            evidence = largest + log(fsum(exp(item - largest) for item in products))
             yield Rise(end, BEFORE + onsets.index(max(onsets)), evidence)

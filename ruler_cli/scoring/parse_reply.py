@@ -161,7 +161,7 @@ class _Answer(NamedTuple):
     """
 
     begin: int
-    found: list[_Json]
+    values: list[_Json]
     broken: list[int]
     opened: bool
 
@@ -189,8 +189,8 @@ def parse(
         if whole or len(_NAMED.findall(text)) > 1 or len(text) > _MENDABLE:
             raise
         try:
-            mended, found = _mended(text[answer.begin :])
-            answer = _Answer(0, [found], [], opened=False)
+            mended, value = _mended(text[answer.begin :])
+            answer = _Answer(0, [value], [], opened=False)
             return replace(_verdict(mended, answer, labels, criteria), mended=True)
         except ScaleError:
             raise
@@ -206,7 +206,7 @@ def parse_complete(
     entries = []
     with suppress(DefectError, ValueError, RecursionError):
         answer = _answer(text)
-        last = answer.found[-1][1] if answer.found else 0
+        last = answer.values[-1][1] if answer.values else 0
         begin = next((at for at in answer.broken if at >= last), -1)
         if answer.opened or begin < 0:
             return {}
@@ -237,23 +237,23 @@ def _answer(text: str) -> _Answer:
     """
     begin = at = 0
     opened = False
-    found: list[_Json] = []
+    values: list[_Json] = []
     broken: list[int] = []
     for _ in range(_TRIES):
         mark = _MARK.search(text, at)
         if mark is None:
-            return _Answer(begin, found, broken, opened)
+            return _Answer(begin, values, broken, opened)
         start, at = mark.span()
         if mark["close"] or mark["open"]:
             if {text[start - 1 : start], text[at : at + 1]} <= _QUOTES:
                 continue
             opened = mark["close"] is None
             if not opened:
-                begin, found, broken = at, [], []
+                begin, values, broken = at, [], []
             continue
         try:
             value, at = _DECODER.raw_decode(text, start)
-            found.append((start, at, value))
+            values.append((start, at, value))
         except json.JSONDecodeError as error:
             at = max(at, error.pos)
             broken.append(start)
@@ -272,7 +272,7 @@ def _verdict(
 ) -> ParsedReply:
     """Read the last verdict of an answer; DefectError if the text around it says that it may be a draft."""
     listed = []
-    for start, end, value in answer.found:
+    for start, end, value in answer.values:
         bare = start < min(answer.broken, default=end)
         entries, mended, rest = _listed(value, labels, bare=bare)
         if entries is not None:
@@ -282,33 +282,42 @@ def _verdict(
         lacks = "was empty" if empty else "held no JSON object with `scores`"
         raise DefectError(f"the answer {lacks}")
     # behind its own verdict a judge may quote that of a rollout, which has other ids
-    own = [one for one in listed if not _labels(one[2]).isdisjoint(labels)]
-    start, end, entries, mended, rest = (own or listed)[-1]
+    asked_for = [
+        candidate
+        for candidate in listed
+        if not _labels(candidate[2]).isdisjoint(labels)
+    ]
+    start, end, entries, mended, rest = (asked_for or listed)[-1]
     parsed = _checked(entries, labels, criteria)
     before = text[answer.begin : start]
-    after = said = text[end:]
-    for later, past, _ in answer.found:
+    after = words = text[end:]
+    for later, past, _ in answer.values:
         if later >= end:
-            said = said.replace(text[later:past], "")
+            words = words.replace(text[later:past], "")
     opening = _EDGE.fullmatch(_FENCE.sub("", before))
-    closing = _EDGE.fullmatch(said)
-    short = len(said) <= _FAREWELL and not _DOUBTS.search(said)
+    closing = _EDGE.fullmatch(words)
+    short = len(words) <= _FAREWELL and not _DOUBTS.search(words)
     farewell = (
         (opening or _HEADING.fullmatch(before) or short)
-        and said.rstrip().endswith(_ENDS)
-        and not _TAKES_BACK.search(said)
+        and words.rstrip().endswith(_ENDS)
+        and not _TAKES_BACK.search(words)
     )
     after += rest
     more = re.search(r"\d", after) and any(label in after for label in labels)
-    numbers = chain.from_iterable(own for own, _ in parsed.entries.values())
-    more = more or not {*map(float, _DECIMAL.findall(said))} <= {*numbers}
+    numbers = chain.from_iterable(asked_for for asked_for, _ in parsed.entries.values())
+    more = more or not {*map(float, _DECIMAL.findall(words))} <= {*numbers}
     draft = more or _DRAFT.search(before) or not (closing or farewell)
     if draft or (whole and not (opening and closing)):
         raise DefectError("text around its scores may take them back: give them alone")
     return replace(parsed, mended=mended)
 
 
-def _listed(value: Any, labels: Sequence[str], *, bare: bool) -> tuple[Any, bool, str]:
+def _listed(
+    value: Any,
+    labels: Sequence[str],
+    *,
+    bare: bool,
+) -> tuple[Any, bool, str]:
     """Return what a JSON value has for entries, None if nothing; True if its form is not the one asked for; the rest.
 
     `bare`: a list or a map of the ids may stand alone, without `scores` around it. The rest are the members behind
@@ -320,8 +329,8 @@ def _listed(value: Any, labels: Sequence[str], *, bare: bool) -> tuple[Any, bool
     if isinstance(value, dict) and not alone:
         names = [
             name
-            for name, own in value.items()
-            if name == _KEY or (isinstance(own, dict) and _KEY in own)
+            for name, member in value.items()
+            if name == _KEY or (isinstance(member, dict) and _KEY in member)
         ]
         if not names:
             return nothing
@@ -332,8 +341,8 @@ def _listed(value: Any, labels: Sequence[str], *, bare: bool) -> tuple[Any, bool
         return nothing
     if isinstance(value, list) or not isinstance(value, dict):
         return value, False, rest
-    plain = any(isinstance(one, int | float | str) for one in value.values())
-    return [_entry(label, one) for label, one in value.items()], alone or plain, rest
+    plain = any(isinstance(item, int | float | str) for item in value.values())
+    return [_entry(label, item) for label, item in value.items()], alone or plain, rest
 
 
 def _mended(text: str) -> tuple[str, _Json]:
@@ -373,7 +382,7 @@ def _checked(
     """The entries with numbers from 0 to 1; DefectError unless there is one for each label."""
     if not isinstance(entries, list):
         raise DefectError("`scores` was neither a list nor an object")
-    given: dict[str, list[Any]] = {}
+    numbers_by_label: dict[str, list[Any]] = {}
     explanations: dict[str, str] = {}
     unknown = 0
     for entry in entries:
@@ -384,7 +393,7 @@ def _checked(
             unknown += 1
             continue
         numbers = _values(entry, criteria) if criteria else [entry.get("score")]
-        before = given.setdefault(label, numbers)
+        before = numbers_by_label.setdefault(label, numbers)
         # NaN differs from itself
         if before is not numbers and [*map(_number, before)] != [
             *map(_number, numbers)
@@ -395,19 +404,22 @@ def _checked(
         explanation = entry.get("explanation")
         text = explanation if isinstance(explanation, str) else ""
         explanations[label] = readable_text(text)
-    missing = len(labels) - len(given)
+    missing = len(labels) - len(numbers_by_label)
     if missing:
         raise DefectError(f"{missing} of {len(labels)} ids had no score")
-    shares, bounds = _shares([*chain.from_iterable(given.values())])
+    shares, bounds = _shares([*chain.from_iterable(numbers_by_label.values())])
     left = iter(shares)
     scored = {
         label: (tuple(islice(left, len(numbers))), explanations[label])
-        for label, numbers in given.items()
+        for label, numbers in numbers_by_label.items()
     }
     return ParsedReply(scored, bounds, unknown=unknown)
 
 
-def _values(entry: dict[str, Any], criteria: Collection[str]) -> list[Any]:
+def _values(
+    entry: dict[str, Any],
+    criteria: Collection[str],
+) -> list[Any]:
     """The values of an entry in the order of the criteria; DefectError unless exactly these have one."""
     values = entry.get("criteria")
     if not isinstance(values, dict):

@@ -42,7 +42,10 @@ YES = ("no", "yes")
 """The words that answer a question without levels, the lowest first."""
 
 
-def expectation(shares: Sequence[float], half: float = 0.0) -> Share:
+def expectation(
+    shares: Sequence[float],
+    half: float = 0.0,
+) -> Share:
     """Return the mean place of levels with these probabilities, each rounded by `half` a unit at most."""
     top = len(shares) - 1
     whole = math.fsum(shares)
@@ -51,7 +54,10 @@ def expectation(shares: Sequence[float], half: float = 0.0) -> Share:
     return Share(score, half * moved / whole)
 
 
-def word_share(likely: Likely, words: Sequence[str] = YES) -> Share:
+def word_share(
+    likely: Likely,
+    words: Sequence[str] = YES,
+) -> Share:
     """Return the mean place of the words in their probabilities, over all spellings: the share of yes for two.
 
     A word that is not listed is at most as likely as the least likely token of the list, and as what is left of 1.
@@ -60,7 +66,7 @@ def word_share(likely: Likely, words: Sequence[str] = YES) -> Share:
     0.01, if a number is no logarithm of a probability, if all sum to more than 1, or if one alone has all of it: an
     engine that knows no probabilities writes 0.0 for each.
     """
-    listed = [(_word(token), _probability(given)) for token, given in likely]
+    listed = [(_word(token), _probability(logprob)) for token, logprob in likely]
     whole = math.fsum(probability for _, probability in listed)
     if listed and whole > math.exp(_MOVES + _rounding(likely)):
         raise DefectError(f"the probabilities of its first words sum to {whole:.3g}")
@@ -69,8 +75,8 @@ def word_share(likely: Likely, words: Sequence[str] = YES) -> Share:
         math.fsum(probability for word, probability in listed if word == name)
         for name in names
     ]
-    known = math.fsum(shares)
-    if known < _LEAST:
+    named = math.fsum(shares)
+    if named < _LEAST:
         shown = ", ".join(_spelled(likely)) or "nothing"
         wanted = " nor ".join(map(str.capitalize, reversed(names)))
         raise DefectError(f"its first word is neither {wanted}, but {shown}")
@@ -85,9 +91,9 @@ def word_share(likely: Likely, words: Sequence[str] = YES) -> Share:
     if absent:
         least = min((probability for _, probability in listed[1:]), default=1.0)
         missing = max(0.0, min(len(absent) * least, 1 - whole))
-    middle = expectation(shares).score * known
-    low = middle / (known + missing)
-    high = (middle + missing) / (known + missing)
+    middle = expectation(shares).score * named
+    low = middle / (named + missing)
+    high = (middle + missing) / (named + missing)
     if high - low > _MOVES:
         raise DefectError(
             f"{absent[-1]} is not among the first words that it lists ({len(likely)}), and may be as likely as "
@@ -113,13 +119,14 @@ def _probability(logarithm: float) -> float:
 
 def _rounding(likely: Likely) -> float:
     """Return half of the last decimal of the logarithms as they are written."""
-    decimals = [repr(float(given)).partition(".")[2] for _, given in likely]
+    decimals = [repr(float(logprob)).partition(".")[2] for _, logprob in likely]
     # 1e-07 has more than are counted
-    return 0.5 * 0.1 ** max(min(len(each), _DECIMALS) for each in decimals)
+    return 0.5 * 0.1 ** max(min(len(digits), _DECIMALS) for digits in decimals)
 
 
 def _spelled(likely: Likely) -> Iterable[str]:
     best = sorted(likely, key=lambda pair: -pair[1])[:_SHOWN]
     return (
-        f"“{clean(token)}” ({math.exp(min(0.0, given)):.0%})" for token, given in best
+        f"“{clean(token)}” ({math.exp(min(0.0, logprob)):.0%})"
+        for token, logprob in best
     )

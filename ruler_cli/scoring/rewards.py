@@ -9,7 +9,12 @@ from typing import Any
 
 from ruler_cli.files.values import first, is_list, is_object, is_text, items, words
 
-_GRADES = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
+_GRADES = {
+    "C": 1.0,
+    "I": 0.0,
+    "P": 0.5,
+    "N": 0.0,
+}
 """Inspect's words: correct, incorrect, partial, no answer."""
 PASSING = 0.5
 """The least number of a verifier that is a pass; it suits 0 and 1, −1 and 1, and shares."""
@@ -41,18 +46,23 @@ def number(value: Any) -> float | None:
         numeric = len(text) <= _LONGEST and "_" not in text and text[-1:].isdigit()
         return _finite(text) if numeric else _GRADES.get(text)
     if is_list(value):
-        return _sum((None if isinstance(one, list | str) else one, 1) for one in value)
+        plain = []
+        for part in value:
+            nested = isinstance(part, list | str)
+            plain.append((None if nested else part, 1))
+        return _sum(plain)
     if not is_object(value):
         return None
     parts = value.values()
     if all(is_object(part) and "score" in part for part in parts):
         return _sum((part["score"], part.get("weight", 1)) for part in parts)
-    one = value.get("reward", first(parts) if len(value) == 1 else None)
-    return _finite(one) if isinstance(one, int | float) else None
+    usual = first(parts) if len(value) == 1 else None
+    reward = value.get("reward", usual)
+    return _finite(reward) if isinstance(reward, int | float) else None
 
 
 def passed(value: Any) -> bool | None:
-    """Tell if an outcome means that a rollout passed its check; None if it means neither pass nor fail.
+    """Return whether an outcome means that a rollout passed its check; None if it means neither pass nor fail.
 
     A number, in any shape that `number` reads, passes from 0.5 on, Inspect's partial grade too. Several
     truth values are several checks, and all must hold. `{name: word}` counts as its only word.
@@ -64,8 +74,10 @@ def passed(value: Any) -> bool | None:
         value = only if is_text(only) else value
     if (reward := number(value)) is not None:
         return reward >= PASSING
-    word = re.sub("[ -]", "_", value.strip().casefold()) if is_text(value) else ""
-    return _RESULTS.get(word)
+    if not is_text(value):
+        return None
+    word = value.strip().casefold()
+    return _RESULTS.get(re.sub("[ -]", "_", word))
 
 
 def _sum(weighted: Iterable[tuple[Any, Any]]) -> float | None:

@@ -28,11 +28,21 @@ _NOTHING = 1e-12
 """A share of a sum of squares below this is zero but for rounding."""
 
 Sums = Mapping[str, float]
-PRODUCTS = ("aa", "ab", "ay", "bb", "by", "yy")
+PRODUCTS = (
+    "aa",
+    "ab",
+    "ay",
+    "bb",
+    "by",
+    "yy",
+)
 """Keys of the sums of products of two columns a and b and a third column y."""
 
 
-def products(names: str, rows: Iterable[Sequence[Any]]) -> dict[str, float]:
+def products(
+    names: str,
+    rows: Iterable[Sequence[Any]],
+) -> dict[str, float]:
     """Sum the products of every two centred columns; each has a letter: the keys are `aa`, `ab`, `bb`."""
     centred: dict[str, list[float]] = {}
     # rows may have further columns
@@ -41,8 +51,8 @@ def products(names: str, rows: Iterable[Sequence[Any]]) -> dict[str, float]:
         flat = max(column) - min(column) < _FLAT
         centred[name] = [0.0 if flat else value - mean for value in column]
     sums = {}
-    for one, other in combinations_with_replacement(centred, 2):
-        sums[one + other] = fsum(map(mul, centred[one], centred[other]))
+    for first, second in combinations_with_replacement(centred, 2):
+        sums[first + second] = fsum(map(mul, centred[first], centred[second]))
     return sums
 
 
@@ -79,9 +89,9 @@ CORRELATIONS: dict[str, Callable[[Sums], float | None]] = {
 """The correlation that each kind of `pair_products` gives."""
 
 
-def won(score: float, other: float) -> float:
+def won(score: float, than: float) -> float:
     """Return 1 if a score is higher than another, 0.5 if they are equal, 0 if it is lower."""
-    return 0.5 if score == other else float(score > other)
+    return 0.5 if score == than else float(score > than)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +107,13 @@ class Concordance:
     tied: int = 0
     spread: int = 0
 
-    def __add__(self, other: Concordance) -> Concordance:
+    def __add__(self, further: Concordance) -> Concordance:
         """Count the pairs of both."""
         return Concordance(
-            self.pairs + other.pairs,
-            self.won + other.won,
-            self.tied + other.tied,
-            self.spread + other.spread,
+            self.pairs + further.pairs,
+            self.won + further.won,
+            self.tied + further.tied,
+            self.spread + further.spread,
         )
 
     @property
@@ -161,15 +171,15 @@ class Moments:
             self.square += off * (value - self.mean)
         return self
 
-    def __add__(self, other: Moments) -> Moments:
+    def __add__(self, further: Moments) -> Moments:
         """Combine the moments of two samples (Chan, Golub & LeVeque 1983)."""
-        number = self.number + other.number
+        number = self.number + further.number
         if not number:
             return Moments()
-        off = other.mean - self.mean
-        mean = self.mean + off * other.number / number
-        between = off * off * self.number * other.number / number
-        square = self.square + other.square + between
+        off = further.mean - self.mean
+        mean = self.mean + off * further.number / number
+        between = off * off * self.number * further.number / number
+        square = self.square + further.square + between
         return Moments(number, mean, square)
 
     @property
@@ -200,7 +210,11 @@ class RatioSums:
     xy: float = 0.0
     yy: float = 0.0
 
-    def add(self, x: float, y: float) -> None:
+    def add(
+        self,
+        x: float,
+        y: float,
+    ) -> None:
         """Add one group."""
         self.groups += 1
         self.x += x
@@ -236,10 +250,10 @@ class LengthSums:
 
     def add(self, rows: Iterable[tuple[int, float]]) -> None:
         """Add one group: a row for each distinct rollout, with its size in bytes and its score."""
-        own = products("ab", [(log2(max(size, 1)), score) for size, score in rows])
-        if own["aa"] > 0:
-            self._slope.add(own["aa"], own["ab"])
-            self._yy += own["bb"]
+        sums = products("ab", [(log2(max(size, 1)), score) for size, score in rows])
+        if sums["aa"] > 0:
+            self._slope.add(sums["aa"], sums["ab"])
+            self._yy += sums["bb"]
 
     def trend(self) -> Length | None:
         """The regression over the batch; None for fewer than two groups whose rollouts differ in length."""
@@ -263,16 +277,23 @@ def pair_products(
     A row has the two scores of a rollout, and its label or reward. `n` counts the rows of each kind. A kind
     is left out with fewer than two.
     """
-    labelled = [row for row in rows if row[2] is not None and abs(row[2]) <= _LARGEST]
-    kinds = {"scores": ("ab", rows), "errors": ("aby", labelled)}
-    return {
-        kind: {"n": len(chosen), **products(names, chosen)}
-        for kind, (names, chosen) in kinds.items()
-        if len(chosen) > 1
-    }
+    labelled = []
+    for row in rows:
+        label = row[2]
+        if label is not None and abs(label) <= _LARGEST:
+            labelled.append(row)
+    sums = {}
+    if len(rows) > 1:
+        sums["scores"] = {"n": len(rows), **products("ab", rows)}
+    if len(labelled) > 1:
+        sums["errors"] = {"n": len(labelled), **products("aby", labelled)}
+    return sums
 
 
-def quantile(values: Iterable[float], share: float) -> float | None:
+def quantile(
+    values: Iterable[float],
+    share: float,
+) -> float | None:
     """The least value that is at or above this share of all; None without values."""
     ordered = sorted(values)
     if ordered:
@@ -335,7 +356,7 @@ class PositionBias:
 
     @property
     def enough(self) -> bool:
-        """Tell if there are enough groups to correct for the bias."""
+        """Return whether there are enough groups to correct for the bias."""
         return self.groups >= ENOUGH_GROUPS
 
     def bins(self) -> tuple[PositionBin, ...]:
@@ -345,12 +366,12 @@ class PositionBias:
             PositionBin(
                 start,
                 stop,
-                own.ratio,
-                own.error if own.groups > 1 else None,
-                round(own.x),
+                bin_.ratio,
+                bin_.error if bin_.groups > 1 else None,
+                round(bin_.x),
             )
-            for own, (start, stop) in zip(self._bins, pairwise(edges), strict=True)
-            if own.groups
+            for bin_, (start, stop) in zip(self._bins, pairwise(edges), strict=True)
+            if bin_.groups
         )
 
     def corrections(self, size: int) -> tuple[float, ...]:
@@ -410,7 +431,10 @@ class Anova:
     k: float
 
     @classmethod
-    def of(cls, columns: Sequence[Sequence[float]]) -> Anova:
+    def of(
+        cls,
+        columns: Sequence[Sequence[float]],
+    ) -> Anova:
         """Analyse a complete table: `columns[j][i]` is the score of rollout i in pass j.
 
         The model is that of ICC case 3 (Shrout & Fleiss 1979) and C (McGraw & Wong 1996): one pass may be
@@ -426,7 +450,13 @@ class Anova:
         for column, mean in zip(columns, passes, strict=True):
             for y, item in zip(column, items, strict=True):
                 squares.append((y - item - mean + grand) ** 2)
-        return cls(between, n - 1, fsum(squares), (n - 1) * (k - 1), k)
+        return cls(
+            between,
+            n - 1,
+            fsum(squares),
+            (n - 1) * (k - 1),
+            k,
+        )
 
     @property
     def ms_item(self) -> float:
@@ -463,7 +493,12 @@ class NoiseEstimator:
         self._df = 0.0
         self._squares = 0.0
 
-    def add(self, ms_res: float, df: float, rounding: float = ROUNDING) -> None:
+    def add(
+        self,
+        ms_res: float,
+        df: float,
+        rounding: float = ROUNDING,
+    ) -> None:
         """Add one group's residual mean square; `rounding` is the variance of the rounding of its scores."""
         self._df += df
         self._squares += df * max(ms_res, rounding)
@@ -474,7 +509,10 @@ class NoiseEstimator:
         return NoisePrior(self._df, variance)
 
 
-def rate(anova: Anova, prior: NoisePrior) -> tuple[float, bool] | None:
+def rate(
+    anova: Anova,
+    prior: NoisePrior,
+) -> tuple[float, bool] | None:
     """Return the reliability in [0, 1] of the mean of a group's passes, and whether its rollouts are tied.
 
     None if there is no estimate of the noise s²: the group's own from four passes on, else the batch's. The
@@ -499,12 +537,15 @@ def rate(anova: Anova, prior: NoisePrior) -> tuple[float, bool] | None:
 
 
 def one_score(scores: Iterable[float | None]) -> bool:
-    """Tell if there are scores, and all of them are equal."""
-    known = [score for score in scores if score is not None]
-    return bool(known) and max(known) - min(known) < _SAME
+    """Return whether there are scores, and all of them are equal."""
+    numbers = [score for score in scores if score is not None]
+    return bool(numbers) and max(numbers) - min(numbers) < _SAME
 
 
-def passes_for(icc_k: float, k: float) -> int | None:
+def passes_for(
+    icc_k: float,
+    k: float,
+) -> int | None:
     """The number of passes, at least 1, that raise the reliability `icc_k` of k passes to 0.9.
 
     Spearman–Brown: m = k · .9 (1 − icc)/(icc (1 − .9)). None if no number of passes does, or none below a
@@ -520,7 +561,11 @@ def passes_for(icc_k: float, k: float) -> int | None:
     return max(1, ceil(passes * (1 - 1e-12)))
 
 
-def f_survival(f: float, d1: float, d2: float) -> float:
+def f_survival(
+    f: float,
+    d1: float,
+    d2: float,
+) -> float:
     """Return the probability that an F variable with d1 and d2 degrees of freedom exceeds f.
 
     The cube root of χ² is nearly normal (Wilson & Hilferty 1931), with Kelley's correction for few degrees of

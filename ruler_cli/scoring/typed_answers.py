@@ -50,7 +50,11 @@ def typed_shares(
     return shares
 
 
-def _share(answer: Mapping[str, Any], question: Question, half: float) -> Share:
+def _share(
+    answer: Mapping[str, Any],
+    question: Question,
+    half: float,
+) -> Share:
     """Return the share of one answer, whose numbers are rounded by `half` a unit at most."""
     levels = question.levels
     if not levels:
@@ -69,14 +73,15 @@ def _share(answer: Mapping[str, Any], question: Question, half: float) -> Share:
     if isinstance(stated, list):
         rows = [row for row in stated if isinstance(row, dict)]
         values = [str(row.get("value")) for row in rows]
-        # a value that stands there twice is none of both
-        stated = {
-            value if values.count(value) == 1 else "": row.get("probability")
-            for value, row in zip(values, rows, strict=True)
-        }
-    if not isinstance(stated, Mapping) or stated.keys() != _numbered(levels).keys():
+        stated = {}
+        for value, row in zip(values, rows, strict=True):
+            # a value that stands there twice is none of both
+            name = value if values.count(value) == 1 else ""
+            stated[name] = row.get("probability")
+    names = _numbered(levels).keys()
+    if not isinstance(stated, Mapping) or stated.keys() != names:
         raise DefectError(f"the answer to `{question.name}` is about other levels")
-    shares = [_probability(stated[name], question.name) for name in _numbered(levels)]
+    shares = [_probability(stated[name], question.name) for name in names]
     whole = math.fsum(shares)
     if abs(whole - 1) > max(_OFF, len(levels) * half):
         raise DefectError(f"the probabilities of `{question.name}` sum to {whole:.3g}")
@@ -107,7 +112,9 @@ def _numbers(answer: Any) -> Iterator[Any]:
     if isinstance(stated, Mapping):
         yield from stated.values()
     elif isinstance(stated, list):
-        yield from (row.get("probability") for row in stated if isinstance(row, dict))
+        for row in stated:
+            if isinstance(row, dict):
+                yield row.get("probability")
     else:
         yield answer.get("score")
 

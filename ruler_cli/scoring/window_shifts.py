@@ -93,7 +93,11 @@ def fit(
     return WindowFit(tuple(scores), tuple(adjusted), variance)
 
 
-def _levels(windows: Windows, rollouts: int, ridge: float) -> list[float]:
+def _levels(
+    windows: Windows,
+    rollouts: int,
+    ridge: float,
+) -> list[float]:
     """Return the levels of windows that minimise the squared residuals plus `ridge` times their own squares.
 
     The value of a rollout is the mean of its scores less their levels; so the equations have one unknown a window.
@@ -118,7 +122,11 @@ def _levels(windows: Windows, rollouts: int, ridge: float) -> list[float]:
     return levels
 
 
-def _residuals(windows: Windows, rollouts: int, levels: Sequence[float]) -> list[float]:
+def _residuals(
+    windows: Windows,
+    rollouts: int,
+    levels: Sequence[float],
+) -> list[float]:
     """Return the sum over each window of its scores less its level and the values of its rollouts."""
     cells = _less(windows, rollouts, levels)
     values = [fsum(row) / max(1, len(row)) for row in cells]
@@ -129,7 +137,10 @@ def _residuals(windows: Windows, rollouts: int, levels: Sequence[float]) -> list
     return sums
 
 
-def _product(first: Sequence[float], second: Sequence[float]) -> float:
+def _product(
+    first: Sequence[float],
+    second: Sequence[float],
+) -> float:
     return fsum(map(mul, first, second))
 
 

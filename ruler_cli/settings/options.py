@@ -74,7 +74,6 @@ class OutputSettings(Section):
             "HOST:PORT",
         ),
     ] = None
-    ray_workers: Annotated[Whole, Field(ge=1), Setting("Workers of Ray.", "N")] = 2
 
 
 @frozen

@@ -10,7 +10,7 @@ import pytest
 from ruler_cli.errors import RefusedError, UsageError
 from ruler_cli.ledger.reply_cache import Ledger
 from ruler_cli.runs.batch.batches import Batches, BatchStatus
-from ruler_cli.runs.batch.journal import OPEN, Journal
+from ruler_cli.runs.batch.journal import Journal
 from ruler_cli.runs.batch.providers import Provider, RemoteBatch, UnreachableError
 from tests.batch.apis import APIS
 from tests.batch.crashes import Client
@@ -188,32 +188,6 @@ def test_key_in_rows(
     assert key.encode() not in b"".join(
         file.read_bytes() for file in tmp_path.glob("ledger.sqlite*")
     )
-
-
-@one_api
-def test_closed_by_another(
-    name: str, tmp_path: Path, batch_server: BatchServer
-) -> None:
-    """A batch that another process closes in the meantime is skipped without a warning."""
-    client, first = client_of(tmp_path, batch_server, name), True
-    client.submit()
-
-    def meanwhile(step: str) -> None:
-        nonlocal first
-        if step == "retrieve" and first:
-            first = False
-            with Journal(client.ledger_path) as journal:
-                journal.move(
-                    journal.batches(*OPEN)[0],
-                    "collected",
-                    answered=6,
-                    failed=0,
-                    left_out=0,
-                )
-
-    batch_server.before = meanwhile
-    done = client.collect()
-    assert (done.closed, done.open, client.listener.warnings) == ([], [], [])
 
 
 @one_api

@@ -123,7 +123,7 @@ def test_stored_rows(ledger: Ledger) -> None:
         good(1),
     ]
     result = import_lines(file, ledger)
-    assert (result.rows, result.new, result.known) == (6, 2, 1)
+    assert (result.rows, result.new, result.repeated) == (6, 2, 1)
     assert result.unanswered(for_good=True) == {"too_long": 1}
     assert result.unanswered(for_good=False) == {"expired": 1, "no chat completion": 1}
     assert stored(ledger) == {

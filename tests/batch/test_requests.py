@@ -214,26 +214,6 @@ def test_sdk_types(staged: Callable[..., Stage]) -> None:
             assert_typed(target, orjson.loads(line(bytes(16), request)))
 
 
-def test_cancellation(staged: Callable[..., Stage]) -> None:
-    """A cancelled rendering ends at once, and its requests are the first of all."""
-    stage = staged("a", GROUPS, Stub("one"))
-    whole, missing = rendered(stage.settings("one"))[1], []
-
-    async def main() -> None:
-        with anyio.CancelScope() as scope:
-
-            def take(judge_index: int, key: bytes, request: Request) -> None:
-                missing.append((judge_index, key, request))
-                if len(missing) == 7:
-                    scope.cancel()
-
-            await find_missing(stage.settings("one"), take, Observer())
-
-    anyio.run(main)
-    assert missing == whole[: len(missing)]
-    assert 7 <= len(missing) < 20
-
-
 def test_panel_names() -> None:
     """Each judge of a panel has files under its own plain and distinct name."""
     assert names_for("a/r.jsonl.gz", ["openai/o3"]) == ["a/r.jsonl.gz"]

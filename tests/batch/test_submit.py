@@ -13,7 +13,7 @@ from ruler_cli.errors import RefusedError, RulerError, UsageError
 from ruler_cli.runs.batch.batches import BatchCostError, Batches
 from ruler_cli.runs.batch.journal import OPEN, Journal
 from ruler_cli.runs.batch.providers import Provider, RemoteBatch
-from ruler_cli.settings.models import AskSettings, PoolSettings
+from ruler_cli.settings.models import PoolSettings
 from tests.batch.apis import APIS
 from tests.batch.crashes import Client
 from tests.judge_server import BatchServer
@@ -125,23 +125,6 @@ def test_corrective_request(tmp_path: Path, batch_server: BatchServer) -> None:
     assert (batch_server.created, batch_server.billed, client.missing()) == (2, 6, 0)
 
 
-def test_panel(client: Client, batch_server: BatchServer) -> None:
-    """Each judge of a panel has its own batches, since a batch has one model."""
-    judge = client.settings.judge
-    client.settings = replace(
-        client.settings,
-        panel=(replace(judge, model="openai/n"),),
-        ask=AskSettings(passes=2),
-    )
-    assert [batch.model for batch in client.submit().batches] == [
-        "openai/m",
-        "openai/n",
-    ]
-    assert [batch.requests for batch in client.batches()] == [10, 10]
-    client.until_complete()
-    assert client.missing() == 0
-
-
 def test_max_cost(client: Client, batch_server: BatchServer) -> None:
     """No batch is recorded or sent if its cost may exceed the limit, or if the price is unknown."""
     dear = replace(client.settings.judge, price=(1000.0, 1000.0))
@@ -156,21 +139,6 @@ def test_max_cost(client: Client, batch_server: BatchServer) -> None:
     done = client.submit(judge=replace(client.settings.judge, price=(1.0, 1.0)))
     assert done.requests == 5
     assert 0 < sum(batch.usd or 0 for batch in done.batches) < 1
-
-
-def test_cancellation(client: Client, batch_server: BatchServer) -> None:
-    """A canceled submission ends between two batches, and the submitted ones are on record."""
-    client.limits = {"requests": 2}
-
-    async def main(batches: Batches) -> None:
-        with anyio.CancelScope() as scope:
-            stop = scope.cancel
-            await batches.submit(client.settings, lambda _: stop())
-
-    client.run(main)
-    assert [batch.state for batch in client.batches()] == ["submitted"]
-    client.until_complete()
-    assert (batch_server.billed, batch_server.billed_again) == (5, 0)
 
 
 def test_another_key(client: Client) -> None:

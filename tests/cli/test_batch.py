@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 from ruler_cli.runs.batch.batches import Batches
-from ruler_cli.runs.batch.requests import FORMS
 from tests.conftest import ROOT, Ruler, group, write
 from tests.judge_server import BatchServer
 
@@ -193,21 +192,6 @@ def test_as_live(
     assert batches.billed_again == 0
 
 
-def test_ledger_of_a_file(batch: Batch, tmp_path: Path) -> None:
-    """The commands that follow use the ledger that a file of settings names."""
-    (tmp_path / "lab.toml").write_text('[score]\nledger = "lab.sqlite"\n')
-    done = batch(
-        "batch", "submit", "in.jsonl", "-m", "openai/m", "--config", "lab.toml"
-    )
-    collect = re.findall("next: ruler (.*)", done.stderr)[0].split()
-    collected = batch(*collect, "--wait")
-    assert "6 requests answered" in collected.stdout
-    assert (
-        "next: ruler score INPUT OUTPUT --config lab.toml --cached-only"
-        in collected.stderr
-    )
-
-
 def test_partial_results(batch: Batch, batches: BatchServer) -> None:
     """The exit code is 1 while requests are missing, and the next round submits the rest."""
     args = ["batch", "submit", "in.jsonl", "-m", "openai/some-row-expired", "--wait"]
@@ -219,18 +203,6 @@ def test_partial_results(batch: Batch, batches: BatchServer) -> None:
     batch("batch", "submit", "in.jsonl", "-m", "openai/m")
     out = batch("batch", "collect")
     assert (out.returncode, ": in_progress, openai/m" in out.stdout) == (1, True)
-
-
-def test_failed(batch: Batch, batches: BatchServer) -> None:
-    """A batch that its provider fails or refuses gives exit code 3, with the reason."""
-    batches.conduct.fails = True
-    done = batch("batch", "submit", "in.jsonl", "-m", "openai/m", "--wait")
-    assert done.returncode == 3
-    assert "The batch is not valid, said the test." in done.stdout
-    batches.fault("create", "401")
-    refused = batch("batch", "submit", "in.jsonl", "-m", "openai/m")
-    assert refused.returncode == 3
-    assert "sk-0123456789abcdef" not in refused.stderr
 
 
 def test_cancel(batch: Batch) -> None:
@@ -285,20 +257,6 @@ def test_interrupted(batch: Batch, batches: BatchServer, tmp_path: Path) -> None
     assert (batches.billed, batches.billed_again) == (6, 0)
 
 
-def test_uncertain_batch(batch: Batch, batches: BatchServer) -> None:
-    """While a lost batch may still appear, `submit` keeps its requests back, says so and ends."""
-    batches.fault("create", "drop")
-    submit = ["batch", "submit", "in.jsonl", "-m", "openai/m", "--set", "settle=100"]
-    batch(*submit)
-    done = batch(*submit)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert (
-        "may still appear at the provider within 100 s; run again then" in done.stderr
-    )
-    (one,) = json.loads(batch("batch", "status", "--json").stdout)["batches"]
-    assert one["state"] == "creating"
-
-
 def _interrupted(
     args: list[str], server: BatchServer, folder: Path, ready: Callable[[], bool]
 ) -> tuple[int, str]:
@@ -347,23 +305,6 @@ def test_hostile_provider(batch: Batch, batches: BatchServer) -> None:
     for command in (["status"], ["status", "--json"], ["collect", "--wait"]):
         done = batch("batch", *command)
         assert "\x1b" not in done.stdout + done.stderr
-
-
-def test_status_of_lost_batch(batch: Batch, batches: BatchServer) -> None:
-    """The exit code is 3 as well if a provider cannot list its batches to find a lost one."""
-    batches.fault("create", "drop")
-    batch("batch", "submit", "in.jsonl", "-m", "openai/m")
-    done = batch("batch", "status", OPENAI_API_KEY="sk-another-9876543210")
-    assert (done.returncode, "--forget" in done.stderr) == (3, True)
-
-
-def test_too_large(batch: Batch, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If every missing request is too large, the command does not report that none is missing."""
-    monkeypatch.setitem(FORMS, "openai", FORMS["openai"]._replace(most_bytes=100))
-    done = batch("batch", "submit", "in.jsonl", "-m", "openai/m")
-    assert done.returncode == 1
-    assert "shows fewer rollouts: 6 requests" in done.stderr
-    assert "no request is missing" not in done.stderr
 
 
 def test_format_refused(batch: Batch, batches: BatchServer) -> None:

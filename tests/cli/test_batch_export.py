@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
-import os
 import re
-import signal
-import subprocess
-import sys
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -19,7 +14,7 @@ import pytest
 from ruler_cli.judges.provider_errors import classify, error_of
 from ruler_cli.judges.replies import reply_of
 from ruler_cli.ledger.reply_cache import Ledger
-from tests.conftest import ROOT, Ruler, group, rollout, write
+from tests.conftest import Ruler, group, rollout, write
 from tests.judge_server import JudgeServer
 
 GROUPS = [group(f"g{i}", 0.1, 0.3 + i / 100, 0.9) for i in range(12)]
@@ -255,44 +250,6 @@ def test_existing_files(ruler: Ruler, tmp_path: Path) -> None:
     ):
         assert ruler("batch", "export", *names, "-m", "openai/o3").returncode == 2
         assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
-
-
-def test_compressed(ruler: Ruler, tmp_path: Path) -> None:
-    """A request file is compressed by its name."""
-    write(tmp_path / "in.jsonl", GROUPS[:2])
-    for name in ("r.jsonl", "r.jsonl.gz"):
-        assert (
-            ruler("batch", "export", "in.jsonl", name, "-m", "openai/o3").returncode
-            == 0
-        )
-    packed = (tmp_path / "r.jsonl.gz").read_bytes()
-    assert gzip.decompress(packed) == (tmp_path / "r.jsonl").read_bytes()
-
-
-def test_interrupted(tmp_path: Path) -> None:
-    """Ctrl-C ends the command at once, also while a pipe is silent, and leaves no partial file."""
-    command = [
-        sys.executable,
-        "-m",
-        "ruler_cli",
-        "batch",
-        "export",
-        "-",
-        "r.jsonl",
-        "-m",
-        "openai/o3",
-    ]
-    env, pipe = {**os.environ, "PYTHONPATH": str(ROOT)}, subprocess.PIPE
-    with subprocess.Popen(
-        command, cwd=tmp_path, env=env, stdin=pipe, stderr=pipe
-    ) as run:
-        assert run.stdin and run.stderr
-        run.stdin.write(b"".join(orjson.dumps(one) + b"\n" for one in GROUPS * 20))
-        run.stdin.flush()
-        assert b"streamed" in run.stderr.readline()
-        run.send_signal(signal.SIGINT)
-        assert run.wait(60) == 130
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_same_requests_as_prompt(ruler: Ruler, tmp_path: Path) -> None:

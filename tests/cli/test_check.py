@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from ruler_cli import cli
 from tests.conftest import Ruler, group, write
 from tests.judge_server import JudgeServer
 from tests.values import talk
@@ -74,36 +73,6 @@ def test_figures(ruler: Ruler, dump: Path) -> None:
     )
 
 
-def test_unknown_provider(ruler: Ruler, dump: Path) -> None:
-    """A judge that `score` refuses is refused by `check` in the same words, unless it is at an endpoint."""
-    for judge in (
-        "opneai/o3",
-        "gtp-4o",
-        "nope",
-        "offlin",
-        "vllm/mine",
-        "simulated -p sloth=1",
-    ):
-        words = (dump, "-m", *judge.split())
-        done, refused = (
-            ruler("check", *words),
-            ruler("score", words[0], "out.jsonl", *words[1:]),
-        )
-        assert (done.returncode, refused.returncode, done.stderr) == (2, 2, "")
-        assert done.stdout.startswith("not ready: ")
-        facts = json.loads(ruler("check", *words, "--json").stdout)
-        assert (facts["ready"], facts["groups"], facts["missing_keys"]) == (
-            False,
-            2,
-            [],
-        )
-        assert refused.stderr == f"ruler: {facts['not_ready'][0]}\n"
-    done = ruler("check", dump, "-m", "opneai/o3", "--api-base", "http://x/v1")
-    assert done.stdout.startswith("ready: ")
-    done = ruler("check", dump, "-m", "gmi/of-the-price-list")
-    assert done.stdout.startswith("ready: ")
-
-
 def test_missing_key(ruler: Ruler, dump: Path) -> None:
     """A missing key, login or SDK changes neither verdict nor exit code, and has a line of its own."""
     for judge in ("openai/o3", "gpt-4o", "anthropic/m", "bedrock/m", "vertex_ai/m"):
@@ -140,27 +109,6 @@ def test_unknown_price(ruler: Ruler, dump: Path) -> None:
         assert result["cost"].startswith("unknown")
         assert "--price IN,OUT" in result["cost"]
         assert "--max-cost" not in result
-
-
-def test_price(ruler: Ruler, dump: Path) -> None:
-    """A given price holds for any model, listed or not; zero is a price, and a word is bad usage."""
-    free = rows(ruler("check", dump, "-m", "openai/o3", "--price", "0,0").stdout)
-    assert free["cost"] == "$0.00"
-    assert "--max-cost" not in free
-    assert free["verdict"].startswith(
-        "ready: 2 groups, 2 calls, no cost with openai/o3\n"
-    )
-    mine = ["-m", "mine", "--api-base", "http://x/v1", "-p", "max_tokens=100"]
-    dear = rows(ruler("check", dump, *mine, "--price", "0,1000000").stdout)
-    assert dear["completion tokens"].startswith("200 (from 100 to 400)")
-    assert dear["cost"] == "$200.00 (from $100.00 to $400.00)"
-    assert rows(ruler("check", dump, *mine, RULER_PRICE="0,1").stdout)[
-        "cost"
-    ].startswith("$0.0002")
-    for price in ("2", "a,b", "-1,2", "nan,1", "inf,1"):
-        done = ruler("check", dump, "--price", price)
-        assert done.returncode == 2
-        assert "2,8" in done.stderr
 
 
 @pytest.mark.parametrize(("groups", "cue"), [(1, "good"), (20, "once-not-json")])
@@ -217,15 +165,6 @@ def test_cached(ruler: Ruler, server: JudgeServer, dump: Path, tmp_path: Path) -
         assert "cached" not in rows(ruler("check", dump, *args, *more).stdout), more
     other = ["-m", "openai/reordered", *args[2:]]
     assert "cached" not in rows(ruler("check", dump, *other).stdout)
-
-
-def test_failed_calls(ruler: Ruler, server: JudgeServer, dump: Path) -> None:
-    """A call that failed for good is counted as such: `score` makes it again only on request."""
-    args = ["-m", "openai/400", "--api-base", server.base]
-    assert ruler("score", dump, "out.jsonl", *args).returncode == 1
-    result = rows(ruler("check", dump, *args).stdout)
-    assert result["cached"] == "2 calls, not paid again"
-    assert result["failed"] == "2 calls; --retry-failed asks again"
 
 
 def test_ledger_is_unchanged(
@@ -324,32 +263,6 @@ def test_json(ruler: Ruler, several: Path) -> None:
     assert result["estimate"]["max_cost_usd"] >= result["estimate"]["cost_usd"]["high"]
 
 
-def test_variables(ruler: Ruler, several: Path) -> None:
-    """Each option is also taken from its variable."""
-    args = [
-        *PANEL,
-        "--passes",
-        "3",
-        "--group-size",
-        "3",
-        "--set",
-        "single=score",
-        "--fallback",
-        "--set",
-        "adaptive=true",
-    ]
-    given = {
-        "RULER_MODEL": "openai/o3 openai/gpt-4o", "RULER_PASSES": "3", "RULER_GROUP_SIZE": "3",
-        "RULER_SINGLE": "score", "RULER_FALLBACK": "1", "RULER_ADAPTIVE": "1", "RULER_ESCALATE": "x/y",
-        "RULER_PRICE": "1,2 3,4 5,6",
-    }  # fmt: skip
-    prices = ["--price", "1,2", "--price", "3,4", "--price", "5,6"]
-    output = ruler("check", several, *args, "--escalate", "x/y", *prices).stdout
-    assert output == ruler("check", several, **given).stdout
-    assert rows(output)["judge 3"].startswith("x/y: ")
-    assert "unknown" not in rows(output)["cost"]
-
-
 def test_too_long_for_one_judge(ruler: Ruler, tmp_path: Path) -> None:
     """A group that is too long for one judge of a panel is listed with that judge, and can be scored."""
     long = "word " * 150_000
@@ -390,42 +303,6 @@ def test_batch_price(check: Any) -> None:
     )
     assert result["batch"]["hours"] == 24
     assert result["batch"]["cost_usd"] == judge["cost_usd"]
-
-
-def test_panel_in_batches(check: Any) -> None:
-    """Each judge has its own row; if one has no batch API the row says so, and the total is unknown."""
-    args = (
-        "-m",
-        "openai/o3",
-        "-m",
-        "anthropic/claude-sonnet-4-5",
-        "-m",
-        "gemini/gemini-2.5-pro",
-        "--batch",
-    )
-    page = rows(check(*args).stdout)
-    assert "ruler batch export" in page["batch cost 3"]
-    result = json.loads(check(*args, "--json").stdout)["batch"]
-    assert [judge["provider"] for judge in result["judges"]] == [
-        "openai",
-        "anthropic",
-        None,
-    ]
-    assert result["cost_usd"] is None
-    assert "batch" not in json.loads(check("-m", "openai/o3", "--json").stdout)
-
-
-def test_options_of_score(ruler: Ruler, dump: Path) -> None:
-    """`check` takes every option of `score`; one that is wrong is refused, and no file is written."""
-    names = {param.name for param in cli._load("check").params}
-    assert {param.name for param in cli._load("score").params} - names == {"output"}
-    words = "--concurrency 3 --on-failure keep --summary sum.json --max-failures 2 -q --debug --set blend=0.5"
-    run = ruler("check", dump, "-m", "offline", *words.split())
-    assert (run.returncode, run.stderr) == (0, "")
-    assert run.stdout.startswith("ready: 2 groups")
-    assert [path.name for path in dump.parent.iterdir()] == ["in.jsonl"]
-    run = ruler("check", dump, "-m", "offline", "--rpm", "fast")
-    assert run.stderr == "ruler: --rpm: 'fast' is not a number\n"
 
 
 def test_duration(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:

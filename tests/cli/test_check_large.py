@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import random
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +12,6 @@ from typing import Any
 import pytest
 
 from tests.conftest import Ruler
-from tests.judge_server import JudgeServer
 from tests.values import talk
 
 Made = list[dict[str, Any]]
@@ -200,38 +196,3 @@ def test_any_grouping(both: Both, tmp_path: Path) -> None:
     assert result[0][1]["estimate"] == result[1][1]["estimate"]
     for exact, guessed in result:
         assert guessed["estimate"]["calls"] == exact["estimate"]["calls"]
-
-
-def test_cached(both: Both, ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
-    """The sample's share of cached replies lowers the expected figures, but not the highest."""
-    path = dump(tmp_path / "in.jsonl", 200, uneven)
-    rows = [
-        line
-        for line in path.read_text().splitlines()
-        if int(json.loads(line)["group_id"][1:]) % 2
-    ]
-    (tmp_path / "half.jsonl").write_text("\n".join(rows))
-    judge = ["-m", "openai/good", "--api-base", server.base, "--price", "1,2"]
-    assert ruler("score", "half.jsonl", "out.jsonl", *judge).returncode == 0
-    exact, guessed = (each["estimate"] for each in both(path, *judge))
-    assert exact["kept"] == 100
-    assert 60 < guessed["kept"] < 140
-    assert guessed["kept"] + guessed["calls"]["expected"] == 200
-    assert exact["calls"]["high"] < guessed["calls"]["high"] < 400
-
-
-def test_same_sample(tmp_path: Path) -> None:
-    """The output for a file is equal on every run: the sample is drawn by the groups' keys."""
-    path = dump(tmp_path / "in.jsonl", 300, uneven, "scattered")
-    code = "import ruler_cli.runs.estimate as e; e.SMALL = 0; from ruler_cli.cli import main; main()"
-    outputs = set()
-    for seed in ("1", "2"):
-        env = {**os.environ, "PYTHONHASHSEED": seed}
-        line = [sys.executable, "-c", code, "check", str(path), "--ledger", "none"]
-        done = subprocess.run(
-            line, capture_output=True, env=env, timeout=60, check=False
-        )
-        assert done.returncode == 0, done.stderr
-        outputs.add(done.stdout)
-    assert len(outputs) == 1
-    assert b"of 300 groups, spread over all" in outputs.pop()

@@ -11,8 +11,7 @@ import pytest
 
 from tests.cli.test_check import rows
 from tests.conftest import Ruler, write
-from tests.on_terminal import on_terminal, widest
-from tests.values import few, talk
+from tests.values import talk
 
 
 def rollout(task: str, answer: str, **fields: Any) -> dict[str, Any]:
@@ -111,48 +110,6 @@ BAD = {
 """Lines of a readable rollout, and the options with which they are read."""
 
 
-@pytest.mark.parametrize("kind", BAD)
-def test_many_bad_lines(kind: str, ruler: Ruler, tmp_path: Path) -> None:
-    """Of lines that cannot be scored 20 are named with their reasons, and the rest is counted."""
-    line, options = BAD[kind]
-    good = [line % json.dumps(talk(answer)) for answer in ("x", "y")]
-    bad = [
-        "{broken",
-        "[1]",
-        line % "[]",
-        line % "5",
-        line % json.dumps([{"role": "user", "content": "q"}]),
-    ]
-    (tmp_path / "in.jsonl").write_text("".join(f"{one}\n" for one in good + bad * 500))
-    text = (tmp_path / "in.jsonl").read_text()
-    for source, stdin in (("in.jsonl", ""), ("-", text)):
-        for words in (
-            ("check", source),
-            ("score", source, "out.jsonl"),
-            ("score", source, "-"),
-        ):
-            done = ruler(
-                *words, *options, "--set", "single=score", "-m", "offline", stdin=stdin
-            )
-            assert (done.returncode, done.stderr.count(": line ")) == (1, 20), words
-            assert "ruler: … and 2480 more unreadable lines\n" in done.stderr
-            assert len(done.stderr.splitlines()) < 55, (
-                "20 lines, 20 groups, and what is said of the run"
-            )
-    for command, *more in (("batch export", "requests.jsonl"), ("prompt",)):
-        done = ruler(*command.split(), "in.jsonl", *more, *options, "-m", "openai/o3")
-        assert (
-            done.stderr.count(": line "),
-            "more unreadable lines\n" in done.stderr,
-        ) == (20, True)
-    done = ruler("check", "in.jsonl", *options, "-m", "offline")
-    assert rows(done.stdout)["cannot be scored"] == "2,500 lines or trajectories"
-    facts = json.loads(
-        ruler("check", "in.jsonl", *options, "-m", "offline", "--json").stdout
-    )
-    assert (facts["cannot_be_scored"], len(facts["bad"])) == (2500, 2500)
-
-
 def test_only_bad_lines(ruler: Ruler, tmp_path: Path) -> None:
     """The rest is counted too if no line can be read, before the reason why the command ends."""
     (tmp_path / "in.jsonl").write_text('{"messages": [1]}\n' * 300)
@@ -193,42 +150,6 @@ def test_json(ruler: Ruler, custom: Path) -> None:
     ]
 
 
-def test_json_without_problems(ruler: Ruler, custom: Path) -> None:
-    """Without problems the list is empty, and the object has the warnings too."""
-    args = [
-        "--messages",
-        "chat",
-        "--group-by",
-        "chat.0.content",
-        "--json",
-        "-m",
-        "offline",
-    ]
-    done = ruler("check", custom, *args)
-    assert done.returncode == 0
-    result = json.loads(done.stdout)
-    assert (result["ready"], result["not_ready"]) == (True, [])
-    assert (result["cannot_be_scored"], result["bad"], result["warnings"]) == (
-        0,
-        [],
-        [],
-    )
-    alone = ruler(
-        "check",
-        custom,
-        "--messages",
-        "chat",
-        "--grouping",
-        "line",
-        "--json",
-        "-m",
-        "offline",
-    )
-    result = json.loads(alone.stdout)
-    assert "no group of INPUT has anything to compare" in result["not_ready"][0]
-    assert result["warnings"] == []
-
-
 @pytest.mark.parametrize("as_json", [True, False])
 def test_empty_input(as_json: bool, ruler: Ruler, tmp_path: Path) -> None:
     """An empty input has no group to score, and the page reports it."""
@@ -259,87 +180,6 @@ def test_hostile_text(ruler: Ruler, tmp_path: Path) -> None:
         assert not {"\x1b", "\u202e"} & set(done.stdout)
         lines = done.stdout.splitlines()
         assert sum(line.lstrip().startswith("cost") for line in lines) == (not more)
-
-
-def test_pipe(ruler: Ruler, tmp_path: Path) -> None:
-    """A pipe is noted as it is read."""
-    path = write(
-        tmp_path / "in.jsonl", [{"group_id": k, "messages": talk(k)} for k in "aab"]
-    )
-    done = ruler("check", "-", "-m", "offline", stdin=path.read_text())
-    assert (
-        rows(done.stdout)["group sizes"]
-        == "min 1, median 1, max 2 (1 group of 1, 1 group of 2)"
-    )
-
-
-def test_columns(ruler: Ruler, tmp_path: Path) -> None:
-    """A list of message lists, in a dump that no format knows, is one group per line."""
-    made = [
-        {"task": i, "chats": [talk("a"), talk("b"), "just text"], "rewards": [1, 0, 0]}
-        for i in (1, 2)
-    ]
-    write(tmp_path / "in.jsonl", made)
-    result = page(ruler, "in.jsonl", "--messages", "chats", "--group-by", "task")
-    assert result["group sizes"] == "min 3, median 3, max 3 (2 groups of 3)"
-    assert result["rewards"] == "6 of 6 (min 0, mean 0.3333, max 1)"
-    assert result["range per group"] == "1 on average"
-
-
-def test_parts(ruler: Ruler, tmp_path: Path) -> None:
-    """Several records of one rollout count as one rollout with one reward."""
-    uid = "6513270e-269e-4d37-b2a7-4de452e6b438"
-    outputs = [(0, 0, 1.0), (1, 0, 0.0), (1, 1, 0.0), (1, 2, 0.0)]
-    made = [
-        {
-            "input": "user\nq\n",
-            "output": f"{s}{o}",
-            "score": r,
-            "step": 1,
-            "uid": f"{uid}_{s}_{o}",
-        }
-        for s, o, r in outputs
-    ]
-    write(tmp_path / "in.jsonl", made)
-    result = page(ruler, "in.jsonl")
-    assert result["rollouts"] == "2 in 4 lines"
-    assert result["rewards"] == "2 of 2 (min 0, mean 0.5, max 1)"
-    assert "1 group of 2 rollouts" in result["input"]
-    done = ruler(
-        "score", "in.jsonl", "out.jsonl", "-m", "offline", "--summary", "sum.json"
-    )
-    assert done.returncode == 0
-    summary = json.loads((tmp_path / "sum.json").read_text())
-    assert (summary["rollouts"], summary["written"]) == (2, 4)
-
-
-def test_prompt(ruler: Ruler, tmp_path: Path) -> None:
-    """The task at `--prompt` is shown to the judge and groups the rollouts, and the page names it."""
-    made = [
-        {"task": {"text": t}, "messages": talk("a")[1:]} for t in ("one", "two", "one")
-    ]
-    path = write(tmp_path / "in.jsonl", made)
-    refused = ruler("check", path, "-m", "offline")
-    assert "--prompt PATH" in refused.stderr
-    result = page(ruler, path, "--prompt", "task.text")
-    assert result["prompt"] == '`task.text` as given, first: "one"'
-    assert (
-        result["group sizes"] == "min 1, median 1, max 2 (1 group of 1, 1 group of 2)"
-    )
-    assert 'user: "one"' in ruler("prompt", path, RULER_PROMPT="task.text").stdout
-    scored = ruler(
-        "score",
-        path,
-        "-",
-        "-m",
-        "offline",
-        "--prompt",
-        "task.text",
-        "--set",
-        "single=score",
-    )
-    assert scored.returncode == 0
-    assert len(scored.stdout.splitlines()) == 3
 
 
 @pytest.mark.parametrize(
@@ -444,61 +284,3 @@ def test_nothing_to_compare(ruler: Ruler, tmp_path: Path) -> None:
         page(ruler, "in.jsonl")["verdict"]
         == "not ready: there is no group that can be scored"
     )
-
-
-def test_verdict_of_a_run(ruler: Ruler, tmp_path: Path) -> None:
-    """`--max-cost` is weighed; a run of cached replies alone needs no key."""
-    write(tmp_path / "in.jsonl", PAIRS)
-    run = ("check", "in.jsonl", "-m", "openai/o3")
-    key = {"OPENAI_API_KEY": "sk-0123456789"}
-    assert ruler(*run, "--max-cost", "1", **key).stdout.startswith("ready: ")
-    poor = rows(ruler(*run, "--max-cost", "0.01", **key).stdout)
-    assert (
-        "not ready: --max-cost 0.01 is less than the expected cost" in poor["verdict"]
-    )
-    enough = (
-        " ".join(poor["verdict"].split()).split(" lets every call go")[0].split()[-1]
-    )
-    assert enough == poor["--max-cost"].split()[0]
-    assert ruler(*run, "--max-cost", "0.01", **key).returncode == 1
-    other = ruler(*run, "--max-cost", "1", "--api-base", "http://x/v1")
-    assert (
-        "not ready: --max-cost: the price of openai/o3 is not known; " in other.stdout
-    )
-    assert other.returncode == 2
-    assert ruler(*run, "--cached-only").stdout.startswith("ready: ")
-
-
-def test_news_only(ruler: Ruler, tmp_path: Path) -> None:
-    """Rows that say that nothing is wrong are left out."""
-    write(tmp_path / "in.jsonl", PAIRS)
-    quiet = {
-        "cached", "cannot be scored", "equal rewards", "laid out", "outcome", "outcomes", "passes", "reward",
-        "suspect", "tasks", "too long", "warnings", "windows",
-    }  # fmt: skip
-    assert not quiet & set(page(ruler, "in.jsonl"))
-
-
-@pytest.mark.parametrize("columns", few(2, [24, 80, 40, 60, 100, 120]))
-def test_width(columns: int, ruler: Ruler, tmp_path: Path) -> None:
-    """No line is wider than the terminal, whatever the dump holds."""
-    wide = "\u9577\u3044" * 40
-    made = [
-        {wide: wide, "group_id": wide, "messages": talk(wide + str(i)), "reward": i}
-        for i in range(3)
-    ]
-    write(tmp_path / "in.jsonl", [*made, {"group_id": "b" * 90, "messages": talk("b")}])
-    args = [
-        "-m",
-        "openai/o3",
-        "-m",
-        "anthropic/claude-sonnet-4-5",
-        "--batch",
-        "--passes",
-        "2",
-    ]
-    done = ruler("check", "in.jsonl", *args, COLUMNS=str(columns))
-    assert widest(done.stdout) <= columns
-    code, text = on_terminal(tmp_path, "check", "in.jsonl", *args, columns=columns)
-    assert code == 0
-    assert widest(re.sub(r"\x1b\[[0-9;]*m", "", text)) <= columns

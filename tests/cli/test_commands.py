@@ -400,9 +400,9 @@ def test_words_of_an_option_in_a_text(ruler: Ruler, tmp_path: Path) -> None:
     """The text of a rubric is no option, and an option of Ray is refused without it, also by a variable."""
     write(tmp_path / "in.jsonl", [group("g", 0.1, 0.9)])
     words = ("score", "in.jsonl", "out.jsonl", "-m", "offline")
-    done = ruler(*words, "--rubric", "--set ray_workers=matter")
+    done = ruler(*words, "--rubric", "--ray-address matter")
     assert done.returncode == 0, done.stderr
-    refused = ruler(*words, RULER_RAY_WORKERS="3")
+    refused = ruler(*words, RULER_RAY_ADDRESS="h:1")
     assert (
         refused.returncode,
         "needs --engine ray" in refused.stderr,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -199,27 +198,6 @@ def test_any_text(
         if isinstance(container, Document):
             for line in lines:
                 assert text[line.offset :].startswith(line.raw)
-
-
-def test_beyond_the_window(tmp_path: Path) -> None:
-    """Items, and the text between them, may be longer than the window, and there may be many."""
-    long = json.dumps({"text": "x\\" * 500_000, "deep": json.loads(DEEP)}).encode()
-    items = [A, long, B, DEEP, long, *[A] * 100]
-    text = (
-        b'{\n"eval": '
-        + long
-        + b',"samples": ['
-        + (b"," + b" " * 1_200_000).join(items[:5])
-    )
-    text += b"".join(b"," + item for item in items[5:]) + b'], "z": ' + long + b"}"
-    with ExitStack() as stack:
-        container = opened(tmp_path / "d", stack, text)
-        for _ in range(2):
-            assert [line.raw for line in container.records()] == items
-        third = list(container.records())[90]
-        assert container.fd is not None
-        assert os.pread(container.fd, len(third.raw), third.offset) == A
-        assert container.where(3) == "item 3"
 
 
 def test_two_lists(tmp_path: Path) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,26 +17,14 @@ from hypothesis import strategies as st
 
 from ruler_cli.errors import OutputError, UsageError
 from ruler_cli.files.grouping import fetched, records
-from ruler_cli.files.scratch import Index, place
+from ruler_cli.files.index import Index, OutputOrder, Row, place, short_hash
+from ruler_cli.formats.format import Format
+from ruler_cli.formats.keys import PROMPT_HASH, GroupKey
 from ruler_cli.formats.reader import Reader
-from ruler_cli.formats.table import PROMPT_HASH, Format
-from ruler_cli.runs.input import (
-    Openings,
-    Survey,
-    streamed,
-    survey,
-)
+from ruler_cli.runs.input import OnRecord, PromptChecks, Survey, streamed, survey
 from ruler_cli.settings.models import Grouping, InputSettings
 from ruler_cli.types import Line, Problem, Rollout
 from tests.values import reader, talk
-
-
-@pytest.fixture
-def index() -> Iterator[Index]:
-    """An index, closed at the end."""
-    made = Index()
-    yield made
-    made.close()
 
 
 def rows(keys: str) -> list[Line]:
@@ -55,47 +45,70 @@ READER = reader({"group_id": "a", "messages": talk("x")})
 WHOLE = reader({"group_id": "a", "trajectories": [{"messages": talk("x")}]})
 
 
-def surveyed(keys: str, grouping: Grouping, index: Index) -> Survey:
-    """Survey the lines of these keys."""
-    return survey(
-        rows(keys),
-        READER,
-        InputSettings(grouping=grouping),
-        index,
-        lambda problem: None,
-    )
+@contextmanager
+def counted(
+    lines: list[Line],
+    reader: Reader = READER,
+    grouping: Grouping = "auto",
+    on_record: OnRecord = lambda *_: None,
+) -> Iterator[Survey]:
+    """Survey lines."""
+    alone = grouping == "line" or reader.format.shape != "trajectory"
+    with closing(Index(alone=alone)) as index:
+        result = Survey(
+            reader,
+            InputSettings(grouping=grouping),
+            index,
+            PromptChecks.of(reader),
+            on_record=on_record,
+        )
+        survey(lines, result, lambda problem: None)
+        yield result
 
 
 @given(st.text("abc.", max_size=12))
 def test_places(keys: str) -> None:
     """Scattered groups come in the order of their first line, their lines in input order."""
-    index = Index()
-    result = surveyed(keys, "scattered", index)
-    places = [[number for number, *_ in group] for _, group in index.places()]
     letters = list(dict.fromkeys(keys.replace(".", "")))
-    assert places == [
-        [i for i, k in enumerate(keys, 1) if k == letter] for letter in letters
-    ]
-    assert result.groups == len(letters)
-    assert [n for n, *_ in index.lines()] == [
-        i for i, k in enumerate(keys, 1) if k != "."
-    ]
-    index.close()
+    with counted(rows(keys), grouping="scattered") as result:
+        places = [[row.number for row in group] for _, group in result.index.places()]
+        assert places == [
+            [i for i, k in enumerate(keys, 1) if k == letter] for letter in letters
+        ]
+        assert result.groups == len(letters)
+        lines = [row.number for row in result.index.lines()]
+        assert lines == [i for i, k in enumerate(keys, 1) if k != "."]
+
+
+@given(st.permutations([i for i, key in enumerate("ab.acb", 1) if key != "."]))
+def test_output_order(done: list[int]) -> None:
+    """Bodies of lines come out in the order of INPUT, in whatever order they are done."""
+    with (
+        counted(rows("ab.acb"), grouping="scattered") as result,
+        closing(OutputOrder(result.index)) as order,
+    ):
+        written = list[tuple[int, bytes]]()
+        for number in done:
+            written += order.in_turn([(number, b"%d" % number)])
+    assert written == [(number, b"%d" % number) for number in sorted(done)]
 
 
 def test_not_adjacent() -> None:
     """`--grouping consecutive` names the first two lines of a group that other groups separate."""
-    for keys, one, other in (("aabcb", 3, 5), ("aba", 1, 3), ("ccabbac", 3, 6)):
-        output = f"line {one} and line {other} are one group with others between"
-        with closing(Index()) as index, pytest.raises(UsageError, match=output):
-            surveyed(keys, "consecutive", index)
+    for keys, before, again in (("aabcb", 3, 5), ("aba", 1, 3), ("ccabbac", 3, 6)):
+        output = f"line {before} and line {again} are one group with others between"
+        with (
+            pytest.raises(UsageError, match=output),
+            counted(rows(keys), grouping="consecutive"),
+        ):
+            pass
 
 
-def test_consecutive(index: Index) -> None:
+def test_consecutive() -> None:
     """From a pipe, adjacent records of one key are a group, and a key that returns later is an error."""
     problems: list[Problem] = []
     read = records(rows("aa.bba"), READER.read, problems.append)
-    groups = streamed(read, READER, InputSettings(), index, Openings(), lambda *_: None)
+    groups = streamed(read, READER, InputSettings(), PromptChecks())
     assert [
         (g.key, [r.line.number for r in g.records])
         for g in (next(groups), next(groups))
@@ -132,24 +145,17 @@ def test_group_lines() -> None:
             "nothing can be compared: every group has one rollout",
         ),
     ):
-        with closing(Index()) as index:
-            result = survey(lines, WHOLE, InputSettings(), index, lambda p: None)
-            assert len(list(index.groups())) == len(lines)
+        with counted(lines, WHOLE) as result:
+            assert len(list(result.index.groups())) == len(lines)
         assert (result.grouping, result.groups) == ("line", len(lines))
         assert result.warnings() == [message]
     again: tuple[Grouping, ...] = ("consecutive", "scattered")
     for grouping in again:
         with (
-            closing(Index()) as index,
             pytest.raises(UsageError, match="already is a group"),
+            counted(group_lines(("a", 1)), WHOLE, grouping),
         ):
-            survey(
-                group_lines(("a", 1)),
-                WHOLE,
-                InputSettings(grouping=grouping),
-                index,
-                lambda p: None,
-            )
+            pass
 
 
 def test_warnings() -> None:
@@ -161,8 +167,8 @@ def test_warnings() -> None:
         ("aabb", None),
         ("a", None),
     ):
-        with closing(Index()) as index:
-            result = surveyed(keys, "auto", index).warnings()
+        with counted(rows(keys)) as counts:
+            result = counts.warnings()
         assert (
             not result
             if message is None
@@ -183,13 +189,14 @@ COLUMNS = Format(
 )
 
 
-def test_columns(index: Index) -> None:
+def test_columns() -> None:
     """A columnar line has as many groups as keys, and equal keys of two lines are two groups."""
     made = [{"id": list(keys), "text": list(keys)} for keys in ("aab", "b", "cccc")]
-    rows = [Line(i, 0, json.dumps(record).encode()) for i, record in enumerate(made, 1)]
-    result = survey(
-        rows, Reader(COLUMNS, PROMPT_HASH), InputSettings(), index, lambda p: None
-    )
+    lines = [
+        Line(i, 0, json.dumps(record).encode()) for i, record in enumerate(made, 1)
+    ]
+    with counted(lines, Reader(COLUMNS, GroupKey(PROMPT_HASH))) as result:
+        pass
     assert (result.records, result.groups, result.rollouts) == (4, 4, 8)
     assert (result.grouping, result.smallest, result.largest, result.singles) == (
         "line",
@@ -210,23 +217,24 @@ PARTS = replace(
 )
 
 
-def test_parts(index: Index) -> None:
+def test_parts() -> None:
     """Parts of one rollout count as one in the sizes of groups, in any records."""
     made = [
         {"id": key, "text": "x", "member": member}
         for key, member in ("a1", "a1", "b1", "a2", "b1")
     ]
-    rows = [Line(i, 0, json.dumps(record).encode()) for i, record in enumerate(made, 1)]
+    lines = [
+        Line(i, 0, json.dumps(record).encode()) for i, record in enumerate(made, 1)
+    ]
     new_rollouts: list[int] = []
-    reader = Reader(PARTS, "id")
-    result = survey(
-        rows,
-        reader,
-        InputSettings(),
-        index,
-        lambda p: None,
-        on_record=lambda r, n: new_rollouts.append(n),
-    )
+
+    def on_record(record: object, rollouts: int) -> None:
+        new_rollouts.append(rollouts)
+
+    with counted(
+        lines, Reader(PARTS, GroupKey.of_paths("id")), on_record=on_record
+    ) as result:
+        pass
     assert new_rollouts == [1, 0, 1, 1, 0]
     assert (result.records, result.rollouts, result.groups) == (5, 3, 2)
     assert (result.smallest, result.largest, result.singles) == (1, 2, 1)
@@ -235,38 +243,40 @@ def test_parts(index: Index) -> None:
 def test_part_of_a_columnar_line(tmp_path: Path) -> None:
     """The number of a record selects one group of a columnar line."""
     raw = b'{"id": ["a", "b", "a"], "text": ["x", "y", "z"]}'
-    read = Reader(COLUMNS, PROMPT_HASH).read
+    read = Reader(COLUMNS, GroupKey(PROMPT_HASH)).read
     records = read(Line(7, 0, raw))
     (tmp_path / "in").write_bytes(raw)
     with (tmp_path / "in").open("rb") as file:
-        places = [(7, 0, len(raw), hash(raw))]
-        group = fetched(file.fileno(), read, place(records[1]), places, Line)
+        first = place(records[1])
+        row = Row(first, 0, 0, 0, len(raw), short_hash(raw), 0, 0, 0)
+        group = fetched(file.fileno(), read, first, [row], Line)
     assert (group.key, len(group.rollouts)) == (records[1].key, 1)
 
 
-def test_on_record(index: Index) -> None:
+def test_on_record() -> None:
     """The survey reports each record that can be read."""
     reported: list[int] = []
-    survey(
-        rows("ab.a"),
-        READER,
-        InputSettings(),
-        index,
-        lambda p: None,
-        on_record=lambda r, n: reported.append(r.line.number),
-    )
+    with counted(
+        rows("ab.a"), on_record=lambda record, _: reported.append(record.line.number)
+    ):
+        pass
     assert reported == [1, 2, 4]
 
 
-def test_by_line(index: Index) -> None:
+def test_by_line() -> None:
     """`--grouping line` makes every trajectory a group, whatever its key."""
-    result = surveyed("aab", "line", index)
-    assert (result.grouping, result.groups) == ("line", 3)
+    with counted(rows("aab"), grouping="line") as result:
+        assert (result.grouping, result.groups) == ("line", 3)
 
 
-def test_full_disk(index: Index) -> None:
+def test_full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """A full disk stops the run with a sentence that names TMPDIR."""
-    index._db.execute("PRAGMA max_page_count = 20")
-    with pytest.raises(OutputError, match="TMPDIR"):
-        for number in range(100_000):
-            list(index.in_turn([(number, bytes(1000))]))
+    with counted(rows("ab")) as result, closing(OutputOrder(result.index)) as order:
+
+        def full(*_: object) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        monkeypatch.setattr(order._bodies, "file", SimpleNamespace(write=full))
+        with pytest.raises(OutputError, match="TMPDIR"):
+            list(order.in_turn([(2, b"{}")]))
+        monkeypatch.undo()

@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,10 +17,13 @@ import pytest
 
 from ruler_cli.errors import InputChanged, UsageError
 from ruler_cli.files.error_map import zstd
-from ruler_cli.files.scratch import place
+from ruler_cli.files.index import place
+from ruler_cli.formats.reader import Reader
+from ruler_cli.runs import input as input_module
 from ruler_cli.runs.input import Input, open_input
 from ruler_cli.settings.models import InputSettings
-from ruler_cli.types import Problem, Record
+from ruler_cli.types import Line, Problem, Record
+from tests.conftest import write as write_records
 from tests.files.test_archive import packed as archived
 from tests.files.test_open import PACKS, fed
 from tests.values import talk
@@ -293,39 +297,6 @@ def test_picked(path: Path, keys: str) -> None:
             list(result.picked(first_places))
 
 
-@pytest.mark.parametrize(
-    ("name", "keys", "wanted"),
-    [
-        ("in.json", "abab", ["item 2", "item 4"]),
-        ("in.json", "aabb", ["item 3", "item 4"]),
-        ("in.parquet", "abab", ["row 2", "row 4"]),
-        ("in.parquet", "aabb", ["row 3", "row 4"]),
-        ("in.jsonl", "abab", ["line 2", "line 4"]),
-    ],
-)
-def test_picked_locations(
-    tmp_path: Path, name: str, keys: str, wanted: list[str]
-) -> None:
-    """A group that is picked states the same locations of its records as in a whole pass."""
-    rows = [json.loads(line) for line in dump(keys).splitlines()]
-    if name.endswith(".parquet"):
-        pq.write_table(pa.Table.from_pylist(rows), tmp_path / name)
-    else:
-        (tmp_path / name).write_bytes(
-            dump(keys) if name.endswith("l") else json.dumps(rows).encode()
-        )
-    numbers = [int(text.split()[1]) for text in wanted]
-    problems: list[Problem] = []
-    with ExitStack() as stack:
-        result = open_input(InputSettings(str(tmp_path / name)), stack, problems.append)
-        (picked,) = result.picked([numbers[0] << 20])
-        assert [record.line.where for record in picked.records] == wanted
-        result = open_input(InputSettings(str(tmp_path / name)), stack, problems.append)
-        second = next(group for group in result.groups if group.key == "b")
-        assert [record.line.where for record in second.records] == wanted
-    assert not problems
-
-
 def test_directory(tmp_path: Path) -> None:
     """Files of another kind are left out, with their keys; a problem names its file."""
     folder = tmp_path / "in"
@@ -380,3 +351,56 @@ def test_no_records_in_a_directory(tmp_path: Path) -> None:
         pytest.raises(UsageError, match=r"a\.log line 1 is not a JSON object"),
     ):
         open_input(InputSettings(str(tmp_path)), stack, lambda p: None)
+
+
+def test_groups_of_a_large_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lines of a large file of groups are parsed once, when it is their turn, and looked at before that."""
+    monkeypatch.setattr(input_module, "_LOOKED_AT", 0)
+    parsed = list[int]()
+    read_line = Reader.read
+
+    def counting(reader: Reader, line: Line) -> Any:
+        parsed.append(line.number)
+        return read_line(reader, line)
+
+    monkeypatch.setattr(Reader, "read", counting)
+    lines = [
+        {"group_id": key, "trajectories": [{"messages": talk(key)}] * 2}
+        for key in ("a", "b", "c", "a")
+    ]
+    path = write_records(tmp_path / "in.jsonl", [*lines, {"trajectories": 3}])
+    problems = list[Problem]()
+    with ExitStack() as stack:
+        settings = InputSettings(str(path))
+        opened = open_input(settings, stack, problems.append, once=True)
+        assert opened.found().endswith(": 5 groups, one per line")
+        assert (opened.total, opened.late, parsed, problems) == (5, True, [], [])
+        assert [group.key for group in opened.groups] == ["a", "b", "c", "a"]
+        assert parsed == [1, 2, 3, 4, 5]
+        assert [problem.line for problem in problems] == [5]
+        (warning,) = opened.warnings()
+        assert warning.startswith("line 1 and line 4 have the same `group_id`")
+        assert [group.key for group in opened.again()] == ["a", "b", "c", "a"]
+    with path.open("ab") as file:
+        file.write(b'{"trajectories": [')
+    with ExitStack() as stack:
+        opened = open_input(settings, stack, problems.append, once=True)
+        assert not opened.late
+        assert [problem.line for problem in problems] == [5, 5, 6]
+
+
+def test_large_file_that_is_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A large file of groups that is shorter than it was ends with the reason."""
+    monkeypatch.setattr(input_module, "_LOOKED_AT", 0)
+    line = {"group_id": "a", "trajectories": [{"messages": talk("x")}] * 2}
+    path = write_records(tmp_path / "in.jsonl", [line] * 3)
+    with ExitStack() as stack:
+        opened = open_input(InputSettings(str(path)), stack, print, once=True)
+        size = path.stat().st_size
+        os.truncate(path, size * 2 // 3)
+        with pytest.raises(InputChanged, match="line 3"):
+            list(opened.groups)

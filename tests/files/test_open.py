@@ -9,7 +9,6 @@ import io
 import itertools
 import lzma
 import os
-import sys
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -20,12 +19,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.errors import UsageError
-from ruler_cli.files import containers, open_container
-from ruler_cli.files.containers import kinds
+from ruler_cli.files import open_container
 from ruler_cli.files.containers.document import Document
 from ruler_cli.files.containers.lines import JsonLines, lines
 from ruler_cli.files.error_map import zstd
-from ruler_cli.files.output import Output
 from ruler_cli.types import Line
 
 PACKS: tuple[Callable[[bytes], bytes], ...] = (bytes, gzip.compress, zstd.compress)
@@ -301,25 +298,3 @@ class Writer:
     def end(self):
         self.stream.write(b"NUM!%d" % self.last)
 """
-
-
-def test_new_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A new kind of container is one module: INPUT is opened and OUTPUT written by what it says."""
-    (tmp_path / "kinds").mkdir()
-    (tmp_path / "kinds" / "numbered.py").write_text(NEW_KIND)
-    places = [*containers.__path__, str(tmp_path / "kinds")]
-    monkeypatch.setattr(containers, "__path__", places)
-    kinds.cache_clear()
-    try:
-        (tmp_path / "in").write_bytes(b"NUM!2")
-        with ExitStack() as stack, Output(str(tmp_path / "out.num")) as output:
-            container = open_container(str(tmp_path / "in"), stack)
-            every = list(container.records())
-            output.write_as(container)
-            output.write((line.number, line.raw) for line in every)
-            output.commit()
-        assert [line.where for line in every] == ["number 1", "number 2"]
-        assert (tmp_path / "out.num").read_bytes() == b"NUM!2"
-    finally:
-        kinds.cache_clear()
-        sys.modules.pop("ruler_cli.files.containers.numbered", None)

@@ -42,7 +42,7 @@ def opened(path: Path, **reported: Any) -> tuple[Input, list[str]]:
 def warnings(result: Input) -> str:
     """Return the warnings about an input."""
     return "\n".join(
-        result.survey.warnings() if result.survey else result.openings.sentences()
+        result.survey.warnings() if result.survey else result.checks.sentences()
     )
 
 
@@ -67,7 +67,7 @@ def test_no_task(messages: list[Any], shown: bool, tmp_path: Path) -> None:
     result, _ = opened(path)
     reported = "1 rollout without a task: nothing precedes the agent's first turn (first: line 2)"
     assert (reported in warnings(result)) is not shown
-    assert result.openings.taskless == (not shown)
+    assert result.checks.taskless == (not shown)
 
 
 def test_odd_roles(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_odd_roles(tmp_path: Path) -> None:
     result, keys = opened(
         write(tmp_path / "in.jsonl", [{"task_id": 1, "messages": odd}] * 2)
     )
-    assert (keys, result.openings.mixed) == (["1"], 0)
+    assert (keys, result.checks.mixed) == (["1"], 0)
 
 
 def test_two_tasks_in_a_group(tmp_path: Path, ruler: Ruler) -> None:
@@ -106,13 +106,13 @@ def test_two_tasks_in_a_line(tmp_path: Path) -> None:
     result, _ = opened(
         write(tmp_path / "in.jsonl", [{"trajectories": [rollout_of("a")] * 2}, mixed])
     )
-    assert (result.openings.mixed, result.openings.first_mixed) == (1, "line 2")
+    assert (result.checks.mixed, result.checks.first_mixed) == (1, "line 2")
     parts = [
         {"uid": f"u_0_{i}", "input": f"q {i}", "output": "x", "score": 1.0, "step": 1}
         for i in range(3)
     ]
     result, _ = opened(write(tmp_path / "verl.jsonl", parts))
-    assert not result.openings.mixed
+    assert not result.checks.mixed
 
 
 def test_simulated_users(tmp_path: Path) -> None:
@@ -128,10 +128,10 @@ def test_simulated_users(tmp_path: Path) -> None:
         for i in range(3)
     ]
     result, _ = opened(write(tmp_path / "in.jsonl", lines))
-    assert not result.openings.mixed
+    assert not result.checks.mixed
     lines[1]["traj"] = [{"role": "system", "content": "the shop's rules"}, *talk("x")]
     result, _ = opened(write(tmp_path / "in.jsonl", lines))
-    assert result.openings.mixed == 1
+    assert result.checks.mixed == 1
 
 
 def test_one_group(tmp_path: Path) -> None:

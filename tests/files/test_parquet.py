@@ -258,22 +258,6 @@ def test_required() -> None:
     assert pq.read_table(out)["reward"].to_pylist() == [None, 0.5]
 
 
-def test_new_columns_late() -> None:
-    """A field that only the last row has gets a column, which is null in the other rows."""
-    file = packed(pa.table({"i": list(range(1000))}), row_group_size=100)
-    out = rewritten(
-        file, lambda r: r | ({"reward": 1, "logs": ["x"]} if r["i"] == 999 else {})
-    )
-    table = pq.read_table(out)
-    assert kinds(out) == {
-        "i": "int64",
-        "reward": "int64",
-        "logs": "list<element: string>",
-    }
-    assert table["reward"].to_pylist() == [None] * 999 + [1]
-    assert table["logs"].to_pylist()[998:] == [None, ["x"]]
-
-
 def test_rows_left_out() -> None:
     """Rows that are left out are missing."""
     file = packed(
@@ -543,34 +527,6 @@ def test_any_schema(types: list[Any], rng: random.Random, count: int, new: Any) 
         expected = new if i in struck else own[i]["c0"]
         assert means(now[i]["c0"], expected), (now[i]["c0"], expected)
         assert now[i].get("ruler") == ({"s": 1} if i in struck else None)
-
-
-@settings(suppress_health_check=[HealthCheck.too_slow])
-@given(st.data(), st.randoms(use_true_random=False), st.integers(1, 12))
-def test_annotations_in_lists(
-    data: st.DataObject, rng: random.Random, count: int
-) -> None:
-    """Annotations of any rollouts in a row of a group leave all other fields unchanged."""
-    types = [*data.draw(st.lists(TYPES, min_size=1, max_size=3)), pa.int64()]
-    kind = pa.struct([(f"m{i}", kind) for i, kind in enumerate(types)])
-    own = [[of(kind, rng) for _ in range(rng.randint(0, 3))] for _ in range(count)]
-    column = pa.array(own, pa.list_(kind))
-
-    def annotated(record: dict[str, Any]) -> dict[str, Any]:
-        annotation = {f"m{len(types) - 1}": rng.choice([0.5, None]), "ruler": {"s": 1}}
-        return {
-            "t": [
-                item and (item | annotation if rng.random() < 0.7 else item)
-                for item in record["t"]
-            ]
-        }
-
-    file = packed(pa.table({"t": column}), row_group_size=5)
-    before, after = read(file), read(rewritten(file, annotated))
-    for was, now in zip(before, after, strict=True):
-        for old, new in zip(was["t"], now["t"], strict=True):
-            assert (old is None) == (new is None)
-            assert all(means(new[name], old[name]) for name in list(old or ())[:-1])
 
 
 def means(value: Any, expected: Any) -> bool:

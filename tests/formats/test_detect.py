@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.errors import UnreadableError, UsageError
-from ruler_cli.formats.table import PROMPT_HASH
+from ruler_cli.formats.keys import PROMPT_HASH
 from tests.values import line, read, reader, talk, values
 
 CHOICE = {

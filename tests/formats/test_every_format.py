@@ -16,7 +16,8 @@ import pytest
 
 from ruler_cli.errors import UnreadableError, UsageError, WrongShapeError
 from ruler_cli.files.parse import parse
-from ruler_cli.formats.table import FORMATS, Format, fits
+from ruler_cli.formats.format import Format
+from ruler_cli.formats.table import FORMATS, fits
 from ruler_cli.runs.file import score
 from ruler_cli.runs.scorer import Scorer
 from ruler_cli.scoring.rewards import number

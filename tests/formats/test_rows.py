@@ -11,8 +11,6 @@ import pytest
 
 import ruler_cli
 from ruler_cli.errors import UnreadableError, UsageError
-from ruler_cli.files.values import lookup
-from ruler_cli.formats.fields import every, item_at
 from ruler_cli.formats.reader import Reader, detect
 from ruler_cli.settings.models import InputSettings, RecordPaths
 from ruler_cli.types import Line, Record
@@ -56,24 +54,6 @@ def read(record: Any, **settings: Any) -> Record:
 def last_texts(record: Record) -> list[Any]:
     """Return the last text of each rollout."""
     return [rollout.messages[-1]["content"] for rollout in record.rollouts]
-
-
-def test_paths() -> None:
-    """Marks go through lists and objects, and a name in quotes may hold dots."""
-    record = {
-        "a": [{"b": [1, 2], "c": [5, 6]}, {"b": [3]}],
-        "o": {"x": 5, "y": 6},
-        "k.l": {"m.n": 7},
-    }
-    assert [value for _, value in every(record, "a[].b[]")] == [1, 2, 3]
-    assert [*every(record, "o{}.key")] == [((("o", "x"),), "x"), ((("o", "y"),), "y")]
-    places = ("a", 0), ("a[].b", 1)
-    assert item_at(record, "a[].b[]", places) == 2
-    assert item_at(record, "a[].c[]", places) == 6
-    assert item_at(record, "a[].b", places) == [1, 2]
-    assert item_at(record, "o{}.value", (("p", "y"),)) == 6
-    assert item_at(record, "a[].b[]", (("a", 9), ("a[].b", 0))) is None
-    assert lookup(record, '"k.l"."m.n"') == 7
 
 
 def test_by_keys() -> None:

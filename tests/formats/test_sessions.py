@@ -14,7 +14,7 @@ from ruler_cli.files.parse import parse
 from ruler_cli.formats.events import open_records
 from ruler_cli.formats.reader import detect
 from ruler_cli.formats.sessions import Gemini
-from ruler_cli.formats.table import FORMATS, fits
+from ruler_cli.formats.table import FORMATS, fits, rollouts_of
 from ruler_cli.settings.models import InputSettings
 from ruler_cli.types import Line, Rollout
 from tests.formats.changes import raws
@@ -29,7 +29,7 @@ Event = dict[str, Any]
 def one(family: str, record: dict[str, Any]) -> Rollout:
     """Return the rollout of a record of a format."""
     assert fits(FORMS[family], record)
-    (rollout,) = FORMS[family].rollouts(record)
+    (rollout,) = rollouts_of(FORMS[family], record)
     return rollout
 
 
@@ -505,7 +505,7 @@ def test_truncated(subtests: pytest.Subtests) -> None:
                 member = "events" if "events" in record else "messages"
                 record[member] = record[member][:cut]
                 with suppress(UnreadableError):
-                    (rollout,) = FORMS[name.replace("_", "-")].rollouts(record)
+                    (rollout,) = rollouts_of(FORMS[name.replace("_", "-")], record)
                     assert any(m["role"] == "assistant" for m in rollout.messages)
                     rendered += 1
             assert rendered
@@ -520,7 +520,7 @@ def test_several_in_a_file(subtests: pytest.Subtests) -> None:
             records = [parse(raw) for raw in raws(SAMPLES / f"{name}.jsonl")]
             events = [event for record in records for event in record.get("events", ())]
             with pytest.raises(UnreadableError, match="holds several sessions"):
-                FORMS[name.replace("_", "-")].rollouts({"events": events})
+                rollouts_of(FORMS[name.replace("_", "-")], {"events": events})
 
 
 def test_gemini_without_ids() -> None:

@@ -419,33 +419,6 @@ def test_text_beside_json_text() -> None:
     assert plain[1].startswith("assistant: ")
 
 
-def test_runs_of_one_task() -> None:
-    """Two runs of one agent of ADK are one group, whatever ids stand in them and however parts are written."""
-    sent = {"text": "How many bees?"}
-    for encode in (json.dumps, lambda value: value):
-        traces = []
-        sessions = []
-        for run, more in (("1", {}), ("2", {"thought": None, "video_metadata": None})):
-            message = {"role": "user", "parts": [{**sent, **more}]}
-            said = {"content": {"role": "model", "parts": [{"text": run}]}}
-            request = {
-                "model": "m",
-                "config": {"system_instruction": "Count."},
-                "contents": [message],
-            }
-            root = {"session_id": run, "new_message": message}
-            trace = langfuse((encode(request), encode(said)), answer=encode(said))
-            traces.append({**trace, "id": run, "input": encode(root)})
-            events = [
-                {"author": "user", "content": message},
-                {"author": "bees", **said},
-            ]
-            sessions.append({"id": run, "events": events})
-        for records in (traces, sessions):
-            keys = {record.key for record in read(*records)}
-            assert len(keys) == 1
-
-
 @pytest.mark.parametrize(
     "output",
     [

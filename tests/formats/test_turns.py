@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ruler_cli.errors import UnreadableError, UsageError
-from ruler_cli.messages.conversations import chat_turns, prompt_turns
+from ruler_cli.messages.conversations import chat_turns
 from tests.formats.changes import keyed, last_texts
 from tests.values import read, reader, render, talk
 
@@ -162,20 +162,6 @@ def test_content_field() -> None:
     assert [len(rollouts) for rollouts in keyed(*records).values()] == [2, 1]
 
 
-def test_empty_in_columns() -> None:
-    """A rollout of a columnar line without a prompt has an error of its own."""
-    line = {
-        "prompt": ["q", "", "q"],
-        "completion": ["a", "b", "c"],
-        "step": ["1", "1", "1"],
-    }
-    records = read(line)
-    assert [[r.error is None for r in record.rollouts] for record in records] == [
-        [True, True],
-        [False],
-    ]
-
-
 def test_forged_text() -> None:
     """A text is a conversation only if all texts at its path are."""
     records = [
@@ -236,25 +222,6 @@ def test_prompt_is_the_key() -> None:
         .prompt_length
         == 3
     )
-
-
-def test_prompt_of_a_rollout() -> None:
-    """Each trajectory of a group, and each rollout of a columnar line, may have a task of its own."""
-    group = {
-        "trajectories": [{"messages": [ANSWER], "task": "a"}, {"messages": [ANSWER]}]
-    }
-    first, second = read(group, prompt="task")[0].rollouts
-    assert first.messages[0]["content"] == "a"
-    assert second.error == "has no prompt at `task`"
-    line = {
-        "prompt": ["", ""],
-        "completion": ["x", "y"],
-        "step": ["1", "1"],
-        "task": ["a", "b"],
-    }
-    assert [
-        r.rollouts[0].messages[0]["content"] for r in read(line, prompt="task")
-    ] == ["a", "b"]
 
 
 def test_missing_prompt() -> None:
@@ -360,20 +327,3 @@ def contents(task: str) -> list[dict[str, Any]]:
         {"role": "user", "parts": [SEEN]},
         {"role": "model", "parts": [{"text": "4"}]},
     ]
-
-
-def test_json_text() -> None:
-    """JSON text where messages, a message or a call is expected is read as what it holds."""
-    texts = [json.dumps(one) for one in talk("4")]
-    assert read({"messages": texts})[0].rollouts[0].messages == talk("4")
-    for prompt in ({"messages": [TASK]}, {"messages": [TASK], "model": "m"}):
-        for value in (prompt, json.dumps(prompt)):
-            assert prompt_turns(value, "prompt") == [TASK]
-    rules = {"system": "Be brief.", "messages": [TASK]}
-    assert prompt_turns(json.dumps(rules), "prompt") == [RULES, TASK]
-
-
-def test_counts_of_tokens() -> None:
-    """Counts of tokens beside a prompt and its answer are figures, and no ids of tokens."""
-    record = {"prompt": "q", "response": "4", "prompt_tokens": 12, "response_tokens": 3}
-    assert read(record)[0].rollouts[0].messages == talk("4", "q")

@@ -12,13 +12,13 @@ import anyio
 from ruler_cli.judging.panel import PanelJudge
 from ruler_cli.ledger.reply_cache import Ledger, ReplyCache
 from ruler_cli.pool.engine import StopSignal
-from ruler_cli.pool.gate import CAPPED, Gate
-from ruler_cli.pool.limits import Allowance, ConcurrencyLimit
+from ruler_cli.pool.gate import Gate
+from ruler_cli.pool.limits import ConcurrencyLimit
 from ruler_cli.pool.retries import Caller
 from ruler_cli.types import UNANSWERED, CallError, Reply, Request, value
 from tests.ledger.test_reply_cache import FAILED, reply
-from tests.pool.test_calls import ASKED, BROKEN, GONE, OK, Script
-from tests.virtual import virtually
+from tests.pool.test_calls import OK
+from tests.virtual import ASKED, Plan, plan, virtually
 
 T = TypeVar("T")
 
@@ -73,9 +73,7 @@ class Memory(ReplyCache):
         self.rows[key] = answer
 
 
-def called(
-    judge: Script, work: Callable[[PanelJudge], Awaitable[T]], cache: Memory
-) -> T:
+def called(judge: Plan, work: Callable[[PanelJudge], Awaitable[T]], cache: Memory) -> T:
     """Run the work with a judge that has this cache, in virtual time."""
 
     async def main() -> T:
@@ -89,7 +87,7 @@ def called(
 
 def test_asked_once() -> None:
     """A cached reply is not asked for again; equal waiting requests are one call; `again` asks once more."""
-    judge, cache = Script(OK), Memory()
+    judge, cache = plan(OK), Memory()
 
     async def work(asked: PanelJudge) -> tuple[int, int, int]:
         async with anyio.create_task_group() as tasks:
@@ -103,38 +101,3 @@ def test_asked_once() -> None:
         return first, second, len(judge.times)
 
     assert called(judge, work, cache) == (1, 1, 2)
-
-
-def test_stored_errors() -> None:
-    """A permanent error is stored; a request that never reached the judge, or was stopped, is not."""
-    cache = Memory()
-    called(Script(BROKEN), lambda asked: asked.call(ASKED), cache)
-    assert isinstance(cache.rows[b"u"], CallError)
-
-    async def stopped(asked: PanelJudge) -> None:
-        await asked.call(ASKED)
-
-    for error in (GONE, CallError("refused", "key", "run")):
-        cache = Memory()
-        called(Script(error), stopped, cache)
-        assert not cache.rows
-
-
-def test_odd_answer_is_stored() -> None:
-    """An answer that is no chat completion may have been paid for: it is stored, and asked for again."""
-    cache = Memory()
-    odd = CallError("transport", "odd", "call", body=b"<html>")
-    assert called(Script(odd, OK), lambda asked: asked.call(ASKED), cache) == OK
-    assert cache.rows == {b"u": OK}
-
-
-def test_capped_is_not_stored() -> None:
-    """A request that the cap left out leaves no row."""
-    cache = Memory()
-
-    async def work(asked: PanelJudge) -> Reply | CallError:
-        assert asked.caller is not None
-        return await asked.call(ASKED, allowance=Allowance(refused=True))
-
-    assert called(Script(OK), work, cache) == CAPPED
-    assert not cache.rows

@@ -20,7 +20,6 @@ from ruler_cli.errors import UsageError
 from ruler_cli.ledger.reply_cache import key_of
 from ruler_cli.prompting.prompt import build_layout, requests_of_pass
 from ruler_cli.prompting.questions import requests_about
-from ruler_cli.prompting.templates import QUESTION
 from ruler_cli.settings.load import load_settings
 from ruler_cli.settings.models import AskSettings
 from ruler_cli.types import Criterion, Rubric
@@ -88,15 +87,6 @@ def test_common_part_first(ruler: Ruler, source: Path, server: JudgeServer) -> N
     assert first["messages"][0] == second["messages"][0]
     assert one[:common] == other[:common]
     assert one.endswith("</trajectory>\nIs it fine? Answer with one word, Yes or No.")
-
-
-def test_resumed(ruler: Ruler, source: Path, server: JudgeServer) -> None:
-    """A second run over the same file asks nothing, and writes the same."""
-    ruler("score", source, "one.jsonl", *judge(server))
-    server.reset()
-    run = ruler("score", source, "two.jsonl", *judge(server))
-    assert run.returncode == 0
-    assert server.requests() == []
 
 
 def test_fewer_words(ruler: Ruler, source: Path, server: JudgeServer) -> None:
@@ -238,16 +228,6 @@ def test_two_kinds(
     assert [own["big"] for own in scores] == pytest.approx([0.1, 0.9, 0.5])
 
 
-def test_estimate(ruler: Ruler, source: Path) -> None:
-    """The estimate counts a call and one token of answer for each distinct rollout."""
-    facts = json.loads(
-        ruler("check", source, "-m", "simulated", "--ask", "each", "--json").stdout
-    )
-    assert facts["estimate"]["calls"]["expected"] == 6
-    assert facts["estimate"]["completion_tokens"]["expected"] == 6
-    assert facts["tied_groups"] == 0
-
-
 def test_prompt(ruler: Ruler, source: Path) -> None:
     """`ruler prompt` prints the request about each rollout, by its number."""
     asked = ("prompt", source, "-m", "simulated", "--ask", "each")
@@ -348,69 +328,6 @@ def test_anthropic(ruler: Ruler, source: Path) -> None:
         done = ruler(*command, *model, ANTHROPIC_API_KEY="k")
         assert done.returncode == 2
         assert "has an API that tells no probabilities of words" in done.stderr
-
-
-def test_cap(ruler: Ruler, source: Path, server: JudgeServer, tmp_path: Path) -> None:
-    """A run that the cap stops is resumed without paying twice."""
-    asked = (*judge(server), "--price", "1000,1000", "-c", "1")
-    cut = ruler("score", source, "out.jsonl", *asked, "--max-cost", "0.8")
-    assert cut.returncode == 4, cut.stderr
-    before = len(server.requests())
-    assert 0 < before < 6
-    done = ruler("score", source, "out.jsonl", *asked)
-    assert done.returncode == 0, done.stderr
-    assert len(server.requests()) == 6
-    ruler("score", source, "whole.jsonl", *asked, "--ledger", "other.sqlite")
-    assert timeless(tmp_path / "out.jsonl") == timeless(tmp_path / "whole.jsonl")
-
-
-def test_scorer(server: JudgeServer) -> None:
-    """A Scorer gives the scores of the command, and asks nothing twice in a process."""
-    settings = load_settings(
-        model="hosted_vllm/well", api_base=server.base, ask="each", ledger=None
-    )
-
-    async def run() -> list[list[float | None]]:
-        async with Scorer(settings) as scorer:
-            return [
-                [one["reward"] for one in (await scorer.score(each)).group["trajectories"]]
-                for each in GROUPS
-            ]  # fmt: skip
-
-    scores = asyncio.run(run())
-    assert scores[0] == pytest.approx([YES[0.1], YES[0.9], YES[0.5]], abs=1e-6)
-    assert scores[2] == pytest.approx([YES[0.6]], abs=1e-6)
-
-
-def test_report(ruler: Ruler, source: Path) -> None:
-    """The report has the question, no rubric of the built-in text, and no reliability."""
-    ruler("score", source, "out.jsonl", "-m", "simulated", "--ask", "each")
-    shown = " ".join(ruler("report", "out.jsonl").stdout.split())
-    assert f'ask="each", read="probability", question="{QUESTION[:40]}' in shown
-    assert re.search(r"rubric \w+: none", shown)
-    assert "reliability" not in shown
-
-
-def test_panel_in_agreement(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
-    """`agree` tells the figures of each judge of a panel of both kinds."""
-    groups = [
-        {**given, "group_id": f"{given['group_id']}{i}"}
-        for i in range(6)
-        for given in (group("a", 0.1, 0.9, 0.5), group("b", 0.75, 0.25))
-    ]
-    for given in groups:
-        for one in given["trajectories"]:
-            one["reward"] = float(one["messages"][-1]["content"].rpartition("=")[2])
-    write(tmp_path / "in.jsonl", groups)
-    (tmp_path / "ruler.toml").write_text(
-        f'[judges.big]\nmodel = "hosted_vllm/big"\napi_base = "{server.base}"\n'
-        f'[judges.small]\nmodel = "hosted_vllm/small"\napi_base = "{server.base}"\nask = "each"\n'
-    )
-    ruler("score", "in.jsonl", "out.jsonl", "-m", "big", "-m", "small")
-    result = json.loads(ruler("agree", "out.jsonl", "--json").stdout)
-    names = [one["name"] for one in result["scorers"]]
-    assert names[1:] == ["big", "small"]
-    assert all(one["pairwise_accuracy"]["value"] == 1 for one in result["scorers"])
 
 
 def test_identical(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:

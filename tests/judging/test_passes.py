@@ -5,7 +5,6 @@ from __future__ import annotations
 from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -17,8 +16,6 @@ from tests.runs import (
     failing,
     given,
     group_of,
-    noisy,
-    order_of,
     refusing,
     shifting,
 )
@@ -57,20 +54,6 @@ def test_mean_of_all_passes(
             assert len(rollout["ruler"]["slots"]) == passes
 
 
-def test_orders_and_labels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every second pass is the one before it reversed, and no pass has the labels of another."""
-    judge = Stub()
-    Stage(tmp_path, monkeypatch, GROUPS, judge).run(passes=4)
-    for name in {group_of(request) for request in judge.asked}:
-        asked = sorted(
-            (r for r in judge.asked if group_of(r) == name), key=lambda r: r.pass_index
-        )
-        orders = [order_of(request) for request in asked]
-        assert orders[1] == orders[0][::-1]
-        assert orders[3] == orders[2][::-1]
-        assert len({label for request in asked for label in request.labels}) == 4 * 4
-
-
 def test_first_goes_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Other passes of a group wait for its first reply, so that prefix caches hit, and then go at once."""
     judge = Stub()
@@ -90,26 +73,6 @@ def test_first_goes_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         assert start <= first[name] + 6 * judge.latency
         ahead.append(len(begun) - 1 - int(name[1:]))
     assert max(ahead) <= 24  # of 120: those in flight and in the line beside it
-
-
-def test_rerun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A rerun sends no request and writes the same bytes; more passes send only the new ones."""
-    judge = Stub(say=shifting)
-    stage = Stage(tmp_path, monkeypatch, GROUPS, judge)
-    stage.run(passes=2)
-    first = stage.masked()
-    stage.forget()
-    assert stage.run(passes=2).summary.kept == 12
-    assert (stage.asked, stage.masked()) == (0, first)
-    stage.run(passes=4)
-    assert {pass_index for _, pass_index in judge.passes_asked} == {2, 3}
-    assert stage.asked == 24
-    more = stage.masked()
-    stage.run(passes=4, ledger=None)
-    assert stage.masked() == more
-    stage.forget()
-    stage.run(passes=2)
-    assert (stage.asked, stage.masked()) == (0, first)
 
 
 def test_judged_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,50 +167,6 @@ def test_refused_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done = stage.run(passes=8)
     assert done.summary.failed == {"refused": 12}
     assert stage.asked == 2 * 12
-
-
-@pytest.mark.parametrize(("until", "debias"), [(5, False), (17, True), (30, False)])
-def test_interrupted(
-    until: int, debias: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An interrupted run leaves whole records with all their passes; the next run asks the rest."""
-    judge = Stub(say=shifting)
-    stage = Stage(tmp_path, monkeypatch, GROUPS, judge)
-    done = stage.run(passes=3, concurrency=4, until=until, debias=debias)
-    assert done.stopped
-    assert not done.whole
-    assert not (tmp_path / "out.jsonl").exists()
-    partial = tmp_path / "out.jsonl.partial"
-    text = partial.read_bytes() if partial.exists() else b""
-    assert text.endswith(b"\n") or not text
-    if text:
-        for record in stage.records("out.jsonl.partial"):
-            assert (record["ruler"]["status"], record["ruler"]["passes"]) == (
-                "scored",
-                3,
-            )
-            assert record["ruler"]["degraded"] is False
-    stage.run(passes=3, concurrency=4, debias=debias)
-    assert stage.asked == 36
-    resumed = stage.masked()
-    stage.run(passes=3, ledger=None, debias=debias)
-    assert stage.masked() == resumed
-
-
-def test_changed_afterwards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A second run can combine passes in another way, and sends no request."""
-    stage = Stage(tmp_path, monkeypatch, GROUPS, Stub(say=noisy))
-    stage.run(passes=3)
-    stage.forget()
-    everything: dict[str, Any] = {
-        "blend": 0.2,
-        "order_by_outcome": True,
-        "debias": True,
-        "min_passes": 2,
-    }
-    for how in ({"min_passes": 3}, {"single": "score"}, everything):
-        done = stage.run(passes=3, **how)
-        assert (stage.asked, done.summary.kept, done.summary.complete) == (0, 12, True)
 
 
 @pytest.mark.parametrize(("number", "warns"), [(19, True), (20, False)])

@@ -196,58 +196,6 @@ def test_never_guessed(ruler: Ruler, tmp_path: Path) -> None:
     assert json.loads(run.stdout)["references"] == "`gold`, shown to the judge only"
 
 
-def test_named_fields(ruler: Ruler, tmp_path: Path) -> None:
-    """A hint names no hash, no figure, no field that differs among rollouts, and none that is judged."""
-    answers = ("On Monday.", "I do not know.", "Monday")
-    records = [
-        {
-            "question": "When did order 17 leave?",
-            "agent_answer": answer,
-            "parsed_answer": answer,
-            "reference_hash": "5f4dcc3b5aa765d61d8327deb882cf99",
-            "metrics": {"expected_calls": 3},
-            "solution": f"found {answer}",
-            "answer": "Monday",
-            "true answer": "Monday",
-        }
-        for answer in answers
-    ]
-    written(tmp_path / "in.jsonl", records)
-    paths = ("--messages", "agent_answer", "--prompt", "question")
-    run = ruler("check", "in.jsonl", "-m", "offline", "--json", *paths)
-    assert json.loads(run.stdout)["references"] == (
-        "not shown; `true answer`, `answer` may hold one: --reference 'true answer' shows it to the judge"
-    )
-
-
-def test_deep(ruler: Ruler, tmp_path: Path) -> None:
-    """`check` looks for a reference no deeper than a person would."""
-    records = rollouts()[:4]
-    for one in records:
-        one["info"] = json.loads('{"a":' * 400 + '{"gold": 1}' + "}" * 400)
-        one["meta"] = {"task": {"answer": "x"}}
-    source = written(tmp_path / "in.jsonl", records)
-    run = ruler("check", source, "-m", "offline", "--json")
-    assert "Traceback" not in run.stderr
-    assert "`meta.task.answer`" in json.loads(run.stdout)["references"]
-
-
-def test_told_once(ruler: Ruler, tmp_path: Path) -> None:
-    """A reference inside the shared context is told once; one that equals a rollout's answer is no leak."""
-    records = rollouts()
-    for one in records:
-        one["messages"][1]["content"] += f" {one['gold']}"
-    source = written(tmp_path / "in.jsonl", records)
-    options = ("-m", "offline", "--reference", "gold")
-    run = ruler("score", source, "out.jsonl", *options)
-    assert "reference answer" not in run.stderr
-    for one in records:
-        one["messages"][0]["content"] += f" {one['gold']}"
-    written(source, records)
-    run = ruler("score", source, "out.jsonl", *options)
-    assert run.stderr.count("the reference answer appears in the shared context") == 1
-
-
 def test_of_a_row(ruler: Ruler, tmp_path: Path) -> None:
     """A row of the user's table names the reference as the option does."""
     (tmp_path / "ruler.toml").write_text(

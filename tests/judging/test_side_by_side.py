@@ -155,27 +155,6 @@ def test_mixed_panel(stage: Callable[..., Stage]) -> None:
     assert run.settings(*names).combining.standardize
 
 
-def test_nothing_twice(stage: Callable[..., Stage]) -> None:
-    """A second run asks nothing and writes the same; one that was interrupted asks what is missing."""
-    run = stage(GROUPS * 1, **both("leaning"))
-    for name, how in ASKED.items():
-        options = {**how, "passes": 2, "rubric": RUBRIC}
-        stopped = run.run(name, **options, until=5, concurrency=1)
-        assert stopped.stopped
-        before = run.asked
-        run.run(name, **options)
-        asked = run.judges[name].asked
-        kept = {key_of(name, {}, request) for request in asked}
-        assert len(kept) == len(asked) > before
-        first = run.masked()
-        run.forget()
-        run.run(name, **options)
-        assert (run.asked, run.masked()) == (0, first)
-        run.run(name, **options, ledger=None)
-        assert run.masked() == first
-        run.forget()
-
-
 def test_wording_moves_nothing(
     stage: Callable[..., Stage], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -249,15 +228,6 @@ def test_no_answer(
     run.forget()
     run.run(DECISION, ask=ask, rubric=rubric)
     assert (run.asked, run.masked()) == (0, first_output)
-
-
-@pytest.mark.parametrize("ask", ["group", "each"])
-@pytest.mark.parametrize("cue", ["once-declines", "once-leaves-out"])
-def test_answered_then(cue: str, ask: str, stage: Callable[..., Stage]) -> None:
-    """A question that is answered when it is asked once more counts as any."""
-    run = stage([partly("half")], typesafe__m=served(cue))
-    assert run.run(DECISION, ask=ask).summary.complete
-    assert run.rewards() == near([[0.2, 0.9, 0.6]])
 
 
 def test_no_answer_in_one_pass(stage: Callable[..., Stage]) -> None:

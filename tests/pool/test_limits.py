@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from itertools import accumulate, pairwise
+from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ruler_cli.pool.engine import StopSignal
-from ruler_cli.pool.gate import Gate
 from ruler_cli.pool.limits import AdaptiveConcurrency, Window
 from ruler_cli.pool.retries import Caller
 from ruler_cli.types import Request, Usage
 from tests.values import few
-from tests.virtual import World, flood, virtually
+from tests.virtual import World, called, flood
 
 Sent = list[tuple[float, float]]
 """Time and amount of each request."""
@@ -63,26 +62,6 @@ def test_no_minute_above_the_limit(steps: list[tuple[float, float]]) -> None:
         )
 
 
-@given(
-    st.lists(st.tuples(amounts, pauses), min_size=1, max_size=30), st.floats(0.0, 1.0)
-)
-def test_same_wait(steps: list[tuple[float, float]], share: float) -> None:
-    """A call that asks again halfway gets the rest of the same wait, so no waiting call is overtaken."""
-    window = Window(LIMIT)
-    now = drive(window, steps)[-1][0]
-    wait = window.wait(now, 10.0)
-    later = now + share * wait
-    assert window.wait(later, 10.0) == pytest.approx(now + wait - later, abs=1e-6)
-
-
-def test_larger_than_the_limit() -> None:
-    """A request above the limit goes alone once the window is empty, and later ones do not wait for it."""
-    sent = drive(Window(LIMIT), [(1.0, 0.0), (10 * LIMIT, 0.0), (1.0, 0.0), (1.0, 0.0)])
-    gaps = [later - earlier for (earlier, _), (later, _) in pairwise(sent)]
-    assert all(60.0 <= gap <= 61.0 for gap in gaps[:2])
-    assert gaps[2] < 1.0
-
-
 def test_less_than_one() -> None:
     """Half a request per minute is one in two minutes, and not one in each."""
     sent = drive_slowly(Window(0.5), 10)
@@ -102,37 +81,12 @@ def drive_slowly(window: Window, calls: int) -> list[float]:
     return sent
 
 
-@pytest.mark.parametrize("rate", [1.0, 60.0, 6000.0])
-def test_start(rate: float) -> None:
-    """At the start about a second's worth goes at once, and in the first minute no more than in any."""
-    window, burst = Window(rate), 0
-    while not window.wait(0.0, 1.0):
-        window.take(0.0, 1.0)
-        burst += 1
-    assert burst <= rate / 60 + 1
-    assert (
-        sum(at < 1060.0 for at, _ in drive(Window(rate), [(1.0, 0.0)] * int(2 * rate)))
-        <= rate
-    )
-
-
 def test_even() -> None:
     """Every second of a minute gets its share: there is no burst at its start."""
     sent = drive(Window(LIMIT), [(1.0, 0.0)] * int(3 * LIMIT))
     spans = [sum(at <= t < at + 3.0 for t, _ in sent) for at in range(1000, 1150, 3)]
     assert max(spans) <= 4 * LIMIT / 60 + 2
     assert min(spans) >= 2 * LIMIT / 60 - 2
-
-
-@given(st.floats(0.0001, 0.2))
-@example(0.0501)
-@example(0.05)
-def test_memory(pause: float) -> None:
-    """Memory does not grow with the rate."""
-    window = Window()
-    for number in range(int(70.0 / pause) if pause > 0.01 else 7000):
-        window.take(number * pause, 1.0)
-    assert len(window._log) <= 1300
 
 
 def test_memory_at_any_rate() -> None:
@@ -165,38 +119,22 @@ def test_settle_late() -> None:
     assert window.used(200.0) == 0.0
 
 
-def test_without_limit() -> None:
-    """Without a limit nothing waits, and everything is counted."""
-    window = Window()
-    assert [at for at, _ in drive(window, [(1e9, 0.0)] * 10)] == [1000.0] * 10
-    assert window.used(1000.0) == 1e10
-    assert window.used(1061.0) == 0.0
-
-
-def run(world: World, asked: Request, minutes: float, **limits: float) -> None:
+def run(world: World, asked: Request, minutes: float, **windows: Any) -> None:
     """Send requests to that world for `minutes`, within limits."""
 
-    async def main() -> None:
-        windows = {name: Window(limit) for name, limit in limits.items()}
-        gate = Gate(
-            AdaptiveConcurrency(4096),
-            StopSignal(),
-            requests=windows.get("rpm"),
-            tokens=windows.get("tpm"),
-        )
-        await flood(Caller(world, gate, retries=2, timeout=60.0), 60 * minutes, asked)
+    async def work(caller: Caller) -> None:
+        await flood(caller, 60 * minutes, asked)
 
-    virtually(main)
-    world.sent = [
-        (at, n) for at, n in world.sent if at < 60 * minutes
-    ]  # without those that were in the queue
+    called(world, work, AdaptiveConcurrency(4096), **windows)
+    # without those that were in the queue
+    world.sent = [(at, n) for at, n in world.sent if at < 60 * minutes]
 
 
 @pytest.mark.parametrize("rpm", [10.0, 60.0, 300.0])
 def test_rpm_is_used(rpm: float) -> None:
     """A long run takes 98 % of its requests per minute and has no minute above them."""
     world = World(latency=2.0, spread=0.5)
-    run(world, Request("s", "u", ("a",)), 15, rpm=rpm)
+    run(world, Request("s", "u", ("a",)), 15, requests=Window(rpm))
     assert len(world.sent) / (15 * rpm) >= 0.98
     assert world.fullest_minute() <= rpm
 
@@ -213,7 +151,7 @@ def test_tpm_is_used(tpm: float, minutes: int, factor: float) -> None:
     first = (
         1200 * factor - 320
     )  # characters such that the estimate before any reply is wrong by that
-    run(world, Request("", "u" * int(3.8 * first), ("a",)), minutes, tpm=tpm)
+    run(world, Request("", "u" * int(3.8 * first), ("a",)), minutes, tokens=Window(tpm))
     assert sum(n for _, n in world.sent) / (minutes * tpm) >= 0.98
     assert world.fullest_minute(tokens=True) <= tpm + most_in_flight(world)
 

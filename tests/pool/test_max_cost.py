@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import anyio
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ruler_cli.judges.providers import Price
-from ruler_cli.pool.engine import StopSignal
-from ruler_cli.pool.gate import CAPPED, Gate
-from ruler_cli.pool.limits import Budget, ConcurrencyLimit
+from ruler_cli.pool.gate import CAPPED
+from ruler_cli.pool.limits import Budget, Estimates
 from ruler_cli.pool.retries import Caller
 from ruler_cli.types import CallError, Reply, Request, Usage
 from tests.values import few
-from tests.virtual import World, flood, virtually
+from tests.virtual import Plan, World, called, flood, together
 
 BROKEN = CallError("transport", "it is broken", "call", billed=False)
 CALLS = 400
@@ -78,17 +81,14 @@ def capped_run(seed: int) -> CappedRun:
         error=lambda _, __, d: BROKEN if d.random() < faulty else None,
     )
 
-    async def main() -> Budget:
-        gate = Gate(
-            ConcurrencyLimit(at_once), StopSignal(), budget=Budget(cap), cost=price.of
-        )
-        caller = Caller(world, gate, retries=6, timeout=60.0)
-        asked = Request("", "u" * size, ("a", "b", "c", "d"))
+    asked = Request("", "u" * size, ("a", "b", "c", "d"))
+
+    async def work(caller: Caller) -> Budget:
         await flood(caller, math.inf, asked, calls=CALLS)
         assert await caller.call(asked) == CAPPED
-        return gate.budget
+        return caller.gate.budget
 
-    budget = virtually(main)
+    budget = called(world, work, at_once, retries=6, budget=Budget(cap), cost=price.of)
     return CappedRun(cap, world.billed, budget.spent, mean, world.dearest)
 
 
@@ -104,3 +104,164 @@ def test_cap_is_used() -> None:
     """The unused rest of the cap is usually less than the cost of two calls."""
     left = sorted(-capped_run(seed).over for seed in range(100, 115))
     assert left[len(left) // 2] < 2.0
+
+
+ASKED = Request("s" * 1000, "u" * 2800, ("a", "b", "c", "d"))
+TWICE = Request("s" * 2000, "u" * 5600, ASKED.labels)
+PAID = Reply("ok", Usage(900, 100, 0, 1), body=b"{}")
+"""An answer of 10 USD."""
+
+
+def usd(usage: Usage) -> float:
+    """Return the cost of a usage, of a cent for each token."""
+    return (usage.prompt + usage.completion) / 100
+
+
+@pytest.mark.parametrize(
+    ("answer", "spent", "unsure"),
+    [
+        (PAID, 10.0, False),
+        (CallError("refused", "no", "group", billed=False), 0.0, False),
+        (CallError("refused", "no", "group"), 0.0, True),
+    ],
+)
+def test_settled(answer: Reply | CallError, spent: float, unsure: bool) -> None:
+    """Usage replaces the estimate; a call that may have been billed stays, and counts towards the cap."""
+
+    async def work(caller: Caller) -> Budget:
+        await caller.call(ASKED)
+        return caller.gate.budget
+
+    budget = called(Plan([(1.0, answer)]), work, budget=Budget(100.0), cost=usd)
+    assert (budget.spent, budget.reserved) == (spent, 0.0)
+    assert (budget.unsure > 0) == unsure
+    assert budget.fits(100.0 - spent - budget.unsure)
+    assert not budget.fits(100.1 - spent - budget.unsure)
+
+
+def test_at_once() -> None:
+    """With a cap the first call goes alone, and never more at once than half the number of replies."""
+    judge = Plan([(1.0, PAID)])
+
+    async def work(caller: Caller) -> list[tuple[int, int]]:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(together, caller, [ASKED] * 60)
+            counts = []
+            for _ in range(20):
+                await anyio.sleep(0.5)
+                counts.append((len(judge.times) - judge.in_flight, judge.in_flight))
+                await anyio.sleep(0.5)
+            return counts
+        raise AssertionError
+
+    counts = called(judge, work, 10, budget=Budget(1e6), cost=usd)
+    assert all(at_once <= max(1, (replies + 1) / 2) for replies, at_once in counts)
+    assert judge.most == 10
+
+
+def test_last_calls() -> None:
+    """A call that does not fit waits for those in flight, which may turn out cheaper; then it is capped."""
+    cheap = replace(PAID, usage=Usage(90, 10, 0, 1))
+    paid: list[tuple[float, Reply | CallError]] = [(1.0, PAID)] * 5
+    judge = Plan([*paid, (1.0, cheap), (5.0, PAID)])
+
+    async def work(caller: Caller) -> list[tuple[Reply | CallError, float]]:
+        for _ in range(5):
+            await caller.call(ASKED)
+        return await together(caller, [ASKED] * 5)
+
+    budget = Budget(85.0)
+    answers = called(judge, work, 10, budget=budget, cost=usd)
+    assert [answer == CAPPED for answer, _ in answers] == [False] * 4 + [True]
+    assert budget.spent == pytest.approx(81.0)
+
+
+def test_money() -> None:
+    """Money is held for a prompt as billed of late, and for half more than the longest answer, or its bound."""
+    estimates = Estimates()
+    bounded = replace(ASKED, max_output_tokens=5000)
+    assert estimates.highest(bounded).completion == 5000
+    for answer in (400, 300, 200):
+        estimates.learn(ASKED, Usage(1100, answer, 0, 1))
+        highest = estimates.highest(ASKED)
+        assert highest.prompt == pytest.approx(1100, abs=2)
+        assert highest.completion == pytest.approx(1.5 * 400, rel=0.02)
+    assert estimates.highest(TWICE).prompt == pytest.approx(2200, rel=0.01)
+    assert estimates.highest(bounded).completion == 5000
+    # an estimate in place of a report counts too: it is what is spent
+    unreported = Estimates()
+    unreported.learn(ASKED, Usage(1100, 400, 0, 1, estimated=True))
+    assert unreported.seen == 0
+    assert unreported.highest(ASKED).prompt == pytest.approx(1100, abs=2)
+    # a script of three bytes per character takes as many tokens as its bytes do
+    chinese = Request("", "汉" * 3800, ())
+    assert Estimates().highest(chinese).prompt >= 3000
+    # what is put into a cache is reserved where it was seen
+    assert estimates.highest(ASKED).written == 0
+    estimates.learn(ASKED, Usage(1100, 300, 0, 1, written=550))
+    assert estimates.highest(ASKED).written == pytest.approx(550, abs=2)
+
+
+@pytest.mark.parametrize(
+    ("most", "max_output_tokens", "bound"),
+    [(50, None, 50), (None, 60, 60), (50, 60, 50), (70, 60, 60)],
+)
+def test_bounds(most: int | None, max_output_tokens: int | None, bound: int) -> None:
+    """No estimate of an answer exceeds the bound of the user or the request."""
+    estimates = Estimates(most)
+    asked = Request("s", "u", ("a",) * 20, max_output_tokens)
+    assert estimates.highest(asked).completion == bound
+    assert estimates.expected(asked).completion == bound
+    estimates.learn(asked, Usage(100, 40, 0, 1))
+    assert (
+        estimates.expected(asked).completion == 41
+    )  # and below it as the judge reports
+
+
+@given(st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 5000)), max_size=20))
+def test_never_nothing(replies: list[tuple[int, int]]) -> None:
+    """Every request takes something, and its worst case is no less than the mean."""
+    estimates = Estimates()
+    for prompt, completion in replies:
+        estimates.learn(ASKED, Usage(prompt, completion, 0, 1))
+    empty = Request("", "", ())
+    for asked in (ASKED, empty):
+        expected, highest = estimates.expected(asked), estimates.highest(asked)
+        assert min(expected.prompt, expected.completion) >= 1
+        assert highest.prompt >= expected.prompt - 1  # both are rounded
+        assert highest.completion >= expected.completion - 1
+
+
+prices = st.floats(0.0, 2.0)
+
+
+def test_promised() -> None:
+    """A call pays with no promise to an earlier one: a correction has to fit the cap by itself."""
+    budget = Budget(1.0)
+    group = asyncio.run(budget.begin([lambda: 0.3, lambda: 0.3]))
+    for left in (0.3, 0.0, 0.0):
+        budget.reserve(0.1, group)
+        assert (group.left, budget.promised) == pytest.approx((left, left))
+    assert budget.reserved == pytest.approx(0.3)
+
+
+@given(
+    st.lists(st.tuples(prices, st.one_of(st.none(), prices)), max_size=30),
+    st.floats(0.0, 5.0),
+)
+def test_never_past_the_cap(
+    calls: list[tuple[float, float | None]], cap: float
+) -> None:
+    """Spending passes the cap by no more than the estimates were too low, in any order of calls."""
+    budget, wrong, flying = Budget(cap), 0.0, list[tuple[float, float | None]]()
+    for estimate, actual in calls:
+        if budget.fits(estimate):
+            budget.reserve(estimate)
+            flying.append((estimate, actual))
+        if len(flying) > 3:
+            budget.settle(*flying.pop(0))
+    for estimate, actual in flying:
+        budget.settle(estimate, actual)
+    wrong = sum(max(0.0, (actual or 0.0) - estimate) for estimate, actual in calls)
+    assert budget.spent + budget.unsure <= cap + wrong + 1e-9
+    assert budget.reserved == pytest.approx(0.0, abs=1e-9)

@@ -86,19 +86,6 @@ def test_adaptive_ceiling(
     assert least <= concurrency.limit <= most
 
 
-def test_windows() -> None:
-    """Limits per minute become windows of requests and of tokens."""
-    gate = made(PoolSettings(rpm=60.0, tpm=120_000.0)).gate
-    for window, amount in ((gate.requests, 60.0), (gate.tokens, 120_000.0)):
-        assert window.wait(0.0, 1.0) == 0.0
-        window.take(0.0, amount)
-        assert window.wait(0.0, 1.0) > 50.0
-    free = made(PoolSettings()).gate
-    for window in (free.requests, free.tokens):
-        window.take(0.0, 1e12)
-        assert window.wait(0.0, 1e12) == 0.0
-
-
 def test_money() -> None:
     """The budget counts by the price of the judge; without a price it counts nothing."""
     for price, spent in ((PRICE, 1e-3 + 2e-3), (None, 0.0)):
@@ -143,30 +130,3 @@ def test_open_files(monkeypatch: pytest.MonkeyPatch, soft: int, hard: int) -> No
         assert new_hard == hard
     assert files >= (soft if soft != infinity else 1024)
     assert files == (asked[0][0] if asked else files)
-
-
-def test_open_files_beyond_the_cap(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A soft limit above the one that ruler would ask for stays and is used."""
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (1 << 20, 1 << 20))
-    monkeypatch.setattr(resource, "setrlimit", lambda *_: pytest.fail("it is lowered"))
-    assert open_files() == 1 << 20
-
-
-def test_open_files_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the system refuses more, the present limit is used."""
-
-    def refuse(*_: object) -> None:
-        raise ValueError("not allowed to raise maximum limit")
-
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (256, 4096))
-    monkeypatch.setattr(resource, "setrlimit", refuse)
-    assert open_files() == 256
-
-
-def test_open_files_here() -> None:
-    """On this machine the limit is no lower afterwards, and a second call leaves it the same."""
-    before, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    first = open_files()
-    after, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    assert after == resource.RLIM_INFINITY or after >= before
-    assert open_files() == first

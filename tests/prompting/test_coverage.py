@@ -63,27 +63,11 @@ def test_not_shown() -> None:
         ("info.why", len(LONG) + 4),
         ("output.choices[].message", len(LONG)),
     ]
-    assert (coverage.found.total(), coverage.bytes) == (len(LONG), 3 * len(LONG) + 4)
+    assert (coverage.shown.total(), coverage.bytes) == (len(LONG), 3 * len(LONG) + 4)
     assert (
         coverage.not_shown_text()
         == "info.why 53 bytes, output.choices[].message 49 bytes"
     )
-
-
-def test_no_text() -> None:
-    """Short strings, ids, times, binary data, numbers and ruler's own fields are no text."""
-    record = group_of(
-        LONG,
-        "b",
-        id="0123456789abcdef01234567",
-        at="2026-01-01T00:00:00.000Z",
-        n=[1] * 99,
-    )
-    record["ruler"] = {"status": "scored", "key": LONG * 2}
-    record["trajectories"][0]["logs"] = ["RULER explanation: " + LONG * 3]
-    record["image"] = "data:image/png;base64," + "iVBORw0KGgo" * 30
-    assert coverage_of(record).share == 1.0
-    assert coverage_of(group_of("a", "b")).share is None
 
 
 def test_check_and_score(tmp_path: Path, ruler: Ruler) -> None:
@@ -213,25 +197,6 @@ def test_what_counts(
         assert bool(facts["shown_to_the_judge"]["not_shown"]) is alarm, name
 
 
-def test_turns_among_graders(tmp_path: Path, ruler: Ruler) -> None:
-    """A list that holds half of what is shown is of the rollouts, whatever the keys above it are."""
-    log = [
-        *talk(LONG * 40),
-        {"role": "user", "content": "Go on.", "screens": [TOLD]},
-        {"role": "assistant", "content": "Done."},
-    ]
-    path = write(
-        tmp_path / "in.jsonl",
-        [{"group_id": 1, "evaluation_log": log, "eval_notes": [TOLD + "!"]}] * 2,
-    )
-    done = ruler(
-        "check", path, "-m", "offline", "--json", "--messages", "evaluation_log"
-    )
-    shown = json.loads(done.stdout)["shown_to_the_judge"]
-    assert shown["not_shown"] == {"evaluation_log[].screens[]": len(TOLD)}
-    assert shown["beside"] == {"eval_notes[]": len(TOLD) + 1}
-
-
 def test_columns() -> None:
     """A columnar record is compared with the prompts of all its groups."""
     tasks = [f"{task} times seven, in words?" for task in ("six", "five")]
@@ -249,56 +214,12 @@ def test_columns() -> None:
     assert (coverage.share, coverage.bytes) == (1.0, len("".join([*tasks, LONG * 2])))
 
 
-def test_session_file_name(tmp_path: Path, ruler: Ruler) -> None:
-    """The name of a session's file, which ruler adds to its record, is no text of the rollout."""
-    head = {"sessionId": "s", "timestamp": "2026-01-01T00:00:00Z", "cwd": "/"}
-    path = tmp_path / f"{'a long name of a session ' * 9}.jsonl"
-    user = {
-        "type": "user",
-        "uuid": "1",
-        "message": {"role": "user", "content": "6 times 7?"},
-        **head,
-    }
-    said = {"role": "assistant", "content": [{"type": "text", "text": "42"}]}
-    write(
-        path,
-        [
-            user,
-            {
-                "type": "assistant",
-                "uuid": "2",
-                "parentUuid": "1",
-                "message": said,
-                **head,
-            },
-        ],
-    )
-    facts = json.loads(ruler("check", path, "-m", "offline", "--json").stdout)
-    assert (facts["format"]["family"], facts["shown_to_the_judge"]["not_shown"]) == (
-        "claude-code",
-        {},
-    )
-
-
 def test_bounded_search(monkeypatch: pytest.MonkeyPatch) -> None:
     """The search for texts that no prompt contains is bounded, for any number of texts."""
     monkeypatch.setattr(module, "_MOST_SCANNED", 100_000)
     extra = [f"a note of the harness, number {i}" for i in range(20_000)]
     coverage = coverage_of({"messages": talk("answer " * 100), "notes": extra})
     assert 0 < coverage.bytes < 100_000
-
-
-def test_steps_as_rollouts() -> None:
-    """A rollout that begins with another rollout's end is reported, as steps of one run may be."""
-    more = [{"role": "user", "content": "And?"}, *talk("b", "c")]
-    grown = {
-        "trajectories": [{"messages": talk(LONG)}, {"messages": [*talk(LONG), *more]}]
-    }
-    longer = {"trajectories": [*grown["trajectories"], {"messages": talk("no")}]}
-    coverage = coverage_of(group_of("a", "b"), grown, longer, group_of("a", "a b"))
-    assert (coverage.continued, coverage.first_continued) == (2, "2")
-    assert "continue another rollout of the group (first: 2)" in coverage.warnings()[0]
-    assert coverage_of(group_of("a", "b")).warnings() == []
 
 
 def test_numbers_in_json_text(tmp_path: Path, ruler: Ruler) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ruler_cli.prompting.injection import is_suspect
+from ruler_cli.prompting.injection import suspects
 from ruler_cli.prompting.prompt import build_layout
 from ruler_cli.settings.models import AskSettings
 from tests.attacks import INNOCENT, PLACES
@@ -14,6 +14,11 @@ from tests.attacks.real import real_dumps, rollouts_of
 from tests.values import group, talk
 
 ASK = AskSettings()
+
+
+def is_suspect(text: str) -> bool:
+    """Return whether one rollout has a mark."""
+    return bool(suspects([text]))
 
 
 def test_no_attack(subtests: pytest.Subtests) -> None:

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.prompting.prompt import (
-    CYCLE,
     balanced,
     build_layout,
 )
@@ -131,13 +130,3 @@ def test_pairs(base: list[int], pass_index: int) -> None:
     first, second = balanced(base, even), balanced(base, even + 1)
     assert second == first[::-1]
     assert {first.index(item) + second.index(item) for item in base} <= {len(base) - 1}
-
-
-@given(st.integers(1, 12))
-def test_cycle_differs(quarter: int) -> None:
-    """Eight passes over a group whose size is a multiple of four are eight orders that favour no position."""
-    size = 4 * quarter
-    orders = [tuple(balanced(range(size), pass_index)) for pass_index in range(CYCLE)]
-    assert len(set(orders)) == CYCLE
-    for item in range(size):
-        assert sum(order.index(item) for order in orders) == CYCLE * (size - 1) / 2

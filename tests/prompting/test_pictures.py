@@ -57,23 +57,6 @@ def test_places() -> None:
     assert request.user.index("<context>") < request.pictures[0][0]
 
 
-def test_first_message() -> None:
-    """Messages that differ only in a picture are not shared."""
-    layout = build_layout(group(seen(0.1)[2:], seen(0.2)[2:]), ASK)
-    assert layout.context == ""
-    assert len(layout.distinct) == 2
-
-
-def test_no_pictures() -> None:
-    """A group without pictures has the system message that it had, and one with pictures has a longer one."""
-    plain = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]
-    without, shown = request_of(group(plain)), request_of(group(seen(0.1)))
-    assert "picture" not in without.system + without.user
-    assert without.pictures == ()
-    assert "(picture N)" in shown.system
-    assert isinstance(without.content, str)
-
-
 def test_windows() -> None:
     """Pictures count for the context of a judge: a group that exceeds it is shown in windows, each with its own."""
     own = group(*[seen(n / 100, (n + 1) / 100, text=str(n)) for n in range(8)])

@@ -48,28 +48,6 @@ def test_shape() -> None:
     assert lines[-1].startswith("trajectory_ids to score: [")
 
 
-def test_shared_between_requests() -> None:
-    """A request of several says how much of it all of them begin with: context and tools, and no rollout."""
-    made = group(*(talk(str(i)) for i in range(8)), tools=[TOOL])
-    head = asked(made).partition("\n<trajectory")[0]
-    for ask, several in (
-        (ASK, False),
-        (AskSettings(passes=2), True),
-        (AskSettings(group_size=4), True),
-    ):
-        layout = build_layout(made, ask)
-        for part in (
-            *requests_of_pass(layout, ask, 0),
-            *requests_of_pass(layout, ask, 1),
-        ):
-            request = write_prompt(layout, ask, part)
-            assert request.user[: request.shared] == head * several
-            assert request.user.startswith(head + "\n<trajectory")
-    alone = group(talk("4"), talk("4"))
-    ask = AskSettings(passes=2)
-    assert write_prompt(build_layout(alone, ask), ask).shared == 0
-
-
 @settings(deadline=None)
 @given(st.lists(texts, min_size=1, max_size=5), st.randoms(), st.integers(0, 3))
 def test_permuted(answers: list[str], random: Any, attempt: int) -> None:

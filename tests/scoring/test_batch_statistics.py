@@ -139,17 +139,6 @@ def test_keys_in_a_listing_are_fit_for_a_report() -> None:
     assert orjson.dumps(asdict(figures))
 
 
-def test_the_most_extreme_are_kept() -> None:
-    """All contradictions are counted, and the twenty most extreme are listed, in any order of the groups."""
-    rng = random.Random(11)
-    low = rng.sample([i / 1000 for i in range(400)], 400)
-    figures = run(
-        *(group_result(one_pass([score, 0.5]), outcomes=(True, None)) for score in low)
-    )
-    assert figures.flawed == 400
-    assert [odd.score for odd in figures.flawed_listed] == sorted(low)[:20]
-
-
 @given(st.lists(scores, min_size=1, max_size=12))
 def test_the_mean_is_exact(values: list[float]) -> None:
     """The mean is the true one to twelve decimals, and within the range of the values."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
 from math import fsum
@@ -14,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.scoring.combine import BatchStatistics, combine, ordered
+from ruler_cli.scoring.combine import BatchStatistics, combine
 from ruler_cli.settings.models import CombineSettings
 from ruler_cli.types import FailedCall, GroupError, GroupResult, GroupScores, PassScores
 from tests.scoring.group_results import (
@@ -22,7 +21,6 @@ from tests.scoring.group_results import (
     group_result,
     groups,
     one_pass,
-    scores,
 )
 
 
@@ -70,27 +68,6 @@ def slanted(number: int = 30, by: float = 0.2) -> BatchStatistics:
 
 
 # --- scores ---------------------------------------------------------------------------------------
-
-
-@given(st.lists(scores, min_size=1, max_size=8), st.randoms())
-def test_one_pass_of_one_judge(values: list[float], rng: random.Random) -> None:
-    """One pass of one judge is the result, bit for bit, score and explanation."""
-    order = rng.sample(range(len(values)), len(values))
-    replies = one_pass(values, distinct=order)
-    result = scores_of(group_result(replies))
-    for position, rollout in enumerate(order):
-        one = result.rollouts[rollout]
-        assert (one.score, one.judge_score, one.spread) == (
-            values[position],
-            values[position],
-            None,
-        )
-        assert one.explanation == replies.explanations[position]
-    assert (result.passes, result.reliability, result.passes_for) == (1, None, None)
-    same = max(values) - min(values) < 5e-10
-    assert result.weight == (0.0 if same else None)
-    assert result.tied is same
-    assert result.one_score is (same and len(values) > 1)
 
 
 @given(groups())
@@ -251,15 +228,6 @@ def test_passes_needed() -> None:
 
 
 # --- debias and standardize -----------------------------------------------------------------------
-
-
-@given(groups(least=2))
-def test_debias_without_bias(group: GroupResult) -> None:
-    """Without position bias, or with too few groups, --set debias=true changes no bit."""
-    flat = batch_of(*(group_result(one_pass([0.5, 0.5, 0.5])) for _ in range(30)))
-    few = slanted(5)
-    for batch in (flat, few, BatchStatistics()):
-        assert scores_of(group, batch, debias=True) == scores_of(group, batch)
 
 
 def test_debias_corrects_position_bias() -> None:
@@ -426,44 +394,6 @@ def test_tie_by_outcome(passes: int) -> None:
     assert scored.tied
 
 
-rated = st.lists(
-    st.tuples(st.none() | scores, st.sampled_from([None, False, True])),
-    min_size=1,
-    max_size=12,
-)
-
-
-def distance(before: Sequence[float | None], after: Sequence[float | None]) -> float:
-    """The sum of squared changes."""
-    return sum(
-        (a - b) ** 2
-        for a, b in zip(before, after, strict=True)
-        if a is not None and b is not None
-    )
-
-
-@given(rated, st.lists(st.floats(0, 1), min_size=12, max_size=12), st.floats(0, 1))
-def test_order_by_outcome_is_the_nearest(
-    pairs: list[tuple[float | None, bool | None]], others: list[float], line: float
-) -> None:
-    """Of all scores with no failed rollout above a passed one, the result has the least change."""
-    before, outcomes = [s for s, _ in pairs], [o for _, o in pairs]
-    after = ordered(before, outcomes)
-    assert ordered(after, outcomes) == after
-    assert all(
-        now == was
-        for was, now, o in zip(before, after, outcomes, strict=True)
-        if o is None
-    )
-    for these in (others[: len(pairs)], [0.0 if s is None else s for s in before]):
-        rows = zip(before, outcomes, these, strict=True)
-        candidate = [
-            s if s is None or o is None else max(other, line) if o else min(other, line)
-            for s, o, other in rows
-        ]
-        assert distance(before, after) <= distance(before, candidate) + 1e-12
-
-
 # --- windows --------------------------------------------------------------------------------------
 
 
@@ -507,20 +437,6 @@ def test_windows_of_one_score_each(judges: int) -> None:
     assert (result.tied, result.one_score, result.weight) == (True, True, 0.0)
     some = scores_of(group_result(*windowed(1), size=24, windows=4))
     assert (some.tied, some.one_score) == (False, False)
-
-
-def test_levels_of_windows() -> None:
-    """The levels of windows are subtracted from scores and spread, and the true order appears."""
-    result = scores_of(group_result(*windowed(5), size=24, windows=4))
-    got = [score for score in result.scores if score is not None]
-    inverted = sum(a > b for a, b in combinations(got, 2))
-    assert inverted < 25  # of 276 pairs
-    spread = [one.spread for one in result.rollouts if one.spread is not None]
-    assert len(spread) == 24
-    assert sum(spread) / 24 < 0.06
-    assert result.reliability is not None
-    assert (result.passes, result.tied, result.reliability > 0.8) == (2, False, True)
-    assert all(len(one.positions) == 2 for one in result.rollouts)
 
 
 def test_lost_window_of_many() -> None:

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import random
-from itertools import pairwise
-from math import sqrt
 
-import pytest
 from hypothesis import strategies as st
 
 from ruler_cli.scoring.statistics import PositionBias
-from tests.values import few
 
 scores = st.lists(st.integers(0, 20).map(lambda i: i / 20), min_size=1, max_size=40)
 BIAS = (0.12, 0.05, 0.03, 0.01, -0.01, -0.03, -0.05, -0.12)
@@ -60,31 +56,6 @@ def test_groups_of_eight() -> None:
     assert [(b.start, b.stop) for b in bins[-2:]] == [(5 / 6, 1), (1, 1)]
 
 
-def test_bins() -> None:
-    """For any size the first and the last position are alone, and a later one is in no earlier bin."""
-    for size in range(2, 70):
-        estimate = PositionBias()
-        estimate.add([float(position) for position in range(size)])
-        bins = estimate.bins()
-        assert (bins[0].scores, bins[-1].scores) == (1, 1)
-        assert sum(b.scores for b in bins) == size
-        means = [b.mean for b in bins]
-        assert means == sorted(means)
-        assert len(bins) == min(8, size)
-        assert all(a.stop <= b.start for a, b in pairwise(bins))
-
-
-@pytest.mark.parametrize("passes", few(1, [2, 1, 4]))
-def test_error_is_calibrated(passes: int) -> None:
-    """Over many batches the means deviate from the bias by their standard errors."""
-    off = [
-        (b.mean - bias) / (b.error or 0.0)
-        for seed in range(60)
-        for b, bias in zip(batch(40, BIAS, seed, passes).bins(), BIAS, strict=True)
-    ]
-    assert sqrt(sum(z * z for z in off) / len(off)) == pytest.approx(1, abs=0.15)
-
-
 def test_shrunk_is_better() -> None:
     """For a bias as small as its noise, shrunk corrections are nearer to it than the means."""
     bias = tuple(b / 4 for b in BIAS)
@@ -98,6 +69,3 @@ def test_shrunk_is_better() -> None:
             (c - w) ** 2 for c, w in zip(estimate.corrections(8), bias, strict=True)
         )
     assert shrunk < 0.8 * raw
-
-
-CURVE = batch(30, BIAS)

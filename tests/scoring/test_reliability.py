@@ -208,17 +208,3 @@ def test_identical_passes_of_criteria(number: int) -> None:
     for one in found:
         assert isinstance(one, GroupScores)
         assert one.one_score or (one.reliability or 0.0) > 0.97
-
-
-def test_one_heavy_criterion() -> None:
-    """A criterion with all of the weight leaves a score as coarse as its value; signs do not matter."""
-    for weights, share in (
-        ((1, 0, 0), 1.0),
-        ((1, -1), 0.5),
-        ((3, 1), 10 / 16),
-        ((1e-300,) * 4, 0.25),
-    ):
-        rubric = Rubric(
-            [Criterion(f"It holds {i}.", one) for i, one in enumerate(weights)]
-        )
-        assert rubric.rounding == pytest.approx(share)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import random
 import statistics
 from collections import Counter
-from itertools import combinations
 from math import log2
-from statistics import fmean, linear_regression, stdev
+from statistics import fmean, linear_regression
 
 import pytest
 from hypothesis import given
@@ -16,25 +14,15 @@ from hypothesis import strategies as st
 
 from ruler_cli.runs.estimate import leading_bits
 from ruler_cli.scoring.statistics import (
-    Concordance,
     LengthSums,
-    Moments,
-    concordance,
-    correlation,
     pair_products,
     partial_correlation,
     products,
     quantile,
 )
-from tests.results.agree_values import grades, rows
 from tests.scoring.group_results import scores
 
 Group = list[tuple[float, float, float]]
-groups_ = st.lists(
-    st.lists(st.tuples(grades, grades, grades), min_size=2, max_size=6),
-    min_size=1,
-    max_size=5,
-)
 
 
 def sums(groups: list[Group]) -> Counter[str]:
@@ -58,82 +46,7 @@ def residuals(groups: list[Group], judge: int) -> tuple[list[float], list[float]
     return centred, [a - slope * y for a, y in zip(centred, labels, strict=True)]
 
 
-def pearson(a: list[float], b: list[float]) -> float:
-    """r of values whose mean is zero."""
-    below = math.sqrt(sum(x * x for x in a) * sum(y * y for y in b))
-    return sum(x * y for x, y in zip(a, b, strict=True)) / below
-
-
-@given(groups_)
-def test_as_residuals_say(groups: list[Group]) -> None:
-    """Both correlations are those of the values written out."""
-    result = sums(groups)
-    (a, left_a), (b, left_b) = residuals(groups, 0), residuals(groups, 1)
-    for r, wanted in (
-        (correlation(result), (a, b)),
-        (partial_correlation(result), (left_a, left_b)),
-    ):
-        assert r is None or r == pytest.approx(pearson(*wanted), abs=1e-6)
-
-
-def test_not_defined() -> None:
-    """Judges without spread, without error, or without labels have no correlation of errors."""
-    assert correlation(sums([[(0.5, 0.1, 0.0), (0.5, 0.2, 1.0)]])) is None
-    nearly = [
-        (0.1 + 0.2, 0.1, 0.0),
-        (0.3, 0.5, 1.0),
-        (0.3, 0.9, 1.0),
-    ]  # what rounding leaves is no signal
-    assert (
-        correlation(sums([nearly] * 30))
-        is partial_correlation(sums([nearly] * 30))
-        is None
-    )
-    assert (
-        partial_correlation(sums([[(0.0, 0.1, 0.0), (1.0, 0.2, 1.0), (0.0, 0.3, 0.0)]]))
-        is None
-    )
-    assert partial_correlation(sums([[(0.0, 0.1, 1.0), (1.0, 0.2, 1.0)]])) is None
-
-
-@given(st.one_of(rows, st.lists(st.tuples(grades, grades), min_size=150, max_size=200)))
-def test_counts_are_those_over_each_pair(result: list[tuple[float, float]]) -> None:
-    """Counts are those over each pair; scores that equal the labels win all pairs."""
-    pairs = won = tied = spread = 0
-    for (score, label), (other, other_label) in combinations(result, 2):
-        spread += score != other
-        if label != other_label:
-            pairs += 1
-            tied += score == other
-            won += (score - other) * (label - other_label) > 0
-    assert concordance(result) == Concordance(pairs, won, tied, spread)
-    labels = [label for _, label in result]
-    assert (
-        concordance([(label, label) for label in labels]).won
-        == concordance([(-label, label) for label in labels]).lost
-        == pairs
-    )
-
-
 values = st.lists(scores, max_size=20)
-
-
-@given(values, values)
-def test_moments(one: list[float], other: list[float]) -> None:
-    """Mean and deviation are those of all values, counted one by one or in two parts."""
-    whole, first, second = Moments(), Moments(), Moments()
-    whole.add(one + other)
-    first.add(one)
-    second.add(other)
-    for result in (whole, first + second):
-        assert result.number == len(one + other)
-        assert result.mean == pytest.approx(fmean(one + other) if one + other else 0)
-        assert result.deviation == pytest.approx(
-            stdev(one + other) if len(one + other) > 1 else 0, abs=1e-9
-        )
-    flat = Moments()
-    flat.add([one[0] if one else 0.5] * 9)
-    assert flat.deviation == 0.0  # not what rounding leaves of it
 
 
 def centred(groups: list[list[float]]) -> list[float]:

@@ -365,7 +365,7 @@ class Batches:
     ) -> tuple[RemoteBatch | None, list[RemoteBatch]]:
         """Return the batch with our tag, file or results; else the candidates, the oldest first."""
         provider = self.providers.for_batch(batch)
-        others = self._others | {other.remote for other in self.journal.batches()}
+        others = self._others | {batch.remote for batch in self.journal.batches()}
         untagged: list[RemoteBatch] = []
         since = batch.created - provider.form.skew
         for remote in await provider.list_batches(since):

@@ -98,7 +98,7 @@ class RejectedRow(NamedTuple):
 class ImportResult:
     """Counts of an import of `rows` rows.
 
-    `new` answers were added, `known` are rows whose request had an answer. `foreign` rows have a custom_id
+    `new` answers were added, `repeated` are rows whose request had an answer. `foreign` rows have a custom_id
     that is not ours, `unreadable` rows are no replies; `rejected` lists the first of both. `open` maps each
     request without an answer to (failed for good, its error kind or reason). `messages` holds the first
     sentence of each kind or reason.
@@ -106,7 +106,7 @@ class ImportResult:
 
     rows: int = 0
     new: int = 0
-    known: int = 0
+    repeated: int = 0
     foreign: int = 0
     unreadable: int = 0
     rejected: list[RejectedRow] = field(default_factory=list)
@@ -178,7 +178,7 @@ def _write(
         answer = row.answer
         answered = before in ("answer", "truncated", "refusal")
         if isinstance(answer, Reply):
-            result.known += answered
+            result.repeated += answered
             result.new += not answered
         if isinstance(answer, Reply) or answered:
             result.open.pop(key, None)
@@ -198,11 +198,11 @@ def rows_of(files: Iterable[Location]) -> Iterator[Row]:
         try:
             with ExitStack() as stack:
                 if file.name.endswith(".parquet"):
-                    found = open_container(file.name, stack).records()
+                    records = open_container(file.name, stack).records()
                 else:
                     data = stack.enter_context(file.open())
-                    found = lines(shown, decompressed(shown, data), MAX_LINE_BYTES)
-                for line in found:
+                    records = lines(shown, decompressed(shown, data), MAX_LINE_BYTES)
+                for line in records:
                     text = _TOO_LONG if line.skipped else line.raw
                     yield f"{shown} {line.where}", line.number, text
         except UsageError as error:
@@ -267,8 +267,8 @@ def _parse(row: Mapping[str, Any]) -> _Parsed | str:
         if error:
             return _of_error(status, error)
         return _again("the row holds no answer", "no answer")
-    own = {name: row[name] for name in _FIELDS if name in row}
-    for place in (own, row.get("body"), response, row.get("http_response")):
+    reply = {name: row[name] for name in _FIELDS if name in row}
+    for place in (reply, row.get("body"), response, row.get("http_response")):
         body = _mapping(place)
         if "choices" in body or body.get("type") == "message":
             return _of_body(None, body)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 import anyio.lowlevel
 
 from ruler_cli.errors import UsageError
-from ruler_cli.files.scratch import Index
+from ruler_cli.files.scratch import KeyTable
 from ruler_cli.judges.chat_completions import chat_body, first_format
 from ruler_cli.judges.providers import EMBEDDED, Price, listed_batch_price
 from ruler_cli.judges.resolve import (
@@ -153,8 +153,8 @@ def request_line(
         raise UsageError(problem, remedy, place=f"judge {judge.label}")
     body = body_of(judge.params)
     for message in refused:
-        other = answer_format.after_refusal(answer_format, 400, message)
-        answer_format = other or answer_format
+        accepted = answer_format.after_refusal(answer_format, 400, message)
+        answer_format = accepted or answer_format
     return lambda key, request: (
         b'{"custom_id":"%s","method":"POST","url":"/v1/chat/completions","body":%s}\n'
         % (key.hex().encode(), chat_body(model, body, request, answer_format))
@@ -163,9 +163,10 @@ def request_line(
 
 def batch_price(judge: JudgeSettings) -> tuple[Price | None, str]:
     """Return a judge's batch price, and if it is `listed` or `half` of its price for calls; None if unknown."""
-    own = judge.price or judge.api_base
-    if not own and (listed := listed_batch_price(judge.model)):
-        return listed, "listed"
+    if not (judge.price or judge.api_base):
+        listed = listed_batch_price(judge.model)
+        if listed:
+            return listed, "listed"
     price = model_of(judge).price
     return price and price.halved, "half"
 
@@ -246,7 +247,7 @@ async def find_missing(
     counts = MissingRequests([0 for _ in settings.judges])
     resolved = [cached_only(judge) for judge in settings.judges]
     with ExitStack() as stack:
-        seen = stack.enter_context(closing(Index()))
+        seen = KeyTable()
         opened = Ledger(settings.ledger, settings.ledgers, make=False)
         ledger = stack.enter_context(opened)
         panel = open_panel(settings, resolved, StopSignal(), ledger)
@@ -272,8 +273,8 @@ async def find_missing(
                 async for group_run, result in engine:
                     for judge_index, request in group_run.missing:
                         key = caches[judge_index].key(request)
-                        number = sum(counts.requests) + 1
-                        if seen.first_seen(key.hex(), number) == number:
+                        before = len(seen)
+                        if seen.number(key) == before:
                             counts.requests[judge_index] += 1
                             on_missing(judge_index, key, with_smaller(request))
                     if group_run.missing:

@@ -1,9 +1,10 @@
-"""Values of a record: at paths, of a kind, in JSON text."""
+"""Paths of a record: the values at them, and those that belong to one rollout."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -20,42 +21,6 @@ from ruler_cli.files.values import (
 from ruler_cli.types import Rollout
 
 Rollouts = list[Rollout]
-
-
-def holds(record: JsonObject, terms: str) -> bool:
-    """Tell if a record has all of these terms, which are separated by spaces.
-
-    `a` is a key, also of a null, and `a.b` a path to a value. `a[]` is a list, `a{}` an object, `a"` a text, `a#` an
-    integer, `a~x` a text that the pattern x matches, `a*` any key that begins with a, `a[].b` a list of
-    objects with b. `a|b` is one of the two, and `!a` the absence of a.
-    """
-    return all(
-        any(_holds(record, term) for term in alternatives.split("|"))
-        for alternatives in terms.split()
-    )
-
-
-_KINDS = {"[]": list, "{}": dict, '"': str, "#": int}
-_FIRST = 5
-"""Items of a list that are looked at."""
-
-
-def _holds(record: JsonObject, term: str) -> bool:
-    if term[0] == "!":
-        return not _holds(record, term[1:])
-    path, _, member = term.partition("[].")
-    if member:
-        listed = items(lookup(record, path))[:_FIRST]
-        return bool(listed) and all(is_object(one) and member in one for one in listed)
-    for mark, kind in _KINDS.items():
-        if term.endswith(mark):
-            return type(lookup(record, term.removesuffix(mark))) is kind
-    name, _, pattern = term.partition("~")
-    if pattern:
-        return re.fullmatch(pattern, str(lookup(record, name))) is not None
-    if term.endswith("*"):
-        return any(key.startswith(term[:-1]) for key in record)
-    return term in record or lookup(record, term) is not None
 
 
 Places = tuple[tuple[str, int | str], ...]
@@ -168,3 +133,55 @@ def column(record: JsonObject, name: str, size: int) -> list[Any]:
 def is_text_list(value: Any) -> bool:
     """Tell if a value is a list of texts, at least one."""
     return bool(items(value)) and all(map(is_text, value))
+
+
+def rollout_object(value: Any, rollout: Rollout) -> Any:
+    """Return a rollout's own object in its record: the record itself if rollouts are items of lists."""
+    if rollout.path[:1] and isinstance(rollout.path[0], int):
+        return value
+    for part in rollout.path:
+        value = value[part]
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutValues:
+    """The values of a record that belong to one rollout. `is_listed`: rollouts are items of lists."""
+
+    record: JsonObject
+    rollout: Rollout
+    is_listed: bool
+
+    @property
+    def places(self) -> Places:
+        """The lists that lead to the rollout; those of one that a row did not read are in its path."""
+        rollout = self.rollout
+        holder = ".".join(map(str, rollout.path[:-1]))
+        numbers = [(holder, part) for part in rollout.path if isinstance(part, int)]
+        return rollout.places or tuple(numbers)
+
+    def own(self, path: str) -> Any:
+        """Return the value at a dotted path below the rollout itself, or its item of the list at that path."""
+        if not self.is_listed:
+            return lookup(rollout_object(self.record, self.rollout), path)
+        number = int(self.rollout.path[0])
+        return first(items(lookup(self.record, path))[number : number + 1])
+
+    def at(self, names: str) -> Any:
+        """Return the value at a path below the rollout, else below the record itself.
+
+        Of several paths, with `|` between them, it is the first that is there.
+        """
+        path = present(self.record, names)
+        if LISTS.search(path):
+            return item_at(self.record, path, self.places)
+        value = self.own(path)
+        if value is None and not self.is_listed:
+            return lookup(self.record, path)
+        return value
+
+    def shared(self, names: str) -> Any:
+        """Return a value that answers to one prompt share, unless its path goes through a list."""
+        if self.is_listed and not LISTS.search(names):
+            return lookup(self.record, present(self.record, names))
+        return self.at(names)

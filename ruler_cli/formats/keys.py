@@ -1,0 +1,90 @@
+"""Group keys: the rollouts of one task have the same, wherever it comes from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+
+from ruler_cli.errors import UnreadableError
+from ruler_cli.files.parse import dump
+from ruler_cli.files.values import is_text
+from ruler_cli.formats.chat import task_messages
+from ruler_cli.messages.content import has_content
+from ruler_cli.types import Rollout
+
+PROMPT_HASH = "hash of the prompt"
+"""The group key of a dump without one: a hash of the messages before the first assistant turn. It is no path
+of a field, because records may have a field `prompt`."""
+GIVEN = "the group as it was given"
+"""The group key of records from Python, whose group the caller knows."""
+
+ID_KEYS = (
+    "group_id|group|group_index|prompt_id|example_id|problem_id|task_id|instance_id"
+)
+"""Fields of generic shapes that hold a group key. Not `uid` or `index`: they often differ between
+the rollouts of a group."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupKey:
+    """The rule by which a record gets its group key.
+
+    `name` is for messages: a path, several with ` + ` between them, PROMPT_HASH, GIVEN, or what a format computes.
+    The key are the values at all `paths` together; without any it stands nowhere in the record.
+    """
+
+    name: str
+    paths: Sequence[str] = ()
+
+    @classmethod
+    def of_paths(cls, *paths: str) -> GroupKey:
+        """Make the rule of a key that stands in the record."""
+        return cls(" + ".join(paths), paths)
+
+    def value(self, value_at: Callable[[str], Any]) -> Any:
+        """Return the value at the path; of several paths the list of their values, None if one is absent."""
+        values = [value_at(path) for path in self.paths]
+        if None in values or not values:
+            return None
+        return values if len(values) > 1 else values[0]
+
+
+def hashed_key(name: str, value: Any) -> str:
+    """Return a group key of a name and the hash of any JSON value: equal values have equal keys."""
+    text = key_text(value).encode("utf-8", "surrogatepass")
+    return f"{name}-" + blake2b(text, digest_size=8).hexdigest()
+
+
+def key_text(value: Any) -> str:
+    """Return any JSON value as a group key; equal values have equal keys, integers of any size too."""
+    if is_text(value):
+        return value
+    if type(value) is int:  # fast, as most keys are texts or integers
+        return str(value)
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+_NOT_IN_KEY = {"role", "content", "type", "id"}
+
+
+def prompt_key(rollout: Rollout, step: Any) -> str:
+    """Return a hash of the prompt and of the training step; UnreadableError if the prompt is empty."""
+    task = task_messages(rollout)
+    if not any(map(has_content, task)):
+        raise UnreadableError(
+            "has no text before the agent's first turn, so its task is not known; name the group "
+            "key with --group-by PATH, or the task's text with --prompt PATH"
+        )
+    prompt = []
+    for message in task:
+        part = [*map(message.get, ("role", "content"))]
+        excluded = _NOT_IN_KEY | {"name"} if "role" in message else _NOT_IN_KEY
+        # without content, or with calls, other fields alone tell two messages apart
+        if part[1] is None or message.get("tool_calls"):
+            fields = {k: v for k, v in message.items() if k not in excluded and v}
+            part += filter(None, [fields])
+        prompt.append(part)
+    return "prompt-" + blake2b(dump([prompt, step]), digest_size=8).hexdigest()

@@ -1,0 +1,77 @@
+"""Names of fields: of prompts, answers, tools and references, the best first."""
+
+from __future__ import annotations
+
+from ruler_cli.files.values import words
+from ruler_cli.messages.conversations import SYSTEM
+
+PROMPTS = words(
+    "prompt instruction question query problem input user_input user_prompt user_query user_message"
+)
+"""Fields with the prompt, best first."""
+WITH_CONTEXT = words("instruction query question user_input user_query")
+"""Prompts that a `context` beside them completes; other prompts mostly hold it themselves."""
+TASKS = (
+    *PROMPTS,
+    *words("task goal objective task_description task.instruction task.description"),
+)
+"""Paths of the task of a record with an agent's steps alone."""
+FURTHER_PROMPTS = words("input.messages question.full_text inputs context history")
+"""Further paths of a pair's prompt: in sets of OpenAI, WebGPT, HelpSteer 3 and SHP."""
+GYM_TASKS = words("problem_statement question prompt instruction problem task")
+"""Members of the metadata of NeMo-Gym's requests with the task."""
+PROBLEMS = words("prompt problem question question_content instruction")
+"""Fields with the problem of a code sample."""
+ANSWERS = words(
+    "completion response generation model_output prediction output actual_output actualOutput assistant_response "
+    "agent_response model_answer full_output final_text"
+)
+"""Fields with an answer beside its prompt, best first. Not `answer`: that is mostly the reference answer."""
+ANSWER_LISTS = words("responses completions outputs generations choices rollouts")
+"""Fields with several answers to one prompt. Not `candidates`: those are mostly the options of a question."""
+STEP_LISTS = words("steps trajectory history trace turns")
+"""Lists of an agent's steps."""
+SUBMISSIONS = words(
+    "model_patch generated_patch git_patch info.submission test_result.git_patch test_result.model_patch"
+)
+"""Paths of a patch that an agent submitted. Never `patch`, `test_patch` and `gold_patch`: SWE-bench's data
+sets have the reference solution there, which the judge must not see."""
+TOOLS = words("functions tool_definitions info.oai_tools")
+"""Fields that hold tools beside `tools`: OpenAI's old name, Azure's evaluation, verifiers."""
+CONVERSATION = (
+    *words(
+        "messages messages_and_choices exchanges additional_histories trajectories conversations conversation"
+    ),
+    *words(
+        "contents context history chat_history events loglines spans observations request response tools"
+    ),
+    *(
+        *TASKS,
+        *FURTHER_PROMPTS,
+        *ANSWERS,
+        *ANSWER_LISTS,
+        *STEP_LISTS,
+        *SUBMISSIONS,
+        *TOOLS,
+        *SYSTEM,
+    ),
+)
+"""Fields that a reader may show: a score is not written there."""
+
+REFERENCES = frozenset(
+    words(
+        "answer reference truth gt gold golden expected solution target ideal canonical"
+    )
+)
+"""Words of keys with a reference answer."""
+JUDGED = frozenset(
+    words(
+        "hash sha md5 id score reward func generated predicted prediction extracted parsed agent model assistant "
+        "response completion output final incorrect wrong rejected"
+    )
+)
+"""Words of keys whose value is a hash, a figure or the answer that is judged, and no reference."""
+FIGURES = frozenset(words("metrics scores rewards usage"))
+"""Keys of objects with figures."""
+RUBRICS = frozenset(words("rubric criteria criterion checklist"))
+"""Words of keys with a rubric."""
