@@ -34,8 +34,8 @@ from ruler_cli.formats.keys import GIVEN, PROMPT_HASH, GroupKey, key_text, promp
 from ruler_cli.formats.names import CONVERSATION
 from ruler_cli.formats.paths import (
     LISTS,
-    Rollouts,
     RolloutPaths,
+    Rollouts,
     column,
     every,
     first_list,

@@ -141,7 +141,7 @@ def test_shards(stage: Callable[..., Stage]) -> None:
 
 
 def test_told(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
-    """`check` expects that the stronger judge is asked about some groups, and the report shows which judge scored each."""
+    """`check` expects that the stronger judge is asked about some groups; the report shows which judge scored each."""
     write(tmp_path / "in.jsonl", GROUPS)
     (tmp_path / "ruler.toml").write_text(
         f'[judges.weak]\nmodel = "hosted_vllm/well"\napi_base = "{server.base}"\napi = "systemone"\n'
