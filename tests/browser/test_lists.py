@@ -88,28 +88,6 @@ def test_fields(show: Show, fielded: Path) -> None:
     again.page.keyboard.press("Tab")
 
 
-def test_unknown_fields(show: Show, fielded: Path) -> None:
-    """A field or a value that the file has not matches no group, and can be taken out."""
-    view = show(
-        page_of(fielded),
-        "#groups?field.nobody=x&field.metadata.step=7&field.__proto__=1",
-    )
-    assert view.count == 0
-    view.by("button", "remove: nobody x").click()
-    view.by("button", "remove: __proto__ 1").click()
-    view.at("#groups?field.metadata.step=7")
-    assert view.page.get_by_label("metadata.step").input_value() == "7"
-
-
-def test_key_of_fields(show: Show, fielded: Path) -> None:
-    """`f` moves to the fields, which a phone folds."""
-    for width in (1200, 390):
-        view = show(page_of(fielded), "#groups", width=width)
-        view.page.keyboard.press("f")
-        assert view.focus.startswith("<select")
-        assert view.find(".fields select").first.is_visible()
-
-
 def test_hostile_fields(show: Show, tmp_path: Path) -> None:
     """Names and values of fields that are attacks are text, and filter."""
     texts = [
@@ -196,15 +174,6 @@ def test_presets(view: View, truth: Truth) -> None:
     for query in [*lists.values(), next(iter(lists.values()))]:
         view.page.keyboard.press("p")
         view.at(f"#groups?{query}")
-
-
-def test_two_files_have_no_presets(show: Show, run: Path) -> None:
-    """A word of a list is no chip beside it, unless other words are asked for too."""
-    view = show(run, "#groups")
-    words = view.page.get_by_role("group", name="filter by groups")
-    assert "disputed" not in words.inner_text()
-    view.go("#groups?where=disputed&where=live")
-    assert "disputed" in words.inner_text()
 
 
 def selected(scored: Path, words: list[str], folder: Path) -> set[str]:
@@ -316,29 +285,3 @@ def test_shared_keys(show: Show, tmp_path: Path) -> None:
         "1 other group with the key of one in the list"
         in view.find("#take").inner_text()
     )
-
-
-def test_keys_to_the_table(view: View) -> None:
-    """An arrow goes from the page into the table, and Esc from any of its filters."""
-    view.open("#groups?where=tied")
-    view.page.keyboard.press("ArrowDown")
-    assert 'role="grid"' in view.focus
-    view.page.keyboard.press("t")
-    assert view.focus.startswith("<summary")
-    view.page.keyboard.press("Escape")
-    assert 'role="grid"' in view.focus
-
-
-def test_key_of_the_list(view: View) -> None:
-    """`t` opens the export of the list, and its button copies the command or marks it."""
-    view.open("#groups?where=tied")
-    view.page.keyboard.press("t")
-    view.until("document.querySelector('#take[open] code')")
-    assert view.focus.startswith("<summary")
-    view.page.keyboard.press("Tab")
-    view.page.keyboard.press("Tab")
-    view.page.keyboard.press("Enter")
-    view.until("document.querySelector('#take [role=status]').textContent")
-    said = view.find("#take [role=status]").inner_text()
-    marked = view.page.evaluate("getSelection().toString()")
-    assert said == "copied" or marked == view.find("#take code").inner_text()

@@ -226,32 +226,6 @@ def test_files_are_merged(show: Show, run: Path, tmp_path: Path) -> None:
     harmless(view)
 
 
-def test_name_takes_its_marks(show: Show, run: Path, tmp_path: Path) -> None:
-    """A person who gives a name to the page has the marks that stand under it, to change them."""
-    view = show(run, "#group=task-2")
-    view.settled()
-    mark = {
-        "group": "task-2",
-        "mark": "hacked",
-        "by": "ana",
-        "at": "2026-01-01T00:00:00Z",
-    }
-    opened(view, write(tmp_path / "ana.jsonl", [mark]))
-    assert view.find(".m-group .m-other").count() == 1
-    view.page.keyboard.press("m")
-    view.find("#marks input[name=name]").fill(" ana ")
-    view.page.keyboard.press("Enter")
-    view.until(
-        "document.querySelector('#marks [role=status]').textContent.includes('ana')"
-    )
-    view.page.keyboard.press("Escape")
-    assert view.find(".m-group .m-other").count() == 0
-    assert view.find(".m-group [aria-pressed=true]").inner_text() == "hacked"
-    view.page.reload()
-    view.ready()
-    assert view.find(".m-group [aria-pressed=true]").inner_text() == "hacked"
-
-
 def test_note_on_an_opened_label(show: Show, run: Path, tmp_path: Path) -> None:
     """A note leaves the label of an opened line, another mark takes its place, and the chance stays."""
     view = show(run, "#group=task-2")
@@ -306,16 +280,6 @@ def test_wrong_files(show: Show, run: Path, tmp_path: Path) -> None:
         assert said.endswith("Nothing was changed.")
         assert view.find("header.top button").first.inner_text() == "Marks"
         harmless(view)
-
-
-def test_large_file(show: Show, run: Path, tmp_path: Path) -> None:
-    """Ten megabytes of marks on things that are elsewhere are read, counted, and not kept."""
-    path = tmp_path / "large.jsonl"
-    line = b'{"group": "elsewhere-%d", "mark": "good", "note": "%s"}\n'
-    path.write_bytes(b"".join(line % (i, b"x" * 1_000) for i in range(10_000)))
-    view = show(run)
-    assert "10,000 on groups or rollouts that are not in" in opened(view, path)
-    assert view.page.evaluate("localStorage.length") == 0
 
 
 @pytest.mark.parametrize("refused", ["all", "full"])
@@ -404,25 +368,6 @@ def test_links(show: Show, tmp_path: Path) -> None:
     view.page.get_by_role("button", name="one by one").click()
     view.until("location.hash.includes('view=one')")
     assert view.find(".g-one .g-turn pre").inner_text() == "answer 1 of the second"
-
-
-def test_print(show: Show, run: Path, tmp_path: Path) -> None:
-    """On paper stand marks and notes, one's own and others', and nothing to press."""
-    view = show(run, "#group=task-2&rollout=1")
-    view.settled()
-    for key in ("r", "b", "n"):
-        view.page.keyboard.press(key)
-    view.page.keyboard.type("my note")
-    line = {"group": "task-2", "mark": "flawed", "note": "bo's", "by": "bo"}
-    opened(view, write(tmp_path / "bo.jsonl", [line]))
-    view.page.emulate_media(media="print")
-    view.page.evaluate("dispatchEvent(new Event('beforeprint'))")
-    view.settled()
-    text = view.find(".group-page").inner_text()
-    for words in ("Marked reviewed.", "my note", "flawed", "bo's", "bad"):
-        assert words in text
-    assert "own word" not in text
-    assert view.find(".group-page :is(button, input, textarea):visible").count() == 0
 
 
 def _plain(text: str) -> str:

@@ -8,8 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.browser.conftest import Show
-from tests.browser.reports import plain, report_of, ruler, write
+from tests.browser.reports import ruler
 from tests.browser.view import View
 
 
@@ -80,14 +79,3 @@ def test_groups_to_look_at(view: View, scored: Path) -> None:
     )
     first.locator("a").click()
     view.find(".group-page h2").filter(has_text=group["key"]).wait_for()
-
-
-def test_weak_judge(show: Show, tmp_path: Path) -> None:
-    """The page says it if the judge does not tell rollouts apart, as the terminal does."""
-    group = plain("g", 0.5, 0.5)
-    for place, one in enumerate(group["trajectories"]):
-        one["ruler"]["slots"] = [place]
-    scored = write(tmp_path / "s.jsonl", [group])
-    view = show(report_of(scored, tmp_path))
-    said = view.find(".findings").inner_text()
-    assert "1 of 1 group got one score for all rollouts" in said

@@ -61,19 +61,6 @@ def test_report(ruler: Ruler, scored: Path) -> None:
     assert "criteria: alpha" in group
 
 
-def test_none(ruler: Ruler, tmp_path: Path) -> None:
-    """A file that was scored by a text has no criteria, and nothing is said of any."""
-    source = written(tmp_path / "in.jsonl", marked("g", {"a": 1}, {"a": 0}))
-    ruler("score", source, "scored.jsonl", "-m", "offline")
-    assert (
-        json.loads(ruler("report", "scored.jsonl", "--json").stdout)["figures"][
-            "criteria"
-        ]
-        == []
-    )
-    assert "criteri" not in ruler("report", "scored.jsonl").stdout
-
-
 def test_junk_scores(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
     """A judge's score that is no number, and a lone rollout with criteria, are read by every command."""
     groups = read(scored)
@@ -140,24 +127,3 @@ def test_wrong_condition(ruler: Ruler, scored: Path, condition: str) -> None:
     run = ruler("select", scored, "kept.jsonl", "--where", condition)
     assert run.returncode == 2
     assert "--where" in run.stderr
-
-
-def test_unknown_criterion(ruler: Ruler, scored: Path) -> None:
-    """A criterion that no group has is an error, and not an empty file."""
-    run = ruler("select", scored, "kept.jsonl", "--where", "criteria.alfa=0.5..")
-    assert run.returncode == 2
-    assert "no group of" in run.stderr
-
-
-def test_page(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
-    """A page holds the criteria as data, and none of their text as markup."""
-    assert ruler("report", scored, "-o", "page.html").returncode == 0
-    assert "ga<b>mma" not in (tmp_path / "page.html").read_text()
-
-
-def test_schema(scored: Path) -> None:
-    """Criteria stand in each record as lists of one type."""
-    for record in read(scored):
-        for one in record["trajectories"]:
-            assert all(set(c) == {"name", "value"} for c in one["ruler"]["criteria"])
-            assert [len(row) for row in one["ruler"]["criteria_passes"]] == [2] * 3

@@ -166,18 +166,6 @@ def piped(folder: Path, path: Path) -> subprocess.CompletedProcess[str]:
     return done
 
 
-def test_verl(ruler: Ruler, tmp_path: Path) -> None:
-    """A list of answers has a list of rewards beside it."""
-    table = verl(["truth=0.1", "truth=0.9"], ["truth=0.5", "truth=0.2", "truth=0.7"])
-    pq.write_table(table, tmp_path / "in.parquet")
-    done = ruler("score", "in.parquet", "out.parquet", *SCORE)
-    assert done.returncode == 0, done.stderr
-    check_unchanged(table, pq.read_table(tmp_path / "out.parquet"))
-    frame = pd.read_parquet(tmp_path / "out.parquet")
-    assert [len(rewards) for rewards in frame["rewards"]] == [2, 3]
-    assert all(0 <= reward <= 1 for rewards in frame["rewards"] for reward in rewards)
-
-
 @pytest.mark.parametrize("version", [1, 2])
 def test_art_twice(ruler: Ruler, tmp_path: Path, version: int) -> None:
     """ART's rows keep the first reward, even if they are scored again in place."""
@@ -279,39 +267,6 @@ def test_old_annotations(ruler: Ruler, tmp_path: Path) -> None:
     )
 
 
-def test_lines(ruler: Ruler, tmp_path: Path) -> None:
-    """Rows are written as JSON lines to stdout and to a file whose name ends in .jsonl."""
-    pq.write_table(trl("abab"), tmp_path / "in.parquet")
-    done = ruler("score", "in.parquet", "-", *SCORE)
-    assert done.returncode == 0, done.stderr
-    assert ruler("score", "in.parquet", "out.jsonl", *SCORE).returncode == 0
-    rows = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [row["reward"] for row in rows] == [
-        row["reward"] for row in read(tmp_path / "out.jsonl")
-    ]
-    assert [row["prompt"] for row in rows] == ["Find a.", "Find b."] * 2
-    refused = ruler("score", "in.parquet", "out.parquet.gz", *SCORE)
-    assert refused.returncode == 2
-    assert "no .parquet.gz file is written" in refused.stderr
-
-
-def test_table_of_lines(ruler: Ruler, tmp_path: Path) -> None:
-    """Records of lines become a table that pandas reads, with the values of the lines."""
-    rows = trl("abab").to_pylist()
-    (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    for name in ("out.jsonl", "out.parquet"):
-        assert ruler("score", "in.jsonl", name, *SCORE).returncode == 0
-    wanted = read(tmp_path / "out.jsonl")
-    table = pq.read_table(tmp_path / "out.parquet").to_pylist()
-    for key in ("prompt", "completion", "reward"):
-        assert [row[key] for row in table] == [row[key] for row in wanted]
-    scores = [row["ruler"]["score"] for row in table]
-    assert scores == [row["ruler"]["score"] for row in wanted]
-    again = ruler("score", "out.parquet", "out.parquet", *SCORE)
-    assert again.returncode == 0, again.stderr
-    assert pd.read_parquet(tmp_path / "out.parquet")["reward"].between(0, 1).all()
-
-
 def test_unreadable(ruler: Ruler, tmp_path: Path) -> None:
     """An unreadable row is named and stands as JSON in the failed file, and OUTPUT lacks it."""
     pq.write_table(trl("a.ab.b"), tmp_path / "in.parquet")
@@ -325,28 +280,6 @@ def test_unreadable(ruler: Ruler, tmp_path: Path) -> None:
     ]
 
 
-def test_drop(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
-    """A group that fails is left out with `drop`, even if the table then has no row."""
-    table = verl(["truth=0.1", "truth=0.9"], [None, None])
-    pq.write_table(table, tmp_path / "in.parquet")
-    done = ruler("score", "in.parquet", "out.parquet", *SCORE, "--on-failure", "drop")
-    assert done.returncode == 1, done.stderr
-    check_unchanged(table.slice(0, 1), pq.read_table(tmp_path / "out.parquet"))
-    assert read(tmp_path / "out.parquet.failed.jsonl") == table.slice(1).to_pylist()
-    more = (
-        "-m",
-        "openai/400",
-        "--api-base",
-        server.base,
-        "--ledger",
-        "none",
-        "--on-failure",
-        "drop",
-    )
-    assert ruler("score", "in.parquet", "none.parquet", *more).returncode == 1
-    check_unchanged(table.slice(0, 0), pq.read_table(tmp_path / "none.parquet"))
-
-
 def test_stopped(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
     """A run that stops leaves a readable table in OUTPUT.partial."""
     pq.write_table(
@@ -358,22 +291,6 @@ def test_stopped(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
     assert "out.parquet.partial" in done.stderr
     assert 3 < len(pq.read_table(tmp_path / "out.parquet.partial")) < 30
     assert not (tmp_path / "out.parquet").exists()
-
-
-def test_shards(ruler: Ruler, tmp_path: Path) -> None:
-    """A directory of tables, and of tables beside lines, is written as one OUTPUT."""
-    folder = tmp_path / "in"
-    folder.mkdir()
-    for name, keys in (("1.parquet", "abc"), ("2.parquet", "cba")):
-        pq.write_table(trl(keys), folder / name)
-    rows = trl("aa").to_pylist()
-    (folder / "3.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    done = ruler("score", "in", "all.parquet", *SCORE)
-    assert done.returncode == 0, done.stderr
-    assert "8 records, 3 groups of 2 to 4 rollouts, scattered" in done.stderr
-    assert pd.read_parquet(tmp_path / "all.parquet")["reward"].between(0, 1).all()
-    assert ruler("score", "in", "all.jsonl", *SCORE).returncode == 0
-    assert len(read(tmp_path / "all.jsonl")) == 8
 
 
 def test_damaged(ruler: Ruler, tmp_path: Path) -> None:

@@ -123,19 +123,6 @@ async def test_parquet(memory: dict[str, Any], tmp_path: Path) -> None:
     assert rewards((tmp_path / "b.jsonl").read_bytes()) == [0, 1, 2, 3, 4, 5]
 
 
-async def test_shards(memory: dict[str, Any], tmp_path: Path) -> None:
-    """A directory or a pattern is read as shards, in numeric order, into one file."""
-    for number, record in enumerate(SCATTERED):
-        pack = (lines, table)[number == 3]
-        put(f"in/part-{number + 7}.x", pack([record]))
-    put("in/notes.txt", b"nothing\n")
-    put("in/more.jsonl.gz", gzip.compress(b""))
-    put("in/_SUCCESS", b"")
-    for source in ("memory://in", "memory://in/part-*"):
-        await run(source, "memory://all.jsonl")
-        assert rewards(get("all.jsonl")) == [0, 1, 2, 3, 4, 5]
-
-
 REFUSED: list[tuple[str, str, dict[str, Any], str]] = [
     ("memory://in", "memory://in/all.jsonl", {}, "lies in INPUT"),
     ("memory://in/*", "memory://in/a", {}, "lies in INPUT"),
@@ -265,21 +252,6 @@ def test_s3(ruler: Ruler, store: Store, pack: Any) -> None:
     piped = ruler("score", "s3://bucket/in", "-", *SCORE, **environment(store))
     assert piped.returncode == 0, piped.stderr
     assert rewards(piped.stdout.encode()) == [0, 1, 2, 3, 4, 5]
-
-
-def test_s3_without_lists(ruler: Ruler, store: Store) -> None:
-    """An object can be scored without the right to list the bucket, in which a missing OUTPUT looks like any other."""
-    store.objects["/bucket/a"] = lines(ROLLOUTS)
-    store.refuse_lists = True
-    run = ("score", "s3://bucket/a", "s3://bucket/b", *SCORE)
-    done = ruler(*run, **environment(store))
-    assert (done.returncode, "with --force" in done.stderr) == (2, True)
-    done = ruler(*run, "--force", **environment(store))
-    assert done.returncode == 0, done.stderr
-    assert rewards(store.objects["/bucket/b"]) == [0, 1, 2, 3, 4, 5]
-    done = ruler("score", "s3://bucket/*", "-", *SCORE, **environment(store))
-    assert done.returncode == 2
-    assert "access denied" in done.stderr
 
 
 def test_s3_stopped(

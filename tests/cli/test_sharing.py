@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from tests.cli.test_check import rows
-from tests.cli.test_parquet import trl
 from tests.conftest import Ruler, group, read, rollout, write
 from tests.judge_server import JudgeServer
 from tests.test_resume import GROUPS, begun, line, masked
@@ -32,7 +31,6 @@ def dump(tmp_path: Path) -> Path:
     return write(tmp_path / "in.jsonl", [group(f"g{i}", 0.1, 0.9) for i in range(9)])
 
 
-SHARDS = ("0/16", "17/16", "1/0", "-1/4", "3", "1.0/2", "", "\u0661/\u0662")
 NEEDS_ALL = {
     "--debias": "--debias: needs all groups",
     "--standardize -m simulated": "--standardize: needs all groups",
@@ -70,47 +68,6 @@ def test_streams(grouping: str, ruler: Ruler, tmp_path: Path) -> None:
     )
     lost = [read(path) for path in tmp_path.glob("*.failed.jsonl")]
     assert lost == [[{"bad": 1}]]
-
-
-def test_parquet(ruler: Ruler, tmp_path: Path) -> None:
-    """Each shard of a table writes its own rows; a shard without rows is still a table."""
-    import pyarrow.parquet as pq
-
-    pq.write_table(trl("abacbdabc"), tmp_path / "in.parquet")
-    parts = []
-    for number in range(1, 9):
-        part = f"out-{number}.parquet"  # a shard without rows scores nothing, and would leave another's file
-        done = ruler("score", "in.parquet", part, *SIMULATED, "--shard", f"{number}/8")
-        assert done.returncode == 0, done.stderr
-        parts.append(pq.read_table(tmp_path / part).to_pylist())
-    assert [] in parts
-    result = sorted(
-        (row["prompt"], row["completion"]) for part in parts for row in part
-    )
-    whole = pq.read_table(tmp_path / "in.parquet").to_pylist()
-    assert result == sorted((row["prompt"], row["completion"]) for row in whole)
-
-
-def test_none(ruler: Ruler, dump: Path) -> None:
-    """`--ledger none` excludes any other ledger."""
-    for given in (("none", "a", "b"), ("a", "a", "none")):
-        words = [word for name in given for word in ("--ledger", name)]
-        done = ruler(
-            "score",
-            dump,
-            "out.jsonl",
-            "-m",
-            "openai/o3",
-            *words,
-            OPENAI_API_KEY="sk-0123456789",
-        )
-        assert (
-            done.returncode,
-            "--ledger none: stands beside other ledgers" in done.stderr,
-        ) == (
-            2,
-            True,
-        )
 
 
 def test_misspelt(ruler: Ruler, dump: Path, tmp_path: Path) -> None:

@@ -134,20 +134,6 @@ async def test_without_an_agent_turn(model: Any, server: JudgeServer) -> None:
     assert len(group.trajectories) == 3
 
 
-async def test_swallowed_like_arts_own() -> None:
-    """Errors that ART's own function swallows are swallowed: of the endpoint, and of parameters."""
-    rewards = pytest.importorskip("art.rewards")
-    group = art.TrajectoryGroup(
-        [trajectory("Say hello.", f"truth=0.{at}") for at in (2, 9)]
-    )
-    for params in ({"timeout": "soon"}, {"api_base": "nowhere"}):
-        for function in (rewards.ruler_score_group, ruler_cli.score_group):
-            assert (
-                await function(group, "openai/o3", params, swallow_exceptions=True)
-                is None
-            )
-
-
 async def test_recorded_exchanges(server: JudgeServer) -> None:
     """Trajectories that recorded the calls of a client are judged by them, where ART has such."""
     kinds = pytest.importorskip("art.trajectories")

@@ -26,19 +26,16 @@ pytest.importorskip(
 )
 
 from inspect_ai import Task, eval, score
-from inspect_ai.analysis import evals_df, samples_df
 from inspect_ai.dataset import Sample
 from inspect_ai.log import (
     EvalLog,
     EvalSample,
-    edit_score,
     read_eval_log,
-    recompute_metrics,
     write_eval_log,
 )
 from inspect_ai.log import read_eval_log_sample_summaries as summaries
 from inspect_ai.model import ModelConfig, ModelOutput, ModelUsage, get_model
-from inspect_ai.scorer import Score, ScoreEdit, includes, mean, scorer, stderr
+from inspect_ai.scorer import Score, includes, mean, scorer, stderr
 from inspect_ai.solver import generate, solver, use_tools
 from inspect_ai.tool import tool
 
@@ -364,16 +361,6 @@ def test_failures(scored: Path) -> None:
     assert ours.metrics["mean"].value == pytest.approx(sum(means) / 2)
 
 
-def test_data_frames(scored: Path) -> None:
-    """Inspect's data frames have a column of ruler's scores."""
-    samples, evals = samples_df(scored, quiet=True), evals_df(scored, quiet=True)
-    assert list(samples.columns).count("score_ruler") == 1
-    assert samples["score_ruler"].notna().sum() == 7
-    assert {"score_ruler_mean", "score_ruler_stderr", "score_includes_accuracy"} <= set(
-        evals.columns
-    )
-
-
 def test_scored_again(ruler: _Ruler, scored: Path) -> None:
     """Scoring a log again, in place, asks nothing, replaces ruler's scores and leaves all else."""
     before, asked = read_eval_log(scored), _Judge.asked
@@ -388,77 +375,6 @@ def test_scored_again(ruler: _Ruler, scored: Path) -> None:
         "again.eval",
         "again.eval.failed.jsonl",
     ]
-
-
-def test_edited_later(scored: Path) -> None:
-    """inspect_ai edits and recomputes the log as any other."""
-    log = read_eval_log(scored)
-    assert log.results is not None
-    names = [one.name for one in log.results.scores]
-    recompute_metrics(log)
-    assert (
-        [one.name for one in log.results.scores]
-        == names
-        == ["includes", "length", "ruler"]
-    )
-    edit_score(log, 3, "ruler", ScoreEdit(value=1.0), epoch=1)
-    assert (_sample(log, 3, 1).scores or {})["ruler"].value == 1.0
-
-
-def test_json(ruler: _Ruler, made: Path, scored: Path) -> None:
-    """A log may be JSON, before and after."""
-    write_eval_log(read_eval_log(made), ruler.folder / "x.json")
-    wanted = [
-        (one.id, one.epoch, str(one.scores))
-        for one in read_eval_log(scored).samples or ()
-    ]
-    for source, output in (
-        (made, "from_eval.json"),
-        ("x.json", "from_json.eval"),
-        ("x.json", "x.json"),
-    ):
-        log = read_eval_log(ruler.score(source, output))
-        result = [(one.id, one.epoch, str(one.scores)) for one in log.samples or ()]
-        volatile = re.compile(r"'(judged_at|cached|latency_s)': [^,}]+")
-        assert [volatile.sub("", str(one)) for one in result] == [
-            volatile.sub("", str(one)) for one in wanted
-        ]
-
-
-def test_other_commands(ruler: _Ruler, made: Path, scored: Path) -> None:
-    """Commands read a scored log as they read the same scores in JSON lines; a selection is JSON lines."""
-    ruler.score(made, "y.jsonl")
-    for command in ("report {} --json", "agree {} --json"):
-        said = []
-        for name in ("y.eval", "y.jsonl"):
-            done = ruler(*command.format(name).split())
-            assert done.returncode in (0, 1), done.stderr
-            said.append(_findings(json.loads(done.stdout.replace(name, ""))))
-        assert said[0] == said[1]
-    done = ruler("select", "y.eval", "best.jsonl", "--keep", 1, "--by", "score")
-    assert done.returncode == 0, done.stderr
-    assert len(_lines(ruler.folder / "best.jsonl")) == 2
-    lines = _lines(ruler.folder / "y.jsonl")
-    ruler.score("y.eval", "z.jsonl")
-    again = _lines(ruler.folder / "z.jsonl")
-    assert [line["scores"].get("ruler") for line in again] == [
-        line["scores"].get("ruler") for line in lines
-    ]
-
-
-def _lines(path: Path) -> list[Any]:
-    return [json.loads(line) for line in path.read_bytes().split(b"\n") if line]
-
-
-def _findings(value: Any) -> Any:
-    """A report without times, and without the flags, one of which tells of cached replies."""
-    if isinstance(value, dict):
-        return {
-            k: _findings(v)
-            for k, v in value.items()
-            if not re.search("time|_at$|flags|cached|latency", k)
-        }
-    return [_findings(item) for item in value] if isinstance(value, list) else value
 
 
 def test_stopped(ruler: _Ruler, made: Path) -> None:

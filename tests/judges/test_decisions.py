@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-import socket
-import subprocess
-import sys
 import threading
-import time
-import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -463,63 +458,6 @@ def test_faults(
                             assert (
                                 (code and reason) if value is None else value in known
                             )
-
-
-def test_busy(ruler: Ruler, tmp_path: Path) -> None:
-    """Calls that are refused for their number are sent again, and no group is lost."""
-    mock = pytest.importorskip("jevcompat.mock")
-    write(tmp_path / "in.jsonl", [group(name, 0.1, 0.9) for name in "abcdef"])
-    config = mock.MockConfig(busy_every=3)
-    with mock.Running(config) as running:
-        options = of(f"{running.url}/v1")
-        done = ruler("score", "in.jsonl", "out.jsonl", *options)
-    assert done.returncode == 0, done.stderr
-    assert config.requests >= 8
-
-
-@pytest.fixture
-def sparrow() -> Iterator[str]:
-    """A real decision model in a process of its own."""
-    pytest.importorskip("sparrow_decider")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    command = [sys.executable, "-c", _SPARROW, "serve", "--port", str(port)]
-    with subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    ) as process:
-        try:
-            for _ in range(600):
-                with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
-                    break
-                time.sleep(0.05)
-            yield f"http://127.0.0.1:{port}/v1"
-        finally:
-            process.kill()
-
-
-_SPARROW = "from sparrow_decider.cli import main; main()"
-
-
-def test_real_model(ruler: Ruler, tmp_path: Path, sparrow: str) -> None:
-    """A real model's answers to the request that `prompt` prints are the scores, though it counts no tokens."""
-    write(tmp_path / "in.jsonl", [GROUP])
-    options = of(sparrow)[:-2]
-    printed = ruler("prompt", "in.jsonl", *options)
-    body = json.loads(printed.stdout)
-    headers = {"Content-Type": "application/json"}
-    post = urllib.request.Request(
-        f"{sparrow}/systemone", printed.stdout.encode(), headers
-    )
-    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(
-        post
-    ) as answer:
-        answers = json.load(answer)["answers"]
-    done = ruler("score", "in.jsonl", "out.jsonl", *of(sparrow))
-    assert done.returncode == 0, done.stderr
-    rollouts = {int(at): label for label, at in LABELS.findall(body["state"])}
-    wanted = [answers[rollouts[at]]["noul"] for at in range(3)]
-    assert scores(tmp_path / "out.jsonl") == wanted
-    assert len({*wanted}) > 1
 
 
 WRITING = """

@@ -16,7 +16,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from ruler_cli.errors import UsageError
-from ruler_cli.judges.replies import LARGEST, TOO_LARGE, reply_of, usage_of
+from ruler_cli.judges.replies import LARGEST, TOO_LARGE, reply_of
 from ruler_cli.judges.resolve import resolve
 from ruler_cli.scoring.probability import word_share
 from ruler_cli.settings.models import JudgeSettings
@@ -104,28 +104,6 @@ async def test_reply(server: JudgeServer, subtests: pytest.Subtests) -> None:
             assert (reply.usage.calls, reply.http_requests) == (1, 1)
             assert min(reply.usage.prompt, reply.usage.completion) > 0
             assert server.stats()["keys"] == ([] if via == "http" else ["Bearer none"])
-
-
-ERROR_SCOPES = {
-    "401": "run", "404": "run", "quota": "run", "400": "group", "429": "call", "500": "call", "529": "call",
-    "drop": "call", "hang": "call", "drip": "call",
-}  # fmt: skip
-
-
-async def test_call_errors(server: JudgeServer, subtests: pytest.Subtests) -> None:
-    """Each error of the outside world is one request and one CallError of one scope, on both routes."""
-    for cue, scope in ERROR_SCOPES.items():
-        for via in BOTH:
-            with subtests.test(cue=cue, via=via):
-                server.reset()
-                call_error = await failed(
-                    f"openai/{cue}",
-                    via,
-                    server.base,
-                    timeout=0.4 if cue[0] in "dh" else 9.0,
-                )
-                assert call_error.scope == scope, call_error.reason
-                assert server.stats()["requests"] == 1
 
 
 LEFT = "x-ratelimit-remaining-requests: 499\r\nX-RateLimit-Remaining-Tokens: 40000\r\n"
@@ -429,34 +407,6 @@ async def test_unknown_provider(subtests: pytest.Subtests) -> None:
     for name, message in UNKNOWN:
         with subtests.test(name=name), pytest.raises(UsageError, match=message):
             await ask(name, "litellm", None, api_key=None)
-
-
-def test_usage() -> None:
-    """Cached prompt tokens are read from the usage details; an invalid value counts as 0."""
-    value = {
-        "prompt_tokens": 10,
-        "completion_tokens": 2,
-        "prompt_tokens_details": {"cached_tokens": 4},
-    }
-    assert usage_of({"usage": value}) == Usage(10, 2, 4, 1)
-    assert usage_of(
-        {"usage": {"prompt_tokens": -3, "completion_tokens": True}}
-    ) == Usage(0, 0, 0, 1)
-    assert (
-        usage_of({"usage": {"prompt_tokens": 2**63}})
-        == usage_of({"usage": None})
-        == Usage(0, 0, 0, 1)
-    )
-
-
-def test_stored_body() -> None:
-    """The stored body of a reply reads as the reply; any other body is a CallError that contains it."""
-    reply = read({"content": "hm", "refusal": "no"}, finish_reason="length")
-    assert reply == Reply("hm", Usage(calls=1), truncated=True, refusal="no")
-    assert reply_of(reply.body) == reply
-    call_error = reply_of(b"<html>")
-    assert isinstance(call_error, CallError)
-    assert (call_error.scope, call_error.body) == ("call", b"<html>")
 
 
 CUT_OFF = """

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import pickle
-import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -305,31 +303,12 @@ def test_retries_and_correction() -> None:
     assert asked.requests[1] == asked.requests[2] == asked.requests[3]
 
 
-def test_limits() -> None:
-    """Concurrency, requests per minute and the deadline of a call hold for a function."""
-    groups = [group(f"g{i}", 0.1, 0.9) for i in range(12)]
-    asked = Asked(seconds=10.0)
-    virtually(lambda: score_all(by(asked, pool=PoolSettings(concurrency=3)), groups))
-    assert all(
-        later - earlier >= 10
-        for earlier, later in zip(asked.times, asked.times[3:], strict=False)
-    )
-    asked = Asked()
-    virtually(lambda: score_all(by(asked, pool=PoolSettings(rpm=6)), groups))
-    assert (
-        max(
-            sum(begin <= time < begin + 60 for time in asked.times)
-            for begin in asked.times
-        )
-        <= 6
-    )
+def test_deadline() -> None:
+    """The deadline of a call holds for a function; tests/pool shows every other limit."""
     stuck = Asked(seconds=1e9)
-    judged = virtually(
-        lambda: score_all(
-            by(stuck, judge={"timeout": 5.0}, pool=PoolSettings(retries=1)), groups[:1]
-        )
-    )
-    assert re.match("the judge did not answer within 5 s", str(judged[0].reason))
+    settings = by(stuck, judge={"timeout": 5.0}, pool=PoolSettings(retries=1))
+    (judged,) = virtually(lambda: score_all(settings, GROUPS[:1]))
+    assert str(judged.reason).startswith("the judge did not answer within 5 s")
 
 
 def test_price() -> None:
@@ -380,53 +359,6 @@ def test_completion() -> None:
     assert "cut off by its length" in cut.requests[1].user
 
 
-def test_panel_and_escalation() -> None:
-    """Functions score side by side, one takes over what another one leaves open, and each has its part."""
-
-    def judge(name: str, score: float) -> tuple[Asked, JudgeSettings]:
-        asked = Asked()
-
-        async def ask(request: JudgeRequest) -> str:
-            await asked(request)
-            return reply(request, lambda text: min(1.0, expected_score(text) * score))
-
-        return asked, JudgeSettings(name, ask=ask)
-
-    (_, one), (_, other), (last, strong) = (
-        judge("one", 1.0),
-        judge("other", 0.5),
-        judge("strong", 1.0),
-    )
-    panel = ScoreSettings(judge=one, panel=(other,), ledger=None)
-    (judged,) = asyncio.run(score_all(panel, GROUPS[:1]))
-    assert judged.scores == pytest.approx((0.075, 0.675))
-    assert [each["judge"] for each in judged.trajectories[0]["judges"]] == [
-        "one",
-        "other",
-    ]
-
-    truths = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
-    passes = (
-        truths,
-        (0.3, 0.1, 0.5, 0.2, 0.5, 0.4, 0.9, 0.5),
-    )  # their means lie 0.65 apart at most
-
-    async def unsure(request: JudgeRequest) -> str:
-        scores = passes[request.pass_index]
-        return reply(request, lambda text: scores[truths.index(expected_score(text))])
-
-    settings = ScoreSettings(
-        judge=JudgeSettings("unsure", ask=unsure),
-        escalate=strong,
-        escalate_gap=0.7,
-        ask=AskSettings(passes=2),
-        ledger=None,
-    )
-    (judged,) = asyncio.run(score_all(settings, [group("d", *truths)]))
-    assert (judged.fields["judge"], judged.scores) == ("strong", truths)
-    assert len(last.requests) == 2
-
-
 @pytest.mark.anyio
 async def test_cancelled() -> None:
     """A caller that is cancelled cancels its call, and the Scorer goes on."""
@@ -450,16 +382,3 @@ async def test_cancelled() -> None:
         assert ended.is_set()
         stuck = False
         assert (await scorer.score(GROUPS[0])).scores == TRUE[0]
-
-
-async def module_level(request: JudgeRequest) -> str:
-    """Answer, from a function that another process finds by its name."""
-    return reply(request)
-
-
-def test_settings_as_values() -> None:
-    """Settings with a function are printed, compared, made into dicts and pickled as others are."""
-    settings = by(module_level)
-    assert "module_level" in repr(settings)
-    assert pickle.loads(pickle.dumps(settings)) == settings == by(module_level)
-    assert dataclasses.asdict(settings)["judge"]["ask"] is module_level

@@ -136,13 +136,6 @@ async def test_gemini() -> None:
     assert parts[at : at + 5] == BETWEEN
 
 
-async def test_batch_of_openai() -> None:
-    """A row of a batch of OpenAI's has the message of a call."""
-    line = request_line("openai", JudgeSettings("openai/gpt-4o"))(b"k", REQUEST)
-    content = orjson.loads(line)["body"]["messages"][1]["content"]
-    assert [one for one in map(of_openai, content) if isinstance(one, str)] == TEXTS
-
-
 async def test_address() -> None:
     """An address on the web is handed to a judge that is asked directly, and litellm, which may open it, has none."""
     picture = read_picture(WEB)

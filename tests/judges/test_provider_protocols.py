@@ -11,12 +11,10 @@ from typing import Any
 
 import pytest
 
-import ruler_cli
 from ruler_cli.judges.resolve import resolve
 from ruler_cli.messages.pictures import read_picture
 from ruler_cli.settings.models import JudgeSettings
 from ruler_cli.types import Reply, Request, Usage
-from tests.conftest import group
 from tests.judges.raw_server import answer, serving
 from tests.picture_judge import address, png
 from tests.values import opened
@@ -220,27 +218,6 @@ async def test_signed(monkeypatch: pytest.MonkeyPatch) -> None:
         "AWS4-HMAC-SHA256 Credential=AKIAEXAMPLE/"
     )
     assert KEY not in str(headers)
-
-
-async def test_azure_from_python() -> None:
-    """ART's users pass Azure's address, version and key with the call."""
-    scores = {"scores": [{"trajectory_id": "?", "explanation": "e", "score": 0.5}]}
-    response = json.loads(json.dumps(CHAT))
-    response["choices"][0]["message"]["content"] = json.dumps(scores)
-    async with serving(answer(200, json.dumps(response).encode())) as server:
-        extra = {
-            "api_base": f"http://127.0.0.1:{server.port}",
-            "api_version": "2024-10-21",
-            "api_key": KEY,
-            "num_retries": 0,
-        }
-        done = await ruler_cli.score_group(
-            group("g", 0.1, 0.9), "azure/my-judge", extra, swallow_exceptions=True
-        )
-    assert done is None  # this server's reply has no labels
-    path, headers = read(server.heads[0])
-    assert path == WIRES[0].path
-    assert headers["api-key"] == KEY
 
 
 LONG = "x" * 4000

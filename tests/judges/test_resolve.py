@@ -14,7 +14,6 @@ from ruler_cli.judges.providers import ModelInfo, Price, model_info
 from ruler_cli.judges.resolve import model_of, resolve
 from ruler_cli.settings import model_list
 from ruler_cli.settings.models import JudgeSettings
-from ruler_cli.types import Usage
 
 NAMES = [
     ("openai/o3", None, "o3"),
@@ -147,14 +146,6 @@ def test_bad_address() -> None:
         assert "secret" not in str(error.value)
 
 
-def test_address_of_a_provider(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An address in a provider's own variable is cut, too."""
-    monkeypatch.setenv("HOSTED_VLLM_API_BASE", "http://h:8000/v1/chat/completions")
-    judge = resolve(JudgeSettings("hosted_vllm/m")).judge
-    assert isinstance(judge, HttpJudge)
-    assert judge.base == "http://h:8000/v1"
-
-
 def test_key_with_a_blank(monkeypatch: pytest.MonkeyPatch) -> None:
     """A key with a blank in it is refused, and not shown."""
     monkeypatch.setenv("OPENAI_API_KEY", "sk-abc def")
@@ -228,26 +219,3 @@ def test_entries(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(model_list, "_entries", lambda entry=entry: {"m": entry})
         assert model_info("m") == model_info("provider/m") == model
         assert model_info("other") == ModelInfo()
-
-
-def test_cached_tokens() -> None:
-    """Cached prompt tokens are part of the prompt and are billed once."""
-    assert (
-        Price(2.0, 3.0, 0.5).of(Usage(prompt=10, completion=1, cached=4))
-        == 6 * 2.0 + 4 * 0.5 + 3.0
-    )
-    assert Price(4.0, 2.0, 1.0).of(Usage(prompt=1, cached=6)) == 6
-
-
-def test_writing_price() -> None:
-    """Tokens that are put into a cache cost what the list says, as a part of the prompt."""
-    model = "anthropic/claude-sonnet-4-5"
-    price = model_of(JudgeSettings(model)).price
-    assert price
-    plain = price.of(Usage(1000))
-    assert price.of(Usage(1000, written=1000)) == pytest.approx(1.25 * plain)
-    assert price.of(Usage(1000, cached=1000)) == pytest.approx(0.1 * plain)
-    stated = JudgeSettings(model, price=(1.0, 2.0))
-    for other in (price.halved, model_of(stated).price):
-        assert other
-        assert other.of(Usage(1000, written=1000)) == other.of(Usage(1000))

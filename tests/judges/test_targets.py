@@ -9,7 +9,7 @@ import pytest
 
 from ruler_cli.errors import UsageError
 from ruler_cli.judges.resolve import resolve
-from ruler_cli.runs.batch.requests import Target, request_line, target_of
+from ruler_cli.runs.batch.requests import Target, request_line
 from ruler_cli.settings.models import JudgeSettings
 from ruler_cli.types import Request
 from tests.judges.raw_server import answer, serving
@@ -41,26 +41,6 @@ def row(target: Target, model: str, request: Request = REQUEST, **settings: Any)
     result = orjson.loads(line)
     assert result["custom_id"] == KEY.hex()
     return result
-
-
-def test_target_by_name() -> None:
-    """The target of a judge's requests follows from its name, unless it is given."""
-    here = "http://localhost:8000/v1"
-    cases: list[tuple[str, str | None, Target]] = [
-        ("openai/o3", None, "openai"),
-        ("anthropic/claude-sonnet-4-5", None, "anthropic"),
-        ("hosted_vllm/Qwen/Qwen3-8B", None, "vllm"),
-        ("hosted_vllm/Qwen/Qwen3-8B", here, "vllm"),
-        ("sglang/Qwen/Qwen3-8B", None, "vllm"),
-        ("mine", here, "openai"),
-        ("anthropic/claude-sonnet-4-5", here, "openai"),
-    ]
-    for model, base, target in cases:
-        assert target_of(JudgeSettings(model, base)) == target
-        assert target_of(JudgeSettings(model, base), "vllm") == "vllm"
-    for model in ("gemini/gemini-2.5-pro", "o3", "groq/llama-3.3-70b"):
-        with pytest.raises(UsageError, match="--target openai"):
-            target_of(JudgeSettings(model))
 
 
 def test_model_and_max_tokens() -> None:
@@ -158,15 +138,6 @@ def test_sdk_types(subtests: pytest.Subtests) -> None:
             for text in NASTY[:3]:
                 asked = Request(f"S{text}", f"{text} U", ("mk", "qz"), max_tokens)
                 assert_typed(target, row(target, model, asked, params=params))
-
-
-def test_answer_format() -> None:
-    """A row asks for the form of the answer without a header: by schema or by a tool."""
-    assert row("anthropic", "anthropic/claude-sonnet-4-5")["params"]["output_config"][
-        "format"
-    ]["schema"]
-    old = row("anthropic", "anthropic/claude-3-5-haiku-20241022")["params"]
-    assert old["tools"][0]["name"] == old["tool_choice"]["name"]
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,9 @@ import stat
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,7 +32,7 @@ from ruler_cli.ledger import database
 from ruler_cli.ledger import reply_cache as module
 from ruler_cli.ledger.reply_cache import Ledger, key_of
 from ruler_cli.settings.models import default_path, ledger_path
-from ruler_cli.types import CallError, Reply, Request, Usage
+from ruler_cli.types import CallError, Reply, Request
 from tests.conftest import ROOT
 from tests.values import texts, values
 
@@ -155,31 +153,6 @@ def test_many_or_none(ledger: Ledger) -> None:
     assert ledger.find(b"one") is not None
 
 
-def test_status(ledger: Ledger) -> None:
-    """Each row has a status, and the answers of each status differ."""
-    answers: list[tuple[Reply | CallError, str]] = [
-        (reply(), "answer"),
-        (reply(finish="length"), "truncated"),
-        (reply("", refusal="I will not"), "refusal"),
-        (ODD, "odd"),
-        (FAILED, "fault"),
-    ]
-    for answer, status in answers:
-        key = status.encode()
-        ledger.keep(key, "m", answer)
-        assert ledger.keep_all([(key, "m", None)]) == [status]
-        assert ledger.find(key) == (None if status == "odd" else answer)
-    assert ledger.find(b"another") is None
-
-
-def test_newest_wins(ledger: Ledger, path: Path) -> None:
-    """The newest answer counts, and the older ones are still there."""
-    for text in "abc":
-        ledger.keep(b"k", "m", reply(text))
-    assert ledger.find(b"k") == reply("c")
-    assert len(raw(path, "SELECT 1 FROM replies")) == 3
-
-
 def test_better_reader(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     """A body that no parser understood is a reply once one does."""
     ledger.keep(b"k", "m", ODD)
@@ -216,38 +189,6 @@ def test_not_stored(ledger: Ledger) -> None:
         with pytest.raises(ValueError, match="not"):
             ledger.keep(b"k", "m", answer)
     assert not ledger.stats().models
-
-
-def test_stats(ledger: Ledger, path: Path) -> None:
-    """Rows and tokens are counted by model; a failed call counts as no answered call."""
-    assert not ledger.stats().models
-    answers: list[Reply | CallError] = [
-        reply(),
-        reply(),
-        reply(finish="length"),
-        FAILED,
-        ODD,
-    ]
-    for number, answer in enumerate(answers):
-        ledger.keep(bytes([number]), "m", answer)
-    ledger.keep(b"k", "other", FAILED)
-    stats = ledger.stats()
-    assert stats.rows == {
-        "answer": 2,
-        "truncated": 1,
-        "refusal": 0,
-        "odd": 1,
-        "fault": 2,
-    }
-    assert [(t.model, t.usage) for t in stats.models] == [
-        ("m", Usage(30, 6, 12, 4)),
-        ("other", Usage()),
-    ]
-    assert stats.models[0].rows == {"answer": 2, "truncated": 1, "odd": 1, "fault": 1}
-    assert stats.first is not None
-    assert stats.last is not None
-    assert stats.first <= stats.last
-    assert stats.size == sum(file.stat().st_size for file in path.parent.iterdir())
 
 
 # keys
@@ -416,21 +357,6 @@ def test_wrong_file(tmp_path: Path) -> None:
         assert before is None or path.read_bytes() == before
 
 
-def test_wrong_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A path that cannot be written is refused in a sentence."""
-    (tmp_path / "file").touch()
-    for place in (
-        tmp_path / "file" / "ledger",
-        tmp_path / "nul\0",
-        tmp_path / ("long" * 99),
-    ):
-        with pytest.raises(UsageError, match="--ledger none"):
-            Ledger(place)
-    monkeypatch.setattr(os, "access", lambda *_: False)
-    with pytest.raises(UsageError, match=r"cannot be written.*--ledger none"):
-        Ledger(tmp_path / "closed")
-
-
 def test_bad_pages(tmp_path: Path) -> None:
     """A ledger with bad pages is said to be damaged, with the way to save it, and not to lack room."""
     path = tmp_path / "ledger.sqlite"
@@ -538,16 +464,6 @@ def test_rows_of_a_worker(ledger: Ledger, path: Path, tmp_path: Path) -> None:
         assert other.find(b"k") == reply("fine")
 
 
-def test_rows_that_cannot_be_stored(ledger: Ledger, path: Path, tmp_path: Path) -> None:
-    """Rows that cannot be stored end the run with one sentence that names the file."""
-    ledger.keep(b"k", "m", reply("fine"))
-    with pytest.raises(
-        OutputError,
-        match=r"a worker's replies cannot be stored there: .*not a regular file",
-    ):
-        database.append_rows(tmp_path, next(database.rows_of(path)))
-
-
 @pytest.mark.long
 def test_several_processes(path: Path) -> None:
     """Processes that start and store at once share one ledger: no row is lost, no one has to try again."""
@@ -558,23 +474,6 @@ def test_several_processes(path: Path) -> None:
     with Ledger(path) as ledger:
         assert ledger.stats().rows["answer"] == 1200
     assert raw(path, "PRAGMA integrity_check") == [("ok",)]
-
-
-@pytest.mark.long
-def test_made_at_once(tmp_path: Path) -> None:
-    """If several threads create a ledger at the same moment, each of them gets it."""
-    start = threading.Barrier(8)
-
-    def opening(path: Path) -> Ledger:
-        start.wait()
-        return Ledger(path)
-
-    with ThreadPoolExecutor(8) as threads:
-        for number in range(60):
-            for ledger in threads.map(
-                opening, [tmp_path / str(number) / "ledger.sqlite"] * 8
-            ):
-                ledger.close()
 
 
 def test_find_waits(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -720,17 +619,6 @@ async def test_clear_beside_a_run(ledger: Ledger, path: Path) -> None:
     assert ledger.find(b"1") == reply("new")
 
 
-def test_clear_older(ledger: Ledger, path: Path) -> None:
-    """Only rows older than asked are removed."""
-    for key in (b"old", b"new"):
-        ledger.keep(key, "m", reply())
-    raw(path, "UPDATE replies SET at = at - 1000 WHERE id = 1")
-    assert ledger.clear(older_than=2000.0) == 0
-    assert ledger.clear(older_than=500.0) == 1
-    assert ledger.find(b"old") is None
-    assert ledger.find(b"new") is not None
-
-
 # several ledgers as one
 
 
@@ -790,36 +678,6 @@ def test_written(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["new", "other"]
 
 
-def test_absent(tmp_path: Path) -> None:
-    """Another ledger that is missing is bad usage, reported before the first is created."""
-    with pytest.raises(
-        UsageError,
-        match="misspelt: no such file, and of several ledgers only the first",
-    ):
-        Ledger(tmp_path / "first", [tmp_path / "misspelt"])
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_not_created(tmp_path: Path) -> None:
-    """Without `make`, a first ledger that is missing is empty and is not created."""
-    other = made(tmp_path / "other", a=reply("x"))
-    with Ledger(tmp_path / "first", [other], make=False) as ledger:
-        assert text(ledger, "a") == "x"
-    assert [path.name for path in tmp_path.iterdir()] == ["other"]
-
-
-def test_empty(tmp_path: Path) -> None:
-    """An empty file, as a killed process leaves it, holds nothing; only the first becomes a ledger."""
-    (tmp_path / "other").touch()
-    (tmp_path / "first").touch()
-    with Ledger(tmp_path / "first", [tmp_path / "other"]) as ledger:
-        assert text(ledger, "a") is None
-    assert [(tmp_path / name).stat().st_size > 0 for name in ("first", "other")] == [
-        True,
-        False,
-    ]
-
-
 def test_named_twice(tmp_path: Path) -> None:
     """A ledger named twice, also by another name, is opened once."""
     first, other = (
@@ -830,14 +688,6 @@ def test_named_twice(tmp_path: Path) -> None:
     with Ledger(first, [first, other, tmp_path / "link", other]) as ledger:
         assert len(ledger._files) == 2
         assert (text(ledger, "a"), text(ledger, "b")) == ("x", "y")
-
-
-def test_many(tmp_path: Path) -> None:
-    """As many ledgers as an array has tasks can be open at once."""
-    source = made(tmp_path / "made", a=reply("x"))
-    paths = [Path(shutil.copy(source, tmp_path / f"{i}.sqlite")) for i in range(400)]
-    with Ledger(tmp_path / "first", paths) as ledger:
-        assert text(ledger, "a") == "x"
 
 
 WRITER = """
