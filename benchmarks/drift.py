@@ -20,12 +20,11 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.results import Result, alone
-from ruler_cli.results.annotations import ScoredGroup, ScoredRollout
+from ruler_cli.results.record import GroupRecord, RolloutRecord
 from ruler_cli.results.trend import (
     FALSE_ALARMS,
     Drift,
     DriftKind,
-    JudgedGroups,
     Trend,
     TrendStep,
 )
@@ -33,7 +32,6 @@ from ruler_cli.results.trend import (
 LENGTHS = (30, 60)
 GROUPS, SIZE = 32, 8
 RUNS, QUICK_RUNS = 200, 10
-WAY = ("judge", "", "", "")
 
 
 @dataclass(frozen=True)
@@ -133,7 +131,6 @@ def _add_groups(
     judged: list[float],
     length: float,
 ) -> None:
-    groups = step.ways[WAY] = JudgedGroups(step, ["a", "b"])
     added = min(0.3, since * world.both_judges)
     first = min(0.3, since * world.first_judge)
     by_length = 0.01 + min(0.15, since * world.by_length)
@@ -150,18 +147,19 @@ def _add_groups(
                 base + noise + more + dice.gauss(0, 0.15)
                 for noise, more in zip(judged, (added + first, added), strict=True)
             ]
-            rollout = ScoredRollout(
-                indices=(),
-                status="scored",
-                score=sum(scores) / 2,
-                judge_score=sum(scores) / 2,
+            rollout = RolloutRecord(
+                "scored",
+                sum(scores) / 2,
+                sum(scores) / 2,
                 label=label if world.labels else None,
-                judges=dict(zip("ab", scores, strict=True)),
+                judges=[
+                    {"judge": name, "score": score}
+                    for name, score in zip("ab", scores, strict=True)
+                ],
                 size=round(math.exp(length + 0.4 * longer)),
             )
             rollouts.append(rollout)
-        groups.add(ScoredGroup("", tuple(rollouts), "scored"))
-    groups.close()
+        step.file.add(GroupRecord("scored", rollouts=tuple(rollouts)))
 
 
 def drifts(world: World, seed: int) -> list[Drift]:

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
         WrongShapeError,
     )
     from ruler_cli.prompting.templates import DEFAULT_RUBRIC
-    from ruler_cli.results.fields import GroupFields, TrajectoryFields
     from ruler_cli.runs.api import (
         NotScoredError,
         TrajectoryScore,
@@ -60,7 +59,6 @@ __all__ = [
     "CapReached",
     "CombineSettings",
     "Criterion",
-    "GroupFields",
     "GroupWithScores",
     "GroupWithoutScores",
     "InputSettings",
@@ -83,7 +81,6 @@ __all__ = [
     "Status",
     "Summary",
     "TooManyFailures",
-    "TrajectoryFields",
     "TrajectoryScore",
     "UsageError",
     "WrongShapeError",

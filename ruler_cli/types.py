@@ -834,26 +834,31 @@ class CriterionScore:
 
 
 @value
-class RolloutScore:
-    """A rollout's score in [0, 1]; None with the reason for an explanation if it could not be read.
+class RolloutValues:
+    """The numbers of a rollout's score: judging gives them, and the record of a scored file.
 
-    `judge_score` is the judges' own score, before an original reward was mixed in or an outcome ordered it,
-    `by_judge` that of each judge by its number, `said` what each explains if there are several, `spread` the
-    standard deviation over passes. `positions` are where it was shown in each pass, from 0 (first) to 1 (last), and
-    `pass_scores` what the judge gave it there, before any correction. `suspect`: its text addresses a judge.
-    `criteria` are in the order of the rubric.
+    `score` is in [0, 1]; None with the reason for an explanation if it could not be judged. `judge_score` is the
+    judges' own score, before an original reward was mixed in or an outcome ordered it, `by_judge` that of each judge
+    by its number or name, `said` what each explains if there are several, `spread` the standard deviation over passes.
+    `positions` are where it was shown in each pass, from 0 (first) to 1 (last), and `pass_scores` what the judge gave
+    it there, before any correction. `suspect`: its text addresses a judge. `criteria` are in the order of the rubric.
+    `label` is the original reward or the outcome, `size` the bytes of its text. Identical rollouts have one number,
+    `distinct`; None: nobody judged it.
     """
 
     score: float | None
     explanation: str
     judge_score: float | None = None
     spread: float | None = None
-    by_judge: Mapping[int, float] = field(default_factory=dict)
-    said: Mapping[int, str] = field(default_factory=dict)
+    by_judge: Mapping[Any, float] = field(default_factory=dict)
+    said: Mapping[Any, str] = field(default_factory=dict)
     positions: tuple[float, ...] = ()
     pass_scores: tuple[float, ...] = ()
     suspect: bool = False
     criteria: tuple[CriterionScore, ...] = ()
+    label: float | None = None
+    size: int = 0
+    distinct: int | None = None
 
 
 NO_ANSWER = "the judge refused to answer the question about it, twice"
@@ -869,15 +874,16 @@ class GroupScores:
     `used` are the numbers of the judges whose scores they are the mean of. `reliability` is that of the
     mean of all passes, `passes_for` how many would bring it to 0.9; both are None where one pass tells
     nothing. `tied`: no relative signal, for rollouts are alike, or have one score, or passes do not tell
-    the differences from noise. `one_score`: rollouts differ, and judges gave all the same. `degraded`:
-    some pass failed.
+    the differences from noise. `one_score`: rollouts differ, and judges gave all the same. `alone`: one distinct
+    rollout. `degraded`: some pass failed.
     """
 
-    rollouts: tuple[RolloutScore, ...]
+    rollouts: tuple[RolloutValues, ...]
     used: tuple[int, ...] = ()
     passes: int = 1
     tied: bool = False
     one_score: bool = False
+    alone: bool = False
     reliability: float | None = None
     weight: float | None = None
     passes_for: int | None = None

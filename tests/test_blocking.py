@@ -10,14 +10,12 @@ import threading
 import time
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 
 from ruler_cli import (
-    CapReached,
     JudgeSettings,
     PoolSettings,
     RefusedError,
@@ -28,7 +26,7 @@ from ruler_cli import (
     score_file,
     score_group,
 )
-from tests.conftest import ROOT, group
+from tests.conftest import ROOT
 from tests.judge_server import JudgeServer
 from tests.test_scorer import GROUPS, OFFLINE, TRUE, at, many
 
@@ -92,17 +90,6 @@ def test_errors_keep_their_types(server: JudgeServer) -> None:
         Scorer(
             ScoreSettings(judge=JudgeSettings("openai/x", api_key_env="NO_SUCH_KEY"))
         ).__enter__()
-
-
-def test_cap(server: JudgeServer) -> None:
-    """Scores that were paid for come back at the cap, which is raised if there are none."""
-    judge = JudgeSettings("openai/good", server.base, price=(2.0, 8.0))
-    settings = ScoreSettings(judge=judge, pool=PoolSettings(max_cost=0.02), ledger=None)
-    with Scorer(settings) as scorer:
-        kinds = [judged.kind for judged in scorer.score_all(many(40))]
-        assert set(kinds) == {None, "budget"}
-        with pytest.raises(CapReached):
-            scorer.score_all(many(3))
 
 
 @pytest.mark.anyio
@@ -347,13 +334,3 @@ def test_closed_by_another_thread(server: JudgeServer) -> None:
     for thread in threads:
         thread.join()
     assert ends == ["the Scorer was closed before its groups were all scored"] * 3
-
-
-def test_ledger(server: JudgeServer, tmp_path: Path) -> None:
-    """A Scorer in a thread of its own keeps replies as any other."""
-    for _ in range(2):
-        with Scorer(at(server, ledger=tmp_path / "ledger.sqlite")) as scorer:
-            assert [
-                judged.scores for judged in scorer.score_all([group("a", 0.1, 0.9)])
-            ] == [(0.1, 0.9)]
-    assert server.stats()["requests"] == 1

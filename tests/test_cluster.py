@@ -18,8 +18,6 @@ from typing import Any
 import pytest
 
 from ruler_cli.cli import score
-from ruler_cli.judges.resolve import environment
-from ruler_cli.settings.models import JudgeSettings
 from tests.conftest import ROOT, Ruler, group, write
 from tests.judge_server import JudgeServer
 
@@ -168,44 +166,6 @@ def same_as_one_process(
     server.configure(latency=0.0)
     assert process(*arguments(server, "one.jsonl", *more)).returncode == 0
     assert timeless(folder / "ray.jsonl") == timeless(folder / "one.jsonl")
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("asked", "requests"),
-    [
-        (("--ask", "each"), 4 * 80),
-        (("--ask", "group", "--read", "probability"), 4 * 80),
-        (("--api", "decisions"), 80),
-    ],
-)
-def test_read_by_probability(
-    asked: tuple[str, ...],
-    requests: int,
-    process: Ruler,
-    server: JudgeServer,
-    groups: Path,
-    tmp_path: Path,
-) -> None:
-    """Workers that ask for probabilities write what one process does; every question is asked once."""
-    done = process(*arguments(server, "ray.jsonl", *ray_options(*asked)))
-    assert done.returncode == 0, done.stderr
-    assert server.stats()["requests"] == requests
-    same_as_one_process(process, server, tmp_path, *asked)
-
-
-@pytest.mark.long
-def test_escalation(
-    process: Ruler, server: JudgeServer, groups: Path, tmp_path: Path
-) -> None:
-    """Workers ask the stronger judge about what their groups leave undecided, once, as one process does."""
-    options = ("--escalate", "openai/stronger", "--escalate-gap", "0.5")
-    done = process(*arguments(server, "ray.jsonl", *ray_options(*options)))
-    assert done.returncode == 0, done.stderr
-    stats = server.stats()
-    assert (80 < stats["requests"] < 240, stats["books"]["paid_again"]) == (True, 0)
-    same_as_one_process(process, server, tmp_path, *options)
-    assert server.stats()["requests"] == 2 * stats["requests"]
 
 
 @pytest.mark.long
@@ -370,60 +330,6 @@ def test_too_many_failures(
     assert server.stats()["requests"] < 40
 
 
-@pytest.mark.long
-def test_no_usable_reply(
-    process: Ruler, server: JudgeServer, groups: Path, tmp_path: Path
-) -> None:
-    """If no worker gets a score for its first groups, twenty in all, the run stops as in one process."""
-    server.configure(latency=0.5)
-    model = ("-m", "openai/refusal", "--api-base", server.base, "-c", "2")
-    done = process(
-        "score",
-        "in.jsonl",
-        "out.jsonl",
-        *model,
-        "--ledger",
-        "kept.sqlite",
-        *ray_options(),
-    )
-    assert (
-        done.returncode,
-        "groups that were asked about got a score" in done.stderr,
-    ) == (3, True)
-    assert server.stats()["requests"] < 120
-    assert not (tmp_path / "out.jsonl").exists()
-
-
-@pytest.mark.long
-def test_spread(
-    process: Ruler, server: JudgeServer, groups: Path, tmp_path: Path
-) -> None:
-    """Under a cap each worker draws from its shard, and one process goes on to the same output."""
-    cap = ("--max-cost", "0.02", "--price", "1,2", "-c", "2", "--spend", "spread")
-    assert process(*arguments(server, "ray.jsonl", *ray_options(*cap))).returncode == 4
-    scored = [
-        record["ruler"]["status"] == "scored"
-        for record in map(json.loads, (tmp_path / "ray.jsonl").open())
-    ]
-    assert all(any(scored[i : i + 40]) for i in (0, 40))
-    process(*arguments(server, "ray.jsonl"))
-    assert server.stats()["books"]["paid_again"] == 0
-    same_as_one_process(process, server, tmp_path)
-
-
-@pytest.mark.long
-def test_refused_key(
-    process: Ruler, server: JudgeServer, groups: Path, tmp_path: Path
-) -> None:
-    """A key that the judge refuses ends the run as in one process."""
-    model = ("-m", "openai/401", "--api-base", server.base)
-    run = ("score", "in.jsonl", "out.jsonl", *model, "--ledger", "kept.sqlite")
-    here, there = process(*run), process(*run, *ray_options())
-    assert (here.returncode, there.returncode) == (3, 3), there.stderr
-    assert there.stderr.splitlines()[-2] == here.stderr.splitlines()[-2]
-    assert not (tmp_path / "out.jsonl").exists()
-
-
 _REFUSED = (
     ("-", ("--engine", "ray"), "its workers cannot read stdin"),
     ("in.fifo", ("--engine", "ray"), "its workers cannot read stdin"),
@@ -491,19 +397,3 @@ def test_without_ray(
         "score", "in.jsonl", "out.jsonl", "-m", "hosted_vllm/q", *ray_options()
     )
     assert (done.returncode, "pip install ray" in done.stderr) == (2, True)
-
-
-def test_no_other_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Workers get the keys of the run's judges, and no others."""
-    for name in (
-        "OPENAI_API_KEY",
-        "MINE",
-        "ANTHROPIC_API_KEY",
-        "AWS_SECRET_ACCESS_KEY",
-        "GROQ_API_KEY",
-    ):
-        monkeypatch.setenv(name, name.lower())
-    judges = [JudgeSettings("openai/o3"), JudgeSettings("groq/x", api_key_env="MINE")]
-    assert set(environment(judges)) == {"OPENAI_API_KEY", "MINE", "GROQ_API_KEY"}
-    assert "AWS_SECRET_ACCESS_KEY" in environment([JudgeSettings("bedrock/x")])
-    assert "OPENAI_API_KEY" not in environment([JudgeSettings("bedrock/x")])

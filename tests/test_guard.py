@@ -8,10 +8,8 @@ from typing import Any
 import anyio
 import pytest
 
-from ruler_cli.formats.reader import validated
 from ruler_cli.runs.file import RunResult, score
 from ruler_cli.settings.models import InputSettings, JudgeSettings, ScoreSettings
-from ruler_cli.types import Rollout
 from tests.conftest import read, write
 from tests.values import render, talk
 
@@ -108,55 +106,6 @@ def test_unknown_keys() -> None:
 
 ANSWER, CALLED = 'assistant: "42"', "call look: {}"
 LOOK = [{"function": {"name": "look", "arguments": "{}"}}]
-
-
-@pytest.mark.parametrize(
-    ("message", "lines"),
-    [
-        (
-            {"content": "", "reasoning": "Hm.", "text": "42"},
-            ['assistant thinking: "Hm."', ANSWER],
-        ),
-        (
-            {"thinking": "Hm.", "parts": [{"text": "42"}]},
-            ['assistant thinking: "Hm."', ANSWER],
-        ),
-        ({"content": None, "text": "42", "tool_calls": LOOK}, [ANSWER, CALLED]),
-        (
-            {"content": None, "tool_calls": LOOK, "reasoning_details": [{"data": "x"}]},
-            [CALLED],
-        ),
-        ({"role": "tool", "tool_calls": LOOK}, [CALLED]),
-        (
-            {"role": "tool", "content": "sunny", "tool_calls": LOOK},
-            ['tool: "sunny"', CALLED],
-        ),
-    ],
-)
-def test_text_beside(message: dict[str, Any], lines: list[str]) -> None:
-    """A message without content shows its text under another key beside its thoughts and its calls too."""
-    assert render([{"role": "assistant", **message}]) == ["\n".join(lines)]
-
-
-@pytest.mark.parametrize("key", ["arguments", "args", "input", "parameters"])
-@pytest.mark.parametrize("name", ["name", "toolName"])
-def test_arguments(name: str, key: str) -> None:
-    """A call shows its arguments under any of their names, and one of no known shape all it holds."""
-    assert render(
-        [{"role": "assistant", "toolCalls": [{name: "look", key: {"at": 1}}]}]
-    ) == ['call look: {"at":1}']
-    assert render(
-        [{"role": "assistant", "tool_calls": [{"id": "1", "said": "look"}]}]
-    ) == ['call unknown: {"id":"1","said":"look"}']
-
-
-@pytest.mark.parametrize("part", [[1.0], ["said"], [ASKED, None], [ASKED, [ASKED]]])
-def test_no_messages(part: list[Any]) -> None:
-    """A message that is no object is an error of its rollout, in any format."""
-    whole = talk("42")
-    for rollout in (Rollout([*part, *whole]), Rollout(whole, histories=(part,))):
-        assert validated(rollout).error == "has a message that is no JSON object"
-    assert validated(Rollout(whole)).error is None
 
 
 def test_whole_group(tmp_path: Path) -> None:

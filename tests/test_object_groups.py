@@ -7,7 +7,6 @@ import collections
 import copy
 import enum
 import json
-import math
 import pickle
 import types
 from collections.abc import Callable
@@ -26,14 +25,11 @@ from ruler_cli import (
     InputSettings,
     JudgeRequest,
     JudgeSettings,
-    MaxFailures,
     NotScoredError,
-    PoolSettings,
     RulerError,
     Scorer,
     ScoreSettings,
     TooManyFailures,
-    UsageError,
     WrongShapeError,
 )
 from ruler_cli.runs.objects import ObjectReader, member
@@ -41,68 +37,6 @@ from tests.conftest import Ruler, group, rollout, write
 from tests.judge_server import JudgeServer
 
 OFFLINE = ScoreSettings(judge=JudgeSettings("offline"), ledger=None)
-
-
-@pytest.mark.parametrize(
-    ("kind", "values", "sentence"),
-    [
-        *(
-            (JudgeSettings, {"price": price}, "is not USD per million")
-            for price in ((-5, -5), (1, math.nan), (0.0, math.inf), (1,), 5)
-        ),
-        (JudgeSettings, {"via": "https"}, "is not 'auto', 'http' or 'litellm'"),
-        (
-            JudgeSettings,
-            {"timeout": None},
-            "timeout: None is not a number of 0.001 or more",
-        ),
-        (JudgeSettings, {"params": None}, "params: None is not a valid dictionary"),
-        (ScoreSettings, {"panel": ("openai/x",)}, "panel: "),
-        (
-            PoolSettings,
-            {"retries": 2.5},
-            "retries: 2.5 is not a whole number of 0 or more",
-        ),
-        (ScoreSettings, {"grace": None}, "grace: None is not a number of 0 or more"),
-        (
-            ScoreSettings,
-            {"grace": -1.0},
-            "grace: -1.0 is not a number of 0 or more",
-        ),
-        (MaxFailures, {"number": "many"}, "number: 'many' is not a number"),
-        (ScoreSettings, {"max_failures": -1}, "--max-failures: '-1' is neither"),
-        (ScoreSettings, {"max_failures": "500%"}, "--max-failures: '500%' is neither"),
-        (
-            AskSettings,
-            {"context_tokens": -5},
-            "--context-tokens: -5 is not a whole number of 1 or more",
-        ),
-        (
-            ScoreSettings,
-            {"adaptive": "perhaps"},
-            "adaptive: 'perhaps' is not a valid boolean",
-        ),
-        (ScoreSettings, {"ledger": 3}, "ledger: 3 is not a valid path"),
-        (ScoreSettings, {"ledgers": "b.sqlite"}, "ledgers: 'b.sqlite' is not "),
-        (InputSettings, {"outcome": 5}, "outcome: 5 is not a valid string"),
-    ],
-)
-def test_settings_of_wrong_values(
-    kind: Any, values: dict[str, Any], sentence: str
-) -> None:
-    """A value that a setting cannot have is refused with its name when the settings are made."""
-    with pytest.raises(UsageError, match=sentence):
-        kind(**values)
-
-
-def test_home_of_a_ledger(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`~` in the path of a ledger is the user's home."""
-    monkeypatch.setenv("HOME", "/home/of/mine")
-    settings = ScoreSettings(ledger=Path("~/a.sqlite"), ledgers=(Path("~/b.sqlite"),))
-    assert (settings.ledger, settings.ledgers) == (
-        Path("/home/of/mine/a.sqlite"),
-        (Path("/home/of/mine/b.sqlite"),),
-    )
 
 
 @pytest.mark.anyio
@@ -703,33 +637,6 @@ async def test_shapes_by_their_paths() -> None:
     with pytest.raises(WrongShapeError, match="is not of the format trl"):
         await _scored(PAIRS, format="trl")
     assert (await _scored(PAIRS, format="prompt-completion")).scores == judged.scores
-
-
-@pytest.mark.anyio
-async def test_records_changed_while_judged(server: JudgeServer) -> None:
-    """Records that their caller fills anew while they are judged keep what was judged."""
-    given: list[dict[str, Any]] = [
-        {
-            "prompt": "q",
-            "completion": [{"role": "assistant", "content": f"truth={truth}"}],
-        }
-        for truth in (0.1, 0.9)
-    ]
-    before = copy.deepcopy(given)
-    async with Scorer(
-        ScoreSettings(judge=JudgeSettings("openai/good", server.base), ledger=None)
-    ) as scorer:
-        task = asyncio.create_task(scorer.score(given))
-        await asyncio.sleep(0)
-        for each in given:
-            each["completion"].clear()
-            each["reward"] = 5
-        given.pop()
-        judged = await task
-    assert [(one["completion"], one["reward"]) for one in judged.group] == [
-        (each["completion"], score)
-        for each, score in zip(before, (0.1, 0.9), strict=True)
-    ]
 
 
 SAMPLE = {"task_id": "a", "passed": True}

@@ -24,7 +24,6 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
-from pydantic import ConfigDict
 
 import ruler_cli
 from ruler_cli import (
@@ -34,7 +33,6 @@ from ruler_cli import (
     InputSettings,
     JudgedGroup,
     JudgeSettings,
-    MaxFailures,
     Observer,
     PoolSettings,
     RefusedError,
@@ -42,7 +40,6 @@ from ruler_cli import (
     Scorer,
     ScoreSettings,
     Summary,
-    TooManyFailures,
     UsageError,
     WrongShapeError,
     score_file,
@@ -51,8 +48,8 @@ from ruler_cli import (
 from ruler_cli.types import CallError, Reply, Request, Status
 from tests.conftest import Ruler, group, read, write
 from tests.judge_server import JudgeServer
-from tests.runs import BROKEN, Stage, Stub, failing, group_of, noisy, truthful
-from tests.test_api import Trajectory, TrajectoryGroup, art_group
+from tests.runs import Stage, Stub, group_of, noisy, truthful
+from tests.test_api import art_group
 from tests.virtual import virtually
 
 
@@ -205,41 +202,6 @@ def test_ledger_of_the_command(
 
 
 @pytest.mark.anyio
-async def test_objects(server: JudgeServer) -> None:
-    """Objects with ART's attributes come back as such, scored; those that were given stay as they were."""
-
-    async def groups() -> AsyncIterator[TrajectoryGroup]:
-        for _ in range(3):
-            yield art_group()
-
-    out, _ = await collect(groups(), at(server))
-    for one in out:
-        assert isinstance(one.group, TrajectoryGroup)
-        assert (
-            [t.reward for t in one.group.trajectories]
-            == [0.2, 0.9, 0.4]
-            == list(one.scores)
-        )
-        assert one.fields["key"] == "s"
-        assert one.trajectories[1]["independent_reward"] == 1.0
-    assert server.stats()["requests"] == 3
-
-    class Frozen(Trajectory):
-        """A trajectory that takes no other values."""
-
-        model_config = ConfigDict(frozen=True)
-
-    before = TrajectoryGroup(
-        trajectories=[Frozen(**vars(t)) for t in art_group().trajectories]
-    )
-    original = copy.deepcopy(before)
-    async with Scorer(at(server)) as scorer:
-        after = await scorer.score(before)
-    assert before == original
-    assert [t.reward for t in after.group.trajectories] == [0.2, 0.9, 0.4]
-
-
-@pytest.mark.anyio
 async def test_failures_are_values(server: JudgeServer) -> None:
     """A group without scores is yielded with its kind and reason, at its place, and has no reward."""
     nothing: dict[str, Any] = {"trajectories": []}
@@ -381,23 +343,6 @@ async def test_settings_that_cannot_be(
     assert server.stats()["requests"] == 0
 
 
-@pytest.mark.anyio
-async def test_paths(server: JudgeServer) -> None:
-    """The paths of rewards and outcomes lead through a trajectory, else through its group."""
-    one = group("a", 0.9, 0.2)
-    for trajectory, fine in zip(one["trajectories"], (False, True), strict=True):
-        trajectory |= {"metadata": {"passed": fine}, "own": [0.5]}
-    settings = at(
-        server,
-        input=InputSettings(outcome="metadata.passed", reward="own.0"),
-        combine=CombineSettings(order_by_outcome=True, blend=0.5),
-    )
-    async with Scorer(settings) as scorer:
-        first = await scorer.score(one)
-        assert first.scores == pytest.approx((0.525, 0.525))
-        assert first.tied
-
-
 def staged(
     path: Path,
     patch: pytest.MonkeyPatch,
@@ -435,24 +380,6 @@ def test_back_pressure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert 30 < ahead < 100
 
     staged(tmp_path, monkeypatch, main, judge)
-
-
-def test_stragglers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Results come in the order of the input, whichever judge call ends first."""
-
-    class Uneven(Stub):
-        """A judge that takes long for some groups."""
-
-        async def ask(self, request: Request) -> Reply | CallError:
-            await anyio.sleep(50 if group_of(request) in ("g003", "g007") else 0)
-            return await super().ask(request)
-
-    async def main(stage: Stage) -> None:
-        out, _ = await collect(many(40), stage.settings(ledger=None))
-        assert [one.fields["key"] for one in out] == [f"g{i:03}" for i in range(40)]
-        assert anyio.current_time() < 80
-
-    staged(tmp_path, monkeypatch, main, Uneven())
 
 
 def test_one_pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -637,27 +564,6 @@ def test_observer_that_fails(
     assert len(logged) < 2 * len(once)  # the file is another run
 
 
-@pytest.mark.anyio
-async def test_observer_that_disturbs(caplog: pytest.LogCaptureFixture) -> None:
-    """An observer that raises a cancellation, is async, or changes what it gets costs no score either."""
-
-    class Disturbing(Observer):
-        def scored(self, group: str, scores: Any, fields: Any) -> None:
-            fields.clear()
-            raise asyncio.CancelledError
-
-        async def advanced(self, summary: Summary) -> None:  # type: ignore[override]  # as programs write it
-            pass
-
-    out, error = await collect(GROUPS, OFFLINE, Disturbing())
-    assert (len(out), error) == (3, None)
-    assert [one.fields["key"] for one in out] == ["a", "b", "c"]
-    assert [each.getMessage() for each in caplog.records] == [
-        f"`{name}` of the observer failed; the run goes on"
-        for name in ("advanced", "scored")
-    ]
-
-
 def test_logged(caplog: pytest.LogCaptureFixture) -> None:
     """Python's log has the command's warning of text that judges are not shown and, with `debug`, replies."""
 
@@ -716,26 +622,6 @@ def test_observer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert (observer.tokens[3], observer.tokens[-1]) == (1000, 5000)
 
     staged(tmp_path, monkeypatch, main, Stub(latency=2.5))
-
-
-def test_events_without_a_method(caplog: pytest.LogCaptureFixture) -> None:
-    """Events that an observer has no method for are logged as without it."""
-
-    class Taker(Observer):
-        kinds: list[str] = []  # noqa: RUF012 - one is made
-
-        def failed(self, group: str, kind: str, reason: str) -> None:
-            self.kinds.append(kind)
-
-    caplog.set_level("INFO", "ruler_cli")
-    observer = Taker()
-    settings = replace(OFFLINE, debug=True)
-    groups = [GROUPS[0], {"group_id": "d", "trajectories": []}]
-    asyncio.run(collect(groups, settings, observer))
-    assert observer.kinds == ["input"]
-    assert [each.message.split(":")[0] for each in caplog.records] == [
-        "judge on group a"
-    ]
 
 
 @pytest.mark.parametrize("wrong", [print, Observer, {}])
@@ -913,23 +799,6 @@ def test_grace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     staged(tmp_path, monkeypatch, main, Hanging(say=say))
 
 
-def test_max_failures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """More failed groups than allowed end the run."""
-    judge = Stub(say=failing(lambda _: True))
-    assert BROKEN.scope == "group"
-
-    async def main(stage: Stage) -> None:
-        settings = stage.settings(
-            concurrency=1, max_failures=MaxFailures(3), ledger=None
-        )
-        out, error = await collect(many(40), settings)
-        assert isinstance(error, TooManyFailures)
-        assert 4 <= len(out) <= 6
-        assert {one.kind for one in out} == {"transport"}
-
-    staged(tmp_path, monkeypatch, main, judge)
-
-
 def test_error_of_the_caller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An error of the groups' own iterator is raised after all groups before it, which finish."""
 
@@ -1061,27 +930,6 @@ def test_judge_that_comes_back(
     assert caplog.records[-1].getMessage().startswith("one answers again after ")
 
 
-def test_no_outage_ends_a_patient_scorer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With `max_outage` infinite a Scorer waits for the judge as long as it takes."""
-
-    def say(request: Request) -> Reply | CallError:
-        return UPSTREAM if 5 < anyio.current_time() < 10_000 else truthful(request)
-
-    async def main(stage: Stage) -> None:
-        pool = PoolSettings(max_outage=float("inf"))
-        async with Scorer(replace(stage.settings(ledger=None), pool=pool)) as scorer:
-            await scorer.score(GROUPS[0])
-            await anyio.sleep(10)
-            assert not [
-                one async for one in scorer.score_groups(many(20)) if one.failed
-            ]
-            assert anyio.current_time() > 10_000
-
-    staged(tmp_path, monkeypatch, main, Stub(say=say))
-
-
 def left_behind() -> set[Any]:
     """All tasks of the loop but this one."""
     return asyncio.all_tasks() - {asyncio.current_task()}
@@ -1137,29 +985,6 @@ async def test_left_early(server: JudgeServer) -> None:
     assert left_behind() == before
     # those of an earlier test may have ended meanwhile
     assert {*threading.enumerate()} <= threads
-
-
-def test_two_loops(server: JudgeServer) -> None:
-    """Loops one after another each have judges of their own, and one that ends within a stream is clean."""
-    for _ in range(2):
-        out, _ = asyncio.run(collect(GROUPS, at(server)))
-        assert [one.scores for one in out] == TRUE
-        scored = asyncio.run(
-            ruler_cli.score_group(GROUPS[1], "openai/good", {"api_base": server.base})
-        )
-        assert [t["reward"] for t in scored["trajectories"]] == [0.8, 0.2]
-
-    async def ends(after: int, passes: int) -> None:
-        async for one in score_groups(
-            many(200), at(server, ask=AskSettings(passes=passes))
-        ):
-            if one.index == after:
-                return  # and the loop ends while requests begin
-
-    for after in (0, 1, 3, 10, 40):
-        for passes in (1, 3):
-            asyncio.run(ends(after, passes))
-    gc.collect()
 
 
 def test_generators_of_a_loop_that_ends(
@@ -1218,15 +1043,3 @@ async def test_one_loop_at_a_time() -> None:
         [one async for one in stream]
     async with scorer:  # open once more
         assert not (await scorer.score(GROUPS[0])).failed
-
-
-@pytest.mark.anyio
-async def test_cached_only(server: JudgeServer, tmp_path: Path) -> None:
-    """A run that asks nobody scores what the ledger answers, and says of the rest that nobody was asked."""
-    settings = at(server, ledger=tmp_path / "ledger.sqlite")
-    await collect(GROUPS[:2], settings)
-    server.reset()
-    out, error = await collect(GROUPS, replace(settings, cached_only=True))
-    assert error is None
-    assert [one.kind for one in out] == [None, None, "transport"]
-    assert server.stats()["requests"] == 0

@@ -8,6 +8,7 @@ import json
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from ruler_cli.ledger.database import texts
 from ruler_cli.ledger.reply_cache import Ledger
 from ruler_cli.pool.engine import StopSignal
 from ruler_cli.prompting import templates
-from ruler_cli.results.fields import Digests, GroupFields
+from ruler_cli.results.record import Digests
 from ruler_cli.runs.session import ScoringSession
 from ruler_cli.types import Group, Line, Observer, Record
 from tests.conftest import Ruler, group, read, rollout, write
@@ -85,7 +86,7 @@ def test_a_scorer_keeps_texts(server: JudgeServer, tmp_path: Path) -> None:
     judge = JudgeSettings("openai/good", server.base, params={"temperature": 1})
     settings = ScoreSettings(judge=judge, ledger=tmp_path / "ledger.sqlite")
 
-    async def main() -> tuple[GroupFields, Summary]:
+    async def main() -> tuple[dict[str, Any], Summary]:
         async with Scorer(settings) as scorer:
             judged = await scorer.score(group("one", 0.2, 0.8))
             return judged.fields, scorer.summary()

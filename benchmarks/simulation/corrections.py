@@ -15,7 +15,7 @@ from statistics import NormalDist, fmean
 from unittest.mock import patch
 
 from ruler_cli.results.agreement import AgreementBuilder, Vote
-from ruler_cli.results.annotations import ScoredGroup, ScoredRollout
+from ruler_cli.results.record import GroupRecord, RolloutRecord
 from ruler_cli.scoring import bootstrap
 from ruler_cli.scoring.bootstrap import CorrectedMean, Measured
 
@@ -231,8 +231,8 @@ def _labelled(
                 agreed = (choices.count(choice) - 1) / others if others else None
                 places = (first, first + 1) if choice else (first + 1, first)
                 votes.append(Vote(*places, share=1 / len(choices), agreed=agreed))
-        rollouts = [ScoredRollout((), "scored", score, score) for score in scores]
-        group = ScoredGroup(str(start), tuple(rollouts), "scored")
+        rollouts = [RolloutRecord("scored", score, score) for score in scores]
+        group = GroupRecord("scored", str(start), rollouts=tuple(rollouts))
         builder.add(group, votes=votes, labelled=range(len(scores)))
     return builder
 

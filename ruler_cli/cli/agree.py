@@ -168,7 +168,7 @@ def _measured(options: Options, scored: ScoredFiles) -> tuple[Any, Agreement]:
     judges = ("A", "B") if second else ("score",)
     measure = LabelAgreement(labels, *judges, of_records=options.labels is not None)
     for group in scored.groups(rollout_ids):
-        sides = (group.one, group.other) if second else (group.one,)
+        sides = (group.first, group.second) if second else (group.first,)
         measure.add(group.kept, *sides)
     agreement = measure.agreement(scored.reading.paired if second else None)
     agreement = {"labels": {"path": options.labels, "files": files}, **agreement}

@@ -34,12 +34,12 @@ class KeySearch:
         """True for a group with the key as it is, as ruler prints it, or as a page shortens it."""
         if self._key is None:
             return False
-        found = self._is(key)
-        if found:
+        matched = self._is(key)
+        if matched:
             self._matched = self._matched or key
         elif len(self._keys) < COMPARED:
             self._keys.append(key)
-        return found
+        return matched
 
     def refuse_unknown(self, left_out: Sequence[LeftOutGroup] = ()) -> None:
         """Raise UsageError if there is a key and no group matched; it may be one that is `left_out`."""

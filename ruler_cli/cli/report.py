@@ -178,15 +178,15 @@ def _show_figures(
 
     scored = ScoredFiles(sources, options, stack)
     listed = stack.enter_context(Scratch())
-    one = len(sources) == 1
+    alone = len(sources) == 1
     for group in scored.groups():
-        if options.as_json and one:
+        if options.as_json and alone:
             listed.put({"ordinal": group.number, **group.as_json()})
     figures = scored.figures()
     scored.report_problems()
     if options.as_json:
         page = scored.reading.as_json(scored.heads, figures)
-        scored.problems.print_json(page, listed.all() if one else None)
+        scored.problems.print_json(page, listed.all() if alone else None)
     else:
         from ruler_cli.cli.terminal import Terminal
 
@@ -207,7 +207,7 @@ def _write_page(options: Options, sources: list[str], stack: ExitStack) -> Score
     page.read_fields(scored.files[0].annotations)
     search = KeySearch(scored.names, options.group)
     for group in scored.groups(page.keep):
-        page.add(group, asked=search.matches(group.one.key))
+        page.add(group, asked=search.matches(group.first.key))
     search.refuse_unknown(scored.left_out)
     view = view_of(scored.reading, page.names, scored.figures())
     scored.report_problems()
@@ -342,19 +342,19 @@ def _show_groups(options: Options, sources: list[str], stack: ExitStack) -> Scor
     heads = scored.heads
     if options.as_json:
         first = shown[0]
-        page = {"files": heads} if first.other else heads[0]
+        page = {"files": heads} if first.second else heads[0]
         page |= {"ordinal": first.number, "same_key": len(shown) + more - 1}
-        text = text_json(first.kept, first.one, first.other)
+        text = text_json(first.kept, first.first, first.second)
         scored.problems.print_json(page | {"group": first.as_json() | text})
         return scored
     from ruler_cli.cli.terminal import Terminal, paged
 
     terminal = Terminal()
     with paged(terminal):
-        for one in shown:
+        for group in shown:
             origins = [head["source"] for head in heads]
-            origins[0] += f", number {one.number} in the file"
-            report_group.show(one, origins, terminal)
+            origins[0] += f", number {group.number} in the file"
+            report_group.show(group, origins, terminal)
     if more:
         print_note(f"{count(more, 'more group')} with this key")
     return scored

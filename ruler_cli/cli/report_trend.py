@@ -1,34 +1,92 @@
-"""`ruler report A B C…`: the scored files of the steps of a training, read one after another."""
+"""`ruler report A B C…`: the scored files of the steps of a training, read one after another, and what drifts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
+
+from rich.table import Column
+from rich.text import Text
 
 from ruler_cli.cli.progress import group_counter
 from ruler_cli.cli.safe_text import shell_word
 from ruler_cli.cli.scored_files import FileProblems, print_written, warn
-from ruler_cli.cli.terminal import Terminal
-from ruler_cli.cli.trend_view import TrendView
-from ruler_cli.cli.units import count
+from ruler_cli.cli.sentences import Fact, judges
+from ruler_cli.cli.terminal import TITLE, Terminal
+from ruler_cli.cli.units import count, short, shorten
 from ruler_cli.errors import UsageError
 from ruler_cli.files.location import Location
 from ruler_cli.results.report.page import (
     TREND_SCRIPTS,
     TREND_STYLES,
     HtmlFile,
+    compact,
     source_name,
 )
-from ruler_cli.results.trend import Trend, TrendStep, Ways, step_numbers
+from ruler_cli.results.trend import (
+    FALSE_ALARMS,
+    Drift,
+    Trend,
+    TrendStep,
+    step_numbers,
+)
+from ruler_cli.scoring.drift import LEAST
 from ruler_cli.settings.option_names import option_name
 from ruler_cli.settings.options import Options
+
+_NAME = 26
+"""Characters of the name of a judge in a sentence."""
+_COLUMN = 9
+"""The width of a column of the table."""
+_NOTED = 4
+"""Steps of which a note is shown."""
+_ORIGINS = {
+    "name": "by the number in their names",
+    "field": "by the step in their records",
+    "order": "in the order of the command line: neither a number in their names nor a step in their records tells "
+    "them apart",
+}
+_NOTES = {
+    "same files": ("same_as", "holds the groups of step {}: no test counts it"),
+    "judge changes": ("differs", "not the same {} as before"),
+    "no scores": ("reason", "{}"),
+}
+_TESTS = {
+    "label": ("score and reward", "the mean score", "the mean {0}"),
+    "held_out": ("held-out judge", "the mean of {1}", "the mean of {2}"),
+    "length": (
+        "length",
+        "the size of the correlation of score and length within groups",
+    ),
+}
+"""The name of each test, and the names of its levels."""
+
+
+def _three(number: float) -> str:
+    return f"{number:.3f}" if abs(number) < 100 else f"{number:.3g}"
+
+
+_MEASURES: dict[str, tuple[str, str, Callable[[float], str]]] = {
+    "score": ("score", "mean", _three),
+    "reward": ("label", "mean", _three),
+    "order": ("against_label", "accuracy", "{:.0%}".format),
+    "r len": ("with_length", "score", "{:+.2f}".format),
+    "spread": ("spread", "median", _three),
+    "bytes": ("bytes", "mean", short),
+    "tied": ("groups", "tied", str),
+    "cut": ("rollouts", "truncated", str),
+    "suspect": ("rollouts", "suspect", str),
+    "unscored": ("rollouts", "failed", str),
+}
+"""The place and the form of each quantity of a step, by its head in the table."""
 
 
 def report_trend(
     options: Options, sources: Sequence[str], page: str | None, stack: ExitStack
 ) -> bool:
-    """Show the trend of three files or more on stdout, or write it to a `page`; tell if something is left out."""
+    """Show the trend of three files or more on stdout, or write it to a `page`; return if something is left out."""
     _refuse(options, sources)
     file = None
     if page is not None:
@@ -51,7 +109,7 @@ def _refuse(options: Options, sources: Sequence[str]) -> None:
     for name in ("group", "max_groups"):
         value = getattr(options, name)
         if value is not None:
-            remedy = "give one file, or two of the same input"
+            remedy = "use one file, or two of the same input"
             option = f"{option_name(name)} {value}"
             raise UsageError("is not for a trend", remedy, place=option)
     seen = set[str]()
@@ -73,14 +131,13 @@ def _read_trend(
     names = [Location(source).public for source in sources]
     numbers, origin = step_numbers(names)
     steps = [*map(TrendStep, names, numbers)]
-    ways = Ways()
     errors = []
     # the first step says which of two judges is the training judge
     for i in sorted(range(len(steps)), key=numbers.__getitem__):
         try:
             with ExitStack() as stack, group_counter() as bar:
                 file = problems.open(sources[i], options, stack)
-                steps[i].read(file, ways, bar.update)
+                steps[i].read(file, bar.update)
                 warn(file)
         except UsageError as error:
             errors.append(error)
@@ -89,18 +146,156 @@ def _read_trend(
     if not judged:
         remedy = f"see why with `ruler report {shell_word(names[0])}`"
         raise errors[0] if errors else UsageError("no file has a score", remedy)
-    if options.labels is not None and not any(
-        one.means["label"].number for one in judged
-    ):
+    labelled = any(step.sums.means["label"].number for step in judged)
+    if options.labels is not None and not labelled:
         problem = "no rollout with a score has a usable label there"
         raise UsageError(problem, place=f"--labels {options.labels}")
     if origin != "name":
-        numbers, origin = step_numbers(names, [one.recorded for one in steps])
+        numbers, origin = step_numbers(names, [step.recorded for step in steps])
         for step, number in zip(steps, numbers, strict=True):
             step.step = number
-    trend = Trend(steps, origin, ways.panel)
+    trend = Trend(steps, origin)
     for step in trend.steps:
         if step.reason:
             problems.add(f"{source_name(step.source)}: {step.reason}")
     problems.close()
     return trend
+
+
+class TrendView:
+    """A trend on the terminal and as the data of its page; `labels` is the user's path of the labels."""
+
+    def __init__(self, trend: Trend, labels: str | None) -> None:
+        self._trend = trend
+        self._label = "original reward" if labels is None else f"`{labels}`"
+        self._running = [test.kind for test in trend.tests if test.runs]
+        first, last = (_number(trend.steps[i].step) for i in (0, -1))
+        files = count(len(trend.steps), "file")
+        self._found = f"{files}, steps {first} to {last}, {_ORIGINS[trend.origin]}"
+        judged = [step.file for step in trend.steps if not step.reason]
+        self._judges = judges(judged[0].figures(lambda _: {}))
+        self._steps = trend.as_json()["steps"]
+
+    @property
+    def heading(self) -> str:
+        """The result in a sentence."""
+        drifts = len(self._trend.drifts)
+        steps = count(len(self._trend.steps), "step")
+        if not self._running:
+            few = f"Nothing can be told yet of {steps}: {LEAST} with scores are needed"
+            return f"{few}, judged alike, with rewards, a second judge or answers of several lengths"
+        if not drifts:
+            return f"No drift beyond chance was found in {steps}"
+        finds = "finds" if drifts == 1 else "find"
+        tests = count(len(self._running), "test")
+        return f"{drifts} of {tests} {finds} a drift beyond chance in {steps}"
+
+    def findings(self) -> Iterator[Fact]:
+        """Yield what is to know of the steps, what drifts, and what was tested, each with a name."""
+        trend = self._trend
+        for name, (key, words) in _NOTES.items():
+            noted = [step for step in trend.steps if getattr(step, key)]
+            for step in noted[:_NOTED]:
+                note = words.format(getattr(step, key))
+                place = f"step {_number(step.step)} ({source_name(step.source)})"
+                yield name, f"{place}: {note}"
+            if len(noted) > _NOTED:
+                yield name, f"and {count(len(noted) - _NOTED, 'more step')}"
+        if trend.left_out:
+            steps = count(trend.left_out, "step")
+            yield (
+                "judged apart",
+                f"{steps} not judged in the usual way: no test counts them",
+            )
+        for drift in trend.drifts:
+            yield _TESTS[drift.kind][0], self._sentence(drift)
+        drifting = [drift.kind for drift in trend.drifts]
+        quiet = [_TESTS[kind][0] for kind in self._running if kind not in drifting]
+        yield "within chance", ", ".join(quiet)
+        kinds = [test.kind for test in trend.tests]
+        early = [_TESTS[kind][0] for kind in kinds if kind not in self._running]
+        if early:
+            sentence = f"{', '.join(early)}: {LEAST} steps with scores are needed"
+            yield "not tested yet", sentence
+        if {*kinds} <= {"length"}:
+            remedy = "name labels with --labels PATH, or score with a second judge"
+            yield "no rewards", remedy
+        if self._running:
+            share = (
+                f"in at most {FALSE_ALARMS:.0%} of trainings in which nothing drifts"
+            )
+            limit = "if noise hardly follows itself from step to step; up to 30% were measured where it does"
+            yield "false alarms", f"{share}, {limit}"
+
+    def _sentence(self, drift: Drift) -> str:
+        """Say what moved, since when, and how to look into it."""
+        names = [shorten(name, _NAME) for name in self._trend.panel]
+        moved = []
+        explained = 0.0
+        levels = drift.levels.values()
+        for words, (before, after) in zip(_TESTS[drift.kind][1:], levels, strict=True):
+            name = words.format(self._label, *names)
+            verb = "rose" if after > before else "fell"
+            moved.append(f"{name} {verb} from {_three(before)} to {_three(after)}")
+            explained = drift.slope * (after - before)
+        if drift.kind != "length":
+            part = f"{explained:+.3f}" if explained > 0 else "none"
+            moved.append(f"which explains {part} of it")
+        sources = {step.step: step.source for step in self._trend.steps}
+        look = f"ruler report {shell_word(source_name(sources[drift.step]))}"
+        since = f"since about step {_number(drift.since)}"
+        at = f"beyond chance at step {_number(drift.step)}, {since}"
+        return f"{', '.join(moved)}; {at} ({look})"
+
+    def data(self) -> dict[str, Any]:
+        """Return the data of the page for a browser."""
+        trend = compact(self._trend.as_json())
+        names = [source_name(step.pop("source")) for step in trend["steps"]]
+        findings = [fact for fact in self.findings() if fact[1]]
+        columns = self._columns()
+        rows = [*zip(*columns.values(), strict=True)]
+        return {
+            "source": f"{names[0]} to {names[-1]}",
+            "left_out": "",
+            "found": self._found,
+            "judged": self._judges,
+            "heading": self.heading,
+            "findings": findings,
+            "facts": [("result", self.heading), *findings],
+            "label": self._label,
+            "trend": trend,
+            "table": {"head": [*columns], "rows": rows},
+        }
+
+    def _columns(self) -> dict[str, list[str]]:
+        """Return the cells of each quantity that some step has, by its head; a count only if it is not 0 in each.
+
+        A mark is at the steps at which something drifts.
+        """
+        drifting = {drift.step for drift in self._trend.drifts}
+        numbers = []
+        for step in self._steps:
+            mark = " !" if step["step"] in drifting else ""
+            numbers.append(_number(step["step"]) + mark)
+        columns = {"step": numbers}
+        for head, (group, name, form) in _MEASURES.items():
+            values = [(step[group] or {}).get(name) for step in self._steps]
+            if any(isinstance(value, float) or value for value in values):
+                cells = ["–" if value is None else form(value) for value in values]
+                columns[head] = cells
+        return columns
+
+    def show(self, terminal: Terminal) -> None:
+        """Write the page to the terminal, with the first quantities that fit."""
+        facts = [("trend", self._found), ("judge", self._judges)]
+        terminal.show(terminal.facts(facts), "", Text(self.heading, TITLE))
+        terminal.show(terminal.facts(self.findings()), "")
+        columns = [*self._columns().items()][: terminal.width // _COLUMN]
+        heads = [Column(head, justify="right", no_wrap=True) for head, _ in columns]
+        heads[0].justify = "left"
+        rows = zip(*(cells for _, cells in columns), strict=True)
+        terminal.show(terminal.table(heads, rows))
+
+
+def _number(step: float) -> str:
+    return f"{step:.15g}"

@@ -71,12 +71,12 @@ class RunView:
     def show(self, terminal: Terminal) -> None:
         """Write the page to the terminal."""
         terminal.show(terminal.facts(self._head(), scored=TITLE, failed=BAD))
-        found = [*sentences.findings(self.figures)]
+        facts = [*sentences.findings(self.figures)]
         if bars := [Text(line, "cyan") for line in self._histograms()]:
             terminal.show("", *bars)
         else:
-            found = [*sentences.averages(self.figures), *found]
-        findings = terminal.facts(found)
+            facts = [*sentences.averages(self.figures), *facts]
+        findings = terminal.facts(facts)
         if findings.row_count:
             terminal.show("", findings)
         if criteria := self.figures["criteria"]:
@@ -100,9 +100,9 @@ class RunView:
         for name, sentence in sentences.counts(figures):
             yield name, sentence
             if name == "failed":
-                for one in figures["reasons"][:_REASONS]:
-                    times = f"{one['groups']} x " if one["groups"] > 1 else ""
-                    yield "", times + shorten(one["reason"], _LONGEST)
+                for reason in figures["reasons"][:_REASONS]:
+                    times = f"{reason['groups']} x " if reason["groups"] > 1 else ""
+                    yield "", times + shorten(reason["reason"], _LONGEST)
         yield from sentences.times(figures)
 
     def _histograms(self) -> Iterator[str]:
@@ -131,7 +131,7 @@ class ComparisonView:
     def data(self) -> dict[str, Any]:
         """Return the data of the page for a browser."""
         figures = self.figures
-        findings = [one for one in self._findings() if one[1]]
+        findings = [fact for fact in self._findings() if fact[1]]
         scores = [*self._of_scores()]
         comparison = {
             "groups": figures["groups"],
@@ -164,25 +164,15 @@ class ComparisonView:
         terminal.show("", terminal.facts(self._findings()))
         rows = []
         for group in self.reading.differing:
-            order = group.one.best_first
-            one = [group.one.rollouts[i] for i in order]
-            other = [group.other.rollouts[i] for i in order]
             pairs = f"{group.against:g} of {count(group.pairs, 'pair')}"
-            cells = (
-                Text(pairs, NOTE),
-                in_short([r.score for r in one]),
-                in_short([r.score for r in other]),
-                in_short([r.label for r in one], ".3g"),
-            )
-            rows.append((group.one.key, cells))
+            rows.append((group.first.key, [Text(pairs, NOTE)]))
         if rows:
-            heads = ("in another order", "A, best first", "B", "reward")
             terminal.show("", Text("groups they disagree on most", TITLE))
-            terminal.show(terminal.groups(heads, rows))
+            terminal.show(terminal.groups(["in another order"], rows))
 
     def _of_files(self) -> Iterator[_Sides]:
         """Yield rows about each file as a whole; on what made the scores only if the files differ in it."""
-        each = []
+        columns = []
         for source, file in zip(self.sources, self.figures["files"], strict=True):
             figures = file["figures"]
             facts = (
@@ -191,10 +181,10 @@ class ComparisonView:
                 *sentences.made_by(figures, _IN_CELL),
                 *sentences.counts(figures),
             )
-            each.append(dict(facts))
-        one, two = each
-        for name in one | two:
-            a, b = one.get(name, ""), two.get(name, "")
+            columns.append(dict(facts))
+        first, second = columns
+        for name in first | second:
+            a, b = first.get(name, ""), second.get(name, "")
             if a != b or name not in _MADE_BY:
                 yield name, a, b, ""
 
@@ -226,18 +216,21 @@ class ComparisonView:
         paired = figures["paired"]
         if order["agreement"] is not None:
             yield "same order", sentences.ordered_pairs(order)
-        known = [
-            f"{measured(one['pairwise_accuracy'])} if the {one['name']} one wins"
-            for one in self.reading.agreement["baselines"]
-            if one["pairs"]
+        accuracies = [
+            f"{measured(baseline['pairwise_accuracy'])} if the {baseline['name']} one wins"
+            for baseline in self.reading.agreement["baselines"]
+            if baseline["pairs"]
         ]
-        if known:
-            yield "baselines", f"pairwise accuracy {', '.join(known)}; 0.500 by chance"
-        own = ""
+        if accuracies:
+            yield (
+                "baselines",
+                f"pairwise accuracy {', '.join(accuracies)}; 0.500 by chance",
+            )
+        whose = ""
         if any(file["figures"]["rollouts"]["moved"] for file in figures["files"]):
-            own = f" ({OWN_SCORES})"
+            whose = f" ({OWN_SCORES})"
         apart = "differ by {mean:.2f} on average, {max:.2f} at most".format(**distance)
-        yield "scores", apart + own
+        yield "scores", apart + whose
         correlation = figures["correlation"]
         if correlation["value"] is not None:
             ends = interval(correlation)
@@ -283,12 +276,12 @@ def view_of(reading: Any, sources: Sequence[str], figures: Any) -> View:
 def _differing(group: ComparedGroup) -> dict[str, Any]:
     """Return a group as JSON, with what both judges say of the rollout whose scores are the furthest apart."""
     i = group.furthest
-    said = [
-        {"score": one.rollouts[i].score, "explanation": one.rollouts[i].explanation}
-        for one in (group.one, group.other)
+    opinions = [
+        {"score": side.rollouts[i].score, "explanation": side.rollouts[i].explanation}
+        for side in (group.first, group.second)
         if i is not None
     ]
-    return group.as_json() | {"furthest": i, "said": said}
+    return group.as_json() | {"furthest": i, "said": opinions}
 
 
 def _criteria(criteria: Sequence[dict[str, Any]], terminal: Terminal) -> RenderableType:
@@ -305,11 +298,11 @@ def _criteria(criteria: Sequence[dict[str, Any]], terminal: Terminal) -> Rendera
     right = [Column(head, justify="right") for head in heads[1:]]
     rows = [
         (
-            shorten(one["name"], _LONGEST),
-            str(one["rollouts"]),
-            *(given(one[name], "{:.2f}") for name in names),
+            shorten(criterion["name"], _LONGEST),
+            str(criterion["rollouts"]),
+            *(given(criterion[name], "{:.2f}") for name in names),
         )
-        for one in criteria[:_CRITERIA]
+        for criterion in criteria[:_CRITERIA]
     ]
     if (more := len(criteria) - _CRITERIA) > 0:
         rows.append((f"{more} more", *[""] * 5))
@@ -325,10 +318,10 @@ def _groups(listed: Sequence[Highlight], terminal: Terminal) -> RenderableType:
         "rewards",
     )
     cells = []
-    for one in listed:
-        group = one.group
+    for highlight in listed:
+        group = highlight.group
         rollouts = [group.rollouts[i] for i in group.best_first]
-        why = terminal.text(one.why, BAD if group.failed else NOTE)
+        why = terminal.text(highlight.why, BAD if group.failed else NOTE)
         scores = Text(in_short([r.score for r in rollouts]))
         if group.failed:
             scores = terminal.text(shorten(group.reason, _LONGEST))

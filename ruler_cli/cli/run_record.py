@@ -168,12 +168,12 @@ def _reason(error: BaseException | None) -> str | None:
         return None
     if isinstance(error, KeyboardInterrupt | SystemExit):
         return _INTERRUPTED
-    known = isinstance(error, RulerError | OSError)
-    return str(error) if known else f"{type(error).__name__}: {error}"
+    expected = isinstance(error, RulerError | OSError)
+    return str(error) if expected else f"{type(error).__name__}: {error}"
 
 
 def _is_stream(path: Path) -> bool:
-    """Tell if a path is stdout, a pipe or a device."""
+    """Return whether a path is stdout, a pipe or a device."""
     special = str(path) == "-" or str(path).startswith(("/dev/", "/proc/"))
     return special or (path.exists() and not path.is_file())
 
@@ -209,8 +209,8 @@ def _refuse_summary(path: Path, source: str, output: str, options: Options) -> N
     files = (source, output, output + ".partial", str(failed), *options.ledgers)
     taken = {Path(file).resolve() for file in files if not Location(file).remote}
     # the second is where it is written until it is whole
-    own = {path.resolve(), path.with_name(f"{path.name}.partial").resolve()}
-    if not taken.isdisjoint(own):
+    places = {path.resolve(), path.with_name(f"{path.name}.partial").resolve()}
+    if not taken.isdisjoint(places):
         raise wrong("is another file of this run", "give it a name of its own")
 
 

@@ -44,8 +44,8 @@ class FileProblems(Problems):
         self, page: Mapping[str, Any], groups: Iterable[Any] | None = None
     ) -> None:
         """Print one JSON object: a page, the problems, and the `groups` one by one."""
-        found = {"problems": self.number, "first_problems": self.first}
-        print_json({"version": 3, **page, **found}, groups)
+        counts = {"problems": self.number, "first_problems": self.first}
+        print_json({"version": 4, **page, **counts}, groups)
 
 
 def warn(file: ScoredFile) -> None:
@@ -78,7 +78,7 @@ class ScoredFiles:
         self._options = options
         self.problems = FileProblems()
         self.left_out: list[LeftOutGroup] = []
-        self.files = [self.problems.open(one, options, stack) for one in sources]
+        self.files = [self.problems.open(name, options, stack) for name in sources]
         self.reading: Any = Run(self.files[0])
         if self.files[1:]:
             self.reading = Comparison(self.files, self.left_out.append)

@@ -198,10 +198,10 @@ def _run(options: Options, source: str, output: str) -> int:
 def _name_unmatched(marks: Sequence[RolloutMark], source: str) -> None:
     """Name the lines of marks that named nothing in SCORED."""
     problems = Problems("lines of marks that name nothing there")
-    for one in marks:
-        rollout = f", rollout {printable(one.rollout)}" if one.rollout else ""
+    for mark in marks:
+        rollout = f", rollout {printable(mark.rollout)}" if mark.rollout else ""
         place = Location(source).shown
-        problems.add(f"{place} has no group {printable(one.group)!r}{rollout}")
+        problems.add(f"{place} has no group {printable(mark.group)!r}{rollout}")
     problems.close()
 
 

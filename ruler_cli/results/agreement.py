@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple
 
-from ruler_cli.results.annotations import Json, ScoredGroup, ScoredRollout
+from ruler_cli.results.record import GroupRecord, Json, RolloutRecord
 from ruler_cli.scoring.bootstrap import Bootstrap, Measured, measured
 from ruler_cli.scoring.statistics import correlation, products, won
 
@@ -58,7 +58,7 @@ _Values = Mapping[_Judge, float]
 """The values that judges give to a rollout."""
 
 
-def was_asked(group: ScoredGroup) -> bool:
+def was_asked(group: GroupRecord) -> bool:
     """Return whether the judge was asked about a group: it scored a part of it, or failed by itself."""
     return group.status == "scored" or group.kind in _JUDGES_FAILURES
 
@@ -108,7 +108,7 @@ class AgreementBuilder:
 
     def add(
         self,
-        *groups: ScoredGroup,
+        *groups: GroupRecord,
         votes: Sequence[Vote] | None = None,
         labelled: Collection[int] = (),
     ) -> None:
@@ -155,7 +155,7 @@ class AgreementBuilder:
                     sums["apart", top] += weight * abs(apart)
         self._sums.add(sums)
 
-    def _values(self, *sides: ScoredRollout) -> _Values:
+    def _values(self, *sides: RolloutRecord) -> _Values:
         """Return the values of a rollout as each file has it; none if some file has no score."""
         values: dict[_Judge, float] = {}
         for judge, side in zip(self._main, sides, strict=True):
@@ -166,10 +166,10 @@ class AgreementBuilder:
         values["baselines", "longer"] = rollout.size
         values["baselines", "shorter"] = -rollout.size
         if len(sides) == 1:
-            for name, score in rollout.judges.items():
+            for name, score in rollout.panel.items():
                 values["panel", name] = score
-            for criterion in rollout.criteria:
-                values["criteria", criterion.name] = criterion.value
+            for name, value in rollout.criterion_values.items():
+                values["criteria", name] = value
         for judge in [*values]:
             if judge in self._judges or len(self._judges) < MOST_JUDGES:
                 self._judges[judge] = None
@@ -278,7 +278,7 @@ class AgreementBuilder:
 def _results(
     vote: Vote,
     values: Sequence[_Values],
-    rollouts: Sequence[ScoredRollout],
+    rollouts: Sequence[RolloutRecord],
 ) -> dict[Any, float]:
     """Return the result of a vote for each judge that has values for both, as a tie one half.
 

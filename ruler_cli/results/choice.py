@@ -13,16 +13,11 @@ from typing import Any, Literal
 from ruler_cli.errors import UsageError
 from ruler_cli.formats.paths import rollout_object
 from ruler_cli.formats.reader import Reader
-from ruler_cli.results.annotations import (
-    AnnotationReader,
-    ScoredGroup,
-    ScoredRollout,
-    refuse_unannotated,
-)
+from ruler_cli.results.annotations import AnnotationReader, refuse_unannotated
 from ruler_cli.results.conditions import FIGURES, MARK, Condition
-from ruler_cli.results.criteria import by_criterion
 from ruler_cli.results.identity import group_name, rollout_ids
 from ruler_cli.results.labels import Labels, RolloutMark
+from ruler_cli.results.record import GroupRecord, RolloutRecord
 from ruler_cli.settings.models import InputSettings
 from ruler_cli.settings.suggestions import suggest_path
 from ruler_cli.types import Group, Record, printable
@@ -74,12 +69,14 @@ class Choice:
                 "lines that compare two rollouts are passed over",
                 place="--marks",
             )
-        known = Counter(
-            one.mark for marks in self.marks.marks.values() for one in marks
+        counts = Counter(
+            mark.mark for marks in self.marks.marks.values() for mark in marks
         )
         for word in words:
-            if word not in known:
-                listed = ", ".join(printable(one) for one, _ in known.most_common(12))
+            if word not in counts:
+                listed = ", ".join(
+                    printable(mark) for mark, _ in counts.most_common(12)
+                )
                 remedy = f"the marks there are {listed}" if listed else ""
                 problem = "no line of the files has that mark"
                 value = printable(f"{MARK}={word}")
@@ -88,13 +85,17 @@ class Choice:
     @property
     def words(self) -> Sequence[str]:
         """The words that a line of marks must have."""
-        return [one.value for one in self.conditions if one.name == MARK]
+        return [
+            condition.value for condition in self.conditions if condition.name == MARK
+        ]
 
     @property
     def paths(self) -> Sequence[str]:
         """The paths of the values that decide."""
         answer = self.keep.answer if self.keep else None
-        return [*filter(None, (answer, *(one.path for one in self.conditions)))]
+        return [
+            *filter(None, (answer, *(condition.path for condition in self.conditions)))
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +103,8 @@ class Selected:
     """A group with its annotations, and the rollouts of it that are taken."""
 
     group: Group
-    scored: ScoredGroup
-    rollouts: Sequence[ScoredRollout]
+    scored: GroupRecord
+    rollouts: Sequence[RolloutRecord]
 
     @property
     def indices(self) -> set[int]:
@@ -123,7 +124,7 @@ class Selector:
     def __init__(self, choice: Choice) -> None:
         self.counts = Counter[str]()
         self._choice = choice
-        self._fields = [one for one in choice.conditions if one.path]
+        self._fields = [condition for condition in choice.conditions if condition.path]
         self._found = set[str]()
         """Paths of conditions at which there was a value."""
         self._sample: list[Any] = []
@@ -156,24 +157,32 @@ class Selector:
         )
         for name, figure_of in FIGURES.items():
             counts[name] += figure_of(scored) is not None
-        for one in conditions:
-            if one.criterion:
-                counts[one.name] += one.criterion in by_criterion(scored)
-        rollouts: Sequence[ScoredRollout] = scored.rollouts
+        for condition in conditions:
+            if condition.criterion:
+                counts[condition.name] += any(
+                    condition.criterion in r.criterion_values for r in scored.rollouts
+                )
+        rollouts: Sequence[RolloutRecord] = scored.rollouts
         if self._marked is not None:
             rollouts = self._marked.of(group, scored)
         rollouts = self._with_fields(group, rollouts)
-        if not all(one.holds(scored) for one in conditions):
+        if not all(condition.holds(scored) for condition in conditions):
             return None
         rollouts = [
-            r for r in rollouts if all(one.holds_for_rollout(r) for one in conditions)
+            r
+            for r in rollouts
+            if all(condition.holds_for_rollout(r) for condition in conditions)
         ]
-        if keep or any(one.name == "score" for one in conditions):
+        if keep or any(condition.name == "score" for condition in conditions):
             counts["unscored"] += not scored.scores
             rollouts = [r for r in rollouts if r.score is not None]
         if keep and rollouts:
             rollouts = [rollouts[i] for i in self._best(group, keep, rollouts)]
-        some = keep or self._marked or any(one.about_rollouts for one in conditions)
+        some = (
+            keep
+            or self._marked
+            or any(condition.about_rollouts for condition in conditions)
+        )
         if some and not rollouts:
             return None
         counts["kept groups"] += 1
@@ -181,25 +190,30 @@ class Selector:
         return Selected(group, scored, rollouts)
 
     def _with_fields(
-        self, group: Group, rollouts: Sequence[ScoredRollout]
-    ) -> Sequence[ScoredRollout]:
+        self, group: Group, rollouts: Sequence[RolloutRecord]
+    ) -> Sequence[RolloutRecord]:
         """Return the rollouts for which all conditions on fields hold."""
-        for one in self._fields:
-            values = self.annotations.values_at(group, one.path)
+        for condition in self._fields:
+            values = self.annotations.values_at(group, condition.path)
             if any(value is not None for value in values):
-                self._found.add(one.path)
+                self._found.add(condition.path)
             elif len(self._sample) < _SAMPLE:
                 self._sample += self._objects(group.records[0])
-            rollouts = [r for r in rollouts if one.holds_for_value(r.last_of(values))]
+            rollouts = [
+                r for r in rollouts if condition.holds_for_value(r.last_of(values))
+            ]
         return rollouts
 
     def _objects(self, record: Record) -> list[Any]:
         """Return a record and its first rollout, in which a path may lie."""
         value = self.annotations.value(record)
-        return [value, *(rollout_object(value, one) for one in record.rollouts[:1])]
+        return [
+            value,
+            *(rollout_object(value, rollout) for rollout in record.rollouts[:1]),
+        ]
 
     def _best(
-        self, group: Group, keep: Keep, rollouts: Sequence[ScoredRollout]
+        self, group: Group, keep: Keep, rollouts: Sequence[RolloutRecord]
     ) -> list[int]:
         """Return the indices of the rollouts to keep; an answer is that of the last part with one."""
         scores = [r.score for r in rollouts if r.score is not None]
@@ -207,8 +221,8 @@ class Selector:
             choose = widest if keep.by == "variance" else highest
             return choose(scores, keep.most)
         values = self.annotations.values_at(group, keep.answer)
-        found = [*map(comparable, values)]
-        answers = [rollout.last_of(found) for rollout in rollouts]
+        comparables = [*map(comparable, values)]
+        answers = [rollout.last_of(comparables) for rollout in rollouts]
         best = majority(answers, scores, keep.most)
         self.counts.update(answers=1, unanswered=not best)
         return best
@@ -220,19 +234,19 @@ class Selector:
         if counts["groups"]:
             unmarked = counts["groups"] - counts["annotation"]
             refuse_unannotated(name, counts["groups"], unmarked)
-        for one in self._choice.conditions:
-            named = one.name in FIGURES or one.criterion
-            if counts["score"] and named and not counts[one.name]:
+        for condition in self._choice.conditions:
+            named = condition.name in FIGURES or condition.criterion
+            if counts["score"] and named and not counts[condition.name]:
                 problem = f"no group of {name} has one"
-                need = _NEEDS.get(one.name, "`ruler report` names the criteria")
-                raise UsageError(problem, need, place=f"--where {one.name}")
-            absent = one.path not in self._found and one.value != "null"
-            if counts["rollouts"] and one.path and absent:
-                near = suggest_path(one.path, self._sample)
+                need = _NEEDS.get(condition.name, "`ruler report` names the criteria")
+                raise UsageError(problem, need, place=f"--where {condition.name}")
+            absent = condition.path not in self._found and condition.value != "null"
+            if counts["rollouts"] and condition.path and absent:
+                near = suggest_path(condition.path, self._sample)
                 raise UsageError(
                     f"no rollout of {name} has a value there",
                     f"did you mean {printable(near)}?" if near else _PLACE,
-                    place=f"--where {printable(one.name)}",
+                    place=f"--where {printable(condition.name)}",
                 )
         if keep and keep.answer and 0 < counts["answers"] == counts["unanswered"]:
             raise UsageError(
@@ -248,29 +262,29 @@ class MarkedRollouts:
     def __init__(self, marks: Labels, words: Sequence[str]) -> None:
         self._wanted: dict[str, set[str]] = {}
         self._left: dict[tuple[str, ...], RolloutMark] = {}
-        for one in (one for listed in marks.marks.values() for one in listed):
-            if all(word == one.mark for word in words):
-                self._wanted.setdefault(one.group, set()).add(one.rollout)
-                self._left[one.about] = one
+        for line in (line for listed in marks.marks.values() for line in listed):
+            if all(word == line.mark for word in words):
+                self._wanted.setdefault(line.group, set()).add(line.rollout)
+                self._left[line.about] = line
 
     @property
     def left(self) -> Sequence[RolloutMark]:
         """The lines that named no group or rollout so far."""
         return tuple(self._left.values())
 
-    def of(self, group: Group, scored: ScoredGroup) -> Sequence[ScoredRollout]:
+    def of(self, group: Group, scored: GroupRecord) -> Sequence[RolloutRecord]:
         """Return the rollouts of a group that lines name; all, if one names the group."""
         name = group_name(group.key)
         wanted = self._wanted.get(name)
         if not wanted:
             return ()
         ids = rollout_ids(group, scored)
-        for one in ("", *ids):
-            self._left.pop((name, one), None)
+        for rollout_id in ("", *ids):
+            self._left.pop((name, rollout_id), None)
         if "" in wanted:
             return scored.rollouts
         pairs = zip(scored.rollouts, ids, strict=True)
-        return [rollout for rollout, own in pairs if own in wanted]
+        return [rollout for rollout, rollout_id in pairs if rollout_id in wanted]
 
 
 def highest(scores: Sequence[float], most: int) -> list[int]:
@@ -301,7 +315,7 @@ def widest(scores: Sequence[float], most: int) -> list[int]:
 
     variances = [variance(low) for low in range(most + 1)]
     enough = max(variances) - _NOISE * max(x * x for x in deviations)
-    lows = next(low for low, one in enumerate(variances) if one >= enough)
+    lows = next(low for low, spread in enumerate(variances) if spread >= enough)
     by_score = sorted(range(size), key=scores.__getitem__)
     # none twice: else there were fewer low ones
     return sorted([*by_score[:lows], *highest(scores, most - lows)])

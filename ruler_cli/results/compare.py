@@ -7,17 +7,16 @@ object, which `ruler report A B` prints as JSON and the page embeds: docs/json.m
 from __future__ import annotations
 
 from array import array
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, zip_longest
+from itertools import zip_longest
 from statistics import fmean
 from typing import Any, NamedTuple
 
 from ruler_cli.errors import UsageError
 from ruler_cli.results.agreement import Agreement, AgreementBuilder
-from ruler_cli.results.annotations import Json, ScoredGroup, ScoredRollout
 from ruler_cli.results.figures import ScoredFile, TextLookup, Wanted, cells
 from ruler_cli.results.highlights import (
     DISPUTED,
@@ -28,6 +27,7 @@ from ruler_cli.results.highlights import (
     Rank,
 )
 from ruler_cli.results.identity import digests_of
+from ruler_cli.results.record import GroupRecord, Json, RolloutRecord, changed
 from ruler_cli.scoring.statistics import Concordance, Moments, concordance, quantile
 
 ComparisonFigures = Json
@@ -43,7 +43,7 @@ class DigestedGroup(NamedTuple):
     """
 
     number: int
-    group: ScoredGroup
+    group: GroupRecord
     digests: Sequence[bytes]
     kept: Any = None
 
@@ -56,14 +56,14 @@ class ComparedGroup:
     """
 
     number: int
-    one: ScoredGroup
-    other: ScoredGroup
+    first: GroupRecord
+    second: GroupRecord
     kept: Any = None
 
     @cached_property
     def common_scores(self) -> list[tuple[float, float]]:
         """Both scores of each rollout that has them."""
-        both = zip(self.one.rollouts, self.other.rollouts, strict=True)
+        both = zip(self.first.rollouts, self.second.rollouts, strict=True)
         scores = [(a.score, b.score) for a, b in both]
         return [(a, b) for a, b in scores if a is not None and b is not None]
 
@@ -96,7 +96,7 @@ class ComparedGroup:
     @property
     def furthest(self) -> int | None:
         """The index of the rollout whose scores are the furthest apart; None if no rollout has both."""
-        both = zip(self.one.rollouts, self.other.rollouts, strict=True)
+        both = zip(self.first.rollouts, self.second.rollouts, strict=True)
         apart = {
             i: abs(a.score - b.score)
             for i, (a, b) in enumerate(both)
@@ -112,13 +112,13 @@ class ComparedGroup:
     @property
     def reasons(self) -> list[str]:
         """The reasons to look at it, as words: the judges order many pairs differently, and the like."""
-        one = self.one.scores
-        other = self.other.scores
+        first = self.first.scores
+        second = self.second.scores
         reasons = {
             "order": self.against > 0 and self.against >= DISPUTED * self.pairs,
             "distance": (self.distance or 0.0) >= JUDGES_APART,
-            "only_a": one and not other,
-            "only_b": other and not one,
+            "only_a": first and not second,
+            "only_b": second and not first,
         }
         return [name for name, holds in reasons.items() if holds]
 
@@ -126,12 +126,12 @@ class ComparedGroup:
         """Return the comparison as JSON, without the rollouts."""
         return {
             "ordinal": self.number,
-            "key": self.one.key,
+            "key": self.first.key,
             "pairs": self.pairs,
             "against": self.against,
             "distance": self.distance,
-            "a": self.one.as_json(),
-            "b": self.other.as_json(),
+            "a": self.first.as_json(),
+            "b": self.second.as_json(),
         }
 
 
@@ -153,8 +153,8 @@ _LEFT_OUT = {None: "unlike", 0: "only in A", 1: "only in B"}
 
 
 OnLeftOut = Callable[[LeftOutGroup], object]
-_Waiting = dict[str, dict[tuple[bytes, ...], deque[DigestedGroup]]]
-"""Groups of a file that have not found their like, by key and digests."""
+_Content = tuple[str, tuple[bytes, ...]]
+"""The key of a group, and the digests of its rollouts in any order."""
 
 
 def pair_groups(
@@ -166,64 +166,57 @@ def pair_groups(
     groups that may still find their like in the other file.
     """
     # of each file the groups by key and content, in the order of the file
-    waiting: tuple[_Waiting, _Waiting] = ({}, {})
+    waiting: tuple[defaultdict[_Content, deque[DigestedGroup]], ...]
+    waiting = defaultdict(deque), defaultdict(deque)
+    keys = [Counter[str](), Counter[str]()]
     for row in zip_longest(first, second):
-        for side, one in enumerate(row):
-            if one is None:
+        for side, digested in enumerate(row):
+            if digested is None:
                 continue
-            key = one.group.key
-            content = tuple(sorted(one.digests))
-            others = waiting[1 - side].get(key, {})
-            if content in others:
-                other = others[content].popleft()
-                if not others[content]:
-                    del others[content]
-                both = (other, one) if side else (one, other)
-                yield _paired(*both)
-            elif row[1 - side] is None and not others:  # the other file has ended
-                yield _alone(key, side)
-            else:
-                like = waiting[side].setdefault(key, {})
-                like.setdefault(content, deque()).append(one)
-    for key in dict.fromkeys(chain(*waiting)):
-        left = [chain(*side.get(key, {}).values()) for side in waiting]
-        for one, other in zip_longest(*left):
-            if not one or not other:
-                yield _alone(key, int(one is None))
+            content = digested.group.key, tuple(sorted(digested.digests))
+            if not waiting[1 - side][content]:
+                del waiting[1 - side][content]
+                if row[1 - side] is None:  # the other file has ended
+                    keys[side][digested.group.key] += 1
+                else:
+                    waiting[side][content].append(digested)
                 continue
-            here = len(one.digests)
-            there = len(other.digests)
-            reason = f"{here} rollouts in the first file, {there} in the second"
-            if here == there:
-                unlike = (Counter(other.digests) - Counter(one.digests)).total()
-                reason = f"{unlike} of its {here} rollouts differ between the files"
-            yield LeftOutGroup(key, reason)
+            match = waiting[1 - side][content].popleft()
+            yield _paired(match, digested) if side else _paired(digested, match)
+    for side, groups in enumerate(waiting):
+        for (key, _), left in groups.items():
+            keys[side][key] += len(left)
+    for key in dict.fromkeys([*keys[0], *keys[1]]):
+        unlike = min(keys[0][key], keys[1][key])
+        for _ in range(unlike):
+            yield LeftOutGroup(key, "its rollouts differ between the files")
+        for side, name in enumerate(("first", "second")):
+            for _ in range(keys[side][key] - unlike):
+                yield LeftOutGroup(key, f"only in the {name} file", side)
 
 
-def _alone(key: str, side: int) -> LeftOutGroup:
-    return LeftOutGroup(key, f"only in the {('first', 'second')[side]} file", side)
-
-
-def _paired(one: DigestedGroup, other: DigestedGroup) -> ComparedGroup | LeftOutGroup:
+def _paired(
+    first: DigestedGroup, second: DigestedGroup
+) -> ComparedGroup | LeftOutGroup:
     """Put the rollouts of the second group in the order of the first; equal ones stay in their order."""
-    by_digest: dict[bytes, deque[ScoredRollout]] = {}
-    for digest, rollout in zip(other.digests, other.group.rollouts, strict=True):
+    by_digest: dict[bytes, deque[RolloutRecord]] = {}
+    for digest, rollout in zip(second.digests, second.group.rollouts, strict=True):
         by_digest.setdefault(digest, deque()).append(rollout)
-    first = []
-    second = []
-    for digest, a in zip(one.digests, one.group.rollouts, strict=True):
+    first_rollouts = []
+    second_rollouts = []
+    for digest, a in zip(first.digests, first.group.rollouts, strict=True):
         b = by_digest[digest].popleft()
         label = a.label if b.label is None else b.label
         if a.label not in (None, label):
-            return LeftOutGroup(one.group.key, "labels differ between the files")
+            return LeftOutGroup(first.group.key, "labels differ between the files")
         # not the scores that an outcome or a reward moved
-        first.append(replace(a, label=label, score=a.judge_score))
-        second.append(replace(b, label=label, score=b.judge_score))
+        first_rollouts.append(changed(a, label=label, score=a.judge_score))
+        second_rollouts.append(changed(b, label=label, score=b.judge_score))
     return ComparedGroup(
-        one.number,
-        replace(one.group, rollouts=tuple(first)),
-        replace(other.group, rollouts=tuple(second)),
-        one.kept,
+        first.number,
+        changed(first.group, rollouts=tuple(first_rollouts)),
+        changed(second.group, rollouts=tuple(second_rollouts)),
+        first.kept,
     )
 
 
@@ -270,7 +263,7 @@ class Comparison:
             self._on_left_out(group)
 
     def _add(self, group: ComparedGroup) -> None:
-        judges = (group.one, group.other)
+        judges = (group.first, group.second)
         reasons = group.reasons
         self._agreement.add(*judges)
         if group.against > 0 or "distance" in reasons:
@@ -279,7 +272,7 @@ class Comparison:
         self._counts.update(tied=group.tied, pairs=group.pairs)
         self._against += group.against
         if group.common_scores:
-            self._counts.update(a=group.one.tied, b=group.other.tied)
+            self._counts.update(a=group.first.is_tied, b=group.second.is_tied)
             for side, scores in enumerate(zip(*group.common_scores, strict=True)):
                 self._scores[side].extend(scores)
                 self._spreads[side].append(Moments().add(scores).spread)
@@ -305,9 +298,9 @@ class Comparison:
 
     def figures(self, lookup: TextLookup) -> ComparisonFigures:
         """Return the figures of `ruler report`; UsageError if no rollout has a score in both files."""
-        one, other = self._scores
+        first, second = self._scores
         pairs = self._counts["pairs"]
-        if not one:
+        if not first:
             names = " and ".join(file.name for file in self.files)
             problem = f"{names}: no group in common{self._unlike}"
             remedy = (
@@ -318,7 +311,7 @@ class Comparison:
                 remedy = f"see why with `ruler report {self.files[1].name}`"
             raise UsageError(problem, remedy)
         agreement = self.agreement
-        both = list(zip(one, other, strict=True))
+        both = list(zip(first, second, strict=True))
         distances = [abs(a - b) for a, b in both]
         files = [file.figures.figures(lookup) for file in self.files]
         return {
@@ -326,7 +319,7 @@ class Comparison:
             "paired": agreement["paired"],
             "one_scored": self._sides("only_a", "only_b"),
             "groups": len(self._spreads[0]),
-            "rollouts": len(one),
+            "rollouts": len(first),
             "means": [fmean(scores) for scores in self._scores],
             "spreads": [quantile(spreads, 0.5) for spreads in self._spreads],
             "tied": self._sides("a", "b"),
@@ -346,27 +339,31 @@ class Comparison:
         """Return the figures and the list as JSON; `heads` has what describes each file."""
         files = zip(heads, figures["files"], strict=True)
         return figures | {
-            "files": [{**head, **own} for head, own in files],
-            "differ": [one.as_json() for one in self.differing],
+            "files": [{**head, **figures} for head, figures in files],
+            "differ": [group.as_json() for group in self.differing],
         }
 
 
-def differences(one: Json, other: Json) -> dict[str, bool | None]:
+def differences(first: Json, second: Json) -> dict[str, bool | None]:
     """Tell for each thing that makes scores if two files differ in it; None: at least one does not say it."""
     ways = []
-    for figures in (one, other):
+    for figures in (first, second):
         made = figures["made_by"]
         way = {
             "judge": figures["judges"],
             "served": made["served"],
-            "rubric": {each["digest"]: each["groups"] for each in made["rubrics"]},
-            "parameters": {each["digest"]: each["groups"] for each in made["params"]},
+            "rubric": {
+                digest["digest"]: digest["groups"] for digest in made["rubrics"]
+            },
+            "parameters": {
+                digest["digest"]: digest["groups"] for digest in made["params"]
+            },
             "version": made["versions"],
             "passes": figures["passes"],
         }
         ways.append({name: {*counts} for name, counts in way.items()})
     a, b = ways
-    found = {name: a[name] != b[name] if a[name] and b[name] else None for name in a}
-    if found["judge"]:
-        found["parameters"] = None  # their digest is of the judges' names, too
-    return found
+    differs = {name: a[name] != b[name] if a[name] and b[name] else None for name in a}
+    if differs["judge"]:
+        differs["parameters"] = None  # their digest is of the judges' names, too
+    return differs

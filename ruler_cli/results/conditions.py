@@ -15,16 +15,16 @@ from ruler_cli.settings.suggestions import nearest
 from ruler_cli.types import ENDINGS, printable
 
 if TYPE_CHECKING:
-    from ruler_cli.results.annotations import ScoredGroup, ScoredRollout
+    from ruler_cli.results.record import GroupRecord, RolloutRecord
 
-_STATES: dict[str, Callable[[ScoredGroup], bool]] = {
+_STATES: dict[str, Callable[[GroupRecord], bool]] = {
     "live": lambda group: group.live,
-    "tied": lambda group: group.tied,
+    "tied": lambda group: group.is_tied,
     "failed": lambda group: group.failed,
     "scored": lambda group: group.status == "scored",
     "disagreement": lambda group: group.pairs.lost > 0,
 }
-FIGURES: dict[str, Callable[[ScoredGroup], float | None]] = {
+FIGURES: dict[str, Callable[[GroupRecord], float | None]] = {
     "mean": lambda group: group.mean,
     "reliability": lambda group: group.reliability,
     "disagreement": lambda group: group.disagreement,
@@ -79,7 +79,7 @@ class Condition:
         start, _, name = self.name.partition(CRITERIA)
         return "" if start else name
 
-    def holds(self, group: ScoredGroup) -> bool:
+    def holds(self, group: GroupRecord) -> bool:
         """Tell if it holds for a group; a group without the figure is in no range."""
         if self.about_rollouts or self.name == MARK:
             return True
@@ -87,11 +87,11 @@ class Condition:
             return _STATES[self.name](group)
         return self._contains(FIGURES[self.name](group))
 
-    def holds_for_rollout(self, rollout: ScoredRollout) -> bool:
+    def holds_for_rollout(self, rollout: RolloutRecord) -> bool:
         """Tell if it holds for a rollout; one on groups holds for all of theirs, and so does one on a field."""
         if self.criterion:
-            values = {one.name: one.value for one in rollout.criteria}
-            return self._contains(values.get(self.criterion))
+            value = rollout.criterion_values.get(self.criterion)
+            return self._contains(value)
         if self.name in _ENDS:
             return rollout.ended == _ENDS[self.name]
         return self.name != "score" or self._contains(rollout.score)
@@ -100,7 +100,7 @@ class Condition:
         """Tell if it holds for the value of a field; None is null, or absent. A list holds each of its items."""
         if self.ends is not None:
             return type(value) in (int, float) and self._contains(value)
-        return any(_is(one, self.value) for one in items(value) or [value])
+        return any(_is(item, self.value) for item in items(value) or [value])
 
     def _contains(self, value: float | None) -> bool:
         low, high = self.ends or (math.inf, -math.inf)
@@ -119,10 +119,10 @@ def _is(value: Any, text: str) -> bool:
     if not isinstance(value, int | float):
         return False
     try:
-        known = json.loads(text)
+        number = json.loads(text)
     except (ValueError, RecursionError):
         return False
-    return type(known) in (int, float) and bool(known == value)
+    return type(number) in (int, float) and bool(number == value)
 
 
 def parse_condition(text: str) -> Condition:
@@ -164,12 +164,12 @@ def _field(text: str) -> Condition:
     if path == MARK and value:
         return Condition(MARK, value=value)
     if path and equals and near is None and path != MARK:
-        own = quoted[1] if quoted else path
-        return Condition(path, _limits(value), own, value)
+        shown = quoted[1] if quoted else path
+        return Condition(path, _limits(value), shown, value)
     remedy = f"the conditions are {', '.join(NAMES)}, {MARK}=WORD and PATH=VALUE"
     if near is not None:
-        own = f' (or "{path}" of the records)' if equals else ""
-        remedy = f"did you mean {near}{own}? {remedy}"
+        shown = f' (or "{path}" of the records)' if equals else ""
+        remedy = f"did you mean {near}{shown}? {remedy}"
     raise UsageError(
         "is not a condition",
         printable(remedy, 400),

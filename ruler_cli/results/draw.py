@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from ruler_cli.results.annotations import ScoredGroup, ScoredRollout
 from ruler_cli.results.highlights import Best, Keep
 from ruler_cli.results.identity import group_name, rollout_ids
 from ruler_cli.results.labels import DISPUTED, RANDOM
+from ruler_cli.results.record import GroupRecord, RolloutRecord
 from ruler_cli.types import Group
 
 _OF_ONE_GROUP = 2
@@ -68,7 +68,7 @@ class PairDraw:
         self._random = Best[_Entry](most)
         self._disputed = Best[_Entry](most // 2)
 
-    def add(self, group: Group, scored: ScoredGroup, keep: Keep) -> None:
+    def add(self, group: Group, scored: GroupRecord, keep: Keep) -> None:
         """Add the next group; `keep` is called if it may be drawn from."""
         indices: dict[str, int] = {}
         for index, name in enumerate(rollout_ids(group, scored)):
@@ -127,7 +127,7 @@ class PairDraw:
         return pairs
 
 
-def _dispute(first: ScoredRollout, second: ScoredRollout) -> float:
+def _dispute(first: RolloutRecord, second: RolloutRecord) -> float:
     """Return how far passes and judges differ on the order of two rollouts, 0 if they agree.
 
     Of the opinions for either side the strongest counts, and of these two the weaker one.
@@ -135,6 +135,6 @@ def _dispute(first: ScoredRollout, second: ScoredRollout) -> float:
     apart = [0.0]
     for a, b in zip(first.pass_scores, second.pass_scores, strict=False):
         apart.append(a - b)
-    for judge in first.judges.keys() & second.judges.keys():
-        apart.append(first.judges[judge] - second.judges[judge])
+    for judge in first.panel.keys() & second.panel.keys():
+        apart.append(first.panel[judge] - second.panel[judge])
     return min(max(apart), -min(apart))

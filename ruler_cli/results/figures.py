@@ -23,25 +23,13 @@ from ruler_cli.files.location import Location
 from ruler_cli.judges.providers import EMBEDDED
 from ruler_cli.ledger.database import digest_of, params_text
 from ruler_cli.prompting.templates import DEFAULT_RUBRIC, QUESTION
-from ruler_cli.results.annotations import (
-    AnnotationReader,
-    Json,
-    ScoredGroup,
-    ScoredRollout,
-    refuse_unannotated,
-)
-from ruler_cli.results.criteria import CriteriaFigures
-from ruler_cli.results.fields import usage_fields
+from ruler_cli.results.annotations import AnnotationReader, refuse_unannotated
+from ruler_cli.results.record import GroupRecord, Json, RolloutRecord
 from ruler_cli.runs.input import open_input
-from ruler_cli.scoring.statistics import (
-    Concordance,
-    LengthSums,
-    Moments,
-    PositionBias,
-    quantile,
-)
+from ruler_cli.scoring.figures import Figures, scores_by_position
+from ruler_cli.scoring.statistics import Moments, PositionBias, quantile
 from ruler_cli.settings.models import InputSettings
-from ruler_cli.types import Group, Usage, iso, printable, rubric_text
+from ruler_cli.types import Group, RolloutValues, iso, printable, rubric_text
 
 ReportFigures = Json
 """The figures of a run; None: not known."""
@@ -83,6 +71,7 @@ _GROUPS = (
     "explained",
     "same_explanations",
 )
+_USAGE = ("calls", "prompt_tokens", "completion_tokens", "cached_tokens")
 _ROLLOUTS = ("all", "scored", "failed", "labelled", "suspect", "moved")
 _QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
 _TENTHS = [i / 10 for i in range(11)]
@@ -107,11 +96,11 @@ class ScoredFile:
         if self.input.reader is None:
             problem = f"{self.name}: holds no records"
             raise UsageError(f"{problem}; give a file that `ruler score` wrote")
-        given = self._labels is not None
-        self.annotations = AnnotationReader(self.input.reader, given=given)
-        self.figures = FiguresBuilder()
+        at_path = self._labels is not None
+        self.annotations = AnnotationReader(self.input.reader, given=at_path)
+        self.figures = FileFigures()
 
-    def groups(self, wanted: Wanted = None) -> Iterator[tuple[int, Group, ScoredGroup]]:
+    def groups(self, wanted: Wanted = None) -> Iterator[tuple[int, Group, GroupRecord]]:
         """Yield each group with its number, from 1, and its annotations; or those with a `wanted` key.
 
         After all groups UsageError if none has an annotation, or none a label at the user's path.
@@ -129,7 +118,7 @@ class ScoredFile:
                 place=f"--labels {printable(self._labels)}",
             )
 
-    def read(self, wanted: Wanted = None) -> Iterator[tuple[int, Group, ScoredGroup]]:
+    def read(self, wanted: Wanted = None) -> Iterator[tuple[int, Group, GroupRecord]]:
         """Yield the same, whatever the annotations and labels are."""
         for number, group in enumerate(self.input.groups, 1):
             if wanted is None or wanted(group.key):
@@ -167,13 +156,13 @@ class WordCounts(Counter[str]):
         return dict(+listed)
 
 
-class FiguresBuilder:
-    """Builds the figures of a run, group by group; it stores some numbers of a group and of a rollout.
+class FileFigures:
+    """The figures of a scored file, group by group; it stores some numbers of a group and of a rollout.
 
     `groups` and `rollouts` are counts by name: those of the figures, and of values that cannot be used:
     `odd_scores`, `odd_labels`, `unlabelled`, `more_judges` (scores of a panel beyond the first
     few); `outcomes` counts labels that a verifier gave instead of a reward, `own_labels` labels at the user's
-    path that equal the score.
+    path that equal the score. `sums` are those of all groups with scores.
     """
 
     def __init__(self) -> None:
@@ -182,20 +171,17 @@ class FiguresBuilder:
         self.rollouts = Counter[str](all=0)
         self.words: defaultdict[str, WordCounts] = defaultdict(WordCounts)
         """Words of groups, by what they name."""
+        self.sums = Figures()
         self._rubrics: dict[str, str] = {}
         # by kind and pattern
         self._reasons: dict[tuple[str, str], Json] = {}
-        self._usage = Usage()
+        self._usage = Counter[str](calls=0)
         # a number of each group, or of each scored rollout, that has one
         self._numbers: defaultdict[str, array[float]] = defaultdict(lambda: array("d"))
-        self._pairs = Concordance()
-        self._lengths = LengthSums()
-        self._positions = PositionBias()
-        self._criteria = CriteriaFigures()
         # the time of each judged group, and the kind of its failure
         self._timed: list[tuple[float, str]] = []
 
-    def add(self, group: ScoredGroup, own_rubric: str = "") -> None:
+    def add(self, group: GroupRecord, own_rubric: str = "") -> None:
         """Count the next group of the file; its record may have a rubric of its own."""
         self.groups.update(["all", group.status])
         for rollout in group.rollouts:
@@ -210,13 +196,14 @@ class FiguresBuilder:
             "rubrics": (group.rubric,),
             "params": (group.params,),
         }
-        for name, each in words.items():
-            for word in filter(None, each):
-                self.words[name].count(word)
+        for name, listed in words.items():
+            for word in listed:
+                if word:
+                    self.words[name].count(word)
         self._add_numbers(cost=group.cost_usd, latency=group.latency_s)
-        self._usage += group.usage
-        if group.judged_at is not None:
-            self._timed.append((group.judged_at, group.kind))
+        self._usage.update(group.usage)
+        if group.time is not None:
+            self._timed.append((group.time, group.kind))
         if group.failed:
             self._add_reason(group)
         few = len(self._rubrics) < _MOST_RUBRICS
@@ -230,7 +217,7 @@ class FiguresBuilder:
             if number is not None:
                 self._numbers[name].append(number)
 
-    def _add_reason(self, group: ScoredGroup) -> None:
+    def _add_reason(self, group: GroupRecord) -> None:
         """Count the reason of a failure; two are alike if they differ in numbers and ids only."""
         reason = group.reason
         if len(reason) > _LONGEST_REASON:
@@ -245,16 +232,14 @@ class FiguresBuilder:
             }
             self._reasons.setdefault(pattern, first)["groups"] += 1
 
-    def _add_rollout(self, rollout: ScoredRollout) -> None:
-        own = rollout.judge_score
+    def _add_rollout(self, rollout: RolloutRecord) -> None:
         label = rollout.label
         source = rollout.label_source
         counts = {
             "all": True,
-            rollout.status: not rollout.odd_score,
-            "odd_scores": rollout.odd_score,
+            "odd_scores" if rollout.odd_score else rollout.status: True,
             "suspect": rollout.suspect,
-            "moved": own not in (None, rollout.score),
+            "moved": rollout.judge_score not in (None, rollout.score),
             "labelled": label is not None,
             "unlabelled": not source,
             "odd_labels": label is None and source != "",
@@ -262,6 +247,8 @@ class FiguresBuilder:
             "own_labels": source == "given" and label == rollout.score,
             "more_judges": rollout.more_judges,
         }
+        if rollout.ended:
+            counts[rollout.ended] = True
         self.rollouts.update(counts)
         if rollout.score is not None:
             self._add_numbers(
@@ -270,50 +257,34 @@ class FiguresBuilder:
                 bytes=rollout.size,
             )
 
-    def _add_scored(self, group: ScoredGroup) -> None:
-        self._criteria.add(group)
-        scored = [r for r in group.rollouts if r.score is not None]
-        self._pairs += group.pairs
-        texts = [r.explanation.strip() for r in scored]
+    def _add_scored(self, group: GroupRecord) -> None:
         # embedded judges say the same of many by design
         own_words = not {*EMBEDDED} & {*group.judge.split(", ")}
-        several = len(texts) > 1 and not group.alone
-        explained = several and own_words and all(texts)
-        counts = {
-            "tied": group.tied,
-            "live": group.live,
-            "alone": group.alone,
-            "one_score": group.one_score,
-            "explained": explained,
-            "same_explanations": explained and len({*texts}) == 1,
-            "labelled": any(r.label is not None for r in scored),
-        }
-        # as in the table, to which a bin links
-        sd = group.sd and round(group.sd, 9)
-        self._add_numbers(sd=sd, reliability=group.reliability)
-        judged = [(r.size, r.judge_score) for r in scored if r.judge_score is not None]
-        if len(judged) > 1:
-            self._lengths.add(judged)
-        by_position = scores_by_position(group)
-        self._positions.add(*by_position)
+        values = group.values
+        self.sums.add(values, own_words=own_words)
+        if group.sd is not None:
+            # as in the table, to which a bin links
+            self._add_numbers(sd=round(group.sd, 9))
+        scored = [rollout for rollout in values.rollouts if rollout.score is not None]
+        by_position = scores_by_position(scored)
         if by_position and len(by_position[0]) > 1:
             # as with the order of the input
-            positions = [*dict.fromkeys(r.positions for r in scored)]
-            counts["in_order"] = positions == sorted(positions)
-            counts["corrected"] = any(map(_is_corrected, scored))
-        self.groups.update(counts)
+            positions = [*dict.fromkeys(rollout.positions for rollout in scored)]
+            self.groups["in_order"] += positions == sorted(positions)
+            self.groups["corrected"] += any(map(_is_corrected, scored))
 
     def figures(self, lookup: TextLookup) -> ReportFigures:
         """Return the figures of all groups so far; `lookup` finds texts of rubrics and parameters."""
-        groups = self.groups
         numbers = self._numbers
         words = self.words
+        groups = self.groups + self.sums.counts
         rollouts = {name: self.rollouts[name] for name in _ROLLOUTS}
         rollouts["failed"] += self.rollouts["odd_scores"]
-        reasons = sorted(self._reasons.values(), key=lambda one: -one["groups"])
-        scores = Moments().add(numbers["score"])
+        reasons = sorted(self._reasons.values(), key=lambda reason: -reason["groups"])
+        scores = self.sums.scores
         costs = numbers["cost"]
         times = [at for at, _ in self._timed]
+        latency = numbers["latency"]
         return {
             "groups": {name: groups[name] for name in _GROUPS},
             "rollouts": rollouts,
@@ -325,10 +296,12 @@ class FiguresBuilder:
             "made_by": self._made_by(lookup),
             "cost_usd": math.fsum(costs) if costs else None,
             "cost_groups": len(costs),
-            "usage": usage_fields(self._usage),
+            "usage": {
+                **{name: self._usage[name] for name in _USAGE},
+                "estimated": self._usage["estimated"] > 0,
+            },
             "latency_s": {
-                name: quantile(numbers["latency"], share)
-                for name, share in _QUANTILES.items()
+                name: quantile(latency, share) for name, share in _QUANTILES.items()
             },
             "started_at": iso(min(times, default=None)),
             "ended_at": iso(max(times, default=None)),
@@ -337,14 +310,14 @@ class FiguresBuilder:
                 "mean": scores.mean if scores.number else None,
                 "sd": scores.spread if scores.number else None,
             },
-            "spread": self._middle("sd", _HALVED),
+            "spread": _middle(numbers["sd"], _HALVED),
             "against_label": self._against_label(),
             "slots": self._position_bias(),
             "lengths": self._length_bias(),
-            "criteria": self._criteria.as_json(),
+            "criteria": self._criteria(),
             "reliability": {
-                **self._middle("reliability", _TENTHS),
-                "groups": len(numbers["reliability"]),
+                **_middle(self.sums.reliability, _TENTHS),
+                "groups": len(self.sums.reliability),
             },
             "over_time": {
                 "unit": "time",
@@ -353,128 +326,109 @@ class FiguresBuilder:
             },
         }
 
-    def _middle(self, name: str, edges: Sequence[float]) -> Json:
-        numbers = self._numbers[name]
-        return {"bins": histogram(numbers, edges), "median": quantile(numbers, 0.5)}
-
     def _made_by(self, lookup: TextLookup) -> Json:
         """Return what made the scores, the most frequent first, with the texts that are known.
 
         Without a ledger the built-in rubric and question are known too, and the parameters of a judge without any.
         """
-        known = self._rubrics | {BUILT_IN: DEFAULT_RUBRIC, digest_of(""): ""}
+        texts_of = self._rubrics | {BUILT_IN: DEFAULT_RUBRIC, digest_of(""): ""}
         for name in self.words["judges"].listed():
             plain = {"judge": name, "model": name, "params": {}}
-            each = {"ask": "each", "question": QUESTION}  # of an earlier version
-            read = each | {"read": "probability"}
-            for asked in ({}, each, read, read | {"ask": "group"}):
+            alone = {"ask": "each", "question": QUESTION}  # of an earlier version
+            read = alone | {"read": "probability"}
+            for asked in ({}, alone, read, read | {"ask": "group"}):
                 text = params_text([{**plain, **asked}])
-                known[digest_of(text)] = text
+                texts_of[digest_of(text)] = text
         made: Json = {
             name: self.words[name].listed() for name in ("served", "versions")
         }
         for name in ("rubrics", "params"):
             listed = self.words[name].listed()
             listed.pop(OTHER, None)
-            texts = known | dict(lookup(listed))
+            texts = texts_of | dict(lookup(listed))
             made[name] = [
-                {
-                    "digest": digest,
-                    "groups": n,
-                    "text": texts.get(digest),
-                }
-                for digest, n in listed.items()
+                {"digest": digest, "groups": number, "text": texts.get(digest)}
+                for digest, number in listed.items()
             ]
             made[f"more_{name}"] = max(0, len(self.words[name]) - _LISTED)
         return made
 
     def _against_label(self) -> Json:
         points = zip(self._numbers["score"], self._numbers["label"], strict=True)
-        known = [(score, label) for score, label in points if math.isfinite(label)]
-        labels = sorted({label for _, label in known})
+        labelled = [(score, label) for score, label in points if math.isfinite(label)]
+        labels = sorted({label for _, label in labelled})
         edges = labels
         exact = len(labels) <= _MOST_LABELS
         if not exact:
-            least = labels[0]
-            step = (labels[-1] - least) / _MOST_LABELS
-            edges = [least + step * i for i in range(_MOST_LABELS)]
-        found = cells(known, score=_TENTHS, label=[*edges, *labels[-1:]])
-        for cell in found if exact else ():
+            step = (labels[-1] - labels[0]) / _MOST_LABELS
+            edges = [labels[0] + step * i for i in range(_MOST_LABELS)]
+        listed = cells(labelled, score=_TENTHS, label=[*edges, *labels[-1:]])
+        for cell in listed if exact else ():
             cell["label"] = cell["values"]["label"]
-        pairs = self._pairs
+        pairs = self.sums.pairs
         return {
-            "cells": found,
+            "cells": listed,
             "pairs": pairs.pairs,
             "against": pairs.against,
             "tied": pairs.tied,
             "agreement": pairs.agreement,
-            "groups": self.groups["labelled"],
+            "groups": self.sums.counts["labelled"],
         }
 
     def _length_bias(self) -> Json:
         points = zip(self._numbers["score"], self._numbers["bytes"], strict=True)
-        trend = self._lengths.trend()
+        trend = self.sums.lengths.trend()
         none = {"slope": None, "error": None, "correlation": None, "groups": 0}
-        return {
-            "cells": cells(points, score=_TENTHS, bytes=_POWERS),
-            **(asdict(trend) if trend else none),
-        }
+        figures = asdict(trend) if trend else none
+        return {"cells": cells(points, score=_TENTHS, bytes=_POWERS), **figures}
+
+    def _criteria(self) -> list[Json]:
+        """Return the figures of each criterion, the most frequent first, of these the one that decides the most."""
+        figures: list[Json] = []
+        for name, sums in self.sums.criteria.items():
+            bins = sums.positions.bins()
+            figures.append(
+                {
+                    "name": name,
+                    "rollouts": sums.values.number,
+                    "mean": sums.values.mean,
+                    "with_score": sums.with_score,
+                    "reliability": sums.reliability,
+                    "first_less_last": bins[0].mean - bins[-1].mean if bins else None,
+                }
+            )
+        # of rubrics of single records the common criteria come first
+        return sorted(
+            figures,
+            key=lambda row: (-row["rollouts"], -abs(row["with_score"] or 0.0)),
+        )
 
     def _position_bias(self) -> Json:
-        positions = self._positions
+        positions = self.sums.positions
         in_order = self.groups["in_order"]
         if in_order >= ENOUGH and positions.groups == in_order:
             # a position says what the rollout is, not how the judge is biased; few may be so by chance
             positions = PositionBias()
-        return {
-            "bins": [
-                {
-                    "from": b.start,
-                    "to": b.stop,
-                    "mean": b.mean,
-                    "error": b.error,
-                    "n": b.scores,
-                }
-                for b in positions.bins()
-            ],
-            "groups": positions.groups,
-            "corrected": self.groups["corrected"],
-        }
+        bins = [
+            {
+                "from": bar.start,
+                "to": bar.stop,
+                "mean": bar.mean,
+                "error": bar.error,
+                "n": bar.scores,
+            }
+            for bar in positions.bins()
+        ]
+        corrected = self.groups["corrected"]
+        return {"bins": bins, "groups": positions.groups, "corrected": corrected}
 
 
-def scores_by_position(group: ScoredGroup) -> list[tuple[float, ...]]:
-    """Return for each pass the scores of the distinct rollouts in the order in which the judge saw them.
-
-    Identical rollouts share their positions and count once. Empty if the annotations lack the
-    rollouts of a request or their positions: windows, a missing rollout, passes without their scores.
-    """
-    if "windows" in group.flags:
-        return []
-    distinct: dict[tuple[float, ...], tuple[float, ...]] = {}
-    for rollout in group.rollouts:
-        if rollout.status == "scored":
-            scores = rollout.pass_scores
-            score = rollout.judge_score
-            if not scores and score is not None and len(rollout.positions) == 1:
-                scores = (score,)
-            distinct.setdefault(rollout.positions, scores)
-    if len({len(row) for row in (*distinct, *distinct.values())}) != 1:
-        return []
-    last = len(distinct) - 1
-    rows = []
-    # the position and the score of each rollout in one pass
-    for shown in zip(
-        *(zip(*row, strict=True) for row in distinct.items()), strict=True
-    ):
-        seen = sorted(shown)
-        if [round(at * last) for at, _ in seen] != [*range(last + 1)]:
-            return []
-        rows.append(tuple(score for _, score in seen))
-    return rows
+def _middle(numbers: Sequence[float], edges: Sequence[float]) -> Json:
+    return {"bins": histogram(numbers, edges), "median": quantile(numbers, 0.5)}
 
 
-def _is_corrected(rollout: ScoredRollout) -> bool:
-    """Tell if a score or its spread is not that of the passes, as with `debias` or `standardize`."""
+def _is_corrected(rollout: RolloutValues) -> bool:
+    """Return whether a score or its spread is not that of the passes, as with `debias` or `standardize`."""
     passes = Moments().add(rollout.pass_scores)
     score = rollout.judge_score
     spread = passes.deviation if rollout.spread is None else rollout.spread
@@ -498,8 +452,13 @@ def histogram(
     if not any(held):
         return []
     return [
-        {"from": start, "to": stop, count: len(own), "values": _range(own)}
-        for own, (start, stop) in zip(held, pairwise(edges), strict=True)
+        {
+            "from": start,
+            "to": stop,
+            count: len(values_there),
+            "values": _range(values_there),
+        }
+        for values_there, (start, stop) in zip(held, pairwise(edges), strict=True)
     ]
 
 
@@ -507,19 +466,19 @@ def cells(points: Iterable[tuple[float, float]], **axes: Sequence[float]) -> lis
     """Count points between the edges of two axes, which have names; empty cells are left out."""
     (x, first), (y, second) = axes.items()
     held: defaultdict[tuple[int, int], list[tuple[float, float]]] = defaultdict(list)
-    for one, other in points:
-        held[_bin(first, one), _bin(second, other)].append((one, other))
-    found = []
-    for (i, j), own in sorted(held.items()):
-        ones, others = zip(*own, strict=True)
+    for x_value, y_value in points:
+        held[_bin(first, x_value), _bin(second, y_value)].append((x_value, y_value))
+    filled = []
+    for (i, j), points_there in sorted(held.items()):
+        ones, others = zip(*points_there, strict=True)
         cell = {
             x: [*first[i : i + 2]],
             y: [*second[j : j + 2]],
-            "n": len(own),
+            "n": len(points_there),
             "values": {x: _range(ones), y: _range(others)},
         }
-        found.append(cell)
-    return found
+        filled.append(cell)
+    return filled
 
 
 def _range(values: Sequence[float]) -> list[float] | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ruler_cli.messages.content import first_agent_turn, text_of
 from ruler_cli.prompting.prompt import render_group
 from ruler_cli.prompting.render import MARK
-from ruler_cli.results.annotations import Json, ScoredGroup
+from ruler_cli.results.record import GroupRecord, Json
 from ruler_cli.settings.models import AskSettings
 from ruler_cli.types import Group, Picture, readable_text, rubric_text
 
@@ -35,7 +35,7 @@ class GroupText:
     pictures: Mapping[str, Picture]
 
     @classmethod
-    def of(cls, group: Group, scored_group: ScoredGroup) -> GroupText:
+    def of(cls, group: Group, scored_group: GroupRecord) -> GroupText:
         """Render the text that the judge saw, if nothing was shortened for its context."""
         layout = render_group(group, AskSettings(), sent=False).layout
         rollouts: list[Sequence[str]] = []
@@ -43,7 +43,7 @@ class GroupText:
         first: dict[int, int] = {}
         for number, rollout in enumerate(scored_group.rollouts):
             owners = (layout.owner[index] for index in rollout.indices)
-            owner = next((one for one in owners if one is not None), None)
+            owner = next((index for index in owners if index is not None), None)
             if owner is None:
                 rollouts.append([])
                 identical.append(number)
@@ -81,7 +81,7 @@ def _task(group: Group) -> str:
 
 
 def text_json(
-    text: GroupText, group: ScoredGroup, other: ScoredGroup | None = None
+    text: GroupText, group: GroupRecord, second_group: GroupRecord | None = None
 ) -> Json:
     """Return the texts of a group as JSON, its rollouts in input order, with the lines that the judge read.
 
@@ -89,15 +89,15 @@ def text_json(
     lines.
     """
     rollouts = [rollout.as_json() for rollout in group.rollouts]
-    if other is not None:
-        second = [rollout.as_json() for rollout in other.rollouts]
+    if second_group is not None:
+        second = [rollout.as_json() for rollout in second_group.rollouts]
         pairs = zip(rollouts, second, strict=True)
         rollouts = [{"a": a, "b": b} for a, b in pairs]
     rows = zip(rollouts, text.rollouts, text.identical, strict=True)
     return {
         "rollouts": [
-            one | {"lines": as_read(lines), "same_as": same_as}
-            for one, lines, same_as in rows
+            rollout | {"lines": as_read(lines), "same_as": same_as}
+            for rollout, lines, same_as in rows
         ],
         "context": as_read(text.context),
         "tools": text.tools,

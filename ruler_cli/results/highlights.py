@@ -8,7 +8,6 @@ from heapq import heappush, heappushpop
 from operator import itemgetter
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
-from ruler_cli.results.annotations import Json, ScoredGroup
 from ruler_cli.results.figures import (
     ENOUGH,
     ReportFigures,
@@ -16,6 +15,7 @@ from ruler_cli.results.figures import (
     TextLookup,
     Wanted,
 )
+from ruler_cli.results.record import GroupRecord, Json
 from ruler_cli.types import Group
 
 UNRELIABLE = 0.5
@@ -41,7 +41,7 @@ addresses the judge; its scores are more noise than signal; they are far apart; 
 _NOT_ASKED = ("budget", "interrupted")
 """Kinds of failures that say nothing about a group: the run ended before it."""
 Rank = tuple[float, ...]
-Keep = Callable[[Group, ScoredGroup], Any]
+Keep = Callable[[Group, GroupRecord], Any]
 """Returns what a page keeps of the text of a group."""
 _Item = TypeVar("_Item")
 
@@ -53,7 +53,7 @@ class Highlight:
     `why` is the reason in a few words; the kind of a failure in it is text of the input.
     """
 
-    group: ScoredGroup
+    group: GroupRecord
     ordinal: int
     because: HighlightReason
     why: str
@@ -80,11 +80,11 @@ class Best(Generic[_Item]):
         """Add an item; true if it is among them so far."""
         self._number += 1
         # numbers differ, so no two items are compared
-        one = (rank, -self._number, item)
+        entry = (rank, -self._number, item)
         if len(self._heap) < self._most:
-            heappush(self._heap, one)
+            heappush(self._heap, entry)
             return True
-        return self._most > 0 and heappushpop(self._heap, one) is not one
+        return self._most > 0 and heappushpop(self._heap, entry) is not entry
 
     def ranked(self) -> list[_Item]:
         """Return them, the highest rank first."""
@@ -92,44 +92,44 @@ class Best(Generic[_Item]):
         return [item for *_, item in ordered]
 
 
-def _doubt(group: ScoredGroup) -> float:
+def _doubt(group: GroupRecord) -> float:
     """Return 1 - reliability, or the largest spread over passes if the reliability is not known."""
     if group.reliability is not None:
         return 1 - group.reliability
     return max((r.spread for r in group.rollouts if r.spread is not None), default=0.0)
 
 
-def reasons(group: ScoredGroup) -> list[HighlightReason]:
+def reasons(group: GroupRecord) -> list[HighlightReason]:
     """Return all reasons to look at a group."""
     if not group.scores:
         return ["failed"] if group.failed else []
     pairs = group.pairs
     doubt = _doubt(group)
-    known = group.reliability is not None
+    has_reliability = group.reliability is not None
     wide = max(group.scores) - min(group.scores) >= FAR_APART
-    found: dict[HighlightReason, bool] = {
+    holding: dict[HighlightReason, bool] = {
         # ties alone are no dispute
         "disagrees": pairs.lost > 0 and pairs.against >= DISPUTED * pairs.pairs,
         "suspect": any(r.suspect for r in group.rollouts),
-        "unsure": doubt > 1 - UNRELIABLE if known else doubt >= UNSTEADY,
-        "spread": wide and not group.tied,
-        "tied": group.tied,
+        "unsure": doubt > 1 - UNRELIABLE if has_reliability else doubt >= UNSTEADY,
+        "spread": wide and not group.is_tied,
+        "tied": group.is_tied,
     }
-    return [because for because, holds in found.items() if holds]
+    return [because for because, holds in holding.items() if holds]
 
 
 class RunGroup(NamedTuple):
     """A group with its number in the file, from 1, its rank, the worst first, and what is `kept` of its text."""
 
     number: int
-    one: ScoredGroup
+    first: GroupRecord
     rank: Rank
     kept: Any
-    other: None = None
+    second: None = None
 
     def as_json(self) -> Json:
         """Return the group as JSON, without the rollouts."""
-        return self.one.as_json()
+        return self.first.as_json()
 
 
 class Shortlist:
@@ -155,10 +155,10 @@ class Shortlist:
         self._labelled = self._panel = False
         self._number = 0
 
-    def add(self, group: ScoredGroup) -> Rank:
+    def add(self, group: GroupRecord) -> Rank:
         """Look at the next group of the file, and rank it among all."""
         self._number += 1
-        found = reasons(group)
+        because_of = reasons(group)
         doubt = _doubt(group)
         against = group.pairs.against
         asked = group.failed and group.kind not in _NOT_ASKED
@@ -166,15 +166,15 @@ class Shortlist:
         if asked:
             self._kinds.add(group.kind)
         suspects = sum(r.suspect for r in group.rollouts) if group.scores else 0
-        tied = group.tied and group.pairs.pairs > 0
-        unsure = "unsure" in found
+        tied = group.is_tied and group.pairs.pairs > 0
+        unsure = "unsure" in because_of
         words = f"passes ± {doubt:.2f}"
         if group.reliability is not None:
             words = f"reliability {group.reliability:.2f}"
         elif tied:
             doubt = 1.0
         doubted = doubt if tied or unsure else 0.0
-        rank = (new_kind, suspects, tied, doubted, asked, against, len(found))
+        rank = (new_kind, suspects, tied, doubted, asked, against, len(because_of))
         worst: dict[HighlightReason, str] = {
             "failed": f"failed: {group.kind}" if asked else "",
             "suspect": "suspect" if suspects else "",
@@ -185,23 +185,23 @@ class Shortlist:
             if why:
                 self._worst.add(rank, Highlight(group, self._number, because, why))
                 break
-        if "disagrees" in found:
+        if "disagrees" in because_of:
             why = f"{against:,.10g} of {group.pairs.pairs:,} pairs"
-            one = Highlight(group, self._number, "disagrees", why)
-            self._by_labels.add((against,), one)
+            highlight = Highlight(group, self._number, "disagrees", why)
+            self._by_labels.add((against,), highlight)
         self._labelled |= bool(group.scores) and group.pairs.pairs > 0
         if group.scores and not self._labelled:
             self._add_disputed(group)
         if self._number < ENOUGH:
             state = "not judged" if group.status == "unmarked" else ""
-            state = "tied" if group.tied else state
+            state = "tied" if group.is_tied else state
             self._first.append(Highlight(group, self._number, "rest", state))
         return rank
 
-    def _add_disputed(self, group: ScoredGroup) -> None:
+    def _add_disputed(self, group: GroupRecord) -> None:
         distance = 0.0
         for rollout in group.rollouts:
-            judges = rollout.judges.values()
+            judges = rollout.panel.values()
             apart = rollout.spread or 0.0
             least = UNSTEADY
             if len(judges) > 1:
@@ -212,8 +212,8 @@ class Shortlist:
                 self._panel |= len(judges) > 1
         if distance:
             why = f"apart by {distance:.2f}"
-            one = Highlight(group, self._number, "unsure", why)
-            self._by_judges.add((distance,), one)
+            highlight = Highlight(group, self._number, "unsure", why)
+            self._by_judges.add((distance,), highlight)
 
     def lists(self) -> dict[str, list[Highlight]]:
         """Return the `worst` groups, the most `disputed` ones, and the `others` of a small file.
@@ -223,8 +223,10 @@ class Shortlist:
         """
         disputed = self._by_labels if self._labelled else self._by_judges
         lists = {"worst": self._worst.ranked(), "disputed": disputed.ranked()}
-        named = {one.ordinal for each in lists.values() for one in each}
-        others = [one for one in self._first if one.ordinal not in named]
+        named = {highlight.ordinal for listed in lists.values() for highlight in listed}
+        others = [
+            highlight for highlight in self._first if highlight.ordinal not in named
+        ]
         return lists | {"others": others if self._number < ENOUGH else []}
 
     @property
@@ -262,4 +264,7 @@ class Run:
     def lists_as_json(self) -> Json:
         """Return the lists of groups as JSON."""
         lists = self.shortlist.lists()
-        return {name: [one.as_json() for one in each] for name, each in lists.items()}
+        return {
+            name: [highlight.as_json() for highlight in listed]
+            for name, listed in lists.items()
+        }

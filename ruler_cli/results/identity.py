@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 
 from ruler_cli.files.scratch import digest as digest_of_text
-from ruler_cli.results.annotations import ScoredGroup
+from ruler_cli.results.record import GroupRecord
 from ruler_cli.types import Group, readable_text
 
 _LONGEST_KEY = 300
@@ -30,12 +30,12 @@ def group_name(key: str) -> str:
     return readable_text(f"{key[:_LONGEST_KEY]}… {digest_of_text(key).hex()[:_ID]}")
 
 
-def rollout_ids(group: Group, scored: ScoredGroup) -> tuple[str, ...]:
+def rollout_ids(group: Group, scored: GroupRecord) -> tuple[str, ...]:
     """Return the id of each rollout, 12 hexadecimal digits of what it holds; identical ones share it."""
     return tuple([digest.hex()[:_ID] for digest in digests_of(group, scored)])
 
 
-def digests_of(group: Group, scored_group: ScoredGroup) -> Sequence[bytes]:
+def digests_of(group: Group, scored_group: GroupRecord) -> Sequence[bytes]:
     """Return a digest of the messages of each rollout."""
     parts = group.rollouts
     digests = []

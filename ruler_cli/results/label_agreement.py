@@ -20,7 +20,6 @@ from ruler_cli.results.agreement import (
     votes_of,
     was_asked,
 )
-from ruler_cli.results.annotations import Json, ScoredGroup
 from ruler_cli.results.identity import group_name
 from ruler_cli.results.labels import (
     DISPUTED,
@@ -30,6 +29,7 @@ from ruler_cli.results.labels import (
     PairLabel,
     RolloutMark,
 )
+from ruler_cli.results.record import GroupRecord, Json
 from ruler_cli.scoring.bootstrap import FEWEST, CorrectedMean
 
 MOST_PEOPLE = 6
@@ -82,7 +82,7 @@ class LabelAgreement:
         # the groups that labels name for the same rollouts
         self._homes = Counter(about[1:] for about in self._left)
 
-    def add(self, ids: Sequence[str], *groups: ScoredGroup) -> None:
+    def add(self, ids: Sequence[str], *groups: GroupRecord) -> None:
         """Add one group as each file has it, its rollouts in one order."""
         content = digest("".join(sorted(ids)))
         if content in self._seen:
@@ -111,7 +111,7 @@ class LabelAgreement:
         self,
         lines: Sequence[LabelLine],
         ids: Sequence[str],
-        groups: Sequence[ScoredGroup],
+        groups: Sequence[GroupRecord],
     ) -> None:
         by_pair = defaultdict[tuple[str, ...], list[PairLabel]](list)
         for line in lines:
@@ -148,7 +148,7 @@ class LabelAgreement:
         self,
         lines: Sequence[LabelLine],
         ids: Sequence[str],
-        groups: Sequence[ScoredGroup],
+        groups: Sequence[GroupRecord],
     ) -> None:
         by_rollout = defaultdict[str, list[RolloutMark]](list)
         for line in lines:
@@ -173,7 +173,7 @@ class LabelAgreement:
         self._figures.add(*groups, votes=votes, labelled=labels)
         self._mean.add(scores, rows)
 
-    def _count(self, groups: Sequence[ScoredGroup], places: Collection[int]) -> None:
+    def _count(self, groups: Sequence[GroupRecord], places: Collection[int]) -> None:
         """Count a label by what the judges of all files say of its rollouts."""
         for group in groups:
             for i in places:

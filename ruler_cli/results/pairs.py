@@ -26,9 +26,9 @@ from ruler_cli.files.values import (
 )
 from ruler_cli.messages.content import Turn, calls_of, first_agent_turn, other_text
 from ruler_cli.messages.names import THOUGHT_KEYS
-from ruler_cli.results.annotations import ScoredRollout
 from ruler_cli.results.choice import Selected
 from ruler_cli.results.identity import group_name, rollout_ids
+from ruler_cli.results.record import RolloutRecord
 from ruler_cli.types import Rollout
 
 Shape = Literal["conversational", "standard"]
@@ -105,7 +105,7 @@ class PairMaker:
             return "without scores"
         if selected.scored.alone or len(scores) < 2:
             return "nothing to compare"
-        if selected.scored.tied:
+        if selected.scored.is_tied:
             return "tied"
         wide = best_and_worst(scores, self._gap, 1)
         return "" if wide else "gap too small"
@@ -129,14 +129,14 @@ class PairMaker:
 
     def _of(self, alike: Mapping[str, WrittenRollout]) -> Iterator[Pair]:
         """Yield the pairs of rollouts with one prompt."""
-        own = [*alike.values()]
-        scores = [one.score for one in own]
+        written = [*alike.values()]
+        scores = [rollout.score for rollout in written]
         for best, worst in best_and_worst(scores, self._gap, self._most):
             gap = round(scores[best] - scores[worst], _DIGITS)
-            yield gap, own[best], own[worst]
+            yield gap, written[best], written[worst]
 
     def _written(
-        self, selected: Selected, scored: ScoredRollout, name: str
+        self, selected: Selected, scored: RolloutRecord, name: str
     ) -> WrittenRollout:
         """Write a rollout; UnreadableError with the reason if it would not be whole."""
         rollouts = selected.group.rollouts
@@ -257,9 +257,9 @@ def _call(call: Any, *, table: bool) -> JsonObject:
         arguments = arguments if is_text(arguments) else _json(arguments)
     elif is_object(value := json_value(arguments)):
         arguments = value
-    own = {"id": call["id"]} if is_text(call.get("id")) else {}
+    named_by = {"id": call["id"]} if is_text(call.get("id")) else {}
     named = {"name": function["name"], "arguments": arguments}
-    return {**own, "type": "function", "function": named}
+    return {**named_by, "type": "function", "function": named}
 
 
 def _json(value: Any) -> str:

@@ -8,20 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from functools import partial
-from itertools import count
 
 from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.files.location import Location
 from ruler_cli.files.output import Output, refuse_clashes
-from ruler_cli.files.parse import parse
 from ruler_cli.files.splice import Patches, read_array, span_at
-from ruler_cli.files.values import is_list
 from ruler_cli.formats.format import Format
 from ruler_cli.results.choice import Choice, Selector
 from ruler_cli.results.pairs import PairMaker
 from ruler_cli.runs.input import Input, open_input, refuse_other_groups
 from ruler_cli.settings.models import InputSettings
-from ruler_cli.types import Group, Path, Problem, printable
+from ruler_cli.types import Group, Line, Path, Problem
 
 
 def select(
@@ -102,13 +99,13 @@ def _refuse_in_place(scored: Location, output: str, why: str) -> None:
 class Cutter:
     """Cuts the rollouts that are left out from the bytes of their records.
 
-    A columnar line holds several groups, and is done when the last of them is.
+    A line may hold several groups, and is done when the last of them is.
     """
 
     def __init__(self, form: Format) -> None:
         self._form = form
-        # by line: the paths of rollouts that stay, and of others
-        self._open: dict[int, tuple[list[Path], list[Path]]] = {}
+        # by line: the paths of its rollouts so far, and whether each stays
+        self._open: dict[int, dict[Path, bool]] = {}
 
     def records(
         self, group: Group, selected: Collection[int] | None
@@ -119,58 +116,50 @@ class Cutter:
         record that cannot lose a rollout.
         """
         records = []
-        numbers = count()
+        index = 0
         for record in group.records:
             line = record.line
-            remaining, removed = self._open.pop(line.number, ([], []))
-            for rollout, i in zip(record.rollouts, numbers, strict=False):
-                stays = selected is not None and i in selected
-                (remaining if stays else removed).append(rollout.path)
+            paths = self._open.pop(line.number, {})
+            for rollout in record.rollouts:
+                paths[rollout.path] = selected is not None and index in selected
+                index += 1
             if record.part + 1 < record.parts:
-                self._open[line.number] = (remaining, removed)
+                self._open[line.number] = paths
                 continue
+            removed = [path for path, stays in paths.items() if not stays]
             body = line.raw
-            if not remaining and (removed or selected is None):
+            if len(removed) == len(paths) and (removed or selected is None):
                 body = b""
             elif removed:
-                try:
-                    size = len(remaining) + len(removed)
-                    body = cut(body, self._form, removed, size)
-                except (UnreadableError, RecursionError) as error:
-                    deep = isinstance(error, RecursionError)
-                    reason = "is nested too deeply" if deep else error
-                    raise UsageError(
-                        f"{line.where} cannot lose a rollout exactly: it {reason}",
-                        "use conditions about groups, which leave out whole records",
-                    ) from None
+                body = self._cut(line, removed)
             records.append((line.number, body))
         return records
 
+    def _cut(self, line: Line, removed: Collection[Path]) -> bytes:
+        try:
+            return cut(line.raw, self._form, removed)
+        except (UnreadableError, RecursionError) as error:
+            deep = isinstance(error, RecursionError)
+            reason = "is nested too deeply" if deep else error
+            raise UsageError(
+                f"{line.where} cannot lose a rollout exactly: it {reason}",
+                "use conditions about groups, which leave out whole records",
+            ) from None
 
-def cut(raw: bytes, form: Format, removed: Collection[Path], size: int) -> bytes:
-    """Cut some of the `size` rollouts out of a record.
 
-    UnreadableError if several lists hold parts of each, but for a columnar line, in which every list does. If the
-    wrong list lost an item, or the right one did not, every later item would belong to another rollout, and nobody
-    would notice.
+def cut(raw: bytes, form: Format, removed: Collection[Path]) -> bytes:
+    """Cut some rollouts out of the list of a record.
+
+    UnreadableError if several lists hold parts of each: if the wrong list lost an item, or the right one did not,
+    every later item would belong to another rollout, and nobody would notice.
     """
-    columns = form.shape == "columns"
-    dropped = {int(path[-1]) for path in removed}
-    paths = [path[:-1] for path in removed if len(path) > 1]
-    if columns:
-        paths = [(name,) for name, column in parse(raw).items() if is_list(column)]
-    elif form.listed or form.parallel:
+    if form.shape == "columns" or form.listed or form.parallel:
         raise UnreadableError("holds its answers in lists, or compares them")
+    dropped = {int(path[-1]) for path in removed}
     patches = Patches(raw)
-    for path in dict.fromkeys(paths):
+    for path in {path[:-1] for path in removed if len(path) > 1}:
         span = span_at(raw, path)
-        if span is None or raw[span[0]] != ord("["):
-            continue
-        items = read_array(raw, span[0])
-        if columns and len(items) != size:
-            column = printable(str(path[0]))
-            raise UnreadableError(
-                f"has {len(items)} items at `{column}` for {size} rollouts"
-            )
-        patches.drop(items, [i in dropped for i in range(len(items))])
+        if span is not None and raw[span[0]] == ord("["):
+            items = read_array(raw, span[0])
+            patches.drop(items, [i in dropped for i in range(len(items))])
     return patches.apply()

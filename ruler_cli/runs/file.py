@@ -306,16 +306,17 @@ class Annotations:
     def _annotated(self, scored: Scored) -> list[tuple[int, bytes]]:
         """Return the line number and the new bytes of each record; empty bytes if it is left out."""
         from ruler_cli.formats.annotate import annotate
-        from ruler_cli.results.fields import annotations_of
+        from ruler_cli.results.record import rollout_records
 
-        group, result, scores, fields = scored
+        group, result, scores, part = scored
+        fields = part.written
         how = self._settings.on_failure
         form = self._reader.format
         if isinstance(scores, GroupError) and how == "drop":
             return self._dropped(group, scores)
-        annotations: Sequence[Mapping[str, Any]] = annotations_of(
-            group, scores, self._session.scores.names, fields
-        )
+        names = self._session.scores.names
+        rollouts = rollout_records(group, scores, names, part)
+        annotations: list[Mapping[str, Any]] = [vars(rollout) for rollout in rollouts]
         # without a record for it the group's part stands on each rollout
         if not form.group_in_record:
             annotations = [

@@ -539,8 +539,8 @@ class Input:
             yield from grouped(records(lines, reader.read, _ignore), alone=True)
         elif self.in_order or self.fd is None:
             with unchanged(self.container.name):
-                own = surveyed(self._lines(), read.end, read.where, self.index)
-                parts = itertools.chain.from_iterable(map(reader.read, own))
+                lines = surveyed(self._lines(), read.end, read.where, self.index)
+                parts = itertools.chain.from_iterable(map(reader.read, lines))
                 yield from grouped(parts, alone=read.grouping == "line")
         else:
             yield from self._fetched(reader, self.fd)
@@ -705,11 +705,11 @@ def survey(lines: Iterable[Line], read: Survey, on_problem: OnProblem) -> None:
             place=f"--grouping {grouping}",
         )
     limit = read.settings.limit
-    found = records(read.noted(lines), read.reader.read, on_problem)
+    records_read = records(read.noted(lines), read.reader.read, on_problem)
     if limit is not None and read.alone:
-        found = first_groups(found, limit)
+        records_read = first_groups(records_read, limit)
     last = None
-    for record in found:
+    for record in records_read:
         read.add(record)
         last = record
     read.finish()

@@ -29,7 +29,6 @@ from ruler_cli.formats.native import ART, BESIDE
 from ruler_cli.formats.paths import rollout_object
 from ruler_cli.formats.reader import Reader, detect, formats_of
 from ruler_cli.formats.table import fits, key_of
-from ruler_cli.results.fields import GroupFields, TrajectoryFields, annotations_of
 from ruler_cli.runs.session import Scored
 from ruler_cli.settings.criteria import rubric_of
 from ruler_cli.settings.models import InputSettings, OnFailure
@@ -75,8 +74,8 @@ Shape = Literal["list", "record", "holder"]
 class _Judged(Generic[G]):
     index: int
     group: G
-    fields: GroupFields = field(repr=False)
-    trajectories: tuple[TrajectoryFields, ...] = field(repr=False)
+    fields: dict[str, Any] = field(repr=False)
+    trajectories: tuple[dict[str, Any], ...] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +95,7 @@ class GroupWithScores(_Judged[G]):
     @property
     def tied(self) -> bool:
         """True if the scores have no relative signal, so that a trainer learns nothing from the group."""
-        return self.fields["tied"]
+        return bool(self.fields["tied"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -463,11 +462,14 @@ def judged_group(
 
     `warn` is told of each object that the copy of a scored group lacks.
     """
-    group, _, scores, fields = scored
+    from ruler_cli.results.record import rollout_records
+
+    group, _, scores, part = scored
+    fields = part.written
     assert isinstance(group, ObjectGroup)  # noqa: S101 - a Scorer reads no others
-    annotations = iter(annotations_of(group, scores, names, fields))
+    annotations = map(vars, rollout_records(group, scores, names, part))
     copies = list[Any]()
-    trajectories = list[TrajectoryFields]()
+    trajectories = list[dict[str, Any]]()
     writer = AnnotationWriter(group.reader.format, on_failure)
     for item, record in zip(group.items, group.records[1:], strict=True):
         annotated = [(rollout, next(annotations)) for rollout in record.rollouts]
@@ -506,10 +508,10 @@ def _changes(
     writer: AnnotationWriter,
     parsed: dict[str, Any],
     annotated: Sequence[tuple[Rollout, Any]],
-    fields: GroupFields,
+    fields: dict[str, Any],
     *,
     apart: bool,
-) -> tuple[dict[str, Any], list[TrajectoryFields]]:
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return the new members of a record, and the annotations among them.
 
     `apart`: the group's part stands on each rollout, too.
@@ -517,7 +519,7 @@ def _changes(
     form = writer.form
     changes = dict[str, Any]()
     new: dict[str, Any]
-    noted = list[TrajectoryFields]()
+    noted = list[dict[str, Any]]()
     if form.listed:
         changes = writer.in_lists(JsonMembers(parsed), annotated)
         noted = parse_value(changes["ruler"])
@@ -535,10 +537,10 @@ def _changes(
         holder: dict[str, Any] = new
         for name in holders:
             holder = holder[name]
-        own = parse_value(holder[last])
-        noted.append(own)
+        note = parse_value(holder[last])
+        noted.append(note)
         if apart:
-            holder[last] = dump_escaped({**own, "group": fields})
+            holder[last] = dump_escaped({**note, "group": fields})
         inner = changes
         for name in map(str, rollout.path):
             inner = inner.setdefault(name, {})
@@ -651,9 +653,9 @@ def with_members(value: G, changes: dict[str, Any]) -> G:
         # a copy of others may share items
         if isinstance(value, dict) or hasattr(type(value), "__copy__"):
             with suppress(Exception):  # of a kind that refuses a change
-                own: Any = copy.copy(value)
-                own.update(changes)
-                return cast("G", own)
+                twin: Any = copy.copy(value)
+                twin.update(changes)
+                return cast("G", twin)
         return cast("G", {**value, **changes})
     copied: G = copy.copy(value)
     for name, changed in changes.items():

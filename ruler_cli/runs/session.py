@@ -61,7 +61,7 @@ from ruler_cli.types import (
 )
 
 if TYPE_CHECKING:  # imported at the first reply, so that the first request goes sooner
-    from ruler_cli.results.fields import Digests, GroupFields
+    from ruler_cli.results.record import Digests, GroupRecord
     from ruler_cli.scoring.combine import BatchStatistics
 
 FIRST_ASKED = 20
@@ -97,7 +97,7 @@ class Scored(NamedTuple):
     group: Group
     result: GroupResult
     scores: GroupScores | GroupError
-    fields: GroupFields
+    part: GroupRecord
 
 
 class GroupSource(Protocol):
@@ -281,18 +281,18 @@ class ScoringSession:
         scores: GroupScores | GroupError,
     ) -> Scored:
         """Count the final scores of a group; return it with its part of OUTPUT."""
-        from ruler_cli.results.fields import group_fields
+        from ruler_cli.results.record import group_record
 
         cost = self.panel.cost(result.used)
         digests = self.digests(group)
-        fields = group_fields(group, result, scores, batch.names, cost, digests)
+        part = group_record(group, result, scores, batch.names, cost, digests)
         if isinstance(scores, GroupScores):
             self.stats.summary.tied += scores.tied
             self.stats.summary.one_score += scores.one_score
             batch.statistics.add_scores(group.key, result, scores)
             self._bounds[result.bounds] += 1
-            self.observer.scored(group.key, scores.scores, fields.copy())
-        return Scored(group, result, scores, fields)
+            self.observer.scored(group.key, scores.scores, part.written.copy())
+        return Scored(group, result, scores, part)
 
     def stop_if_too_many(self) -> None:
         """Stop if more has failed than the user allows."""

@@ -11,22 +11,21 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain, combinations, compress, count, repeat
+from itertools import chain, compress, count, repeat
 from math import ceil, fsum, sqrt
 from operator import attrgetter, not_, sub
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from ruler_cli.scoring.figures import Figures
 from ruler_cli.scoring.rewards import PASSING
 from ruler_cli.scoring.statistics import (
     CORRELATIONS,
     ROUNDING,
     Anova,
-    LengthSums,
     Moments,
     NoiseEstimator,
     PositionBias,
     one_score,
-    pair_products,
     passes_for,
     quantile,
     rate,
@@ -45,7 +44,7 @@ from ruler_cli.types import (
     GroupScores,
     Pair,
     PassScores,
-    RolloutScore,
+    RolloutValues,
     printable,
 )
 
@@ -164,14 +163,30 @@ def anova(result: GroupResult, used: Sequence[ScoreTable]) -> Anova | None:
     return Anova.of(columns) if len(columns) > 1 else None
 
 
+class PassTables:
+    """The tables of a group's passes, and the analysis of their variance, each made once."""
+
+    def __init__(self, result: GroupResult, correct: Correction = UNCORRECTED) -> None:
+        self.result = result
+        self.tables = tables(result, correct)
+        self._variances: dict[tuple[int, ...], Anova | None] = {}
+
+    def variance(self, used: Sequence[ScoreTable]) -> Anova | None:
+        """Analyse some of its tables, or copies of them."""
+        key = tuple(map(id, used))
+        if not all(any(table is known for known in self.tables) for table in used):
+            return anova(self.result, used)
+        if key not in self._variances:
+            self._variances[key] = anova(self.result, used)
+        return self._variances[key]
+
+
 _ENOUGH = 30
 """Rewarded rollouts below which no correlation of errors is reported: its own error is then about 0.2."""
 _LISTED = 20
 """Contradictions of a kind that are listed: those with the most extreme scores."""
 _KEY = 200
 """Characters of a group's key in a listing: a key may be as long as a prompt."""
-_STEPS = 1000
-"""Steps of the reliability between 0 and 1, for its median."""
 _FINEST = 1e-8
 """The least variance of rounding: passes that agree to the last bit would outweigh all others."""
 _FLAT = 1e-6
@@ -179,7 +194,7 @@ _FLAT = 1e-6
 
 
 class BatchStatistics:
-    """Sums over the groups of a batch.
+    """Sums over the groups of a batch that combining needs, and the `sums` of the scores behind it.
 
     `add` counts the replies about a group, which the scores of this group and others may depend on;
     `add_scores` counts its scores. `names` are the judges' names in the figures, by number. In `input_order`
@@ -189,16 +204,10 @@ class BatchStatistics:
     def __init__(self, names: Sequence[str] = (), *, input_order: bool = False) -> None:
         self.position_bias = PositionBias()
         self.noise = NoiseEstimator()
+        self.sums = Figures(whole=False)
         self._names = tuple(names)
         self._input_order = input_order
         self._moments: dict[int, Moments] = {}
-        self._groups = 0
-        self._tied = 0
-        self._degraded = 0
-        self._scores = Moments()
-        self._reliability: Counter[int] = Counter()
-        self._length = LengthSums()
-        self._pairs: dict[tuple[int, int], dict[str, Counter[str]]] = {}
         # by the outcome of the rollouts, which their scores contradict
         self._contradictions: Counter[bool] = Counter()
         self._listed: dict[bool, list[Contradiction]] = {
@@ -206,6 +215,15 @@ class BatchStatistics:
             False: [],
         }
         self._outcomes: Counter[bool | None] = Counter()
+        self._latest: PassTables | None = None
+
+    def tables_of(self, result: GroupResult, how: CombineSettings) -> PassTables:
+        """Return the tables of a group with scores corrected as `how` says; those of the newest group are there."""
+        if how.standardize or (how.debias and self.position_bias.enough):
+            return PassTables(result, partial(self.corrected, how))
+        if self._latest is None or self._latest.result is not result:
+            self._latest = PassTables(result)
+        return self._latest
 
     def add(self, result: GroupResult) -> None:
         """Count a group's replies: scores by position, the noise between passes, the scale of each judge."""
@@ -217,7 +235,8 @@ class BatchStatistics:
             if result.judges > 1 and one.judge != result.escalated_to:
                 moments = self._moments.setdefault(one.judge, Moments())
                 moments.add(one.scores)
-        self._add_noise(result, UNCORRECTED)
+        self._latest = PassTables(result)
+        self._add_noise(self._latest)
 
     def refit_noise(self, results: Iterable[GroupResult], how: CombineSettings) -> None:
         """Once every group is added, estimate the noise again from scores corrected as `how` says.
@@ -227,13 +246,14 @@ class BatchStatistics:
         if how.standardize or (how.debias and self.position_bias.enough):
             self.noise = NoiseEstimator()
             for result in results:
-                self._add_noise(result, partial(self.corrected, how))
+                self._add_noise(self.tables_of(result, how))
 
-    def _add_noise(self, result: GroupResult, correct: Correction) -> None:
+    def _add_noise(self, every: PassTables) -> None:
+        result = every.result
         if len(result.pass_scores) > 1 and not result.alone:
-            every = tables(result, correct)
-            stronger = [table for table in every if table.judge == result.escalated_to]
-            variance = anova(result, stronger or every)
+            strongest = result.escalated_to
+            stronger = [table for table in every.tables if table.judge == strongest]
+            variance = every.variance(stronger or every.tables)
             if variance is not None:
                 values = result.rubric.rounding if result.rubric else 1.0
                 errors = [one.error for one in result.pass_scores]
@@ -265,28 +285,11 @@ class BatchStatistics:
 
     def add_scores(self, key: str, result: GroupResult, scores: GroupScores) -> None:
         """Count a group's scores; `key` names the group if one of its rollouts is listed."""
-        self._groups += 1
-        self._tied += scores.tied
-        self._degraded += scores.degraded
-        self._scores.add(score for score in scores.scores if score is not None)
-        if scores.reliability is not None:
-            self._reliability[round(scores.reliability * _STEPS)] += 1
-        # the first number in the group of each distinct rollout with a score, and this score
-        judged: dict[int, tuple[int, float]] = {}
-        for i, rollout in enumerate(scores.rollouts):
-            distinct = result.owner[i]
-            score = rollout.judge_score
-            if score is None or distinct is None:
-                continue
-            judged.setdefault(distinct, (i, score))
-            if i < len(result.outcomes):
-                self._add_outcome(result.outcomes[i], score, key, i + 1)
-        if len(judged) > 1:
-            self._length.add(
-                (result.sizes[distinct], score)
-                for distinct, (_, score) in judged.items()
-            )
-            self._add_pairs(result, scores, [number for number, _ in judged.values()])
+        self.sums.add(scores)
+        for i, passed in enumerate(result.outcomes):
+            score = scores.rollouts[i].judge_score
+            if score is not None:
+                self._add_outcome(passed, score, key, i + 1)
 
     def _add_outcome(
         self, passed: bool | None, score: float, key: str, number: int
@@ -305,26 +308,6 @@ class BatchStatistics:
         listed.sort(key=lambda odd: odd.score, reverse=not passed)
         del listed[_LISTED:]
 
-    def _add_pairs(
-        self, result: GroupResult, scores: GroupScores, numbers: Iterable[int]
-    ) -> None:
-        """Count every two judges on the distinct rollouts of a group, by their numbers in the group."""
-        judges = sorted({one.judge for one in result.pass_scores})
-        for pair in combinations(judges, 2):
-            one, other = pair
-            rows = []
-            for i in numbers:
-                own = scores.rollouts[i].by_judge
-                if one in own and other in own:
-                    reward = result.rewards[i] if result.rewards else None
-                    rows.append((own[one], own[other], reward))
-            if rows:
-                sums = self._pairs.setdefault(
-                    pair, {kind: Counter() for kind in CORRELATIONS}
-                )
-                for kind, products in pair_products(rows).items():
-                    sums[kind].update(products)
-
     def figures(self, *, debias: bool = False, checked: bool = False) -> BatchFigures:
         """The figures of the batch.
 
@@ -334,22 +317,23 @@ class BatchStatistics:
         prior = self.noise.prior()
         outcomes = self._outcomes
         checked |= bool(outcomes[True] or outcomes[False])
+        sums = self.sums
+        groups = sums.counts["groups"]
         tenths = [0] * 10
-        for step, groups in self._reliability.items():
-            tenths[min(9, step * 10 // _STEPS)] += groups
-        median = quantile(self._reliability.elements(), 0.5)
+        for reliability in sums.reliability:
+            tenths[min(9, int(round(reliability, 3) * 10))] += 1
         return BatchFigures(
-            groups=self._groups,
-            mean_score=self._scores.mean if self._scores.number else None,
-            tie_rate=self._tied / self._groups if self._groups else None,
-            degraded=self._degraded,
+            groups=groups,
+            mean_score=sums.scores.mean if sums.scores.number else None,
+            tie_rate=sums.counts["tied"] / groups if groups else None,
+            degraded=sums.counts["degraded"],
             slot_curve=self.position_bias.bins(),
             slot_groups=self.position_bias.groups,
             debiased=debias and self.position_bias.enough,
-            length=self._length.trend(),
-            judges=tuple(self._pair(*pair) for pair in sorted(self._pairs)),
+            length=sums.lengths.trend(),
+            judges=tuple(self._pair(*pair) for pair in sorted(sums.by_judges)),
             reliability=tuple(tenths),
-            reliability_median=None if median is None else median / _STEPS,
+            reliability_median=quantile(sums.reliability, 0.5),
             noise=sqrt(prior.variance) if prior.df > 0 else None,
             flawed=self._contradictions[True],
             flawed_listed=tuple(self._listed[True]),
@@ -360,7 +344,7 @@ class BatchStatistics:
 
     def _pair(self, one: int, other: int) -> Pair:
         """The figures of two judges; their errors need enough rewards."""
-        sums = self._pairs[one, other]
+        sums = self.sums.by_judges[one, other]
         scores, errors = (of(sums[kind]) for kind, of in CORRELATIONS.items())
         rewarded = sums["errors"]["n"]
         return Pair(
@@ -414,7 +398,8 @@ def combine(
     for call in failed_calls:
         if call.error.kind == "interrupted":
             return call.error
-    every = tables(result, partial(batch.corrected, how))
+    made = batch.tables_of(result, how)
+    every = made.tables
     absolute = single == "score" or any(table.each for table in every)
     one_pass = result.alone and not absolute
     least = 1 if one_pass else max(1, how.min_passes)
@@ -458,7 +443,7 @@ def combine(
     tied = signalless
     level = False
     if not result.alone:
-        variance = anova(result, used)
+        variance = made.variance(used)
         rated = rate(variance, batch.noise.prior()) if variance else None
         if variance and rated:
             reliability, tied = rated
@@ -476,6 +461,7 @@ def combine(
         passes=max([table.passes for table in used]),
         tied=tied,
         one_score=level,
+        alone=result.alone,
         reliability=reliability,
         weight=0.0 if signalless or level else reliability,
         passes_for=more and ceil(more / len(used)),
@@ -561,7 +547,7 @@ def _rollouts(
     counted: Sequence[ScoreTable],
     criteria: _Criteria,
     vetoes: Sequence[Sequence[str]],
-) -> tuple[RolloutScore, ...]:
+) -> tuple[RolloutValues, ...]:
     """The score of each rollout in input order; an unreadable one has its reason for an explanation.
 
     A score is the mean of the judges' scores, with the explanation of the pass whose score is nearest to it. So is
@@ -583,10 +569,10 @@ def _rollouts(
                     one.explanations[position],
                 )
                 shown[distinct].append(made)
-    scores = []
+    scores: list[tuple[Any, ...]] = []
     for distinct, each in enumerate(shown):
         if not any(one.order[1] in judges for one in each):
-            scores.append(RolloutScore(None, NO_ANSWER))
+            scores.append((None, NO_ANSWER, None, None, {}, {}, (), (), False, ()))
             continue
         every = [(table.judge, table.scores[distinct]) for table in counted]
         by_judge = {judge: known for judge, known in every if known is not None}
@@ -612,7 +598,7 @@ def _rollouts(
             explanation = (
                 f"{explanation} The judge's score is 0 by the veto of {named}.".strip()
             )
-        made_score = RolloutScore(
+        made_score = (
             score,
             explanation,
             score,
@@ -625,10 +611,15 @@ def _rollouts(
             criteria[distinct],
         )
         scores.append(made_score)
-    return tuple(
-        RolloutScore(None, fault) if owner is None else scores[owner]
-        for owner, fault in zip(result.owner, result.faults, strict=True)
-    )
+    rollouts = []
+    for i, owner in enumerate(result.owner):
+        if owner is None:
+            rollouts.append(RolloutValues(None, result.faults[i]))
+            continue
+        label = result.rewards[i] if result.rewards else None
+        arguments = (*scores[owner], label, result.sizes[owner], owner)
+        rollouts.append(RolloutValues(*arguments))
+    return tuple(rollouts)
 
 
 def _nearest(score: float, shown: Sequence[_Shown]) -> _Shown:

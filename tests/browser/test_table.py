@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from ruler_cli.results.annotations import ScoredGroup
 from ruler_cli.results.highlights import reasons
+from ruler_cli.results.record import GroupRecord
 from tests.browser.conftest import Show
 from tests.browser.truth import Truth, natural
 from tests.browser.view import View
@@ -113,7 +113,7 @@ def test_cells(show: Show, run: Path, truth: Truth) -> None:
             )
 
 
-def expected_flags(group: ScoredGroup) -> list[str]:
+def expected_flags(group: GroupRecord) -> list[str]:
     """The flags of a group in words."""
     if group.failed:
         return [f"failed: {group.kind}"]

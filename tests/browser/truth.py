@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from ruler_cli.results.annotations import ScoredGroup, ScoredRollout
 from ruler_cli.results.figures import ScoredFile
 from ruler_cli.results.group_text import GroupText
 from ruler_cli.results.highlights import Best, Shortlist, reasons
+from ruler_cli.results.record import GroupRecord, RolloutRecord
 from ruler_cli.settings.models import InputSettings
 
 Range = tuple[float | None, float | None]
@@ -24,7 +24,7 @@ _ROLLOUT = ("score", "label", "bytes", "slot", "spread")
 class Truth:
     """The groups of a file in its order, their tasks and texts, and their rank by how telling they are."""
 
-    groups: list[ScoredGroup]
+    groups: list[GroupRecord]
     tasks: list[str]
     texts: list[GroupText]
     telling: list[int]
@@ -68,14 +68,14 @@ class Truth:
         ]
 
     def _fulfils(
-        self, i: int, group: ScoredGroup, asked: Sequence[tuple[str, str]]
+        self, i: int, group: GroupRecord, asked: Sequence[tuple[str, str]]
     ) -> bool:
         words = {
             name: [v for n, v in asked if n == name]
             for name in ("where", "kind", "flag")
         }
         ranges = {name: _range(value) for name, value in asked if ".." in value}
-        where = {"live": group.live, "tied": group.tied, group.status: True}
+        where = {"live": group.live, "tied": group.is_tied, group.status: True}
         reported = {"disputed": "disagrees", "unreliable": "unsure", "apart": "spread"}
         where |= {word: name in reasons(group) for word, name in reported.items()}
         return (
@@ -99,9 +99,9 @@ class Truth:
             "disagreement": group.disagreement,
             "cost": group.cost_usd,
             "latency": group.latency_s,
-            "at": group.judged_at,
+            "at": group.time,
             "ordinal": i + 1,
-            "tokens": group.usage.prompt + group.usage.completion,
+            "tokens": group.usage["prompt_tokens"] + group.usage["completion_tokens"],
         }
         result: float | None = own[name] if name in own else getattr(group, name)
         return (
@@ -118,7 +118,7 @@ def conditions(hash_: str) -> Iterator[tuple[str, str]]:
         yield unquote(name), unquote(value)
 
 
-def rollouts(group: ScoredGroup, ranges: dict[str, Range]) -> int:
+def rollouts(group: GroupRecord, ranges: dict[str, Range]) -> int:
     """The number of a group's rollouts in all of the ranges over rollouts."""
     asked = {name: ends for name, ends in ranges.items() if name in _ROLLOUT}
     return sum(
@@ -131,7 +131,7 @@ def rollouts(group: ScoredGroup, ranges: dict[str, Range]) -> int:
 
 
 def _values(
-    rollout: ScoredRollout, name: str, group: ScoredGroup
+    rollout: RolloutRecord, name: str, group: GroupRecord
 ) -> list[float | None]:
     if name != "slot":
         return [
@@ -143,11 +143,11 @@ def _values(
             }[name]
         ]
     between = (
-        len({r.positions for r in group.rollouts}) - 2
+        len({tuple(r.slots) for r in group.rollouts}) - 2
     )  # alike rollouts are shown once
     return [
         at if at in (0.0, 1.0) else (round(at * (between + 1)) - 0.5) / between
-        for at in rollout.positions
+        for at in rollout.slots
         if between > -1 and rollout.score is not None
     ]
 

@@ -139,7 +139,7 @@ def test_explanations_of_a_panel(ruler: Ruler, tmp_path: Path) -> None:
     assert [line.strip() for line in said[:3]] == [
         "rollout 1  one 0.30: late",
         "two 0.50: wrong\\x1b[31m seat",
-        "three 0.50: no explanation",
+        "three 0.50:",
     ]
     own["explanation"] = "late, and 0 by a veto"
     write(tmp_path / "s.jsonl", [group])

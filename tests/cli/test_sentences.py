@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ruler_cli.cli import sentences
-from ruler_cli.results.figures import FiguresBuilder
+from ruler_cli.results.figures import FileFigures
 
-O: dict[str, Any] = {**FiguresBuilder().figures(lambda _: {})}  # noqa: E741 - figures are o throughout
+O: dict[str, Any] = {**FileFigures().figures(lambda _: {})}  # noqa: E741 - figures are o throughout
 O["groups"] = {**O["groups"], "all": 40, "scored": 40, "live": 40}
 
 

@@ -17,7 +17,7 @@ from ruler_cli.formats.annotate import Annotation, annotate
 from ruler_cli.formats.format import Format
 from ruler_cli.formats.reader import Reader
 from ruler_cli.formats.table import rollouts_of
-from ruler_cli.results.fields import Digests, annotations_of, group_fields
+from ruler_cli.results.record import Digests, group_record, rollout_records
 from ruler_cli.scoring.combine import BatchStatistics, combine
 from ruler_cli.settings.models import CombineSettings, OnFailure
 from ruler_cli.types import Group, GroupResult, Rollout, Usage
@@ -458,9 +458,9 @@ def fields(
     """Return the annotations and the group's fields as JSON values."""
     scores = combine(result, CombineSettings(**how), BatchStatistics())
     made = group_of(result)
-    part = group_fields(made, with_usage(result), scores, names, 0.123456789, DIGESTS)
-    annotations = annotations_of(made, scores, names, part)
-    return json.loads(json.dumps([annotations, part], allow_nan=False))  # type: ignore[no-any-return]  # any JSON
+    part = group_record(made, with_usage(result), scores, names, 0.123456789, DIGESTS)
+    annotations = [*map(vars, rollout_records(made, scores, names, part))]
+    return json.loads(json.dumps([annotations, part.written], allow_nan=False))  # type: ignore[no-any-return]  # any JSON
 
 
 def test_one_pass() -> None:

@@ -18,7 +18,7 @@ import orjson
 from ruler_cli.judges.offline import Offline
 from ruler_cli.prompting.prompt import build_layout, write_prompt
 from ruler_cli.results.agreement import Agreement
-from ruler_cli.results.annotations import ScoredGroup, ScoredRollout
+from ruler_cli.results.record import GroupRecord, RolloutRecord
 from ruler_cli.scoring.parse_reply import parse
 from ruler_cli.settings.models import AskSettings
 from ruler_cli.types import Group, Line, Record, Rollout
@@ -51,15 +51,17 @@ def offline_scores(group: Group) -> list[float]:
 def agreement(path: Path) -> Agreement:
     """Score every group of a file and compare with its rewards."""
     groups = (
-        ScoredGroup(
+        GroupRecord(
+            "scored",
             group.key,
-            tuple(
-                ScoredRollout((at,), "scored", score, score, float(rollout.reward))
+            rollouts=tuple(
+                RolloutRecord(
+                    "scored", score, score, indices=(at,), label=float(rollout.reward)
+                )
                 for at, (score, rollout) in enumerate(
                     zip(offline_scores(group), group.rollouts, strict=True)
                 )
             ),
-            "scored",
         )
         for group in read_groups(path)
     )

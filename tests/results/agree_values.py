@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from hypothesis import strategies as st
 
 from ruler_cli.results.agreement import Agreement, AgreementBuilder
-from ruler_cli.results.annotations import ScoredGroup, ScoredRollout
+from ruler_cli.results.record import GroupRecord, RolloutRecord
 
 grades = st.integers(0, 4).map(lambda n: n / 4)
 """Few different numbers, so that ties are common."""
@@ -21,23 +21,34 @@ def scored(
     *,
     key: str = "g",
     judges: Mapping[str, Sequence[float]] | None = None,
-) -> ScoredGroup:
+) -> GroupRecord:
     """A group with these scores and labels, and with the scores of a panel."""
     rollouts = []
     for i, (score, label) in enumerate(zip(scores, labels, strict=True)):
-        panel = {name: column[i] for name, column in (judges or {}).items()}
+        panel = [
+            {"judge": name, "score": column[i]}
+            for name, column in (judges or {}).items()
+        ]
         rollouts.append(scored_rollout(score, label, judges=panel))
-    return ScoredGroup(key, tuple(rollouts), "scored")
+    return GroupRecord("scored", key, rollouts=tuple(rollouts))
 
 
 def scored_rollout(
     score: float | None, label: float | None, *at: float, **more: object
-) -> ScoredRollout:
+) -> RolloutRecord:
     """A rollout with this score and this label."""
-    return ScoredRollout((0,), "scored", score, score, label, positions=at, **more)  # type: ignore[arg-type]
+    return RolloutRecord(
+        "scored",
+        score,
+        score,
+        indices=(0,),
+        label=label,
+        slots=at,
+        **more,  # type: ignore[arg-type]
+    )
 
 
-def measure(groups: Iterable[ScoredGroup], name: str = "score") -> Agreement:
+def measure(groups: Iterable[GroupRecord], name: str = "score") -> Agreement:
     """Measure one scored file, and each judge of its panel."""
     builder = AgreementBuilder(name)
     for group in groups:

@@ -12,10 +12,10 @@ from typing import Any
 import anyio
 import pytest
 
-from ruler_cli.results.annotations import ScoredGroup
 from ruler_cli.results.choice import Choice, Keep
 from ruler_cli.results.conditions import parse_condition
 from ruler_cli.results.figures import ScoredFile
+from ruler_cli.results.record import GroupRecord
 from ruler_cli.results.select import select
 from ruler_cli.runs.file import score
 from ruler_cli.settings.models import InputSettings, JudgeSettings, ScoreSettings
@@ -122,7 +122,7 @@ def scored_by(judge: str, source: Path, output: Path) -> Path:
     return output
 
 
-def read_groups(path: Path) -> list[tuple[Group, ScoredGroup]]:
+def read_groups(path: Path) -> list[tuple[Group, GroupRecord]]:
     """Read the groups of a scored file, with their annotations."""
     with ExitStack() as stack:
         file = ScoredFile(
@@ -131,6 +131,6 @@ def read_groups(path: Path) -> list[tuple[Group, ScoredGroup]]:
         return [(group, scored) for _, group, scored in file.groups()]
 
 
-def annotated_groups(path: Path) -> list[ScoredGroup]:
+def annotated_groups(path: Path) -> list[GroupRecord]:
     """Read the annotations of the groups of a scored file."""
     return [one for _, one in read_groups(path)]

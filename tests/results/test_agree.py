@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.results.agreement import Agreement, AgreementBuilder
-from ruler_cli.results.annotations import ScoredGroup
+from ruler_cli.results.record import GroupRecord
 from ruler_cli.scoring.statistics import concordance
 from tests.results.agree_values import measure, rows, scored, scored_rollout
 
 
-def two(one: list[ScoredGroup], other: list[ScoredGroup]) -> Agreement:
+def two(one: list[GroupRecord], other: list[GroupRecord]) -> Agreement:
     """Measure two files whose groups all match."""
     builder = AgreementBuilder("A", "B")
     for pair in zip(one, other, strict=True):
@@ -60,11 +60,11 @@ def test_pairs_by_kind() -> None:
     """A pair is in one bin of each kind that is known for both rollouts; a tied one has no gap."""
     better = scored_rollout(0.9, 1, 0.1, size=500)
     worse = scored_rollout(0.8, 0, 0.9, size=5_000)
-    found = measure([ScoredGroup("g", (worse, better), "scored")])
+    found = measure([GroupRecord("scored", "g", rollouts=(worse, better))])
     names = ("gap", "to 0.1"), ("slot", "earlier"), ("length", "shorter")
     assert bins(found) == dict.fromkeys(names, (1, 0, 0))
     tied = [scored_rollout(0.5, label, size=100) for label in (1.0, 0.0)]
-    found = measure([ScoredGroup("g", tuple(tied), "scored")])
+    found = measure([GroupRecord("scored", "g", rollouts=tuple(tied))])
     assert bins(found) == {("length", "alike"): (1, 0, 1)}
 
 
@@ -76,7 +76,7 @@ def test_sampled_pairs() -> None:
     assert 3_500 < result["scorers"][0]["pairs"] < 4_500  # of 5,000 · 5,000
 
 
-def files(number: int) -> tuple[list[ScoredGroup], list[ScoredGroup]]:
+def files(number: int) -> tuple[list[GroupRecord], list[GroupRecord]]:
     """A good judge, and one that guesses, which are a panel of the first file."""
     dice = random.Random(0)
     good, guess = [], []

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from ruler_cli.results.annotations import ScoredGroup
 from ruler_cli.results.draw import DrawnPair, PairDraw
 from ruler_cli.results.figures import ScoredFile
+from ruler_cli.results.record import GroupRecord
 from ruler_cli.settings.models import InputSettings
 from ruler_cli.types import Group
 from tests.results.report.written import group, rollout, written
 
-Groups = list[tuple[Group, ScoredGroup]]
+Groups = list[tuple[Group, GroupRecord]]
 
 
 def read(path: Path, *lines: dict[str, Any]) -> Groups:
@@ -163,7 +163,7 @@ def test_few_are_kept(tmp_path: Path) -> None:
     """Texts are kept of the groups that may be drawn from: hardly more for many groups than for few."""
     kept = []
 
-    def keep(_: Group, scored: ScoredGroup) -> str:
+    def keep(_: Group, scored: GroupRecord) -> str:
         kept.append(scored.key)
         return scored.key
 

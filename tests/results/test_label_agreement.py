@@ -11,16 +11,15 @@ import pytest
 
 from ruler_cli.errors import UsageError
 from ruler_cli.results.agreement import Agreement
-from ruler_cli.results.annotations import ScoredGroup
 from ruler_cli.results.label_agreement import LabelAgreement
 from ruler_cli.results.labels import LabelLine, Labels, PairLabel, RolloutMark
-from ruler_cli.types import CriterionScore
+from ruler_cli.results.record import GroupRecord
 from tests.results.agree_values import scored
 
 IDS = "abcdefgh"
 
 
-def group(name: str, *scores: float | None, labels: Sequence[Any] = ()) -> ScoredGroup:
+def group(name: str, *scores: float | None, labels: Sequence[Any] = ()) -> GroupRecord:
     """A group whose rollouts are a, b, c and so on."""
     return scored(scores, labels or [None] * len(scores), key=name)
 
@@ -39,7 +38,7 @@ def mark(name: str, rollout: str, label: float, **more: Any) -> RolloutMark:
 
 
 def measure(
-    groups: Sequence[ScoredGroup],
+    groups: Sequence[GroupRecord],
     lines: Sequence[LabelLine] | None,
     *,
     given: bool = False,
@@ -143,7 +142,7 @@ def test_panel_and_criteria() -> None:
         both = scored([0.9, 0.1], [None, None], judges=judges, key=f"g{i}")
         values = (0.2, 0.2 if i < 4 else 0.8)
         rollouts = [
-            replace(rollout, criteria=(CriterionScore("brief", value),))
+            replace(rollout, criteria=[{"name": "brief", "value": value}])
             for rollout, value in zip(both.rollouts, values, strict=True)
         ]
         groups.append(replace(both, rollouts=tuple(rollouts)))

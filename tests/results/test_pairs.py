@@ -11,7 +11,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.results.annotations import AnnotationReader, ScoredGroup
+from ruler_cli.results.annotations import AnnotationReader
 from ruler_cli.results.compare import (
     ComparedGroup,
     DigestedGroup,
@@ -19,6 +19,7 @@ from ruler_cli.results.compare import (
     pair_groups,
 )
 from ruler_cli.results.identity import digests_of
+from ruler_cli.results.record import GroupRecord
 from ruler_cli.types import Group
 from tests.results.agree_values import scored
 from tests.values import read, reader, talk
@@ -59,7 +60,7 @@ def make_group(
     return digested(scored(scores, labels or scores, key=key), texts)
 
 
-def digested(group: ScoredGroup, texts: Sequence[str]) -> DigestedGroup:
+def digested(group: GroupRecord, texts: Sequence[str]) -> DigestedGroup:
     """A group with these texts as digests."""
     return DigestedGroup(0, group, tuple(text.encode() for text in texts))
 
@@ -104,9 +105,9 @@ def test_by_key(first: list[str], second: list[str], m: int, n: int) -> None:
         [make_group(k, k) for k in first[:m]], [make_group(k, k) for k in second[:n]]
     )
     common = set(first[:m]) & set(second[:n])
-    assert sorted(pair.one.key for pair in pairs) == sorted(common)
-    assert all(pair.one == pair.other for pair in pairs)
-    assert all(first[pair.number - 1] == pair.one.key for pair in pairs)
+    assert sorted(pair.first.key for pair in pairs) == sorted(common)
+    assert all(pair.first == pair.second for pair in pairs)
+    assert all(first[pair.number - 1] == pair.first.key for pair in pairs)
     assert result == {
         "groups": len(common),
         "unlike": 0,
@@ -126,12 +127,7 @@ def test_different_groups() -> None:
     ]
     pairs, result, output = matched(one, unlike)
     assert (pairs, result) == ([], {"groups": 0, "unlike": 4, "alone": [0, 0]})
-    parts = (
-        "1 of its 2 rollouts differ",
-        "1 in the second",
-        "labels",
-        "1 of its 2",
-    )
+    parts = ("rollouts differ", "rollouts differ", "labels", "rollouts differ")
     for sentence, key, part in zip(sorted(output), "abcd", parts, strict=True):
         assert sentence.startswith(f"group '{key}'")
         assert part in sentence
@@ -146,7 +142,7 @@ def test_order_of_rollouts(texts: list[str], dice: random.Random) -> None:
     other = dice.sample(texts, len(texts))
     [pair], _, output = matched([numbered("g", *texts)], [numbered("g", *other)])
     assert output == []
-    one, two = pair.one.rollouts, pair.other.rollouts
+    one, two = pair.first.rollouts, pair.second.rollouts
     assert [r.score for r in one] == [r.score for r in two]
 
 
@@ -207,5 +203,5 @@ def test_either_label() -> None:
         [make_group("a", "x", "y", labels=(None, 1.0))],
         [make_group("a", "x", "y", labels=(0.0, None))],
     )
-    for group in (pair.one, pair.other):
+    for group in (pair.first, pair.second):
         assert [r.label for r in group.rollouts] == [0.0, 1.0]

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ruler_cli.files.parse import parse
-from ruler_cli.results.annotations import (
-    MOST_JUDGES,
-    AnnotationReader,
-    ScoredGroup,
-    label_of,
-)
+from ruler_cli.results.annotations import MOST_JUDGES, AnnotationReader, label_of
 from ruler_cli.results.figures import ScoredFile
+from ruler_cli.results.record import GroupRecord, changed
 from ruler_cli.runs.input import open_input
 from ruler_cli.settings.models import InputSettings
 from ruler_cli.types import Group, Problem
@@ -48,7 +43,7 @@ def trajectory(ruler: Any, **more: Any) -> dict[str, Any]:
     }
 
 
-def of(*records: dict[str, Any], **reported: Any) -> ScoredGroup:
+def of(*records: dict[str, Any], **reported: Any) -> GroupRecord:
     """Read these records as one group."""
     result = read(*records, **reported)
     return AnnotationReader(
@@ -81,12 +76,12 @@ def test_every_layout(name: str, tmp_path: Path) -> None:
             0,
         )
         assert result.latency_s is not None
-        assert result.usage.calls == 1
+        assert result.usage["calls"] == 1
         assert sorted(at for r in result.rollouts for at in r.indices) == list(
             range(len(group.rollouts))
         )
         several = len(result.rollouts) > 1
-        assert all(len(r.positions) == 1 for r in result.rollouts) or not several
+        assert all(len(r.slots) == 1 for r in result.rollouts) or not several
         assert ("alone" in result.flags) is not several
     assert {(r.score, r.explanation) for r in rollouts} == {
         (m["score"], m["explanation"]) for m in written
@@ -126,7 +121,7 @@ def test_trajectory_lines() -> None:
         1.0,
         "reward",
     )
-    assert (one.spread, one.positions, one.mean_position, one.judges) == (
+    assert (one.spread, one.slots, one.mean_position, one.panel) == (
         0.1,
         (0.0, 1.0),
         0.5,
@@ -134,7 +129,7 @@ def test_trajectory_lines() -> None:
     )
     assert (one.explanation, one.suspect, one.odd_score) == ("good", True, False)
     assert one.size == len(b'[{"role":"assistant","content":"four"}]')
-    assert (result.status, result.judge, result.passes, result.annotated_tied) == (
+    assert (result.status, result.judge, result.passes, result.tied) == (
         "scored",
         "m",
         2,
@@ -147,17 +142,17 @@ def test_trajectory_lines() -> None:
         1.5,
     )
     assert (
-        result.usage.calls,
-        result.usage.prompt,
-        result.usage.completion,
-        result.usage.cached,
+        result.usage["calls"],
+        result.usage["prompt_tokens"],
+        result.usage["completion_tokens"],
+        result.usage["cached_tokens"],
     ) == (
         2,
         30,
         20,
         10,
     )
-    assert result.judged_at == 1795227245.0
+    assert result.time == 1795227245.0
     assert result.flags == ("suspect", "degraded", "cached")
 
 
@@ -235,24 +230,24 @@ def test_invalid_group_part() -> None:
             result.weight,
             result.cost_usd,
             result.latency_s,
-            result.judged_at,
+            result.time,
             result.passes,
         )
         assert reported == (None,) * 6
-        assert result.usage.calls == 0
-        assert result.annotated_tied is (odd is True)
+        assert result.usage["calls"] == 0
+        assert result.tied is (odd is True)
         assert of(trajectory(annotation(0.5, group=odd))).cost_usd is None
 
 
 def test_invalid_panel() -> None:
     """A judge without a number has no score, and judges beyond a limit are counted."""
     result = of(trajectory(annotation(0.5, judges={"a": "x", "b": 0.5}))).rollouts[0]
-    assert (result.judges, result.odd_score, result.score) == ({"b": 0.5}, False, 0.5)
+    assert (result.panel, result.odd_score, result.score) == ({"b": 0.5}, False, 0.5)
     many = of(
         trajectory(annotation(0.5, judges={str(i): 0.5 for i in range(1000)}))
     ).rollouts[0]
     assert (len(many.judges), many.more_judges) == (MOST_JUDGES, 1000 - MOST_JUDGES)
-    assert of(trajectory(annotation(0.5, judges=["a"]))).rollouts[0].judges == {}
+    assert of(trajectory(annotation(0.5, judges=["a"]))).rollouts[0].panel == {}
 
 
 def test_times() -> None:
@@ -266,9 +261,7 @@ def test_times() -> None:
         "x" * 10**5,
     ]
     for reported in (*at, *none):
-        result = of(
-            trajectory(annotation(0.5, group={"judged_at": reported}))
-        ).judged_at
+        result = of(trajectory(annotation(0.5, group={"judged_at": reported}))).time
         assert result == at.get(str(reported))
 
 
@@ -410,29 +403,32 @@ def test_many_judges(tmp_path: Path) -> None:
     }
 
 
-def scored_of(path: Path) -> list[ScoredGroup]:
+def scored_of(path: Path) -> list[GroupRecord]:
     """Return the groups of a scored file without their times, and without what the first schema lacks."""
     lacking: dict[str, Any] = {
-        "judged_at": None,
+        "judged_at": "",
         "latency_s": None,
-        "rubric": "",
-        "params": "",
-        "version": "",
+        "served": (),
+        "reliability": None,
+        "weight": None,
+        "passes_for": None,
+        "size": 0,
     }
+    lacking |= dict.fromkeys(("rubric", "params", "version"), "") | {"schema": 1}
+    groups = []
     with ExitStack() as stack:
         file = ScoredFile(
             InputSettings(str(path)), stack, lambda one: pytest.fail(one.reason)
         )
-        return [
-            replace(
-                scored,
-                rollouts=tuple(
-                    replace(one, explanations={}) for one in scored.rollouts
-                ),
-                **lacking,
-            )
-            for *_, scored in file.groups()
-        ]
+        for *_, scored in file.groups():
+            rollouts = []
+            for one in scored.rollouts:
+                judges = [{**judge, "explanation": ""} for judge in one.judges]
+                rollouts.append(
+                    changed(one, judges=judges, schema=1, judge="", passes=None)
+                )
+            groups.append(changed(scored, rollouts=tuple(rollouts), **lacking))
+    return groups
 
 
 def test_first_schema(ruler: Ruler, tmp_path: Path) -> None:
@@ -460,4 +456,5 @@ def test_first_schema(ruler: Ruler, tmp_path: Path) -> None:
     assert b"schema" not in old.read_bytes()
     first, second = map(scored_of, (old, tmp_path / "out.jsonl"))
     assert [one.status for one in first] == ["scored", "scored", "failed"]
-    assert first == second
+    for one, other in zip(first, second, strict=True):
+        assert vars(one) == vars(other)

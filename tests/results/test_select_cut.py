@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.errors import UnreadableError
+from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.formats import table
 from ruler_cli.results.select import Cutter, cut
 from ruler_cli.types import Group, Line, Record, Rollout
@@ -45,9 +45,7 @@ def test_exact_cut(
     record = {**member, **more, **member} if not behind else {**more, **member}
     record = {k: v for k, v in record.items() if k == "trajectories" or k in more}
     raw = text_of(record, layout)
-    result = cut(
-        raw, FORMATS["native groups"], [("trajectories", i) for i in lost], len(items)
-    )
+    result = cut(raw, FORMATS["native groups"], [("trajectories", i) for i in lost])
     left = [item for i, item in enumerate(items) if i not in lost]
     assert same(json.loads(result), {**record, "trajectories": left})
     assert is_part(result, raw)
@@ -57,16 +55,17 @@ def test_exact_cut(
 def test_other_bytes() -> None:
     """Numbers, escapes, equal keys and white space of the rest are unchanged."""
     raw = rb'{"a":1e0,"trajectories" : [ {"n":1.0 , "n":NaN},"\u00e9", {"b":123456789012345678901} ] , "a":-0}'
-    result = cut(raw, FORMATS["native groups"], [("trajectories", 1)], 3)
+    result = cut(raw, FORMATS["native groups"], [("trajectories", 1)])
     assert result == raw.replace(rb',"\u00e9"', b"")
-    first = cut(raw, FORMATS["native groups"], [("trajectories", 0)], 3)
+    first = cut(raw, FORMATS["native groups"], [("trajectories", 0)])
     assert first == raw.replace(b'{"n":1.0 , "n":NaN},', b"")
 
 
 def test_lists() -> None:
     """A record that holds parts of its rollouts in several lists, or compares them, loses none: it stays or goes."""
+    columns = [form for form in table.FORMATS if form.shape == "columns"]
     several = [form for form in table.FORMATS if form.listed or form.parallel]
-    whole = [form for form in several if form.shape != "columns"]
+    whole = [*several, *columns]
     assert {form.name for form in whole} >= {
         "prompts with a list of responses",
         "lm-eval samples",
@@ -75,7 +74,7 @@ def test_lists() -> None:
     }
     for form in whole:
         with pytest.raises(UnreadableError, match="holds its answers in lists"):
-            cut(b'{"responses": [1, 2]}', form, [(0,)], 2)
+            cut(b'{"responses": [1, 2]}', form, [(0,)])
 
 
 def groups_of(line: Line, *sizes: int) -> list[Group]:
@@ -90,32 +89,17 @@ def groups_of(line: Line, *sizes: int) -> list[Group]:
     return out
 
 
-LEFT: list[tuple[list[set[int] | None], list[int] | None]] = [
-    ([None, {0}], [2]),
-    ([{1}, None], [1]),
-    ([{0, 1}, {1}], [0, 1, 3]),
-    ([{0, 1}, {0, 1}], [0, 1, 2, 3]),
-    ([None, None], None),
-]
-"""The indices selected of the two groups of a line, and the rest of the line."""
-
-
 def test_line_of_several_groups() -> None:
-    """A columnar line is written once, after the last of its groups, with the rest of each list."""
-    column = [*range(4)]
-    raw = json.dumps({"prompt": column, "ruler": column, "loss": 0.5}).encode()
-    for kept, left in LEFT:
+    """A columnar line stays or goes as a whole, after the last of its groups; else it is refused."""
+    raw = json.dumps({"prompt": [*range(4)], "loss": 0.5}).encode()
+    every = {0, 1}
+    for kept, body in (([every, every], raw), ([None, None], b"")):
         cutter = Cutter(FORMATS["ms-swift steps"])
-        first, last = (
-            cutter.records(group, places)
-            for group, places in zip(
-                groups_of(Line(7, 0, raw), 2, 2), kept, strict=True
-            )
-        )
-        assert first == []
-        ((number, body),) = last
-        assert number == 7
-        rest = {"prompt": left, "ruler": left, "loss": 0.5} if left else None
-        assert (json.loads(body) if body else None) == rest
-    with pytest.raises(UnreadableError, match="has 1 items at `a` for 2 rollouts"):
-        cut(b'{"a": [1]}', FORMATS["ms-swift steps"], [(0,)], 2)
+        pairs = zip(groups_of(Line(7, 0, raw), 2, 2), kept, strict=True)
+        first, last = (cutter.records(group, places) for group, places in pairs)
+        assert (first, last) == ([], [(7, body)])
+    cutter = Cutter(FORMATS["ms-swift steps"])
+    first_group, last_group = groups_of(Line(7, 0, raw), 2, 2)
+    cutter.records(first_group, None)
+    with pytest.raises(UsageError, match="cannot lose a rollout exactly"):
+        cutter.records(last_group, every)

@@ -9,8 +9,8 @@ import pytest
 
 from ruler_cli.errors import UsageError
 from ruler_cli.files.parse import dump, parse
-from ruler_cli.results.annotations import ScoredGroup, ScoredRollout
 from ruler_cli.results.choice import Keep
+from ruler_cli.results.record import GroupRecord, RolloutRecord
 from ruler_cli.types import Group
 from tests.formats.changes import raws
 from tests.formats.frameworks import READERS
@@ -24,11 +24,14 @@ WHOLE_ONLY = (
     "atropos",
     "live_code_bench",
     "lm_eval",
+    "ms_swift",
     "preference",
     "preference_openai",
     "preference_sides",
     "prompt_responses",
     "rewardbench2",
+    "roll",
+    "roll_agentic",
     "ultrafeedback",
 )
 """Files whose records stay or go as a whole: their answers stand in several lists, or are compared."""
@@ -41,14 +44,14 @@ def scored_example(name: str, folder: Path) -> Path:
 
 
 def identity(
-    group: Group, rollout: ScoredRollout
+    group: Group, rollout: RolloutRecord
 ) -> tuple[bytes, float | None, float | None, str]:
     """Identify a rollout by its messages, its score, its first reward and its explanation."""
     words = dump(group.rollouts[rollout.indices[0]].messages)
     return words, rollout.score, rollout.label, rollout.explanation
 
 
-def best(group: ScoredGroup) -> ScoredRollout:
+def best(group: GroupRecord) -> RolloutRecord:
     """The first rollout with the highest score."""
     return max(group.rollouts, key=lambda r: r.score or 0.0)
 

@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from benchmarks.drift import CASES, NONE, WAY, World, training
-from ruler_cli.results.annotations import ScoredGroup, ScoredRollout
+from benchmarks.drift import CASES, NONE, World, training
+from ruler_cli.results.record import GroupRecord, RolloutRecord
 from ruler_cli.results.trend import (
     Drift,
     DriftKind,
-    JudgedGroups,
     Trend,
     TrendStep,
     step_numbers,
@@ -53,7 +52,6 @@ def steps_of(
     made = []
     for i, (score, label) in enumerate(zip(scores, labels, strict=True)):
         step = TrendStep("", i)
-        judged = step.ways[WAY] = JudgedGroups(step, [])
         for g in range(groups):
             off = 0.02 * math.sin(7 * g + i)
             other = 0.02 * math.cos(5 * g + 3 * i)
@@ -61,15 +59,14 @@ def steps_of(
                 rollout(score + off + 0.1 * j, unit * (label + other + 0.1 * j))
                 for j in (-1, 1)
             ]
-            judged.add(ScoredGroup("", tuple(rollouts), "scored"))
-        judged.close()
+            step.file.add(GroupRecord("scored", rollouts=tuple(rollouts)))
         made.append(step)
     return made
 
 
-def rollout(score: float, label: float) -> ScoredRollout:
+def rollout(score: float, label: float) -> RolloutRecord:
     """A rollout with a judge's score."""
-    return ScoredRollout((0,), "scored", score, score, label)
+    return RolloutRecord("scored", score, score, indices=(0,), label=label, size=9)
 
 
 def test_rise_with_the_label() -> None:

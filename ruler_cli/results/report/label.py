@@ -17,8 +17,8 @@ import orjson
 
 from ruler_cli.files.scratch import Scratch
 from ruler_cli.prompting.render import MARK
-from ruler_cli.results.annotations import Json, ScoredGroup
 from ruler_cli.results.draw import DrawnPair, PairDraw
+from ruler_cli.results.record import GroupRecord, Json
 from ruler_cli.results.report.page import (
     MOST_PICTURES,
     MOST_TEXT,
@@ -72,11 +72,11 @@ class LabelPage:
         self._spool = stack.enter_context(Scratch())
         self._draw = draw
 
-    def add(self, group: Group, scored: ScoredGroup) -> None:
+    def add(self, group: Group, scored: GroupRecord) -> None:
         """Add the next group."""
         self._draw.add(group, scored, self._keep)
 
-    def _keep(self, group: Group, scored: ScoredGroup) -> tuple[int, int]:
+    def _keep(self, group: Group, scored: GroupRecord) -> tuple[int, int]:
         text, _ = text_of(group, scored, _KEPT_PICTURES)
         data = as_json(text)
         return len(data), self._spool.write(data)

@@ -27,13 +27,14 @@ from ruler_cli.files.error_map import writing
 from ruler_cli.files.location import Location
 from ruler_cli.files.output import create_file
 from ruler_cli.files.scratch import Scratch
-from ruler_cli.results.annotations import AnnotationReader, Json, ScoredGroup
+from ruler_cli.results.annotations import AnnotationReader
 from ruler_cli.results.compare import ComparedGroup
-from ruler_cli.results.figures import scores_by_position
 from ruler_cli.results.group_text import GroupText
 from ruler_cli.results.highlights import Best, RunGroup, reasons
 from ruler_cli.results.identity import group_name, rollout_ids
+from ruler_cli.results.record import GroupRecord, Json
 from ruler_cli.results.record_fields import GroupValues, RecordFields
+from ruler_cli.scoring.figures import scores_by_position
 from ruler_cli.types import Group, iso, printable, readable
 
 MOST_GROUPS = 10_000
@@ -198,13 +199,13 @@ class HtmlFile:
         files: tuple[Sequence[str], Sequence[str]],
         *,
         more: Iterable[bytes] = (),
-        said: Iterable[bytes] = (),
+        explanations: Iterable[bytes] = (),
         texts: Iterable[bytes] = (),
     ) -> int:
         """Write the page, let it appear, and return its size; OutputError if it cannot be written to its end.
 
         `head` are the page's data, among them `source`, `left_out` and `facts`; `more` are pieces of JSON behind its
-        last member. `files` are the names of the scripts and of the styles, `said` are pieces of JSON and `texts` lines
+        last member. `files` are the names of the scripts and of the styles, `explanations` are JSON, `texts` lines
         for blocks of their own.
         """
         head = head | {"version": 1, "made": _made(), "ruler": __version__}
@@ -216,7 +217,7 @@ class HtmlFile:
             "facts": "\n".join(_FACT.format(*fact) for fact in facts),
             "left_out": escape(printable(left_out, len(left_out))),
             "data": packed((as_json(head)[:-1], *more, b"}")).decode(),
-            "said": packed(said).decode(),
+            "said": packed(explanations).decode(),
         }
         return self.fill("report.html", files, values, texts)
 
@@ -287,7 +288,7 @@ class ReportPage:
         """Have the page offer the fields of the records of a file, the first of two, to filter by."""
         self._fields = RecordFields(annotations)
 
-    def keep(self, group: Group, scored: ScoredGroup) -> _Kept:
+    def keep(self, group: Group, scored: GroupRecord) -> _Kept:
         """Keep the text of a group; of one file until it is known if it is in the page.
 
         Of two files it is stored until the group's like in the second is found.
@@ -316,13 +317,16 @@ class ReportPage:
         else:
             text, task = text_of(*kept)
         ids = text.pop("ids")
-        text["rollouts"] = rollouts = [r.as_json() for r in shown.one.rollouts]
-        said = [one["explanation"] for one in rollouts]
-        if shown.other:
-            for one, other in zip(rollouts, shown.other.rollouts, strict=True):
-                one["second"] = other.as_json()
-                said.append(other.explanation)
-        explanations = [shorter(one, _EXPLANATION) or None for one in said]
+        text["rollouts"] = rollouts = [r.as_json() for r in shown.first.rollouts]
+        words = [rollout["explanation"] for rollout in rollouts]
+        if shown.second:
+            for rollout, second in zip(rollouts, shown.second.rollouts, strict=True):
+                rollout["second"] = second.as_json()
+                words.append(second.explanation)
+        explanations = [
+            shorter(rolloutt_of_rollout, _EXPLANATION) or None
+            for rolloutt_of_rollout in words
+        ]
         row = compact(_row(shown, task) | {"ids": ids})
         blocks = map(as_json, (row, explanations, text, values))
         self._stored[shown.number] = list(map(self._store, blocks))
@@ -366,7 +370,7 @@ class ReportPage:
                 *self._values(),
                 b"]",
             ),
-            said=self._listed(1),
+            explanations=self._listed(1),
             texts=(self._spool.read(*text) for text in texts),
         )
 
@@ -385,13 +389,13 @@ class ReportPage:
         offered = self._fields.offered() if self._fields else []
         for i, number in enumerate(sorted(self._chosen)):
             held = dict(orjson.loads(self._spool.read(*self._stored[number][3])))
-            found = [held.get(one) for one in offered]
-            short = [of[0] if of and len(of) == 1 else of for of in found]
+            numbers = [held.get(field) for field in offered]
+            short = [of[0] if of and len(of) == 1 else of for of in numbers]
             yield b"," * (i > 0) + as_json(short)
 
 
 def text_of(
-    group: Group, scored: ScoredGroup, most_pictures: int = MOST_PICTURES
+    group: Group, scored: GroupRecord, most_pictures: int = MOST_PICTURES
 ) -> tuple[Json, str]:
     """Return the text of a group with the ids of its rollouts, and its task; `strings` has each line once."""
     text = GroupText.of(group, scored)
@@ -424,21 +428,22 @@ def _pictures(text: GroupText, most: int) -> dict[str, str]:
 
 def _row(shown: RunGroup | ComparedGroup, task: str) -> Json:
     """Return the group's values in the columns of the table, by their names; those of B begin with `b_`."""
-    row = _columns(shown.one) | {"task": task, "ordinal": shown.number}
+    row = _columns(shown.first) | {"task": task, "ordinal": shown.number}
     if isinstance(shown, ComparedGroup):
-        second = _columns(shown.other)
+        second = _columns(shown.second)
         row |= {f"b_{name}": value for name, value in second.items()}
         names = ("pairs", "against", "distance", "reasons")
         row |= {name: getattr(shown, name) for name in names}
     return row
 
 
-def _columns(g: ScoredGroup) -> Json:
+def _columns(g: GroupRecord) -> Json:
+    scored = [r for r in g.values.rollouts if r.score is not None]
     return g.as_json() | {
         "key": group_name(g.key),
         "bytes": [r.size for r in g.rollouts],
-        "slots": [r.positions for r in g.rollouts],
-        "shown": len(next(iter(scores_by_position(g)), ())),
+        "slots": [r.slots for r in g.rollouts],
+        "shown": len(next(iter(scores_by_position(scored)), ())),
         "spreads": [r.spread for r in g.rollouts],
         "reasons": reasons(g),
     }
@@ -488,7 +493,9 @@ def _policy(scripts: Iterable[str]) -> str:
     no other, and the scripts of the page take its name before anything else could.
     """
     digests = [sha256(script.encode()).digest() for script in scripts]
-    hashes = " ".join(f"'sha256-{base64.b64encode(one).decode()}'" for one in digests)
+    hashes = " ".join(
+        f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests
+    )
     return (
         f"default-src 'none'; script-src {hashes}; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; "
         "form-action 'none'; worker-src blob:; require-trusted-types-for 'script'; trusted-types ruler-search"

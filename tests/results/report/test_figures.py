@@ -10,7 +10,6 @@ import statistics
 import tracemalloc
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +18,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.cli.sentences import findings
-from ruler_cli.results.annotations import ScoredGroup, ScoredRollout
 from ruler_cli.results.figures import (
-    FiguresBuilder,
+    FileFigures,
     ReportFigures,
-    scores_by_position,
 )
+from ruler_cli.results.record import GroupRecord, RolloutRecord, changed
+from ruler_cli.scoring.figures import scores_by_position
 from ruler_cli.types import iso
 from tests.conftest import ROOT, Ruler
 from tests.results.report.values import NOON, drawn, group
@@ -103,9 +102,9 @@ _NAMES: dict[str, Any] = {
 """Every name of the schema; a value that is no set, object or list is not compared."""
 
 
-def of(groups: Iterable[ScoredGroup]) -> ReportFigures:
+def of(groups: Iterable[GroupRecord]) -> ReportFigures:
     """Return the figures of these groups."""
-    builder = FiguresBuilder()
+    builder = FileFigures()
     for one in groups:
         builder.add(one)
     return builder.figures(no_texts)
@@ -177,7 +176,7 @@ def test_counts() -> None:
     assert n["all"] == len(ALL) == n["scored"] + n["failed"] + n["unmarked"]
     assert n["failed"] == sum(g.failed for g in ALL) > 0 < n["unmarked"]
     assert (n["tied"], n["live"]) == (
-        sum(g.tied for g in ALL),
+        sum(g.is_tied for g in ALL),
         sum(g.live for g in ALL),
     )
     assert n["one_score"] == sum(g.one_score for g in ALL)
@@ -210,7 +209,9 @@ def test_sums_and_quantiles() -> None:
         near(math.fsum(costs)),
         len(costs),
     )
-    assert FIGURES["usage"]["prompt_tokens"] == sum(g.usage.prompt for g in ALL)
+    assert FIGURES["usage"]["prompt_tokens"] == sum(
+        g.usage["prompt_tokens"] for g in ALL
+    )
     waits = [g.latency_s for g in ALL if g.latency_s is not None]
     for name, share in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99)):
         assert FIGURES["latency_s"][name] == rank(waits, share)
@@ -268,7 +269,7 @@ def test_values_of_bins() -> None:
                 x = r.label if of_rollout == "label" else r.size
                 found += held(r.score, ends["score"]) and held(x, ends[of_rollout])
             assert cell["n"] == found
-    times = [g.judged_at for g in ALL if g.status != "unmarked"]
+    times = [g.time for g in ALL if g.status != "unmarked"]
     for bar in FIGURES["over_time"]["bins"]:
         assert bar["groups"] == sum(
             held(at, bar["values"]) for at in times if bar["values"]
@@ -372,7 +373,7 @@ def test_time(seconds: int) -> None:
         inside = [
             g
             for g in groups
-            if g.judged_at is not None and bar["from"] <= g.judged_at < bar["to"]
+            if g.time is not None and bar["from"] <= g.time < bar["to"]
         ]
         assert bar["groups"] == len(inside)
         assert sum(bar["failed"].values()) == sum(g.failed for g in inside)
@@ -386,7 +387,7 @@ def test_groups_without_times() -> None:
     assert [bar["groups"] for bar in result["over_time"]["bins"]] == [19]
 
 
-def hostile(groups: int) -> Iterator[ScoredGroup]:
+def hostile(groups: int) -> Iterator[GroupRecord]:
     """Groups without a common word, label, time or size."""
     for i in range(groups):
         word = f"{i:x}".translate(str.maketrans("0123456789", "ghijklmnop"))
@@ -409,18 +410,18 @@ def hostile(groups: int) -> Iterator[ScoredGroup]:
         )
 
 
-def usual(groups: int) -> Iterator[ScoredGroup]:
+def usual(groups: int) -> Iterator[GroupRecord]:
     """Typical small groups, over 28 hours."""
-    result = [replace(one, rollouts=one.rollouts[:2]) for one in drawn(300)]
+    result = [changed(one, rollouts=one.rollouts[:2]) for one in drawn(300)]
     for i in range(groups):
-        yield replace(result[i % 300], judged_at=NOON + i * 7919 % 100_000)
+        yield changed(result[i % 300], judged_at=iso(NOON + i * 7919 % 100_000))
 
 
-def memory_of(groups: Iterable[ScoredGroup]) -> int:
+def memory_of(groups: Iterable[GroupRecord]) -> int:
     """Return the bytes that the figures of these groups occupy."""
     tracemalloc.start()
     try:
-        builder = FiguresBuilder()
+        builder = FileFigures()
         for one in groups:
             builder.add(one)
         gc.collect()  # memory of freed small objects does not count
@@ -516,7 +517,7 @@ def test_input_order(passes: str, ruler: Ruler, tmp_path: Path) -> None:
     assert "position" not in dict(findings(page))
 
 
-def annotated_group(orders: list[list[int]], scores: list[list[float]]) -> ScoredGroup:
+def annotated_group(orders: list[list[int]], scores: list[list[float]]) -> GroupRecord:
     """A group whose rollouts were shown in these orders and got these scores by position."""
     last, several = max(1, len(orders[0]) - 1), len(orders) > 1
     rollouts = []
@@ -527,11 +528,16 @@ def annotated_group(orders: list[list[int]], scores: list[list[float]]) -> Score
         positions = tuple(round(order.index(i) / last, 3) for order in orders)
         score, reported = (0.5, given) if several else (given[0], ())
         rollouts.append(
-            ScoredRollout(
-                (i,), "scored", 0.5, score, positions=positions, pass_scores=reported
+            RolloutRecord(
+                "scored",
+                0.5,
+                score,
+                indices=(i,),
+                slots=positions,
+                pass_scores=reported,
             )
         )
-    return ScoredGroup("g", tuple(rollouts), "scored")
+    return GroupRecord("scored", "g", rollouts=tuple(rollouts))
 
 
 @given(
@@ -544,28 +550,32 @@ def test_scores_by_position(seed: int, size: int, passes: int, twins: int) -> No
     """Each pass is restored by position as the judge scored it; identical rollouts count once."""
     dice = random.Random(seed)
     orders = [dice.sample(range(size), size) for _ in range(passes)]
-    scores = [[dice.random() for _ in range(size)] for _ in range(passes)]
+    scores = [[round(dice.random(), 9) for _ in range(size)] for _ in range(passes)]
     group = annotated_group(orders, scores)
     rollouts = [*group.rollouts, *dice.choices(group.rollouts, k=twins)]
     dice.shuffle(rollouts)
-    assert scores_by_position(replace(group, rollouts=tuple(rollouts))) == [
-        tuple(row) for row in scores
-    ]
+    assert by_position(changed(group, rollouts=tuple(rollouts))) == scores
+
+
+def by_position(group: GroupRecord) -> list[list[float]]:
+    """The scores of each pass by position."""
+    rollouts = group.values.rollouts
+    return scores_by_position([one for one in rollouts if one.score is not None])
 
 
 def test_incomplete_annotations() -> None:
     """A group that lacks a rollout, a pass's score or a position does not count for position bias."""
     whole = annotated_group([[0, 1, 2, 3], [3, 2, 1, 0]], [[0.1, 0.2, 0.3, 0.4]] * 2)
     first, *others = whole.rollouts
-    assert len(scores_by_position(whole)) == 2
+    assert len(by_position(whole)) == 2
     for rollouts in (
         others,
         [],
-        [replace(first, pass_scores=()), *others],
-        [replace(first, positions=(), pass_scores=()), *others],
-        [replace(first, positions=(0.0,), pass_scores=(0.5,)), *others],
-        [replace(first, positions=(0.2, 1.0)), *others],
-        [replace(first, status="failed", score=None, judge_score=None), *others],
+        [changed(first, pass_scores=()), *others],
+        [changed(first, slots=(), pass_scores=()), *others],
+        [changed(first, slots=(0.0,), pass_scores=(0.5,)), *others],
+        [changed(first, slots=(0.2, 1.0)), *others],
+        [changed(first, status="failed", score=None, judge_score=None), *others],
     ):
-        assert scores_by_position(replace(whole, rollouts=tuple(rollouts))) == []
-    assert scores_by_position(replace(whole, flags=("windows",))) == []
+        assert by_position(changed(whole, rollouts=tuple(rollouts))) == []
+    assert by_position(changed(whole, windows=2)) == []

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from ruler_cli.results.annotations import ScoredGroup
 from ruler_cli.results.highlights import (
     Best,
     Shortlist,
     reasons,
 )
+from ruler_cli.results.record import GroupRecord
 from tests.results.report.values import drawn, group, rollout
 
 FAILED = group([None, None], kind="reply")
 AGAINST = group([0.1, 0.9], [1.0, 0.0], reliability=1.0)
 UNSURE = group([0.4, 0.6], reliability=0.1)
-REST = ScoredGroup("g", (rollout(None),), "unmarked")
+REST = GroupRecord(key="g", rollouts=(rollout(None),))
 
 
 def test_order() -> None:
@@ -42,7 +42,7 @@ def test_most() -> None:
         assert best.ranked() == whole[:most]
 
 
-def shortlist(*groups: ScoredGroup, n: int = 5) -> Shortlist:
+def shortlist(*groups: GroupRecord, n: int = 5) -> Shortlist:
     """Shortlist these groups."""
     result = Shortlist(n)
     for one in groups:
@@ -55,7 +55,7 @@ def named(
     scores: list[float | None],
     labels: list[float | None] | None = None,
     **more: Any,
-) -> ScoredGroup:
+) -> GroupRecord:
     """A group with this key."""
     return group(scores, labels or [], key=key, **more)
 
@@ -115,7 +115,7 @@ def test_no_reason_no_list() -> None:
     ]
     assert reasons(named("close", [0.5, 0.62])) == []
     assert (
-        shortlist(named("a", [0.5], each=[{"judges": {"a": 0.5, "b": 0.6}}])).lists()[
+        shortlist(named("a", [0.5], each=[{"panel": {"a": 0.5, "b": 0.6}}])).lists()[
             "disputed"
         ]
         == []
@@ -135,7 +135,7 @@ def test_other_groups() -> None:
 def test_disputed_by_labels() -> None:
     """If labels differ, the groups with most pairs scored against them are disputed."""
     result = shortlist(
-        named("panel", [0.5, 0.5], each=[{"judges": {"a": 0.0, "b": 1.0}}, {}]),
+        named("panel", [0.5, 0.5], each=[{"panel": {"a": 0.0, "b": 1.0}}, {}]),
         named("one", [0.1, 0.9], [1.0, 0.0]),
         named("two", [0.1, 0.9, 0.9], [1.0, 0.0, 0.0]),
         named("none", [0.1, 0.9], [0.0, 1.0]),
@@ -150,8 +150,8 @@ def test_disputed_by_labels() -> None:
 def test_disputed_by_judges() -> None:
     """Without labels, the groups on which a panel or the passes differ most are disputed."""
     result = shortlist(
-        named("close", [0.5], each=[{"judges": {"a": 0.5, "b": 0.6}}]),
-        named("far", [0.5], each=[{"judges": {"a": 0.2, "b": 0.9}}]),
+        named("close", [0.5], each=[{"panel": {"a": 0.5, "b": 0.6}}]),
+        named("far", [0.5], each=[{"panel": {"a": 0.2, "b": 0.9}}]),
         named("passes", [0.5], each=[{"spread": 0.3}]),
         named("agreed", [0.5]),
         named("labelled alike", [0.5, 0.7], [1.0, 1.0]),

@@ -6,8 +6,8 @@ import random
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ruler_cli.results.annotations import ScoredGroup, ScoredRollout
-from ruler_cli.types import Usage
+from ruler_cli.results.record import GroupRecord, RolloutRecord
+from ruler_cli.types import iso
 
 NOON = 1_764_000_000.0
 """A time in 2025."""
@@ -15,21 +15,22 @@ NOON = 1_764_000_000.0
 
 def rollout(
     score: float | None, label: float | None = None, **more: Any
-) -> ScoredRollout:
+) -> RolloutRecord:
     """A rollout with this score; without a score it failed."""
     reported: dict[str, Any] = {
         "judge_score": score,
         "label": label,
         "size": 100,
     } | more
-    return ScoredRollout(
-        (0,), "failed" if score is None else "scored", score, **reported
-    )
+    panel = reported.pop("panel", {})
+    reported["judges"] = [{"judge": name, "score": own} for name, own in panel.items()]
+    status: Any = "failed" if score is None else "scored"
+    return RolloutRecord(status, score, indices=(0,), **reported)
 
 
 def group(
     scores: Sequence[float | None], labels: Sequence[float | None] = (), **more: Any
-) -> ScoredGroup:
+) -> GroupRecord:
     """A group with these scores; without any score it failed."""
     reported = {"key": "g", "judge": "m"} | more
     each = reported.pop("each", [{}] * len(scores))
@@ -40,21 +41,22 @@ def group(
     scored = any(s is not None for s in scores)
     if not scored:
         reported = {"kind": "reply", "reason": "no"} | reported
-    return ScoredGroup(
-        rollouts=rollouts, status="scored" if scored else "failed", **reported
-    )
+    at = reported.get("judged_at")
+    if at is not None:
+        reported["judged_at"] = iso(at)
+    status: Any = "scored" if scored else "failed"
+    return GroupRecord(status, rollouts=rollouts, **reported)
 
 
-def drawn(groups: int, seed: int = 6) -> Iterator[ScoredGroup]:
+def drawn(groups: int, seed: int = 6) -> Iterator[GroupRecord]:
     """Random groups of every kind, equal for an equal seed."""
     dice = random.Random(seed)
     for i in range(groups):
         size = dice.randint(1, 9)
         if dice.random() < 0.05:
-            yield ScoredGroup(
-                f"g{i}",
-                tuple(ScoredRollout((j,), "unmarked") for j in range(size)),
-                "unmarked",
+            yield GroupRecord(
+                key=f"g{i}",
+                rollouts=tuple(RolloutRecord(indices=(j,)) for j in range(size)),
             )
             continue
         lost = dice.random() < 0.1
@@ -69,7 +71,7 @@ def drawn(groups: int, seed: int = 6) -> Iterator[ScoredGroup]:
         each = [
             {
                 "size": int(dice.lognormvariate(7, 2)),
-                "positions": (position / max(1, size - 1),),
+                "slots": (position / max(1, size - 1),),
                 "suspect": dice.random() < 0.05,
                 "judge_score": None
                 if s is None
@@ -88,9 +90,9 @@ def drawn(groups: int, seed: int = 6) -> Iterator[ScoredGroup]:
             reason=f"tried {dice.randrange(9)} times" if failed else "",
             judge=dice.choice(["a", "b"]),
             passes=dice.choice([None, 1, 2]),
-            annotated_tied=dice.choice([True, False, False, False]),
+            tied=dice.choice([True, False, False, False]),
             reliability=dice.choice([None, dice.random()]),
-            usage=Usage(dice.randrange(999), dice.randrange(99), 0, dice.randrange(3)),
+            usage={"prompt_tokens": dice.randrange(999), "calls": dice.randrange(3)},
             cost_usd=dice.choice([None, dice.random() / 100]),
             latency_s=dice.choice([None, round(dice.lognormvariate(1, 1), 3)]),
             judged_at=NOON + dice.randrange(7200),

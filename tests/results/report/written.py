@@ -218,6 +218,6 @@ def comparison(
         ]
         compared = Comparison(files, left.append)
         for group in compared.groups(page.keep):
-            page.add(group, asked=group.one.key == asked)
+            page.add(group, asked=group.first.key == asked)
         left_out = write_page(page, compared)
     return Page(target.read_text(encoding="utf-8")), left_out, left

@@ -17,12 +17,14 @@ const rolloutViews = (() => {
     const alike = turns.firstAlike(scores.map((_, i) => ({ lines: told[i]?.lines ?? [] })));
     return scores.map((score, i) => {
       const one = told[i] ?? {};
+      const judges = (one.judges ?? []).filter(({ score: own }) => own !== null);
       return {
         at: i, name: `#${i + 1}`, id: rows.ids[row][i], group: rows.key[row], score, rank: ranks[i], alike: alike[i],
         tiedRank: ranks.indexOf(ranks[i]) !== ranks.lastIndexOf(ranks[i]),
         label: rows.labels[row][i], bytes: rows.bytes[row][i],
         place: rows.places[row][i], spread: rows.spreads[row][i],
-        judged: one.judged ?? null, slots: one.slots ?? [], passes: one.pass_scores ?? [], judges: Object.entries(one.judges ?? {}), explained: new Map(Object.entries(one.explanations ?? {})), criteria: new Map(Object.entries(one.criteria ?? {})),
+        judged: one.judge_score ?? null, slots: one.slots ?? [], passes: one.pass_scores ?? [], judges: judges.map(({ judge, score: own }) => [judge, own]),
+        explained: new Map(judges.filter(({ explanation }) => explanation).map(({ judge, explanation }) => [judge, explanation])), criteria: new Map((one.criteria ?? []).map(({ name, value }) => [name, value])),
         suspect: Boolean(one.suspect || one.second?.suspect), ended: one.ended ?? "", why: one.reason ?? "", said: one.explanation ?? said?.[i] ?? "",
         lines: one.lines ?? [], second: rows.b_scores ? secondOf(rows, row, i, one.second, said) : null,
       };

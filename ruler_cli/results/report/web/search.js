@@ -35,7 +35,7 @@ function textSearch(answer) {
     if (!at) return "";
     try {
       const { context, tools, rubric, strings, rollouts } = await unpack(source.texts.slice(at[0], at[0] + at[1]));
-      const said = rollouts.flatMap((one) => Object.values(one.explanations));
+      const said = rollouts.flatMap((one) => one.judges.map(({ explanation }) => explanation));
       return plain([...context, tools, rubric, ...strings, ...said].join("\n"));
     } catch {
       unread.add(row);

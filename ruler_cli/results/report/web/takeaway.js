@@ -20,28 +20,14 @@ function rangeOfSelect(rows, name, range) {
   return close ? null : `${name}=${range[0] ?? ""}..${range[1] ?? ""}`;
 }
 
-/** Whether two texts are one number, as 1 and 1.0: `ruler select` takes both for it. */
-const sameNumber = (one, other) => one.trim() !== "" && Number(one) === Number(other);
-
-/** A field as `ruler select` takes it; null if it would take it for something else, or not all rollouts of a group have it. */
-function fieldOfSelect(rows, [path, value]) {
-  const field = rows.fields.find((one) => one.path === path);
-  const odd = /=|\.\.|\ufffd/.test(value) || value === "null" || path.includes("=") || path.includes("|");
-  const twice = field?.values.some((one) => one !== value && sameNumber(one, value));
-  if (!field?.exact || odd || twice) return null;
-  // a name without a dot may be that of a figure
-  if (!path.includes(".") && !path.includes('"')) return `"${path}"=${value}`;
-  return /^criteria\./.test(path) ? null : `${path}=${value}`;
-}
-
 /** The conditions of `ruler select` that choose just the groups of the table; null if none say the same. */
 function conditionsOfSelect({ rows, figures }, conditions) {
   const { sort, where = [], field = [], ...others } = conditions;
   const whole = figures?.groups.all === rows.key.length; // else the file has groups that the table has not
   const known = Object.entries(others).filter(([, value]) => (Array.isArray(value) ? value.length : value));
-  if (!whole || where.length > 1 || known.some(([name]) => !FIGURES_OF_SELECT.includes(name))) return null;
+  if (!whole || field.length || where.length > 1 || known.some(([name]) => !FIGURES_OF_SELECT.includes(name))) return null;
   const words = where.flatMap((word) => (Object.hasOwn(STATES, word) ? STATES[word] : [null]));
-  const found = [...words, ...known.map(([name, range]) => rangeOfSelect(rows, name, range)), ...field.map((one) => fieldOfSelect(rows, one))];
+  const found = [...words, ...known.map(([name, range]) => rangeOfSelect(rows, name, range))];
   return found.length && !found.includes(null) ? found : null;
 }
 

@@ -81,7 +81,7 @@
       const [lines, more] = named(steps, id);
       return { id, heading, sentence: sentence + more, lines, kinds };
     };
-    const gaps = tests.filter(({ kind }) => kind !== "length").map(({ judged, values }) => ({ words: fitting(judged) || "score", title: visible(judged), of: (_, i) => values[i] }));
+    const gaps = tests.filter(({ kind }) => kind !== "length").map(({ values }) => ({ words: "score", of: (_, i) => values[i] }));
     return [
       { id: "score", heading: within ? `Score and ${label}` : "Score", sentence: "The mean of each step.", lines: within ? [score, reward] : [score], kinds: ["label"] },
       { id: "label", heading: `Mean ${label}`, sentence: "The mean of each step.", lines: within ? [] : [reward], kinds: ["label"] },
@@ -92,7 +92,6 @@
       { id: "shares", heading: "Tied, suspect, unscored, cut off", sentence: "Shares of groups, and of rollouts.", shown: percent, rare: true,
         lines: [{ words: "tied groups", of: share("groups", "tied") }, ...Object.entries({ suspect: "suspect", failed: "without a score", truncated: "truncated", aborted: "aborted", error: "error" }).map(([name, words]) => ({ words, of: share("rollouts", name) }))] },
       { id: "bytes", heading: "Length", sentence: "Bytes that the agent wrote in a rollout, the mean.", lines: [{ words: "length", of: at("bytes", "mean") }], shown: bytes },
-      listed("ways", "Judged apart", "The mean score of the groups that were judged in one way; no test runs across them.", []),
       listed("judges", "Judges", "The mean score of each judge.", ["held_out"]),
       listed("criteria", "Criteria", "The mean of each criterion, from 0 to 1.", []),
     ].map((chart) => overSteps(data.trend, chart)).filter(Boolean);

@@ -1,0 +1,623 @@
+"""The record of a score: what `ruler` writes of a rollout and of a group into OUTPUT, and reads again.
+
+It is the `--json` of a report and the data of its page, too. docs/output.md says what each key means.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime
+from functools import cache, cached_property, partial
+from math import fsum
+from typing import Annotated, Any, Literal, TypedDict, TypeVar, get_args
+
+from pydantic import PlainValidator, TypeAdapter
+
+from ruler_cli import __version__
+from ruler_cli.scoring.statistics import Concordance, Moments, concordance, one_score
+from ruler_cli.types import (
+    ENDINGS,
+    MOST_CRITERIA,
+    NO_ANSWER,
+    CriterionScore,
+    Group,
+    GroupError,
+    GroupResult,
+    GroupScores,
+    Kind,
+    RolloutValues,
+    Usage,
+    readable_text,
+)
+
+Json = dict[str, Any]
+SCHEMA = 4
+"""Version of both records: since 2 every key stands in every record, with one type; since 3 criteria and `ended`;
+since 4 rewards."""
+INSTANT = "%Y-%m-%dT%H:%M:%SZ"
+"""RFC 3339 in UTC, to the second."""
+LARGEST = 1e50
+"""The largest score or label: products of several must stay finite."""
+_FINE = 6
+"""Decimals of numbers that are computed from scores: enough to compute with, and short to read."""
+_COARSE = 3
+"""Decimals of a judge's score in one pass, and of the position of the rollout there."""
+_READ = 9
+"""Decimals of a score that count when it is read: a mean over passes added in another order is the same score."""
+_DIGEST = re.compile("[0-9a-f]{16}")
+_MOST_NAMES = 12
+"""Names of models that are read."""
+_KINDS = get_args(Kind)
+"""The kinds of failures that ruler writes; anything else in a file is `unknown`."""
+_NO_SCORES = GroupScores((), passes=0, weight=0.0)
+_NO_REPLIES = GroupResult((), (), ())
+"""Quality and counts of a group that failed."""
+
+
+def number_in(
+    value: Any, least: float = -LARGEST, most: float = LARGEST
+) -> float | None:
+    """Return a JSON number within bounds, else None; neither a truth value nor text is a score."""
+    if type(value) not in (float, int) or not -LARGEST <= value <= LARGEST:
+        return None  # NaN is within no bounds
+    rounded = round(float(value), _READ)
+    return rounded if least <= rounded <= most else None
+
+
+_amount = partial(number_in, least=0)
+_share = partial(number_in, least=0, most=1)
+
+
+def _whole(value: Any) -> int | None:
+    amount = _amount(value)
+    return None if amount is None else int(amount)
+
+
+def text_in(value: Any) -> str:
+    """Return a text, else the empty one."""
+    return value if isinstance(value, str) else ""
+
+
+def _numbers(value: Any) -> tuple[float, ...]:
+    """Return the numbers of a list; none if it holds anything else."""
+    listed = value if isinstance(value, list | tuple) else [None]
+    numbers = [number_in(item) for item in listed]
+    return () if None in numbers else tuple(numbers)  # type: ignore[arg-type]
+
+
+def _positions(value: Any) -> tuple[float, ...]:
+    positions = _numbers(value)
+    return positions if all(0 <= at <= 1 for at in positions) else ()
+
+
+def _kind(value: Any) -> str:
+    return value if value in _KINDS or value == "" else "unknown"
+
+
+def _ending(value: Any) -> str:
+    return value if value in ENDINGS else ""
+
+
+def _digest(value: Any) -> str:
+    text = text_in(value)
+    return text if _DIGEST.fullmatch(text) else ""
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    """Return the texts among the first few of a list."""
+    listed = value[:_MOST_NAMES] if isinstance(value, list | tuple) else ()
+    return tuple([name for name in map(text_in, listed) if name])
+
+
+def _instant(value: Any) -> str:
+    """Return a time as ruler writes it, `2026-11-21T02:14:05Z`; anything else is empty."""
+    try:
+        datetime.strptime(value, INSTANT)
+    except (TypeError, ValueError):
+        return ""
+    return str(value)
+
+
+class UsageFields(TypedDict):
+    """The calls and tokens of a group, or of a file, as they stand in JSON."""
+
+    calls: int
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int
+    estimated: bool
+
+
+class Digests(TypedDict):
+    """The digests of the rubric, and of the parameters of the judges, that made scores."""
+
+    rubric: str
+    params: str
+
+
+def _judge_scores(value: Any) -> list[Json]:
+    listed = value if isinstance(value, list | tuple) else []
+    return [
+        {
+            "judge": text_in(item.get("judge")),
+            "score": number_in(item.get("score")),
+            "explanation": readable_text(text_in(item.get("explanation"))),
+        }
+        for item in listed
+        if isinstance(item, dict) and item
+    ]
+
+
+def _usage(value: Any) -> Json:
+    usage = value if isinstance(value, dict) else {}
+    return {
+        "calls": _whole(usage.get("calls")) or 0,
+        "prompt_tokens": _whole(usage.get("prompt_tokens")) or 0,
+        "completion_tokens": _whole(usage.get("completion_tokens")) or 0,
+        "cached_tokens": _whole(usage.get("cached_tokens")) or 0,
+        "estimated": usage.get("estimated") is True,
+    }
+
+
+Status = Literal["scored", "failed", "unmarked"]
+LabelSource = Literal["", "reward", "outcome", "given"]
+_Number = Annotated[float | None, PlainValidator(number_in)]
+_Amount = Annotated[float | None, PlainValidator(_amount)]
+_Share = Annotated[float | None, PlainValidator(_share)]
+_Count = Annotated[int, PlainValidator(lambda value: _whole(value) or 0)]
+_Passes = Annotated[int | None, PlainValidator(_whole)]
+_Text = Annotated[str, PlainValidator(text_in)]
+_True = Annotated[bool, PlainValidator(lambda value: value is True)]
+_Flag = Annotated[bool, PlainValidator(bool)]
+_Kind = Annotated[str, PlainValidator(_kind)]
+_Digest = Annotated[str, PlainValidator(_digest)]
+_Checked = PlainValidator(lambda value: value)
+"""A value that the reader has checked already."""
+_R = TypeVar("_R")
+
+
+@dataclass(frozen=True)
+class RolloutRecord:
+    """The `ruler` object of a rollout: without a `score` (None) it failed.
+
+    Its rewards come from the record's own bytes (see `formats.annotate`). What is read of a scored file has more, from
+    `indices` on: those of its parts among all rollouts of the group, as a rollout in several parts counts as one; the
+    first original reward or the outcome as a number (`label`), where it is from (also if it is no number), the bytes
+    that the agent wrote (`size`), whether a score is no finite number (`odd_score`), and how many scores of a panel are
+    beyond the first few judges of the file.
+    """
+
+    status: Annotated[Status, _Checked] = "unmarked"
+    score: _Number = None
+    judge_score: _Number = None
+    explanation: _Text = ""
+    kind: _Kind = ""
+    reason: _Text = ""
+    judge: _Text = ""
+    judges: Annotated[Sequence[Json], PlainValidator(_judge_scores)] = ()
+    passes: _Passes = None
+    spread: _Amount = None
+    slots: Annotated[Sequence[float], PlainValidator(_positions)] = ()
+    pass_scores: Annotated[Sequence[float], PlainValidator(_numbers)] = ()
+    criteria: Annotated[Sequence[Json], _Checked] = ()
+    criteria_passes: Annotated[Sequence[Sequence[float]], _Checked] = ()
+    suspect: _True = False
+    ended: Annotated[str, PlainValidator(_ending)] = ""
+    schema: _Count = 1
+    reward_path: _Text = ""
+    rewards: Annotated[Sequence[Json], _Checked] = ()
+    independent_reward: Annotated[Any, _Checked] = None
+
+    indices: Annotated[tuple[int, ...], _Checked] = ()
+    label: Annotated[float | None, _Checked] = None
+    label_source: Annotated[LabelSource, _Checked] = ""
+    size: Annotated[int, _Checked] = 0
+    odd_score: Annotated[bool, _Checked] = False
+    more_judges: Annotated[int, _Checked] = 0
+
+    @classmethod
+    def read(cls, annotation: Json, status: Status, **values: Any) -> RolloutRecord:
+        """Read an annotation of any version; `own` are the values that the reader knows."""
+        read = {name: annotation[name] for name in _READ_NAMES if name in annotation}
+        criteria, passes = _criteria(annotation) if status == "scored" else ([], [])
+        judges = annotation.get("judges") if status == "scored" else None
+        if isinstance(judges, dict):  # as the first schema has it
+            judges = [{"judge": name, "score": judges[name]} for name in judges]
+        read |= {
+            "status": status,
+            "judges": judges,
+            "criteria": criteria,
+            "criteria_passes": passes,
+            **values,
+        }
+        return _readers()[0].validate_python(read)
+
+    def as_json(self) -> Json:
+        """Return the record as JSON."""
+        record = {name: getattr(self, name) for name in _ROLLOUT_NAMES}
+        return record | {"label": self.label, "bytes": self.size}
+
+    @property
+    def panel(self) -> Mapping[str, float]:
+        """The scores of the judges of a panel, by name."""
+        scores = {judge["judge"]: judge["score"] for judge in self.judges}
+        return {name: score for name, score in scores.items() if score is not None}
+
+    @property
+    def criterion_values(self) -> Mapping[str, float]:
+        """The values of the criteria, by name."""
+        return {criterion["name"]: criterion["value"] for criterion in self.criteria}
+
+    @property
+    def mean_position(self) -> float | None:
+        """The mean position over passes, from 0 to 1."""
+        return sum(self.slots) / len(self.slots) if self.slots else None
+
+    def last_of(self, values: Sequence[Any]) -> Any:
+        """Return the value of its last part that has one of `values`, which are those of all parts of the group."""
+        for i in reversed(self.indices):
+            if values[i] is not None:
+                return values[i]
+        return None
+
+    def values(self, distinct: int, *, placed: bool) -> RolloutValues:
+        """Return the numbers that figures count; `placed`: its positions are those among all rollouts."""
+        criteria = []
+        for i, criterion in enumerate(self.criteria):
+            passes = tuple(self.criteria_passes[i]) if self.criteria_passes else ()
+            score = CriterionScore(criterion["name"], criterion["value"], passes)
+            criteria.append(score)
+        return RolloutValues(
+            self.score,
+            self.explanation,
+            self.judge_score,
+            self.spread,
+            self.panel,
+            positions=tuple(self.slots) if placed else (),
+            pass_scores=tuple(self.pass_scores),
+            suspect=self.suspect,
+            criteria=tuple(criteria),
+            label=self.label,
+            size=self.size,
+            distinct=distinct,
+        )
+
+
+@dataclass(frozen=True)
+class GroupRecord:
+    """The group's part of OUTPUT, its own `ruler` object, and what is read of a scored file has its `rollouts`.
+
+    A group that is read has `flags`, too: suspect, degraded, escalated, windows, shortened, pictures_left_out, alone,
+    cached.
+    """
+
+    status: Annotated[Status, _Checked] = "unmarked"
+    key: Annotated[str, _Checked] = ""
+    kind: _Kind = ""
+    reason: _Text = ""
+    judge: _Text = ""
+    size: _Count = 0
+    passes: _Passes = None
+    tied: _True = False
+    reliability: _Share = None
+    weight: _Amount = None
+    passes_for: _Passes = None
+    degraded: _Flag = False
+    escalated: _Flag = False
+    windows: _Count = 0
+    rescaled: _Count = 0
+    unknown_ids: _Count = 0
+    shortened: _Count = 0
+    pictures_left_out: _Count = 0
+    rubric: _Digest = ""
+    params: _Digest = ""
+    version: _Text = ""
+    served: Annotated[Sequence[str], PlainValidator(_names)] = ()
+    usage: Annotated[Json, PlainValidator(_usage)] = field(
+        default_factory=lambda: _usage(None)
+    )
+    cost_usd: _Amount = None
+    judged_at: Annotated[str, PlainValidator(_instant)] = ""
+    latency_s: _Amount = None
+    cached: _True = False
+    schema: _Count = 1
+
+    rollouts: Annotated[tuple[RolloutRecord, ...], _Checked] = ()
+    flags: Annotated[tuple[str, ...], _Checked] = ()
+
+    @classmethod
+    def read(cls, part: Json, **values: Any) -> GroupRecord:
+        """Read a group's part of any version; `own` are the values that the reader knows."""
+        read = {name: part[name] for name in _GROUP_NAMES if name in part}
+        read["passes_for"] = part.get("passes_for_0.9")
+        return _readers()[1].validate_python(read | values)
+
+    @cached_property
+    def written(self) -> Json:
+        """The fields of OUTPUT."""
+        names = {"passes_for": "passes_for_0.9"}
+        return {names.get(name, name): value for name, value in vars(self).items()}
+
+    def as_json(self) -> Json:
+        """Return the group as JSON, without the annotations and texts of its rollouts."""
+        record = {name: getattr(self, name) for name in _GROUP_NAMES}
+        return record | {
+            "judged_at": self.judged_at or None,
+            "tied": self.is_tied,
+            "live": self.live,
+            "mean": self.mean,
+            "sd": self.sd,
+            "disagreement": self.disagreement,
+            "pairs": self.pairs.pairs,
+            "flags": self.flags,
+            "scores": [rollout.score for rollout in self.rollouts],
+            "labels": [rollout.label for rollout in self.rollouts],
+        }
+
+    @cached_property
+    def scores(self) -> tuple[float, ...]:
+        """The scores of the rollouts that have one."""
+        scores = [rollout.score for rollout in self.rollouts]
+        return tuple([score for score in scores if score is not None])
+
+    @property
+    def best_first(self) -> list[int]:
+        """The indices of the rollouts, the highest score first, those without one last."""
+        scores = [rollout.score for rollout in self.rollouts]
+        indices = range(len(scores))
+        return sorted(indices, key=lambda i: (scores[i] is None, -(scores[i] or 0.0)))
+
+    @property
+    def mean(self) -> float | None:
+        """The mean score; None without any."""
+        return fsum(self.scores) / len(self.scores) if self.scores else None
+
+    @cached_property
+    def sd(self) -> float | None:
+        """The standard deviation of the scores; None with fewer than two."""
+        return Moments().add(self.scores).spread if len(self.scores) > 1 else None
+
+    @property
+    def failed(self) -> bool:
+        """True if ruler judged the group and no rollout has a score."""
+        return self.status == "failed"
+
+    @property
+    def is_tied(self) -> bool:
+        """True if its scores differ by no more than the judge's noise, or not at all."""
+        return bool(self.scores) and (self.tied or one_score(self.scores))
+
+    @property
+    def live(self) -> bool:
+        """True if a trainer learns from it: it is scored and not tied."""
+        return bool(self.scores) and not self.is_tied
+
+    @property
+    def one_score(self) -> bool:
+        """True if the judge gave one score to rollouts that differ: it saw them at different positions."""
+        scored = [rollout for rollout in self.rollouts if rollout.score is not None]
+        scores = [rollout.judge_score for rollout in scored]
+        several = len({tuple(rollout.slots) for rollout in scored}) > 1
+        return several and None not in scores and one_score(scores)
+
+    @property
+    def alone(self) -> bool:
+        """True if it is scored and the judge saw one distinct rollout; identical ones share positions."""
+        scored = [rollout for rollout in self.rollouts if rollout.score is not None]
+        positions = {tuple(rollout.slots) for rollout in scored}
+        return len(scored) == 1 or (len(positions) == 1 and any(positions))
+
+    @cached_property
+    def pairs(self) -> Concordance:
+        """Pairs of rollouts with different labels, by the judge's order of them."""
+        rows = []
+        for rollout in self.rollouts:
+            if rollout.judge_score is not None and rollout.label is not None:
+                rows.append((rollout.judge_score, rollout.label))
+        return concordance(rows)
+
+    @property
+    def disagreement(self) -> float | None:
+        """The share of pairs ordered against their labels, from 0 to 1; None if no two labels differ."""
+        pairs = self.pairs
+        return pairs.against / pairs.pairs if pairs.pairs else None
+
+    @property
+    def values(self) -> GroupScores:
+        """The scores that figures count; identical rollouts share their positions."""
+        numbers: dict[object, int] = {}
+        rollouts = []
+        for i, rollout in enumerate(self.rollouts):
+            placed = not self.windows and bool(rollout.slots)
+            same = tuple(rollout.slots) if placed else i
+            distinct = numbers.setdefault(same, i)
+            rollouts.append(rollout.values(distinct, placed=placed))
+        return GroupScores(
+            tuple(rollouts),
+            tied=self.is_tied,
+            one_score=self.one_score,
+            alone=self.alone,
+            reliability=self.reliability,
+            degraded=self.degraded,
+        )
+
+    @property
+    def time(self) -> float | None:
+        """The time at which it was judged, in seconds since 1970; None: the file does not say."""
+        if not self.judged_at:
+            return None
+        at = datetime.strptime(self.judged_at, INSTANT)
+        return at.replace(tzinfo=UTC).timestamp()
+
+
+@cache
+def _readers() -> tuple[TypeAdapter[RolloutRecord], TypeAdapter[GroupRecord]]:
+    """Return what reads records, built when one is read: a run that writes them does not wait for it."""
+    return TypeAdapter(RolloutRecord), TypeAdapter(GroupRecord)
+
+
+_names_of = [member.name for member in fields(RolloutRecord)]
+_ROLLOUT_NAMES = tuple(_names_of[: _names_of.index("reward_path")])
+_READ_NAMES = frozenset(_ROLLOUT_NAMES)
+_names_of = [member.name for member in fields(GroupRecord)]
+_GROUP_NAMES = tuple(_names_of[: _names_of.index("rollouts")])
+
+
+def changed(record: _R, **changes: Any) -> _R:
+    """Return a record that was read with other values."""
+    member = {member.name for member in fields(record)}  # type: ignore[arg-type]
+    values = {name: value for name, value in vars(record).items() if name in member}
+    return _made(type(record), values | changes)
+
+
+def _made(kind: type[_R], values: Json) -> _R:
+    """Make a record of values that need no check; pydantic would take longer for it than the whole line does."""
+    record = object.__new__(kind)
+    vars(record).update(values)
+    return record
+
+
+def _criteria(annotation: Json) -> tuple[list[Json], list[Sequence[float]]]:
+    """Return the values of the criteria of a rollout, and those in each pass if the file has them."""
+    values = annotation.get("criteria")
+    listed = values[:MOST_CRITERIA] if isinstance(values, list) else []
+    passes = annotation.get("criteria_passes")
+    rows = passes if isinstance(passes, list) and len(passes) == len(listed) else []
+    criteria: list[Json] = []
+    read: list[Sequence[float]] = []
+    for i, item in enumerate(listed):
+        named = item if isinstance(item, dict) else {}
+        value = _share(named.get("value"))
+        name = text_in(named.get("name"))
+        if value is not None and name:
+            criteria.append({"name": name, "value": value})
+            read.append(_numbers(rows[i]) if rows else ())
+    return criteria, read
+
+
+def rollout_records(
+    group: Group,
+    scores: GroupScores | GroupError,
+    names: Sequence[str],
+    shared: GroupRecord,
+) -> list[RolloutRecord]:
+    """Make the record of each rollout of the group, in input order; `names` are those of all judges."""
+    if isinstance(scores, GroupError):
+        rollouts = (RolloutValues(None, scores.reason),) * len(group.rollouts)
+    else:
+        rollouts = scores.rollouts
+    records = []
+    for judged, rollout in zip(rollouts, group.rollouts, strict=True):
+        score = judged.score
+        values = _NO_VALUES if score is None else judged
+        kind = reason = ""
+        if score is None:
+            reason = judged.explanation
+            kind = "refused" if reason == NO_ANSWER else shared.kind or "input"
+        judges = []
+        if len(names) > 1:
+            for judge, own_score in values.by_judge.items():
+                judge_record = {
+                    "judge": names[judge],
+                    "score": _fine(own_score),
+                    "explanation": values.said.get(judge, values.explanation),
+                }
+                judges.append(judge_record)
+        judge_score = values.judge_score
+        record = {
+            "status": "failed" if score is None else "scored",
+            "score": score,
+            "judge_score": score if judge_score == score else _fine(judge_score),
+            "explanation": values.explanation,
+            "kind": kind,
+            "reason": reason,
+            "judge": shared.judge,
+            "judges": judges,
+            "passes": 0 if score is None else shared.passes,
+            "spread": _fine(values.spread),
+            "slots": [round(position, _COARSE) for position in values.positions],
+            "pass_scores": [round(score, _COARSE) for score in values.pass_scores],
+            "criteria": [
+                {"name": criterion.name, "value": round(criterion.value, _FINE)}
+                for criterion in values.criteria
+            ],
+            "criteria_passes": [
+                [round(value, _COARSE) for value in criterion.passes]
+                for criterion in values.criteria
+            ],
+            "suspect": values.suspect,
+            "ended": rollout.ended,
+            "schema": SCHEMA,
+        }
+        records.append(_made(RolloutRecord, record))
+    return records
+
+
+_NO_VALUES = RolloutValues(None, "")
+
+
+def group_record(
+    group: Group,
+    result: GroupResult,
+    scores: GroupScores | GroupError,
+    names: Sequence[str],
+    cost_usd: float | None,
+    digests: Digests,
+) -> GroupRecord:
+    """Make the record of a group, which stands once if the group is one record of OUTPUT."""
+    failure = scores if isinstance(scores, GroupError) else None
+    quality = scores if isinstance(scores, GroupScores) else _NO_SCORES
+    counted = _NO_REPLIES if failure else result
+    judges = {reply.judge for reply in result.pass_scores}
+    asked = judges or {call.judge for call in result.failed_calls} or {0}
+    # of a group without scores those that were asked
+    judged_by = sorted(asked) if failure else quality.used
+    record = {
+        "status": "failed" if failure else "scored",
+        "key": group.key,
+        "kind": failure.kind if failure else "",
+        "reason": failure.reason if failure else "",
+        "judge": ", ".join([names[judge] for judge in judged_by]),
+        "size": group.compared,
+        "passes": quality.passes,
+        "tied": quality.tied,
+        "reliability": _fine(quality.reliability),
+        # a factor: one pass says nothing against the scores
+        "weight": 1.0 if quality.weight is None else _fine(quality.weight),
+        "passes_for": quality.passes_for,
+        "degraded": quality.degraded,
+        "escalated": counted.escalated_to in quality.used,
+        "windows": counted.windows if counted.windows > 1 else 0,
+        "rescaled": 0,  # of earlier versions
+        "unknown_ids": counted.unknown,
+        "shortened": counted.shortened,
+        "pictures_left_out": counted.pictures_left_out,
+        **digests,
+        "version": __version__,
+        "served": list(result.served),
+        "usage": usage_fields(result.usage),
+        "cost_usd": None if cost_usd is None else round(cost_usd, 8),
+        "judged_at": time.strftime(INSTANT, time.gmtime(result.ended)),
+        "latency_s": round(result.seconds, 3),
+        "cached": result.cached,
+        "schema": SCHEMA,
+    }
+    return _made(GroupRecord, record)
+
+
+def usage_fields(usage: Usage) -> UsageFields:
+    """Return the calls and tokens of a group, or of a file, as they stand in JSON."""
+    return {
+        "calls": usage.calls,
+        "prompt_tokens": usage.prompt,
+        "completion_tokens": usage.completion,
+        "cached_tokens": usage.cached,
+        "estimated": usage.estimated,
+    }
+
+
+def _fine(value: float | None) -> float | None:
+    return None if value is None else round(value, _FINE)

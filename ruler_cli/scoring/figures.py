@@ -1,0 +1,232 @@
+"""Scored groups → their figures: one accumulator for a run, a scored file, two of them and a step of a training.
+
+Its memory does not grow with the number of groups, but for one number of each.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any
+
+from ruler_cli.scoring.statistics import (
+    CORRELATIONS,
+    Anova,
+    Concordance,
+    LengthSums,
+    Moments,
+    PositionBias,
+    concordance,
+    pair_products,
+)
+from ruler_cli.types import CriterionScore, GroupScores, RolloutValues
+
+_MOST_CRITERIA = 64
+"""Criteria that have figures; rubrics of single records may name more."""
+_STATES = ("tied", "alone", "one_score", "degraded")
+_MOST_JUDGES = 16
+"""Judges of which each two are compared."""
+
+
+@dataclass
+class CriterionSums:
+    """Sums of one criterion over groups."""
+
+    values: Moments = field(default_factory=Moments)
+    products: Counter[str] = field(default_factory=Counter)
+    variance: Anova = field(default_factory=lambda: Anova(0.0, 0, 0.0, 0, 0.0))
+    positions: PositionBias = field(default_factory=PositionBias)
+
+    def add(self, rows: Sequence[tuple[CriterionScore, RolloutValues]]) -> None:
+        """Add the rollouts of one group; identical ones count once for the passes."""
+        self.values.add([criterion.value for criterion, _ in rows])
+        pairs = []
+        distinct: dict[int | None, tuple[Sequence[float], Sequence[float]]] = {}
+        for criterion, rollout in rows:
+            if rollout.judge_score is not None:
+                pairs.append((criterion.value, rollout.judge_score, None))
+            distinct[rollout.distinct] = rollout.positions, criterion.passes
+        self.products.update(pair_products(pairs).get("scores", {}))
+        passes = {len(row) for rows in distinct.values() for row in rows}
+        if len(distinct) < 2 or len(passes) != 1 or passes == {0}:
+            return
+        requests = _by_pass([*distinct.values()])
+        self.positions.add(*[_in_order(shown) for shown in requests])
+        if len(requests) > 1:
+            scores = [[score for _, score in shown] for shown in requests]
+            variance, before = Anova.of(scores), self.variance
+            self.variance = Anova(
+                before.between + variance.between,
+                before.df_item + variance.df_item,
+                before.rest + variance.rest,
+                before.df_res + variance.df_res,
+                variance.k,
+            )
+
+    @property
+    def reliability(self) -> float | None:
+        """The reliability of its differences within groups over passes; None without passes."""
+        variance = self.variance
+        if not variance.df_res or not variance.ms_item:
+            return None
+        return max(0.0, 1 - variance.ms_res / variance.ms_item)
+
+    @property
+    def with_score(self) -> float | None:
+        """The correlation of its values with the scores within groups."""
+        return CORRELATIONS["scores"](self.products)
+
+
+class Figures:
+    """The figures of the groups so far.
+
+    `counts` are those of groups, by name. `means` have the moments of the judges' own scores, the labels and the bytes
+    of rollouts, `judges` those of each judge of a panel. `by_label` are the products of score and label, and
+    `by_judges` those of each two judges, within groups.
+    """
+
+    def __init__(self, *, whole: bool = True) -> None:
+        """Leave out what only a report of a file shows, unless the figures are to be `whole`."""
+        self._whole = whole
+        self.counts = Counter[str]()
+        self.scores = Moments()
+        self.means: defaultdict[str, Moments] = defaultdict(Moments)
+        self.judges: defaultdict[Hashable, Moments] = defaultdict(Moments)
+        self.by_label = Counter[str]()
+        self.by_judges: dict[tuple[Any, Any], dict[str, Counter[str]]] = {}
+        self.reliability = array("d")
+        self.pairs = Concordance()
+        self.lengths = LengthSums()
+        self.positions = PositionBias()
+        self.criteria: dict[str, CriterionSums] = {}
+
+    def add(self, group: GroupScores, *, own_words: bool = True) -> None:
+        """Count a group with scores; `own_words`: its judges explain each rollout by themselves."""
+        scored = [rollout for rollout in group.rollouts if rollout.score is not None]
+        self.scores.add([rollout.score for rollout in scored])  # type: ignore[misc]
+        if group.reliability is not None:
+            self.reliability.append(group.reliability)
+        self.counts["groups"] += 1
+        for name in _STATES:
+            if getattr(group, name):
+                self.counts[name] += 1
+        distinct: dict[int | None, RolloutValues] = {}
+        for rollout in scored:
+            if rollout.judge_score is not None:
+                distinct.setdefault(rollout.distinct, rollout)
+        if len(distinct) > 1:
+            rows = [
+                (rollout.size, rollout.judge_score) for rollout in distinct.values()
+            ]
+            self.lengths.add(rows)  # type: ignore[arg-type]
+        if any(len(rollout.by_judge) > 1 for rollout in scored):
+            self._add_judges(scored, [*distinct.values()])
+        if self._whole:
+            self._count(group, scored, own_words=own_words)
+            self._add_values(scored)
+            self.positions.add(*scores_by_position(scored))
+            self._add_criteria(scored)
+
+    def _count(
+        self, group: GroupScores, scored: Sequence[RolloutValues], *, own_words: bool
+    ) -> None:
+        texts = [rollout.explanation.strip() for rollout in scored]
+        several = len(texts) > 1 and not group.alone
+        explained = several and own_words and all(texts)
+        self.counts["live"] += not group.tied
+        self.counts["explained"] += explained
+        self.counts["same_explanations"] += explained and len({*texts}) == 1
+        self.counts["labelled"] += any(r.label is not None for r in scored)
+
+    def _add_values(self, scored: Sequence[RolloutValues]) -> None:
+        """Count the judges' own scores, the labels and the lengths."""
+        judged = []
+        labelled = []
+        for rollout in scored:
+            score = rollout.judge_score
+            if score is None:
+                continue
+            judged.append(score)
+            if rollout.label is not None:
+                labelled.append((score, rollout.label))
+        self.means["bytes"].add([rollout.size for rollout in scored])
+        self.means["score"].add(judged)
+        self.means["label"].add([label for _, label in labelled])
+        self.pairs += concordance(labelled)
+        products = pair_products([(*row, None) for row in labelled])
+        self.by_label.update(products.get("scores", {}))
+
+    def _add_judges(
+        self, scored: Sequence[RolloutValues], distinct: Sequence[RolloutValues]
+    ) -> None:
+        """Count each judge of a panel, and every two of them on distinct rollouts."""
+        judges: dict[Any, None] = {}
+        for rollout in scored:
+            if len(rollout.by_judge) > 1:
+                judges.update(dict.fromkeys(rollout.by_judge))
+                for judge, score in rollout.by_judge.items():
+                    self.judges[judge].add([score])
+        for pair in combinations([*judges][:_MOST_JUDGES], 2):
+            rows = []
+            for rollout in distinct:
+                scores = rollout.by_judge
+                if pair[0] in scores and pair[1] in scores:
+                    rows.append((scores[pair[0]], scores[pair[1]], rollout.label))
+            if rows:
+                sums = self.by_judges.setdefault(
+                    pair, {kind: Counter() for kind in CORRELATIONS}
+                )
+                for kind, products in pair_products(rows).items():
+                    sums[kind].update(products)
+
+    def _add_criteria(self, scored: Sequence[RolloutValues]) -> None:
+        rows: defaultdict[str, list[tuple[CriterionScore, RolloutValues]]]
+        rows = defaultdict(list)
+        for rollout in scored:
+            for criterion in rollout.criteria:
+                rows[criterion.name].append((criterion, rollout))
+        for name, values in rows.items():
+            if name in self.criteria or len(self.criteria) < _MOST_CRITERIA:
+                self.criteria.setdefault(name, CriterionSums()).add(values)
+
+
+_Rows = Sequence[tuple[Sequence[float], Sequence[float]]]
+"""Of each distinct rollout its positions and its scores, by pass."""
+
+
+def _by_pass(rows: _Rows) -> list[list[tuple[float, float]]]:
+    """Return for each pass the position and the score of each rollout."""
+    passes = range(len(rows[0][0]))
+    return [[(at[number], scores[number]) for at, scores in rows] for number in passes]
+
+
+def _in_order(shown: Sequence[tuple[float, float]]) -> list[float]:
+    return [score for _, score in sorted(shown)]
+
+
+def scores_by_position(rollouts: Sequence[RolloutValues]) -> list[list[float]]:
+    """Return for each pass the scores of the distinct rollouts in the order in which the judge saw them.
+
+    Identical rollouts share their positions and count once. Empty if the rollouts of a request or their positions are
+    not all known: windows, a missing rollout, passes without their scores.
+    """
+    distinct: dict[int | None, tuple[Sequence[float], Sequence[float]]] = {}
+    for rollout in rollouts:
+        scores = rollout.pass_scores
+        score = rollout.judge_score
+        if not scores and score is not None and len(rollout.positions) == 1:
+            scores = (score,)
+        distinct.setdefault(rollout.distinct, (rollout.positions, scores))
+    if len({len(row) for rows in distinct.values() for row in rows}) != 1:
+        return []
+    last = len(distinct) - 1
+    ordered = []
+    for shown in _by_pass([*distinct.values()]):
+        positions = sorted([round(at * last) for at, _ in shown])
+        if positions != [*range(last + 1)]:
+            return []
+        ordered.append(_in_order(shown))
+    return ordered
