@@ -31,8 +31,8 @@ NAMES = {
     "select scored.jsonl new/ --where live": "new/: is a directory",
     "report scored.jsonl -o report.pdf": "a report is a local file; end its name in .html",
     "report scored.jsonl -o folder": "a report is a local file; end its name in .html",
-    "render in.jsonl requests.json": "requests.json: no .json file is written; name it requests.jsonl",
-    "render in.jsonl new/": "new/: is a directory",
+    "batch export in.jsonl requests.json": "requests.json: no .json file is written; name it requests.jsonl",
+    "batch export in.jsonl new/": "new/: is a directory",
 }
 
 
@@ -77,8 +77,8 @@ MISSING = {
     f"check inn.jsonl {J}": f"inn.jsonl: no such file; {NEAR}",
     "check in.jsonl --rubric @strict.md": f"--rubric @strict.md: no such file; {PATH}",
     "prompt inn.jsonl": NEAR,
-    f"render inn.jsonl requests.jsonl {ASKED}": NEAR,
-    f"render in.jsonl no/requests.jsonl {ASKED}": "create it with: mkdir -p no",
+    f"batch export inn.jsonl requests.jsonl {ASKED}": NEAR,
+    f"batch export in.jsonl no/requests.jsonl {ASKED}": "create it with: mkdir -p no",
     "agree inn.jsonl": NEAR,
     "agree scored.jsonl inn.jsonl": NEAR,
     "report inn.jsonl": NEAR,

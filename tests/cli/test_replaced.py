@@ -70,8 +70,8 @@ WRITERS = {
     "report scored.jsonl --label 2 -o {}": ".html",
     "select scored.jsonl {} --where scored": ".jsonl .json .jsonl.gz .parquet",
     "select scored.jsonl {} --as pairs --gap 0.01": ".jsonl .json.zst .parquet",
-    "render in.jsonl {} -m openai/o3": ".jsonl .jsonl.gz",
-    "render in.jsonl {} -m anthropic/claude-sonnet-4-5": ".jsonl",
+    "batch export in.jsonl {} -m openai/o3": ".jsonl .jsonl.gz",
+    "batch export in.jsonl {} -m anthropic/claude-sonnet-4-5": ".jsonl",
 }
 """Command lines that write a file, and the endings of its name."""
 
@@ -163,7 +163,7 @@ def test_another_kind(ruler: Ruler, files: Path) -> None:
     for line in (
         "score in.jsonl o -m offline --summary scored.jsonl",
         "score in.jsonl sum -m offline",
-        "render in.jsonl scored.jsonl -m openai/o3",
+        "batch export in.jsonl scored.jsonl -m openai/o3",
         "score in.jsonl o -m offline --summary page.html",
     ):
         done = ruler(*line.split())
@@ -260,7 +260,7 @@ PATTERNS = {
     "check two/a.jsonl two/b.jsonl": "check 'two/*.jsonl'",
     "prompt two/a.jsonl two/b.jsonl": "prompt 'two/*.jsonl'",
     "select two/a.jsonl two/b.jsonl two/c.jsonl --where live": "select 'two/*.jsonl' OUTPUT",
-    "render two/a.jsonl two/b.jsonl two/c.jsonl": "render 'two/*.jsonl' REQUESTS",
+    "batch export two/a.jsonl two/b.jsonl two/c.jsonl": "batch export 'two/*.jsonl' REQUESTS",
     "batch submit two/a.jsonl two/b.jsonl": "batch submit 'two/*.jsonl'",
 }
 

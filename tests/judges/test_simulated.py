@@ -15,7 +15,6 @@ from ruler_cli.judges.simulated import (
     Simulated,
     SimulatedModel,
     score,
-    truth,
 )
 from ruler_cli.scoring.parse_reply import parse
 from ruler_cli.types import CallError, Judge, Request, Usage
@@ -74,17 +73,6 @@ def test_reply() -> None:
         explanation.startswith("Simulated")
         for _, explanation in parsed.entries.values()
     )
-
-
-def test_stated_truth() -> None:
-    """The last `truth=` in a rollout is its truth, at most 1."""
-    rollouts = (
-        "truth=0.35",
-        'assistant: "truth=.2 then truth=0.7"',
-        "truth=12",
-        "truth=0",
-    )
-    assert [truth(rollout) for rollout in rollouts] == [0.35, 0.7, 1.0, 0.0]
 
 
 @settings(deadline=None)
