@@ -50,11 +50,11 @@ CONTROLS = re.compile(
 
 def violations(view: View) -> list[str]:
     """Return a line for each element that breaks a rule; some rule must apply to the page."""
-    found: dict[str, Any] = Axe().run(view.page).response
-    assert len(found["passes"]) > 10
+    report: dict[str, Any] = Axe().run(view.page).response
+    assert len(report["passes"]) > 10
     return [
         f"{rule['id']}: {node['html']}: {node['failureSummary']}"
-        for rule in found["violations"]
+        for rule in report["violations"]
         for node in rule["nodes"]
     ]
 

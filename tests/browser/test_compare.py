@@ -19,12 +19,12 @@ from tests.browser.view import Theme, View
 PAGES = ("#overview", "#groups", "#group=task-2", "#group=task-2&view=one")
 
 
-def pages(folder: Path, one: Path, other: Path) -> Path:
+def pages(folder: Path, first: Path, second: Path) -> Path:
     """The page of two files."""
     ruler(
         "report",
-        one,
-        other,
+        first,
+        second,
         "-o",
         folder / "compare.html",
         "--max-groups",
@@ -38,11 +38,11 @@ def pages(folder: Path, one: Path, other: Path) -> Path:
 def files(scored: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """The scored run, and the same rollouts scored by another judge, in another order."""
     folder = tmp_path_factory.mktemp("compare")
-    other = folder / "other.jsonl"
+    rescored = folder / "other.jsonl"
     ruler(
         "score",
         scored,
-        other,
+        rescored,
         "-m",
         "simulated",
         "-p",
@@ -51,13 +51,13 @@ def files(scored: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path,
         "noise=0.3",
         folder=folder,
     )
-    lines = [orjson.loads(line) for line in other.read_bytes().splitlines()]
+    lines = [orjson.loads(line) for line in rescored.read_bytes().splitlines()]
     for record in lines:
         for i, trajectory in enumerate(record["trajectories"]):
             trajectory["ruler"]["explanation"] = (
                 f"The other judge on {record['group_id']}, {i}"
             )
-    return scored, write(other, lines[::-1])
+    return scored, write(rescored, lines[::-1])
 
 
 @pytest.fixture(scope="session")
@@ -76,15 +76,15 @@ def measured(files: tuple[Path, Path]) -> dict[str, Any]:
 @pytest.fixture(scope="session")
 def truth(files: tuple[Path, Path]) -> dict[str, tuple[list[Any], list[Any]]]:
     """Both scores of each rollout, by group."""
-    each = []
+    by_file = []
     for path in files:
         lines = [orjson.loads(line) for line in path.read_bytes().splitlines()]
         scores = {
             r["group_id"]: [t["ruler"].get("score") for t in r["trajectories"]]
             for r in lines
         }
-        each.append(scores)
-    return {key: (each[0][key], each[1][key]) for key in each[0]}
+        by_file.append(scores)
+    return {key: (by_file[0][key], by_file[1][key]) for key in by_file[0]}
 
 
 @pytest.mark.smoke
@@ -118,12 +118,12 @@ def test_overview(show: Show, compared: Path, measured: dict[str, Any]) -> None:
 
 def differing(both: tuple[list[Any], list[Any]]) -> tuple[int, float]:
     """The pairs that a judge tells apart, and those in another order, equal scores as a half."""
-    known = [
+    scored = [
         (a, b) for a, b in zip(*both, strict=True) if a is not None and b is not None
     ]
     pairs, against = 0, 0.0
-    for i, (a, b) in enumerate(known):
-        for c, d in known[:i]:
+    for i, (a, b) in enumerate(scored):
+        for c, d in scored[:i]:
             pairs += (a != c) or (b != d)
             against += (
                 1 if (a - c) * (b - d) < 0 else 0.5 if (a == c) != (b == d) else 0
@@ -213,14 +213,14 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page of two files with all attacks in all places, one of them under a name that is an attack."""
     folder = tmp_path_factory.mktemp("hostile_pair")
     lines = list(records(ATTACKS))
-    one, other = folder / NAME, folder / "other.jsonl"
-    one.write_text("".join(json.dumps(record) + "\n" for record in lines))
+    first, second = folder / NAME, folder / "other.jsonl"
+    first.write_text("".join(json.dumps(record) + "\n" for record in lines))
     for record in lines:
         for i, trajectory in enumerate(record["trajectories"]):
             if "score" in trajectory.get("ruler", {}):
                 trajectory["ruler"]["score"] = i / 7
-    other.write_text("".join(json.dumps(record) + "\n" for record in lines))
-    return pages(folder, one, other)
+    second.write_text("".join(json.dumps(record) + "\n" for record in lines))
+    return pages(folder, first, second)
 
 
 def test_hostile(show: Show, hostile: Path) -> None:

@@ -64,10 +64,10 @@ def test_fields(show: Show, fielded: Path) -> None:
     view = show(page_of(fielded), "#groups")
     listed = view.find(".fields select")
     choices = {
-        one.locator("..").locator("span").inner_text(): one.locator(
+        select.locator("..").locator("span").inner_text(): select.locator(
             "option"
         ).all_inner_texts()
-        for one in listed.all()
+        for select in listed.all()
     }
     assert choices == {
         "metadata.step": ["any", "0 (4)", "1 (4)", "2 (4)"],
@@ -118,9 +118,11 @@ def test_hostile_fields(show: Show, tmp_path: Path) -> None:
 
 def contradicted(group: GroupRecord, way: str, middle: float = 0.5) -> float:
     """The distance between a rollout that passed and a higher one that failed, if either is at the end of its group."""
-    known = [(r.score, r.label) for r in group.rollouts if r.score is not None]
-    passed = [score for score, label in known if (label or 0) > middle]
-    failed = [score for score, label in known if label is not None and label <= middle]
+    labelled = [(r.score, r.label) for r in group.rollouts if r.score is not None]
+    passed = [score for score, label in labelled if (label or 0) > middle]
+    failed = [
+        score for score, label in labelled if label is not None and label <= middle
+    ]
     if not passed or not failed:
         return 0.0
     ends = {"flawed": min(passed) <= min(failed), "near": max(failed) >= max(passed)}
@@ -132,7 +134,7 @@ def test_contradictions(show: Show, run: Path, truth: Truth, way: str) -> None:
     """Flawed positives passed with the lowest score, near misses failed with the highest; the widest gap first."""
     view = show(run, "#groups", height=3_000)
     title = {"flawed": "flawed positives", "near": "near misses"}[way]
-    gaps = [contradicted(one, way) for one in truth.groups]
+    gaps = [contradicted(group, way) for group in truth.groups]
     some = [i for i, gap in enumerate(gaps) if gap > 0]
     order = sorted(some, key=lambda i: (-gaps[i], truth.telling[i]))
     button = view.find(".chip").filter(has_text=title)
@@ -141,38 +143,6 @@ def test_contradictions(show: Show, run: Path, truth: Truth, way: str) -> None:
     view.at(f"#groups?where={way}&sort=-{way}")
     assert view.keys == [truth.groups[i].key for i in order]
     assert len(some) > 2
-
-
-def test_presets(view: View, truth: Truth) -> None:
-    """Each list is one click, or `p` after `p`; other conditions stay, and a second click takes it away."""
-    view.open("#groups?mean=0..0.9")
-    lists = {
-        "disputed": "where=disputed&mean=0..0.9&sort=-disagreement",
-        "flawed positives": "where=flawed&mean=0..0.9&sort=-flawed",
-        "near misses": "where=near&mean=0..0.9&sort=-near",
-        "low reliability": "where=unreliable&mean=0..0.9&sort=reliability",
-        "suspects": "flag=suspect&mean=0..0.9",
-    }
-    group = view.page.get_by_role("group", name="lists, worst first")
-    titles = [
-        text.rsplit(" ", 1)[0] for text in group.get_by_role("button").all_inner_texts()
-    ]
-    assert titles == [*lists]
-    for title, query in lists.items():
-        button = group.get_by_role("button", name=title)
-        button.click()
-        view.at(f"#groups?{query}")
-        assert button.get_attribute("aria-pressed") == "true"
-    button.click()
-    view.at("#groups?mean=0..0.9")
-    view.go("#groups?where=a-word-of-mine&where=live")
-    group.get_by_role("button", name="disputed").click()
-    view.at("#groups?where=a-word-of-mine&where=disputed&sort=-disagreement")
-    view.go("#groups?mean=0..0.9")
-    view.find(".grid").focus()
-    for query in [*lists.values(), next(iter(lists.values()))]:
-        view.page.keyboard.press("p")
-        view.at(f"#groups?{query}")
 
 
 def selected(scored: Path, words: list[str], folder: Path) -> set[str]:
@@ -229,7 +199,7 @@ def test_list(show: Show, run: Path, scored: Path, tmp_path: Path) -> None:
         assert command(view)[4:] == ["--marks", "list.jsonl"], query
         path = saved(view, tmp_path)
         truths = [json.loads(line) for line in path.read_text().splitlines()]
-        assert [one["group"] for one in truths] == view.keys
+        assert [entry["group"] for entry in truths] == view.keys
         marks = Labels.read([path], option="marks").marks
         assert {key: [*lines] for key, lines in marks.items()} == {
             key: [RolloutMark(group=key, mark="listed")] for key in view.keys

@@ -39,13 +39,21 @@ def searched(view: View, words: str) -> View:
 def holding(truth: Truth, *words: str) -> set[str]:
     """The keys of the groups that hold all of these words in something that is searched."""
     keys = set()
-    for one, task, text in zip(truth.groups, truth.tasks, truth.texts, strict=True):
+    for judged, task, text in zip(truth.groups, truth.tasks, truth.texts, strict=True):
         lines = [line for lines in text.rollouts for line in lines]
-        said = [rollout.explanation for rollout in one.rollouts]
-        places = [one.key, task, one.reason, *said, *text.context, *lines, text.tools]
+        explanations = [rollout.explanation for rollout in judged.rollouts]
+        places = [
+            judged.key,
+            task,
+            judged.reason,
+            *explanations,
+            *text.context,
+            *lines,
+            text.tools,
+        ]
         everything = "\n".join(places).lower().replace('\\"', '"')
         if all(word in everything for word in words):
-            keys.add(one.key)
+            keys.add(judged.key)
     return keys
 
 

@@ -8,18 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser
 
 from tests.browser.attacks import RESTING, RUNNING
 from tests.browser.axe import assert_accessible
 from tests.browser.conftest import Show
 from tests.browser.reports import ruler, write
 from tests.browser.test_hostile import harmless
-from tests.browser.view import Theme, View, shown
+from tests.browser.view import Theme, View
 from tests.cli.scored import scored
 
 STEPS = 16
-ATTACKS = [one for one in (*RUNNING, *RESTING) if "/" not in one]
+ATTACKS = [text for text in (*RUNNING, *RESTING) if "/" not in text]
 """Texts that may be the name of a file."""
 
 
@@ -33,21 +32,21 @@ def training(folder: Path, name: str = "step-{}", text: str = "{}") -> list[Path
         for g in range(8):
             labels = tuple(float(dice.random() < 0.5) for _ in range(4))
             scores = [
-                round(min(1.0, 0.3 + 0.3 * one + dice.gauss(0, 0.05) + added), 3)
-                for one in labels
+                round(min(1.0, 0.3 + 0.3 * label + dice.gauss(0, 0.05) + added), 3)
+                for label in labels
             ]
             line = scored(f"{i}-{g}", *scores, labels=labels, judge=text.format("m"))
             for trajectory in line["trajectories"]:
-                own = trajectory["ruler"]
+                annotation = trajectory["ruler"]
                 trajectory["messages"][-1]["content"] += "x" * dice.randrange(300)
-                own["suspect"] = dice.random() < 0.02
-                own["ended"] = "truncated" if dice.random() < 0.1 else ""
-                own["criteria"] = [
+                annotation["suspect"] = dice.random() < 0.02
+                annotation["ended"] = "truncated" if dice.random() < 0.1 else ""
+                annotation["criteria"] = [
                     {"name": text.format(word), "value": dice.random()}
                     for word in ("safe", "short")
                 ]
-                own["judges"] = [
-                    {"judge": text.format("train"), "score": own["score"]},
+                annotation["judges"] = [
+                    {"judge": text.format("train"), "score": annotation["score"]},
                     {"judge": text.format("held"), "score": dice.uniform(0.3, 0.6)},
                 ]
             lines.append(line)
@@ -84,7 +83,7 @@ def measured(files: list[Path]) -> dict[str, Any]:
 def test_page(show: Show, trend: Path, measured: dict[str, Any]) -> None:
     """Drifts stand on top, each chart has a point for each step, and a mark where it is beyond chance."""
     view = show(trend)
-    drift = next(one for one in measured["drift"] if one["kind"] == "label")
+    drift = next(item for item in measured["drift"] if item["kind"] == "label")
     tests = len(measured["tests"])
     drifts = len(measured["drift"])
     assert (
@@ -109,7 +108,7 @@ def test_page(show: Show, trend: Path, measured: dict[str, Any]) -> None:
     first = measured["steps"][0]["score"]["mean"]
     assert names[0].startswith(f"step 10: mean score {first:.3f}".rstrip("0"))
     ids = view.find(".chart").evaluate_all("all => all.map(e => e.id)")
-    assert [one.removeprefix("chart-") for one in ids] == [
+    assert [item.removeprefix("chart-") for item in ids] == [
         "score", "gap", "order", "length", "spread", "shares", "bytes", "judges", "criteria",
     ]  # fmt: skip
     rows = view.find(".steps tbody tr")
@@ -131,35 +130,6 @@ def test_accessible(show: Show, trend: Path, theme: Theme, width: int) -> None:
     addresses = "all => all.map(a => a.getAttribute('href'))"
     links = view.find("nav a").evaluate_all(addresses)
     assert {link.removeprefix("#") for link in links} <= set(ids)
-
-
-def test_judged_apart(show: Show, tmp_path: Path) -> None:
-    """Groups of another judge from some step on have a line of their own, and the change a sentence."""
-    files = training(tmp_path)
-    for path in files[8:]:
-        lines = [json.loads(line) for line in path.read_text().splitlines()]
-        for line in lines[:3]:
-            line["ruler"]["judge"] = "<b>other"
-        write(path, lines)
-    view = show(page_of(tmp_path, files))
-    assert (
-        "not the same judge in 3 of 8 groups as before"
-        in view.find(".findings").inner_text()
-    )
-    legend = view.find("#chart-ways .legend").inner_text()
-    assert "<b>other" in legend
-    points = view.find("#chart-ways svg a")
-    assert points.count() == STEPS + STEPS // 2
-
-
-def test_without_scripts(browser: Browser, trend: Path) -> None:
-    """A browser that runs no scripts shows what drifts as a table."""
-    with shown(browser, trend, scripts=False) as view:
-        view.page.goto(view.address)
-        text = view.text
-        view.clean()
-    assert "Scripts are off" in text
-    assert "score and reward\tthe mean score rose from " in text
 
 
 def test_hostile(show: Show, tmp_path: Path) -> None:

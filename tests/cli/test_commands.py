@@ -137,9 +137,9 @@ def test_params_and_rubric(ruler: Ruler, server: JudgeServer, tmp_path: Path) ->
         server.base,
         *args,
     )
-    one, two = server.requests()
-    assert (one["temperature"], one["reasoning_effort"]) == (0.2, "low")
-    assert "Only politeness counts." in one["messages"][0]["content"]
+    first, two = server.requests()
+    assert (first["temperature"], first["reasoning_effort"]) == (0.2, "low")
+    assert "Only politeness counts." in first["messages"][0]["content"]
     assert "Only brevity counts." in two["messages"][0]["content"]
 
 

@@ -19,8 +19,8 @@ def dump(tmp_path: Path) -> list[str]:
     status = ["truncated", "completed", "aborted", "truncated", "failed"]
     ended = ["truncated", "", "aborted", "truncated", "error"]
     assert len(records) == len(status)
-    for record, one in zip(records, status, strict=True):
-        record["status"] = one
+    for record, word in zip(records, status, strict=True):
+        record["status"] = word
     write(tmp_path / "in.jsonl", records)
     return ended
 
@@ -54,7 +54,7 @@ def test_report_and_select(ruler: Ruler, dump: list[str], tmp_path: Path) -> Non
     assert {how: shown.count(how) for how in ENDINGS} == {how: dump.count(how) for how in ENDINGS}  # fmt: skip
     for how in ENDINGS:
         ruler("select", "out.jsonl", "some.jsonl", "--where", how)
-        found = read(tmp_path / "some.jsonl")
-        assert [one["metadata"]["ruler"]["ended"] for one in found] == [
+        selected = read(tmp_path / "some.jsonl")
+        assert [entry["metadata"]["ruler"]["ended"] for entry in selected] == [
             how
         ] * dump.count(how)

@@ -8,14 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ruler_cli.cli.sentences import summary_lines
-from ruler_cli.judges.offline import blocks
-from ruler_cli.judges.replies import reply_of
-from ruler_cli.types import CallError, Reply, Request
 from tests.conftest import Ruler, group, read, rollout, write
 from tests.judge_server import JudgeServer
-from tests.judge_server.asks import expected_score
-from tests.runs import Stage, Stub, group_of, truthful
 
 TWELVE = [group(f"g{i}", 0.1, 0.5, 0.9) for i in range(12)]
 ALL_TIED = (
@@ -90,32 +84,3 @@ def test_one_distinct_rollout(
         == page["figures"]["groups"]
     )
     assert "weak judge" not in ruler("report", "out.jsonl").stdout
-
-
-def test_same_explanations(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ruler: Ruler
-) -> None:
-    """Replies in which all explanations are the same are counted, at the run's end and in the report."""
-
-    def say(request: Request) -> Reply | CallError:
-        text = "They all did well." if int(group_of(request)[1:]) % 4 else None
-        shown = blocks(request.user)
-        entries = [
-            {"trajectory_id": label, "explanation": text or f"{label} {expected_score(shown[label])}",
-             "score": expected_score(shown[label])}
-            for label in request.labels
-        ]  # fmt: skip
-        body = {"choices": [{"message": {"content": json.dumps({"scores": entries})}}]}
-        reply = reply_of(json.dumps(body).encode())
-        assert isinstance(reply, Reply)
-        return reply
-
-    stage = Stage(tmp_path, monkeypatch, TWELVE, Stub(say=say))
-    summary = stage.run().summary
-    assert (summary.explained, summary.same_explanations) == (12, 9)
-    assert "in 9 of 12 replies all explanations are the same" in summary_lines(summary)
-    output = ruler("report", "out.jsonl").stdout
-    assert "in 9 of 12 groups all explanations are the same" in output
-    stage.judges["one"].say = truthful
-    twice = stage.run(passes=2).summary
-    assert (twice.explained, twice.same_explanations) == (24, 21)

@@ -116,11 +116,11 @@ def check_unchanged(before: pa.Table, after: pa.Table, *changed: str) -> None:
     for field in before.schema:
         if field.name not in changed:
             assert after.schema.field(field.name).equals(field, check_metadata=True)
-            one, other = (
+            old, new = (
                 before.column(field.name).to_pylist(),
                 after.column(field.name).to_pylist(),
             )
-            assert repr(one) == repr(other)  # NaN is NaN
+            assert repr(old) == repr(new)  # NaN is NaN
 
 
 def annotations_of(frame: pd.DataFrame) -> list[dict[str, Any]]:
@@ -215,11 +215,11 @@ def test_structs(ruler: Ruler, tmp_path: Path) -> None:
     for source in ("in.parquet", "out.parquet"):
         assert ruler("score", source, "out.parquet", *SCORE).returncode == 1
         schema = pq.read_schema(tmp_path / "out.parquet")
-        own, part = (
+        kind, part = (
             schema.field("trajectories").type.value_type,
             schema.field("ruler").type,
         )
-        assert {field.type for field in own.field("metrics").type} == {pa.float64()}
+        assert {field.type for field in kind.field("metrics").type} == {pa.float64()}
         kinds = {
             "score": pa.float64(),
             "reason": pa.string(),
@@ -227,7 +227,7 @@ def test_structs(ruler: Ruler, tmp_path: Path) -> None:
             "suspect": pa.bool_(),
         }
         assert {
-            name: own.field("ruler").type.field(name).type for name in kinds
+            name: kind.field("ruler").type.field(name).type for name in kinds
         } == kinds
         assert (part.field("rubric").type, part.field("tied").type) == (
             pa.string(),
@@ -235,17 +235,17 @@ def test_structs(ruler: Ruler, tmp_path: Path) -> None:
         )
         assert part.field("usage").type.field("calls").type == pa.int64()
         frame = pd.read_parquet(tmp_path / "out.parquet")
-        assert [one["status"] for one in frame["ruler"]] == ["scored"] * 299 + [
+        assert [record["status"] for record in frame["ruler"]] == ["scored"] * 299 + [
             "failed"
         ]
-        each = [trajectory for row in frame["trajectories"] for trajectory in row]
-        assert [one["ruler"]["score"] for one in each] == [
-            one["reward"] for one in each
+        rollouts = [trajectory for row in frame["trajectories"] for trajectory in row]
+        assert [record["ruler"]["score"] for record in rollouts] == [
+            record["reward"] for record in rollouts
         ]
-        assert [one["ruler"]["score"] is None for one in each] == [False] * 598 + [
-            True
-        ] * 2
-        assert {one["metrics"]["independent_reward"] for one in each} == {1.0}
+        assert [record["ruler"]["score"] is None for record in rollouts] == [
+            False
+        ] * 598 + [True] * 2
+        assert {record["metrics"]["independent_reward"] for record in rollouts} == {1.0}
 
 
 def test_old_annotations(ruler: Ruler, tmp_path: Path) -> None:
@@ -253,7 +253,9 @@ def test_old_annotations(ruler: Ruler, tmp_path: Path) -> None:
     pq.write_table(trl("aabb"), tmp_path / "in.parquet")
     assert ruler("score", "in.parquet", "new.parquet", *SCORE).returncode == 0
     table = pq.read_table(tmp_path / "new.parquet")
-    texts = pa.array([json.dumps(one) for one in table.column("ruler").to_pylist()])
+    texts = pa.array(
+        [json.dumps(annotation) for annotation in table.column("ruler").to_pylist()]
+    )
     at = table.schema.get_field_index("ruler")
     pq.write_table(table.set_column(at, "ruler", texts), tmp_path / "old.parquet")
     old, new = (
@@ -329,9 +331,9 @@ def test_binary_below_a_score(
         {"role": "user", "content": "q"},
         {"role": "assistant", "content": "truth=0.4"},
     ]
-    one = {"messages": turns, "reward": 0.5, "image": b"\x89PNG"}
-    other = one | {"messages": [turns[0], turns[1] | {"content": "truth=0.9"}]}
-    table = pa.table({"group_id": ["a"], "trajectories": [[one, other]]})
+    first = {"messages": turns, "reward": 0.5, "image": b"\x89PNG"}
+    second = first | {"messages": [turns[0], turns[1] | {"content": "truth=0.9"}]}
+    table = pa.table({"group_id": ["a"], "trajectories": [[first, second]]})
     pq.write_table(table, tmp_path / "in.parquet")
     more = ("-m", "openai/o3", "--api-base", server.base)
     done = ruler("score", "in.parquet", "out.parquet", *more)

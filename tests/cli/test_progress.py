@@ -14,10 +14,9 @@ import pytest
 from ruler_cli.cli.progress import Console
 from ruler_cli.runs.waits import WaitReports
 from ruler_cli.types import JudgeWait, Status, Summary
-from tests.conftest import ROOT, Ruler, group, write
+from tests.conftest import ROOT, group, write
 from tests.judge_server import JudgeServer
 from tests.on_terminal import watched
-from tests.values import few
 
 GROUPS = [group(f"g{i}", 0.1, 0.9) for i in range(40)]
 PRICE = ("--price", "1000,1000")
@@ -137,11 +136,11 @@ def run(server: JudgeServer, *more: str, judge: str = "good") -> list[str]:
 
 def shows(pattern: str, times: int = 1) -> Callable[[list[str]], bool]:
     """Tell if so many different texts of a pattern were on the screen."""
-    found = set[str]()
+    seen = set[str]()
 
     def stop(screen: list[str]) -> bool:
-        found.update(re.findall(pattern, "\n".join(screen)))
-        return len(found) >= times
+        seen.update(re.findall(pattern, "\n".join(screen)))
+        return len(seen) >= times
 
     return stop
 
@@ -160,35 +159,3 @@ def test_limited_run(server: JudgeServer, tmp_path: Path) -> None:
     assert all(line.endswith("]") for line in drawn)
     assert "ruler: interrupted" in screens[-1]
     assert not [line for line in screens[-1] if "%" in line or "waiting" in line]
-
-
-@pytest.mark.parametrize("columns", few(1, [60, 120]))
-def test_resumed_run(
-    columns: int, ruler: Ruler, server: JudgeServer, tmp_path: Path
-) -> None:
-    """Cached groups are no part of the rate, and problems print above the bar without tearing it."""
-    write(tmp_path / "in.jsonl", GROUPS[:30])
-    assert ruler(*run(server), "--ledger", "kept").returncode == 0
-    write(
-        tmp_path / "in.jsonl",
-        [*GROUPS[:30], {"group_id": "empty", "trajectories": []}, *GROUPS[30:38]],
-    )
-    server.configure(latency=1.2)
-    more = ("-c", "4", "--ledger", "kept")
-    code, screens = watched(tmp_path, *run(server, *more), columns=columns)
-    assert code == 1
-    drawn = bars(screens)
-    assert max(map(len, drawn)) <= columns
-    problem = "ruler: group empty not scored (input): the group has no trajectories"
-    shown = problem[: columns - 5]
-    assert any(
-        any(line.startswith(shown) for line in screen) and bars([screen])
-        for screen in screens
-    )
-    assert not bars(screens[-1:])
-    rates = [
-        float(rate[1])
-        for line in drawn
-        if (rate := re.search(r"([\d.]+)group/s", line))
-    ]
-    assert all(rate < 12 for rate in rates)  # not 30 groups in the first second

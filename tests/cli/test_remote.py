@@ -21,10 +21,9 @@ from ruler_cli.runs.file import RunResult, score
 from ruler_cli.settings.models import (
     InputSettings,
     JudgeSettings,
-    MaxFailures,
     ScoreSettings,
 )
-from ruler_cli.types import Observer, Problem
+from ruler_cli.types import Observer
 from tests.conftest import Ruler, group, rollout
 from tests.files.object_store import Store
 from tests.judge_server import JudgeServer
@@ -75,17 +74,6 @@ def get(name: str) -> bytes:
     with fsspec.open(f"memory://{name}", "rb") as file:
         result: bytes = file.read()
     return result
-
-
-class ProblemCollector(Observer):
-    """An observer that collects problems."""
-
-    def __init__(self) -> None:
-        self.problems: list[str] = []
-
-    def problem(self, problem: Problem) -> None:
-        """Collect a problem."""
-        self.problems.append(f"{problem.where} {problem.reason}")
 
 
 async def run(
@@ -148,33 +136,6 @@ async def test_refused(memory: dict[str, Any]) -> None:
             await run(source, output, **more)
         assert "secret" not in str(error.value)
         assert set(memory) == {"/in/a"}
-
-
-async def test_stopped(memory: dict[str, Any], server: JudgeServer) -> None:
-    """A run that stops leaves an address unchanged, and no part of an object."""
-    put("a", lines([group(f"g{i}", 0.1, 0.9) for i in range(9)]))
-    old = lines([{"ruler": {"status": "scored"}}])
-    put("b", old)
-    judge = JudgeSettings("openai/400", server.base)
-    done = await run(
-        "memory://a", "memory://b", judge=judge, max_failures=MaxFailures(2)
-    )
-    assert done.stopped is not None
-    assert not done.whole
-    assert get("b") == old
-    assert set(memory) == {"/a", "/b"}
-
-
-async def test_unreadable(memory: dict[str, Any], tmp_path: Path) -> None:
-    """Lines that cannot be read are named, and written to the file of --failed only."""
-    put("a", b"oops\n" + lines(ROLLOUTS))
-    observer = ProblemCollector()
-    done = await run("memory://a", "memory://b", observer)
-    assert done.summary.unreadable == 1
-    assert observer.problems[0].startswith("line 1 is not JSON")
-    assert set(memory) == {"/a", "/b"}
-    await run("memory://a", "memory://b", failed=tmp_path / "bad.jsonl")
-    assert (tmp_path / "bad.jsonl").read_text() == "oops\n"
 
 
 class ChangesObject(Observer):

@@ -21,7 +21,7 @@ from tests.conftest import ROOT, Ruler, group, read, write
 from tests.judge_server import BatchServer, JudgeServer
 
 DUMP = [group("a", 0.1, 0.9), group("b", 0.2, 0.7, 0.4)]
-LINES = "".join(json.dumps(one) + "\n" for one in DUMP).encode()
+LINES = "".join(json.dumps(record) + "\n" for record in DUMP).encode()
 SCORE = ("-m", "offline", "--ledger", "none", "-q")
 
 
@@ -177,9 +177,9 @@ def test_forgotten_output(ruler: Ruler, files: Path) -> None:
     before = (files / "two.jsonl").read_bytes()
     done = ruler("score", "in.jsonl", "two.jsonl", *SCORE)
     assert (done.returncode, (files / "two.jsonl").read_bytes()) == (2, before)
-    other = [{"trajectories": group("c", 0.3, 0.6)["trajectories"]}]
-    other[0]["trajectories"][0]["messages"][0]["content"] = "Another task."
-    for records in ([group("c", 0.3, 0.6)], other):
+    another = [{"trajectories": group("c", 0.3, 0.6)["trajectories"]}]
+    another[0]["trajectories"][0]["messages"][0]["content"] = "Another task."
+    for records in ([group("c", 0.3, 0.6)], another):
         write(files / "two.jsonl", records)
         assert ruler("score", "two.jsonl", "two.scored", *SCORE).returncode == 0
         before = (files / "two.scored").read_bytes()
@@ -195,8 +195,10 @@ def test_forgotten_output(ruler: Ruler, files: Path) -> None:
         # a new dump goes where the last one went, and scores that belong together do
         assert ruler("score", "in.jsonl", "two.scored", *SCORE).returncode == 0
         assert ruler("score", "scored.jsonl", "two.scored", *SCORE).returncode == 0
-        one = write(files / "one.jsonl", read(files / "scored.jsonl")[:1])
-        assert ruler("score", one, "two.scored", *SCORE, "--limit", "1").returncode == 0
+        alone = write(files / "one.jsonl", read(files / "scored.jsonl")[:1])
+        assert (
+            ruler("score", alone, "two.scored", *SCORE, "--limit", "1").returncode == 0
+        )
         (files / "two.scored").unlink()
 
 

@@ -70,46 +70,6 @@ def test_streams(grouping: str, ruler: Ruler, tmp_path: Path) -> None:
     assert lost == [[{"bad": 1}]]
 
 
-def test_misspelt(ruler: Ruler, dump: Path, tmp_path: Path) -> None:
-    """A missing second ledger is reported before anything is created or sent."""
-    args = (
-        "-m",
-        "openai/good",
-        "--api-base",
-        NEVER,
-        "--ledger",
-        "main",
-        "--ledger",
-        "s1",
-    )
-    for command in (("score", dump, "out.jsonl"), ("check", dump)):
-        done = ruler(*command, *args)
-        assert (
-            done.returncode,
-            "--ledger s1: no such file, and of" in done.stderr,
-        ) == (2, True)
-    assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
-
-
-def test_variable(
-    ruler: Ruler, server: JudgeServer, dump: Path, tmp_path: Path
-) -> None:
-    """The variable names one ledger, spaces included, the option replaces it, and the help documents both."""
-    run = ("score", dump, "out.jsonl", "-m", "openai/good", "--api-base", server.base)
-    assert ruler(*run, RULER_LEDGER="my own ledger").returncode == 0
-    assert (tmp_path / "my own ledger").exists()
-    assert (
-        ruler(*run, "--ledger", "other", RULER_LEDGER="my own ledger").returncode == 0
-    )
-    assert server.stats()["requests"] == 18
-    assert ruler(*run, RULER_LEDGER="").returncode == 0
-    assert server.stats()["requests"] == 27
-    for command in ("score", "check"):
-        assert "can be set in ruler.toml" in " ".join(
-            ruler(command, "--help").stdout.split()
-        )
-
-
 def test_merged(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
     """Shards, one killed and run again, then one run with all ledgers equal one process, without a call."""
     server.configure(latency=0.05)
@@ -150,8 +110,10 @@ def test_pattern_of_ledgers(
     """A pattern is accepted for ledgers that are only read, not for the first, which is written."""
     judge = ("-m", "hosted_vllm/qwen", "--api-base", server.base)
     for part in (1, 2):
-        own = ("--shard", f"{part}/2", "--ledger", f"shard-{part}.sqlite")
-        assert ruler("score", dump, f"out-{part}.jsonl", *judge, *own).returncode == 0
+        options = ("--shard", f"{part}/2", "--ledger", f"shard-{part}.sqlite")
+        assert (
+            ruler("score", dump, f"out-{part}.jsonl", *judge, *options).returncode == 0
+        )
     last = ("score", dump, "out.jsonl", *judge, "--cached-only")
     done = ruler(*last, "--ledger", "all.sqlite", "--ledger", "shard-*.sqlite")
     assert (done.returncode, "9 of 9 groups scored" in done.stderr) == (0, True), (

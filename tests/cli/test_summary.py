@@ -211,36 +211,6 @@ def test_cap_below_one_call(ruler: Ruler, server: JudgeServer, tmp_path: Path) -
     assert (done.returncode, "to resume" in done.stderr) in ((0, False), (4, True))
 
 
-def test_output_named(ruler: Ruler, tmp_path: Path) -> None:
-    """Stdout is no place to name; the file of what cannot be read is named if this run wrote it."""
-    path = write(tmp_path / "in.jsonl", [group("g", 0.1, 0.9), {"trajectories": []}])
-    path.write_text(path.read_text() + "{broken\n")
-    done = ruler("score", "in.jsonl", "out.jsonl", "-m", "offline")
-    assert (
-        "ruler: unreadable lines are in out.jsonl.failed.jsonl"
-        in done.stderr.splitlines()
-    )
-    assert (
-        "ruler: 1 group not scored: the group cannot be judged as it is (input)"
-        in done.stderr.splitlines()
-    )
-    write(tmp_path / "in.jsonl", [group("g", 0.1, 0.9)])
-    assert (
-        "failed.jsonl"
-        not in ruler("score", "in.jsonl", "out.jsonl", "-m", "offline").stderr
-    )
-    done = ruler("score", "in.jsonl", "-", "-m", "offline")
-    assert "1 of 1 group scored" in done.stderr
-    assert "written" not in done.stderr
-    assert "next:" not in done.stderr
-    assert (
-        "1 of 1 group"
-        not in ruler(
-            "score", "in.jsonl", "-", "-m", "offline", "--progress", "none"
-        ).stderr
-    )
-
-
 def test_no_duplicate_line() -> None:
     """No line appears twice."""
     counts = {field.name: 2 for field in fields(Summary) if field.type == "int"}

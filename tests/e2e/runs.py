@@ -69,7 +69,9 @@ def orders(folder: Path, groups: int) -> Path:
 def rollouts(path: Path) -> list[dict[str, Any]]:
     """Every annotated rollout of an output, in order."""
     return [
-        each for record in read(path) for each in record.get("trajectories", [record])
+        rollout
+        for record in read(path)
+        for rollout in record.get("trajectories", [record])
     ]
 
 
@@ -127,16 +129,16 @@ def marked(out: Path, source: Path) -> None:
 
 def once(seen: Sequence[Seen]) -> None:
     """No answered request is sent again."""
-    answered = [each.request for each in seen if each.status == 200]
+    answered = [call.request for call in seen if call.status == 200]
     assert len(set(answered)) == len(answered)
 
 
 def usage(run: Run) -> None:
     """Tokens and calls add up: over the groups, in the summary, and at the server."""
     reported = run.summary["usage"]
-    answered = [each for each in run.seen if each.status == 200]
-    prompt = sum(each.tokens[0] for each in answered)
-    completion = sum(each.tokens[1] for each in answered)
+    answered = [call for call in run.seen if call.status == 200]
+    prompt = sum(call.tokens[0] for call in answered)
+    completion = sum(call.tokens[1] for call in answered)
     assert (reported["calls"], reported["prompt"], reported["completion"]) == (
         len(answered),
         prompt,

@@ -230,7 +230,9 @@ def scored(ruler: _Ruler, made: Path) -> Path:
 
 def _sample(log: EvalLog, name: object, epoch: int) -> EvalSample:
     return next(
-        one for one in log.samples or () if (one.id, one.epoch) == (name, epoch)
+        sample
+        for sample in log.samples or ()
+        if (sample.id, sample.epoch) == (name, epoch)
     )
 
 
@@ -264,14 +266,14 @@ def _timeless(log: EvalLog) -> str:
 def test_as_inspect_appends(made: Path, scored: Path, tmp_path: Path) -> None:
     """The log is the one that inspect_ai's own `score` makes of a scorer with the same scores."""
     ours = read_eval_log(scored)
-    given = {
-        (one.id, one.epoch): (one.scores or {}).get("ruler")
-        for one in ours.samples or ()
+    by_sample = {
+        (sample.id, sample.epoch): (sample.scores or {}).get("ruler")
+        for sample in ours.samples or ()
     }
 
     def like() -> Any:
         async def score_given(state: Any, _target: Any) -> Score | None:
-            return given[state.sample_id, state.epoch]
+            return by_sample[state.sample_id, state.epoch]
 
         return score_given
 
@@ -288,8 +290,8 @@ def test_as_inspect_appends(made: Path, scored: Path, tmp_path: Path) -> None:
     write_eval_log(log, tmp_path / "like.eval")
     theirs = read_eval_log(tmp_path / "like.eval")
     assert _plain(ours) == _plain(theirs)
-    assert [one.model_dump_json() for one in summaries(scored)] == [
-        one.model_dump_json() for one in summaries(tmp_path / "like.eval")
+    assert [sample.model_dump_json() for sample in summaries(scored)] == [
+        sample.model_dump_json() for sample in summaries(tmp_path / "like.eval")
     ]
 
 
@@ -318,13 +320,13 @@ def test_scores(made: Path, scored: Path) -> None:
         )
         assert ours.explanation == "Short is good."
     short = min(
-        (one for one in after.samples or () if one.id == 3),
-        key=lambda one: len(one.output.completion),
+        (sample for sample in after.samples or () if sample.id == 3),
+        key=lambda sample: len(sample.output.completion),
     )
     values = [
-        (one.scores or {})["ruler"].as_float()
-        for one in after.samples or ()
-        if one.id == 3
+        (sample.scores or {})["ruler"].as_float()
+        for sample in after.samples or ()
+        if sample.id == 3
     ]
     assert (short.scores or {})["ruler"].as_float() == max(values)
 
@@ -333,13 +335,15 @@ def test_failures(scored: Path) -> None:
     """A sample without a score is unscored with the reason, or has no entry; no failure is a zero."""
     log = read_eval_log(scored)
     failed = [
-        (one.scores or {})["ruler"] for one in log.samples or () if one.id == "two"
+        (sample.scores or {})["ruler"]
+        for sample in log.samples or ()
+        if sample.id == "two"
     ]
     assert len(failed) == 4
-    for one in failed:
-        assert str(one.value) == "nan"
-        assert one.reason == "grader_failed"
-        assert one.explanation == (one.metadata or {})["reason"] != ""
+    for sample in failed:
+        assert str(sample.value) == "nan"
+        assert sample.reason == "grader_failed"
+        assert sample.explanation == (sample.metadata or {})["reason"] != ""
     early = _sample(log, "one", 2)
     assert early.error is not None
     unscored = (early.scores or {})["ruler"]
@@ -347,14 +351,14 @@ def test_failures(scored: Path) -> None:
     assert "has no turn of the agent" in str(unscored.explanation)
     assert (_sample(log, "one", 3).scores or {})["ruler"].as_float() > 0
     assert log.results is not None
-    [ours] = [one for one in log.results.scores if one.name == "ruler"]
+    [ours] = [sample for sample in log.results.scores if sample.name == "ruler"]
     assert (ours.scored_samples, ours.unscored_samples) == (2, 1)
     means = []
     for name in ("one", 3):
         every = [
-            (one.scores or {})["ruler"].as_float()
-            for one in log.samples or ()
-            if one.id == name
+            (sample.scores or {})["ruler"].as_float()
+            for sample in log.samples or ()
+            if sample.id == name
         ]
         values = [value for value in every if value == value]  # noqa: PLR0124 - NaN is not itself
         means.append(sum(values) / len(values))
@@ -375,31 +379,6 @@ def test_scored_again(ruler: _Ruler, scored: Path) -> None:
         "again.eval",
         "again.eval.failed.jsonl",
     ]
-
-
-def test_stopped(ruler: _Ruler, made: Path) -> None:
-    """A run that ends before its groups are scored writes no log, and leaves one that is there as it was."""
-    (ruler.folder / "kept.eval").write_bytes(made.read_bytes())
-    for output in ("none.eval", "kept.eval"):
-        words = (
-            "-m",
-            "openai/j",
-            "--api-base",
-            ruler.base,
-            "--ledger",
-            "none",
-            "--max-cost",
-            "1e-9",
-        )
-        done = ruler("score", "kept.eval", output, *words, "--price", "1,1")
-        assert done.returncode == 4, done.stderr
-        assert (ruler.folder / "kept.eval").read_bytes() == made.read_bytes()
-    left = {
-        path.name
-        for name in ("none", "kept")
-        for path in ruler.folder.glob(f"{name}.*")
-    }
-    assert left <= {"kept.eval", "none.eval.failed.jsonl", "kept.eval.failed.jsonl"}
 
 
 def test_refused(ruler: _Ruler, made: Path) -> None:

@@ -85,13 +85,13 @@ def test_first_form(subtests: pytest.Subtests) -> None:
             stated = None if base in (None, OPENAI) else base
             answer_format = first_format(JudgeSettings(model, stated), base)
             assert (answer_format.forms[0], answer_format.limit) == (form, limit)
-            own = first_format(
+            stated_form = first_format(
                 JudgeSettings(
                     model, stated, params={"response_format": {"type": "text"}}
                 ),
                 base,
             )
-            assert own.forms == ("text",)
+            assert stated_form.forms == ("text",)
 
 
 LIMITS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [

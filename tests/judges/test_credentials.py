@@ -80,7 +80,10 @@ def judge(model: str, **settings: Any) -> LitellmJudge:
 
 def test_names() -> None:
     """The names of litellm's providers are known without its import, and those that are listed are among them."""
-    names = {str(getattr(each, "value", each)) for each in _litellm().provider_list}
+    names = {
+        str(getattr(provider, "value", provider))
+        for provider in _litellm().provider_list
+    }
     assert providers.providers() == names >= {*LISTED}
 
 
@@ -121,13 +124,13 @@ async def test_found_key_is_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     """A key that litellm finds by itself is known, so that no message contains it."""
     for model, variable in OTHERS:
         monkeypatch.setenv(variable, f"secret-of-{variable}")
-        async with judge(model) as one:
-            assert f"secret-of-{variable}" in (one.secret or ())
+        async with judge(model) as asked:
+            assert f"secret-of-{variable}" in (asked.secret or ())
 
 
 def test_foreign_address(monkeypatch: pytest.MonkeyPatch) -> None:
     """A key of a variable goes to the provider's own address, or to one that only the user can know."""
-    for model, variable, own in [
+    for model, variable, keeps in [
         ("groq/m", "GROQ_API_KEY", False),
         ("novita/m", "NOVITA_API_KEY", False),
         ("bedrock/m", "AWS_BEARER_TOKEN_BEDROCK", False),
@@ -135,10 +138,10 @@ def test_foreign_address(monkeypatch: pytest.MonkeyPatch) -> None:
         ("databricks/m", "DATABRICKS_API_KEY", True),
     ]:
         monkeypatch.setenv(variable, "given")
-        one = judge(model, api_base="http://127.0.0.1:9")
-        one._finds = one._credentials(model.partition("/")[0]).finds_itself()
-        key = one.arguments(REQUEST, AnswerFormat()).get("api_key")
-        assert key == (None if own else "none"), model
+        resolved = judge(model, api_base="http://127.0.0.1:9")
+        resolved._finds = resolved._credentials(model.partition("/")[0]).finds_itself()
+        key = resolved.arguments(REQUEST, AnswerFormat()).get("api_key")
+        assert key == (None if keeps else "none"), model
 
 
 def test_missing_credentials() -> None:
@@ -167,7 +170,7 @@ def test_command(ruler: Ruler, tmp_path: Path) -> None:
             "ruler: judge gemini/m needs GEMINI_API_KEY or GOOGLE_API_KEY"
         )
         assert done.stderr.count("\n") == 1
-        assert [each.name for each in tmp_path.iterdir()] == ["in.jsonl"]
+        assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
 
 
 def test_run_without_calls(ruler: Ruler, tmp_path: Path) -> None:
@@ -258,10 +261,10 @@ async def test_missing_at_a_call(subtests: pytest.Subtests) -> None:
     calls = [(model, None) for model in REPORTED_AT_A_CALL.split()]
     for model, base in (*calls, ("azure/m", "http://127.0.0.1:9")):
         with subtests.test(model=model, base=base):
-            one = LitellmJudge(model, model, base, None, 30.0, {}, AnswerFormat())
-            async with one:
-                one._finds = True
-                call_error = await one.ask(REQUEST)
+            called = LitellmJudge(model, model, base, None, 30.0, {}, AnswerFormat())
+            async with called:
+                called._finds = True
+                call_error = await called.ask(REQUEST)
             assert isinstance(call_error, CallError)
             assert (
                 call_error.kind,

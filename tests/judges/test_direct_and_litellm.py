@@ -355,9 +355,9 @@ async def test_steps_down(server: JudgeServer, subtests: pytest.Subtests) -> Non
             reply = await answered("openai/limit-refused", via, server.base)
             assert "max_completion_tokens" in server.requests()[-1]
             server.reset()
-            own = {"response_format": {"type": "json_object"}}
+            stated = {"response_format": {"type": "json_object"}}
             assert isinstance(
-                await ask("openai/format-refused", via, server.base, params=own),
+                await ask("openai/format-refused", via, server.base, params=stated),
                 CallError,
             )
             assert server.stats()["requests"] == 1
@@ -425,15 +425,15 @@ def test_finish_reasons() -> None:
         reply = read({"content": "hm"}, finish_reason=reason)
         filtered = reason in FILTERED.split()
         assert (reply.truncated, reply.refusal is not None) == (not filtered, filtered)
-    for other in (None, "stop", "STOP", "eos", "end_turn", "tool_calls", "", 0, ["x"]):
-        reply = read({"content": "hm"}, finish_reason=other)
+    for end in (None, "stop", "STOP", "eos", "end_turn", "tool_calls", "", 0, ["x"]):
+        reply = read({"content": "hm"}, finish_reason=end)
         assert reply == Reply("hm", Usage(calls=1))
 
 
 def test_text_beside() -> None:
     """An answer that is empty is read from its one tool call, or from where thoughts stand, and is marked so."""
     call = {"id": "1", "type": "function", "function": {"name": "json", "arguments": "{1}"}}  # fmt: skip
-    found: list[tuple[dict[str, Any], str]] = [
+    readable: list[tuple[dict[str, Any], str]] = [
         ({"reasoning_content": "{2}"}, "{2}"),
         ({"reasoning": "{3}", "reasoning_content": None}, "{3}"),
         ({"tool_calls": [call], "reasoning": "so"}, "{1}"),
@@ -449,9 +449,9 @@ def test_text_beside() -> None:
         {"thinking_blocks": [{"thinking": "{4}"}]},
     ]
     for content in (None, "", "\n\n"):
-        for message, text in [*found, *((each, content or "") for each in none)]:
+        for message, text in [*readable, *((unread, content or "") for unread in none)]:
             reply = read({**message, "content": content})
-            assert (reply.text, reply.beside) == (text, (message, text) in found)
+            assert (reply.text, reply.beside) == (text, (message, text) in readable)
     reply = read({"content": "a", "reasoning": "b"})
     assert (reply.text, reply.beside) == ("a", False)
 
@@ -464,13 +464,13 @@ def test_likely_words() -> None:
         first = {**listed[0], "top_logprobs": listed[1:]}
         return read({"content": "Yes"}, logprobs={"content": [first]}).likely
 
-    yes, other, no = ("Yes", -0.8), ("Yes", -1.4), ("No", -1.2)
-    assert likely(yes, yes, no, other) == (yes, no, other)
-    assert likely(other, yes, no, other) == (other, yes, no)
+    yes, again, no = ("Yes", -0.8), ("Yes", -1.4), ("No", -1.2)
+    assert likely(yes, yes, no, again) == (yes, no, again)
+    assert likely(again, yes, no, again) == (again, yes, no)
     assert likely(("So", -7.0), yes, no) == (("So", -7.0), yes, no)
     assert likely(("Yes", 0.0), yes, no) == (yes, no)
     assert likely(yes) == (yes,)
-    twins = likely(yes, yes, no, other)
+    twins = likely(yes, yes, no, again)
     assert word_share(twins).score == pytest.approx(0.6974, abs=1e-3)
 
 

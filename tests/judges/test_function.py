@@ -85,19 +85,21 @@ async def score_all(
 ) -> list[JudgedGroup[Any]]:
     """Score groups at once, with one Scorer."""
     async with Scorer(settings) as scorer:
-        return list(await asyncio.gather(*[scorer.score(each) for each in groups]))
+        return list(await asyncio.gather(*[scorer.score(item) for item in groups]))
 
 
 def test_scores(tmp_path: Path) -> None:
     """A function's scores are those of any judge, under its name, from a Scorer, a stream and a file."""
     asked = Asked()
     judged = asyncio.run(score_all(by(asked, "openai/gpt-x")))
-    assert [one.scores for one in judged] == TRUE
-    assert {one.fields["judge"] for one in judged} == {"openai/gpt-x"}
+    assert [result.scores for result in judged] == TRUE
+    assert {result.fields["judge"] for result in judged} == {"openai/gpt-x"}
     assert judged[0].fields["served"] == []
 
     async def streamed() -> list[Any]:
-        return [one.scores async for one in score_groups(GROUPS, by(asked, "offline"))]
+        return [
+            result.scores async for result in score_groups(GROUPS, by(asked, "offline"))
+        ]
 
     assert asyncio.run(streamed()) == TRUE
     source = write(tmp_path / "in.jsonl", GROUPS)
@@ -147,7 +149,7 @@ def test_ledger(tmp_path: Path) -> None:
     def asked_by(*settings: Any, **more: Any) -> int:
         asked = Asked()
         judged = asyncio.run(score_all(by(asked, *settings, ledger=ledger, **more)))
-        assert [one.scores for one in judged] == TRUE
+        assert [result.scores for result in judged] == TRUE
         return len(asked.requests)
 
     assert asked_by() == 3
@@ -161,7 +163,7 @@ def test_ledger(tmp_path: Path) -> None:
     missing = asyncio.run(
         score_all(by(Asked(), "third", ledger=ledger, cached_only=True))
     )
-    assert {one.kind for one in missing} == {"transport"}
+    assert {result.kind for result in missing} == {"transport"}
 
 
 def test_mistakes_are_not_kept(tmp_path: Path) -> None:
@@ -179,7 +181,7 @@ def test_mistakes_are_not_kept(tmp_path: Path) -> None:
 
     async def in_turn() -> list[str | None]:
         async with Scorer(by(fails, **settings)) as scorer:
-            return [(await scorer.score(each)).reason for each in GROUPS]
+            return [(await scorer.score(item)).reason for item in GROUPS]
 
     refused = "I judge no cooking."
     assert virtually(in_turn) == [
@@ -189,7 +191,7 @@ def test_mistakes_are_not_kept(tmp_path: Path) -> None:
     ]
     again = Asked()
     judged = asyncio.run(score_all(by(again, **settings)))
-    assert [one.reason for one in judged] == [None, None, refused]
+    assert [result.reason for result in judged] == [None, None, refused]
     assert len(again.requests) == 1
 
 

@@ -65,7 +65,9 @@ def _ask(request: Request) -> dict[str, tuple[float, str]]:
     assert not isinstance(reply, CallError)
     assert reply.usage == Usage(calls=1)
     parsed = parse(reply.text, request.labels)
-    return {label: (one[0], text) for label, (one, text) in parsed.entries.items()}
+    return {
+        label: (scores[0], text) for label, (scores, text) in parsed.entries.items()
+    }
 
 
 @settings(deadline=None)
@@ -77,9 +79,9 @@ def test_invariance(rollouts: list[str], draw: Any) -> None:
     assert rate(shuffled) == rate(rollouts)
     labels = [a + b for a in "bcd" for b in "fgh"]
     plain = _ask(_request(dict(zip(labels, rollouts, strict=False))))
-    other = _ask(_request(dict(zip(reversed(labels), shuffled, strict=False))))
+    mixed = _ask(_request(dict(zip(reversed(labels), shuffled, strict=False))))
     assert list(plain.values()) == [rate(rollouts)[rollout] for rollout in rollouts]
-    assert list(other.values()) == [rate(rollouts)[rollout] for rollout in shuffled]
+    assert list(mixed.values()) == [rate(rollouts)[rollout] for rollout in shuffled]
 
 
 @settings(deadline=None)

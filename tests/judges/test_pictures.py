@@ -46,14 +46,14 @@ async def sent(
 ) -> dict[str, Any]:
     """Make one call; return the body of its request."""
     async with serving(answer(200, json.dumps(response).encode())) as server:
-        own = JudgeSettings(
+        chosen = JudgeSettings(
             model,
             f"http://127.0.0.1:{server.port}{base}",
             api_key=KEY,
             timeout=30,
             **settings,
         )
-        async with opened(resolve(own)) as judge:
+        async with opened(resolve(chosen)) as judge:
             reply = await judge.ask(REQUEST)
     assert isinstance(reply, Reply), reply
     body: dict[str, Any] = json.loads(server.requests[0])
@@ -141,8 +141,8 @@ async def test_address() -> None:
             ("anthropic/m", "auto"),
         )
         for model, via in ways:
-            own = JudgeSettings(model, server.base, api_key=KEY, via=via, timeout=9)
-            async with opened(resolve(own)) as judge:
+            chosen = JudgeSettings(model, server.base, api_key=KEY, via=via, timeout=9)
+            async with opened(resolve(chosen)) as judge:
                 reply = await judge.ask(request)
             if via == "auto":
                 assert isinstance(reply, CallError)
@@ -185,5 +185,5 @@ def test_tokens() -> None:
 
     for size in ((512, 512), (768, 700), (1024, 1024), (2048, 4096), (4000, 3000)):
         url = address(png(0.5, *size))
-        own = picture_tokens(read_picture(url), "openai/gpt-4o")
-        assert own == calculate_img_tokens(url, "high"), size
+        counted = picture_tokens(read_picture(url), "openai/gpt-4o")
+        assert counted == calculate_img_tokens(url, "high"), size

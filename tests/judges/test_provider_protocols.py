@@ -121,18 +121,18 @@ async def sent(
 
 
 @each_wire
-@pytest.mark.parametrize("given", [True, False], ids=["api-base", "variable"])
+@pytest.mark.parametrize("named", [True, False], ids=["api-base", "variable"])
 async def test_protocol(
-    wire: Wire, given: bool, monkeypatch: pytest.MonkeyPatch
+    wire: Wire, named: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A provider gets its own protocol at its path, with its header, from any source of its address."""
     async with serving(answer(200, json.dumps(wire.response).encode())) as server:
         base = f"http://127.0.0.1:{server.port}{wire.base}"
-        if not given:
+        if not named:
             monkeypatch.setenv(wire.variable, base)
         settings = JudgeSettings(
             wire.model,
-            base if given else None,
+            base if named else None,
             api_key=KEY,
             params=dict(wire.params),
             timeout=30,
@@ -281,7 +281,7 @@ async def test_marked_with_pictures() -> None:
             await judge.ask(replace(MARKED, pictures=pictures))
     (message,) = json.loads(server.requests[0])["messages"]
     seen = ""
-    found = []
+    placed = []
     marks = []
     for part in message["content"]:
         marks.append("cache_control" in part)
@@ -289,7 +289,7 @@ async def test_marked_with_pictures() -> None:
             seen += part["text"]
         else:
             data = base64.b64decode(part["source"]["data"])
-            found.append((len(seen), data))
+            placed.append((len(seen), data))
     assert seen == MARKED.user
-    assert found == [(at, shot.data) for at, shot in pictures]
+    assert placed == [(at, shot.data) for at, shot in pictures]
     assert marks == [False, False, False, True, False, False, False]

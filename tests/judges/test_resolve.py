@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from ruler_cli.errors import UsageError
 from ruler_cli.judges.litellm import LitellmJudge
 from ruler_cli.judges.openai_http import HttpJudge
-from ruler_cli.judges.providers import ModelInfo, Price, model_info
+from ruler_cli.judges.providers import Price, model_info
 from ruler_cli.judges.resolve import model_of, resolve
-from ruler_cli.settings import model_list
 from ruler_cli.settings.models import JudgeSettings
 
 NAMES = [
@@ -71,11 +69,11 @@ ADDRESSES = {
 
 def test_address() -> None:
     """An address that names a call is cut to its endpoint; Ollama's own is another."""
-    for given, cut in ADDRESSES.items():
-        settings = JudgeSettings("mine", api_base=given)
+    for typed, cut in ADDRESSES.items():
+        settings = JudgeSettings("mine", api_base=typed)
         judge = resolve(settings).judge
         assert isinstance(judge, HttpJudge)
-        assert judge.base == cut, given
+        assert judge.base == cut, typed
 
 
 AZURE = {
@@ -119,13 +117,13 @@ def test_azure(monkeypatch: pytest.MonkeyPatch) -> None:
                     model,
                     version,
                 )
-    own = JudgeSettings(
+    stated = JudgeSettings(
         "azure/gpt-4o",
         "https://h/openai/v1",
         params={"api_version": "x"},
         api_key="k" * 9,
     )
-    assert resolve(own).judge.params == {"api_version": "x"}  # type: ignore[union-attr]
+    assert resolve(stated).judge.params == {"api_version": "x"}  # type: ignore[union-attr]
 
 
 BAD_ADDRESSES = {
@@ -139,9 +137,9 @@ BAD_ADDRESSES = {
 
 def test_bad_address() -> None:
     """An address that cannot be called, or holds more than an address, is refused; it is not shown."""
-    for given, problem in BAD_ADDRESSES.items():
+    for typed, problem in BAD_ADDRESSES.items():
         with pytest.raises(UsageError, match=problem) as error:
-            resolve(JudgeSettings("mine", api_base=given))
+            resolve(JudgeSettings("mine", api_base=typed))
         assert error.value.place == "--api-base"
         assert "secret" not in str(error.value)
 
@@ -192,30 +190,3 @@ def test_price_and_context() -> None:
         1e-6, 2e-6, 1e-6
     )
     assert model_of(JudgeSettings("offline")).price == Price(0.0, 0.0, 0.0)
-
-
-ENTRY = {
-    "input_cost_per_token": 2e-6,
-    "output_cost_per_token": 8e-6,
-    "cache_read_input_token_cost": 5e-7,
-    "max_input_tokens": 200_000,
-    "max_output_tokens": 100_000,
-    "supports_reasoning": True,
-}
-ENTRIES: list[tuple[dict[str, Any], ModelInfo]] = [
-    (ENTRY, ModelInfo(Price(2e-6, 8e-6, 5e-7), 200_000, 100_000, reasoning=True)),
-    (
-        {"input_cost_per_token": 1e-6, "output_cost_per_token": 0},
-        ModelInfo(Price(1e-6, 0, 1e-6), reasoning=False),
-    ),
-    ({"input_cost_per_token": 1e-6}, ModelInfo(reasoning=False)),
-    ({}, ModelInfo()),
-]
-
-
-def test_entries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A field that an entry of the price list lacks is unknown."""
-    for entry, model in ENTRIES:
-        monkeypatch.setattr(model_list, "_entries", lambda entry=entry: {"m": entry})
-        assert model_info("m") == model_info("provider/m") == model
-        assert model_info("other") == ModelInfo()

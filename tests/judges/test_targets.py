@@ -43,30 +43,6 @@ def row(target: Target, model: str, request: Request = REQUEST, **settings: Any)
     return result
 
 
-def test_model_and_max_tokens() -> None:
-    """Rows name the model and the limit as the target does, without the name of a provider or an engine."""
-    request = Request("S", "U", (), 5, fitted=True)
-    body = row("openai", "openai/o3", request)["body"]
-    assert (body["model"], body["max_completion_tokens"], "max_tokens" in body) == (
-        "o3",
-        5,
-        False,
-    )
-    result = row("vllm", "hosted_vllm/Qwen/Qwen3-8B", request)
-    assert (result["method"], result["url"]) == ("POST", "/v1/chat/completions")
-    assert (result["body"]["model"], result["body"]["max_tokens"]) == (
-        "Qwen/Qwen3-8B",
-        5,
-    )
-    assert row("vllm", "Qwen/Qwen3-8B")["body"]["model"] == "Qwen/Qwen3-8B"
-    assert row("openai", "groq/llama-3.3-70b")["body"]["model"] == "llama-3.3-70b"
-    assert row("openai", "Qwen/Qwen3-8B")["body"]["model"] == "Qwen/Qwen3-8B"
-    there = row("openai", "groq/llama-3.3-70b", api_base="http://h/v1")
-    assert (
-        there["body"]["model"] == "groq/llama-3.3-70b"
-    )  # an endpoint is not taken for a provider
-
-
 ANTHROPIC: list[tuple[str, dict[str, Any], int | None]] = [
     ("anthropic/claude-sonnet-4-5", {}, None),
     ("anthropic/claude-3-5-haiku-20241022", {"temperature": 0.2}, 900),
@@ -130,7 +106,7 @@ def test_sdk_types(subtests: pytest.Subtests) -> None:
     """A row has only fields and values that the types of the provider's own SDK know."""
     for target, model, params, max_tokens in [
         *OPENAI,
-        *(("anthropic", *each) for each in ANTHROPIC),
+        *(("anthropic", *case) for case in ANTHROPIC),
     ]:
         with subtests.test(
             target=target, model=model, params=params, max_tokens=max_tokens

@@ -31,7 +31,6 @@ from ruler_cli.judges.replies import reply_of
 from ruler_cli.ledger import database
 from ruler_cli.ledger import reply_cache as module
 from ruler_cli.ledger.reply_cache import Ledger, key_of
-from ruler_cli.settings.models import default_path, ledger_path
 from ruler_cli.types import CallError, Reply, Request
 from tests.conftest import ROOT
 from tests.values import texts, values
@@ -229,18 +228,20 @@ parts = st.tuples(
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow])
-@given(one=parts, other=parts, chosen=st.lists(st.booleans(), min_size=6, max_size=6))
+@given(
+    first=parts, second=parts, chosen=st.lists(st.booleans(), min_size=6, max_size=6)
+)
 def test_keys_differ(
-    one: tuple[Any, ...], other: tuple[Any, ...], chosen: list[bool]
+    first: tuple[Any, ...], second: tuple[Any, ...], chosen: list[bool]
 ) -> None:
     """Two requests share a key only if every part of them is the same."""
     mixed = tuple(
-        b if take else a for a, b, take in zip(one, other, chosen, strict=True)
+        b if take else a for a, b, take in zip(first, second, chosen, strict=True)
     )
     keys = [
-        key_of(p[0], p[1], Request(p[2], p[3], (), p[4], p[5])) for p in (one, mixed)
+        key_of(p[0], p[1], Request(p[2], p[3], (), p[4], p[5])) for p in (first, mixed)
     ]
-    looks = [json.dumps(p, sort_keys=True, ensure_ascii=False) for p in (one, mixed)]
+    looks = [json.dumps(p, sort_keys=True, ensure_ascii=False) for p in (first, mixed)]
     assert (keys[0] == keys[1]) == (looks[0] == looks[1])
 
 
@@ -251,26 +252,6 @@ def test_parameter_without_content() -> None:
 
 
 # places
-
-
-def test_default_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The ledger is in the cache directory; a relative one is ignored, as the standard asks."""
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    assert default_path() == tmp_path / "xdg" / "ruler" / "ledger.sqlite"
-    for ignored in ("", "relative"):
-        monkeypatch.setenv("XDG_CACHE_HOME", ignored)
-        assert default_path() == tmp_path / ".cache" / "ruler" / "ledger.sqlite"
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    assert (
-        ledger_path("")
-        == default_path()
-        == tmp_path / ".cache" / "ruler" / "ledger.sqlite"
-    )
-    assert ledger_path("none") is None
-    assert ledger_path("~/x") == tmp_path / "x"
-    with pytest.raises(UsageError, match="no such home directory"):
-        ledger_path("~nobody-of-this-name/x")
 
 
 def test_owner_only(tmp_path: Path) -> None:
@@ -460,8 +441,8 @@ def test_rows_of_a_worker(ledger: Ledger, path: Path, tmp_path: Path) -> None:
         *database.rows_of(path, ["n"]),
     ]
     assert stat.S_IMODE(there.stat().st_mode) == 0o600
-    with Ledger(there) as other:
-        assert other.find(b"k") == reply("fine")
+    with Ledger(there) as remote:
+        assert remote.find(b"k") == reply("fine")
 
 
 @pytest.mark.long
@@ -503,8 +484,8 @@ def test_find_waits(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_store_waits(stopped: bool, ledger: Ledger, path: Path) -> None:
     """While another process writes, a reply waits in a thread; it is stored even if the run stops."""
     assert ledger._own.connection.execute("PRAGMA busy_timeout").fetchone() == (0,)
-    other = sqlite3.connect(path, isolation_level=None)
-    other.execute("BEGIN IMMEDIATE")
+    writer = sqlite3.connect(path, isolation_level=None)
+    writer.execute("BEGIN IMMEDIATE")
     async with anyio.create_task_group() as tasks:
         for key in (b"a", b"b"):
             tasks.start_soon(ledger.store, key, "m", reply())
@@ -512,8 +493,8 @@ async def test_store_waits(stopped: bool, ledger: Ledger, path: Path) -> None:
         assert ledger.find(b"a") is None  # and reading does not wait
         if stopped:
             tasks.cancel_scope.cancel()
-        other.execute("COMMIT")
-    other.close()
+        writer.execute("COMMIT")
+    writer.close()
     assert ledger.find(b"a") is not None
     assert ledger.find(b"b") is not None
 
@@ -522,13 +503,13 @@ def test_wait_ends(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another process that locks the ledger for ever is an error in the end."""
     monkeypatch.setattr(module, "WAIT", 0.1)
     with Ledger(path) as ledger:
-        other = sqlite3.connect(path, isolation_level=None)
-        other.execute("BEGIN IMMEDIATE")
+        writer = sqlite3.connect(path, isolation_level=None)
+        writer.execute("BEGIN IMMEDIATE")
         with pytest.raises(OutputError, match="locked"):
             ledger.keep(b"k", "m", reply())
         with pytest.raises(OutputError, match="locked"):
             ledger.clear()
-        other.close()
+        writer.close()
         ledger.keep(b"k", "m", reply())
 
 
@@ -573,21 +554,21 @@ async def test_deleted_during_a_run(path: Path, change: Callable[[Path], None]) 
     with pytest.raises(OutputError, match=VANISHED), Ledger(path) as ledger:
         ledger.keep(b"before", "m", reply())
         change(path)
-        there = {each.name: each.read_bytes() for each in path.parent.iterdir()}
+        there = {file.name: file.read_bytes() for file in path.parent.iterdir()}
         with pytest.raises(OutputError, match=VANISHED):
             await ledger.store(b"notices", "m", reply())
         with pytest.raises(OutputError, match=VANISHED):
             ledger.keep_all([(b"more", "m", reply())])
-    assert there == {each.name: each.read_bytes() for each in path.parent.iterdir()}
+    assert there == {file.name: file.read_bytes() for file in path.parent.iterdir()}
 
 
 @pytest.mark.parametrize("there", ["ledger", "notes", "nothing"])
 def test_replaced_without_its_log(path: Path, there: str) -> None:
     """A file that takes a ledger's place keeps its own content, although the ledger's log lies beside it."""
     new, moved = path.with_name("new"), path.with_name("moved")
-    with Ledger(new) as other:
+    with Ledger(new) as newer:
         for number in range(100):
-            other.keep(b"new %d" % number, "m", reply("x" * 500))
+            newer.keep(b"new %d" % number, "m", reply("x" * 500))
     with pytest.raises(OutputError, match=VANISHED), Ledger(path) as ledger:
         ledger.keep(b"before", "m", reply())
         if there == "nothing":
@@ -611,9 +592,9 @@ async def test_clear_beside_a_run(ledger: Ledger, path: Path) -> None:
     for number in range(50):
         await ledger.store(str(number).encode(), "m", reply("x" * 9999))
     big = ledger.stats().size
-    with Ledger(path) as other:
-        assert other.clear() == 50
-        assert other.stats().size < big / 2
+    with Ledger(path) as second:
+        assert second.clear() == 50
+        assert second.stats().size < big / 2
     assert ledger.find(b"1") is None
     await ledger.store(b"1", "m", reply("new"))
     assert ledger.find(b"1") == reply("new")
@@ -651,13 +632,13 @@ def test_order(rows: list[dict[str, str | None]]) -> None:
         paths = [
             made(
                 Path(folder) / str(i),
-                **{k: FAILED if v is None else reply(v) for k, v in each.items()},
+                **{k: FAILED if v is None else reply(v) for k, v in held_rows.items()},
             )
-            for i, each in enumerate(rows)
+            for i, held_rows in enumerate(rows)
         ]
         with Ledger(paths[0], paths[1:]) as ledger:
             for key in "abcd":
-                held = [each[key] for each in rows if key in each]
+                held = [held_rows[key] for held_rows in rows if key in held_rows]
                 wanted = next(
                     (value for value in held if value), FAILED.reason if held else None
                 )
@@ -666,13 +647,13 @@ def test_order(rows: list[dict[str, str | None]]) -> None:
 
 def test_written(tmp_path: Path) -> None:
     """New answers are stored in the first alone; the bytes of the others stay as they were."""
-    other = made(tmp_path / "other", a=reply("x"))
-    before = other.read_bytes()
-    with Ledger(tmp_path / "new" / "first", [other]) as ledger:
+    second = made(tmp_path / "other", a=reply("x"))
+    before = second.read_bytes()
+    with Ledger(tmp_path / "new" / "first", [second]) as ledger:
         assert text(ledger, "a") == "x"
         ledger.keep(b"b", "m", reply("y"))
         assert text(ledger, "b") == "y"
-    assert other.read_bytes() == before
+    assert second.read_bytes() == before
     with Ledger(tmp_path / "new" / "first") as ledger:
         assert (text(ledger, "a"), text(ledger, "b")) == (None, "y")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["new", "other"]
@@ -680,12 +661,12 @@ def test_written(tmp_path: Path) -> None:
 
 def test_named_twice(tmp_path: Path) -> None:
     """A ledger named twice, also by another name, is opened once."""
-    first, other = (
+    first, second = (
         made(tmp_path / "first", a=reply("x")),
         made(tmp_path / "other", b=reply("y")),
     )
-    (tmp_path / "link").symlink_to(other)
-    with Ledger(first, [first, other, tmp_path / "link", other]) as ledger:
+    (tmp_path / "link").symlink_to(second)
+    with Ledger(first, [first, second, tmp_path / "link", second]) as ledger:
         assert len(ledger._files) == 2
         assert (text(ledger, "a"), text(ledger, "b")) == ("x", "y")
 
