@@ -86,7 +86,7 @@ def test_key_is_secret(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> Non
         "--debug",
     ]
     for cue in ("good", "401", "500", "html"):
-        done = ruler(*args, "-m", f"openai/{cue}", "--retries", 0, MY_KEY=key)
+        done = ruler(*args, "-m", f"openai/{cue}", "--set", f"retries={0}", MY_KEY=key)
         written = b"".join(p.read_bytes() for p in tmp_path.iterdir())
         assert key not in done.stdout + done.stderr
         assert key.encode() not in written

@@ -78,7 +78,7 @@ def test_directory(ruler: Ruler, tmp_path: Path, shards: Path, source: str) -> N
 REFUSED = {
     "in in/out.jsonl": "lies in INPUT",
     "in/*.jsonl in/part-2.jsonl": "lies in INPUT",
-    "in out --failed in/bad.jsonl": "lies in INPUT",
+    "in out --set failed=in/bad.jsonl": "lies in INPUT",
     "in in": "is a directory",
     "in out/": "is a directory",
     "in no/out": "mkdir -p",

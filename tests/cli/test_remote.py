@@ -117,7 +117,7 @@ REFUSED: list[tuple[str, str, dict[str, Any], str]] = [
     ("memory://in/a", "memory://out/", {}, "is a directory"),
     ("memory://in/none", "memory://b", {}, "no such object"),
     ("memory://none/*", "memory://b", {}, "holds no file to read"),
-    ("memory://in/a", "memory://b", {"on_failure": "drop"}, "with --failed FILE"),
+    ("memory://in/a", "memory://b", {"on_failure": "drop"}, "with --set failed=FILE"),
     (
         "memory://in/a",
         "memory://b",
@@ -269,7 +269,7 @@ def test_secrets(ruler: Ruler, store: Store) -> None:
         ("score", address, "-", "-m", "offline", "--max-failures", "0"),
         ("score", "s3://key:verysecret@bucket/a", "b", *SCORE),
         ("score", "none", "s3://key:verysecret@bucket/b", *SCORE),
-        ("score", "none", "b", "--failed", "s3://key:verysecret@bucket/b", *SCORE),
+        ("score", "none", "b", "--set", "failed=s3://key:verysecret@bucket/b", *SCORE),
         ("score", "none", "b", "--summary", "s3://key:verysecret@bucket/b", *SCORE),
     ):
         done = ruler(*command, **environment(store))

@@ -32,8 +32,8 @@ def dump(tmp_path: Path) -> Path:
 
 
 NEEDS_ALL = {
-    "--debias": "--debias: needs all groups",
-    "--standardize -m simulated": "--standardize: needs all groups",
+    "--set debias=true": "--set debias: needs all groups",
+    "--set standardize=true -m simulated": "--set standardize: needs all groups",
     "--engine ray": "--engine ray: shares all of INPUT among its workers",
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 import sys
@@ -15,7 +16,6 @@ from ruler_cli.errors import UsageError
 from ruler_cli.judges import providers
 from ruler_cli.judges.chat_completions import AnswerFormat
 from ruler_cli.judges.litellm import LitellmJudge, _litellm
-from ruler_cli.judges.providers import variables
 from ruler_cli.judges.resolve import resolve
 from ruler_cli.settings.models import JudgeSettings
 from ruler_cli.types import CallError, Request
@@ -31,8 +31,7 @@ azure/m: AZURE_API_KEY
 azure/m: AZURE_API_BASE
 vertex_ai/gemini-2.5-pro: VERTEXAI_CREDENTIALS
 vertex_ai/m: pip install google-auth
-bedrock/m: AWS_ACCESS_KEY_ID + AWS_SECRET_ACCESS_KEY
-sagemaker/m: aws configure
+bedrock/m: aws configure
 replicate/a/b: REPLICATE_API_KEY
 anthropic/m: ANTHROPIC_API_KEY
 mistral/m: MISTRAL_API_KEY
@@ -41,7 +40,7 @@ groq/m: GROQ_API_KEY
 openrouter/a/b: OPENROUTER_API_KEY
 hosted_vllm/m: --api-base URL
 claude-sonnet-4-5: ANTHROPIC_API_KEY
-huggingface/a/b: HF_TOKEN
+huggingface/a/b: HUGGINGFACE_API_KEY
 xai/m: XAI_API_KEY
 moonshot/m: MOONSHOT_API_KEY
 vllm/m: --api-base URL
@@ -52,8 +51,9 @@ lm_studio/m: LM_STUDIO_API_BASE
 @pytest.fixture(autouse=True)
 def no_credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Remove every variable that a provider reads, and every login, metadata service and network."""
-    for name in {name for provider in LISTED for name in variables(provider)}:
-        monkeypatch.delenv(name, raising=False)
+    for name in [*os.environ]:
+        if name.endswith(("KEY", "TOKEN", "SECRET", "_API_BASE")):
+            monkeypatch.delenv(name)
     for name in (
         "AWS_PROFILE",
         "AWS_ROLE_ARN",
@@ -90,8 +90,9 @@ def test_names() -> None:
 def test_unmet_needs() -> None:
     """Without credentials, every listed provider is refused in one sentence; no call is made."""
     for provider in LISTED:
+        base = "http://127.0.0.1:9" if provider == "azure" else None
         with pytest.raises(UsageError, match=f"^judge {provider}/m needs") as raised:
-            judge(f"{provider}/m")
+            judge(f"{provider}/m", api_base=base)
         message = str(raised.value)
         assert "\n" not in message
         assert message.endswith("or try the pipeline without a model: -m offline")
@@ -139,7 +140,7 @@ def test_foreign_address(monkeypatch: pytest.MonkeyPatch) -> None:
     ]:
         monkeypatch.setenv(variable, "given")
         resolved = judge(model, api_base="http://127.0.0.1:9")
-        resolved._finds = resolved._credentials(model.partition("/")[0]).finds_itself()
+        resolved._finds = providers.finds_key(model.partition("/")[0])
         key = resolved.arguments(REQUEST, AnswerFormat()).get("api_key")
         assert key == (None if keeps else "none"), model
 
@@ -209,7 +210,6 @@ def test_aws_login(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "creds"))
     monkeypatch.setenv("AWS_PROFILE", "mine")
     assert judge("bedrock/m").model == "bedrock/m"
-    assert judge("sagemaker/m").model == "sagemaker/m"
     monkeypatch.setenv("AWS_PROFILE", "other")
     with pytest.raises(UsageError, match="AWS login"):
         judge("bedrock/m")
@@ -224,7 +224,6 @@ def google(monkeypatch: pytest.MonkeyPatch, default: Any) -> None:
     )
     monkeypatch.setitem(sys.modules, "google.auth", auth)
     monkeypatch.setitem(sys.modules, "google.auth.exceptions", exceptions)
-    providers._finds.cache_clear()
 
 
 def test_google_login(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,7 +232,7 @@ def test_google_login(monkeypatch: pytest.MonkeyPatch) -> None:
     assert judge("vertex_ai/m").model == "vertex_ai/m"
     google(monkeypatch, lambda scopes: (object(), None))
     with pytest.raises(
-        UsageError, match=r"needs VERTEXAI_PROJECT.*-p vertex_project=…"
+        UsageError, match=r"needs VERTEXAI_PROJECT.*-p vertex_project=NAME"
     ):
         judge("vertex_ai/m")
     assert judge("vertex_ai/m", params={"vertex_project": "p"}).model == "vertex_ai/m"

@@ -75,7 +75,7 @@ class Asked:
 def by(function: Any, model: str = "mine", **more: Any) -> ScoreSettings:
     """Settings with a judge that is a function; `judge` are further settings of it."""
     return ScoreSettings(
-        judge=JudgeSettings(model, ask=function, **more.pop("judge", {})),
+        judge=JudgeSettings(model, function=function, **more.pop("judge", {})),
         **{"ledger": None, **more},
     )
 
@@ -272,13 +272,13 @@ def sync(request: JudgeRequest) -> str:
             sync,
             {},
             WrongShapeError,
-            "judge mine: `ask` is not an asynchronous function; define it with `async def`",
+            "judge mine: `function` is not an asynchronous function; define it with `async def`",
         ),
         (
             "mine",
             {},
             WrongShapeError,
-            "ask: 'mine' is not ",
+            "function: 'mine' is not ",
         ),
     ],
 )
