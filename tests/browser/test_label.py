@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,10 @@ from playwright.sync_api import Browser
 
 from ruler_cli.results.labels import PairLabel, parse_line
 from tests.browser.attacks import RESTING, RUNNING
-from tests.browser.axe import violations
+from tests.browser.axe import assert_accessible
 from tests.browser.conftest import Show
 from tests.browser.reports import plain, report_of, ruler, write
-from tests.browser.test_looks import COLOURS
-from tests.browser.view import View, shown
+from tests.browser.view import Theme, View
 
 PAIRS = 8
 
@@ -46,9 +44,9 @@ def settled(view: View) -> View:
 
 def place(view: View) -> int:
     """The number of the comparison in sight."""
-    found = re.search(r"Comparison (\d+)", view.find("#view-head").inner_text())
-    assert found
-    return int(found[1])
+    match = re.search(r"Comparison (\d+)", view.find("#view-head").inner_text())
+    assert match
+    return int(match[1])
 
 
 def press(view: View, *keys: str) -> None:
@@ -61,10 +59,10 @@ def downloaded(view: View) -> list[dict[str, Any]]:
     """The lines of the downloaded file."""
     if view.find(".l-bar").count():
         press(view, "s")
-    with view.page.expect_download() as found:
+    with view.page.expect_download() as download:
         view.by("button", "Download labels.jsonl").click()
-    assert found.value.suggested_filename == "labels.jsonl"
-    lines = Path(found.value.path()).read_text().splitlines()
+    assert download.value.suggested_filename == "labels.jsonl"
+    lines = Path(download.value.path()).read_text().splitlines()
     return [json.loads(line) for line in lines]
 
 
@@ -101,14 +99,14 @@ def test_by_key(show: Show, page: Path) -> None:
     lines = downloaded(view)
     held = comparisons(page)
     assert [line["choice"] for line in lines] == ["left", "right", "unsure", "equal"]
-    for line, one in zip(lines, held, strict=False):
+    for line, pair in zip(lines, held, strict=False):
         read = parse_line(json.dumps(line).encode())
         assert isinstance(read, PairLabel)
-        assert {name: line[name] for name in one} == one
+        assert {name: line[name] for name in pair} == pair
         assert (read.by, read.drawn, read.chance) == (
             "Ana",
-            one["drawn"],
-            one["chance"],
+            pair["drawn"],
+            pair["chance"],
         )
         assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", read.at)
         assert line["seconds"] >= 0
@@ -153,10 +151,10 @@ def test_by_finger(browser: Browser, page: Path) -> None:
     view.find("input[name=name]").fill("Ana")
     view.by("button", "Start").tap()
     settled(view)
-    for name, other in (("left", "right"), ("right", "left")):
+    for name, hidden in (("left", "right"), ("right", "left")):
         view.find(".l-tabs button").filter(has_text=name.title()).tap()
         assert view.find(f"#side-{name}").is_visible()
-        assert not view.find(f"#side-{other}").is_visible()
+        assert not view.find(f"#side-{hidden}").is_visible()
     wide = "document.documentElement.scrollWidth - innerWidth"
     assert view.page.evaluate(wide) <= 0
     for button in view.find(".l-bar button").all():
@@ -261,14 +259,14 @@ def test_merge(show: Show, page: Path) -> None:
     }
     more = third | {"choice": "equal", "by": "Ana", "at": ""}
     mark = {"group": "x", "rollout": "y", "mark": "good", "by": "Ana"}
-    said = given(view, old, new, more, mark, mark, "no JSON", "[1]", "")
-    assert said == (
+    words = given(view, old, new, more, mark, mark, "no JSON", "[1]", "")
+    assert words == (
         "3 answers of yours, 0 of other people, 2 lines about something else, 2 lines not readable"
     )
     *lines, last = downloaded(view)
     assert [line["choice"] for line in lines] == ["left", "right", "equal"]
     assert [line["left"] for line in lines] == [
-        one["left"] for one in (first, second, third)
+        pair["left"] for pair in (first, second, third)
     ]
     assert lines[1]["note"] == "turned"
     assert last == mark
@@ -283,9 +281,9 @@ def test_other_people(show: Show, page: Path) -> None:
     view = begin(show(page))
     press(view, "1", "s")
     theirs = [
-        one | {"choice": choice, "by": name, "note": "secret", "at": ""}
+        pair | {"choice": choice, "by": name, "note": "secret", "at": ""}
         for name, choice in (("Boris", "right"), ("__proto__", "left"))
-        for one in held
+        for pair in held
     ]
     assert "0 answers of yours, 16 of other people" in given(view, *theirs)
     assert "Answers of 2 other people are here" in view.text
@@ -307,32 +305,13 @@ def test_other_people(show: Show, page: Path) -> None:
     assert [line["choice"] for line in downloaded(view)] == ["left"] * PAIRS
 
 
-def test_rename(show: Show, page: Path) -> None:
-    """Another name is that of all own lines; lines that were opened under it become own ones."""
-    view = begin(show(page), "Anna")
-    first, second, *_ = comparisons(page)
-    press(view, "1", "s")
-    given(
-        view,
-        *(one | {"choice": "right", "by": "Ana", "at": ""} for one in (first, second)),
-    )
-    view.find("input[name=name]").fill("Ana")
-    view.by("button", "Change").click()
-    lines = downloaded(view)
-    assert [(line["by"], line["choice"]) for line in lines] == [
-        ("Ana", "left"),
-        ("Ana", "right"),
-    ]
-    assert "another person" not in view.text
-
-
 def test_blind(show: Show, page: Path) -> None:
     """The page never shows how a pair was drawn, its chance, its ids, a score or an explanation."""
     view = begin(show(page))
-    for one in comparisons(page):
+    for pair in comparisons(page):
         settled(view)
         text = view.page.evaluate("document.getElementById('app').outerHTML")
-        for word in ("disputed", one["left"], one["right"], "Of 1", "chance"):
+        for word in ("disputed", pair["left"], pair["right"], "Of 1", "chance"):
             assert word not in text
         assert not re.search("drawn|random", view.find("main").inner_text())
         press(view, "j")
@@ -374,7 +353,7 @@ def test_hostile(show: Show, tmp_path: Path) -> None:
                 {"role": text or "user", "content": f"{text}{i}"}
             )
     path = tmp_path / "s.jsonl"
-    path.write_text("".join(json.dumps(one) + "\n" for one in records))
+    path.write_text("".join(json.dumps(item) + "\n" for item in records))
     report = report_of(path, tmp_path, "--label", "500")
     view = begin(show(report), RUNNING[0][:100])
     seen = 0
@@ -387,8 +366,8 @@ def test_hostile(show: Show, tmp_path: Path) -> None:
     assert seen == len(attacks)
     held = comparisons(report)
     lines = [
-        one | {"choice": "right", "by": text, "at": text}
-        for one, text in zip(held, attacks, strict=True)
+        item | {"choice": "right", "by": text, "at": text}
+        for item, text in zip(held, attacks, strict=True)
     ]
     given(view, *lines, *attacks)
     view.by("button", "Show them").click()
@@ -410,75 +389,12 @@ def page_is_harmless(view: View) -> None:
     assert result == {"hit": None, "polluted": None, "inside": 0, "handlers": 0}
 
 
-@pytest.mark.parametrize("width", [390, 1280, 1920])
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_looks(show: Show, page: Path, width: int, theme: Any) -> None:
-    """At each width and in both themes texts have contrast, headings an order, controls a name; axe finds nothing."""
-    view = show(page, width=width, theme=theme)
-    for step in ("start", "pair", "summary"):
-        if step == "pair":
-            begin(view)
-        if step == "summary":
-            press(view, "1", "s")
-        if width != 1920:
-            assert violations(view) == [], step
-        colours: list[tuple[str, float]] = view.page.evaluate(COLOURS)
-        assert [pair for pair in colours if pair[1] < 4.5] == [], step
-        assert view.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-        ranks = view.find("h1:visible, h2:visible, h3:visible").evaluate_all(
-            "all => all.map(heading => Number(heading.localName[1]))"
-        )
-        assert ranks.count(1) == 1
-        assert all(later <= earlier + 1 for earlier, later in pairwise(ranks))
-        tree = view.find("body").aria_snapshot()
-        controls = r"^\s*- '?(button|textbox|region|progressbar|group)\b"
-        lines = [one.strip() for one in tree.splitlines() if re.match(controls, one)]
-        assert [one for one in lines if '"' not in one and "group" not in one] == []
-        assert [view.page.get_by_role(role).count() for role in ("banner", "main")] == [
-            1,
-            1,
-        ]
-
-
-def test_by_keyboard_alone(show: Show, page: Path) -> None:
-    """The name, an answer by its button, and the download need no pointer."""
-    view = show(page)
-    press(view, "Tab")
-    assert "name" in view.focus
-    view.page.keyboard.type("Ana")
-    press(view, "Enter")
-    settled(view)
-    assert "view-head" in view.focus
-    for _ in range(30):
-        press(view, "Tab")
-        if 'data-choice="equal"' in view.focus:
-            break
-    press(view, "Enter")
-    assert place(view) == 2
-    press(view, "s")
-    for _ in range(30):
-        press(view, "Tab")
-        if "l-first" in view.focus:
-            break
-    with view.page.expect_download():
-        press(view, "Enter")
-
-
-def test_damaged_file(browser: Browser, page: Path, tmp_path: Path) -> None:
-    """A damaged file shows a sentence in place of the page, a damaged text one in its own place."""
-    before, mark, data = page.read_text().partition('id="data">')
-    (tmp_path / "cut.html").write_text(f"{before}{mark}{data[:200]}{data[400:]}")
-    with shown(browser, tmp_path / "cut.html") as view:
-        view.page.goto(view.address)
-        view.find("#app").filter(has_text="This page cannot be opened").wait_for()
-        view.clean()
-    before, mark, texts = page.read_text().partition('id="texts">')
-    (tmp_path / "text.html").write_text(f"{before}{mark}{'A' * 200}{texts[200:]}")
-    with shown(browser, tmp_path / "text.html") as view:
-        view.open()
-        view.find("input[name=name]").fill("Ana")
-        view.by("button", "Start").click()
-        view.find("[role=alert]").filter(has_text="This text cannot be read").wait_for()
-        press(view, "?")
-        settled(view)
-        view.clean()
+@pytest.mark.parametrize(("theme", "width"), [("light", 1280), ("dark", 390)])
+def test_accessible(show: Show, page: Path, theme: Theme, width: int) -> None:
+    """The start, a comparison and the summary are accessible, in either theme, on a desk or a phone."""
+    view = show(page, theme=theme, width=width)
+    assert_accessible(view)
+    begin(view)
+    assert_accessible(view)
+    press(view, "1", "s")
+    assert_accessible(view)

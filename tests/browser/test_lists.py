@@ -64,10 +64,10 @@ def test_fields(show: Show, fielded: Path) -> None:
     view = show(page_of(fielded), "#groups")
     listed = view.find(".fields select")
     choices = {
-        one.locator("..").locator("span").inner_text(): one.locator(
+        select.locator("..").locator("span").inner_text(): select.locator(
             "option"
         ).all_inner_texts()
-        for one in listed.all()
+        for select in listed.all()
     }
     assert choices == {
         "metadata.step": ["any", "0 (4)", "1 (4)", "2 (4)"],
@@ -85,28 +85,6 @@ def test_fields(show: Show, fielded: Path) -> None:
     assert set(again.keys) == {"g4", "g5", "g6", "g7"}
     again.page.keyboard.press("Escape")
     again.page.keyboard.press("Tab")
-
-
-def test_unknown_fields(show: Show, fielded: Path) -> None:
-    """A field or a value that the file has not matches no group, and can be taken out."""
-    view = show(
-        page_of(fielded),
-        "#groups?field.nobody=x&field.metadata.step=7&field.__proto__=1",
-    )
-    assert view.count == 0
-    view.by("button", "remove: nobody x").click()
-    view.by("button", "remove: __proto__ 1").click()
-    view.at("#groups?field.metadata.step=7")
-    assert view.page.get_by_label("metadata.step").input_value() == "7"
-
-
-def test_key_of_fields(show: Show, fielded: Path) -> None:
-    """`f` moves to the fields, which a phone folds."""
-    for width in (1200, 390):
-        view = show(page_of(fielded), "#groups", width=width)
-        view.page.keyboard.press("f")
-        assert view.focus.startswith("<select")
-        assert view.find(".fields select").first.is_visible()
 
 
 def test_hostile_fields(show: Show, tmp_path: Path) -> None:
@@ -140,9 +118,11 @@ def test_hostile_fields(show: Show, tmp_path: Path) -> None:
 
 def contradicted(group: GroupRecord, way: str, middle: float = 0.5) -> float:
     """The distance between a rollout that passed and a higher one that failed, if either is at the end of its group."""
-    known = [(r.score, r.label) for r in group.rollouts if r.score is not None]
-    passed = [score for score, label in known if (label or 0) > middle]
-    failed = [score for score, label in known if label is not None and label <= middle]
+    labelled = [(r.score, r.label) for r in group.rollouts if r.score is not None]
+    passed = [score for score, label in labelled if (label or 0) > middle]
+    failed = [
+        score for score, label in labelled if label is not None and label <= middle
+    ]
     if not passed or not failed:
         return 0.0
     ends = {"flawed": min(passed) <= min(failed), "near": max(failed) >= max(passed)}
@@ -154,7 +134,7 @@ def test_contradictions(show: Show, run: Path, truth: Truth, way: str) -> None:
     """Flawed positives passed with the lowest score, near misses failed with the highest; the widest gap first."""
     view = show(run, "#groups", height=3_000)
     title = {"flawed": "flawed positives", "near": "near misses"}[way]
-    gaps = [contradicted(one, way) for one in truth.groups]
+    gaps = [contradicted(group, way) for group in truth.groups]
     some = [i for i, gap in enumerate(gaps) if gap > 0]
     order = sorted(some, key=lambda i: (-gaps[i], truth.telling[i]))
     button = view.find(".chip").filter(has_text=title)
@@ -163,47 +143,6 @@ def test_contradictions(show: Show, run: Path, truth: Truth, way: str) -> None:
     view.at(f"#groups?where={way}&sort=-{way}")
     assert view.keys == [truth.groups[i].key for i in order]
     assert len(some) > 2
-
-
-def test_presets(view: View, truth: Truth) -> None:
-    """Each list is one click, or `p` after `p`; other conditions stay, and a second click takes it away."""
-    view.open("#groups?mean=0..0.9")
-    lists = {
-        "disputed": "where=disputed&mean=0..0.9&sort=-disagreement",
-        "flawed positives": "where=flawed&mean=0..0.9&sort=-flawed",
-        "near misses": "where=near&mean=0..0.9&sort=-near",
-        "low reliability": "where=unreliable&mean=0..0.9&sort=reliability",
-        "suspects": "flag=suspect&mean=0..0.9",
-    }
-    group = view.page.get_by_role("group", name="lists, worst first")
-    titles = [
-        text.rsplit(" ", 1)[0] for text in group.get_by_role("button").all_inner_texts()
-    ]
-    assert titles == [*lists]
-    for title, query in lists.items():
-        button = group.get_by_role("button", name=title)
-        button.click()
-        view.at(f"#groups?{query}")
-        assert button.get_attribute("aria-pressed") == "true"
-    button.click()
-    view.at("#groups?mean=0..0.9")
-    view.go("#groups?where=a-word-of-mine&where=live")
-    group.get_by_role("button", name="disputed").click()
-    view.at("#groups?where=a-word-of-mine&where=disputed&sort=-disagreement")
-    view.go("#groups?mean=0..0.9")
-    view.find(".grid").focus()
-    for query in [*lists.values(), next(iter(lists.values()))]:
-        view.page.keyboard.press("p")
-        view.at(f"#groups?{query}")
-
-
-def test_two_files_have_no_presets(show: Show, run: Path) -> None:
-    """A word of a list is no chip beside it, unless other words are asked for too."""
-    view = show(run, "#groups")
-    words = view.page.get_by_role("group", name="filter by groups")
-    assert "disputed" not in words.inner_text()
-    view.go("#groups?where=disputed&where=live")
-    assert "disputed" in words.inner_text()
 
 
 def selected(scored: Path, words: list[str], folder: Path) -> set[str]:
@@ -260,7 +199,7 @@ def test_list(show: Show, run: Path, scored: Path, tmp_path: Path) -> None:
         assert command(view)[4:] == ["--marks", "list.jsonl"], query
         path = saved(view, tmp_path)
         truths = [json.loads(line) for line in path.read_text().splitlines()]
-        assert [one["group"] for one in truths] == view.keys
+        assert [entry["group"] for entry in truths] == view.keys
         marks = Labels.read([path], option="marks").marks
         assert {key: [*lines] for key, lines in marks.items()} == {
             key: [RolloutMark(group=key, mark="listed")] for key in view.keys
@@ -297,29 +236,3 @@ def test_shared_keys(show: Show, tmp_path: Path) -> None:
         "1 other group with the key of one in the list"
         in view.find("#take").inner_text()
     )
-
-
-def test_keys_to_the_table(view: View) -> None:
-    """An arrow goes from the page into the table, and Esc from any of its filters."""
-    view.open("#groups?where=tied")
-    view.page.keyboard.press("ArrowDown")
-    assert 'role="grid"' in view.focus
-    view.page.keyboard.press("t")
-    assert view.focus.startswith("<summary")
-    view.page.keyboard.press("Escape")
-    assert 'role="grid"' in view.focus
-
-
-def test_key_of_the_list(view: View) -> None:
-    """`t` opens the export of the list, and its button copies the command or marks it."""
-    view.open("#groups?where=tied")
-    view.page.keyboard.press("t")
-    view.until("document.querySelector('#take[open] code')")
-    assert view.focus.startswith("<summary")
-    view.page.keyboard.press("Tab")
-    view.page.keyboard.press("Tab")
-    view.page.keyboard.press("Enter")
-    view.until("document.querySelector('#take [role=status]').textContent")
-    said = view.find("#take [role=status]").inner_text()
-    marked = view.page.evaluate("getSelection().toString()")
-    assert said == "copied" or marked == view.find("#take code").inner_text()

@@ -23,7 +23,6 @@ NO_WORKERS = {
 }
 PART = "truth=0.5"
 """A word of some transcripts."""
-SILENT = "window.Worker = class { postMessage() {} }"
 
 
 def searched(view: View, words: str) -> View:
@@ -40,13 +39,21 @@ def searched(view: View, words: str) -> View:
 def holding(truth: Truth, *words: str) -> set[str]:
     """The keys of the groups that hold all of these words in something that is searched."""
     keys = set()
-    for one, task, text in zip(truth.groups, truth.tasks, truth.texts, strict=True):
+    for judged, task, text in zip(truth.groups, truth.tasks, truth.texts, strict=True):
         lines = [line for lines in text.rollouts for line in lines]
-        said = [rollout.explanation for rollout in one.rollouts]
-        places = [one.key, task, one.reason, *said, *text.context, *lines, text.tools]
+        explanations = [rollout.explanation for rollout in judged.rollouts]
+        places = [
+            judged.key,
+            task,
+            judged.reason,
+            *explanations,
+            *text.context,
+            *lines,
+            text.tools,
+        ]
         everything = "\n".join(places).lower().replace('\\"', '"')
         if all(word in everything for word in words):
-            keys.add(one.key)
+            keys.add(judged.key)
     return keys
 
 
@@ -77,60 +84,6 @@ def test_without_workers(browser: Browser, run: Path, truth: Truth, way: str) ->
         view.open("#groups")
         assert set(searched(view, PART).keys) == holding(truth, PART)
         view.clean()
-
-
-_AGAIN = """([source, words]) => new Promise(answer => {
-  const ask = (0, eval)(`(${source})`)(({ found }) => answer(found.map(rows => [...rows])));
-  const block = id => document.getElementById(id).textContent;
-  ask({ spans: opened.rows.text, texts: block("texts"), said: block("said").trim() });
-  ask({ id: 1, words });
-})"""
-
-
-def test_more_than_memory(view: View) -> None:
-    """Texts that are not held in memory are read for each question, and found alike."""
-    view.open("#groups")
-    source = view.page.evaluate("String(textSearch)")
-    assert "MOST_HELD = 128e6" in source
-    few = source.replace("128e6", "20_000")
-    words = [PART, "kettle", "nowhere-to-be-found"]
-    found = view.page.evaluate(_AGAIN, [few, words])
-    assert found == view.page.evaluate(_AGAIN, [source, words])
-    assert [sum(rows) > 0 for rows in found] == [True, True, False]
-
-
-COUNTED = """window.started = 0;
-window.Worker = class { constructor() { window.started++; } postMessage() {} };"""
-LARGE = """{
-  const own = Object.getOwnPropertyDescriptor(Node.prototype, "textContent").get;
-  const get = function () { return this.id === "texts" ? "x".repeat(17e6) : own.call(this); };
-  Object.defineProperty(HTMLScriptElement.prototype, "textContent", { get });
-}"""
-IDLE = """async () => {
-  for (let i = 0; i < 20; i++) await new Promise(requestIdleCallback);
-  return window.started;
-}"""
-
-
-def test_ahead(browser: Browser, run: Path) -> None:
-    """Texts are read before a person asks; those of a very large page when the search has the focus."""
-    for script, ahead in (("", 1), (LARGE, 0)):
-        with shown(browser, run) as view:
-            view.page.add_init_script(COUNTED + script)
-            view.open("#groups")
-            assert view.page.evaluate(IDLE) == ahead
-            view.find("#search").focus()
-            assert view.page.evaluate("window.started") == 1
-
-
-def test_before_the_answer(browser: Browser, run: Path) -> None:
-    """While texts are read the table says that it searches, and has the groups that match without them."""
-    with shown(browser, run) as view:
-        view.page.add_init_script(SILENT)
-        view.open("#groups?search=task-12")
-        status = view.find("p[role=status]").inner_text()
-        assert status == "1 of 60 groups match; searching transcripts…"
-        assert view.keys == ["task-12"]
 
 
 def test_keys_of_the_search(view: View, truth: Truth) -> None:

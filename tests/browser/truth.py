@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 from ruler_cli.results.figures import ScoredFile
 from ruler_cli.results.group_text import GroupText
-from ruler_cli.results.highlights import Best, Shortlist, reasons
-from ruler_cli.results.record import GroupRecord, RolloutRecord
+from ruler_cli.results.highlights import Best, Shortlist
+from ruler_cli.results.record import GroupRecord
 from ruler_cli.settings.models import InputSettings
-
-Range = tuple[float | None, float | None]
-_ROLLOUT = ("score", "label", "bytes", "slot", "spread")
 
 
 @dataclass(frozen=True)
@@ -60,42 +56,10 @@ class Truth:
             order = some + [i for i in order if key(i) is None]
         return [self.groups[i].key for i in order]
 
-    def matching(self, hash_: str) -> list[int]:
-        """The positions of the groups that a link to the table asks for."""
-        asked = list(conditions(hash_))
-        return [
-            i for i, group in enumerate(self.groups) if self._fulfils(i, group, asked)
-        ]
-
-    def _fulfils(
-        self, i: int, group: GroupRecord, asked: Sequence[tuple[str, str]]
-    ) -> bool:
-        words = {
-            name: [v for n, v in asked if n == name]
-            for name in ("where", "kind", "flag")
-        }
-        ranges = {name: _range(value) for name, value in asked if ".." in value}
-        where = {"live": group.live, "tied": group.is_tied, group.status: True}
-        reported = {"disputed": "disagrees", "unreliable": "unsure", "apart": "spread"}
-        where |= {word: name in reasons(group) for word, name in reported.items()}
-        return (
-            (not words["where"] or any(where.get(word) for word in words["where"]))
-            and (not words["kind"] or group.kind in words["kind"])
-            and (
-                not words["flag"] or any(flag in words["flag"] for flag in group.flags)
-            )
-            and all(
-                _within(self.value(i, n), r)
-                for n, r in ranges.items()
-                if n not in _ROLLOUT
-            )
-            and (not any(n in _ROLLOUT for n in ranges) or rollouts(group, ranges) > 0)
-        )
-
     def value(self, i: int, name: str) -> float | None:
         """A figure of the group at a position, by its name in the table."""
         group = self.groups[i]
-        own = {
+        figures = {
             "disagreement": group.disagreement,
             "cost": group.cost_usd,
             "latency": group.latency_s,
@@ -103,53 +67,12 @@ class Truth:
             "ordinal": i + 1,
             "tokens": group.usage["prompt_tokens"] + group.usage["completion_tokens"],
         }
-        result: float | None = own[name] if name in own else getattr(group, name)
+        result: float | None = (
+            figures[name] if name in figures else getattr(group, name)
+        )
         return (
             result if result is None or name not in ("mean", "sd") else round(result, 9)
         )  # as the page has it
-
-
-def conditions(hash_: str) -> Iterator[tuple[str, str]]:
-    """The conditions of a link to the table, one by one."""
-    page, _, query = hash_.partition("?")
-    assert page == "#groups"
-    for part in filter(None, query.split("&")):
-        name, _, value = part.partition("=")
-        yield unquote(name), unquote(value)
-
-
-def rollouts(group: GroupRecord, ranges: dict[str, Range]) -> int:
-    """The number of a group's rollouts in all of the ranges over rollouts."""
-    asked = {name: ends for name, ends in ranges.items() if name in _ROLLOUT}
-    return sum(
-        all(
-            any(_within(v, asked[name]) for v in _values(r, name, group))
-            for name in asked
-        )
-        for r in group.rollouts
-    )
-
-
-def _values(
-    rollout: RolloutRecord, name: str, group: GroupRecord
-) -> list[float | None]:
-    if name != "slot":
-        return [
-            {
-                "score": rollout.score,
-                "label": rollout.label,
-                "bytes": rollout.size,
-                "spread": rollout.spread,
-            }[name]
-        ]
-    between = (
-        len({tuple(r.slots) for r in group.rollouts}) - 2
-    )  # alike rollouts are shown once
-    return [
-        at if at in (0.0, 1.0) else (round(at * (between + 1)) - 0.5) / between
-        for at in rollout.slots
-        if between > -1 and rollout.score is not None
-    ]
 
 
 def natural(text: str) -> tuple[tuple[int, int, str], ...]:
@@ -158,18 +81,6 @@ def natural(text: str) -> tuple[tuple[int, int, str], ...]:
     return tuple(
         (0, int(part), "") if part.isdigit() else (1, 0, part) for part in parts
     )
-
-
-def _range(text: str) -> Range:
-    low, high = text.split("..")
-    return (float(low) if low else None, float(high) if high else None)
-
-
-def _within(value: float | None, ends: Range) -> bool:
-    low, high = ends
-    if value is None:
-        return False
-    return (low is None or value >= low) and (high is None or value <= high)
 
 
 def _none(problem: object) -> None:

@@ -128,24 +128,6 @@ def test_panel_cap(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
     assert server.stats()["books"]["paid_again"] == 0
 
 
-def test_missing_price(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
-    """A cap requires the price of every judge."""
-    write(tmp_path / "in.jsonl", GROUPS)
-    run = (
-        "score",
-        "in.jsonl",
-        "out.jsonl",
-        *PANEL,
-        "--api-base",
-        server.base,
-        "--max-cost",
-        "1",
-    )
-    done = ruler(*run)
-    assert done.returncode == 2
-    assert "the price of openai/good is not known" in done.stderr
-
-
 def test_pipe_with_passes(ruler: Ruler, server: JudgeServer) -> None:
     """Records flow from stdin to stdout as the batch goes on; with --set debias=true they come at its end."""
     text = "".join(json.dumps(g) + "\n" for g in GROUPS)

@@ -45,41 +45,6 @@ def environment(workdir: Path) -> dict[str, str]:
     }
 
 
-def offered(workdir: Path, line: str) -> list[str]:
-    """Return typer's completions in its protocol for fish: a word and its help on each line."""
-    request = {"_RULER_COMPLETE": "complete_fish", "_TYPER_COMPLETE_ARGS": line}
-    done = subprocess.run(
-        ["ruler"],
-        env=environment(workdir)
-        | request
-        | {"_TYPER_COMPLETE_FISH_ACTION": "get-args"},
-        cwd=workdir / "work",
-        capture_output=True,
-        text=True,
-        timeout=_LONGEST,
-        check=True,
-    )
-    assert done.stderr == ""
-    return [offer.partition("\t")[0] for offer in done.stdout.splitlines() if offer]
-
-
-def test_completions(workdir: Path) -> None:
-    """Commands, options and values of an option are offered; the shell completes files."""
-    assert {"score", "check", "prompt", "agree", "ledger"} <= set(
-        offered(workdir, "ruler ")
-    )
-    assert offered(workdir, "ruler ledger ") == [
-        "path",
-        "stats",
-        "clear",
-        "assign",
-    ]
-    assert offered(workdir, "ruler score --max-c") == ["--max-cost"]
-    assert offered(workdir, "ruler score a b --ask ") == ["group", "each"]
-    for files in ("score ro", "score a b --summary "):
-        assert offered(workdir, f"ruler {files}") == []
-
-
 def test_light_imports(workdir: Path) -> None:
     """Completion imports no slow package, since the shell waits for it."""
     code = (

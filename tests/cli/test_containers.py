@@ -14,7 +14,7 @@ from ruler_cli.pool.engine import StopSignal
 from ruler_cli.runs.file import score
 from ruler_cli.settings.models import InputSettings, JudgeSettings, ScoreSettings
 from ruler_cli.types import Observer, Summary
-from tests.conftest import Ruler, group, read, rollout, write
+from tests.conftest import Ruler, read, rollout, write
 
 SCORE = ("-m", "offline", "--ledger", "none")
 ROLLOUTS = [rollout(i / 10, f"{i}", group_id="ab"[i % 2], reward=i) for i in range(6)]
@@ -49,38 +49,6 @@ def test_list(ruler: Ruler, tmp_path: Path, name: str) -> None:
         assert (tmp_path / "out.json.failed.jsonl").read_text() == '{"bad":  oops}\n7\n'
 
 
-def test_object(ruler: Ruler, tmp_path: Path) -> None:
-    """The groups in an object are written as lines, or as a list if OUTPUT ends in .json."""
-    whole = {
-        "a": [1.0],
-        "trajectory_groups": [group("g", 0.1, 0.9), {"bad": 1}],
-        "z": None,
-    }
-    (tmp_path / "in.json").write_text(json.dumps(whole))
-    done = ruler("score", "in.json", "out.json", *SCORE, "--on-failure", "drop")
-    assert done.returncode == 1, done.stderr
-    out = json.loads((tmp_path / "out.json").read_text())
-    assert len(out) == 1
-    assert scored(out[0]["trajectories"]) == [0, 1]
-    assert ruler("score", "in.json", "-", *SCORE).stdout.count("\n") == 1
-
-
-def test_scattered_stdin(ruler: Ruler) -> None:
-    """Scattered groups are read from stdin with `--grouping scattered`."""
-    text = "".join(json.dumps(r) + "\n" for r in ROLLOUTS)
-    assert ruler("score", "-", "-", *SCORE, stdin=text).returncode == 2
-    done = ruler("score", "-", "-", *SCORE, "--grouping", "scattered", stdin=text)
-    assert done.returncode == 0, done.stderr
-    assert scored([json.loads(line) for line in done.stdout.splitlines()]) == [
-        0,
-        1,
-        2,
-        3,
-        4,
-        5,
-    ]
-
-
 @pytest.fixture
 def shards(tmp_path: Path) -> Path:
     """Two groups over three files, and a file without any group."""
@@ -105,16 +73,6 @@ def test_directory(ruler: Ruler, tmp_path: Path, shards: Path, source: str) -> N
     assert "part-2.jsonl line 3 is not JSON" in done.stderr
     assert scored(read(tmp_path / "out.jsonl")) == [0, 1, 2, 3, 4, 5]
     assert (tmp_path / "out.jsonl.failed.jsonl").read_text() == '{"torn\n'
-
-
-def test_no_records(ruler: Ruler, tmp_path: Path) -> None:
-    """A directory without records is refused, and its files are unchanged."""
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "a.log").write_text("all is well\n")
-    done = ruler("score", "in", "out.jsonl", *SCORE)
-    assert done.returncode == 2
-    assert "none of its files holds records" in done.stderr
-    assert (tmp_path / "in" / "a.log").read_text() == "all is well\n"
 
 
 REFUSED = {

@@ -8,10 +8,8 @@ from pathlib import Path
 import pytest
 
 from ruler_cli.types import ENDINGS
-from tests.conftest import SHARED, Ruler, read, write
+from tests.conftest import Ruler, read, write
 from tests.formats.changes import sample
-
-SLIME = SHARED / "formats" / "slime_samples_from_pt.jsonl"
 
 
 @pytest.fixture
@@ -21,8 +19,8 @@ def dump(tmp_path: Path) -> list[str]:
     status = ["truncated", "completed", "aborted", "truncated", "failed"]
     ended = ["truncated", "", "aborted", "truncated", "error"]
     assert len(records) == len(status)
-    for record, one in zip(records, status, strict=True):
-        record["status"] = one
+    for record, word in zip(records, status, strict=True):
+        record["status"] = word
     write(tmp_path / "in.jsonl", records)
     return ended
 
@@ -56,19 +54,7 @@ def test_report_and_select(ruler: Ruler, dump: list[str], tmp_path: Path) -> Non
     assert {how: shown.count(how) for how in ENDINGS} == {how: dump.count(how) for how in ENDINGS}  # fmt: skip
     for how in ENDINGS:
         ruler("select", "out.jsonl", "some.jsonl", "--where", how)
-        found = read(tmp_path / "some.jsonl")
-        assert [one["metadata"]["ruler"]["ended"] for one in found] == [
+        selected = read(tmp_path / "some.jsonl")
+        assert [entry["metadata"]["ruler"]["ended"] for entry in selected] == [
             how
         ] * dump.count(how)
-
-
-@pytest.mark.skipif(not SLIME.exists(), reason="the dumps of frameworks are not here")
-def test_real_dump(ruler: Ruler, tmp_path: Path) -> None:
-    """The truncated samples of a dump by slime itself are told to the judge, and found again."""
-    status = {one["index"]: one["status"] for one in read(SLIME)}
-    ruler("score", SLIME, "out.jsonl", "-m", "offline")
-    ruler("select", "out.jsonl", "some.jsonl", "--where", "truncated")
-    found = {one["index"] for one in read(tmp_path / "some.jsonl")}
-    assert found == {i for i, one in status.items() if one == "truncated"} != set()
-    prompt = ruler("prompt", SLIME).stdout
-    assert prompt.count("\nended: truncated\n") == 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 import sqlite3
 import tarfile
@@ -10,9 +9,8 @@ import zipfile
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
-from tests.conftest import Ruler, group, read, write
+from tests.conftest import Ruler, group, write
 
 S = "score in.jsonl"
 J = "-m offline"
@@ -112,36 +110,6 @@ def test_missing(ruler: Ruler, tmp_path: Path) -> None:
             - before
             - {"own.db", "own.db.batch-lock"}
         ), line
-
-
-def _scores(groups: list[Any]) -> list[list[float]]:
-    """Return the scores of the rollouts of each group."""
-    return [[rollout["reward"] for rollout in one["trajectories"]] for one in groups]
-
-
-def test_list(ruler: Ruler, tmp_path: Path) -> None:
-    """JSON lines become a JSON document in OUTPUT .json: a list that the other commands read."""
-    write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9), group("b", 0.8, 0.2)])
-    lines = (tmp_path / "in.jsonl").read_text()
-    ruler("score", "in.jsonl", "lines.jsonl", "-m", "offline")
-    for out in ("out.json", "out.json.gz"):
-        assert ruler("score", "in.jsonl", out, "-m", "offline").returncode == 0
-        assert ruler("select", out, "kept.jsonl", "--where", "scored").returncode == 0
-        assert _scores(read(tmp_path / "kept.jsonl")) == _scores(
-            read(tmp_path / "lines.jsonl")
-        )
-    assert _scores(json.loads((tmp_path / "out.json").read_text())) == _scores(
-        read(tmp_path / "lines.jsonl")
-    )
-    assert (
-        ruler("score", "-", "piped.json", "-m", "offline", stdin=lines).returncode == 0
-    )
-    assert len(json.loads((tmp_path / "piped.json").read_text())) == 2
-    assert (
-        ruler("select", "lines.jsonl", "none.json", "--where", "failed").returncode == 0
-    )
-    assert json.loads((tmp_path / "none.json").read_text()) == []
-    assert ruler("report", "out.json").returncode == 0
 
 
 def _sqlite(path: Path) -> None:

@@ -51,13 +51,6 @@ def test_path(ruler: Ruler, tmp_path: Path) -> None:
     assert not cache.exists()
 
 
-def test_none(ruler: Ruler) -> None:
-    """`--ledger none` is refused, since it names no ledger."""
-    for command in ("path", "stats", "clear"):
-        done = ruler("ledger", command, "--ledger", "none")
-        assert (done.returncode, "give its path" in done.stderr) == (2, True)
-
-
 def test_missing_ledger(ruler: Ruler, tmp_path: Path) -> None:
     """A missing ledger has no rows, and `stats` creates none."""
     cache = str(tmp_path / "cache")
@@ -83,30 +76,6 @@ def test_stats(ruler: Ruler, ledger_path: Path) -> None:
     ) in lines
     assert "2001-09-09T01:46:41Z to 2001-09-09T01:46:44Z" in done.stdout
     assert "\x1b" not in done.stdout
-
-
-def test_json(ruler: Ruler, ledger_path: Path) -> None:
-    """`--json` prints the same; an unknown cost is null and never zero."""
-    output = json.loads(
-        ruler("ledger", "stats", "--json", RULER_LEDGER=str(ledger_path)).stdout
-    )
-    assert output["ledger"] == str(ledger_path)
-    assert output["rows"] == {
-        "answer": 3,
-        "truncated": 0,
-        "refusal": 0,
-        "odd": 0,
-        "fault": 1,
-    }
-    assert (output["first"], output["last"]) == (
-        "2001-09-09T01:46:41Z",
-        "2001-09-09T01:46:44Z",
-    )
-    assert output["bytes"] > 0
-    mine, known = output["models"]
-    assert (mine["model"], mine["cost_usd"]) == ("mine\x1b[31m\n", None)
-    assert known["cost_usd"] == pytest.approx(7.0)
-    assert (known["prompt_tokens"], known["completion_tokens"]) == (2_000_000, 200_000)
 
 
 def test_clear(ruler: Ruler, ledger_path: Path) -> None:
@@ -137,15 +106,6 @@ def test_clear_needs_yes(ruler: Ruler, ledger_path: Path) -> None:
         assert sum(ledger.stats().rows.values()) == 4
         assert ledger.measure(1e12) == (0, 0)
         assert ledger.measure()[1] > 3 * len(json.dumps(BODY))
-
-
-def test_clear_usage(ruler: Ruler, ledger_path: Path) -> None:
-    """An age that is no number of days is refused, and nothing is removed."""
-    for days in ("nan", "inf", "-1", "soon"):
-        done = ruler("ledger", "clear", "--ledger", ledger_path, "--older-than", days)
-        assert done.returncode == 2
-    with Ledger(ledger_path) as ledger:
-        assert ledger.find(b"1") is not None
 
 
 @pytest.mark.parametrize(

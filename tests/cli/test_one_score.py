@@ -8,15 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ruler_cli.cli.sentences import summary_lines
-from ruler_cli.judges.offline import blocks
-from ruler_cli.judges.replies import reply_of
-from ruler_cli.types import BatchFigures, CallError, Reply, Request, Summary
-from tests.cli.scored import scored
 from tests.conftest import Ruler, group, read, rollout, write
 from tests.judge_server import JudgeServer
-from tests.judge_server.asks import expected_score
-from tests.runs import Stage, Stub, group_of, truthful
 
 TWELVE = [group(f"g{i}", 0.1, 0.5, 0.9) for i in range(12)]
 ALL_TIED = (
@@ -91,92 +84,3 @@ def test_one_distinct_rollout(
         == page["figures"]["groups"]
     )
     assert "weak judge" not in ruler("report", "out.jsonl").stdout
-
-
-def test_threshold() -> None:
-    """Equal scores are reported above a third of the groups with at least two distinct rollouts."""
-    cases = {
-        (12, 0, 4): [],
-        (12, 0, 5): ["5 of 12 groups"],
-        (12, 9, 2): ["2 of 3 groups"],
-        (3, 3, 0): [],
-    }
-    for (scores, alone, one_score), message in cases.items():
-        report = lines(
-            "\n".join(
-                summary_lines(Summary(scored=scores, alone=alone, one_score=one_score))
-            )
-        )
-        assert [line.partition(" got")[0] for line in report] == message
-
-
-NOISE = (
-    "21 of 21 groups tied, with a median reliability of 0: the judge's differences are no larger than its "
-    "noise; try another judge or rubric; more passes are unlikely to help"
-)
-
-
-def test_mere_noise() -> None:
-    """If nearly all is tied and the median reliability is 0, one sentence says that it is noise."""
-    figures = BatchFigures(
-        groups=21, reliability=(21, *(0,) * 9), reliability_median=0.0
-    )
-    summary = Summary(groups=21, scored=21, tied=21, one_score=9, figures=figures)
-    assert summary_lines(summary)[1:] == [NOISE]
-    some = Summary(groups=21, scored=21, tied=10, one_score=8, figures=figures)
-    (line,) = [one for one in summary_lines(some) if "more passes" in one]
-    assert line.startswith("8 of 21 groups got one score")
-    assert not [
-        one for one in summary_lines(some) if "raise it" in one or "noise" in one
-    ]
-    better = BatchFigures(
-        groups=21, reliability=(21, *(0,) * 9), reliability_median=0.3
-    )
-    (line,) = [
-        one
-        for one in summary_lines(Summary(scored=21, tied=3, figures=better))
-        if "raise it" in one
-    ]
-    assert line.startswith("reliability: median 0.30")
-
-
-def test_mere_noise_in_a_report(ruler: Ruler, tmp_path: Path) -> None:
-    """The report has the same one sentence, and no advice beside it."""
-    groups = [scored(f"g{i}", 0.5, 0.6, 0.55) for i in range(21)]
-    for one in groups:
-        for part in (one["ruler"], *[own["ruler"] for own in one["trajectories"]]):
-            part |= {"passes": 4, "tied": True, "reliability": 0.0}
-    write(tmp_path / "s.jsonl", groups)
-    output = " ".join(ruler("report", "s.jsonl").stdout.split())
-    assert f"weak judge {NOISE}" in output
-    assert "hardly will" not in output
-    assert "make it more" not in output
-
-
-def test_same_explanations(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ruler: Ruler
-) -> None:
-    """Replies in which all explanations are the same are counted, at the run's end and in the report."""
-
-    def say(request: Request) -> Reply | CallError:
-        text = "They all did well." if int(group_of(request)[1:]) % 4 else None
-        shown = blocks(request.user)
-        entries = [
-            {"trajectory_id": label, "explanation": text or f"{label} {expected_score(shown[label])}",
-             "score": expected_score(shown[label])}
-            for label in request.labels
-        ]  # fmt: skip
-        body = {"choices": [{"message": {"content": json.dumps({"scores": entries})}}]}
-        reply = reply_of(json.dumps(body).encode())
-        assert isinstance(reply, Reply)
-        return reply
-
-    stage = Stage(tmp_path, monkeypatch, TWELVE, Stub(say=say))
-    summary = stage.run().summary
-    assert (summary.explained, summary.same_explanations) == (12, 9)
-    assert "in 9 of 12 replies all explanations are the same" in summary_lines(summary)
-    output = ruler("report", "out.jsonl").stdout
-    assert "in 9 of 12 groups all explanations are the same" in output
-    stage.judges["one"].say = truthful
-    twice = stage.run(passes=2).summary
-    assert (twice.explained, twice.same_explanations) == (24, 21)

@@ -116,11 +116,11 @@ def check_unchanged(before: pa.Table, after: pa.Table, *changed: str) -> None:
     for field in before.schema:
         if field.name not in changed:
             assert after.schema.field(field.name).equals(field, check_metadata=True)
-            one, other = (
+            old, new = (
                 before.column(field.name).to_pylist(),
                 after.column(field.name).to_pylist(),
             )
-            assert repr(one) == repr(other)  # NaN is NaN
+            assert repr(old) == repr(new)  # NaN is NaN
 
 
 def annotations_of(frame: pd.DataFrame) -> list[dict[str, Any]]:
@@ -164,18 +164,6 @@ def piped(folder: Path, path: Path) -> subprocess.CompletedProcess[str]:
         cat.stdout.close()
         assert cat.wait(20) == 0
     return done
-
-
-def test_verl(ruler: Ruler, tmp_path: Path) -> None:
-    """A list of answers has a list of rewards beside it."""
-    table = verl(["truth=0.1", "truth=0.9"], ["truth=0.5", "truth=0.2", "truth=0.7"])
-    pq.write_table(table, tmp_path / "in.parquet")
-    done = ruler("score", "in.parquet", "out.parquet", *SCORE)
-    assert done.returncode == 0, done.stderr
-    check_unchanged(table, pq.read_table(tmp_path / "out.parquet"))
-    frame = pd.read_parquet(tmp_path / "out.parquet")
-    assert [len(rewards) for rewards in frame["rewards"]] == [2, 3]
-    assert all(0 <= reward <= 1 for rewards in frame["rewards"] for reward in rewards)
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -227,11 +215,11 @@ def test_structs(ruler: Ruler, tmp_path: Path) -> None:
     for source in ("in.parquet", "out.parquet"):
         assert ruler("score", source, "out.parquet", *SCORE).returncode == 1
         schema = pq.read_schema(tmp_path / "out.parquet")
-        own, part = (
+        kind, part = (
             schema.field("trajectories").type.value_type,
             schema.field("ruler").type,
         )
-        assert {field.type for field in own.field("metrics").type} == {pa.float64()}
+        assert {field.type for field in kind.field("metrics").type} == {pa.float64()}
         kinds = {
             "score": pa.float64(),
             "reason": pa.string(),
@@ -239,7 +227,7 @@ def test_structs(ruler: Ruler, tmp_path: Path) -> None:
             "suspect": pa.bool_(),
         }
         assert {
-            name: own.field("ruler").type.field(name).type for name in kinds
+            name: kind.field("ruler").type.field(name).type for name in kinds
         } == kinds
         assert (part.field("rubric").type, part.field("tied").type) == (
             pa.string(),
@@ -247,17 +235,17 @@ def test_structs(ruler: Ruler, tmp_path: Path) -> None:
         )
         assert part.field("usage").type.field("calls").type == pa.int64()
         frame = pd.read_parquet(tmp_path / "out.parquet")
-        assert [one["status"] for one in frame["ruler"]] == ["scored"] * 299 + [
+        assert [record["status"] for record in frame["ruler"]] == ["scored"] * 299 + [
             "failed"
         ]
-        each = [trajectory for row in frame["trajectories"] for trajectory in row]
-        assert [one["ruler"]["score"] for one in each] == [
-            one["reward"] for one in each
+        rollouts = [trajectory for row in frame["trajectories"] for trajectory in row]
+        assert [record["ruler"]["score"] for record in rollouts] == [
+            record["reward"] for record in rollouts
         ]
-        assert [one["ruler"]["score"] is None for one in each] == [False] * 598 + [
-            True
-        ] * 2
-        assert {one["metrics"]["independent_reward"] for one in each} == {1.0}
+        assert [record["ruler"]["score"] is None for record in rollouts] == [
+            False
+        ] * 598 + [True] * 2
+        assert {record["metrics"]["independent_reward"] for record in rollouts} == {1.0}
 
 
 def test_old_annotations(ruler: Ruler, tmp_path: Path) -> None:
@@ -265,7 +253,9 @@ def test_old_annotations(ruler: Ruler, tmp_path: Path) -> None:
     pq.write_table(trl("aabb"), tmp_path / "in.parquet")
     assert ruler("score", "in.parquet", "new.parquet", *SCORE).returncode == 0
     table = pq.read_table(tmp_path / "new.parquet")
-    texts = pa.array([json.dumps(one) for one in table.column("ruler").to_pylist()])
+    texts = pa.array(
+        [json.dumps(annotation) for annotation in table.column("ruler").to_pylist()]
+    )
     at = table.schema.get_field_index("ruler")
     pq.write_table(table.set_column(at, "ruler", texts), tmp_path / "old.parquet")
     old, new = (
@@ -277,39 +267,6 @@ def test_old_annotations(ruler: Ruler, tmp_path: Path) -> None:
     assert pa.types.is_struct(
         pq.read_schema(tmp_path / "again.parquet").field("ruler").type
     )
-
-
-def test_lines(ruler: Ruler, tmp_path: Path) -> None:
-    """Rows are written as JSON lines to stdout and to a file whose name ends in .jsonl."""
-    pq.write_table(trl("abab"), tmp_path / "in.parquet")
-    done = ruler("score", "in.parquet", "-", *SCORE)
-    assert done.returncode == 0, done.stderr
-    assert ruler("score", "in.parquet", "out.jsonl", *SCORE).returncode == 0
-    rows = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [row["reward"] for row in rows] == [
-        row["reward"] for row in read(tmp_path / "out.jsonl")
-    ]
-    assert [row["prompt"] for row in rows] == ["Find a.", "Find b."] * 2
-    refused = ruler("score", "in.parquet", "out.parquet.gz", *SCORE)
-    assert refused.returncode == 2
-    assert "no .parquet.gz file is written" in refused.stderr
-
-
-def test_table_of_lines(ruler: Ruler, tmp_path: Path) -> None:
-    """Records of lines become a table that pandas reads, with the values of the lines."""
-    rows = trl("abab").to_pylist()
-    (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    for name in ("out.jsonl", "out.parquet"):
-        assert ruler("score", "in.jsonl", name, *SCORE).returncode == 0
-    wanted = read(tmp_path / "out.jsonl")
-    table = pq.read_table(tmp_path / "out.parquet").to_pylist()
-    for key in ("prompt", "completion", "reward"):
-        assert [row[key] for row in table] == [row[key] for row in wanted]
-    scores = [row["ruler"]["score"] for row in table]
-    assert scores == [row["ruler"]["score"] for row in wanted]
-    again = ruler("score", "out.parquet", "out.parquet", *SCORE)
-    assert again.returncode == 0, again.stderr
-    assert pd.read_parquet(tmp_path / "out.parquet")["reward"].between(0, 1).all()
 
 
 def test_unreadable(ruler: Ruler, tmp_path: Path) -> None:
@@ -325,28 +282,6 @@ def test_unreadable(ruler: Ruler, tmp_path: Path) -> None:
     ]
 
 
-def test_drop(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
-    """A group that fails is left out with `drop`, even if the table then has no row."""
-    table = verl(["truth=0.1", "truth=0.9"], [None, None])
-    pq.write_table(table, tmp_path / "in.parquet")
-    done = ruler("score", "in.parquet", "out.parquet", *SCORE, "--on-failure", "drop")
-    assert done.returncode == 1, done.stderr
-    check_unchanged(table.slice(0, 1), pq.read_table(tmp_path / "out.parquet"))
-    assert read(tmp_path / "out.parquet.failed.jsonl") == table.slice(1).to_pylist()
-    more = (
-        "-m",
-        "openai/400",
-        "--api-base",
-        server.base,
-        "--ledger",
-        "none",
-        "--on-failure",
-        "drop",
-    )
-    assert ruler("score", "in.parquet", "none.parquet", *more).returncode == 1
-    check_unchanged(table.slice(0, 0), pq.read_table(tmp_path / "none.parquet"))
-
-
 def test_stopped(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
     """A run that stops leaves a readable table in OUTPUT.partial."""
     pq.write_table(
@@ -358,22 +293,6 @@ def test_stopped(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
     assert "out.parquet.partial" in done.stderr
     assert 3 < len(pq.read_table(tmp_path / "out.parquet.partial")) < 30
     assert not (tmp_path / "out.parquet").exists()
-
-
-def test_shards(ruler: Ruler, tmp_path: Path) -> None:
-    """A directory of tables, and of tables beside lines, is written as one OUTPUT."""
-    folder = tmp_path / "in"
-    folder.mkdir()
-    for name, keys in (("1.parquet", "abc"), ("2.parquet", "cba")):
-        pq.write_table(trl(keys), folder / name)
-    rows = trl("aa").to_pylist()
-    (folder / "3.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    done = ruler("score", "in", "all.parquet", *SCORE)
-    assert done.returncode == 0, done.stderr
-    assert "8 records, 3 groups of 2 to 4 rollouts, scattered" in done.stderr
-    assert pd.read_parquet(tmp_path / "all.parquet")["reward"].between(0, 1).all()
-    assert ruler("score", "in", "all.jsonl", *SCORE).returncode == 0
-    assert len(read(tmp_path / "all.jsonl")) == 8
 
 
 def test_damaged(ruler: Ruler, tmp_path: Path) -> None:
@@ -412,9 +331,9 @@ def test_binary_below_a_score(
         {"role": "user", "content": "q"},
         {"role": "assistant", "content": "truth=0.4"},
     ]
-    one = {"messages": turns, "reward": 0.5, "image": b"\x89PNG"}
-    other = one | {"messages": [turns[0], turns[1] | {"content": "truth=0.9"}]}
-    table = pa.table({"group_id": ["a"], "trajectories": [[one, other]]})
+    first = {"messages": turns, "reward": 0.5, "image": b"\x89PNG"}
+    second = first | {"messages": [turns[0], turns[1] | {"content": "truth=0.9"}]}
+    table = pa.table({"group_id": ["a"], "trajectories": [[first, second]]})
     pq.write_table(table, tmp_path / "in.parquet")
     more = ("-m", "openai/o3", "--api-base", server.base)
     done = ruler("score", "in.parquet", "out.parquet", *more)

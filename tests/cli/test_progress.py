@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -12,35 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from ruler_cli.cli import progress
 from ruler_cli.cli.progress import Console
 from ruler_cli.runs.waits import WaitReports
 from ruler_cli.types import JudgeWait, Status, Summary
-from tests.conftest import ROOT, Ruler, group, write
+from tests.conftest import ROOT, group, write
 from tests.judge_server import JudgeServer
 from tests.on_terminal import watched
-from tests.values import few
 
 GROUPS = [group(f"g{i}", 0.1, 0.9) for i in range(40)]
 PRICE = ("--price", "1000,1000")
 BUSY = Status(12, 16, 4, 512, 1.31e6)
 BAR = re.compile(r" *\d+%\|[█▏▎▍▌▋▊▉ ]*\| \d+/\d+ \[\d\d:\d\d<.+")
-
-
-@pytest.mark.parametrize(("tty", "moment"), [(True, 0), (True, 3600), (False, 0)])
-def test_bar(
-    tty: bool,
-    moment: int,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """Groups are counted on a terminal, after a moment; elsewhere nothing is written."""
-    monkeypatch.setattr(progress, "_COUNTER_DELAY", moment)
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: tty)
-    with progress.group_counter() as bar:
-        for _ in range(3):
-            bar.update()
-    assert ("group" in capsys.readouterr().err) is (tty and not moment)
 
 
 def test_closed_stderr(tmp_path: Path) -> None:
@@ -155,11 +136,11 @@ def run(server: JudgeServer, *more: str, judge: str = "good") -> list[str]:
 
 def shows(pattern: str, times: int = 1) -> Callable[[list[str]], bool]:
     """Tell if so many different texts of a pattern were on the screen."""
-    found = set[str]()
+    seen = set[str]()
 
     def stop(screen: list[str]) -> bool:
-        found.update(re.findall(pattern, "\n".join(screen)))
-        return len(found) >= times
+        seen.update(re.findall(pattern, "\n".join(screen)))
+        return len(seen) >= times
 
     return stop
 
@@ -178,60 +159,3 @@ def test_limited_run(server: JudgeServer, tmp_path: Path) -> None:
     assert all(line.endswith("]") for line in drawn)
     assert "ruler: interrupted" in screens[-1]
     assert not [line for line in screens[-1] if "%" in line or "waiting" in line]
-
-
-@pytest.mark.parametrize("columns", few(1, [60, 120]))
-def test_resumed_run(
-    columns: int, ruler: Ruler, server: JudgeServer, tmp_path: Path
-) -> None:
-    """Cached groups are no part of the rate, and problems print above the bar without tearing it."""
-    write(tmp_path / "in.jsonl", GROUPS[:30])
-    assert ruler(*run(server), "--ledger", "kept").returncode == 0
-    write(
-        tmp_path / "in.jsonl",
-        [*GROUPS[:30], {"group_id": "empty", "trajectories": []}, *GROUPS[30:38]],
-    )
-    server.configure(latency=1.2)
-    more = ("-c", "4", "--ledger", "kept")
-    code, screens = watched(tmp_path, *run(server, *more), columns=columns)
-    assert code == 1
-    drawn = bars(screens)
-    assert max(map(len, drawn)) <= columns
-    problem = "ruler: group empty not scored (input): the group has no trajectories"
-    shown = problem[: columns - 5]
-    assert any(
-        any(line.startswith(shown) for line in screen) and bars([screen])
-        for screen in screens
-    )
-    assert not bars(screens[-1:])
-    rates = [
-        float(rate[1])
-        for line in drawn
-        if (rate := re.search(r"([\d.]+)group/s", line))
-    ]
-    assert all(rate < 12 for rate in rates)  # not 30 groups in the first second
-
-
-def test_stream(server: JudgeServer, tmp_path: Path) -> None:
-    """From stdin, without a known number of groups, there is no percent and no time left."""
-    server.configure(latency=1.2)
-    text = "".join(json.dumps(each) + "\n" for each in GROUPS[:12])
-    words = [
-        "-" if word == "in.jsonl" else word for word in run(server, *PRICE, "-c", "4")
-    ]
-    code, screens = watched(tmp_path, *words, stdin=text)
-    assert code == 0
-    every = {line for screen in screens for line in screen}
-    counts = r"\d+group \[\d\d:\d\d, .*4 of 4 calls in flight, \$[\d.]+, "
-    assert any(re.match(counts, line) for line in every)
-    assert not [line for line in every if "%" in line or "<" in line]
-    assert (
-        screens[-1][-1] == "ruler: written to out.jsonl; next: ruler report out.jsonl"
-    )
-
-
-def test_dumb_terminal(server: JudgeServer, tmp_path: Path) -> None:
-    """A terminal without escape codes gets lines only."""
-    write(tmp_path / "in.jsonl", GROUPS[:3])
-    _, screens = watched(tmp_path, *run(server), TERM="dumb")
-    assert not bars(screens)

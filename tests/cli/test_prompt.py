@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 from pathlib import Path
 
 import pytest
@@ -57,26 +56,6 @@ def test_any_request(ruler: Ruler, dump: Path, server: JudgeServer) -> None:
     assert printed <= {f"system:\n{system}\n\nuser:\n{user}\n" for system, user in sent}
 
 
-def test_printed_key(ruler: Ruler, tmp_path: Path) -> None:
-    """A group is found by its key as it is, and as ruler prints it."""
-    write(
-        tmp_path / "in.jsonl",
-        [{"group_id": key, "messages": talk(key)} for key in ("a", "a", "\x1b b")],
-    )
-    for key in ("\x1b b", "$'\\x1b b'"):
-        assert ruler("prompt", "in.jsonl", "--group", key).returncode == 0
-
-
-def test_second_pass(ruler: Ruler, dump: Path) -> None:
-    """The second pass shows the rollouts of the first from last to first, even without --passes."""
-    first, second = (ruler("prompt", dump, "--pass", n) for n in (1, 2))
-    orders = [re.findall(r"answer number \d", done.stdout) for done in (first, second)]
-    assert orders[0] == orders[1][::-1]
-    assert sorted(orders[0]) == TEXTS
-    assert first.stderr == ""
-    assert "pass 2 of 2" in second.stderr
-
-
 def test_answer_format(ruler: Ruler, dump: Path, server: JudgeServer) -> None:
     """The printed answer format is the one that the run sends to that endpoint."""
     for model in ("openai/good", "litellm_proxy/good"):
@@ -91,15 +70,6 @@ def test_answer_format(ruler: Ruler, dump: Path, server: JudgeServer) -> None:
         server.reset()
 
 
-def test_panel(ruler: Ruler, dump: Path) -> None:
-    """For a panel the request to the first judge is printed."""
-    alone = ruler("prompt", dump, "-m", "openai/o3")
-    done = ruler(
-        "prompt", dump, "-m", "openai/o3", "-m", "openai/gpt-4o", "--passes", "2"
-    )
-    assert done.stdout == alone.stdout
-
-
 def test_refused(ruler: Ruler, dump: Path) -> None:
     """A request that is never made is bad usage, with the reason."""
     cases = {
@@ -111,15 +81,6 @@ def test_refused(ruler: Ruler, dump: Path) -> None:
     for args, reason in cases.items():
         done = ruler("prompt", dump, *args.split())
         assert (done.returncode, reason in done.stderr, done.stdout) == (2, True, "")
-
-
-def test_single_rollout(ruler: Ruler, dump: Path) -> None:
-    """A single rollout has a request in every pass with `--set single=score`."""
-    done = ruler(
-        "prompt", dump, "--group", "alone", "--pass", "2", "--set", "single=score"
-    )
-    assert done.returncode == 0
-    assert "pass 2 of 2" in done.stderr
 
 
 def test_too_long(ruler: Ruler, tmp_path: Path) -> None:

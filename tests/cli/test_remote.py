@@ -21,10 +21,9 @@ from ruler_cli.runs.file import RunResult, score
 from ruler_cli.settings.models import (
     InputSettings,
     JudgeSettings,
-    MaxFailures,
     ScoreSettings,
 )
-from ruler_cli.types import Observer, Problem
+from ruler_cli.types import Observer
 from tests.conftest import Ruler, group, rollout
 from tests.files.object_store import Store
 from tests.judge_server import JudgeServer
@@ -77,17 +76,6 @@ def get(name: str) -> bytes:
     return result
 
 
-class ProblemCollector(Observer):
-    """An observer that collects problems."""
-
-    def __init__(self) -> None:
-        self.problems: list[str] = []
-
-    def problem(self, problem: Problem) -> None:
-        """Collect a problem."""
-        self.problems.append(f"{problem.where} {problem.reason}")
-
-
 async def run(
     source: str, output: str, observer: Observer | None = None, **more: Any
 ) -> RunResult:
@@ -123,19 +111,6 @@ async def test_parquet(memory: dict[str, Any], tmp_path: Path) -> None:
     assert rewards((tmp_path / "b.jsonl").read_bytes()) == [0, 1, 2, 3, 4, 5]
 
 
-async def test_shards(memory: dict[str, Any], tmp_path: Path) -> None:
-    """A directory or a pattern is read as shards, in numeric order, into one file."""
-    for number, record in enumerate(SCATTERED):
-        pack = (lines, table)[number == 3]
-        put(f"in/part-{number + 7}.x", pack([record]))
-    put("in/notes.txt", b"nothing\n")
-    put("in/more.jsonl.gz", gzip.compress(b""))
-    put("in/_SUCCESS", b"")
-    for source in ("memory://in", "memory://in/part-*"):
-        await run(source, "memory://all.jsonl")
-        assert rewards(get("all.jsonl")) == [0, 1, 2, 3, 4, 5]
-
-
 REFUSED: list[tuple[str, str, dict[str, Any], str]] = [
     ("memory://in", "memory://in/all.jsonl", {}, "lies in INPUT"),
     ("memory://in/*", "memory://in/a", {}, "lies in INPUT"),
@@ -161,33 +136,6 @@ async def test_refused(memory: dict[str, Any]) -> None:
             await run(source, output, **more)
         assert "secret" not in str(error.value)
         assert set(memory) == {"/in/a"}
-
-
-async def test_stopped(memory: dict[str, Any], server: JudgeServer) -> None:
-    """A run that stops leaves an address unchanged, and no part of an object."""
-    put("a", lines([group(f"g{i}", 0.1, 0.9) for i in range(9)]))
-    old = lines([{"ruler": {"status": "scored"}}])
-    put("b", old)
-    judge = JudgeSettings("openai/400", server.base)
-    done = await run(
-        "memory://a", "memory://b", judge=judge, max_failures=MaxFailures(2)
-    )
-    assert done.stopped is not None
-    assert not done.whole
-    assert get("b") == old
-    assert set(memory) == {"/a", "/b"}
-
-
-async def test_unreadable(memory: dict[str, Any], tmp_path: Path) -> None:
-    """Lines that cannot be read are named, and written to the file of --set failed=only."""
-    put("a", b"oops\n" + lines(ROLLOUTS))
-    observer = ProblemCollector()
-    done = await run("memory://a", "memory://b", observer)
-    assert done.summary.unreadable == 1
-    assert observer.problems[0].startswith("line 1 is not JSON")
-    assert set(memory) == {"/a", "/b"}
-    await run("memory://a", "memory://b", failed=tmp_path / "bad.jsonl")
-    assert (tmp_path / "bad.jsonl").read_text() == "oops\n"
 
 
 class ChangesObject(Observer):
@@ -265,21 +213,6 @@ def test_s3(ruler: Ruler, store: Store, pack: Any) -> None:
     piped = ruler("score", "s3://bucket/in", "-", *SCORE, **environment(store))
     assert piped.returncode == 0, piped.stderr
     assert rewards(piped.stdout.encode()) == [0, 1, 2, 3, 4, 5]
-
-
-def test_s3_without_lists(ruler: Ruler, store: Store) -> None:
-    """An object can be scored without the right to list the bucket, in which a missing OUTPUT looks like any other."""
-    store.objects["/bucket/a"] = lines(ROLLOUTS)
-    store.refuse_lists = True
-    run = ("score", "s3://bucket/a", "s3://bucket/b", *SCORE)
-    done = ruler(*run, **environment(store))
-    assert (done.returncode, "with --force" in done.stderr) == (2, True)
-    done = ruler(*run, "--force", **environment(store))
-    assert done.returncode == 0, done.stderr
-    assert rewards(store.objects["/bucket/b"]) == [0, 1, 2, 3, 4, 5]
-    done = ruler("score", "s3://bucket/*", "-", *SCORE, **environment(store))
-    assert done.returncode == 2
-    assert "access denied" in done.stderr
 
 
 def test_s3_stopped(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import io
 import json
@@ -17,13 +16,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ruler_cli import ScoreSettings, UsageError, load_settings, score_file
 from ruler_cli.files.error_map import zstd
 from tests.conftest import ROOT, Ruler, group, read, write
 from tests.judge_server import BatchServer, JudgeServer
 
 DUMP = [group("a", 0.1, 0.9), group("b", 0.2, 0.7, 0.4)]
-LINES = "".join(json.dumps(one) + "\n" for one in DUMP).encode()
+LINES = "".join(json.dumps(record) + "\n" for record in DUMP).encode()
 SCORE = ("-m", "offline", "--ledger", "none", "-q")
 
 
@@ -121,19 +119,6 @@ def test_ours(ruler: Ruler, files: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def test_no_records(ruler: Ruler, files: Path) -> None:
-    """A file without a record is as good as none."""
-    empty = {
-        "a.jsonl": b"\n \n",
-        "b.json": b"[\n]\n",
-        "c.jsonl.gz": gzip.compress(b""),
-        "d.jsonl.zst": zstd.compress(b""),
-    }
-    for name, content in empty.items():
-        (files / name).write_bytes(content)
-        assert ruler("score", "in.jsonl", name, *SCORE).returncode == 0, name
-
-
 EARLIER = {
     "report scored.jsonl -o {}.html": '<!doctype html>\n<meta charset="utf-8">\n'
     '<meta name="generator" content="ruler 0.0.1">\n<title>t</title>',
@@ -190,9 +175,9 @@ def test_forgotten_output(ruler: Ruler, files: Path) -> None:
     before = (files / "two.jsonl").read_bytes()
     done = ruler("score", "in.jsonl", "two.jsonl", *SCORE)
     assert (done.returncode, (files / "two.jsonl").read_bytes()) == (2, before)
-    other = [{"trajectories": group("c", 0.3, 0.6)["trajectories"]}]
-    other[0]["trajectories"][0]["messages"][0]["content"] = "Another task."
-    for records in ([group("c", 0.3, 0.6)], other):
+    another = [{"trajectories": group("c", 0.3, 0.6)["trajectories"]}]
+    another[0]["trajectories"][0]["messages"][0]["content"] = "Another task."
+    for records in ([group("c", 0.3, 0.6)], another):
         write(files / "two.jsonl", records)
         assert ruler("score", "two.jsonl", "two.scored", *SCORE).returncode == 0
         before = (files / "two.scored").read_bytes()
@@ -208,26 +193,11 @@ def test_forgotten_output(ruler: Ruler, files: Path) -> None:
         # a new dump goes where the last one went, and scores that belong together do
         assert ruler("score", "in.jsonl", "two.scored", *SCORE).returncode == 0
         assert ruler("score", "scored.jsonl", "two.scored", *SCORE).returncode == 0
-        one = write(files / "one.jsonl", read(files / "scored.jsonl")[:1])
-        assert ruler("score", one, "two.scored", *SCORE, "--limit", "1").returncode == 0
+        alone = write(files / "one.jsonl", read(files / "scored.jsonl")[:1])
+        assert (
+            ruler("score", alone, "two.scored", *SCORE, "--limit", "1").returncode == 0
+        )
         (files / "two.scored").unlink()
-
-
-def test_scored_folder(ruler: Ruler, files: Path) -> None:
-    """Scored files whose keys count within each go into the same OUTPUT again."""
-    (files / "steps").mkdir()
-    for step in range(2):
-        records = [
-            {"group_id": "0", "messages": one["messages"], "step": step}
-            for one in group(f"s{step}", 0.2, 0.8)["trajectories"]
-        ]
-        for one in records:
-            one["messages"][0]["content"] = f"Task {step}."
-        write(files / "in", records)
-        assert ruler("score", "in", f"steps/{step}.jsonl", *SCORE).returncode == 0
-    for _ in range(2):
-        done = ruler("score", "steps", "all.jsonl", *SCORE)
-        assert done.returncode == 0, done.stderr
 
 
 def test_exempt(ruler: Ruler, files: Path) -> None:
@@ -276,21 +246,6 @@ def test_address(ruler: Ruler, files: Path) -> None:
                 assert done.returncode == 0, done.stderr
     finally:
         system.store.clear()
-
-
-def test_from_python(tmp_path: Path) -> None:
-    """Python has a keyword, and the error names it as Python does."""
-    write(tmp_path / "in.jsonl", DUMP)
-    write(tmp_path / "mine", DUMP)
-    paths = (tmp_path / "in.jsonl", tmp_path / "mine")
-    settings = load_settings(model="offline", config="none")
-    with pytest.raises(UsageError, match="or replace it with --force"):
-        asyncio.run(score_file(*paths, settings))
-    assert read(tmp_path / "mine") == DUMP
-    asyncio.run(score_file(*paths, settings, force=True))
-    assert "ruler" in read(tmp_path / "mine")[0]
-    assert load_settings(force=True, config="none").force
-    assert not ScoreSettings().force
 
 
 PATTERNS = {

@@ -132,24 +132,6 @@ def test_no_file_of_the_run(
         assert (tmp_path / name).read_bytes() == before
 
 
-def test_summary_over_partial(ruler: Ruler, tmp_path: Path) -> None:
-    """OUTPUT's own place until it is whole is no place for a summary."""
-    write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9)])
-    done = ruler(
-        "score",
-        "in.jsonl",
-        "out.jsonl",
-        "-m",
-        "offline",
-        "--summary",
-        "out.jsonl.partial",
-    )
-    assert (done.returncode, [one.name for one in tmp_path.iterdir()]) == (
-        2,
-        ["in.jsonl"],
-    )
-
-
 def test_streams(ruler: Ruler, tmp_path: Path) -> None:
     """Stdout and a pipe get one document, at the end."""
     write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9)])

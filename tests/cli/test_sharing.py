@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from tests.cli.test_check import rows
-from tests.cli.test_parquet import trl
 from tests.conftest import Ruler, group, read, rollout, write
 from tests.judge_server import JudgeServer
 from tests.test_resume import GROUPS, begun, line, masked
@@ -32,7 +31,6 @@ def dump(tmp_path: Path) -> Path:
     return write(tmp_path / "in.jsonl", [group(f"g{i}", 0.1, 0.9) for i in range(9)])
 
 
-SHARDS = ("0/16", "17/16", "1/0", "-1/4", "3", "1.0/2", "", "\u0661/\u0662")
 NEEDS_ALL = {
     "--set debias=true": "--set debias: needs all groups",
     "--set standardize=true -m simulated": "--set standardize: needs all groups",
@@ -70,87 +68,6 @@ def test_streams(grouping: str, ruler: Ruler, tmp_path: Path) -> None:
     )
     lost = [read(path) for path in tmp_path.glob("*.failed.jsonl")]
     assert lost == [[{"bad": 1}]]
-
-
-def test_parquet(ruler: Ruler, tmp_path: Path) -> None:
-    """Each shard of a table writes its own rows; a shard without rows is still a table."""
-    import pyarrow.parquet as pq
-
-    pq.write_table(trl("abacbdabc"), tmp_path / "in.parquet")
-    parts = []
-    for number in range(1, 9):
-        part = f"out-{number}.parquet"  # a shard without rows scores nothing, and would leave another's file
-        done = ruler("score", "in.parquet", part, *SIMULATED, "--shard", f"{number}/8")
-        assert done.returncode == 0, done.stderr
-        parts.append(pq.read_table(tmp_path / part).to_pylist())
-    assert [] in parts
-    result = sorted(
-        (row["prompt"], row["completion"]) for part in parts for row in part
-    )
-    whole = pq.read_table(tmp_path / "in.parquet").to_pylist()
-    assert result == sorted((row["prompt"], row["completion"]) for row in whole)
-
-
-def test_none(ruler: Ruler, dump: Path) -> None:
-    """`--ledger none` excludes any other ledger."""
-    for given in (("none", "a", "b"), ("a", "a", "none")):
-        words = [word for name in given for word in ("--ledger", name)]
-        done = ruler(
-            "score",
-            dump,
-            "out.jsonl",
-            "-m",
-            "openai/o3",
-            *words,
-            OPENAI_API_KEY="sk-0123456789",
-        )
-        assert (
-            done.returncode,
-            "--ledger none: stands beside other ledgers" in done.stderr,
-        ) == (
-            2,
-            True,
-        )
-
-
-def test_misspelt(ruler: Ruler, dump: Path, tmp_path: Path) -> None:
-    """A missing second ledger is reported before anything is created or sent."""
-    args = (
-        "-m",
-        "openai/good",
-        "--api-base",
-        NEVER,
-        "--ledger",
-        "main",
-        "--ledger",
-        "s1",
-    )
-    for command in (("score", dump, "out.jsonl"), ("check", dump)):
-        done = ruler(*command, *args)
-        assert (
-            done.returncode,
-            "--ledger s1: no such file, and of" in done.stderr,
-        ) == (2, True)
-    assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
-
-
-def test_variable(
-    ruler: Ruler, server: JudgeServer, dump: Path, tmp_path: Path
-) -> None:
-    """The variable names one ledger, spaces included, the option replaces it, and the help documents both."""
-    run = ("score", dump, "out.jsonl", "-m", "openai/good", "--api-base", server.base)
-    assert ruler(*run, RULER_LEDGER="my own ledger").returncode == 0
-    assert (tmp_path / "my own ledger").exists()
-    assert (
-        ruler(*run, "--ledger", "other", RULER_LEDGER="my own ledger").returncode == 0
-    )
-    assert server.stats()["requests"] == 18
-    assert ruler(*run, RULER_LEDGER="").returncode == 0
-    assert server.stats()["requests"] == 27
-    for command in ("score", "check"):
-        assert "can be set in ruler.toml" in " ".join(
-            ruler(command, "--help").stdout.split()
-        )
 
 
 def test_merged(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
@@ -193,8 +110,10 @@ def test_pattern_of_ledgers(
     """A pattern is accepted for ledgers that are only read, not for the first, which is written."""
     judge = ("-m", "hosted_vllm/qwen", "--api-base", server.base)
     for part in (1, 2):
-        own = ("--shard", f"{part}/2", "--ledger", f"shard-{part}.sqlite")
-        assert ruler("score", dump, f"out-{part}.jsonl", *judge, *own).returncode == 0
+        options = ("--shard", f"{part}/2", "--ledger", f"shard-{part}.sqlite")
+        assert (
+            ruler("score", dump, f"out-{part}.jsonl", *judge, *options).returncode == 0
+        )
     last = ("score", dump, "out.jsonl", *judge, "--cached-only")
     done = ruler(*last, "--ledger", "all.sqlite", "--ledger", "shard-*.sqlite")
     assert (done.returncode, "9 of 9 groups scored" in done.stderr) == (0, True), (

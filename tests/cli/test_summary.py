@@ -8,7 +8,7 @@ from typing import get_args
 
 import pytest
 
-from ruler_cli.cli.sentences import figure_lines, summary_lines
+from ruler_cli.cli.sentences import summary_lines
 from ruler_cli.types import (
     BatchFigures,
     Kind,
@@ -39,31 +39,6 @@ FULL = BatchFigures(
 )
 
 
-def test_no_figures() -> None:
-    """A batch without known figures adds no line."""
-    assert not [*figure_lines(BatchFigures(groups=3, tie_rate=0.0))]
-    assert not [
-        line
-        for line in summary_lines(Summary())
-        if "position" in line or "reliab" in line
-    ]
-
-
-def test_all_figures() -> None:
-    """Each known figure is one line."""
-    _, *lines = summary_lines(Summary(figures=FULL))
-    assert lines == [
-        "2 groups without the scores of some pass or judge (degraded)",
-        "5 rollouts passed with a score below 0.5 (flawed positives)",
-        "1 rollout failed with a score from 0.5 on (near misses)",
-        "3 rollouts without an outcome",
-        "reliability: median 0.87, below 0.5 in 3 of 50 groups",
-        "position bias: first +0.031, last -0.031 (± 0.004); averaged over passes",
-        "length: twice as long scores +0.020 ± 0.004 (correlation +0.20)",
-    ]
-    assert {*figure_lines(FULL)} <= {*lines}
-
-
 def test_clean_run() -> None:
     """A run without failures is one line, and a line for each figure that matters; none is wider than 80."""
     figures = replace(
@@ -91,14 +66,6 @@ def test_clean_run() -> None:
     assert summary_lines(plain) == ["3 of 3 groups scored in 0.2 s: $0 (3 calls)"]
 
 
-def test_unknown_cost() -> None:
-    """If the price is not known, the first line has the tokens."""
-    summary = Summary(
-        groups=3, scored=3, cost_usd=None, usage=Usage(2000, 811, calls=3)
-    )
-    assert summary_lines(summary)[0].endswith(": cost unknown (3 calls, 2.81k tokens)")
-
-
 def test_failures_by_kind() -> None:
     """Each kind of failure is a line with what it means, but for the cap, whose own sentence has the number."""
     kinds = get_args(Kind)
@@ -111,21 +78,6 @@ def test_failures_by_kind() -> None:
         "no reply in the ledger"
         in summary_lines(Summary(failed={"transport": 1}, unanswered=1))[1]
     )
-
-
-def test_chance_position_bias() -> None:
-    """Position bias is reported by the rule of the report: twice its error, and at least 0.01."""
-    for mean, error, reported in (
-        (0.031, 0.016, False),
-        (0.031, 0.015, True),
-        (0.009, 0.001, False),
-    ):
-        curve = tuple(
-            PositionBin(end, end, sign * mean, error, 50)
-            for end, sign in ((0, 1), (1, -1))
-        )
-        lines = figure_lines(BatchFigures(slot_curve=curve, slot_groups=50))
-        assert any(line.startswith("position bias") for line in lines) is reported
 
 
 @pytest.mark.parametrize(
@@ -163,40 +115,6 @@ def test_next_command(
         again = ruler(*last.partition("next: ruler ")[2].split())
         assert again.returncode == 1
         assert "judge on group g: " in again.stderr or server.stats()["requests"] == 2
-
-
-def test_empty_reply(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
-    """`--debug` says that a reply is empty."""
-    write(tmp_path / "in.jsonl", [group("g", 0.1, 0.9)])
-    done = ruler(
-        "score",
-        "in.jsonl",
-        "-",
-        "-m",
-        "openai/empty",
-        "--api-base",
-        server.base,
-        "--debug",
-    )
-    assert "judge on group g: (an empty reply)\n" in done.stderr
-
-
-def test_next_command_twice(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
-    """If the replies were shown, the next command asks again; an option is not given twice."""
-    write(tmp_path / "in.jsonl", [group("g", 0.1, 0.9)])
-    run = (
-        "score",
-        "in.jsonl",
-        "out.jsonl",
-        "-m",
-        "openai/not-json",
-        "--api-base",
-        server.base,
-        "--debug",
-    )
-    assert ruler(*run).stderr.splitlines()[-1].endswith(" --debug --retry-failed")
-    last = ruler(*run, "--retry-failed").stderr.splitlines()[-1]
-    assert last.count("--retry-failed") == 1
 
 
 @pytest.mark.parametrize(
@@ -291,57 +209,6 @@ def test_cap_below_one_call(ruler: Ruler, server: JudgeServer, tmp_path: Path) -
     done = ruler(*run, "-c", "1", "--max-cost", enough)
     assert server.stats()["requests"] >= 1
     assert (done.returncode, "to resume" in done.stderr) in ((0, False), (4, True))
-
-
-def test_output_named(ruler: Ruler, tmp_path: Path) -> None:
-    """Stdout is no place to name; the file of what cannot be read is named if this run wrote it."""
-    path = write(tmp_path / "in.jsonl", [group("g", 0.1, 0.9), {"trajectories": []}])
-    path.write_text(path.read_text() + "{broken\n")
-    done = ruler("score", "in.jsonl", "out.jsonl", "-m", "offline")
-    assert (
-        "ruler: unreadable lines are in out.jsonl.failed.jsonl"
-        in done.stderr.splitlines()
-    )
-    assert (
-        "ruler: 1 group not scored: the group cannot be judged as it is (input)"
-        in done.stderr.splitlines()
-    )
-    write(tmp_path / "in.jsonl", [group("g", 0.1, 0.9)])
-    assert (
-        "failed.jsonl"
-        not in ruler("score", "in.jsonl", "out.jsonl", "-m", "offline").stderr
-    )
-    done = ruler("score", "in.jsonl", "-", "-m", "offline")
-    assert "1 of 1 group scored" in done.stderr
-    assert "written" not in done.stderr
-    assert "next:" not in done.stderr
-    assert (
-        "1 of 1 group"
-        not in ruler(
-            "score", "in.jsonl", "-", "-m", "offline", "--progress", "none"
-        ).stderr
-    )
-
-
-def test_too_few_groups() -> None:
-    """Bias measured over fewer than 20 groups, and a slope within its error, are not reported."""
-    few = replace(FULL, slot_groups=19, length=Length(0.02, 0.004, 0.2, 19))
-    assert not [
-        line for line in figure_lines(few) if line.startswith(("position", "length"))
-    ]
-    flat = replace(FULL, length=Length(0.02, 0.011, 0.2, 50))
-    assert not [line for line in figure_lines(flat) if line.startswith("length")]
-    assert [*figure_lines(replace(FULL, debiased=True))][1].endswith("; subtracted")
-
-
-def test_windows_and_escalations() -> None:
-    """Groups in windows, groups scored by the stronger judge, and calls that were asked twice are counted."""
-    lines = summary_lines(Summary(windowed=1, escalated=2, hedged=3))
-    expected = {"1 group shown in windows", "2 groups scored by the stronger judge"}
-    assert expected | {"3 slow calls asked a second time"} <= set(lines)
-    assert not {"windows", "stronger", "second"} & set(
-        " ".join(summary_lines(Summary())).split()
-    )
 
 
 def test_no_duplicate_line() -> None:

@@ -10,7 +10,6 @@ from typing import Any
 
 from tests.command import Done
 from tests.conftest import SHARED, read
-from tests.e2e.figures import cut
 from tests.e2e.recorder import Seen
 
 CONTEXT = 4096
@@ -41,14 +40,22 @@ def real(folder: Path) -> Path:
     """The beginnings of a real agent's rollouts; a sample if there are none."""
     if not TAU_BENCH.exists():
         return SAMPLES / "groups.jsonl"
-    return cut(
-        TAU_BENCH,
-        folder / "airline.jsonl",
-        groups=2,
-        rollouts=2,
-        messages=6,
-        characters=800,
-    )
+    taken: dict[int, int] = {}
+    lines: list[str] = []
+    for line in TAU_BENCH.read_text().splitlines():
+        record = json.loads(line)
+        task = record["task_id"]
+        if taken.get(task, 0) == 2 or (task not in taken and len(taken) == 2):
+            continue
+        taken[task] = taken.get(task, 0) + 1
+        record["traj"] = record["traj"][:6]
+        for message in record["traj"]:
+            # the rules for the agent are longer than all of its messages
+            message["content"] = (message["content"] or "")[:800] or None
+        lines.append(json.dumps(record) + "\n")
+    path = folder / "airline.jsonl"
+    path.write_text("".join(lines))
+    return path
 
 
 def orders(folder: Path, groups: int) -> Path:
@@ -62,7 +69,9 @@ def orders(folder: Path, groups: int) -> Path:
 def rollouts(path: Path) -> list[dict[str, Any]]:
     """Every annotated rollout of an output, in order."""
     return [
-        each for record in read(path) for each in record.get("trajectories", [record])
+        rollout
+        for record in read(path)
+        for rollout in record.get("trajectories", [record])
     ]
 
 
@@ -120,16 +129,16 @@ def marked(out: Path, source: Path) -> None:
 
 def once(seen: Sequence[Seen]) -> None:
     """No answered request is sent again."""
-    answered = [each.request for each in seen if each.status == 200]
+    answered = [call.request for call in seen if call.status == 200]
     assert len(set(answered)) == len(answered)
 
 
 def usage(run: Run) -> None:
     """Tokens and calls add up: over the groups, in the summary, and at the server."""
     reported = run.summary["usage"]
-    answered = [each for each in run.seen if each.status == 200]
-    prompt = sum(each.tokens[0] for each in answered)
-    completion = sum(each.tokens[1] for each in answered)
+    answered = [call for call in run.seen if call.status == 200]
+    prompt = sum(call.tokens[0] for call in answered)
+    completion = sum(call.tokens[1] for call in answered)
     assert (reported["calls"], reported["prompt"], reported["completion"]) == (
         len(answered),
         prompt,

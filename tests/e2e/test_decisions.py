@@ -101,7 +101,9 @@ def judge(base: str, *more: str) -> tuple[str, ...]:
 
 def rewards(path: Path) -> list[float]:
     """The scores of OUTPUT."""
-    return [one["reward"] for group in read(path) for one in group["trajectories"]]
+    return [
+        rollout["reward"] for group in read(path) for rollout in group["trajectories"]
+    ]
 
 
 @pytest.mark.parametrize("ask", ["group", "each"])
@@ -136,14 +138,6 @@ def test_too_long(server: Llama, ruler: Ruler, tmp_path: Path) -> None:
     assert group["ruler"]["kind"] == "too_long"
 
 
-def test_no_decision_model(llama: Llama, ruler: Ruler, tmp_path: Path) -> None:
-    """A chat model behind the same route ends the run, and the message names the way on."""
-    source = runs.orders(tmp_path, 1)
-    done = ruler("score", source, "out.jsonl", *judge(llama.root, "--api", "systemone"))
-    assert done.returncode == 3
-    assert "--api chat" in done.stderr
-
-
 @pytest.mark.skipif(interpreter() is None, reason="litellm[proxy] is not installed")
 def test_proxy(server: Llama, ruler: Ruler, tmp_path: Path) -> None:
     """litellm's proxy answers OpenAI's Decisions in front of it, with the same scores."""
@@ -159,5 +153,5 @@ def test_proxy(server: Llama, ruler: Ruler, tmp_path: Path) -> None:
         key = ("--api-key-env", "PROXY_KEY")
         done = ruler("score", source, "two.jsonl", *options, *key, PROXY_KEY=MASTER_KEY)
     assert done.returncode == 0, done.stderr
-    one, two = (rewards(tmp_path / f"{name}.jsonl") for name in ("one", "two"))
-    assert two == pytest.approx(one, abs=0.02)
+    first, two = (rewards(tmp_path / f"{name}.jsonl") for name in ("one", "two"))
+    assert two == pytest.approx(first, abs=0.02)

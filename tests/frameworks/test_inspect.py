@@ -26,19 +26,16 @@ pytest.importorskip(
 )
 
 from inspect_ai import Task, eval, score
-from inspect_ai.analysis import evals_df, samples_df
 from inspect_ai.dataset import Sample
 from inspect_ai.log import (
     EvalLog,
     EvalSample,
-    edit_score,
     read_eval_log,
-    recompute_metrics,
     write_eval_log,
 )
 from inspect_ai.log import read_eval_log_sample_summaries as summaries
 from inspect_ai.model import ModelConfig, ModelOutput, ModelUsage, get_model
-from inspect_ai.scorer import Score, ScoreEdit, includes, mean, scorer, stderr
+from inspect_ai.scorer import Score, includes, mean, scorer, stderr
 from inspect_ai.solver import generate, solver, use_tools
 from inspect_ai.tool import tool
 
@@ -233,7 +230,9 @@ def scored(ruler: _Ruler, made: Path) -> Path:
 
 def _sample(log: EvalLog, name: object, epoch: int) -> EvalSample:
     return next(
-        one for one in log.samples or () if (one.id, one.epoch) == (name, epoch)
+        sample
+        for sample in log.samples or ()
+        if (sample.id, sample.epoch) == (name, epoch)
     )
 
 
@@ -267,14 +266,14 @@ def _timeless(log: EvalLog) -> str:
 def test_as_inspect_appends(made: Path, scored: Path, tmp_path: Path) -> None:
     """The log is the one that inspect_ai's own `score` makes of a scorer with the same scores."""
     ours = read_eval_log(scored)
-    given = {
-        (one.id, one.epoch): (one.scores or {}).get("ruler")
-        for one in ours.samples or ()
+    by_sample = {
+        (sample.id, sample.epoch): (sample.scores or {}).get("ruler")
+        for sample in ours.samples or ()
     }
 
     def like() -> Any:
         async def score_given(state: Any, _target: Any) -> Score | None:
-            return given[state.sample_id, state.epoch]
+            return by_sample[state.sample_id, state.epoch]
 
         return score_given
 
@@ -291,8 +290,8 @@ def test_as_inspect_appends(made: Path, scored: Path, tmp_path: Path) -> None:
     write_eval_log(log, tmp_path / "like.eval")
     theirs = read_eval_log(tmp_path / "like.eval")
     assert _plain(ours) == _plain(theirs)
-    assert [one.model_dump_json() for one in summaries(scored)] == [
-        one.model_dump_json() for one in summaries(tmp_path / "like.eval")
+    assert [sample.model_dump_json() for sample in summaries(scored)] == [
+        sample.model_dump_json() for sample in summaries(tmp_path / "like.eval")
     ]
 
 
@@ -321,13 +320,13 @@ def test_scores(made: Path, scored: Path) -> None:
         )
         assert ours.explanation == "Short is good."
     short = min(
-        (one for one in after.samples or () if one.id == 3),
-        key=lambda one: len(one.output.completion),
+        (sample for sample in after.samples or () if sample.id == 3),
+        key=lambda sample: len(sample.output.completion),
     )
     values = [
-        (one.scores or {})["ruler"].as_float()
-        for one in after.samples or ()
-        if one.id == 3
+        (sample.scores or {})["ruler"].as_float()
+        for sample in after.samples or ()
+        if sample.id == 3
     ]
     assert (short.scores or {})["ruler"].as_float() == max(values)
 
@@ -336,13 +335,15 @@ def test_failures(scored: Path) -> None:
     """A sample without a score is unscored with the reason, or has no entry; no failure is a zero."""
     log = read_eval_log(scored)
     failed = [
-        (one.scores or {})["ruler"] for one in log.samples or () if one.id == "two"
+        (sample.scores or {})["ruler"]
+        for sample in log.samples or ()
+        if sample.id == "two"
     ]
     assert len(failed) == 4
-    for one in failed:
-        assert str(one.value) == "nan"
-        assert one.reason == "grader_failed"
-        assert one.explanation == (one.metadata or {})["reason"] != ""
+    for sample in failed:
+        assert str(sample.value) == "nan"
+        assert sample.reason == "grader_failed"
+        assert sample.explanation == (sample.metadata or {})["reason"] != ""
     early = _sample(log, "one", 2)
     assert early.error is not None
     unscored = (early.scores or {})["ruler"]
@@ -350,28 +351,18 @@ def test_failures(scored: Path) -> None:
     assert "has no turn of the agent" in str(unscored.explanation)
     assert (_sample(log, "one", 3).scores or {})["ruler"].as_float() > 0
     assert log.results is not None
-    [ours] = [one for one in log.results.scores if one.name == "ruler"]
+    [ours] = [sample for sample in log.results.scores if sample.name == "ruler"]
     assert (ours.scored_samples, ours.unscored_samples) == (2, 1)
     means = []
     for name in ("one", 3):
         every = [
-            (one.scores or {})["ruler"].as_float()
-            for one in log.samples or ()
-            if one.id == name
+            (sample.scores or {})["ruler"].as_float()
+            for sample in log.samples or ()
+            if sample.id == name
         ]
         values = [value for value in every if value == value]  # noqa: PLR0124 - NaN is not itself
         means.append(sum(values) / len(values))
     assert ours.metrics["mean"].value == pytest.approx(sum(means) / 2)
-
-
-def test_data_frames(scored: Path) -> None:
-    """Inspect's data frames have a column of ruler's scores."""
-    samples, evals = samples_df(scored, quiet=True), evals_df(scored, quiet=True)
-    assert list(samples.columns).count("score_ruler") == 1
-    assert samples["score_ruler"].notna().sum() == 7
-    assert {"score_ruler_mean", "score_ruler_stderr", "score_includes_accuracy"} <= set(
-        evals.columns
-    )
 
 
 def test_scored_again(ruler: _Ruler, scored: Path) -> None:
@@ -388,102 +379,6 @@ def test_scored_again(ruler: _Ruler, scored: Path) -> None:
         "again.eval",
         "again.eval.failed.jsonl",
     ]
-
-
-def test_edited_later(scored: Path) -> None:
-    """inspect_ai edits and recomputes the log as any other."""
-    log = read_eval_log(scored)
-    assert log.results is not None
-    names = [one.name for one in log.results.scores]
-    recompute_metrics(log)
-    assert (
-        [one.name for one in log.results.scores]
-        == names
-        == ["includes", "length", "ruler"]
-    )
-    edit_score(log, 3, "ruler", ScoreEdit(value=1.0), epoch=1)
-    assert (_sample(log, 3, 1).scores or {})["ruler"].value == 1.0
-
-
-def test_json(ruler: _Ruler, made: Path, scored: Path) -> None:
-    """A log may be JSON, before and after."""
-    write_eval_log(read_eval_log(made), ruler.folder / "x.json")
-    wanted = [
-        (one.id, one.epoch, str(one.scores))
-        for one in read_eval_log(scored).samples or ()
-    ]
-    for source, output in (
-        (made, "from_eval.json"),
-        ("x.json", "from_json.eval"),
-        ("x.json", "x.json"),
-    ):
-        log = read_eval_log(ruler.score(source, output))
-        result = [(one.id, one.epoch, str(one.scores)) for one in log.samples or ()]
-        volatile = re.compile(r"'(judged_at|cached|latency_s)': [^,}]+")
-        assert [volatile.sub("", str(one)) for one in result] == [
-            volatile.sub("", str(one)) for one in wanted
-        ]
-
-
-def test_other_commands(ruler: _Ruler, made: Path, scored: Path) -> None:
-    """Commands read a scored log as they read the same scores in JSON lines; a selection is JSON lines."""
-    ruler.score(made, "y.jsonl")
-    for command in ("report {} --json", "agree {} --json"):
-        said = []
-        for name in ("y.eval", "y.jsonl"):
-            done = ruler(*command.format(name).split())
-            assert done.returncode in (0, 1), done.stderr
-            said.append(_findings(json.loads(done.stdout.replace(name, ""))))
-        assert said[0] == said[1]
-    done = ruler("select", "y.eval", "best.jsonl", "--keep", 1, "--by", "score")
-    assert done.returncode == 0, done.stderr
-    assert len(_lines(ruler.folder / "best.jsonl")) == 2
-    lines = _lines(ruler.folder / "y.jsonl")
-    ruler.score("y.eval", "z.jsonl")
-    again = _lines(ruler.folder / "z.jsonl")
-    assert [line["scores"].get("ruler") for line in again] == [
-        line["scores"].get("ruler") for line in lines
-    ]
-
-
-def _lines(path: Path) -> list[Any]:
-    return [json.loads(line) for line in path.read_bytes().split(b"\n") if line]
-
-
-def _findings(value: Any) -> Any:
-    """A report without times, and without the flags, one of which tells of cached replies."""
-    if isinstance(value, dict):
-        return {
-            k: _findings(v)
-            for k, v in value.items()
-            if not re.search("time|_at$|flags|cached|latency", k)
-        }
-    return [_findings(item) for item in value] if isinstance(value, list) else value
-
-
-def test_stopped(ruler: _Ruler, made: Path) -> None:
-    """A run that ends before its groups are scored writes no log, and leaves one that is there as it was."""
-    (ruler.folder / "kept.eval").write_bytes(made.read_bytes())
-    for output in ("none.eval", "kept.eval"):
-        words = (
-            "-m",
-            "openai/j",
-            "--api-base",
-            ruler.base,
-            "--ledger",
-            "none",
-            "--max-cost",
-            "1e-9",
-        )
-        done = ruler("score", "kept.eval", output, *words, "--price", "1,1")
-        assert done.returncode == 4, done.stderr
-        assert (ruler.folder / "kept.eval").read_bytes() == made.read_bytes()
-    left = {
-        path.name
-        for name in ("none", "kept")
-        for path in ruler.folder.glob(f"{name}.*")
-    }
-    assert left <= {"kept.eval", "none.eval.failed.jsonl", "kept.eval.failed.jsonl"}
 
 
 def test_refused(ruler: _Ruler, made: Path) -> None:

@@ -146,35 +146,3 @@ def test_calls(name: str, tmp_path: Path) -> None:
     call = 'cancel({"order_2": "2", "again": null})'
     assert chosen == f"{call}</assistant><tool>ok</tool><assistant>Done: 2</assistant>"
     assert "<tool>" not in texts(trained(dataset, tmp_path))[1][0]
-
-
-def test_calls_of_a_table(tmp_path: Path) -> None:
-    """In a table arguments are JSON text, since objects of a column have the members of all."""
-    path = pairs(tmp_path, "pairs.parquet", "conversational", calls=True)
-    dataset = loaded(path, tmp_path)
-    call = dataset[2]["chosen"][0]["tool_calls"][0]
-    assert json.loads(call["function"]["arguments"]) == {"order_2": "2", "again": None}
-
-    def with_objects(row: Any) -> Any:
-        row = trl.trainer.utils.remove_none_values(row)
-        for turn in row["chosen"] + row["rejected"]:
-            for call in turn.get("tool_calls", ()):
-                function = call["function"]
-                function["arguments"] = json.loads(function["arguments"])
-        return row
-
-    rows = datasets.Dataset.from_list(
-        [with_objects(row) for row in dataset], on_mixed_types="use_json"
-    )
-    assert (
-        'cancel({"order_2": "2", "again": null})'
-        in texts(trained(rows, tmp_path))[2][1]
-    )
-
-
-@pytest.mark.parametrize("name", ["pairs.jsonl", "pairs.parquet"])
-def test_texts(name: str, tmp_path: Path) -> None:
-    """The standard shape is texts, to which no template is applied."""
-    path = pairs(tmp_path, name, "standard", calls=False)
-    rows = texts(trained(loaded(path, tmp_path), tmp_path))
-    assert rows[3] == ("Cancel order 3.", "Done: 3<eos>", "I can not. \u2028<eos>")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import socket
-import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -13,11 +12,10 @@ from typing import Any
 
 import pytest
 
-import ruler_cli
 from ruler_cli.errors import UsageError
 from ruler_cli.judges import providers
 from ruler_cli.judges.chat_completions import AnswerFormat
-from ruler_cli.judges.litellm import LitellmJudge, _litellm, read_error
+from ruler_cli.judges.litellm import LitellmJudge, _litellm
 from ruler_cli.judges.resolve import resolve
 from ruler_cli.settings.models import JudgeSettings
 from ruler_cli.types import CallError, Request
@@ -82,7 +80,10 @@ def judge(model: str, **settings: Any) -> LitellmJudge:
 
 def test_names() -> None:
     """The names of litellm's providers are known without its import, and those that are listed are among them."""
-    names = {str(getattr(each, "value", each)) for each in _litellm().provider_list}
+    names = {
+        str(getattr(provider, "value", provider))
+        for provider in _litellm().provider_list
+    }
     assert providers.providers() == names >= {*LISTED}
 
 
@@ -95,19 +96,6 @@ def test_unmet_needs() -> None:
         message = str(raised.value)
         assert "\n" not in message
         assert message.endswith("or try the pipeline without a model: -m offline")
-
-
-def test_told_at_once() -> None:
-    """The needs of a listed provider are told without the import of litellm."""
-    code = (
-        "import sys; from ruler_cli.judges.resolve import resolve; "
-        "from ruler_cli.settings.models import JudgeSettings\n"
-        "try: resolve(JudgeSettings(sys.argv[1]))\n"
-        "finally: assert 'litellm' not in sys.modules"
-    )
-    command = [sys.executable, "-c", code, "gemini/m"]
-    done = subprocess.run(command, capture_output=True, check=False, text=True)
-    assert "MissingCredentialsError: judge gemini/m needs" in done.stderr
 
 
 OTHERS = [
@@ -137,13 +125,13 @@ async def test_found_key_is_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     """A key that litellm finds by itself is known, so that no message contains it."""
     for model, variable in OTHERS:
         monkeypatch.setenv(variable, f"secret-of-{variable}")
-        async with judge(model) as one:
-            assert f"secret-of-{variable}" in (one.secret or ())
+        async with judge(model) as asked:
+            assert f"secret-of-{variable}" in (asked.secret or ())
 
 
 def test_foreign_address(monkeypatch: pytest.MonkeyPatch) -> None:
     """A key of a variable goes to the provider's own address, or to one that only the user can know."""
-    for model, variable, own in [
+    for model, variable, keeps in [
         ("groq/m", "GROQ_API_KEY", False),
         ("novita/m", "NOVITA_API_KEY", False),
         ("bedrock/m", "AWS_BEARER_TOKEN_BEDROCK", False),
@@ -151,21 +139,10 @@ def test_foreign_address(monkeypatch: pytest.MonkeyPatch) -> None:
         ("databricks/m", "DATABRICKS_API_KEY", True),
     ]:
         monkeypatch.setenv(variable, "given")
-        one = judge(model, api_base="http://127.0.0.1:9")
-        one._finds = providers.finds_key(model.partition("/")[0])
-        key = one.arguments(REQUEST, AnswerFormat()).get("api_key")
-        assert key == (None if own else "none"), model
-
-
-def test_alternatives(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each key of a provider is enough, if the other needs are met."""
-    monkeypatch.setattr(providers, "is_installed", lambda _: True)
-    for provider, needs in providers.NEEDS.items():
-        for key in needs.keys:
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setenv(key, "given")
-                patch.setenv("AZURE_API_BASE", "http://127.0.0.1:9")
-                judge(f"{provider}/m")
+        resolved = judge(model, api_base="http://127.0.0.1:9")
+        resolved._finds = providers.finds_key(model.partition("/")[0])
+        key = resolved.arguments(REQUEST, AnswerFormat()).get("api_key")
+        assert key == (None if keeps else "none"), model
 
 
 def test_missing_credentials() -> None:
@@ -194,16 +171,7 @@ def test_command(ruler: Ruler, tmp_path: Path) -> None:
             "ruler: judge gemini/m needs GEMINI_API_KEY or GOOGLE_API_KEY"
         )
         assert done.stderr.count("\n") == 1
-        assert [each.name for each in tmp_path.iterdir()] == ["in.jsonl"]
-
-
-@pytest.mark.anyio
-async def test_from_python() -> None:
-    """A caller in Python gets the same message."""
-    with pytest.raises(UsageError, match="AZURE_API_BASE"):
-        await ruler_cli.ruler([[{"role": "user", "content": "q"}]] * 2, "azure/m")
-    with pytest.raises(UsageError, match="GEMINI_API_KEY"):
-        await ruler_cli.score_group(group("a", 0.1, 0.9), "gemini/m")
+        assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
 
 
 def test_run_without_calls(ruler: Ruler, tmp_path: Path) -> None:
@@ -277,16 +245,6 @@ def test_google_login(monkeypatch: pytest.MonkeyPatch) -> None:
         judge("vertex_ai/m", params={"vertex_project": "p"})
 
 
-def test_odd_login(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An SDK that fails unexpectedly counts as having credentials."""
-
-    def broken(scopes: list[str]) -> None:
-        raise ValueError("Expecting value: line 1 column 1")
-
-    google(monkeypatch, broken)
-    assert judge("vertex_ai/m").model == "vertex_ai/m"
-
-
 REPORTED_AT_A_CALL = """
 gemini/m azure/m vertex_ai/gemini-2.5-pro vertex_ai/m databricks/m
 bedrock/anthropic.claude-3-haiku-20240307-v1:0 sagemaker_chat/m cloudflare/m anthropic/m anthropic_text/m
@@ -302,10 +260,10 @@ async def test_missing_at_a_call(subtests: pytest.Subtests) -> None:
     calls = [(model, None) for model in REPORTED_AT_A_CALL.split()]
     for model, base in (*calls, ("azure/m", "http://127.0.0.1:9")):
         with subtests.test(model=model, base=base):
-            one = LitellmJudge(model, model, base, None, 30.0, {}, AnswerFormat())
-            async with one:
-                one._finds = True
-                call_error = await one.ask(REQUEST)
+            called = LitellmJudge(model, model, base, None, 30.0, {}, AnswerFormat())
+            async with called:
+                called._finds = True
+                call_error = await called.ask(REQUEST)
             assert isinstance(call_error, CallError)
             assert (
                 call_error.kind,
@@ -320,30 +278,6 @@ async def test_missing_at_a_call(subtests: pytest.Subtests) -> None:
             ), call_error
             assert "Traceback" not in call_error.reason
             assert "\n" not in call_error.reason
-
-
-LITELLM_MESSAGES = [
-    "Unable to load vertex credentials from environment. Parse error: JSONDecodeError",
-    "FIREWORKS_API_KEY is not set",
-    "Could not resolve project_id",
-    "Missing Snowflake JWT key",
-]
-
-
-def test_litellm_messages() -> None:
-    """litellm's message decides if its error has no class of its own; the judge's reply never does."""
-    quoted = (
-        "Error processing the answer, received: "
-        + "x" * 100
-        + " missing credentials: no api_key is set"
-    )
-    for message in [*LITELLM_MESSAGES, quoted]:
-        error = type("APIConnectionError", (Exception,), {"status_code": 500})(message)
-        call_error = read_error(error, None)
-        assert isinstance(call_error, CallError)
-        assert (call_error.scope, call_error.billed) == (
-            ("call", True) if message is quoted else ("run", False)
-        )
 
 
 def test_exit_code(ruler: Ruler, tmp_path: Path) -> None:

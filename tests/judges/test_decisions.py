@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-import socket
-import subprocess
-import sys
 import threading
-import time
-import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -101,8 +96,8 @@ def answers_of(_: str, body: Any) -> tuple[int, Any]:
         if "input" not in body:
             answers[name] = {"type": "noul", "noul": 0.25}
             continue
-        one = {"type": "predicate", "name": name["name"], "probability": 0.25}
-        answers = [*answers, one]
+        answer = {"type": "predicate", "name": name["name"], "probability": 0.25}
+        answers = [*answers, answer]
     return 200, {"model": "m", "answers": answers, "usage": {"input_tokens": 40}}
 
 
@@ -136,7 +131,7 @@ def settings(base: str, api: Any = "systemone", **more: Any) -> JudgeSettings:
 def scores(path: Path) -> list[Any]:
     """The scores of a file's only group."""
     (record,) = read(path)
-    return [one["reward"] for one in record["trajectories"]]
+    return [rollout["reward"] for rollout in record["trajectories"]]
 
 
 def test_bodies(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,7 +252,7 @@ def test_shapes(subtests: pytest.Subtests) -> None:
                     assert (reply.kind, row["usage"]) == ("transport", None)
                 elif row["usage"]:
                     shares = typed_shares(reply.answers, REQUEST.questions)
-                    assert [one.score for one in shares.values()] == [0.25, 0.75]
+                    assert [share.score for share in shares.values()] == [0.25, 0.75]
                     usage = {name: getattr(reply.usage, name) for name in row["usage"]}
                     assert (usage, reply.model) == (row["usage"], "m")
                 else:
@@ -293,9 +288,9 @@ def test_other_route(ruler: Ruler, tmp_path: Path) -> None:
         assert json.loads((tmp_path / "summary.json").read_bytes())["asked"] == 4
         assert endpoint.paths == [api, route, route, route]
         rewards = [
-            one["reward"]
+            rollout["reward"]
             for record in read(tmp_path / out)
-            for one in record["trajectories"]
+            for rollout in record["trajectories"]
         ]
         assert rewards == [0.25] * 6
 
@@ -318,11 +313,11 @@ def test_refused_question(ruler: Ruler, tmp_path: Path) -> None:
 
     def answer(_: str, body: Any) -> tuple[int, Any]:
         status, value = answers_of("", body)
-        for one in value["answers"]:
-            asked = f'<trajectory id="{one["name"]}">\nassistant: "one-1 '
+        for entry in value["answers"]:
+            asked = f'<trajectory id="{entry["name"]}">\nassistant: "one-1 '
             if asked in body["input"]:
-                one["type"] = "refusal"
-                del one["probability"]
+                entry["type"] = "refusal"
+                del entry["probability"]
         return status, value
 
     with serving(answer) as endpoint:
@@ -336,8 +331,8 @@ def test_refused_question(ruler: Ruler, tmp_path: Path) -> None:
 def test_cut_in_silence(ruler: Ruler, tmp_path: Path) -> None:
     """A server that reads less than it was sent gives no score; one that counts nothing is believed."""
     trajectories = group("a", 0.1, 0.9)["trajectories"]
-    for one in trajectories:
-        one["messages"][1]["content"] += " the order was found and paid" * 900
+    for trajectory in trajectories:
+        trajectory["messages"][1]["content"] += " the order was found and paid" * 900
     write(tmp_path / "in.jsonl", [{"trajectories": trajectories}])
     for tokens, code in ((2048, 1), (0, 0)):
 
@@ -398,11 +393,11 @@ def right_values(mock: Any, body: Any, faults: frozenset[str]) -> Iterator[Any]:
     rollouts = dict(LABELS.findall(body["state"]))
     for at, (name, asked) in enumerate(body["questions"].items()):
         total = len(body["questions"])
-        said = mock.answer(model, body["state"], name, asked, at, total)
+        reply = mock.answer(model, body["state"], name, asked, at, total)
         levels = asked["type"] == "score"
-        value = said.get("noul")
+        value = reply.get("noul")
         if levels:
-            shares = said["probabilities"].values()
+            shares = reply["probabilities"].values()
             value = sum(step * share for step, share in enumerate(shares)) / 5
         (label,) = re.findall(r"`(\w+)`", asked["instructions"])
         yield int(rollouts[label]), levels, pytest.approx(value, abs=1e-6)
@@ -455,71 +450,18 @@ def test_faults(
                         for value in right_values(mock, body, faults)
                     ]
                     (record,) = read(out) if code < 3 else ({"trajectories": ()},)
-                    for at, one in enumerate(record["trajectories"]):
-                        values = [c["value"] for c in one["ruler"]["criteria"]]
-                        for levels, value in enumerate(values or [one["reward"]]):
-                            known = [v for *place, v in right if place == [at, levels]]
-                            reason = one["ruler"]["reason"]
+                    for at, rollout in enumerate(record["trajectories"]):
+                        values = [c["value"] for c in rollout["ruler"]["criteria"]]
+                        for levels, value in enumerate(values or [rollout["reward"]]):
+                            expected = [
+                                v for *place, v in right if place == [at, levels]
+                            ]
+                            reason = rollout["ruler"]["reason"]
                             assert (
-                                (code and reason) if value is None else value in known
+                                (code and reason)
+                                if value is None
+                                else value in expected
                             )
-
-
-def test_busy(ruler: Ruler, tmp_path: Path) -> None:
-    """Calls that are refused for their number are sent again, and no group is lost."""
-    mock = pytest.importorskip("jevcompat.mock")
-    write(tmp_path / "in.jsonl", [group(name, 0.1, 0.9) for name in "abcdef"])
-    config = mock.MockConfig(busy_every=3)
-    with mock.Running(config) as running:
-        options = of(f"{running.url}/v1")
-        done = ruler("score", "in.jsonl", "out.jsonl", *options)
-    assert done.returncode == 0, done.stderr
-    assert config.requests >= 8
-
-
-@pytest.fixture
-def sparrow() -> Iterator[str]:
-    """A real decision model in a process of its own."""
-    pytest.importorskip("sparrow_decider")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    command = [sys.executable, "-c", _SPARROW, "serve", "--port", str(port)]
-    with subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    ) as process:
-        try:
-            for _ in range(600):
-                with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
-                    break
-                time.sleep(0.05)
-            yield f"http://127.0.0.1:{port}/v1"
-        finally:
-            process.kill()
-
-
-_SPARROW = "from sparrow_decider.cli import main; main()"
-
-
-def test_real_model(ruler: Ruler, tmp_path: Path, sparrow: str) -> None:
-    """A real model's answers to the request that `prompt` prints are the scores, though it counts no tokens."""
-    write(tmp_path / "in.jsonl", [GROUP])
-    options = of(sparrow)[:-2]
-    printed = ruler("prompt", "in.jsonl", *options)
-    body = json.loads(printed.stdout)
-    headers = {"Content-Type": "application/json"}
-    post = urllib.request.Request(
-        f"{sparrow}/systemone", printed.stdout.encode(), headers
-    )
-    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(
-        post
-    ) as answer:
-        answers = json.load(answer)["answers"]
-    done = ruler("score", "in.jsonl", "out.jsonl", *of(sparrow))
-    assert done.returncode == 0, done.stderr
-    rollouts = {int(at): label for label, at in LABELS.findall(body["state"])}
-    wanted = [answers[rollouts[at]]["noul"] for at in range(3)]
-    assert scores(tmp_path / "out.jsonl") == wanted
-    assert len({*wanted}) > 1
 
 
 WRITING = """

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import pickle
-import re
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ import pytest
 
 from ruler_cli import (
     AskSettings,
-    CapReached,
     JudgedGroup,
     JudgeRequest,
     JudgeSettings,
@@ -87,19 +85,21 @@ async def score_all(
 ) -> list[JudgedGroup[Any]]:
     """Score groups at once, with one Scorer."""
     async with Scorer(settings) as scorer:
-        return list(await asyncio.gather(*[scorer.score(each) for each in groups]))
+        return list(await asyncio.gather(*[scorer.score(item) for item in groups]))
 
 
 def test_scores(tmp_path: Path) -> None:
     """A function's scores are those of any judge, under its name, from a Scorer, a stream and a file."""
     asked = Asked()
     judged = asyncio.run(score_all(by(asked, "openai/gpt-x")))
-    assert [one.scores for one in judged] == TRUE
-    assert {one.fields["judge"] for one in judged} == {"openai/gpt-x"}
+    assert [result.scores for result in judged] == TRUE
+    assert {result.fields["judge"] for result in judged} == {"openai/gpt-x"}
     assert judged[0].fields["served"] == []
 
     async def streamed() -> list[Any]:
-        return [one.scores async for one in score_groups(GROUPS, by(asked, "offline"))]
+        return [
+            result.scores async for result in score_groups(GROUPS, by(asked, "offline"))
+        ]
 
     assert asyncio.run(streamed()) == TRUE
     source = write(tmp_path / "in.jsonl", GROUPS)
@@ -149,7 +149,7 @@ def test_ledger(tmp_path: Path) -> None:
     def asked_by(*settings: Any, **more: Any) -> int:
         asked = Asked()
         judged = asyncio.run(score_all(by(asked, *settings, ledger=ledger, **more)))
-        assert [one.scores for one in judged] == TRUE
+        assert [result.scores for result in judged] == TRUE
         return len(asked.requests)
 
     assert asked_by() == 3
@@ -163,7 +163,7 @@ def test_ledger(tmp_path: Path) -> None:
     missing = asyncio.run(
         score_all(by(Asked(), "third", ledger=ledger, cached_only=True))
     )
-    assert {one.kind for one in missing} == {"transport"}
+    assert {result.kind for result in missing} == {"transport"}
 
 
 def test_mistakes_are_not_kept(tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def test_mistakes_are_not_kept(tmp_path: Path) -> None:
 
     async def in_turn() -> list[str | None]:
         async with Scorer(by(fails, **settings)) as scorer:
-            return [(await scorer.score(each)).reason for each in GROUPS]
+            return [(await scorer.score(item)).reason for item in GROUPS]
 
     refused = "I judge no cooking."
     assert virtually(in_turn) == [
@@ -191,7 +191,7 @@ def test_mistakes_are_not_kept(tmp_path: Path) -> None:
     ]
     again = Asked()
     judged = asyncio.run(score_all(by(again, **settings)))
-    assert [one.reason for one in judged] == [None, None, refused]
+    assert [result.reason for result in judged] == [None, None, refused]
     assert len(again.requests) == 1
 
 
@@ -250,18 +250,14 @@ def test_no_reply(
     """A function of which no call has an answer stops the run with the reason, however it is asked."""
     source = write(tmp_path / "in.jsonl", GROUPS)
 
-    async def stream(settings: ScoreSettings) -> None:
-        async for _ in score_groups(GROUPS, settings):
-            pass
+    async def file(settings: ScoreSettings) -> None:
+        await score_file(source, tmp_path / "out.jsonl", settings)
 
-    ways: list[Callable[[ScoreSettings], Awaitable[Any]]] = [
-        score_all,
-        stream,
-        lambda settings: score_file(source, tmp_path / "out.jsonl", settings),
-    ]
+    ways: tuple[Callable[[ScoreSettings], Awaitable[Any]], ...] = (score_all, file)
     for way in ways:
+        settings = by(Asked(*[first] * 100))
         with pytest.raises(error, match=f"^{sentence}$"):
-            virtually(lambda way=way: way(by(Asked(*[first] * 100))))  # type: ignore[misc]
+            virtually(partial(way, settings))
 
 
 def sync(request: JudgeRequest) -> str:
@@ -305,54 +301,23 @@ def test_retries_and_correction() -> None:
     assert asked.requests[1] == asked.requests[2] == asked.requests[3]
 
 
-def test_limits() -> None:
-    """Concurrency, requests per minute and the deadline of a call hold for a function."""
-    groups = [group(f"g{i}", 0.1, 0.9) for i in range(12)]
-    asked = Asked(seconds=10.0)
-    virtually(lambda: score_all(by(asked, pool=PoolSettings(concurrency=3)), groups))
-    assert all(
-        later - earlier >= 10
-        for earlier, later in zip(asked.times, asked.times[3:], strict=False)
-    )
-    asked = Asked()
-    virtually(lambda: score_all(by(asked, pool=PoolSettings(rpm=6)), groups))
-    assert (
-        max(
-            sum(begin <= time < begin + 60 for time in asked.times)
-            for begin in asked.times
-        )
-        <= 6
-    )
+def test_deadline() -> None:
+    """The deadline of a call holds for a function; tests/pool shows every other limit."""
     stuck = Asked(seconds=1e9)
-    judged = virtually(
-        lambda: score_all(
-            by(stuck, judge={"timeout": 5.0}, pool=PoolSettings(retries=1)), groups[:1]
-        )
-    )
-    assert re.match("the judge did not answer within 5 s", str(judged[0].reason))
+    settings = by(stuck, judge={"timeout": 5.0}, pool=PoolSettings(retries=1))
+    (judged,) = virtually(lambda: score_all(settings, GROUPS[:1]))
+    assert str(judged.reason).startswith("the judge did not answer within 5 s")
 
 
 def test_price() -> None:
-    """A price counts tokens that are estimated by length, and the cap holds; without one no cost is known."""
+    """A price counts tokens that are estimated by length; without one no cost is known."""
     (judged,) = asyncio.run(score_all(by(Asked()), GROUPS[:1]))
     assert judged.fields["cost_usd"] is None
-    assert judged.fields["usage"]["prompt_tokens"] > 200
     asked = Asked()
-    (judged,) = asyncio.run(
-        score_all(by(asked, judge={"price": (1e6, 0.0)}), GROUPS[:1])
-    )
+    priced = by(asked, judge={"price": (1e6, 0.0)})
+    (judged,) = asyncio.run(score_all(priced, GROUPS[:1]))
     size = len(asked.requests[0].system) + len(asked.requests[0].user)
     assert judged.fields["cost_usd"] == pytest.approx(size / 3.8, rel=0.01)
-
-    async def capped() -> None:
-        async with Scorer(
-            by(Asked(), judge={"price": (1e6, 0.0)}, pool=PoolSettings(max_cost=1.0))
-        ) as scorer:
-            for each in GROUPS[:2]:
-                await scorer.score(each)
-
-    with pytest.raises(CapReached):
-        asyncio.run(capped())
 
 
 def completion(content: str, finish_reason: str = "stop") -> dict[str, Any]:
@@ -380,53 +345,6 @@ def test_completion() -> None:
     assert "cut off by its length" in cut.requests[1].user
 
 
-def test_panel_and_escalation() -> None:
-    """Functions score side by side, one takes over what another one leaves open, and each has its part."""
-
-    def judge(name: str, score: float) -> tuple[Asked, JudgeSettings]:
-        asked = Asked()
-
-        async def ask(request: JudgeRequest) -> str:
-            await asked(request)
-            return reply(request, lambda text: min(1.0, expected_score(text) * score))
-
-        return asked, JudgeSettings(name, function=ask)
-
-    (_, one), (_, other), (last, strong) = (
-        judge("one", 1.0),
-        judge("other", 0.5),
-        judge("strong", 1.0),
-    )
-    panel = ScoreSettings(judge=one, panel=(other,), ledger=None)
-    (judged,) = asyncio.run(score_all(panel, GROUPS[:1]))
-    assert judged.scores == pytest.approx((0.075, 0.675))
-    assert [each["judge"] for each in judged.trajectories[0]["judges"]] == [
-        "one",
-        "other",
-    ]
-
-    truths = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
-    passes = (
-        truths,
-        (0.3, 0.1, 0.5, 0.2, 0.5, 0.4, 0.9, 0.5),
-    )  # their means lie 0.65 apart at most
-
-    async def unsure(request: JudgeRequest) -> str:
-        scores = passes[request.pass_index]
-        return reply(request, lambda text: scores[truths.index(expected_score(text))])
-
-    settings = ScoreSettings(
-        judge=JudgeSettings("unsure", function=unsure),
-        escalate=strong,
-        escalate_gap=0.7,
-        ask=AskSettings(passes=2),
-        ledger=None,
-    )
-    (judged,) = asyncio.run(score_all(settings, [group("d", *truths)]))
-    assert (judged.fields["judge"], judged.scores) == ("strong", truths)
-    assert len(last.requests) == 2
-
-
 @pytest.mark.anyio
 async def test_cancelled() -> None:
     """A caller that is cancelled cancels its call, and the Scorer goes on."""
@@ -450,16 +368,3 @@ async def test_cancelled() -> None:
         assert ended.is_set()
         stuck = False
         assert (await scorer.score(GROUPS[0])).scores == TRUE[0]
-
-
-async def module_level(request: JudgeRequest) -> str:
-    """Answer, from a function that another process finds by its name."""
-    return reply(request)
-
-
-def test_settings_as_values() -> None:
-    """Settings with a function are printed, compared, made into dicts and pickled as others are."""
-    settings = by(module_level)
-    assert "module_level" in repr(settings)
-    assert pickle.loads(pickle.dumps(settings)) == settings == by(module_level)
-    assert dataclasses.asdict(settings)["judge"]["function"] is module_level

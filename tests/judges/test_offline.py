@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ruler_cli.judges.offline import Offline, observe, rate
+from ruler_cli.judges.offline import Offline, rate
 from ruler_cli.scoring.parse_reply import parse
 from ruler_cli.types import CallError, Judge, Request, Usage
 from tests.judges.agreement import agreement
@@ -65,7 +65,9 @@ def _ask(request: Request) -> dict[str, tuple[float, str]]:
     assert not isinstance(reply, CallError)
     assert reply.usage == Usage(calls=1)
     parsed = parse(reply.text, request.labels)
-    return {label: (one[0], text) for label, (one, text) in parsed.entries.items()}
+    return {
+        label: (scores[0], text) for label, (scores, text) in parsed.entries.items()
+    }
 
 
 @settings(deadline=None)
@@ -77,9 +79,9 @@ def test_invariance(rollouts: list[str], draw: Any) -> None:
     assert rate(shuffled) == rate(rollouts)
     labels = [a + b for a in "bcd" for b in "fgh"]
     plain = _ask(_request(dict(zip(labels, rollouts, strict=False))))
-    other = _ask(_request(dict(zip(reversed(labels), shuffled, strict=False))))
+    mixed = _ask(_request(dict(zip(reversed(labels), shuffled, strict=False))))
     assert list(plain.values()) == [rate(rollouts)[rollout] for rollout in rollouts]
-    assert list(other.values()) == [rate(rollouts)[rollout] for rollout in shuffled]
+    assert list(mixed.values()) == [rate(rollouts)[rollout] for rollout in shuffled]
 
 
 @settings(deadline=None)
@@ -126,96 +128,6 @@ def test_defects() -> None:
         assert signal in explanation + ","
         assert explanation.startswith("No LLM judged this: ")
         assert explanation.endswith("; rule of thumb.")
-
-
-WORSE = [
-    ('assistant: "Sorry, I can\'t help."', 'assistant: "It is 4."'),
-    ('call run: {}\ntool run: {"success":1}\nassistant: "done"',
-     'call run: {}\ntool run: {"success":true}\nassistant: "done"'),
-    ("", 'assistant: "4"'),
-]  # fmt: skip
-
-
-def test_worse() -> None:
-    """A refusal without an attempt, an end without a reported success and an empty rollout score lower."""
-    for worse, better in WORSE:
-        assert rate([worse])[worse][0] < rate([better])[better][0]
-
-
-def test_length() -> None:
-    """A rollout far longer than its siblings loses; alone, its length has no effect."""
-    long = _GOOD + '\nuser: "go on"\nassistant: "more"' * 10
-    siblings = [_GOOD, _GOOD + '\nuser: "ok"']
-    assert "much longer" in rate([long, *siblings])[long][1]
-    assert "longer" not in rate([long])[long][1]
-
-
-def test_siblings() -> None:
-    """With all else equal, the state change that most siblings made scores above the odd one."""
-    made = (
-        'call get_x: {{}}\ncall set_x: {{"to":{}}}\ntool set_x: "ok"\nassistant: "{}"'
-    )
-    common, again, odd = made.format(1, "a"), made.format(1, "b"), made.format(2, "c")
-    ratings = rate([common, again, odd])
-    assert ratings[common][0] == ratings[again][0] > ratings[odd][0]
-
-
-def test_small_gap() -> None:
-    """One defect is a gap of at most .1; no score is stretched to fill the scale."""
-    worse = f'{_GOOD}\ntool get_x: "Error: once"\nassistant: "here"'
-    ratings = rate([_GOOD, worse])
-    assert 0 < ratings[_GOOD][0] - ratings[worse][0] <= 0.1
-
-
-ERRORS = [
-    ('"Error: no seats"', 1),
-    ('{"error":"gone"}', 1),
-    ('"{\\"error\\":\\"gone\\"} "', 1),
-    ('{"error":null,"items":[]}', 0),
-    ('"Traceback (most recent call last): …"', 1),
-    ('"…\\nValueError: bad"', 1),
-    ('{"success":false}', 1),
-    ('{"exit_code":2}', 1),
-    ('{"exit_code":0}', 0),
-    ('{"status":"failed"}', 1),
-    ('"Request timed out"', 0),
-    ('"timed out after 30 s"', 1),
-    ('"a book on error handling"', 0),
-    ("[]", 0),
-]
-
-
-def counted(rollout: str) -> tuple[int, int]:
-    """Return the numbers of tool errors and of repeated calls in a rollout."""
-    (errors, _), (repeats, _), *_ = observe(rollout).defects
-    return errors, repeats
-
-
-def test_tool_errors() -> None:
-    """A tool error is an error at the start of a result or in its own field, not a word in passing."""
-    for result, errors in ERRORS:
-        assert counted(f"tool x: {result}")[0] == errors, result
-
-
-def test_state_changes() -> None:
-    """A call counts as a state change by the first reading or writing verb of its tool's name."""
-    changing = [
-        "update_order",
-        "createIssue",
-        "mcp__shop__delete_item",
-        "transfer_funds",
-    ]
-    for name in [*changing, "get_post", "search", "transfer_to_human_agents", '"…"']:
-        assert (f"{name}: {{}}" in observe(f"call {name}: {{}}").changes) == (
-            name in changing
-        )
-
-
-def test_repeated_calls() -> None:
-    """Calls are equal by value, not by the order of their keys; deep JSON is compared as text."""
-    assert counted('call f: {"a":1,"b":2}\ncall f: {"b":2,"a":1}')[1] == 1
-    deep = "call f: " + "[" * 600 + "]" * 600
-    assert counted(f"{deep}\n{deep}")[1] == 1
 
 
 def test_no_quotes() -> None:

@@ -16,7 +16,7 @@ from ruler_cli.ledger.reply_cache import key_of
 from ruler_cli.messages.pictures import picture_tokens, read_picture
 from ruler_cli.runs.batch.requests import request_line
 from ruler_cli.settings.models import JudgeSettings, Via
-from ruler_cli.types import CallError, JudgeRequest, Reply, Request
+from ruler_cli.types import CallError, Reply, Request
 from tests.judges.raw_server import answer, serving
 from tests.judges.test_provider_protocols import CANDIDATES, CHAT, CONVERSE, MESSAGE
 from tests.picture_judge import address, png
@@ -46,14 +46,14 @@ async def sent(
 ) -> dict[str, Any]:
     """Make one call; return the body of its request."""
     async with serving(answer(200, json.dumps(response).encode())) as server:
-        own = JudgeSettings(
+        chosen = JudgeSettings(
             model,
             f"http://127.0.0.1:{server.port}{base}",
             api_key=KEY,
             timeout=30,
             **settings,
         )
-        async with opened(resolve(own)) as judge:
+        async with opened(resolve(chosen)) as judge:
             reply = await judge.ask(REQUEST)
     assert isinstance(reply, Reply), reply
     body: dict[str, Any] = json.loads(server.requests[0])
@@ -101,46 +101,34 @@ async def test_openai(subtests: pytest.Subtests) -> None:
 BETWEEN = [TEXTS[0], DATA[0], TEXTS[1], DATA[1], TEXTS[2]]
 
 
-async def test_anthropic() -> None:
-    """Anthropic gets its own parts, and a row of a batch has those of a call."""
+def of_bedrock(part: dict[str, Any]) -> Any:
+    """Return the text of a part, or the bytes of its picture."""
+    if "text" in part:
+        return part["text"]
+    return base64.b64decode(part["image"]["source"]["bytes"])
+
+
+def of_gemini(part: dict[str, Any]) -> Any:
+    """Return the text of a part, or the bytes of its picture."""
+    if "text" in part:
+        return part["text"]
+    return base64.b64decode(part["inline_data"]["data"])
+
+
+async def test_other_protocols() -> None:
+    """Anthropic, Bedrock and Gemini get their own parts, and a row of a batch has those of a call."""
     body = await sent("anthropic/claude-x", MESSAGE)
     (message,) = body["messages"]
     assert [*map(of_anthropic, message["content"])] == BETWEEN
     line = request_line("anthropic", JudgeSettings("anthropic/claude-x"))(b"k", REQUEST)
     assert orjson.loads(line)["params"]["messages"] == body["messages"]
-
-
-async def test_bedrock() -> None:
-    """Bedrock gets the bytes and the format."""
     body = await sent("bedrock/anthropic.claude-3-haiku-20240307-v1:0", CONVERSE)
     (message,) = body["messages"]
-    parts = [
-        part["text"]
-        if "text" in part
-        else base64.b64decode(part["image"]["source"]["bytes"])
-        for part in message["content"]
-    ]
-    assert parts == BETWEEN
-
-
-async def test_gemini() -> None:
-    """Gemini gets inline data."""
+    assert [*map(of_bedrock, message["content"])] == BETWEEN
     body = await sent("gemini/gemini-x", CANDIDATES, "/v1beta")
-    parts = [
-        part["text"]
-        if "text" in part
-        else base64.b64decode(part["inline_data"]["data"])
-        for part in body["contents"][0]["parts"]
-    ]
-    at = parts.index(TEXTS[0])
-    assert parts[at : at + 5] == BETWEEN
-
-
-async def test_batch_of_openai() -> None:
-    """A row of a batch of OpenAI's has the message of a call."""
-    line = request_line("openai", JudgeSettings("openai/gpt-4o"))(b"k", REQUEST)
-    content = orjson.loads(line)["body"]["messages"][1]["content"]
-    assert [one for one in map(of_openai, content) if isinstance(one, str)] == TEXTS
+    parts = [*map(of_gemini, body["contents"][0]["parts"])]
+    start = parts.index(TEXTS[0])
+    assert parts[start : start + 5] == BETWEEN
 
 
 async def test_address() -> None:
@@ -153,8 +141,8 @@ async def test_address() -> None:
             ("anthropic/m", "auto"),
         )
         for model, via in ways:
-            own = JudgeSettings(model, server.base, api_key=KEY, via=via, timeout=9)
-            async with opened(resolve(own)) as judge:
+            chosen = JudgeSettings(model, server.base, api_key=KEY, via=via, timeout=9)
+            async with opened(resolve(chosen)) as judge:
                 reply = await judge.ask(request)
             if via == "auto":
                 assert isinstance(reply, CallError)
@@ -165,22 +153,6 @@ async def test_address() -> None:
                 )
     (body,) = server.requests
     assert json.loads(body)["messages"][1]["content"][1]["image_url"]["url"] == WEB
-
-
-async def test_function() -> None:
-    """A judge that is a function gets the pictures in the messages."""
-    got: list[JudgeRequest] = []
-
-    async def judge(request: JudgeRequest) -> str:
-        got.append(request)
-        return "{}"
-
-    async with opened(resolve(JudgeSettings("mine", function=judge))) as own:
-        await own.ask(REQUEST)
-    (request,) = got
-    content = request.messages[1]["content"]
-    assert [of_openai(part) for part in content][1] == (DATA[0], "low")
-    assert request.pictures == PLACED
 
 
 def test_key(subtests: pytest.Subtests) -> None:
@@ -213,5 +185,5 @@ def test_tokens() -> None:
 
     for size in ((512, 512), (768, 700), (1024, 1024), (2048, 4096), (4000, 3000)):
         url = address(png(0.5, *size))
-        own = picture_tokens(read_picture(url), "openai/gpt-4o")
-        assert own == calculate_img_tokens(url, "high"), size
+        counted = picture_tokens(read_picture(url), "openai/gpt-4o")
+        assert counted == calculate_img_tokens(url, "high"), size

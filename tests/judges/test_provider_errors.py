@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import orjson
 import pytest
@@ -146,34 +145,6 @@ JSON = st.recursive(
 )
 
 
-RESPONSE_BODIES: list[tuple[Any, str, str]] = [
-    ({"error": {"message": "m", "code": "c", "type": "t"}}, "c t", "m"),
-    ({"error": "m", "error_type": "t"}, "t", "m"),
-    ({"message": "m", "__type": "ThrottlingException"}, "ThrottlingException", "m"),
-    ([{"error": {"code": 429, "message": "m", "status": "S"}}], "429 S", "m"),
-    ({"error": {"message": "m", "innererror": {"code": "R"}}}, "R", "m"),
-    (
-        {"error": {"message": "m", "details": [{"retryDelay": "3s"}]}},
-        "retryDelay: 3s",
-        "m",
-    ),
-    (
-        {"error": {"message": "m", "code": 1, "metadata": {"raw": "theirs"}}},
-        "1",
-        "m: theirs",
-    ),
-    ({"detail": [{"loc": ["a"], "msg": "n", "input": {"code": "x"}}]}, "", "['a']: n"),
-    ({"detail": "Not Found"}, "", "Not Found"),
-    ("text", "", "text"),
-]
-
-
-def test_json() -> None:
-    """Codes at any depth and the message are read, and the request that is echoed is not."""
-    for body, signs, message in RESPONSE_BODIES:
-        assert error_of(orjson.dumps(body)) == (signs, message)
-
-
 PROXY_MESSAGES = [
     "\n\nLiteLLM: model group 'daily' failed with the error above. No fallback was attempted.",
     ". Received Model Group=daily\nAvailable Model Group Fallbacks=None LiteLLM Retried: 2 times",
@@ -196,17 +167,6 @@ def test_proxy_messages() -> None:
             error_of(orjson.dumps(body))[1].rstrip(".")
             == "OpenAIException - The server had an error"
         )
-
-
-def test_page() -> None:
-    """The message of a page is its title, or its words if it has none."""
-    assert error_of(b"<html><title>502\n Bad Gateway</title>more</html>") == (
-        "",
-        "502 Bad Gateway",
-    )
-    assert error_of(b"<p>no <b>way</b></p>") == ("", "no way")
-    assert error_of(b"error code: 1015") == ("", "error code: 1015")
-    assert error_of(b"") == ("", "")
 
 
 def status_within(data: bytes) -> int | None:

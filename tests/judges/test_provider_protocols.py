@@ -11,12 +11,10 @@ from typing import Any
 
 import pytest
 
-import ruler_cli
 from ruler_cli.judges.resolve import resolve
 from ruler_cli.messages.pictures import read_picture
 from ruler_cli.settings.models import JudgeSettings
 from ruler_cli.types import Reply, Request, Usage
-from tests.conftest import group
 from tests.judges.raw_server import answer, serving
 from tests.picture_judge import address, png
 from tests.values import opened
@@ -123,18 +121,18 @@ async def sent(
 
 
 @each_wire
-@pytest.mark.parametrize("given", [True, False], ids=["api-base", "variable"])
+@pytest.mark.parametrize("named", [True, False], ids=["api-base", "variable"])
 async def test_protocol(
-    wire: Wire, given: bool, monkeypatch: pytest.MonkeyPatch
+    wire: Wire, named: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A provider gets its own protocol at its path, with its header, from any source of its address."""
     async with serving(answer(200, json.dumps(wire.response).encode())) as server:
         base = f"http://127.0.0.1:{server.port}{wire.base}"
-        if not given:
+        if not named:
             monkeypatch.setenv(wire.variable, base)
         settings = JudgeSettings(
             wire.model,
-            base if given else None,
+            base if named else None,
             api_key=KEY,
             params=dict(wire.params),
             timeout=30,
@@ -222,27 +220,6 @@ async def test_signed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert KEY not in str(headers)
 
 
-async def test_azure_from_python() -> None:
-    """ART's users pass Azure's address, version and key with the call."""
-    scores = {"scores": [{"trajectory_id": "?", "explanation": "e", "score": 0.5}]}
-    response = json.loads(json.dumps(CHAT))
-    response["choices"][0]["message"]["content"] = json.dumps(scores)
-    async with serving(answer(200, json.dumps(response).encode())) as server:
-        extra = {
-            "api_base": f"http://127.0.0.1:{server.port}",
-            "api_version": "2024-10-21",
-            "api_key": KEY,
-            "num_retries": 0,
-        }
-        done = await ruler_cli.score_group(
-            group("g", 0.1, 0.9), "azure/my-judge", extra, swallow_exceptions=True
-        )
-    assert done is None  # this server's reply has no labels
-    path, headers = read(server.heads[0])
-    assert path == WIRES[0].path
-    assert headers["api-key"] == KEY
-
-
 LONG = "x" * 4000
 MARKED = Request("Grade.", f"<context>\n{LONG}\n</context>\nrest", ("a",), shared=4021)
 WRITTEN = MESSAGE | {
@@ -304,7 +281,7 @@ async def test_marked_with_pictures() -> None:
             await judge.ask(replace(MARKED, pictures=pictures))
     (message,) = json.loads(server.requests[0])["messages"]
     seen = ""
-    found = []
+    placed = []
     marks = []
     for part in message["content"]:
         marks.append("cache_control" in part)
@@ -312,7 +289,7 @@ async def test_marked_with_pictures() -> None:
             seen += part["text"]
         else:
             data = base64.b64decode(part["source"]["data"])
-            found.append((len(seen), data))
+            placed.append((len(seen), data))
     assert seen == MARKED.user
-    assert found == [(at, shot.data) for at, shot in pictures]
+    assert placed == [(at, shot.data) for at, shot in pictures]
     assert marks == [False, False, False, True, False, False, False]

@@ -14,10 +14,7 @@ from ruler_cli.errors import UsageError
 from ruler_cli.judges.simulated import (
     Simulated,
     SimulatedModel,
-    answers,
-    position_bias,
     score,
-    truth,
 )
 from ruler_cli.scoring.parse_reply import parse
 from ruler_cli.types import CallError, Judge, Request, Usage
@@ -78,26 +75,6 @@ def test_reply() -> None:
     )
 
 
-def test_stated_truth() -> None:
-    """The last `truth=` in a rollout is its truth, at most 1."""
-    rollouts = (
-        "truth=0.35",
-        'assistant: "truth=.2 then truth=0.7"',
-        "truth=12",
-        "truth=0",
-    )
-    assert [truth(rollout) for rollout in rollouts] == [0.35, 0.7, 1.0, 0.0]
-
-
-def test_drawn_truths() -> None:
-    """Without a stated truth it is .5 with a deviation of .12, within [.02, .98], by the text alone."""
-    drawn = [truth(f"body {n}") for n in range(4000)]
-    assert fmean(drawn) == pytest.approx(0.5, abs=0.01)
-    assert pstdev(drawn) == pytest.approx(0.12, abs=0.01)
-    assert 0.02 <= min(drawn) < max(drawn) <= 0.98
-    assert drawn[7] == truth("body 7")
-
-
 @settings(deadline=None)
 @given(st.permutations([0.1, 0.35, 0.5, 0.8]), st.integers(0, 5))
 def test_no_errors(truths: list[float], seed: int) -> None:
@@ -107,26 +84,6 @@ def test_no_errors(truths: list[float], seed: int) -> None:
     )
     scores = score(model, _request([f"truth={t}" for t in truths]))
     assert list(scores.values()) == truths
-
-
-def test_position_bias() -> None:
-    """The bias falls from first to last, is centred, has the stated deviation, and is 0 for one alone."""
-    for size in (2, 3, 8, 33):
-        curve = [0.05 * bias for bias in position_bias(size)]
-        assert curve == sorted(curve, reverse=True)
-        assert fmean(curve) == pytest.approx(0, abs=1e-12)
-        assert pstdev(curve) == pytest.approx(0.05)
-    assert position_bias(8)[0] / position_bias(8)[1] == pytest.approx(1.3 / 0.5)
-    assert position_bias(1) == (0.0,)
-    assert position_bias(0) == ()
-
-
-def test_positions_in_the_prompt() -> None:
-    """A bias belongs to the position in the prompt, even if only some labels are asked for."""
-    request = _request([f"truth=0.5 {n}" for n in range(4)])
-    model = SimulatedModel(persistent=0, slot=0.2, noise=0, level=0)
-    last = score(model, Request(request.system, request.user, request.labels[3:]))
-    assert last[request.labels[3]] == score(model, request)[request.labels[3]] < 0.5
 
 
 def test_errors_over_passes() -> None:
@@ -143,21 +100,6 @@ def test_errors_over_passes() -> None:
     assert pstdev([row[0] for row in noise]) == pytest.approx(
         pstdev([row[5] for row in noise]), rel=0.2
     )
-
-
-def test_formula() -> None:
-    """Without draws `answers` is truth plus position bias, clipped and rounded to .05."""
-    draws = [0.0] * 4, 0.0
-    assert answers(SimulatedModel(slot=0), [0.02, 0.52, 0.53, 1.2], *draws) == [
-        0.0,
-        0.5,
-        0.55,
-        1.0,
-    ]
-    biased = answers(SimulatedModel(slot=0.1), [0.5] * 4, *draws)
-    assert biased == sorted(biased, reverse=True)
-    assert biased[0] > 0.5 > biased[-1]
-    assert answers(SimulatedModel(), [], [], 0.0) == []
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [

@@ -9,7 +9,7 @@ import pytest
 
 from ruler_cli.errors import UsageError
 from ruler_cli.judges.resolve import resolve
-from ruler_cli.runs.batch.requests import Target, request_line, target_of
+from ruler_cli.runs.batch.requests import Target, request_line
 from ruler_cli.settings.models import JudgeSettings
 from ruler_cli.types import Request
 from tests.judges.raw_server import answer, serving
@@ -41,50 +41,6 @@ def row(target: Target, model: str, request: Request = REQUEST, **settings: Any)
     result = orjson.loads(line)
     assert result["custom_id"] == KEY.hex()
     return result
-
-
-def test_target_by_name() -> None:
-    """The target of a judge's requests follows from its name, unless it is given."""
-    here = "http://localhost:8000/v1"
-    cases: list[tuple[str, str | None, Target]] = [
-        ("openai/o3", None, "openai"),
-        ("anthropic/claude-sonnet-4-5", None, "anthropic"),
-        ("hosted_vllm/Qwen/Qwen3-8B", None, "vllm"),
-        ("hosted_vllm/Qwen/Qwen3-8B", here, "vllm"),
-        ("sglang/Qwen/Qwen3-8B", None, "vllm"),
-        ("mine", here, "openai"),
-        ("anthropic/claude-sonnet-4-5", here, "openai"),
-    ]
-    for model, base, target in cases:
-        assert target_of(JudgeSettings(model, base)) == target
-        assert target_of(JudgeSettings(model, base), "vllm") == "vllm"
-    for model in ("gemini/gemini-2.5-pro", "o3", "groq/llama-3.3-70b"):
-        with pytest.raises(UsageError, match="--target openai"):
-            target_of(JudgeSettings(model))
-
-
-def test_model_and_max_tokens() -> None:
-    """Rows name the model and the limit as the target does, without the name of a provider or an engine."""
-    request = Request("S", "U", (), 5, fitted=True)
-    body = row("openai", "openai/o3", request)["body"]
-    assert (body["model"], body["max_completion_tokens"], "max_tokens" in body) == (
-        "o3",
-        5,
-        False,
-    )
-    result = row("vllm", "hosted_vllm/Qwen/Qwen3-8B", request)
-    assert (result["method"], result["url"]) == ("POST", "/v1/chat/completions")
-    assert (result["body"]["model"], result["body"]["max_tokens"]) == (
-        "Qwen/Qwen3-8B",
-        5,
-    )
-    assert row("vllm", "Qwen/Qwen3-8B")["body"]["model"] == "Qwen/Qwen3-8B"
-    assert row("openai", "groq/llama-3.3-70b")["body"]["model"] == "llama-3.3-70b"
-    assert row("openai", "Qwen/Qwen3-8B")["body"]["model"] == "Qwen/Qwen3-8B"
-    there = row("openai", "groq/llama-3.3-70b", api_base="http://h/v1")
-    assert (
-        there["body"]["model"] == "groq/llama-3.3-70b"
-    )  # an endpoint is not taken for a provider
 
 
 ANTHROPIC: list[tuple[str, dict[str, Any], int | None]] = [
@@ -150,7 +106,7 @@ def test_sdk_types(subtests: pytest.Subtests) -> None:
     """A row has only fields and values that the types of the provider's own SDK know."""
     for target, model, params, max_tokens in [
         *OPENAI,
-        *(("anthropic", *each) for each in ANTHROPIC),
+        *(("anthropic", *case) for case in ANTHROPIC),
     ]:
         with subtests.test(
             target=target, model=model, params=params, max_tokens=max_tokens
@@ -158,15 +114,6 @@ def test_sdk_types(subtests: pytest.Subtests) -> None:
             for text in NASTY[:3]:
                 asked = Request(f"S{text}", f"{text} U", ("mk", "qz"), max_tokens)
                 assert_typed(target, row(target, model, asked, params=params))
-
-
-def test_answer_format() -> None:
-    """A row asks for the form of the answer without a header: by schema or by a tool."""
-    assert row("anthropic", "anthropic/claude-sonnet-4-5")["params"]["output_config"][
-        "format"
-    ]["schema"]
-    old = row("anthropic", "anthropic/claude-3-5-haiku-20241022")["params"]
-    assert old["tools"][0]["name"] == old["tool_choice"]["name"]
 
 
 @pytest.mark.parametrize(

@@ -43,25 +43,6 @@ def test_earlier_keys(tmp_path: Path) -> None:
             assert cache.find(cache.key(replace(NOW, earlier=None))) is not None
 
 
-def test_earlier_prompt(tmp_path: Path) -> None:
-    """The prompt of an earlier version is written only if there is a ledger, and it lacks the reply."""
-    written = []
-
-    def before() -> str:
-        written.append(1)
-        return "before"
-
-    request = replace(NOW, earlier=before)
-    with Ledger(tmp_path / "l") as ledger:
-        cache = ReplyCache(ledger, "m", {})
-        anyio.run(PanelJudge(None, cache).call, request)
-        assert len(written) == 1
-        anyio.run(cache.keep, cache.key(NOW), reply())
-        for there in (cache, replace(cache, ledger=None)):
-            anyio.run(PanelJudge(None, there).call, request)
-    assert len(written) == 1
-
-
 def test_stand_ins_replies(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
     """Replies of a stand-in answer at its address alone, whatever names that, and an engine's at every address."""
     write(tmp_path / "in.jsonl", [group("g", 0.1, 0.9)])

@@ -9,10 +9,6 @@ import struct
 from contextlib import closing
 from pathlib import Path
 
-import pytest
-
-from ruler_cli.errors import OutputError
-from ruler_cli.ledger import reply_cache
 from ruler_cli.ledger.reply_cache import Ledger, key_of
 from ruler_cli.types import CallError, Reply
 from tests.conftest import Ruler
@@ -65,19 +61,3 @@ def test_types_of_values(ruler: Ruler, tmp_path: Path) -> None:
         done = ruler("ledger", *words, "--ledger", "ledger")
         assert (done.returncode, done.stderr) == (0, ""), done.stderr
     assert json.loads(ruler("ledger", "stats", "--json", "--ledger", "ledger").stdout)
-
-
-def test_held_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A ledger that another program holds is not a full disk."""
-    monkeypatch.setattr(reply_cache, "WAIT", 0.1)
-    with (
-        Ledger(tmp_path / "ledger") as ledger,
-        closing(sqlite3.connect(tmp_path / "ledger")) as other,
-    ):
-        other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(
-            OutputError, match="end the program that holds it, or give another"
-        ) as error:
-            ledger.keep(key_of("m", {}, ASK), "m", reply())
-        assert "make room" not in str(error.value)
-        other.rollback()

@@ -105,14 +105,6 @@ def test_money() -> None:
         assert budget.spent == pytest.approx(spent)
 
 
-@pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens"])
-def test_most_tokens(name: str) -> None:
-    """The user's bound on an answer bounds the estimate; a value that is no number is ignored."""
-    for value, bounded in ((30, True), (0, False), ("many", False)):
-        caller = made(PoolSettings(), JudgeSettings(params={name: value}))
-        assert (caller.gate.estimates.highest(ASKED).completion == 30) is bounded
-
-
 @pytest.mark.parametrize(
     ("soft", "hard"), [(256, 4096), (256, 256), (4096, 4096), (256, -1), (-1, -1)]
 )
