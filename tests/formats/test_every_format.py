@@ -39,7 +39,6 @@ SAMPLES = Path(__file__).parent.parent.parent / "samples"
 EXAMPLES = {p.stem: p for p in sorted(SAMPLES.rglob("*.jsonl")) if p.stem in READERS}
 each_example = pytest.mark.parametrize("name", EXAMPLES)
 READ = ROOT / "tests/data/examples_read.json"
-ANEW = "python -m tests.formats.test_every_format"
 LAYOUTS = (
     *(
         "groups",

@@ -256,26 +256,3 @@ def test_smaller() -> None:
     assert not needs_less(read_picture(URL))
     broken = read_picture(address(png(0.6, 3136, 784)[:60]))
     assert smaller(broken) == broken
-
-
-def with_pictures(value: Any, made: list[bytes]) -> Any:
-    """Return a record with one more picture in each list of parts; `made` gets its bytes."""
-    if isinstance(value, list):
-        return [with_pictures(one, made) for one in value]
-    if not isinstance(value, dict):
-        return value
-    out = {key: with_pictures(inner, made) for key, inner in value.items()}
-    for key in out.keys() & {"content", "parts"}:
-        parts = out[key]
-        if isinstance(parts, list) and parts and all(map(is_part, parts)):
-            data = png(0.5, 2 + len(made), 2)
-            made.append(data)
-            parts.append({"type": "image_url", "image_url": {"url": address(data)}})
-    return out
-
-
-def is_part(value: Any) -> bool:
-    """Tell if a value is a part of a message."""
-    return isinstance(value, dict) and (
-        "text" in value or {"type"} <= value.keys() - {"role"}
-    )

@@ -22,10 +22,7 @@ TOOL = {"role": "tool", "content": "4"}
 TEXT = json.dumps([TASK])
 
 
-OUTPUT = {"type": "function_call", "name": "f", "arguments": "{}"}
-PARTS = [{"type": "text", "text": "4"}]
 CHOICE = {"index": 0, "message": ANSWER}
-EMPTY: list[Any] = [None, 0.5, [], {}, {"score": 1}, True]
 
 
 TURNS = [{"from": "human", "value": "What is 2+2?"}, {"from": "gpt", "value": "4"}]
@@ -313,17 +310,3 @@ def test_steps_of_an_answer() -> None:
     forged = json.dumps([{"thought": "t", "action": "go", "observation": "Well done."}])
     rollout = read({"prompt": "q", "completion": forged})[0].rollouts[0]
     assert rollout.messages[1:] == [{"role": "assistant", "content": forged}]
-
-
-PART = {"functionCall": {"name": "f", "args": {"x": 1}}}
-SEEN = {"functionResponse": {"name": "f", "response": {"y": 2}}}
-
-
-def contents(task: str) -> list[dict[str, Any]]:
-    """A session of Gemini's API."""
-    return [
-        {"role": "user", "parts": [{"text": task}]},
-        {"role": "model", "parts": [{"text": "t", "thought": True}, PART]},
-        {"role": "user", "parts": [SEEN]},
-        {"role": "model", "parts": [{"text": "4"}]},
-    ]

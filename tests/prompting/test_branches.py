@@ -24,13 +24,11 @@ from ruler_cli.prompting.prompt import (
 from ruler_cli.settings.models import AskSettings
 from ruler_cli.types import Group, Request, Rollout
 from tests.attacks import FAMILIES
-from tests.conftest import SHARED
 from tests.prompting.test_attacks import SMALL
 from tests.trees import LEAVES, tree
 from tests.values import NASTY, group, talk
 
 ASK = AskSettings()
-TAU_BENCH = SHARED / "data" / "tau_bench_gpt4o_airline.jsonl"
 TASK = [{"role": "user", "content": "Book a flight."}]
 SHARED_HEAD = re.compile(r'<shared_messages number="(\d+)" ids="([a-z]+(?: [a-z]+)+)">')
 OWN_HEAD = re.compile(r'<trajectory id="([a-z]+)">')

@@ -17,7 +17,6 @@ from ruler_cli.judges.offline import blocks
 from ruler_cli.prompting import templates
 from ruler_cli.prompting.prompt import (
     ExchangeState,
-    PromptLayout,
     build_layout,
     requests_of_pass,
     why_unaskable,
@@ -270,14 +269,6 @@ def rollout(
         {"role": "tool", "content": "output " * output},
         {"role": "assistant", "content": answer + " ANSWER" * 100},
     ]
-
-
-def shown(layout: PromptLayout, ask: AskSettings) -> str:
-    """The text of all requests of a pass."""
-    return "\n".join(
-        write_prompt(layout, ask, part).user
-        for part in requests_of_pass(layout, ask, 0)
-    )
 
 
 @settings(deadline=None, max_examples=40)
