@@ -93,17 +93,22 @@ def read_line(
     return groups
 
 
-@pytest.mark.parametrize("row", ROWS, ids=range(len(ROWS)))
-def test_shape(row: dict[str, Any]) -> None:
+def test_shapes(subtests: pytest.Subtests) -> None:
     """The records of each row are read as it says, by the law that it names.
 
     After an intended change, `python -m tests.formats.test_shapes` writes the file anew.
     """
-    wanted = {name: row[name] for name in row.keys() - {"law", "records", "options"}}
-    # as text, because NaN is not equal to itself
-    assert json.dumps(wanted, sort_keys=True) == json.dumps(
-        read_as(row), sort_keys=True
-    ), row["law"]
+    for number, row in enumerate(ROWS, 1):
+        wanted = {
+            name: row[name] for name in row.keys() - {"law", "records", "options"}
+        }
+        with subtests.test(row["law"], row=number):
+            assert text_of(read_as(row)) == text_of(wanted)
+
+
+def text_of(facts: dict[str, Any]) -> str:
+    """Return facts as text, because NaN is not equal to itself."""
+    return json.dumps(facts, sort_keys=True, indent=1)
 
 
 if __name__ == "__main__":
