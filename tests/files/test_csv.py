@@ -17,7 +17,7 @@ from ruler_cli.files.containers.csv_table import CsvTable
 from ruler_cli.files.containers.lines import JsonLines
 from ruler_cli.types import Line
 from tests.conftest import Ruler, read
-from tests.files.test_open import PACKS, fed
+from tests.files.test_open import PACKS
 
 
 def rows(path: Path, most: int = 1 << 20) -> list[Line]:
@@ -74,14 +74,6 @@ def test_any_table(
     for size, line, whole in zip(sizes, rows(path, most), found, strict=True):
         small = size <= most and len(whole.raw) <= most
         assert line == whole if small else line.skipped
-
-
-def test_pipe(tmp_path: Path) -> None:
-    """A table from a pipe is kept in a file."""
-    fed(tmp_path / "pipe", b"\n\nid,answer\n1,2\n")
-    assert [json.loads(line.raw) for line in rows(tmp_path / "pipe")] == [
-        {"id": "1", "answer": "2"}
-    ]
 
 
 def test_index(tmp_path: Path) -> None:
@@ -182,16 +174,6 @@ def test_score(ruler: Ruler, tmp_path: Path) -> None:
     scored = read(tmp_path / "out.jsonl")
     assert [one["prompt"] for one in scored] == [row[1] for row in table[1:]]
     assert all(one["ruler"]["status"] == "scored" for one in scored)
-
-
-def test_conversations(ruler: Ruler, tmp_path: Path) -> None:
-    """Rows that are messages of named conversations are rollouts, as lines are."""
-    turns = [["conversation_id", "role", "content"]]
-    for n in range(2):
-        turns += [[str(n), "user", "Hi."], [str(n), "assistant", f"Hello {n}."]]
-    (tmp_path / "in.csv").write_text(text_of(turns))
-    done = ruler("score", "in.csv", "out.jsonl", "-m", "offline")
-    assert "2 records, 1 group of 2 rollouts" in done.stderr
 
 
 def test_failed_rows(ruler: Ruler, tmp_path: Path) -> None:

@@ -217,16 +217,6 @@ def test_replaced() -> None:
         assert means(after[2]["x"], new), kind
 
 
-def test_replaced_whole() -> None:
-    """A column with all values replaced takes the type of the new ones."""
-    file = packed(pa.table({"reward": ["1.0", "TimeoutError", None], "i": [0, 1, 2]}))
-    scored = rewritten(
-        file, lambda r: r if r["reward"] is None else r | {"reward": r["i"] / 4}
-    )
-    assert kinds(scored)["reward"] == "double"
-    assert pq.read_table(scored)["reward"].to_pylist() == [0.0, 0.25, None]
-
-
 def test_large_integers() -> None:
     """An integer that a float would round becomes text, beside or below a score that is no integer."""
     large, nested = 2**53 + 1, pa.array([[{"reward": 2**53 + 1}], [{"reward": 3}]])
@@ -321,35 +311,6 @@ def test_deep() -> None:
     assert table["y"].to_pylist() == [{"a": [{"b": 1}]}] * 5
 
 
-@settings(max_examples=2 * settings().max_examples)
-@given(st.randoms(use_true_random=False), st.booleans())
-def test_damaged(rng: random.Random, cut: bool) -> None:
-    """A damaged or cut file is read, or refused in one sentence that names it."""
-    data = bytearray(packed(EVERY).getvalue())
-    if cut:
-        del data[rng.randrange(len(data)) :]
-    else:
-        for _ in range(rng.randint(1, 4)):
-            data[rng.randrange(len(data))] = rng.randrange(256)
-    try:
-        for line in rows(io.BytesIO(bytes(data))):
-            assert line.raw
-    except UsageError as error:
-        # damage can make two names alike
-        damaged = ("in.parquet: is damaged", "in.parquet: two columns are named")
-        assert str(error).startswith(damaged)
-        assert str(error).isprintable()
-
-
-def test_no_parquet() -> None:
-    """A file of another kind is refused when it is opened."""
-    for data in (b"", b"PAR1", b"{}\n" * 9, b"PAR1" + b"\xff" * 50 + b"PAR1"):
-        with pytest.raises(
-            UsageError, match=r"in\.parquet: is damaged, truncated or unsupported"
-        ):
-            rows(io.BytesIO(data))
-
-
 def test_changed_meanwhile() -> None:
     """A row that the source has lost before it is written is an error."""
     source = Parquet("in.parquet", packed(pa.table({"a": [1]})))
@@ -371,15 +332,6 @@ def test_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
         match=r"pyarrow cannot write it \(no lists of that kind\); update pyarrow",
     ):
         rewritten(file, lambda r: r)
-
-
-def test_large_row_group(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A large row group becomes several."""
-    monkeypatch.setattr("ruler_cli.files.arrow._GROUP", 10_000)
-    table = pa.table({"s": ["x" * 100] * 1000})
-    out = rewritten(packed(table), lambda r: r)
-    assert pq.read_metadata(out).num_row_groups == 4
-    assert pq.read_table(out).equals(table)
 
 
 NEW: list[tuple[Any, str]] = [

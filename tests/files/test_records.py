@@ -231,11 +231,6 @@ def test_no_path(tmp_path: Path, at: str) -> None:
         steps_of(at)
 
 
-def test_steps() -> None:
-    """A quoted key is one step, whatever it holds."""
-    assert steps_of('a."b.c[]"{}.value[]') == (*(".a", ".b.c[]", "{}.value", "[]"),)
-
-
 def test_twice(tmp_path: Path) -> None:
     """A member that stands twice on the path is refused: other readers see the last one only."""
     (tmp_path / "in").write_bytes(b'{"runs": [{}], "r\\u0075ns": [{}]}')
@@ -300,33 +295,6 @@ def test_score(ruler: Ruler, tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
         assert [one["reward"] for one in read(tmp_path / "out.jsonl")] == wanted
         assert "4 records, 2 groups of 2 rollouts, scattered" in done.stderr
-
-
-def test_settings(ruler: Ruler, tmp_path: Path) -> None:
-    """The path may stand in `ruler.toml` or in a variable, and a mistake is named as the option."""
-    rollouts = [{"task_id": 1, "messages": talk(f"answer {n}")} for n in range(2)]
-    write(tmp_path / "in.json", [{"runs": rollouts}])
-    (tmp_path / "ruler.toml").write_text('[check]\nrecords = "runs[]"\n')
-    assert ruler("check", "in.json", "-m", "offline").returncode == 0
-    (tmp_path / "ruler.toml").unlink()
-    done = ruler("check", "in.json", "-m", "offline", RULER_RECORDS="run[]")
-    assert done.returncode == 2
-    assert (
-        "RULER_RECORDS: holds no records at `run[]`; did you mean runs[]?"
-        in done.stderr
-    )
-
-
-def test_row(ruler: Ruler, tmp_path: Path) -> None:
-    """A format of the user's own may have the path; the option takes its place."""
-    runs = [{"task": 1, "said": f"answer {n}"} for n in range(2)]
-    write(tmp_path / "in.json", [{"runs": runs}])
-    row = '[formats.own]\nrecords = "runs[]"\nmessages = "said"\ngroup_by = "task"\n'
-    (tmp_path / "ruler.toml").write_text(row)
-    args = ("check", "in.json", "-m", "offline", "--format", "own")
-    assert "2 records, 1 group of 2 rollouts" in " ".join(ruler(*args).stdout.split())
-    done = ruler(*args, "--records", "run[]")
-    assert "--records: holds no records at `run[]`" in done.stderr
 
 
 def test_stdin(ruler: Ruler) -> None:

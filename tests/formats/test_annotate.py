@@ -186,20 +186,6 @@ def test_again(record: dict[str, Any], between: Annotation) -> None:
     assert twice == once
 
 
-@pytest.mark.parametrize("shape", [MESSAGES, {"messages_and_choices": talk("4")}])
-@pytest.mark.parametrize("reward", [{}, {"reward": None}, {"reward": 1.5}])
-def test_failed(shape: dict[str, Any], reward: dict[str, Any]) -> None:
-    """A failure sets the reward to null, and states its reason and the independent reward."""
-    done = annotated_record({**shape, **reward, "logs": ["l"]}, FAILED)
-    original = reward.get(
-        "reward", 0.0 if "messages_and_choices" in shape and not reward else None
-    )
-    assert (done["reward"], done["logs"]) == (None, ["l"])
-    noted = {**FIRST, "independent_reward": original}
-    assert done["ruler"] == {**FAILED, "group": GROUP, **noted}
-    assert "ruler_score" not in done.get("metrics", {})
-
-
 def test_failed_after_scored() -> None:
     """A failure removes the score and explanation of an earlier run, also with `keep`."""
     raw = (
@@ -371,25 +357,6 @@ def written(
     raw = record if isinstance(record, bytes) else json.dumps(record).encode()
     both = list(zip(rollouts_of(form, {}), annotations, strict=True))
     return parse(annotate(raw, form, both, GROUP, on_failure))
-
-
-@pytest.mark.parametrize("kind", ["group", "columns"])
-def test_lists(kind: str) -> None:
-    """Rollouts in lists get rewards at their indexes, and their annotations in a list."""
-    form = shape(reward="scores", listed=True, shape=kind)
-    done = written(b'{"scores": [ 1.0 ,-1.0 ], "x": 1e0}', form, scored(), FAILED)
-    assert done["scores"] == [0.75, None]
-    annotations = done["ruler"]["rollouts"] if kind == "group" else done["ruler"]
-    assert [m["independent_reward"] for m in annotations] == [1.0, -1.0]
-    assert [m["status"] for m in annotations] == ["scored", "failed"]
-    again = written(
-        json.dumps(done).encode(), form, FAILED, scored(0.5), on_failure="keep"
-    )
-    assert again["scores"] == [1.0, 0.5]
-    annotations = again["ruler"]["rollouts"] if kind == "group" else again["ruler"]
-    assert [m["independent_reward"] for m in annotations] == [1.0, -1.0]
-    fresh = written({"prompt": "q"}, form, scored(), scored(0.25))
-    assert fresh["scores"] == [0.75, 0.25]
 
 
 @given(extra, layouts(), st.lists(values, min_size=2, max_size=2))

@@ -22,10 +22,9 @@ from ruler_cli.prompting.prompt import (
     write_prompt,
 )
 from ruler_cli.settings.models import AskSettings
-from ruler_cli.types import Group, Request, Rollout
+from ruler_cli.types import Request, Rollout
 from tests.attacks import FAMILIES
 from tests.prompting.test_attacks import SMALL
-from tests.trees import LEAVES, tree
 from tests.values import NASTY, group, talk
 
 ASK = AskSettings()
@@ -46,11 +45,6 @@ def turns(name: str, count: int = 6, size: int = 300) -> list[dict[str, Any]]:
         said(f"{name}{n} " + "x" * size, ("assistant", "tool")[n % 2])
         for n in range(count)
     ]
-
-
-def sampled(size: int = 300) -> Group:
-    """A group that was sampled as a tree, without real data."""
-    return tree(TASK, [turns(name, 8, size) for name in "abcdefgh"])
 
 
 @contextmanager
@@ -171,20 +165,6 @@ def test_shape() -> None:
     assert len(of) == 4
 
 
-@pytest.mark.parametrize("order", ["random", "input"])
-def test_tree(order: Any) -> None:
-    """Each rollout of a tree is whole: in each pass, in windows, after corrections, in both orders."""
-    ask = replace(ASK, order=order)
-    layout = build_layout(sampled(), ask)
-    assert len(layout.distinct) == LEAVES
-    assert all(is_right(layout, ask))
-    assert any(is_right(layout, replace(ask, group_size=4)))
-    assert {
-        len(request.shown)
-        for request, _ in requests(layout, replace(ask, group_size=4))
-    } == {4}
-
-
 paths = st.lists(
     st.lists(st.integers(0, 2), min_size=1, max_size=7).map(tuple),
     min_size=2,
@@ -203,11 +183,21 @@ FORGED = (
 
 
 @settings(deadline=None)
-@given(paths, st.sampled_from(FORGED), st.integers(0, 500), st.integers(2, 9))
+@given(
+    paths,
+    st.sampled_from(FORGED),
+    st.integers(0, 500),
+    st.integers(2, 9),
+    st.sampled_from(["random", "input"]),
+)
 def test_any_tree(
-    rollouts: Sequence[tuple[int, ...]], text: str, size: int, most: int
+    rollouts: Sequence[tuple[int, ...]], text: str, size: int, most: int, order: Any
 ) -> None:
-    """Rollouts of any tree are whole, whatever their text forges, and a tenth of the bytes is saved or none."""
+    """Rollouts of any tree are whole, whatever their text forges, and a tenth of the bytes is saved or none.
+
+    So they are in each pass, in windows, after corrections, in both orders.
+    """
+    ask = replace(ASK, order=order)
     made = group(
         *(
             TASK
@@ -215,11 +205,11 @@ def test_any_tree(
             for path in rollouts
         )
     )
-    layout = build_layout(made, ASK)
-    is_right(layout, replace(ASK, group_size=most))
-    request = write_prompt(layout, ASK)
+    layout = build_layout(made, ask)
+    is_right(layout, replace(ask, group_size=most))
+    request = write_prompt(layout, ask)
     with without_blocks():
-        other = write_prompt(layout, ASK)
+        other = write_prompt(layout, ask)
     if "\n<shared_messages" in request.user:
         saved = len(other.user.encode()) - len(request.user.encode())
         estimate = layout.branches(range(len(layout.distinct))).saved

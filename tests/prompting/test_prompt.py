@@ -47,17 +47,6 @@ def test_shape() -> None:
     assert lines[-1].startswith("trajectory_ids to score: [")
 
 
-@settings(deadline=None)
-@given(st.lists(texts, min_size=1, max_size=5), st.randoms(), st.integers(0, 3))
-def test_permuted(answers: list[str], random: Any, attempt: int) -> None:
-    """Any order of the input gives the identical request."""
-    mixed = list(answers)
-    random.shuffle(mixed)
-    assert asked(group(*map(talk, answers)), attempt=attempt) == asked(
-        group(*map(talk, mixed)), attempt=attempt
-    )
-
-
 def test_labels_in_no_text() -> None:
     """A rollout that holds every label of four letters gets longer labels."""
     letters = "bcdfghjkmnpqrstvwxz"
