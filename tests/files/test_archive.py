@@ -145,11 +145,13 @@ def test_scored_log(tmp_path: Path) -> None:
     """A log is ruler's own if any of its samples has a score of ruler, wherever it stands."""
     scored = b'{"scores": {"ruler": {"metadata": {"status": "scored", "independent_reward": 1}}}}'
     place = Location(str(tmp_path / "log.eval"))
-    for second, known in ((scored, True), (b"{}", False)):
+    for second, is_scored in ((scored, True), (b"{}", False)):
         place.real.write_bytes(
             packed(0, {"samples/1.json": b"{}", "samples/2.json": second})
         )
-        with nullcontext() if known else pytest.raises(UsageError, match="is there"):
+        with (
+            nullcontext() if is_scored else pytest.raises(UsageError, match="is there")
+        ):
             refuse_foreign(place, "OUTPUT")
 
 

@@ -240,7 +240,7 @@ def test_picked(path: Path, keys: str) -> None:
         result = open_input(
             InputSettings(str(path)), stack, lambda p: None, on_record=on_record
         )
-        first_places = [each[0] for each in numbers.values()]
+        first_places = [places[0] for places in numbers.values()]
         picked = [
             list(map(place, group.records)) for group in result.picked(first_places)
         ]

@@ -224,14 +224,14 @@ def test_zeros(tmp_path: Path) -> None:
 def test_long_lines(text: str, most: int) -> None:
     """A line is whole, or its beginning and its size if it has more bytes; offsets are those of the text."""
     whole = text.encode()
-    found = list(lines("in", io.BytesIO(whole), most))
+    cut_lines = list(lines("in", io.BytesIO(whole), most))
     expected = [
         (n, part)
         for n, part in enumerate(whole.split(b"\n"), 1)
         if part.strip() or len(part) > most
     ]
-    assert [line.number for line in found] == [number for number, _ in expected]
-    for line, (_, part) in zip(found, expected, strict=True):
+    assert [line.number for line in cut_lines] == [number for number, _ in expected]
+    for line, (_, part) in zip(cut_lines, expected, strict=True):
         assert line.skipped == (len(part) if len(part) > most else 0)
         assert whole[line.offset : line.end] == part
         assert part.startswith(line.raw)

@@ -208,11 +208,11 @@ def test_replaced() -> None:
             pa.table({"x": pa.array([*values, values[0]], kind), "i": [0, 1, 2]}),
             row_group_size=size,
         )
-        own = read(file)
+        before_values = read(file)
         out = rewritten(file, lambda r: r | {"x": new} if r["i"] == 2 else r)  # noqa: B023 - called here
         assert kinds(out)["x"].removeprefix("large_") == becomes, (kind, size)
         after = read(out)
-        assert means(after[0]["x"], own[0]["x"]), kind
+        assert means(after[0]["x"], before_values[0]["x"]), kind
         assert after[1]["x"] is None
         assert means(after[2]["x"], new), kind
 
@@ -361,9 +361,17 @@ def test_new_columns() -> None:
 def test_group_rows() -> None:
     """A group in one row gets annotations in the list of structs, whose other fields have the same JSON."""
     at = datetime.datetime(2024, 1, 1, tzinfo=UTC)
-    own = {"messages": [{"role": "user", "content": "q", "at": at}], "reward": 1}
+    before_values = {
+        "messages": [{"role": "user", "content": "q", "at": at}],
+        "reward": 1,
+    }
     annotation = {"reward": 0.7, "ruler": {"score": 0.7}}
-    table = pa.table({"group_id": ["g", "h"], "trajectories": [[own, own], [own]]})
+    table = pa.table(
+        {
+            "group_id": ["g", "h"],
+            "trajectories": [[before_values, before_values], [before_values]],
+        }
+    )
     before = read(packed(table))
     out = rewritten(
         packed(table),
@@ -474,9 +482,9 @@ def test_any_schema(types: list[Any], rng: random.Random, count: int, new: Any) 
     for name in before.column_names[1:]:
         assert after[name].equals(before[name])
         assert after.schema.field(name).equals(before.schema.field(name))
-    own, now = read(file), read(out)
+    before_values, now = read(file), read(out)
     for i in range(count):
-        expected = new if i in struck else own[i]["c0"]
+        expected = new if i in struck else before_values[i]["c0"]
         assert means(now[i]["c0"], expected), (now[i]["c0"], expected)
         assert now[i].get("ruler") == ({"s": 1} if i in struck else None)
 

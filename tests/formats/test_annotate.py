@@ -56,11 +56,11 @@ def annotated(
     """Return one record's bytes with these annotations."""
     using = using or reader(record)
     (read,) = using.read(line(record))
-    given = [
+    whole = [
         {**m, "group": GROUP} if using.format.shape != "group" else m
         for m in annotations
     ]
-    both = list(zip(read.rollouts, given, strict=True))
+    both = list(zip(read.rollouts, whole, strict=True))
     return annotate(read.line.raw, using.format, both, GROUP, on_failure)
 
 
@@ -478,7 +478,7 @@ def test_panel_and_escalation() -> None:
     )
     far = one_pass([0.1, 0.9], 0, 1), one_pass([0.3, 0.9], 1, 1), one_pass([0.2, 0.9], 2, 1)  # fmt: skip
     annotations, _ = fields(group_result(one_pass([0.5, 0.9]), *far, judges=2), NAMES)
-    nearest = [own["explanation"] for own in annotations[0]["judges"]]
+    nearest = [by_judge["explanation"] for by_judge in annotations[0]["judges"]]
     assert nearest == ["judge 0 turn 0 body 0", "judge 1 turn 2 body 0"]
     _, part = fields(
         group_result(one_pass([0.1, 0.9]), failed_call(0, 1), escalated_to=1),
@@ -564,7 +564,7 @@ def fits(value: Any, whole: Any) -> bool:
             fits(value[name], whole[name]) for name in whole
         )
     if isinstance(whole, list):
-        return isinstance(value, list) and all(fits(one, whole[0]) for one in value)
+        return isinstance(value, list) and all(fits(item, whole[0]) for item in value)
     return type(value) is type(whole) or (value is None and type(whole) in (int, float))
 
 

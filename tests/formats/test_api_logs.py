@@ -42,7 +42,7 @@ BODIES = {
 
 def lines_of(record: dict[str, Any]) -> list[str]:
     """Return the lines that a judge reads of the only rollout of a record."""
-    ((rollout,),) = [one.rollouts for one in read(record)]
+    ((rollout,),) = [record_read.rollouts for record_read in read(record)]
     assert rollout.tools == [TOOL] or rollout.tools == OPENAI[0]["tools"]
     return "\n".join(render(rollout.messages)).split("\n")
 

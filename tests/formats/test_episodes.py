@@ -68,9 +68,9 @@ def test_roles() -> None:
         (("traces", 0), "e"),
         (("traces", 2), "e"),
     ]
-    other = read({**record, "id": "f"})[0]
+    second = read({**record, "id": "f"})[0]
     ask = AskSettings()
-    assert len(build_layout(Group("k", (result, other)), ask).owner) == 4
+    assert len(build_layout(Group("k", (result, second)), ask).owner) == 4
     done = written(record, SCORED)
     assert [t["rewards"].keys() for t in done["traces"]] == [
         {"ruler"},

@@ -20,7 +20,7 @@ from tests.formats.changes import (
 from tests.values import read, reader, talk
 
 
-def one(**more: Any) -> dict[str, Any]:
+def inspected(**more: Any) -> dict[str, Any]:
     """A sample."""
     return {
         "id": "a",
@@ -42,7 +42,7 @@ def test_failed(subtests: pytest.Subtests) -> None:
     choices: list[OnFailure] = ["null", "keep"]
     for on_failure in choices:
         with subtests.test(on_failure=str(on_failure)):
-            record = one(scores=scores("C"))
+            record = inspected(scores=scores("C"))
             for before in (record, written(record, SCORED)):
                 done = written(
                     before, FAILED, on_failure=on_failure, using=reader(record)
@@ -53,7 +53,7 @@ def test_failed(subtests: pytest.Subtests) -> None:
 
 def test_no_scores() -> None:
     """A sample without scores gets its first score, and its independent reward is null."""
-    for record in (one(), one(scores=None), one(scores={})):
+    for record in (inspected(), inspected(scores=None), inspected(scores={})):
         done = written(record, SCORED)
         assert done["scores"] == {"ruler": {"value": 0.625}}
         assert done["metadata"]["ruler"]["independent_reward"] is None
@@ -61,7 +61,7 @@ def test_no_scores() -> None:
 
 def test_rewritten_by_inspect() -> None:
     """A scored log that Inspect rewrote, with further fields of a score, is still ruler's."""
-    done = written(one(scores=scores("I")), SCORED)
+    done = written(inspected(scores=scores("I")), SCORED)
     done["scores"]["ruler"] |= {"answer": None, "history": []}
     again = written(done, SCORED)
     assert again["metadata"]["ruler"]["independent_reward"] == "I"
@@ -69,7 +69,9 @@ def test_rewritten_by_inspect() -> None:
 
 def test_labels() -> None:
     """A score that is one of several labels is no outcome, in any sample of the log."""
-    records = [one(id=word, scores=scores(word)) for word in ("left", "right", "both")]
+    records = [
+        inspected(id=word, scores=scores(word)) for word in ("left", "right", "both")
+    ]
     actual = [record.rollouts[0] for record in read(*records)]
     assert [(number(r.reward), passed(r.outcome)) for r in actual] == [(None, None)] * 3
     same_twice(records[1])
@@ -77,11 +79,11 @@ def test_labels() -> None:
 
 def test_promptfoo_variables() -> None:
     """A session's id does not distinguish tests; without variables the prompt does."""
-    one, _, other, _ = sample("promptfoo")
-    one["vars"], other["vars"] = (
-        {**r["vars"], "sessionId": str(i)} for i, r in enumerate((one, other))
+    first, _, third, _ = sample("promptfoo")
+    first["vars"], third["vars"] = (
+        {**r["vars"], "sessionId": str(i)} for i, r in enumerate((first, third))
     )
-    assert len(keyed(one, other)) == 1
+    assert len(keyed(first, third)) == 1
     bare = [{**r, "vars": {}, "testCase": {"vars": {}}} for r in sample("promptfoo")]
     assert len(keyed(*bare)) == 2
 

@@ -50,8 +50,8 @@ def test_two_filters(
 ) -> None:
     """The judge scores a document once, and each of its lines gets the scores."""
     judge = Stub(say=by_length)
-    given = lines("strict", "flexible", apart=apart)
-    stage = Stage(tmp_path, monkeypatch, given, judge)
+    documents = lines("strict", "flexible", apart=apart)
+    stage = Stage(tmp_path, monkeypatch, documents, judge)
     done = stage.run(on_failure=how)
     assert (len(judge.asked), [len(request.labels) for request in judge.asked]) == (
         2,
@@ -59,7 +59,7 @@ def test_two_filters(
     )
     assert (done.summary.scored, dict(done.summary.failed)) == (1, {"transport": 1})
     out = stage.records()
-    left = [record for record in given if how != "drop" or record["doc_id"] == 0]
+    left = [record for record in documents if how != "drop" or record["doc_id"] == 0]
     assert [{k: v for k, v in record.items() if k != "ruler"} for record in out] == left
     scores = [
         [annotation.get("score") for annotation in record["ruler"]["rollouts"]]

@@ -62,7 +62,9 @@ def test_reward_through_a_list(ruler: Ruler, tmp_path: Path) -> None:
     for name in ("out.jsonl", "again.jsonl"):
         out = json.loads((tmp_path / name).read_text())
         assert {key: out[key] for key in record} == record
-        noted = [one["independent_reward"] for one in out["ruler"]["rollouts"]]
+        noted = [
+            rollout_of["independent_reward"] for rollout_of in out["ruler"]["rollouts"]
+        ]
         assert noted == [0.1, 0.2]
 
 
@@ -99,7 +101,7 @@ def test_named_by_keys(ruler: Ruler, tmp_path: Path) -> None:
 async def test_function(tmp_path: Path) -> None:
     """A program's own reader makes rollouts of a record, which keeps its other fields."""
 
-    def one(record: Mapping[str, Any]) -> Any:
+    def rollout_of(record: Mapping[str, Any]) -> Any:
         return {
             "messages": [
                 {"role": "user", "content": record["q"]},
@@ -108,13 +110,15 @@ async def test_function(tmp_path: Path) -> None:
         }
 
     record = {"q": "Hi", "said": "Hello.", "x": 1}
-    assert last_texts(read(record, format=one)) == ["Hello."]
-    found = read({**record, "n": 2}, format=lambda record: [one(record)] * record["n"])
-    assert last_texts(found) == ["Hello.", "Hello."]
+    assert last_texts(read(record, format=rollout_of)) == ["Hello."]
+    record_read = read(
+        {**record, "n": 2}, format=lambda record: [rollout_of(record)] * record["n"]
+    )
+    assert last_texts(record_read) == ["Hello.", "Hello."]
     source, output = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
-    lines = [json.dumps(record | {"said": said}) for said in ("Hello.", "What?")]
+    lines = [json.dumps(record | {"said": answer}) for answer in ("Hello.", "What?")]
     source.write_text("\n".join(lines))
-    settings = ruler_cli.load_settings(model="offline", format=one, ledger=None)
+    settings = ruler_cli.load_settings(model="offline", format=rollout_of, ledger=None)
     await ruler_cli.score_file(source, output, settings)
     for out in map(json.loads, output.read_text().splitlines()):
         assert out["x"] == 1
@@ -159,7 +163,7 @@ def test_listed(ruler: Ruler, tmp_path: Path) -> None:
     (tmp_path / "ruler.toml").write_text(ROW)
     lines = ruler("formats").stdout.splitlines()
     assert lines[1].startswith("mine ")
-    assert any(each.startswith("verl ") for each in lines)
+    assert any(row.startswith("verl ") for row in lines)
     (tmp_path / "again.toml").write_text(ruler("formats", "mine").stdout)
     assert (
         ruler("formats", "mine", "--config", "again.toml").stdout

@@ -84,8 +84,8 @@ def test_deep_trace() -> None:
     tool = {"gen_ai.operation.name": "execute_tool"}
     inner = [span(n, n - 1, **tool) for n in range(2, 4000)]
     spans = [span(1, None), *inner, call(4000, [QUESTION], [REPLY], 3999)]
-    known = {str(one.identity): one for one in spans_of(spans)}
-    assert len(list(known["0x4000"].around())) == 200
+    by_identity = {str(node.identity): node for node in spans_of(spans)}
+    assert len(list(by_identity["0x4000"].around())) == 200
 
 
 OTLP = {"traceId": "t1", "spanId": "1", "attributes": [

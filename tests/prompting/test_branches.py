@@ -65,8 +65,8 @@ def whole(user: str) -> dict[str, str]:
     rollouts: dict[str, str] = {}
     lines = iter(user.split("\n"))
     for line in lines:
-        block, own = SHARED_HEAD.fullmatch(line), OWN_HEAD.fullmatch(line)
-        if block is None and own is None:
+        block, whole_head = SHARED_HEAD.fullmatch(line), OWN_HEAD.fullmatch(line)
+        if block is None and whole_head is None:
             continue
         end = "</shared_messages>" if block else "</trajectory>"
         inside = list(iter(lines.__next__, end))
@@ -74,7 +74,9 @@ def whole(user: str) -> dict[str, str]:
         numbers: list[int] = []
         if told := CONTINUES.fullmatch(inside[0]):
             numbers = list(map(int, told[1].split(", ")))
-            before = [one for number in numbers for one in shared[number]]
+            before = [
+                text_of_block for number in numbers for text_of_block in shared[number]
+            ]
             assert len(before) == int(told[2])
             del inside[0]
         if block:
@@ -83,10 +85,10 @@ def whole(user: str) -> dict[str, str]:
             assert not rollouts, "a block behind a rollout"
             shared[number], named[number] = inside, set(block[2].split())
             assert all(named[number] < named[outer] for outer in numbers)
-        elif own:
-            rollouts[own[1]] = "\n".join(before + inside)
+        elif whole_head:
+            rollouts[whole_head[1]] = "\n".join(before + inside)
             for number in numbers:
-                used.setdefault(number, set()).add(own[1])
+                used.setdefault(number, set()).add(whole_head[1])
     assert named == used
     return rollouts
 
@@ -209,19 +211,19 @@ def test_any_tree(
     is_right(layout, replace(ask, group_size=most))
     request = write_prompt(layout, ask)
     with without_blocks():
-        other = write_prompt(layout, ask)
+        plain = write_prompt(layout, ask)
     if "\n<shared_messages" in request.user:
-        saved = len(other.user.encode()) - len(request.user.encode())
+        saved = len(plain.user.encode()) - len(request.user.encode())
         estimate = layout.branches(range(len(layout.distinct))).saved
-        assert saved >= estimate >= 0.1 * other.size
+        assert saved >= estimate >= 0.1 * plain.size
     else:
-        assert request == other
+        assert request == plain
 
 
 def test_parts() -> None:
     """Of rollouts with further parts, or with tools of their own, only first messages are shared."""
     begin, later = turns("begin"), [*TASK, *turns("later")]
-    own = [
+    whole_head = [
         Rollout([*TASK, *begin, said(name)], histories=(later, talk(name)))
         for name in "ab"
     ]
@@ -230,7 +232,7 @@ def test_parts() -> None:
         for messages in ([*TASK, *begin, said("c")], [*TASK, *turns("other")])
     ]
     rest = [Rollout(TASK + turns(name)) for name in "de"]
-    layout = build_layout(group(*own, *joined, *rest), ASK)
+    layout = build_layout(group(*whole_head, *joined, *rest), ASK)
     assert all(is_right(layout, ASK))
     user = write_prompt(layout, ASK).user
     assert user.count("begin5 ") == 1
