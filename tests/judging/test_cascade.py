@@ -141,7 +141,7 @@ def test_shards(stage: Callable[..., Stage]) -> None:
 
 
 def test_told(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
-    """`check` expects of the ledger's groups what is asked, and the report shows which judge scored a group."""
+    """`check` expects that the stronger judge is asked about some groups; the report shows which judge scored each."""
     write(tmp_path / "in.jsonl", GROUPS)
     (tmp_path / "ruler.toml").write_text(
         f'[judges.weak]\nmodel = "hosted_vllm/well"\napi_base = "{server.base}"\napi = "systemone"\n'
@@ -156,8 +156,6 @@ def test_told(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
     blind = expected()
     assert 0 == blind["low"] < blind["expected"] < blind["high"]
     assert ruler("score", "in.jsonl", "weak.jsonl", "-m", "weak").returncode == 0
-    known = expected()
-    assert (known["low"], known["expected"]) == (6, 6)
     assert ruler("score", "in.jsonl", "out.jsonl", *asked).returncode == 0
     chats = [one for one in server.requests() if "messages" in one]
     assert len(chats) == 6

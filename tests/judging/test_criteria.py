@@ -106,7 +106,7 @@ def source(tmp_path: Path) -> Path:
         (),
         ("--passes", "4"),
         ("--group-size", "3"),
-        ("--via", "litellm"),
+        ("--set", "via=litellm"),
         ("-m", "hosted_vllm/other", "--passes", "2"),
     ],
     ids=" ".join,
@@ -473,7 +473,9 @@ async def test_python(place: str) -> None:
 
     usual: Any = {"settings": rubric, "list": RUBRIC}.get(place)
     settings = ScoreSettings(
-        judge=JudgeSettings("mine", ask=ask), ask=AskSettings(rubric=usual), ledger=None
+        judge=JudgeSettings("mine", function=ask),
+        ask=AskSettings(rubric=usual),
+        ledger=None,
     )
     group = marked("g", *MARKS)
     if place == "group":

@@ -80,7 +80,7 @@ def test_each(ruler: Ruler, source: Path, server: JudgeServer, tmp_path: Path) -
 
 def test_common_part_first(ruler: Ruler, source: Path, server: JudgeServer) -> None:
     """Requests about a group begin alike, up to the rollout, so that an engine's prefix cache holds the rest."""
-    ruler("score", source, "out.jsonl", *judge(server), "--question", "Is it fine?")
+    ruler("score", source, "out.jsonl", *judge(server), "--set", "question=Is it fine?")
     first, second, *_ = server.requests()
     one, other = (asked["messages"][1]["content"] for asked in (first, second))
     common = one.index("<trajectory>")
@@ -144,12 +144,18 @@ def test_asked_again(ruler: Ruler, source: Path, server: JudgeServer) -> None:
     ("options", "message"),
     [
         (("--passes", "2"), "--passes: has no meaning"),
-        (("--order", "input"), "--order: has no meaning"),
-        (("--debias",), "--debias: has no meaning"),
-        (("--adaptive", "--passes", "2"), "has no meaning"),
+        (("--set", "order=input"), "--set order: has no meaning"),
+        (
+            (
+                "--set",
+                "debias=true",
+            ),
+            "--set debias: has no meaning",
+        ),
+        (("--set", "adaptive=true", "--passes", "2"), "has no meaning"),
         (("--group-size", "5"), "--group-size: has no meaning"),
-        (("--min-passes", "2"), "--min-passes: has no meaning"),
-        (("--question", " "), "--question: is empty"),
+        (("--set", "min_passes=2"), "--set min_passes: has no meaning"),
+        (("--set", "question= "), "--set question: is empty"),
         (("-m", "offline"), "judge offline: has no probabilities of words"),
     ],
 )
@@ -173,8 +179,10 @@ def test_thinking_judge(ruler: Ruler, source: Path) -> None:
 
 def test_question_alone(ruler: Ruler, source: Path) -> None:
     """A question that no judge is asked is refused."""
-    run = ruler("score", source, "out.jsonl", "-m", "offline", "--question", "Is it?")
-    assert "--question: is put to no judge" in run.stderr
+    run = ruler(
+        "score", source, "out.jsonl", "-m", "offline", "--set", "question=Is it?"
+    )
+    assert "--set question: is put to no judge" in run.stderr
 
 
 def test_two_kinds(
@@ -191,7 +199,7 @@ def test_two_kinds(
     panel = ("-m", "big", "-m", "small", "--passes", "2")
     run = ruler("score", source, "out.jsonl", *panel)
     assert run.returncode == 0, run.stderr
-    assert "--standardize brings them to one scale at the end" in run.stderr
+    assert "--set standardize=true brings them to one scale at the end" in run.stderr
     one = records(tmp_path / "out.jsonl")[0]
     for rollout in one["trajectories"]:
         placed = rollout["ruler"]
@@ -208,7 +216,7 @@ def test_two_kinds(
         own["judge"]: own["score"] for own in one["trajectories"][0]["ruler"]["judges"]
     }
     assert each.keys() == {"big", "small"}
-    plain = ruler("score", source, "plain.jsonl", *panel, "--no-standardize")
+    plain = ruler("score", source, "plain.jsonl", *panel, "--set", "standardize=false")
     assert "one scale" not in plain.stderr
     scores = [
         {own["judge"]: own["score"] for own in rollout["ruler"]["judges"]}
@@ -290,7 +298,7 @@ def test_same_everywhere(
     assert timeless(tmp_path / "imported.jsonl") == wanted
 
     server.reset()
-    via = ("--ledger", "litellm.sqlite", "--via", "litellm")
+    via = ("--ledger", "litellm.sqlite", "--set", "via=litellm")
     done = ruler("score", source, "litellm.jsonl", *asked, *via)
     assert done.returncode == 0, done.stderr
     assert timeless(tmp_path / "litellm.jsonl") == wanted
@@ -300,7 +308,7 @@ def test_same_everywhere(
 
 def test_litellm_without(ruler: Ruler, source: Path, server: JudgeServer) -> None:
     """A provider to which litellm passes no `logprobs` ends the run before it is asked, with litellm's reason."""
-    model = ("-m", "mistral/well", "--via", "litellm", "--ask", "each")
+    model = ("-m", "mistral/well", "--set", "via=litellm", "--ask", "each")
     done = ruler(
         "score", source, "out.jsonl", *model, "--api-base", server.base, MISTRAL_API_KEY="k"
     )  # fmt: skip
@@ -362,7 +370,7 @@ def test_one_without(others: int) -> None:
     settings = load_settings(model="m", ask="each", ledger=None)
     settings = replace(
         settings,
-        judge=JudgeSettings("m", ask=_says),
+        judge=JudgeSettings("m", function=_says),
         panel=(JudgeSettings("simulated", ask="group"),) * others,
         combine=replace(settings.combine, standardize=False),
     )

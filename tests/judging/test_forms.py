@@ -34,7 +34,7 @@ def test_next_form(
     """A form that never brings a usable reply is given up, no group fails by it, and the ledger has the answers."""
     source = write(tmp_path / "in.jsonl", GROUPS[:groups])
     judge = ("-m", f"hosted_vllm/{cue}", "--api-base", server.base)
-    few = ("--retries", "0", "-c", "8")
+    few = ("--set", "retries=0", "-c", "8")
     for _ in range(2):
         run = ruler("score", source, "out.jsonl", *judge, *few)
         assert run.returncode == 0, run.stderr
@@ -77,7 +77,7 @@ def test_error_inside(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None
     source = write(tmp_path / "in.jsonl", GROUPS[:2])
     for cue, code in (("once-error-inside", 0), ("error-inside", 1)):
         judge = ("-m", f"hosted_vllm/{cue}", "--api-base", server.base)
-        run = ruler("score", source, "out.jsonl", *judge, "--retries", "1")
+        run = ruler("score", source, "out.jsonl", *judge, "--set", "retries=1")
         assert run.returncode == code, run.stderr
     assert "(transport): the judge answered 502: Upstream is gone" in run.stderr
 

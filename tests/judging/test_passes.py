@@ -111,7 +111,7 @@ def test_judged_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_failed_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A failed pass leaves the mean of the others and is reported; --min-passes can make it an error."""
+    """A failed pass leaves the mean of the others and is reported; --set min_passes can make it an error."""
     judge = Stub(
         say=failing(lambda r: (group_of(r), r.pass_index) == ("g03", 1), shifting)
     )
@@ -173,7 +173,7 @@ def test_refused_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_too_few_groups_to_debias(
     number: int, warns: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """--debias corrects nothing in a batch of fewer than 20 groups, and a warning says so."""
+    """--set debias=true corrects nothing in a batch of fewer than 20 groups, and a warning says so."""
     warned: list[str] = []
     monkeypatch.setattr(
         "ruler_cli.types.Observer.warn", lambda _, sentence: warned.append(sentence)
@@ -199,7 +199,7 @@ def test_too_few_groups_to_debias(
 def test_no_reward_to_blend_with(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A group that lacks a reward for --blend fails with an input error: another request would not help."""
+    """A group that lacks a reward for --set blend fails with an input error: another request would not help."""
     bare = [group("a", 0.9, 0.1)]
     for rollout in bare[0]["trajectories"]:
         del rollout["reward"]
@@ -239,7 +239,7 @@ def test_blend_uses_the_first_reward(
 
 
 def test_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A lone rollout is asked about once and flagged; with --single score it is scored in every pass."""
+    """A lone rollout is asked about once and flagged; with --set single=score it is scored in every pass."""
     judge = Stub(say=shifting)
     stage = Stage(tmp_path, monkeypatch, [group("g00", 0.3), GROUPS[1]], judge)
     stage.run(passes=3, min_passes=2)

@@ -76,7 +76,7 @@ async def test_planted(
     source = written(tmp_path / "in.jsonl", rollouts())
     settings = Settings(
         input=InputSettings(reference=path),
-        judge=JudgeSettings("mine", ask=knows),
+        judge=JudgeSettings("mine", function=knows),
         ledger=None,
     )
     await score_file(source, tmp_path / "out.jsonl", settings)
@@ -240,7 +240,7 @@ async def test_python(place: str) -> None:
             path = "metadata.gold"
     settings = Settings(
         input=InputSettings(reference=path),
-        judge=JudgeSettings("mine", ask=ask),
+        judge=JudgeSettings("mine", function=ask),
         ledger=None,
     )
     async with Scorer(settings) as scorer:
@@ -265,7 +265,7 @@ async def test_picture(shape: str) -> None:
     for pictures in ("send", "leave"):
         settings = Settings(
             input=InputSettings(reference="gold"),
-            judge=JudgeSettings("mine", ask=ask),
+            judge=JudgeSettings("mine", function=ask),
             ask=AskSettings(pictures=pictures),
             ledger=None,
         )

@@ -168,7 +168,7 @@ def test_from_python(waits: bool) -> None:
     """An open Scorer doubts its judge from one group to the next, and counts what it returned before."""
     settings = replace(
         load_settings(model="m", ledger=None, debias=waits),
-        judge=JudgeSettings("m", ask=of_ten_once),
+        judge=JudgeSettings("m", function=of_ten_once),
     )
 
     async def run() -> tuple[list[list[float]], int]:

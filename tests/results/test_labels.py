@@ -25,7 +25,7 @@ def written(folder: Path, *lines: Any) -> Path:
 
 def read(folder: Path, *lines: Any) -> Labels:
     """The lines of a file of labels."""
-    return Labels.read([written(folder, *lines)], option="--labels-file")
+    return Labels.read([written(folder, *lines)], option="--people")
 
 
 def test_last_line_counts(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_wrong_lines(tmp_path: Path, line: dict[str, Any], reason: str) -> None:
         parse_line(orjson.dumps(line))
     path = written(tmp_path, MARK, line)
     with pytest.raises(UsageError, match="line 2") as caught:
-        Labels.read([path], option="--labels-file")
+        Labels.read([path], option="--people")
     assert reason in str(caught.value)
 
 
@@ -119,7 +119,7 @@ def test_windows_file(tmp_path: Path) -> None:
     """A file with a byte order mark and Windows' line ends is read as any other."""
     path = written(tmp_path, COMPARISON, MARK)
     path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))
-    labels = Labels.read([path], option="--labels-file")
+    labels = Labels.read([path], option="--people")
     assert (len(labels.comparisons), len(labels.marks["g"])) == (1, 1)
 
 

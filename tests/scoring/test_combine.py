@@ -128,7 +128,7 @@ def test_explanation_of_the_nearest_score(group: GroupResult) -> None:
 
 
 def test_judge_with_too_few_passes() -> None:
-    """Below --min-passes a judge's scores are left out, and the group is degraded."""
+    """Below --set min_passes a judge's scores are left out, and the group is degraded."""
     replies = [one_pass([0.1, 0.9], t) for t in range(3)] + [one_pass([1.0, 0.0], 0, 1)]
     lost = [failed_call(1, 1), failed_call(2, 1)]
     result = scores_of(group_result(*replies, *lost, judges=2), min_passes=2)
@@ -231,7 +231,7 @@ def test_passes_needed() -> None:
 
 
 def test_debias_corrects_position_bias() -> None:
-    """--debias lowers the first rollout to the last, if the batch gives more to the first."""
+    """--set debias=true lowers the first rollout to the last, if the batch gives more to the first."""
     group = group_result(one_pass([0.7, 0.5, 0.3]))
     result = scores_of(group, slanted(), debias=True)
     assert result.scores == pytest.approx((0.5, 0.5, 0.5), abs=0.02)
@@ -269,7 +269,7 @@ def turned(rng: random.Random, error: float = 0.01) -> GroupResult:
 
 
 def test_corrected_bias_is_no_noise() -> None:
-    """The bias that --debias corrects no longer counts as noise, so reliability rises."""
+    """The bias that --set debias=true corrects no longer counts as noise, so reliability rises."""
     rng = random.Random(5)
     results = [turned(rng) for _ in range(60)]
     how, batch = CombineSettings(debias=True), batch_of(*results)
@@ -363,7 +363,7 @@ def test_blend_mixes_no_scales(reward: float) -> None:
 
 @given(groups(), st.none() | st.floats(0, 1))
 def test_order_by_outcome(group: GroupResult, blend: float | None) -> None:
-    """With --order-by-outcome no failed rollout is above a passed one, even with --blend."""
+    """With --set order_by_outcome=true no failed rollout is above a passed one, even with --set blend."""
     result = scores_of(group, order_by_outcome=True, blend=blend)
     pairs = list(zip(result.scores, group.outcomes, strict=True))
     for (one, good), (other, bad) in [

@@ -462,11 +462,11 @@ def dump(path: Path) -> None:
     ("options", "corrected"),
     [
         ("-m simulated", False),
-        ("-m simulated -m offline --passes 3 --blend 0.5", False),
-        ("-m simulated --debias", True),
-        ("-m simulated --passes 2 --debias", True),
-        ("-m simulated --passes 3 --debias --blend 0.5", True),
-        ("-m simulated -m offline --passes 3 --standardize", True),
+        ("-m simulated -m offline --passes 3 --set blend=0.5", False),
+        ("-m simulated --set debias=true", True),
+        ("-m simulated --passes 2 --set debias=true", True),
+        ("-m simulated --passes 3 --set debias=true --set blend=0.5", True),
+        ("-m simulated -m offline --passes 3 --set standardize=true", True),
     ],
 )
 def test_position_bias(
@@ -501,8 +501,8 @@ def test_input_order(passes: str, ruler: Ruler, tmp_path: Path) -> None:
     options = (
         "-m",
         "simulated",
-        "--order",
-        "input",
+        "--set",
+        "order=input",
         "--passes",
         passes,
         "--summary",
