@@ -170,8 +170,8 @@ def test_listed(ruler: Ruler, tmp_path: Path) -> None:
         == ruler("formats", "mine").stdout
     )
     assert (
-        ruler("formats", "mien").stderr
-        == "ruler: no such format: mien; did you mean mine?\n"
+        ruler("formats", "mined").stderr
+        == "ruler: no such format: mined; did you mean mine?\n"
     )
 
 
