@@ -17,7 +17,7 @@ from ruler_cli.files.containers.csv_table import CsvTable
 from ruler_cli.files.containers.lines import JsonLines
 from ruler_cli.types import Line
 from tests.conftest import Ruler, read
-from tests.files.test_open import PACKS, fed
+from tests.files.test_open import PACKS
 
 
 def rows(path: Path, most: int = 1 << 20) -> list[Line]:
@@ -25,9 +25,9 @@ def rows(path: Path, most: int = 1 << 20) -> list[Line]:
     with ExitStack() as stack:
         container = open_container(str(path), stack, most=most)
         assert isinstance(container, CsvTable)
-        found = list(container.records())
-        assert list(container.records()) == found
-        return found
+        lines = list(container.records())
+        assert list(container.records()) == lines
+        return lines
 
 
 def text_of(table: list[list[str]], delimiter: str = ",", end: str = "\n") -> str:
@@ -66,22 +66,14 @@ def test_any_table(
     text = text_of([["n", "a", "b c", "d"], *table], delimiter, end)
     assert callable(pack)
     path.write_bytes(pack(text.encode(encoding)))
-    found = rows(path)
+    lines = rows(path)
     wanted = [dict(zip(["n", "a", "b c", "d"], row, strict=True)) for row in table]
-    assert [json.loads(line.raw) for line in found] == wanted
-    assert [line.where for line in found] == [f"row {n + 1}" for n in range(len(table))]
+    assert [json.loads(line.raw) for line in lines] == wanted
+    assert [line.where for line in lines] == [f"row {n + 1}" for n in range(len(table))]
     sizes = [len(text_of([row], delimiter, end).encode()) for row in table]
-    for size, line, whole in zip(sizes, rows(path, most), found, strict=True):
+    for size, line, whole in zip(sizes, rows(path, most), lines, strict=True):
         small = size <= most and len(whole.raw) <= most
         assert line == whole if small else line.skipped
-
-
-def test_pipe(tmp_path: Path) -> None:
-    """A table from a pipe is kept in a file."""
-    fed(tmp_path / "pipe", b"\n\nid,answer\n1,2\n")
-    assert [json.loads(line.raw) for line in rows(tmp_path / "pipe")] == [
-        {"id": "1", "answer": "2"}
-    ]
 
 
 def test_index(tmp_path: Path) -> None:
@@ -103,8 +95,8 @@ def test_damaged(tmp_path: Path) -> None:
     }
     text = good + b"".join(row + b"\r\n3,4\r\n" for row in bad) + b'5,"6\r\n'
     (tmp_path / "in").write_bytes(text)
-    found = rows(tmp_path / "in")
-    damaged = [line for line in found if line.error]
+    lines = rows(tmp_path / "in")
+    damaged = [line for line in lines if line.error]
     assert [line.raw for line in damaged] == [*bad, b'5,"6']
     assert [line.where for line in damaged] == [
         "row 6 (line 7)",
@@ -116,7 +108,7 @@ def test_damaged(tmp_path: Path) -> None:
     for line, reason in zip(damaged, bad.values(), strict=False):
         assert line.error.startswith(reason)
     assert damaged[-1].error == "opens a quote that nothing closes, up to the end"
-    whole = [json.loads(line.raw) for line in found if not line.error]
+    whole = [json.loads(line.raw) for line in lines if not line.error]
     assert whole == [{"a": "1", "b": "2"}] * 5 + [{"a": "3", "b": "4"}] * 4
 
 
@@ -180,18 +172,8 @@ def test_score(ruler: Ruler, tmp_path: Path) -> None:
     failed = tmp_path / "out.jsonl.failed.jsonl"
     assert failed.read_text() == "torn,row\n"
     scored = read(tmp_path / "out.jsonl")
-    assert [one["prompt"] for one in scored] == [row[1] for row in table[1:]]
-    assert all(one["ruler"]["status"] == "scored" for one in scored)
-
-
-def test_conversations(ruler: Ruler, tmp_path: Path) -> None:
-    """Rows that are messages of named conversations are rollouts, as lines are."""
-    turns = [["conversation_id", "role", "content"]]
-    for n in range(2):
-        turns += [[str(n), "user", "Hi."], [str(n), "assistant", f"Hello {n}."]]
-    (tmp_path / "in.csv").write_text(text_of(turns))
-    done = ruler("score", "in.csv", "out.jsonl", "-m", "offline")
-    assert "2 records, 1 group of 2 rollouts" in done.stderr
+    assert [record["prompt"] for record in scored] == [row[1] for row in table[1:]]
+    assert all(record["ruler"]["status"] == "scored" for record in scored)
 
 
 def test_failed_rows(ruler: Ruler, tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import json
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.errors import OutputError, UsageError
-from ruler_cli.files.grouping import fetched, records
-from ruler_cli.files.index import Index, OutputOrder, Row, place, short_hash
+from ruler_cli.files.grouping import records
+from ruler_cli.files.index import Index, OutputOrder
 from ruler_cli.formats.format import Format
 from ruler_cli.formats.keys import PROMPT_HASH, GroupKey
 from ruler_cli.formats.reader import Reader
@@ -64,20 +63,6 @@ def counted(
         )
         survey(lines, result, lambda problem: None)
         yield result
-
-
-@given(st.text("abc.", max_size=12))
-def test_places(keys: str) -> None:
-    """Scattered groups come in the order of their first line, their lines in input order."""
-    letters = list(dict.fromkeys(keys.replace(".", "")))
-    with counted(rows(keys), grouping="scattered") as result:
-        places = [[row.number for row in group] for _, group in result.index.places()]
-        assert places == [
-            [i for i, k in enumerate(keys, 1) if k == letter] for letter in letters
-        ]
-        assert result.groups == len(letters)
-        lines = [row.number for row in result.index.lines()]
-        assert lines == [i for i, k in enumerate(keys, 1) if k != "."]
 
 
 @given(st.permutations([i for i, key in enumerate("ab.acb", 1) if key != "."]))
@@ -238,35 +223,6 @@ def test_parts() -> None:
     assert new_rollouts == [1, 0, 1, 1, 0]
     assert (result.records, result.rollouts, result.groups) == (5, 3, 2)
     assert (result.smallest, result.largest, result.singles) == (1, 2, 1)
-
-
-def test_part_of_a_columnar_line(tmp_path: Path) -> None:
-    """The number of a record selects one group of a columnar line."""
-    raw = b'{"id": ["a", "b", "a"], "text": ["x", "y", "z"]}'
-    read = Reader(COLUMNS, GroupKey(PROMPT_HASH)).read
-    records = read(Line(7, 0, raw))
-    (tmp_path / "in").write_bytes(raw)
-    with (tmp_path / "in").open("rb") as file:
-        first = place(records[1])
-        row = Row(first, 0, 0, 0, len(raw), short_hash(raw), 0, 0, 0)
-        group = fetched(file.fileno(), read, first, [row], Line)
-    assert (group.key, len(group.rollouts)) == (records[1].key, 1)
-
-
-def test_on_record() -> None:
-    """The survey reports each record that can be read."""
-    reported: list[int] = []
-    with counted(
-        rows("ab.a"), on_record=lambda record, _: reported.append(record.line.number)
-    ):
-        pass
-    assert reported == [1, 2, 4]
-
-
-def test_by_line() -> None:
-    """`--grouping line` makes every trajectory a group, whatever its key."""
-    with counted(rows("aab"), grouping="line") as result:
-        assert (result.grouping, result.groups) == ("line", 3)
 
 
 def test_full_disk(monkeypatch: pytest.MonkeyPatch) -> None:

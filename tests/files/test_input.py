@@ -21,14 +21,12 @@ from ruler_cli.files.index import place
 from ruler_cli.formats.reader import Reader
 from ruler_cli.runs import input as input_module
 from ruler_cli.runs.input import Input, open_input
-from ruler_cli.settings.models import InputSettings
+from ruler_cli.settings.models import Grouping, InputSettings
 from ruler_cli.types import Line, Problem, Record
 from tests.conftest import write as write_records
 from tests.files.test_archive import packed as archived
 from tests.files.test_open import PACKS, fed
 from tests.values import talk
-
-EMPTY = "no records: INPUT is empty, or holds blank lines only"
 
 
 def dump(keys: str) -> bytes:
@@ -52,34 +50,64 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "in.jsonl"
 
 
-def test_groups(path: Path) -> None:
-    """A file is read twice, compressed or not, and each problem is reported once."""
-    for keys, wanted in (
-        ("aabb", [("a", [1, 2]), ("b", [3, 4])]),
-        ("ab.ab", [("a", [1, 4]), ("b", [2, 5])]),
-        (".ba.", [("b", [2]), ("a", [3])]),
-    ):
-        for pack in PACKS:
-            path.write_bytes(pack(dump(keys)))
-            problems: list[Problem] = []
+@pytest.mark.parametrize("listed", [False, True])
+@pytest.mark.parametrize("pipe", [False, True])
+def test_groups(tmp_path: Path, listed: bool, pipe: bool) -> None:
+    """Lines and items, in a file or a pipe, compressed or not, are the same groups; each problem is told once."""
+    third = "a.ba" if listed else ".ba."
+    cases = itertools.product(("aabb", "ab.ab", third), PACKS)
+    for number, (keys, pack) in enumerate(cases):
+        path = tmp_path / f"{number}.json"
+        content = dump(keys)
+        if listed:
+            content = b"[\n " + b",\n ".join(content.splitlines()) + b"\n]\n"
+        if pipe:
+            fed(path, pack(content))
+        else:
+            path.write_bytes(pack(content))
+        wanted: dict[str, list[int]] = {}
+        for place_of, key in enumerate(keys, 1):
+            wanted.setdefault(key, []).append(place_of)
+        broken = wanted.pop(".", [])
+        problems: list[Problem] = []
+        with ExitStack() as stack:
+            grouping: Grouping = "scattered" if pipe else "auto"
+            settings = InputSettings(str(path), grouping=grouping)
+            result = open_input(settings, stack, problems.append)
+            assert groups(result) == [*wanted.items()]
+            assert pipe or result.in_order is (keys in ("aabb", ".ba."))
+        name = "item" if listed else "line"
+        assert [problem.where for problem in problems] == [
+            f"{name} {n}" for n in broken
+        ]
+
+
+NO_RECORDS: tuple[tuple[dict[str, bytes], str], ...] = (
+    ({"a.jsonl": b""}, ""),
+    ({"a.jsonl": b"\n \n"}, ""),
+    ({"a.jsonl": b'{"messages": []}\n'}, r"none of its \w+ can be read"),
+    ({"a.jsonl": b"", "a.log": b"text"}, r"a\.log line 1 is not a JSON object"),
+)
+"""Files of a directory, and why they are refused."""
+
+
+def test_no_records(tmp_path: Path) -> None:
+    """A file or a directory without records is no error; one without a readable record is refused."""
+    for number, (files, reason) in enumerate(NO_RECORDS):
+        folder = tmp_path / str(number)
+        for name, content in files.items():
+            write(folder / name, content)
+        sources = [folder] if len(files) > 1 else [folder, folder / "a.jsonl"]
+        for source in sources:
             with ExitStack() as stack:
-                result = open_input(InputSettings(str(path)), stack, problems.append)
-                assert groups(result) == wanted
-                assert result.in_order is (keys != "ab.ab")
-            assert [p.line for p in problems] == [
-                i for i, k in enumerate(keys, 1) if k == "."
-            ]
-
-
-def test_description(path: Path) -> None:
-    """The description of INPUT is one line."""
-    path.write_bytes(dump("aabbb"))
-    with ExitStack() as stack:
-        output = open_input(InputSettings(str(path)), stack, lambda p: None).found()
-    assert (
-        output
-        == "native trajectories, key `group_id`: 5 records, 2 groups of 2 to 3 rollouts, adjacent"
-    )
+                settings = InputSettings(str(source))
+                if reason:
+                    with pytest.raises(UsageError, match=reason):
+                        open_input(settings, stack, lambda problem: None)
+                    continue
+                result = open_input(settings, stack, lambda problem: None)
+                assert (result.reader, groups(result)) == (None, [])
+                assert result.found().startswith("no records: INPUT is empty")
 
 
 def test_pipe(tmp_path: Path) -> None:
@@ -100,66 +128,6 @@ def test_pipe(tmp_path: Path) -> None:
     assert seen == [("a", 1), ("a", 1), ("b", 1)]
 
 
-def test_scattered_pipe(tmp_path: Path) -> None:
-    """With `--grouping scattered` a whole pipe is spooled to disk, then scored as a file is."""
-    for number, pack in enumerate(PACKS):
-        pipe, problems = tmp_path / f"pipe{number}", list[Problem]()
-        fed(pipe, pack(dump("ab.ab").replace(b"\n", b"\n\n", 1)))
-        with ExitStack() as stack:
-            result = open_input(
-                InputSettings(str(pipe), grouping="scattered"), stack, problems.append
-            )
-            assert not result.in_order
-            assert groups(result) == [("a", [1, 5]), ("b", [3, 6])]
-        assert [p.where for p in problems] == ["line 4"]
-    fed(tmp_path / "pipe", b'{"messages": []}\n')
-    settings = InputSettings(str(tmp_path / "pipe"), grouping="scattered")
-    with (
-        ExitStack() as stack,
-        pytest.raises(UsageError, match="none of its lines can be read"),
-    ):
-        open_input(settings, stack, lambda p: None)
-
-
-def as_list(keys: str) -> bytes:
-    """Make the same records as a pretty-printed list."""
-    return b"[\n " + b",\n ".join(dump(keys).splitlines()) + b"\n]\n"
-
-
-def test_document(tmp_path: Path) -> None:
-    """A JSON document is read like a file of lines, also from a pipe, and its locations say `item`."""
-    cases = itertools.product(("aab", "abab", "a.ba"), PACKS, (False, True))
-    for number, (keys, pack, pipe) in enumerate(cases):
-        path, problems = tmp_path / f"{number}.json", list[Problem]()
-        if pipe:
-            fed(path, pack(as_list(keys)))
-        else:
-            path.write_bytes(pack(as_list(keys)))
-        with ExitStack() as stack:
-            result = open_input(InputSettings(str(path)), stack, problems.append)
-            read = sorted(n for _, numbers in groups(result) for n in numbers)
-            assert read == [i for i, k in enumerate(keys, 1) if k != "."]
-            assert result.in_order is (keys == "aab")
-        assert [p.where for p in problems] == [
-            f"item {i}" for i, k in enumerate(keys, 1) if k == "."
-        ]
-
-
-def test_no_records_in_a_file(path: Path) -> None:
-    """A file without records is no error; a file without a readable record is refused."""
-    for text in (b"", b"\n \n"):
-        path.write_bytes(text)
-        with ExitStack() as stack:
-            result = open_input(InputSettings(str(path)), stack, lambda p: None)
-            assert (result.reader, groups(result), result.found()) == (None, [], EMPTY)
-    path.write_bytes(b'{"messages": []}\n')
-    with (
-        ExitStack() as stack,
-        pytest.raises(UsageError, match="none of its lines can be read"),
-    ):
-        open_input(InputSettings(str(path)), stack, lambda p: None)
-
-
 @pytest.mark.parametrize("keys", ["aab", "aba"])
 def test_appended(path: Path, keys: str) -> None:
     """Lines that are appended after the survey are not scored: they could belong to any group."""
@@ -169,18 +137,6 @@ def test_appended(path: Path, keys: str) -> None:
         with path.open("ab") as file:
             file.write(dump("aab."))
         assert sorted(n for _, numbers in groups(result) for n in numbers) == [1, 2, 3]
-
-
-def test_changed(path: Path) -> None:
-    """A file that was overwritten since the survey, or whose last line was incomplete, is refused."""
-    whole, many = dump("aab"), dump("ab" * 10_000)
-    for before, after in ((whole[:-20], whole), (many, b"x" * len(many))):
-        path.write_bytes(before)
-        with ExitStack() as stack:
-            result = open_input(InputSettings(str(path)), stack, lambda p: None)
-            path.write_bytes(after)
-            with pytest.raises(InputChanged, match="changed while it was read"):
-                groups(result)
 
 
 def contained(root: Path, kind: str, text: bytes) -> tuple[Path, Path]:
@@ -284,7 +240,7 @@ def test_picked(path: Path, keys: str) -> None:
         result = open_input(
             InputSettings(str(path)), stack, lambda p: None, on_record=on_record
         )
-        first_places = [each[0] for each in numbers.values()]
+        first_places = [places[0] for places in numbers.values()]
         picked = [
             list(map(place, group.records)) for group in result.picked(first_places)
         ]
@@ -295,29 +251,6 @@ def test_picked(path: Path, keys: str) -> None:
         path.write_bytes(b"x" * path.stat().st_size)
         with pytest.raises(InputChanged, match="changed while it was read"):
             list(result.picked(first_places))
-
-
-def test_directory(tmp_path: Path) -> None:
-    """Files of another kind are left out, with their keys; a problem names its file."""
-    folder = tmp_path / "in"
-    folder.mkdir()
-    for name, keys in (("b-2.jsonl", "xx"), ("b-10.jsonl", "x.")):
-        text = dump(keys).replace(b'"group_id": "x", ', b"")
-        (folder / name).write_bytes(text)
-    (folder / "a.json").write_text('{"group_id": 3}')
-    problems: list[Problem] = []
-    with ExitStack() as stack:
-        result = open_input(InputSettings(str(folder)), stack, problems.append)
-        assert result.notes == ["a.json holds no record of this format: left out"]
-        assert result.found().startswith(
-            "native trajectories, key: hash of the prompt: 3 records"
-        )
-        assert [r.line.where for g in result.groups for r in g.records] == [
-            "b-2.jsonl line 1",
-            "b-2.jsonl line 2",
-            "b-10.jsonl line 1",
-        ]
-    assert [p.where for p in problems] == ["b-10.jsonl line 2"]
 
 
 @pytest.mark.parametrize("appended", [True, False])
@@ -335,22 +268,6 @@ def test_shard_changes(tmp_path: Path, appended: bool) -> None:
             InputChanged, match=r"changed while it was read \(a\.jsonl\)"
         ):
             groups(result)
-
-
-def test_no_records_in_a_directory(tmp_path: Path) -> None:
-    """A directory without any JSON is refused; a directory of empty files is no error."""
-    (tmp_path / "a.jsonl").touch()
-    with ExitStack() as stack:
-        assert (
-            open_input(InputSettings(str(tmp_path)), stack, lambda p: None).found()
-            == EMPTY
-        )
-    (tmp_path / "a.log").write_text("text")
-    with (
-        ExitStack() as stack,
-        pytest.raises(UsageError, match=r"a\.log line 1 is not a JSON object"),
-    ):
-        open_input(InputSettings(str(tmp_path)), stack, lambda p: None)
 
 
 def test_groups_of_a_large_file(

@@ -224,14 +224,14 @@ def test_zeros(tmp_path: Path) -> None:
 def test_long_lines(text: str, most: int) -> None:
     """A line is whole, or its beginning and its size if it has more bytes; offsets are those of the text."""
     whole = text.encode()
-    found = list(lines("in", io.BytesIO(whole), most))
+    cut_lines = list(lines("in", io.BytesIO(whole), most))
     expected = [
         (n, part)
         for n, part in enumerate(whole.split(b"\n"), 1)
         if part.strip() or len(part) > most
     ]
-    assert [line.number for line in found] == [number for number, _ in expected]
-    for line, (_, part) in zip(found, expected, strict=True):
+    assert [line.number for line in cut_lines] == [number for number, _ in expected]
+    for line, (_, part) in zip(cut_lines, expected, strict=True):
         assert line.skipped == (len(part) if len(part) > most else 0)
         assert whole[line.offset : line.end] == part
         assert part.startswith(line.raw)
@@ -264,37 +264,3 @@ def test_long_first_line(tmp_path: Path) -> None:
     long = b'{"a": "%s"}' % (b"x" * 9_000_000)
     (tmp_path / "in").write_bytes(gzip.compress(long + b"\n{}\n", 1))
     assert [line.raw for line in read(tmp_path / "in")] == [long, b"{}"]
-
-
-NEW_KIND = """
-from ruler_cli.files.containers import Container
-
-class Numbered(Container):
-    rank, endings, unit, form = 5, (".num",), "number", "numbers"
-
-    @classmethod
-    def open(cls, source):
-        if not source.head.startswith(b"NUM!"):
-            return None
-        made = cls(source.name, source.most)
-        made.size = int(source.seekable().read()[4:])
-        return made
-
-    def records(self):
-        for number in range(1, self.size + 1):
-            yield self.line(number, 0, b'{"n": %d}' % number)
-
-    @classmethod
-    def writer(cls, stream, name, source):
-        return Writer(stream)
-
-class Writer:
-    def __init__(self, stream):
-        self.stream, self.last = stream, 0
-
-    def put(self, number, record):
-        self.last = number
-
-    def end(self):
-        self.stream.write(b"NUM!%d" % self.last)
-"""

@@ -58,15 +58,15 @@ def records(path: Path, at: str | None, **others: Any) -> list[Line]:
     """Return the records of a file, which are the same each time; those with bytes in the file stand there."""
     with ExitStack() as stack:
         container = open_container(str(path), stack, records=at, **others)
-        found = list(container.records())
+        lines_read = list(container.records())
         if not container.once:
-            assert list(container.records()) == found
-        whole = [line for line in found if not line.error]
+            assert list(container.records()) == lines_read
+        whole = [line for line in lines_read if not line.error]
         assert all(container.where(line.number) == line.where for line in whole)
         if container.fd is not None:
             for line in whole:
                 assert os.pread(container.fd, len(line.raw), line.offset) == line.raw
-        return found
+        return lines_read
 
 
 def values(lines: list[Line]) -> list[object]:
@@ -109,9 +109,9 @@ def test_list(tmp_path: Path) -> None:
 def test_header(tmp_path: Path) -> None:
     """`[1:]` leaves out the first line; the others are numbered through."""
     write(tmp_path / "in", [{"header": True}, A, B])
-    found = records(tmp_path / "in", "[1:]")
-    assert [line.where for line in found] == ["record 1", "record 2"]
-    assert values(found) == [A, B]
+    lines_read = records(tmp_path / "in", "[1:]")
+    assert [line.where for line in lines_read] == ["record 1", "record 2"]
+    assert values(lines_read) == [A, B]
     write(tmp_path / "in", [{"header": True}, {"runs": [A]}, {"runs": [B]}])
     assert values(records(tmp_path / "in", "[1:].runs[]")) == [A, B]
 
@@ -121,13 +121,13 @@ def test_bad_lines(tmp_path: Path) -> None:
     bad = [b'{"runs": [{}, {"a": ', b'{"runs": [{}]} x', b'{"messages": []}', b"oops"]
     lines = [b'{"runs": [{"a": 1}, {"a": 2}]}', *bad, b'{"runs": [{"a": 3}]}']
     (tmp_path / "in").write_bytes(b"\n".join(lines))
-    found = records(tmp_path / "in", "runs[]")
-    places = [(line.where, line.raw) for line in found if line.error]
+    lines_read = records(tmp_path / "in", "runs[]")
+    places = [(line.where, line.raw) for line in lines_read if line.error]
     assert places == [(f"line {n}", raw) for n, raw in enumerate(bad, 2)]
-    whole = [line for line in found if not line.error]
+    whole = [line for line in lines_read if not line.error]
     assert [line.where for line in whole] == ["record 1", "record 2", "record 7"]
     assert values(whole) == [{"a": 1}, {"a": 2}, {"a": 3}]
-    assert [line.number for line in found] == list(range(1, 8))
+    assert [line.number for line in lines_read] == list(range(1, 8))
 
 
 def test_first_line(tmp_path: Path) -> None:
@@ -159,9 +159,9 @@ def test_long_lines(tmp_path: Path) -> None:
     """Long lines are lines, too: one that is torn is named, and the others are read."""
     long = json.dumps({"pad": "x" * 1_500_000, "runs": [A, B]})
     (tmp_path / "in").write_text(f'{long}\n{{"runs": [\n{long}\n')
-    found = records(tmp_path / "in", "runs[]")
-    assert [line.where for line in found if line.error] == ["line 2"]
-    assert values([line for line in found if not line.error]) == [A, B, A, B]
+    lines_read = records(tmp_path / "in", "runs[]")
+    assert [line.where for line in lines_read if line.error] == ["line 2"]
+    assert values([line for line in lines_read if not line.error]) == [A, B, A, B]
 
 
 @pytest.mark.parametrize("pack", PACKS)
@@ -231,11 +231,6 @@ def test_no_path(tmp_path: Path, at: str) -> None:
         steps_of(at)
 
 
-def test_steps() -> None:
-    """A quoted key is one step, whatever it holds."""
-    assert steps_of('a."b.c[]"{}.value[]') == (*(".a", ".b.c[]", "{}.value", "[]"),)
-
-
 def test_twice(tmp_path: Path) -> None:
     """A member that stands twice on the path is refused: other readers see the last one only."""
     (tmp_path / "in").write_bytes(b'{"runs": [{}], "r\\u0075ns": [{}]}')
@@ -286,7 +281,7 @@ def test_score(ruler: Ruler, tmp_path: Path) -> None:
     lines = [{"runs": rollouts[:3]}, {"runs": rollouts[3:]}]
     write(tmp_path / "plain.jsonl", rollouts)
     ruler("score", "plain.jsonl", "wanted.jsonl", "-m", "offline")
-    wanted = [one["reward"] for one in read(tmp_path / "wanted.jsonl")]
+    wanted = [record["reward"] for record in read(tmp_path / "wanted.jsonl")]
     inner = ("--messages", "value.messages", "--group-by", "value.task_id")
     for content, at, more in (
         ([held], "data.runs[]", ()),
@@ -307,35 +302,8 @@ def test_score(ruler: Ruler, tmp_path: Path) -> None:
             )
         )
         assert done.returncode == 0, done.stderr
-        assert [one["reward"] for one in read(tmp_path / "out.jsonl")] == wanted
+        assert [record["reward"] for record in read(tmp_path / "out.jsonl")] == wanted
         assert "4 records, 2 groups of 2 rollouts, scattered" in done.stderr
-
-
-def test_settings(ruler: Ruler, tmp_path: Path) -> None:
-    """The path may stand in `ruler.toml` or in a variable, and a mistake is named as the option."""
-    rollouts = [{"task_id": 1, "messages": talk(f"answer {n}")} for n in range(2)]
-    write(tmp_path / "in.json", [{"runs": rollouts}])
-    (tmp_path / "ruler.toml").write_text('[check]\nrecords = "runs[]"\n')
-    assert ruler("check", "in.json", "-m", "offline").returncode == 0
-    (tmp_path / "ruler.toml").unlink()
-    done = ruler("check", "in.json", "-m", "offline", RULER_RECORDS="run[]")
-    assert done.returncode == 2
-    assert (
-        "RULER_RECORDS: holds no records at `run[]`; did you mean runs[]?"
-        in done.stderr
-    )
-
-
-def test_row(ruler: Ruler, tmp_path: Path) -> None:
-    """A format of the user's own may have the path; the option takes its place."""
-    runs = [{"task": 1, "said": f"answer {n}"} for n in range(2)]
-    write(tmp_path / "in.json", [{"runs": runs}])
-    row = '[formats.own]\nrecords = "runs[]"\nmessages = "said"\ngroup_by = "task"\n'
-    (tmp_path / "ruler.toml").write_text(row)
-    args = ("check", "in.json", "-m", "offline", "--format", "own")
-    assert "2 records, 1 group of 2 rollouts" in " ".join(ruler(*args).stdout.split())
-    done = ruler(*args, "--set", "records=run[]")
-    assert "--set records: holds no records at `run[]`" in done.stderr
 
 
 def test_stdin(ruler: Ruler) -> None:

@@ -56,11 +56,11 @@ def annotated(
     """Return one record's bytes with these annotations."""
     using = using or reader(record)
     (read,) = using.read(line(record))
-    given = [
+    whole = [
         {**m, "group": GROUP} if using.format.shape != "group" else m
         for m in annotations
     ]
-    both = list(zip(read.rollouts, given, strict=True))
+    both = list(zip(read.rollouts, whole, strict=True))
     return annotate(read.line.raw, using.format, both, GROUP, on_failure)
 
 
@@ -154,11 +154,8 @@ def unpacked(raw: bytes) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "record",
     [
-        {**MESSAGES, "reward": 1.5},
         {**MESSAGES, "reward": None},
-        MESSAGES,
         {**MESSAGES, "reward": 1.5, "metrics": "other", "logs": 3},
-        {"messages_and_choices": talk("4")},
         {**ROW, **MESSAGES, "reward": 1.5, "metrics": '{"m": 1}'},
         {
             "group_index": 0,
@@ -170,34 +167,19 @@ def unpacked(raw: bytes) -> dict[str, Any]:
             "trajectory_json": json.dumps({**MESSAGES, "reward": None}),
             "reward": None,
         },
-        {"task_id": 1, "traj": talk("4"), "reward": 1.5},
     ],
 )
 @pytest.mark.parametrize(
     "between", [scored(0.2, "bad"), FAILED], ids=["scored", "failed"]
 )
 def test_again(record: dict[str, Any], between: Annotation) -> None:
-    """A record scored again equals one scored once."""
+    """A record scored again equals one scored once, where it has odd members or repeats itself as text."""
     detected = reader(record)
     once = unpacked(annotated(record, scored(), using=detected))
     twice = unpacked(
         annotated(annotated(record, between, using=detected), scored(), using=detected)
     )
     assert twice == once
-
-
-@pytest.mark.parametrize("shape", [MESSAGES, {"messages_and_choices": talk("4")}])
-@pytest.mark.parametrize("reward", [{}, {"reward": None}, {"reward": 1.5}])
-def test_failed(shape: dict[str, Any], reward: dict[str, Any]) -> None:
-    """A failure sets the reward to null, and states its reason and the independent reward."""
-    done = annotated_record({**shape, **reward, "logs": ["l"]}, FAILED)
-    original = reward.get(
-        "reward", 0.0 if "messages_and_choices" in shape and not reward else None
-    )
-    assert (done["reward"], done["logs"]) == (None, ["l"])
-    noted = {**FIRST, "independent_reward": original}
-    assert done["ruler"] == {**FAILED, "group": GROUP, **noted}
-    assert "ruler_score" not in done.get("metrics", {})
 
 
 def test_failed_after_scored() -> None:
@@ -373,25 +355,6 @@ def written(
     return parse(annotate(raw, form, both, GROUP, on_failure))
 
 
-@pytest.mark.parametrize("kind", ["group", "columns"])
-def test_lists(kind: str) -> None:
-    """Rollouts in lists get rewards at their indexes, and their annotations in a list."""
-    form = shape(reward="scores", listed=True, shape=kind)
-    done = written(b'{"scores": [ 1.0 ,-1.0 ], "x": 1e0}', form, scored(), FAILED)
-    assert done["scores"] == [0.75, None]
-    annotations = done["ruler"]["rollouts"] if kind == "group" else done["ruler"]
-    assert [m["independent_reward"] for m in annotations] == [1.0, -1.0]
-    assert [m["status"] for m in annotations] == ["scored", "failed"]
-    again = written(
-        json.dumps(done).encode(), form, FAILED, scored(0.5), on_failure="keep"
-    )
-    assert again["scores"] == [1.0, 0.5]
-    annotations = again["ruler"]["rollouts"] if kind == "group" else again["ruler"]
-    assert [m["independent_reward"] for m in annotations] == [1.0, -1.0]
-    fresh = written({"prompt": "q"}, form, scored(), scored(0.25))
-    assert fresh["scores"] == [0.75, 0.25]
-
-
 @given(extra, layouts(), st.lists(values, min_size=2, max_size=2))
 def test_other_members_in_lists(
     more: dict[str, Any], layout: dict[str, Any], rewards: list[Any]
@@ -511,7 +474,7 @@ def test_panel_and_escalation() -> None:
     )
     far = one_pass([0.1, 0.9], 0, 1), one_pass([0.3, 0.9], 1, 1), one_pass([0.2, 0.9], 2, 1)  # fmt: skip
     annotations, _ = fields(group_result(one_pass([0.5, 0.9]), *far, judges=2), NAMES)
-    nearest = [own["explanation"] for own in annotations[0]["judges"]]
+    nearest = [by_judge["explanation"] for by_judge in annotations[0]["judges"]]
     assert nearest == ["judge 0 turn 0 body 0", "judge 1 turn 2 body 0"]
     _, part = fields(
         group_result(one_pass([0.1, 0.9]), failed_call(0, 1), escalated_to=1),
@@ -597,7 +560,7 @@ def fits(value: Any, whole: Any) -> bool:
             fits(value[name], whole[name]) for name in whole
         )
     if isinstance(whole, list):
-        return isinstance(value, list) and all(fits(one, whole[0]) for one in value)
+        return isinstance(value, list) and all(fits(item, whole[0]) for item in value)
     return type(value) is type(whole) or (value is None and type(whole) in (int, float))
 
 

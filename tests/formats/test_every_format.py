@@ -39,7 +39,6 @@ SAMPLES = Path(__file__).parent.parent.parent / "samples"
 EXAMPLES = {p.stem: p for p in sorted(SAMPLES.rglob("*.jsonl")) if p.stem in READERS}
 each_example = pytest.mark.parametrize("name", EXAMPLES)
 READ = ROOT / "tests/data/examples_read.json"
-ANEW = "python -m tests.formats.test_every_format"
 LAYOUTS = (
     *(
         "groups",
@@ -194,8 +193,8 @@ def _read_back(name: str, tmp_path: Path) -> None:
     """Check one example."""
     before, after = scored(name, tmp_path)
     read, layout = READERS[name], reader(*raws(EXAMPLES[name])).format
-    own = [layout.reward] if layout.reward else []
-    own += [payload] if (payload := _payload(layout)) else []
+    written_paths = [layout.reward] if layout.reward else []
+    written_paths += [payload] if (payload := _payload(layout)) else []
     # objects that were made so that `ruler` or the reward can stand in them
     made = [path.rpartition(".")[0] for path in (layout.ruler, layout.reward)]
     for old, new in zip(before, after, strict=True):
@@ -207,8 +206,8 @@ def _read_back(name: str, tmp_path: Path) -> None:
             annotation["score"] for annotation in annotations
         ]
         for path in changed(old, new):
-            inside = any(f".{other}." in f".{path}." for other in own)
-            around = any(other and f".{path}".endswith(f".{other}") for other in made)
+            inside = any(f".{named}." in f".{path}." for named in written_paths)
+            around = any(named and f".{path}".endswith(f".{named}") for named in made)
             assert _OURS.fullmatch(path) or inside or around, path
 
 
@@ -249,12 +248,12 @@ def _failed(value: Any) -> list[dict[str, Any]]:
         return [annotation for inner in value for annotation in _failed(inner)]
     if not isinstance(value, dict):
         return []
-    own = (
+    written_paths = (
         [value]
         if value.get("status") == "failed" and "independent_reward" in value
         else []
     )
-    return own + [
+    return written_paths + [
         annotation for inner in value.values() for annotation in _failed(inner)
     ]
 
@@ -318,22 +317,22 @@ async def _from_python(
             groups.setdefault(str(record.key), []).append(i)
     several = len(groups) > len(before)
     for places in groups.values():
-        given = [before[i] for i in places]
+        of_group = [before[i] for i in places]
         alone = detected.format.shape != "trajectory" or (
-            detected.format.listed and len(given) == 1
+            detected.format.listed and len(of_group) == 1
         )
-        unchanged = json.dumps(given)
+        unchanged = json.dumps(of_group)
         if several:
             with pytest.raises(
                 WrongShapeError, match=r"holds 2 groups .* give each group as a list"
             ):
-                await scorer.score(given[0])
+                await scorer.score(of_group[0])
             continue
-        judged: Any = await scorer.score(given[0] if alone else given)
+        judged: Any = await scorer.score(of_group[0] if alone else of_group)
         assert _timeless([judged.group] if alone else judged.group) == _timeless(
             [after[i] for i in places]
         )
-        assert json.dumps(given) == unchanged
+        assert json.dumps(of_group) == unchanged
 
 
 def _timeless(records: list[Any]) -> Any:
@@ -446,14 +445,14 @@ def test_files_of_frameworks(subtests: pytest.Subtests) -> None:
 
 def _changes_only_its_paths(record: Any, layout: Any) -> None:
     """Check that a score changes only the paths that the format names."""
-    paths = [other for other in (layout.reward, layout.ruler) if other]
+    paths = [named for named in (layout.reward, layout.ruler) if named]
     for path in changed(record, written(record, SCORED)):
         inside = any(
-            f".{other}.".startswith(f".{path}.") or f".{other}." in f".{path}."
-            for other in paths
+            f".{named}.".startswith(f".{path}.") or f".{named}." in f".{path}."
+            for named in paths
         )
         around = any(
-            f".{path}".endswith(f".{other.rpartition('.')[0]}") for other in paths
+            f".{path}".endswith(f".{named.rpartition('.')[0]}") for named in paths
         )
         assert _OURS.fullmatch(path) or inside or around, path
 

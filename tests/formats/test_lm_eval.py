@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ruler_cli.errors import UsageError
 from ruler_cli.types import CallError, Reply, Request
 from tests.runs import BROKEN, Stage, Stub, answer
-from tests.values import read, reader, talk
 
 QUESTION = "What is 2+2?"
 
@@ -24,17 +21,6 @@ def one(**more: Any) -> dict[str, Any]:
         "resps": [["4"]],
         **more,
     }
-
-
-def test_key() -> None:
-    """Each task numbers its documents anew, so the key contains the prompt, or else the document."""
-    other = {"gen_args_0": {"arg_0": "What is 3+3?"}}
-    lines = [one(), one(arguments=other), one(filter="x"), one(doc_id=1)]
-    keys = [record.key for record in read(*lines)]
-    assert keys[0] == keys[2]
-    assert len(set(keys)) == 3
-    bare = [one(arguments=None, doc={"q": q}) for q in ("a", "b", "a")]
-    assert [r.key for r in read(*bare)].index(read(bare[1], bare[0])[0].key) == 1
 
 
 def lines(*filters: str, apart: bool) -> list[dict[str, Any]]:
@@ -64,8 +50,8 @@ def test_two_filters(
 ) -> None:
     """The judge scores a document once, and each of its lines gets the scores."""
     judge = Stub(say=by_length)
-    given = lines("strict", "flexible", apart=apart)
-    stage = Stage(tmp_path, monkeypatch, given, judge)
+    documents = lines("strict", "flexible", apart=apart)
+    stage = Stage(tmp_path, monkeypatch, documents, judge)
     done = stage.run(on_failure=how)
     assert (len(judge.asked), [len(request.labels) for request in judge.asked]) == (
         2,
@@ -73,7 +59,7 @@ def test_two_filters(
     )
     assert (done.summary.scored, dict(done.summary.failed)) == (1, {"transport": 1})
     out = stage.records()
-    left = [record for record in given if how != "drop" or record["doc_id"] == 0]
+    left = [record for record in documents if how != "drop" or record["doc_id"] == 0]
     assert [{k: v for k, v in record.items() if k != "ruler"} for record in out] == left
     scores = [
         [annotation.get("score") for annotation in record["ruler"]["rollouts"]]
@@ -100,24 +86,3 @@ def test_scored_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = stage.masked()
     stage.run(source="out.jsonl", output="again.jsonl")
     assert stage.masked("again.jsonl") == before
-
-
-def test_likelihoods() -> None:
-    """The log-likelihoods of choices are no rollouts."""
-    with pytest.raises(UsageError, match="holds no rollouts"):
-        reader(one(resps=[[["-3.2", "False"]], [["-1.0", "True"]]]))
-
-
-PROMPTS: list[Any] = [
-    {"gen_args_0": {"arg_0": QUESTION}},
-    [[QUESTION, {"until": []}]],
-    {"gen_args_0": {"arg_0": json.dumps(talk("x")[:1])}},
-    {"gen_args_0": {"arg_0": [json.dumps(talk("x")[:1])]}},
-]
-
-
-def test_prompts(subtests: pytest.Subtests) -> None:
-    """A prompt is text or a chat as JSON text, in newer and older files."""
-    for arguments in PROMPTS:
-        with subtests.test(arguments=str(arguments)):
-            assert read(one(arguments=arguments))[0].rollouts[0].messages == talk("4")

@@ -63,12 +63,16 @@ SHAPES: list[dict[str, Any]] = [
 
 def test_shapes() -> None:
     """A picture is the same in every shape, and its digest is that of the original bytes."""
-    found = [picture_of(part) for part in SHAPES]
-    assert {(one.data, one.media, one.error) for one in found if one} == {
-        (PNG, "image/png", "")
+    pictures_read = [picture_of(part) for part in SHAPES]
+    assert {
+        (picture.data, picture.media, picture.error)
+        for picture in pictures_read
+        if picture
+    } == {(PNG, "image/png", "")}
+    assert {picture.digest for picture in pictures_read if picture} == {
+        read_picture(URL).digest
     }
-    assert {one.digest for one in found if one} == {read_picture(URL).digest}
-    assert None not in found
+    assert None not in pictures_read
 
 
 def test_in_messages() -> None:
@@ -108,10 +112,10 @@ def test_in_messages() -> None:
         (record["contents"], 1),
     ]
     for messages, number in conversations:
-        found: dict[str, Picture] = {}
-        whole = "\n".join(render(messages, seen=Seen(found)))
+        pictures_read: dict[str, Picture] = {}
+        whole = "\n".join(render(messages, seen=Seen(pictures_read)))
         assert len(MARK.findall(whole)) == number, messages
-        assert len(found) == min(number, 1)
+        assert len(pictures_read) == min(number, 1)
         assert [mark[0] for mark in MARK.findall(whole)] == [
             f"picture {at}" for at in range(1, number + 1)
         ]
@@ -227,8 +231,10 @@ def test_tokens() -> None:
         "gemini/gemini-2.5-pro": (6 * 258, 6 * 258, 258),
     }
     for model, numbers in counted.items():
-        found = tuple(picture_tokens(one, model) for one in (large, low, small))
-        assert found == numbers, model
+        pictures_read = tuple(
+            picture_tokens(picture, model) for picture in (large, low, small)
+        )
+        assert pictures_read == numbers, model
     assert picture_tokens(read_picture(WEB), "openai/gpt-4o") == 765
 
 
@@ -256,26 +262,3 @@ def test_smaller() -> None:
     assert not needs_less(read_picture(URL))
     broken = read_picture(address(png(0.6, 3136, 784)[:60]))
     assert smaller(broken) == broken
-
-
-def with_pictures(value: Any, made: list[bytes]) -> Any:
-    """Return a record with one more picture in each list of parts; `made` gets its bytes."""
-    if isinstance(value, list):
-        return [with_pictures(one, made) for one in value]
-    if not isinstance(value, dict):
-        return value
-    out = {key: with_pictures(inner, made) for key, inner in value.items()}
-    for key in out.keys() & {"content", "parts"}:
-        parts = out[key]
-        if isinstance(parts, list) and parts and all(map(is_part, parts)):
-            data = png(0.5, 2 + len(made), 2)
-            made.append(data)
-            parts.append({"type": "image_url", "image_url": {"url": address(data)}})
-    return out
-
-
-def is_part(value: Any) -> bool:
-    """Tell if a value is a part of a message."""
-    return isinstance(value, dict) and (
-        "text" in value or {"type"} <= value.keys() - {"role"}
-    )

@@ -4,38 +4,12 @@ from __future__ import annotations
 
 import json
 import time
-from typing import Any
 
 import pytest
 
-from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.formats.annotate import annotate
 from tests.formats.changes import GROUP, SCORED, written
-from tests.values import line, read, reader, talk
-
-BIG = 2**64
-
-
-def test_large_keys() -> None:
-    """A group key is exact, however large its integers are."""
-    for key in (BIG, -(10**30), {"a": [BIG]}):
-        record = {"messages": talk("x"), "group_id": key}
-        raw = json.dumps(record).replace(str(BIG), str(BIG + 1))
-        other = json.loads(raw)
-        same = read(record)[0].key == read(record, other)[1].key
-        assert same is (other == record)
-
-
-def test_key_inside_a_group() -> None:
-    """`--group-by` takes a key from the rollouts of a group."""
-    record = {
-        "trajectories": [
-            {"messages": talk(x), "metadata": {"scenario_id": "s-1"}} for x in "ab"
-        ]
-    }
-    detected = reader(record, group_by="metadata.scenario_id")
-    assert [r.key for r in detected.read(line(record))] == ["s-1"]
-
+from tests.values import line, reader, talk
 
 ROW = {
     "messages": talk("4"),
@@ -47,46 +21,6 @@ ROW = {
 STEP = {
     "global_step": [1, 1], "id": ["a", "b"], "prompt": ["p", "q"], "responses": ["x", "y"], "scores": [1, 2],
 }  # fmt: skip
-
-
-def test_path_into_messages(subtests: pytest.Subtests) -> None:
-    """A reward path into the messages or the group key is refused."""
-    for path in ["messages", "messages.1", "messages.0.content", "group_id"]:
-        with (
-            subtests.test(path=str(path)),
-            pytest.raises(UsageError, match="no free place"),
-        ):
-            reader(ROW, reward=path)
-
-
-RULERS_PATHS: list[Any] = [
-    "ruler",
-    "ruler.score",
-    "logs",
-    "logs.0",
-    "metrics",
-    "metrics.ruler_score",
-]
-
-
-def test_path_of_ruler(subtests: pytest.Subtests) -> None:
-    """A reward path to a field that ruler itself writes is refused."""
-    for path in RULERS_PATHS:
-        with (
-            subtests.test(path=str(path)),
-            pytest.raises(UsageError, match="no free place"),
-        ):
-            reader(ROW, reward=path)
-
-
-def test_empty_part(subtests: pytest.Subtests) -> None:
-    """A path with an empty part is refused."""
-    for path in ["", "info.", ".r", "info..r"]:
-        with (
-            subtests.test(path=str(path)),
-            pytest.raises(UsageError, match="no free place"),
-        ):
-            reader(ROW, reward=path)
 
 
 def test_reward_path(subtests: pytest.Subtests) -> None:
@@ -112,22 +46,6 @@ def test_number_in_path(subtests: pytest.Subtests) -> None:
             assert out["rewards"] == (
                 {"0": 0.625, "1": 3} if isinstance(rewards, dict) else [0.625, 3]
             )
-
-
-def test_text_in_path() -> None:
-    """A record with text where the path needs an object is unreadable."""
-    detected = reader(ROW, reward="info.r")
-    with pytest.raises(UnreadableError, match="no object at `info`"):
-        detected.read(line({**ROW, "info": "my notes"}))
-
-
-def test_bad_column(subtests: pytest.Subtests) -> None:
-    """A record is unreadable if a named column does not hold one item for each rollout."""
-    for value in [5, [7], [7, 8, 9], {"x": 1}, "text"]:
-        with subtests.test(value=str(value)):
-            for options in ({"reward": "mine"}, {"group_by": "mine"}):
-                with pytest.raises(UnreadableError, match="`mine`"):
-                    read({**STEP, "mine": value}, **options)
 
 
 def test_column() -> None:

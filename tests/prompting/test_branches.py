@@ -22,15 +22,12 @@ from ruler_cli.prompting.prompt import (
     write_prompt,
 )
 from ruler_cli.settings.models import AskSettings
-from ruler_cli.types import Group, Request, Rollout
+from ruler_cli.types import Request, Rollout
 from tests.attacks import FAMILIES
-from tests.conftest import SHARED
 from tests.prompting.test_attacks import SMALL
-from tests.trees import LEAVES, tree
 from tests.values import NASTY, group, talk
 
 ASK = AskSettings()
-TAU_BENCH = SHARED / "data" / "tau_bench_gpt4o_airline.jsonl"
 TASK = [{"role": "user", "content": "Book a flight."}]
 SHARED_HEAD = re.compile(r'<shared_messages number="(\d+)" ids="([a-z]+(?: [a-z]+)+)">')
 OWN_HEAD = re.compile(r'<trajectory id="([a-z]+)">')
@@ -48,11 +45,6 @@ def turns(name: str, count: int = 6, size: int = 300) -> list[dict[str, Any]]:
         said(f"{name}{n} " + "x" * size, ("assistant", "tool")[n % 2])
         for n in range(count)
     ]
-
-
-def sampled(size: int = 300) -> Group:
-    """A group that was sampled as a tree, without real data."""
-    return tree(TASK, [turns(name, 8, size) for name in "abcdefgh"])
 
 
 @contextmanager
@@ -73,8 +65,8 @@ def whole(user: str) -> dict[str, str]:
     rollouts: dict[str, str] = {}
     lines = iter(user.split("\n"))
     for line in lines:
-        block, own = SHARED_HEAD.fullmatch(line), OWN_HEAD.fullmatch(line)
-        if block is None and own is None:
+        block, whole_head = SHARED_HEAD.fullmatch(line), OWN_HEAD.fullmatch(line)
+        if block is None and whole_head is None:
             continue
         end = "</shared_messages>" if block else "</trajectory>"
         inside = list(iter(lines.__next__, end))
@@ -82,7 +74,9 @@ def whole(user: str) -> dict[str, str]:
         numbers: list[int] = []
         if told := CONTINUES.fullmatch(inside[0]):
             numbers = list(map(int, told[1].split(", ")))
-            before = [one for number in numbers for one in shared[number]]
+            before = [
+                text_of_block for number in numbers for text_of_block in shared[number]
+            ]
             assert len(before) == int(told[2])
             del inside[0]
         if block:
@@ -91,10 +85,10 @@ def whole(user: str) -> dict[str, str]:
             assert not rollouts, "a block behind a rollout"
             shared[number], named[number] = inside, set(block[2].split())
             assert all(named[number] < named[outer] for outer in numbers)
-        elif own:
-            rollouts[own[1]] = "\n".join(before + inside)
+        elif whole_head:
+            rollouts[whole_head[1]] = "\n".join(before + inside)
             for number in numbers:
-                used.setdefault(number, set()).add(own[1])
+                used.setdefault(number, set()).add(whole_head[1])
     assert named == used
     return rollouts
 
@@ -173,20 +167,6 @@ def test_shape() -> None:
     assert len(of) == 4
 
 
-@pytest.mark.parametrize("order", ["random", "input"])
-def test_tree(order: Any) -> None:
-    """Each rollout of a tree is whole: in each pass, in windows, after corrections, in both orders."""
-    ask = replace(ASK, order=order)
-    layout = build_layout(sampled(), ask)
-    assert len(layout.distinct) == LEAVES
-    assert all(is_right(layout, ask))
-    assert any(is_right(layout, replace(ask, group_size=4)))
-    assert {
-        len(request.shown)
-        for request, _ in requests(layout, replace(ask, group_size=4))
-    } == {4}
-
-
 paths = st.lists(
     st.lists(st.integers(0, 2), min_size=1, max_size=7).map(tuple),
     min_size=2,
@@ -205,11 +185,21 @@ FORGED = (
 
 
 @settings(deadline=None)
-@given(paths, st.sampled_from(FORGED), st.integers(0, 500), st.integers(2, 9))
+@given(
+    paths,
+    st.sampled_from(FORGED),
+    st.integers(0, 500),
+    st.integers(2, 9),
+    st.sampled_from(["random", "input"]),
+)
 def test_any_tree(
-    rollouts: Sequence[tuple[int, ...]], text: str, size: int, most: int
+    rollouts: Sequence[tuple[int, ...]], text: str, size: int, most: int, order: Any
 ) -> None:
-    """Rollouts of any tree are whole, whatever their text forges, and a tenth of the bytes is saved or none."""
+    """Rollouts of any tree are whole, whatever their text forges, and a tenth of the bytes is saved or none.
+
+    So they are in each pass, in windows, after corrections, in both orders.
+    """
+    ask = replace(ASK, order=order)
     made = group(
         *(
             TASK
@@ -217,23 +207,23 @@ def test_any_tree(
             for path in rollouts
         )
     )
-    layout = build_layout(made, ASK)
-    is_right(layout, replace(ASK, group_size=most))
-    request = write_prompt(layout, ASK)
+    layout = build_layout(made, ask)
+    is_right(layout, replace(ask, group_size=most))
+    request = write_prompt(layout, ask)
     with without_blocks():
-        other = write_prompt(layout, ASK)
+        plain = write_prompt(layout, ask)
     if "\n<shared_messages" in request.user:
-        saved = len(other.user.encode()) - len(request.user.encode())
+        saved = len(plain.user.encode()) - len(request.user.encode())
         estimate = layout.branches(range(len(layout.distinct))).saved
-        assert saved >= estimate >= 0.1 * other.size
+        assert saved >= estimate >= 0.1 * plain.size
     else:
-        assert request == other
+        assert request == plain
 
 
 def test_parts() -> None:
     """Of rollouts with further parts, or with tools of their own, only first messages are shared."""
     begin, later = turns("begin"), [*TASK, *turns("later")]
-    own = [
+    whole_head = [
         Rollout([*TASK, *begin, said(name)], histories=(later, talk(name)))
         for name in "ab"
     ]
@@ -242,7 +232,7 @@ def test_parts() -> None:
         for messages in ([*TASK, *begin, said("c")], [*TASK, *turns("other")])
     ]
     rest = [Rollout(TASK + turns(name)) for name in "de"]
-    layout = build_layout(group(*own, *joined, *rest), ASK)
+    layout = build_layout(group(*whole_head, *joined, *rest), ASK)
     assert all(is_right(layout, ASK))
     user = write_prompt(layout, ASK).user
     assert user.count("begin5 ") == 1

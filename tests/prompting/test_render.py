@@ -22,11 +22,6 @@ def called(*calls: Any, **more: Any) -> dict[str, Any]:
     return {"role": "assistant", "content": None, "tool_calls": list(calls), **more}
 
 
-def by(role: Any, content: Any, **more: Any) -> dict[str, Any]:
-    """A message with this role."""
-    return {"role": role, "content": content, **more}
-
-
 def test_lines(subtests: pytest.Subtests) -> None:
     """Each dialect of messages becomes the same few kinds of lines."""
     for row in read(ROOT / "tests/data/messages.jsonl"):
