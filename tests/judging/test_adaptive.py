@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from ruler_cli.settings.models import MaxFailures
 from ruler_cli.types import CallError, Reply, Request
 from tests.conftest import group
 from tests.judge_server.asks import expected_score
@@ -17,7 +16,6 @@ from tests.runs import (
     Stage,
     Stub,
     answer,
-    failing,
     group_of,
     order_of,
 )
@@ -94,15 +92,6 @@ def test_more_afterwards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     stage.forget()
     stage.run(passes=4, adaptive=True, blend=0.5, debias=True, min_passes=2)
     assert stage.asked == 0
-
-
-def test_failed_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Failed groups get no further pass."""
-    fails = failing(lambda request: group_of(request) < "g050", drawing(0.12))
-    stage = Stage(tmp_path, monkeypatch, groups(60), Stub(say=fails))
-    done = stage.run(passes=4, adaptive=True, max_failures=MaxFailures(100))
-    assert done.stopped is None
-    assert done.summary.failed == {"transport": 50}
 
 
 def test_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

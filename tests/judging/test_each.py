@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from ruler_cli import JudgeRequest, JudgeSettings, Scorer, ScoreSettings
+from ruler_cli import JudgeRequest, JudgeSettings, Scorer
 from ruler_cli.errors import UsageError
 from ruler_cli.ledger.reply_cache import key_of
 from ruler_cli.prompting.prompt import build_layout, requests_of_pass
@@ -74,6 +74,10 @@ def test_each(ruler: Ruler, source: Path, server: JudgeServer, tmp_path: Path) -
         assert record["ruler"]["usage"]["completion_tokens"] == len(truths)
     requests = server.requests()
     assert len(requests) == 6
+    server.reset()
+    run = ruler("score", source, "five.jsonl", *judge(server, "five-logprobs"))
+    assert run.returncode == 0, run.stderr
+    assert [asked["top_logprobs"] for asked in server.requests()].count(5) == 6
     assert all(asked["logprobs"] and asked["max_tokens"] == 1 for asked in requests)
     assert not any("response_format" in asked for asked in requests)
 
@@ -89,43 +93,29 @@ def test_common_part_first(ruler: Ruler, source: Path, server: JudgeServer) -> N
     assert one.endswith("</trajectory>\nIs it fine? Answer with one word, Yes or No.")
 
 
-def test_fewer_words(ruler: Ruler, source: Path, server: JudgeServer) -> None:
-    """An endpoint that lists five words only is asked for five."""
-    run = ruler("score", source, "out.jsonl", *judge(server, "five-logprobs"))
-    assert run.returncode == 0, run.stderr
-    assert [asked["top_logprobs"] for asked in server.requests()].count(5) == 6
+def test_no_probability(ruler: Ruler, source: Path, server: JudgeServer) -> None:
+    """Without a probability there is no score, and the reason is told; an endpoint without any ends the run.
 
-
-@pytest.mark.parametrize(
-    ("cue", "code", "why"),
-    [
+    A reply whose words are neither Yes nor No, or too few, is asked for three times; then on request alone.
+    """
+    rows = (
         ("no-logprobs", 3, "tells no probabilities of its words"),
         ("logprobs-refused", 3, "'logprobs' is not supported"),
         ("top-1", 1, "No is not among the first words that it lists (1)"),
         ("maybe", 1, "neither Yes nor No, but “Maybe” (99%)"),
         ("refusal", 1, "I'm sorry"),
-    ],
-)
-def test_no_probability(
-    cue: str, code: int, why: str, ruler: Ruler, source: Path, server: JudgeServer
-) -> None:
-    """Without a probability there is no score, and the reason is told; an endpoint without any ends the run."""
-    run = ruler("score", source, "out.jsonl", *judge(server, cue))
-    assert run.returncode == code
-    assert why in run.stderr
-    written = Path(source.parent, "out.jsonl")
-    statuses = [one["ruler"]["status"] for one in records(written)] if code < 3 else []
-    assert statuses == ["failed"] * len(statuses)
-
-
-@pytest.mark.parametrize("cue", ["maybe", "top-1"])
-def test_no_answer(cue: str, ruler: Ruler, source: Path, server: JudgeServer) -> None:
-    """A reply whose words are neither Yes nor No, or too few, is asked for three times; then on request alone."""
-    for calls, more in ((6, ()), (6, ()), (6, ()), (0, ()), (0, ()), (6, ("--retry-failed",))):  # fmt: skip
+    )
+    for cue, code, why in rows:
+        run = ruler("score", source, "out.jsonl", *judge(server, cue))
+        assert run.returncode == code
+        assert why in run.stderr
+        if code < 3:
+            parts = [record["ruler"] for record in records(source.parent / "out.jsonl")]
+            assert {part["status"] for part in parts} == {"failed"}
+    for calls, more in ((6, ()), (6, ()), (0, ()), (6, ("--retry-failed",))):
         server.reset()
-        run = ruler("score", source, "out.jsonl", *judge(server, cue), *more)
-        assert run.returncode == 1
-        assert len(server.requests()) == calls
+        run = ruler("score", source, "out.jsonl", *judge(server, "maybe"), *more)
+        assert (run.returncode, len(server.requests())) == (1, calls)
         assert ("--retry-failed does" in run.stderr) is (calls == 0)
 
 
@@ -140,41 +130,40 @@ def test_asked_again(ruler: Ruler, source: Path, server: JudgeServer) -> None:
     assert len(server.requests()) == 6
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--passes", "2"), "--passes: has no meaning"),
-        (("--order", "input"), "--order: has no meaning"),
-        (("--debias",), "--debias: has no meaning"),
-        (("--adaptive", "--passes", "2"), "has no meaning"),
-        (("--group-size", "5"), "--group-size: has no meaning"),
-        (("--min-passes", "2"), "--min-passes: has no meaning"),
-        (("--question", " "), "--question: is empty"),
-        (("-m", "offline"), "judge offline: has no probabilities of words"),
-    ],
+REFUSED: tuple[tuple[str, str], ...] = (
+    ("--passes 2", "--passes: has no meaning"),
+    ("--order input", "--order: has no meaning"),
+    ("--debias", "--debias: has no meaning"),
+    ("--adaptive --passes 2", "has no meaning"),
+    ("--group-size 5", "--group-size: has no meaning"),
+    ("--min-passes 2", "--min-passes: has no meaning"),
+    ("--question= ", "--question: is empty"),
+    ("-m offline", "judge offline: has no probabilities of words"),
+    ("-m openai/o3", "thinks before it answers, and tells no probabilities"),
+    ("-m offline --ask group --question Why?", "--question: is put to no judge"),
 )
-def test_refused(
-    options: tuple[str, ...], message: str, ruler: Ruler, source: Path
-) -> None:
-    """Options that mean nothing to a judge that is asked about each are refused before a call."""
-    model = () if "-m" in options else ("-m", "simulated")
-    run = ruler("score", source, "out.jsonl", *model, "--ask", "each", *options)
-    assert run.returncode == 2
-    assert message in run.stderr
 
 
-def test_thinking_judge(ruler: Ruler, source: Path) -> None:
-    """A judge that only thinks is refused with the reason, before its key is looked for."""
-    run = ruler("check", source, "-m", "openai/o3", "--ask", "each")
-    assert "thinks before it answers, and tells no probabilities" in " ".join(
-        run.stdout.split()
-    )
-
-
-def test_question_alone(ruler: Ruler, source: Path) -> None:
-    """A question that no judge is asked is refused."""
-    run = ruler("score", source, "out.jsonl", "-m", "offline", "--question", "Is it?")
-    assert "--question: is put to no judge" in run.stderr
+def test_refused(ruler: Ruler, source: Path, server: JudgeServer) -> None:
+    """Options that mean nothing to a judge that is asked about each, and judges without probabilities, are refused."""
+    for options, message in REFUSED:
+        words = [*options.replace("= ", "=_").split()]
+        words = [word.replace("=_", "= ") for word in words]
+        model = () if "-m" in words else ("-m", "simulated")
+        run = ruler("score", source, "out.jsonl", *model, "--ask", "each", *words)
+        assert run.returncode == 2
+        assert message in run.stderr, options
+    claude = ("-m", "anthropic/claude-sonnet-4-5", "--ask", "each")
+    for command in (("submit", source), ("export", source, "r.jsonl")):
+        run = ruler("batch", *command, *claude, ANTHROPIC_API_KEY="k")
+        assert run.returncode == 2
+        assert "has an API that tells no probabilities of words" in run.stderr
+    way = ("-m", "mistral/well", "--via", "litellm", "--ask", "each")
+    command = ("score", source, "out.jsonl", *way, "--api-base", server.base)
+    run = ruler(*command, MISTRAL_API_KEY="k")
+    assert run.returncode == 3
+    assert "tells no probabilities of its words (`logprobs`)" in run.stderr
+    assert server.requests() == []
 
 
 def test_two_kinds(
@@ -184,57 +173,25 @@ def test_two_kinds(
 
     Positions, and scores and values there, are those of the judge that saw all rollouts.
     """
-    (tmp_path / "ruler.toml").write_text(
-        f'[judges.big]\nmodel = "hosted_vllm/big"\napi_base = "{server.base}"\n'
-        f'[judges.small]\nmodel = "hosted_vllm/small"\napi_base = "{server.base}"\nask = "each"\n'
-    )
+    table = '[judges.{0}]\nmodel = "hosted_vllm/{0}"\napi_base = "{1}"\n'
+    config = table.format("big", server.base) + table.format("small", server.base)
+    (tmp_path / "ruler.toml").write_text(config + 'ask = "each"\n')
     panel = ("-m", "big", "-m", "small", "--passes", "2")
-    run = ruler("score", source, "out.jsonl", *panel)
-    assert run.returncode == 0, run.stderr
-    assert "--standardize brings them to one scale at the end" in run.stderr
-    one = records(tmp_path / "out.jsonl")[0]
-    for rollout in one["trajectories"]:
-        placed = rollout["ruler"]
-        assert len(placed["slots"]) == len(placed["pass_scores"]) == 2
     rubric = [{"name": n, "criterion": f"It is {n}."} for n in ("kind", "short")]
-    (tmp_path / "rubric.json").write_text(json.dumps(rubric))
-    run = ruler("score", source, "criteria.jsonl", *panel, "--rubric", "@rubric.json")
-    assert run.returncode == 0, run.stderr
+    options = ("--rubric", json.dumps(rubric))
+    run = ruler("score", source, "criteria.jsonl", *panel, *options)
+    assert "--standardize brings them to one scale at the end" in run.stderr
     for rollout in records(tmp_path / "criteria.jsonl")[0]["trajectories"]:
         placed = rollout["ruler"]
         rows = (placed["slots"], placed["pass_scores"], *placed["criteria_passes"])
         assert [*map(len, rows)] == [2] * 4
-    each = {
-        own["judge"]: own["score"] for own in one["trajectories"][0]["ruler"]["judges"]
-    }
-    assert each.keys() == {"big", "small"}
     plain = ruler("score", source, "plain.jsonl", *panel, "--no-standardize")
     assert "one scale" not in plain.stderr
-    scores = [
-        {own["judge"]: own["score"] for own in rollout["ruler"]["judges"]}
-        for rollout in records(tmp_path / "plain.jsonl")[0]["trajectories"]
-    ]
-    assert [own["small"] for own in scores] == pytest.approx(
-        [YES[0.1], YES[0.9], YES[0.5]], abs=1e-5
-    )
-    assert [own["big"] for own in scores] == pytest.approx([0.1, 0.9, 0.5])
-
-
-def test_prompt(ruler: Ruler, source: Path) -> None:
-    """`ruler prompt` prints the request about each rollout, by its number."""
-    asked = ("prompt", source, "-m", "simulated", "--ask", "each")
-    first, second = (ruler(*asked, "--window", number) for number in (1, 2))
-    assert "truth=0.1" in first.stdout
-    assert "truth=0.9" in second.stdout
-    assert "rollout 2 of 3" in second.stderr
-
-
-def test_from_python() -> None:
-    """A program asks in the same words, and gets the same refusals."""
-    settings = load_settings(model="simulated", ask="each", ledger=None)
-    assert settings.asked_each == [True]
-    with pytest.raises(UsageError, match="passes: has no meaning"):
-        load_settings(model="simulated", ask="each", passes=2)
+    truths = (0.1, 0.9, 0.5)
+    rollouts = records(tmp_path / "plain.jsonl")[0]["trajectories"]
+    for rollout, truth in zip(rollouts, truths, strict=True):
+        scores = {row["judge"]: row["score"] for row in rollout["ruler"]["judges"]}
+        assert scores == pytest.approx({"big": truth, "small": YES[truth]}, abs=1e-5)
 
 
 _TIMES = re.compile(
@@ -298,30 +255,6 @@ def test_same_everywhere(
     assert all(asked["top_logprobs"] == 20 for asked in server.requests())
 
 
-def test_litellm_without(ruler: Ruler, source: Path, server: JudgeServer) -> None:
-    """A provider to which litellm passes no `logprobs` ends the run before it is asked, with litellm's reason."""
-    model = ("-m", "mistral/well", "--via", "litellm", "--ask", "each")
-    done = ruler(
-        "score", source, "out.jsonl", *model, "--api-base", server.base, MISTRAL_API_KEY="k"
-    )  # fmt: skip
-    assert done.returncode == 3
-    assert "tells no probabilities of its words (`logprobs`)" in done.stderr
-    assert "does not support parameters" in done.stderr
-    assert server.requests() == []
-
-
-def test_anthropic(ruler: Ruler, source: Path) -> None:
-    """Anthropic's API tells no probabilities: neither a batch nor a request is made."""
-    model = ("-m", "anthropic/claude-sonnet-4-5", "--ask", "each")
-    for command in (
-        ("batch", "submit", source),
-        ("batch", "export", source, "r.jsonl"),
-    ):
-        done = ruler(*command, *model, ANTHROPIC_API_KEY="k")
-        assert done.returncode == 2
-        assert "has an API that tells no probabilities of words" in done.stderr
-
-
 def test_identical(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
     """Identical rollouts are asked about once and share the score; they are tied, one alone is not."""
     alone = group("one", 0.6)
@@ -353,41 +286,26 @@ async def _says(request: JudgeRequest) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("others", [0, 1])
-def test_one_without(others: int) -> None:
-    """If one rollout of a group has no answer the group has no score, by the judge's reason; others go on.
-
-    In a panel the judges that compare score it, and it is degraded.
-    """
+def test_one_without() -> None:
+    """If one rollout of a group has no answer the group has no score, by the judge's reason; others go on."""
     settings = load_settings(model="m", ask="each", ledger=None)
-    settings = replace(
-        settings,
-        judge=JudgeSettings("m", ask=_says),
-        panel=(JudgeSettings("simulated", ask="group"),) * others,
-        combine=replace(settings.combine, standardize=False),
-    )
-
-    def given(name: str, *texts: str) -> dict[str, Any]:
+    settings = replace(settings, judge=JudgeSettings("m", ask=_says))
+    groups = []
+    for texts in (("fine", "odd", "good"), ("fine", "good")):
         rollouts = [{"messages": talk(text), "reward": 0.25} for text in texts]
-        return {"group_id": name, "trajectories": rollouts}
-
-    groups = [given("a", "fine", "odd", "good"), given("b", "fine", "good")]
+        groups.append({"trajectories": rollouts})
 
     async def run() -> list[Any]:
         async with Scorer(settings) as scorer:
-            return [(await scorer.score(each)).group for each in groups]
+            return [(await scorer.score(group)).group for group in groups]
 
     first, second = asyncio.run(run())
-    annotations = [one["ruler"] for one in first["trajectories"]]
-    if others:
-        assert first["ruler"]["degraded"]
-        assert all(len(one["judges"]) == 1 for one in annotations)
-    else:
-        assert {one["status"] for one in annotations} == {"failed"}
-        assert "2 of 3 distinct rollouts have an answer" in annotations[0]["reason"]
-        assert "neither Yes nor No, but “Maybe”" in annotations[0]["reason"]
-        assert all(one["reward"] is None for one in first["trajectories"])
-    assert all(one["reward"] is not None for one in second["trajectories"])
+    for rollout in first["trajectories"]:
+        assert (rollout["reward"], rollout["ruler"]["status"]) == (None, "failed")
+        reason = rollout["ruler"]["reason"]
+        assert "2 of 3 distinct rollouts have an answer" in reason
+        assert "neither Yes nor No, but “Maybe”" in reason
+    assert all(rollout["reward"] is not None for rollout in second["trajectories"])
 
 
 def test_old_ledgers() -> None:
@@ -443,12 +361,3 @@ def test_ways(kind: str, tmp_path: Path) -> None:
             first, *others = load_settings(**options, ledger=None).asks
             assert (f"{first.ask} {first.read}", first.typed) == (way, kind == "typed")
             assert all(other.read == "text" for other in others)
-
-
-def test_one_judge_twice() -> None:
-    """Two names of one model that is asked in one way are refused."""
-    one = JudgeSettings("x/m", name="a")
-    other = JudgeSettings("x/m", name="b", ask="group")
-    with pytest.raises(UsageError, match="one model and the same parameters"):
-        ScoreSettings(judge=one, panel=(other,))
-    ScoreSettings(judge=one, panel=(replace(other, ask="each"),))

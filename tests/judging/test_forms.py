@@ -72,16 +72,6 @@ def test_merged_messages(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> N
     assert not server.requests()  # the ledger knows no merged messages
 
 
-def test_error_inside(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
-    """An error inside a good answer is tried again as any other, and shown; `once-` the judge is well after it."""
-    source = write(tmp_path / "in.jsonl", GROUPS[:2])
-    for cue, code in (("once-error-inside", 0), ("error-inside", 1)):
-        judge = ("-m", f"hosted_vllm/{cue}", "--api-base", server.base)
-        run = ruler("score", source, "out.jsonl", *judge, "--retries", "1")
-        assert run.returncode == code, run.stderr
-    assert "(transport): the judge answered 502: Upstream is gone" in run.stderr
-
-
 SYSTEM = (
     (400, "System role not supported"),
     (400, "Conversation roles must alternate user/assistant/user/assistant/..."),

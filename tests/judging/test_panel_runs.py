@@ -18,7 +18,6 @@ from tests.runs import (
     Stage,
     Stub,
     answer,
-    failing,
     group_of,
     noisy,
     refusing,
@@ -116,17 +115,6 @@ def test_one_budget(
     assert (done.stopped, stage.asked, done.summary.degraded) == (None, 120 * passes, 0)
 
 
-def test_cap_with_drop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With INPUT = OUTPUT and `drop`, a capped run leaves INPUT as it was for the next run."""
-    one, two = Stub("one", price=(1.0, 2.0)), Stub("two", price=(3.0, 9.0))
-    stage = Stage(tmp_path, monkeypatch, GROUPS, one, two)
-    before = (tmp_path / "in.jsonl").read_bytes()
-    done = stage.run(*NAMES, max_cost=0.02, on_failure="drop", output="in.jsonl")
-    assert done.summary.failed["budget"]
-    assert not done.whole
-    assert (tmp_path / "in.jsonl").read_bytes() == before
-
-
 @pytest.mark.parametrize(
     ("more", "passes"),
     [
@@ -192,16 +180,3 @@ def test_fallback_is_for_refusals(
     done = stage.run(*NAMES, passes=2, fallback=True)
     assert done.summary.failed == {"transport": 1, "refused": 1}
     assert {name for name, _ in two.passes_asked} == {"g05"}
-
-
-def test_failing_judge_of_a_panel(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A group that no judge scores fails with the first judge's reason."""
-    broken = failing(lambda request: group_of(request) == "g02")
-    stage = Stage(
-        tmp_path, monkeypatch, GROUPS, Stub("one", broken), Stub("two", broken)
-    )
-    done = stage.run(*NAMES, passes=2)
-    assert done.summary.failed == {"transport": 1}
-    assert stage.parts()[2]["judge"] == "one, two"

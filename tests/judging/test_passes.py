@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from fractions import Fraction
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from ruler_cli.types import CallError, Reply, Request
 from tests.conftest import group
 from tests.runs import (
     Stage,
@@ -73,41 +71,6 @@ def test_first_goes_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         assert start <= first[name] + 6 * judge.latency
         ahead.append(len(begun) - 1 - int(name[1:]))
     assert max(ahead) <= 24  # of 120: those in flight and in the line beside it
-
-
-def test_judged_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A group states when its last reply came; if all replies were cached, the time of the run."""
-    now, last = [0.0], {}
-    monkeypatch.setattr(
-        "ruler_cli.judging.group_run.time", SimpleNamespace(time=lambda: now[0])
-    )
-    say = failing(lambda r: group_of(r) == "g1", shifting)
-
-    def later(request: Request) -> Reply | CallError:
-        now[0] += 20.5
-        last[group_of(request)] = (
-            f"1970-01-01T00:{int(now[0] // 60):02}:{int(now[0] % 60):02}Z"
-        )
-        return say(request)
-
-    stage = Stage(
-        tmp_path,
-        monkeypatch,
-        [group(f"g{i}", 0.1, 0.9) for i in range(3)],
-        Stub(say=later),
-    )
-    stage.run(passes=2, concurrency=1)
-    first = stage.parts()
-    assert [part["status"] for part in first] == ["scored", "failed", "scored"]
-    assert [part["judged_at"] for part in first] == [
-        last[part["key"]] for part in first
-    ]
-    assert len(set(last.values())) == 3
-    now[0] = 3599.0
-    stage.run(passes=2, concurrency=1)
-    again = stage.parts()[0]
-    assert (again["cached"], again["judged_at"]) == (True, "1970-01-01T00:59:59Z")
-    assert again["latency_s"] == first[0]["latency_s"]
 
 
 def test_failed_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

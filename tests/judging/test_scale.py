@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ruler_cli import JudgeRequest, JudgeSettings, Scorer
-from ruler_cli.judges.offline import blocks
 from ruler_cli.scoring.parse_reply import SCALE
-from ruler_cli.settings.load import load_settings
 from ruler_cli.types import CallError, Criterion, Reply, Request, Rubric
 from tests.conftest import Ruler, group, write
 from tests.judge_server import JudgeServer
@@ -150,41 +145,6 @@ def test_each_judge_its_own(staged: Callable[..., Stage]) -> None:
     assert len(honest.asked) == 3
     assert stage.rewards() == [[0.9, 0.2], [1.0, 0.0], [1.0, 0.0]]
     assert all(part["judge"] == "honest" for part in stage.parts())
-
-
-async def of_ten_once(request: JudgeRequest) -> str:
-    """Grade from 0 to 10 in whole numbers, until a request names the scale."""
-    scale = 1 if SCALE in request.user else 10
-    texts = blocks(request.user)
-    scores = {
-        label: {"score": round(scale * expected_score(texts[label]), scale == 1)}
-        for label in request.labels
-    }
-    return json.dumps({"scores": scores})
-
-
-@pytest.mark.parametrize("waits", [False, True])
-def test_from_python(waits: bool) -> None:
-    """An open Scorer doubts its judge from one group to the next, and counts what it returned before."""
-    settings = replace(
-        load_settings(model="m", ledger=None, debias=waits),
-        judge=JudgeSettings("m", ask=of_ten_once),
-    )
-
-    async def run() -> tuple[list[list[float]], int]:
-        async with Scorer(settings) as scorer:
-            if waits:
-                judged = [one async for one in scorer.score_groups(GROUPS)]
-            else:
-                judged = [await scorer.score(one) for one in GROUPS]
-            rewards = [
-                [t["reward"] for t in one.group["trajectories"]] for one in judged
-            ]
-            return rewards, scorer.summary().other_scale
-
-    rewards, other = asyncio.run(run())
-    assert rewards == [TRUTH[0] if waits else [1.0, 0.0], *TRUTH[1:]]
-    assert other == (not waits)
 
 
 def test_windows(staged: Callable[..., Stage]) -> None:

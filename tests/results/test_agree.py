@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -74,35 +72,6 @@ def test_sampled_pairs() -> None:
     result = measure(many)
     assert result == measure(many)
     assert 3_500 < result["scorers"][0]["pairs"] < 4_500  # of 5,000 · 5,000
-
-
-def files(number: int) -> tuple[list[GroupRecord], list[GroupRecord]]:
-    """A good judge, and one that guesses, which are a panel of the first file."""
-    dice = random.Random(0)
-    good, guess = [], []
-    for i in range(number):
-        labels = [float(dice.random() < 0.5) for _ in range(6)]
-        scores = [0.4 * label + dice.gauss(0.3, 0.3) for label in labels]
-        guesses = [dice.random() for _ in labels]
-        panel = {"good": scores, "guess": guesses}
-        good.append(scored(scores, labels, key=str(i), judges=panel))
-        guess.append(scored(guesses, labels, key=str(i)))
-    return good, guess
-
-
-def test_two_files() -> None:
-    """A judge does not differ from itself; a good one differs from one that guesses."""
-    good, guess = files(60)
-    same = two(good, good)["differences"]
-    assert {figure["value"] for figure in same.values()} == {0.0}
-    assert same["pairwise_accuracy"]["told_apart"] is False
-    assert same["tied_share"]["told_apart"] is None
-    result = two(good, guess)
-    difference = result["differences"]["pairwise_accuracy"]
-    one, other = (judge["pairwise_accuracy"]["value"] for judge in result["scorers"])
-    assert difference["value"] == pytest.approx(one - other)
-    assert difference["told_apart"]
-    assert abs(result["correlation"]["value"]) < 0.2
 
 
 def test_common_rollouts() -> None:

@@ -140,15 +140,6 @@ def test_disputed(tmp_path: Path) -> None:
     assert len([*filter(is_random, draw(groups, 9))]) >= 5
 
 
-@pytest.mark.parametrize("most", [1, 3, 17, 18, 19, 500])
-def test_number(tmp_path: Path, most: int) -> None:
-    """So many different pairs are drawn as are asked for; if there are no more, all with the chance 1."""
-    found = draw(read(tmp_path / "s.jsonl", *sizes(4, 4, 4)), most)
-    assert len({*map(about, found)}) == len(found) == min(most, 18)
-    if most >= 18:
-        assert {(pair.drawn, pair.chance) for pair in found} == {("random", 1.0)}
-
-
 def test_no_pairs(tmp_path: Path) -> None:
     """Rollouts that are identical, have no score or cannot be read are in no pair."""
     twins = group("twins", rollout("same", 0.1), rollout("same", 0.1))
@@ -157,18 +148,3 @@ def test_no_pairs(tmp_path: Path) -> None:
     unread["trajectories"][1]["messages"] = []
     lines = (twins, unscored, unread, of("alone", 0.5))
     assert draw(read(tmp_path / "s.jsonl", *lines), 5) == []
-
-
-def test_few_are_kept(tmp_path: Path) -> None:
-    """Texts are kept of the groups that may be drawn from: hardly more for many groups than for few."""
-    kept = []
-
-    def keep(_: Group, scored: GroupRecord) -> str:
-        kept.append(scored.key)
-        return scored.key
-
-    pairs = PairDraw(6, 0)
-    for one, scored in read(tmp_path / "s.jsonl", *sizes(*[3] * 600)):
-        pairs.add(one, scored, keep)
-    assert len(kept) < 150
-    assert all(pair.kept == pair.group for pair in pairs.drawn())

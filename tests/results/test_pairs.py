@@ -93,29 +93,6 @@ def numbered(key: str, *texts: str) -> DigestedGroup:
     return digested(scored(scores, [None] * len(texts), key=key), texts)
 
 
-@given(
-    st.permutations("abcdef"),
-    st.permutations("abcdef"),
-    st.integers(0, 6),
-    st.integers(0, 6),
-)
-def test_by_key(first: list[str], second: list[str], m: int, n: int) -> None:
-    """In any two orders each group of both files is paired once, and the others are counted."""
-    pairs, result, output = matched(
-        [make_group(k, k) for k in first[:m]], [make_group(k, k) for k in second[:n]]
-    )
-    common = set(first[:m]) & set(second[:n])
-    assert sorted(pair.first.key for pair in pairs) == sorted(common)
-    assert all(pair.first == pair.second for pair in pairs)
-    assert all(first[pair.number - 1] == pair.first.key for pair in pairs)
-    assert result == {
-        "groups": len(common),
-        "unlike": 0,
-        "alone": [m - len(common), n - len(common)],
-    }
-    assert len(output) == m + n - 2 * len(common)
-
-
 def test_different_groups() -> None:
     """Groups of one key with different rollouts, sizes or labels are left out and named."""
     one = [make_group(k, "x", "y") for k in "abcd"]

@@ -95,17 +95,6 @@ def test_no_fields(tmp_path: Path) -> None:
     assert values == {}
 
 
-def test_partly_absent(tmp_path: Path) -> None:
-    """A field that some rollouts of a group lack is not one for all of them; whole groups may lack it."""
-    lines = [with_fields(0, {}, {}, {})]
-    for i in range(1, 6):
-        value = str(i // 2)
-        lines.append(with_fields(i, {}, {"a": value, "b": value}, {"a": value}))
-    values, held = read(written(tmp_path / "s.jsonl", *lines))
-    assert set(values) == {"a", "b"}
-    assert held[0] == {}
-
-
 def test_bounds(tmp_path: Path) -> None:
     """However many names a file has, a page offers a few, and what is held of them does not grow."""
     lines = [

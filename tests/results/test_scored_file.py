@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -250,45 +249,6 @@ def test_invalid_panel() -> None:
     assert of(trajectory(annotation(0.5, judges=["a"]))).rollouts[0].panel == {}
 
 
-def test_times() -> None:
-    """A time as ruler writes it is read as seconds since 1970; any other value is none."""
-    at = {"2026-11-21T02:14:05Z": 1795227245.0}
-    none = [
-        "2026-11-21T02:14:05+01:00",
-        "9999-12-32T23:59:59Z",
-        "soon",
-        1795227245,
-        "x" * 10**5,
-    ]
-    for reported in (*at, *none):
-        result = of(trajectory(annotation(0.5, group={"judged_at": reported}))).time
-        assert result == at.get(str(reported))
-
-
-def test_label_of() -> None:
-    """Numbers, truth values and words for them are labels; any other value is no label, and no zero."""
-    labels: list[tuple[Any, float]] = [
-        (True, 1.0), (False, 0.0), (-3, -3.0), ("0.25", 0.25), ("C", 1.0), ("I", 0.0), ("passed", 1.0),
-        (" FAILED ", 0.0), ("true", 1.0), ("No", 0.0), ("resolved", 1.0), ([0, 0.5], 0.5),
-        ({"reward": 1}, 1.0),
-    ]  # fmt: skip
-    for value, label in labels:
-        assert label_of(value) == label
-    for value in (
-        None,
-        float("nan"),
-        float("inf"),
-        10**400,
-        1e60,
-        "maybe",
-        "nan",
-        "",
-        {},
-        "x" * 10**6,
-    ):
-        assert label_of(value) is None
-
-
 def part(uid: str, score: float, reward: Any) -> dict[str, Any]:
     """A scored part of a rollout, as its framework names it."""
     reported = annotation(score, independent_reward=reward)
@@ -336,71 +296,6 @@ def test_labels() -> None:
         (1.0, "given"),
         (None, ""),
     ]
-
-
-def counts_of(folder: Path, *records: dict[str, Any], **where: Any) -> Counter[str]:
-    """Count the annotations of a file of these records that are not as usual; omit zeros."""
-    path = write(folder / "in.jsonl", list(records))
-    with ExitStack() as stack:
-        file = ScoredFile(
-            InputSettings(str(path), **where),
-            stack,
-            lambda one: pytest.fail(one.reason),
-        )
-        assert [len(one.rollouts) for *_, one in file.groups()] == [len(records)]
-        counts = file.figures.rollouts
-        assert counts.pop("all") == len(records)
-        del counts["labelled"]
-        return +counts
-
-
-def test_unusable_values(tmp_path: Path) -> None:
-    """Rollouts without a usable annotation, score or label are counted."""
-    failed = {
-        "status": "failed",
-        "kind": "refused",
-        "reason": "no",
-        "independent_reward": 1,
-    }
-    assert counts_of(
-        tmp_path,
-        trajectory(failed, reward=None),
-        {"group_id": "g", "messages": talk("x"), "reward": 0.5},
-        trajectory(annotation(0.5, independent_reward=None), reward=0.5),
-        trajectory(annotation(0.5, independent_reward="maybe")),
-        trajectory(annotation("0.5")),
-        trajectory(annotation(0.9, judge_score=0.4)),
-    ) == {"scored": 3, "moved": 1} | dict.fromkeys(
-        ("failed", "unmarked", "odd_scores", "unlabelled", "odd_labels"), 1
-    )
-
-
-def test_labels_at_a_path(tmp_path: Path) -> None:
-    """Labels at the user's path are counted if they are no numbers, and if they are the scores."""
-    given: list[Any] = ["passed", False, None, [{}], 0.5]
-    records = [trajectory(annotation(0.5), metadata={"ok": ok}) for ok in given]
-    counts = {"scored": 5, "unlabelled": 1, "odd_labels": 1, "own_labels": 1}
-    assert (
-        counts_of(tmp_path, *records, outcome="metadata.ok", outcome_option="--labels")
-        == counts
-    )
-
-
-def test_many_judges(tmp_path: Path) -> None:
-    """Judges beyond a limit are counted."""
-    records = [
-        trajectory(annotation(0.5, judges={f"{i}{j}": 0.5 for j in range(9)}))
-        for i in range(2)
-    ]
-    assert counts_of(tmp_path, *records) == {
-        "scored": 2,
-        "more_judges": 18 - MOST_JUDGES,
-    }
-    listed = [{"judge": f"1{j}", "score": 0.5} for j in range(MOST_JUDGES + 1)]
-    assert counts_of(tmp_path, trajectory(annotation(0.5, judges=listed))) == {
-        "scored": 1,
-        "more_judges": 1,
-    }
 
 
 def scored_of(path: Path) -> list[GroupRecord]:

@@ -114,32 +114,6 @@ def test_endings(tmp_path: Path) -> None:
     assert ids(tmp_path / "out.jsonl") == []
 
 
-def test_bare_disagreement(tmp_path: Path) -> None:
-    """Without a range `disagreement` holds if a pair is ordered against its labels; a tie does not count."""
-    dice = random.Random(4)
-    grades = (None, 0.0, 0.5, 1.0)
-    rows = [
-        [(dice.choice(grades), dice.choice(grades)) for _ in range(3)]
-        for _ in range(200)
-    ]
-    groups = [
-        grouped(f"g{i}", *(s for s, _ in row), labels=[y for _, y in row])
-        for i, row in enumerate(rows)
-    ]
-    selected(
-        dump(tmp_path / "in.jsonl", groups), tmp_path / "out.jsonl", "disagreement"
-    )
-    wanted = []
-    for group, row in zip(groups, rows, strict=True):
-        known = [(s, y) for s, y in row if s is not None and y is not None]
-        if any(
-            a[0] < b[0] and a[1] > b[1] for a, b in itertools.permutations(known, 2)
-        ):
-            wanted.append(group)
-    assert read(tmp_path / "out.jsonl") == wanted
-    assert 20 < len(wanted) < 180
-
-
 WAYS = {
     "relability": "is not a condition; did you mean reliability? the conditions are live",
     "relability=0.7..": 'did you mean reliability (or "relability" of the records)?',
@@ -289,25 +263,6 @@ def test_equal_answers() -> None:
     ] * 4
 
 
-def test_labels_at_a_path(tmp_path: Path) -> None:
-    """Labels can be read from a path; without labels no group has a disagreement."""
-    groups = [grouped("a", 0.1, 0.9), grouped("b", 0.1, 0.9)]
-    for group, labels in zip(
-        groups, (("no", "yes"), ("passed", "failed")), strict=True
-    ):
-        for one, label in zip(group["trajectories"], labels, strict=True):
-            one["metadata"] = {"told": label}
-    source = dump(tmp_path / "in.jsonl", groups)
-    selected(
-        source,
-        tmp_path / "out.jsonl",
-        "disagreement",
-        outcome="metadata.told",
-        outcome_option="--labels",
-    )
-    assert ids(tmp_path / "out.jsonl") == ["b0", "b1"]
-
-
 UNSCORED = [{"trajectories": [{"messages": talk("a")}]}]
 REFUSED: list[tuple[list[Any], str, str]] = [
     (
@@ -370,17 +325,6 @@ def test_interrupted(name: str, tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"in.jsonl", name}
 
 
-def test_scattered(tmp_path: Path) -> None:
-    """Records of scattered groups stay in the order of the input."""
-    records = lines(*[grouped(f"g{i}", *(j / 9 for j in range(9))) for i in range(20)])
-    random.Random(3).shuffle(records)
-    source = dump(tmp_path / "in.jsonl", records)
-    selected(source, tmp_path / "out.jsonl", keep=Keep(4, "variance"))
-    wanted = [r for r in records if r["id"][-1] in "0178"]
-    assert read(tmp_path / "out.jsonl") == wanted
-    assert len(wanted) == 80
-
-
 def test_parts(tmp_path: Path) -> None:
     """The records of one rollout are kept together or not at all."""
     scored = scored_by(
@@ -424,46 +368,6 @@ def test_hostile_annotations(tmp_path: Path) -> None:
     )
     tally = selected(source, tmp_path / "out.jsonl", keep=Keep(9, "score"))
     assert tally["kept rollouts"] == len(HOSTILE) + 2  # -0.0 and 2**64 are numbers
-
-
-def test_hostile_fields(tmp_path: Path) -> None:
-    """Fields of ruler's of any type raise no error, and the file is unchanged if all is kept."""
-    odd: list[Any] = [None, [], {}, "x", 7, float("nan"), 10**400, [[]], {"status": []}]
-    names = (
-        "reliability",
-        "tied",
-        "judge",
-        "passes",
-        "usage",
-        "cost_usd",
-        "judged_at",
-        "weight",
-    )
-    inner = ("spread", "slots", "judges", "explanation", "judge_score")
-    dice = random.Random(5)
-    groups = [
-        grouped(f"g{i}", 0.1, 0.9, **{name: dice.choice(odd) for name in names})
-        for i in range(50)
-    ]
-    for one in (one for group in groups for one in group["trajectories"]):
-        one["ruler"] |= {name: dice.choice(odd) for name in inner}
-    groups.append(grouped("last", 0.1, 0.9, reliability=0.5, labels=(0, 1)))
-    source = dump(tmp_path / "in.jsonl", groups)
-    selected(source, tmp_path / "out.jsonl", "scored")
-    assert (tmp_path / "out.jsonl").read_bytes() == source.read_bytes()
-    for where in ("live", "tied", "reliability=0..1", "disagreement"):
-        selected(source, tmp_path / "some.jsonl", where, keep=Keep(1, "score"))
-    assert ids(tmp_path / "some.jsonl") == []
-
-
-def test_empty_groups(tmp_path: Path) -> None:
-    """A group without rollouts is left out by every condition on scores."""
-    groups = [grouped("a"), grouped("b", 0.1, 0.9)]
-    source = dump(tmp_path / "in.jsonl", groups)
-    selected(source, tmp_path / "out.jsonl", "failed")
-    assert read(tmp_path / "out.jsonl") == groups[:1]
-    tally = selected(source, tmp_path / "out.jsonl", keep=Keep(1, "score"))
-    assert (ids(tmp_path / "out.jsonl"), tally["unscored"]) == (["b1"], 1)
 
 
 @pytest.mark.parametrize("scatter", few(1, [True, False]))

@@ -9,13 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.errors import UnreadableError, UsageError
+from ruler_cli.errors import UsageError
 from ruler_cli.formats import table
 from ruler_cli.results.select import Cutter, cut
 from ruler_cli.types import Group, Line, Record, Rollout
 from tests.values import layouts, same, text_of, texts, values
 
-ANNOTATION = {"status": "scored", "score": 0.5}
 FORMATS = {form.name: form for form in table.FORMATS}
 
 
@@ -50,31 +49,6 @@ def test_exact_cut(
     assert same(json.loads(result), {**record, "trajectories": left})
     assert is_part(result, raw)
     assert (result == raw) is (not lost)
-
-
-def test_other_bytes() -> None:
-    """Numbers, escapes, equal keys and white space of the rest are unchanged."""
-    raw = rb'{"a":1e0,"trajectories" : [ {"n":1.0 , "n":NaN},"\u00e9", {"b":123456789012345678901} ] , "a":-0}'
-    result = cut(raw, FORMATS["native groups"], [("trajectories", 1)])
-    assert result == raw.replace(rb',"\u00e9"', b"")
-    first = cut(raw, FORMATS["native groups"], [("trajectories", 0)])
-    assert first == raw.replace(b'{"n":1.0 , "n":NaN},', b"")
-
-
-def test_lists() -> None:
-    """A record that holds parts of its rollouts in several lists, or compares them, loses none: it stays or goes."""
-    columns = [form for form in table.FORMATS if form.shape == "columns"]
-    several = [form for form in table.FORMATS if form.listed or form.parallel]
-    whole = [*several, *columns]
-    assert {form.name for form in whole} >= {
-        "prompts with a list of responses",
-        "lm-eval samples",
-        "preference pairs",
-        "UltraFeedback",
-    }
-    for form in whole:
-        with pytest.raises(UnreadableError, match="holds its answers in lists"):
-            cut(b'{"responses": [1, 2]}', form, [(0,)])
 
 
 def groups_of(line: Line, *sizes: int) -> list[Group]:

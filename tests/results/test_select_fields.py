@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ruler_cli.errors import UsageError
 from ruler_cli.results.choice import Choice, Selector
@@ -27,7 +24,6 @@ from tests.results.select_values import (
     selected,
 )
 from tests.results.test_select import ids
-from tests.values import texts
 
 GROUPS = [
     grouped("a", 0.1, 0.9) | {"model": "m1", "step": 10, "tags": ["x", "y z", 3]},
@@ -117,22 +113,6 @@ def test_missing_field(tmp_path: Path) -> None:
     assert selected(source, tmp_path / "out.jsonl", "kettle=null")["kept groups"] == 3
 
 
-values = st.none() | st.booleans() | st.integers() | st.floats() | texts
-
-
-@given(values, values)
-def test_equal_values(value: Any, other: Any) -> None:
-    """A value is found by its own JSON, or by itself if it is text, and by that of no unlike value."""
-    text = value if isinstance(value, str) else json.dumps(value)
-    condition = parse_condition(f"a.b={text}")
-    if condition.ends is None:
-        same = value == value  # noqa: PLR0124 - NaN is not
-        assert condition.holds_for_value(value) == same
-        assert condition.holds_for_value([{}, value]) == same
-        if type(value) is type(other):
-            assert condition.holds_for_value(other) == (value == other)
-
-
 def marked(
     folder: Path, marks: list[dict[str, Any]], *where: str, groups: Any = GROUPS
 ) -> Selector:
@@ -183,24 +163,6 @@ def test_marks(tmp_path: Path) -> None:
     both = [*marks, {"group": "a", "mark": "good", "by": "bo"}]
     marked(tmp_path, both, "mark=good")
     assert ids(tmp_path / "out.jsonl") == ["a0", "a1"]
-
-
-def test_marks_of_another_file(tmp_path: Path) -> None:
-    """Lines that name nothing are counted, and only those that were asked for."""
-    own = names(tmp_path)
-    marks = [
-        {"group": "a", "rollout": own["b0"], "mark": "good"},
-        {"group": "z", "mark": "bad"},
-        {"group": "b", "rollout": own["b0"], "mark": "good"},
-    ]
-    chosen = marked(tmp_path, marks)
-    assert ids(tmp_path / "out.jsonl") == ["b0"]
-    assert [(one.group, one.rollout) for one in chosen.unmatched] == [
-        ("a", own["b0"]),
-        ("z", ""),
-    ]
-    assert [one.group for one in marked(tmp_path, marks, "mark=bad").unmatched] == ["z"]
-    assert ids(tmp_path / "out.jsonl") == []
 
 
 def test_refused_marks(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import orjson
 import pytest
@@ -12,12 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.results.choice import Choice
-from ruler_cli.results.conditions import parse_condition
-from ruler_cli.results.pairs import PairMaker, Shape, best_and_worst
+from ruler_cli.results.pairs import PairMaker, Shape
 from ruler_cli.results.select import select
 from ruler_cli.settings.models import InputSettings
-from tests.conftest import read
-from tests.results.select_values import dump, grouped, lines, trajectory
+from tests.results.select_values import dump, grouped, trajectory
 
 ASKED = {"role": "user", "content": "Cancel order 17."}
 CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"a": [1, null]}'}}  # fmt: skip
@@ -116,25 +114,6 @@ def test_every_pair(
     assert sum(maker.no_pair.values()) + maker.groups == len(groups)
 
 
-def test_best_and_worst() -> None:
-    """The best is paired with the worst, then the next of both; of equal scores the first counts."""
-    assert best_and_worst([0.5, 0.9, 0.1, 0.9, 0.1], 0.2, 5) == [(1, 2), (3, 4)]
-    assert best_and_worst([0.1, 0.3], 0.2, 1) == [(1, 0)]
-    assert best_and_worst([0.3, 0.3], 0.2, 1) == best_and_worst([], 0.1, 2) == []
-
-
-def test_lines_and_groups(tmp_path: Path) -> None:
-    """A group makes the same pairs with a rollout a line as on one line, in the order of the groups."""
-    groups = [grouped(name, 0.1, 0.9, 0.5) for name in "ab"]
-    for group in groups:
-        for one in group["trajectories"]:
-            one["messages"][0] = ASKED
-    whole, _ = made(tmp_path, groups)
-    by_line = [one for pair in zip(*map(lines, groups), strict=True) for one in pair]
-    assert made(tmp_path, by_line)[0] == whole
-    assert [pair["group"] for pair in whole] == ["a", "b"]
-
-
 REASONS: dict[str, list[dict[str, Any]]] = {
     "content that is no text": [
         {"messages": [ASKED, {"role": "assistant", "content": [{"type": "text", "text": t} for t in "ab"]}]},
@@ -213,15 +192,6 @@ def test_no_pair(tmp_path: Path) -> None:
     for one in slots:
         one["ruler"] |= {"slots": [0.5]}
     assert made(tmp_path, [of(*slots)])[1].no_pair == {"nothing to compare": 1}
-
-
-def test_other_tools(tmp_path: Path) -> None:
-    """Rollouts with different tools make no pair in either shape."""
-    tool = {"type": "function", "function": {"name": "f"}}
-    group = of(said("a", 0.9, tools=[tool]), said("b", 0.1, tools=[]))
-    for shape in get_args(Shape):
-        pairs, maker = made(tmp_path, [group], shape=shape)
-        assert (pairs, maker.no_pair) == ([], {"prompts differ": 1})
 
 
 def test_messages(tmp_path: Path) -> None:
@@ -328,21 +298,3 @@ def test_deep(tmp_path: Path) -> None:
                 tmp_path, [group, of(said("a"), said("b", 0.1))], table=table
             )
             assert len(pairs) + maker.no_pair.total() == 2
-
-
-def test_of_a_selection(tmp_path: Path) -> None:
-    """Pairs are made of the rollouts that are chosen, and only of these."""
-    group = of(
-        *(
-            said(text, score, id=text)
-            for text, score in (("a", 0.9), ("b", 0.5), ("c", 0.1))
-        )
-    )
-    source = dump(tmp_path / "scored.jsonl", [group])
-    maker = PairMaker(0.2, 1, "conversational", table=False)
-    choice = Choice([parse_condition("score=0.3..")])
-    select(
-        InputSettings(str(source)), str(tmp_path / "out.jsonl"), choice, maker,
-        on_open=lambda _: None, on_problem=lambda _: None,
-    )  # fmt: skip
-    assert [pair["gap"] for pair in read(tmp_path / "out.jsonl")] == [0.4]

@@ -86,18 +86,6 @@ def test_label_falls() -> None:
     assert "label" not in named(Trend(steps_of(ramp, ramp)))
 
 
-def test_any_scale_of_labels() -> None:
-    """Labels in another unit give the same drift."""
-    scores = [0.4 + 0.03 * max(0, i - 8) for i in range(20)]
-    labels = [0.5 + 0.01 * math.sin(5 * i) for i in range(20)]
-    found = [
-        [(one.kind, one.step, one.since) for one in Trend(steps).drifts]
-        for unit in (1, 1000)
-        for steps in [steps_of(scores, labels, unit=unit)]
-    ]
-    assert found[0] == found[1] != []
-
-
 def test_small_file() -> None:
     """Steps of few groups that are off count for less than steps of many."""
 

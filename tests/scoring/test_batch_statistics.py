@@ -67,23 +67,6 @@ def test_ties_and_degraded_groups_are_counted() -> None:
     assert figures.reliability_median == pytest.approx(1, abs=0.03)
 
 
-def test_length_counts_distinct_rollouts() -> None:
-    """The slope is that of the scores on length, and a duplicate does not count twice."""
-    rng = random.Random(9)
-    every = [
-        group_result(
-            one_pass([0.3, 0.35, 0.4 + rng.gauss(0, 0.01)]),
-            sizes=(100, 200, 400),
-            owner=(0, 1, 2, 2, 2, None),
-        )
-        for _ in range(30)
-    ]
-    figures = run(*every).length
-    assert figures is not None
-    assert figures.slope == pytest.approx(0.05, abs=0.005)
-    assert figures.correlation > 0.95
-
-
 def test_every_pair_of_judges_is_counted() -> None:
     """Each pair of a panel has its names and its correlation, and that of the errors if there are rewards."""
     rng = random.Random(10)

@@ -214,19 +214,6 @@ def test_one_score_for_all_is_a_tie(
     assert len({score for score in result.scores if score is not None}) == 1
 
 
-def test_passes_needed() -> None:
-    """A panel of three that needs six columns needs two passes."""
-    rows = [[0.3, 0.45, 0.6], [0.35, 0.5, 0.5], [0.25, 0.5, 0.6]]
-    one = scores_of(group_result(*(one_pass(row, t) for t, row in enumerate(rows))))
-    panel = scores_of(
-        group_result(*(one_pass(row, 0, j) for j, row in enumerate(rows)), judges=3)
-    )
-    assert one.reliability == panel.reliability
-    assert one.passes_for is not None
-    assert panel.passes_for == -(-one.passes_for // 3)
-    assert one.passes_for > 1
-
-
 # --- debias and standardize -----------------------------------------------------------------------
 
 
@@ -249,45 +236,6 @@ def test_debias_keeps_a_tie() -> None:
         )
         assert len(set(result.scores)) == 3
         assert (result.tied, result.one_score, result.weight) == (True, True, 0.0)
-
-
-def turned(rng: random.Random, error: float = 0.01) -> GroupResult:
-    """Two passes of a judge with a large position bias and hardly any other error."""
-    true = [rng.uniform(0.3, 0.7) for _ in range(6)]
-    places = (0.2, 0.05, 0.0, 0.0, -0.05, -0.2)
-
-    def replies(pass_index: int) -> PassScores:
-        order = rng.sample(range(6), 6)
-        shown = zip(order, places, strict=True)
-        return one_pass(
-            [true[i] + by + rng.gauss(0, error) for i, by in shown],
-            pass_index,
-            distinct=tuple(order),
-        )
-
-    return group_result(replies(0), replies(1))
-
-
-def test_corrected_bias_is_no_noise() -> None:
-    """The bias that --debias corrects no longer counts as noise, so reliability rises."""
-    rng = random.Random(5)
-    results = [turned(rng) for _ in range(60)]
-    how, batch = CombineSettings(debias=True), batch_of(*results)
-    batch.refit_noise(results, CombineSettings())
-    raw, before = (
-        batch.noise.prior(),
-        [scores_of(group, batch).reliability for group in results],
-    )
-    batch.refit_noise(results, how)
-    after = [scores_of(group, batch, debias=True).reliability for group in results]
-    assert raw.variance > 0.01
-    assert batch.noise.prior().variance < 0.001
-    assert all(
-        a is not None and b is not None and a > b
-        for a, b in zip(after, before, strict=True)
-    )
-    assert min(a for a in after if a is not None) > 0.9
-    assert batch.position_bias.groups == 60
 
 
 def mixed_panel(rng: random.Random) -> GroupResult:

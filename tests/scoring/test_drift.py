@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 import random
-from itertools import pairwise
 from statistics import median
 
 import pytest
 
-from ruler_cli.scoring.drift import BEFORE, LEAST, Rise, rises
+from ruler_cli.scoring.drift import LEAST, Rise, rises
 
 
 def evidence(values: list[float], weights: list[float] | None = None) -> list[Rise]:
@@ -26,36 +25,6 @@ def noise(dice: random.Random, number: int, correlation: float = 0.0) -> list[fl
         own = math.sqrt(1 - correlation**2) * dice.gauss(0, 1)
         value = correlation * value + own
     return values
-
-
-def test_enough() -> None:
-    """A rise without noise is beyond chance, of two tests, with LEAST numbers at the earliest."""
-    needed = math.log(2 / 0.05)
-    earliest = []
-    for since in range(BEFORE, LEAST):
-        values = [0.0] * since + [(i + 1.0) ** 2 for i in range(20)]
-        found = evidence(values)
-        earliest.append(next(one.end for one in found if one.evidence >= needed))
-    assert min(earliest) == LEAST
-
-
-def test_formula() -> None:
-    """The evidence is the mean over onsets of the products of the bets, each fair over the ranks."""
-    values = [
-        value + 2 * max(0, i - 6) for i, value in enumerate(noise(random.Random(3), 12))
-    ]
-    numbers = [after - before / 4 for before, after in pairwise(values)]
-    bets = []
-    for n in range(1, len(numbers) + 1):
-        rank = sum(one <= numbers[n - 1] for one in numbers[:n])
-        bets.append(n * rank**5 / sum(r**5 for r in range(1, n + 1)))
-    for rise in evidence(values):
-        onsets = range(BEFORE, rise.end)
-        weights = [30 / ((j + 30) * (j + 31)) for j in range(len(onsets))]
-        products = [math.prod(bets[onset - 1 : rise.end - 1]) for onset in onsets]
-        mean = sum(map(math.prod, zip(weights, products, strict=True)))
-        mean += 1 - sum(weights)
-        assert math.exp(rise.evidence) == pytest.approx(mean)
 
 
 @pytest.mark.parametrize("correlation", [0.0, 0.25])

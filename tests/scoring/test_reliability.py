@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from ruler_cli.scoring.combine import BatchStatistics, combine
 from ruler_cli.scoring.statistics import (
-    ROUNDING,
     Anova,
     NoiseEstimator,
     NoisePrior,
@@ -35,21 +34,6 @@ SHROUT_FLEISS = [
 ]
 """Six targets rated by four judges: Shrout & Fleiss 1979, table 2."""
 
-Columns = list[list[float]]
-
-
-@st.composite
-def tables(draw: st.DrawFn) -> Columns:
-    """Passes of rollouts on the grid that judges answer on."""
-    n, k = draw(st.integers(2, 9)), draw(st.integers(2, 5))
-    grid = st.integers(0, 20).map(lambda i: i / 20)
-    return draw(
-        st.lists(st.lists(grid, min_size=n, max_size=n), min_size=k, max_size=k)
-    )
-
-
-priors = st.builds(NoisePrior, st.floats(0, 1e5), st.floats(0, 0.1))
-
 
 def test_textbook() -> None:
     """The table of Shrout & Fleiss has their mean squares and their ICC(3,1) = .71 and ICC(3,4) = .91."""
@@ -64,27 +48,6 @@ def test_textbook() -> None:
     assert four / (4 - 3 * four) == pytest.approx(0.71, abs=0.005)
     assert not tied
     assert passes_for(four, 4) == 4
-
-
-@given(tables(), priors)
-def test_range(columns: Columns, prior: NoisePrior) -> None:
-    """Reliability is in [0, 1] for any table, and a tie is never fully reliable."""
-    rated = rate(Anova.of(columns), prior)
-    assert rated is not None
-    result, tied = rated
-    assert 0 <= result <= 1
-    assert result < 1 or not tied
-
-
-def test_agreement_counts_as_rounding() -> None:
-    """Groups whose passes agree exactly have the noise of the grid; the noise of a batch is that of its groups."""
-    noise = NoiseEstimator()
-    noise.add(0.0, 7)
-    assert noise.prior() == NoisePrior(7, ROUNDING)
-    noise.add(0.01, 21)
-    assert noise.prior().df == 28
-    assert noise.prior().variance == pytest.approx((7 * ROUNDING + 21 * 0.01) / 28)
-    assert NoiseEstimator().prior() == NoisePrior()
 
 
 @pytest.mark.parametrize(("passes", "tied"), [(2, True), (3, True), (4, False)])
@@ -147,25 +110,6 @@ def test_pure_noise(n: int, k: int, spread: float, share: float) -> None:
     """About 5 % of the groups of pure noise are not tied; more, if noise differs from group to group."""
     groups = list(anovas(random.Random(11), 4_000, n, k, spread))
     assert rejected(groups) == pytest.approx(share, abs=0.015)
-
-
-def test_reliability_is_calibrated() -> None:
-    """Over many groups the mean reliability is the squared correlation of the mean with the truth."""
-    rng, noise, tables = random.Random(13), NoiseEstimator(), []
-    for _ in range(1_500):
-        truth = [rng.gauss(0, 0.1) for _ in range(8)]
-        columns = [[t + rng.gauss(0, 0.1) for t in truth] for _ in range(2)]
-        tables.append((Anova.of(columns), truth, columns))
-    for anova, _, _ in tables:
-        noise.add(anova.ms_res, anova.df_res)
-    prior = noise.prior()
-    pooled = sum(anova.ms_item for anova, _, _ in tables) / len(tables)
-    assert 1 - prior.variance / pooled == pytest.approx(2 / 3, abs=0.03)
-    rated = [rate(anova, prior) for anova, _, _ in tables]
-    median = sorted(result[0] for result in rated if result is not None)[
-        len(tables) // 2
-    ]
-    assert median == pytest.approx(2 / 3, abs=0.06)
 
 
 @pytest.mark.parametrize(

@@ -17,36 +17,8 @@ from ruler_cli.scoring.statistics import (
     LengthSums,
     pair_products,
     partial_correlation,
-    products,
     quantile,
 )
-from tests.scoring.group_results import scores
-
-Group = list[tuple[float, float, float]]
-
-
-def sums(groups: list[Group]) -> Counter[str]:
-    """All groups' products of two judges' scores and labels."""
-    result: Counter[str] = Counter()
-    for group in groups:
-        result.update(products("aby", group))
-    return result
-
-
-def residuals(groups: list[Group], judge: int) -> tuple[list[float], list[float]]:
-    """Scores less the group's mean, and their residuals after regression on the label."""
-    centred: list[float] = []
-    labels: list[float] = []
-    for group in groups:
-        for column, out in ((judge, centred), (2, labels)):
-            mean = sum(row[column] for row in group) / len(group)
-            out += [row[column] - mean for row in group]
-    yy = sum(y * y for y in labels)
-    slope = sum(a * y for a, y in zip(centred, labels, strict=True)) / yy if yy else 0.0
-    return centred, [a - slope * y for a, y in zip(centred, labels, strict=True)]
-
-
-values = st.lists(scores, max_size=20)
 
 
 def centred(groups: list[list[float]]) -> list[float]:

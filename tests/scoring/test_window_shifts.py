@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
-from math import sqrt
-from statistics import correlation
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.scoring.statistics import Anova, NoisePrior, rate
-from ruler_cli.scoring.window_shifts import RIDGE, WindowFit, fit
+from ruler_cli.scoring.window_shifts import WindowFit, fit
 
 Windows = list[tuple[list[int], list[float]]]
 GRID = st.integers(0, 20).map(lambda i: i / 20)
@@ -29,27 +26,6 @@ def seen(draw: st.DrawFn) -> tuple[Windows, int]:
         (w, draw(st.lists(GRID, min_size=len(w), max_size=len(w)))) for w in windows
     ]
     return scored, rollouts
-
-
-def in_windows(
-    truth: Sequence[float],
-    size: int,
-    rng: random.Random,
-    shift: float,
-    noise: float,
-    turns: int = 2,
-) -> Windows:
-    """Each rollout in one random window per pass, each window at its own level."""
-    result: Windows = []
-    for _ in range(turns):
-        order = rng.sample(range(len(truth)), len(truth))
-        for at in range(0, len(order), size):
-            rollouts = order[at : at + size]
-            level = rng.gauss(0, shift)
-            result.append(
-                (rollouts, [truth[i] + level + rng.gauss(0, noise) for i in rollouts])
-            )
-    return result
 
 
 def known(fitted: WindowFit) -> list[float]:
@@ -96,15 +72,3 @@ def test_whole_table() -> None:
         (whole.ms_item, whole.ms_res)
     )
     assert (fitted.anova.df_item, fitted.anova.df_res) == (whole.df_item, whole.df_res)
-
-
-@pytest.mark.long
-def test_reliability_is_calibrated() -> None:
-    """Over many groups in windows the reliability is the squared correlation of scores with the truth."""
-    rng, squared, reliabilities = random.Random(7), [], []
-    for _ in range(60):
-        truth = [rng.gauss(0.5, 0.1) for _ in range(64)]
-        fitted = fit(in_windows(truth, 8, rng, 0.1 / sqrt(RIDGE), 0.1), 64)
-        squared.append(correlation(known(fitted), truth) ** 2)
-        reliabilities.append((rate(fitted.anova, NoisePrior()) or (0.0, True))[0])
-    assert sum(reliabilities) / 60 == pytest.approx(sum(squared) / 60, abs=0.03)

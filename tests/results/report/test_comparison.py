@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import tracemalloc
 from pathlib import Path
 
 import pytest
 
-from ruler_cli.errors import UsageError
-from ruler_cli.results.report.page import COMPARE_SCRIPTS, SCRIPTS, web_files
 from tests.results.report.test_page import HOSTILE, MARKER
 from tests.results.report.written import (
-    OLD_PAGE,
     comparison,
     group,
-    report,
     rollout,
     written,
 )
@@ -85,32 +80,6 @@ def test_contents(tmp_path: Path) -> None:
         assert len(column) == 2, name
 
 
-def test_single_report_is_as_before(tmp_path: Path) -> None:
-    """The page of one file has nothing of a comparison, neither data nor scripts."""
-    one, _ = pair(tmp_path, ("a", (0.2, 0.8), (0.2, 0.8)))
-    page, _, _ = report(one, tmp_path / "one.html")
-    assert "comparison" not in page.data
-    assert not [name for name in page.data["rows"] if name.startswith("b_")]
-    (script,) = web_files(set(COMPARE_SCRIPTS) - set(SCRIPTS))
-    assert script not in page.scripts
-    assert "second" not in page.group(0)["rollouts"][0]
-
-
-def test_order_of_records(tmp_path: Path) -> None:
-    """Groups that stand elsewhere in the second file have the text and the scores of their own."""
-    scores = [(f"g{i}", (i / 40, 1 - i / 40), (1 - i / 40, i / 40)) for i in range(20)]
-    one, _ = pair(tmp_path, *scores)
-    (tmp_path / "second").mkdir()
-    _, other = pair(tmp_path / "second", *scores[::-1])
-    page, _, unlike = comparison(one, other, tmp_path / "c.html")
-    assert unlike == []
-    rows = page.data["rows"]
-    assert rows["key"] == [f"g{i}" for i in range(20)]
-    for i in range(20):
-        assert rows["b_scores"][i] == rows["scores"][i][::-1]
-        assert f"g{i} 1" in page.group(i)["strings"][page.group(i)["lines"][1][0]]
-
-
 def test_limit(tmp_path: Path) -> None:
     """A page of few groups has those on which the judges differ most, and the one that is asked for."""
     scores = [(f"g{i}", (0.2, 0.8), (0.2, 0.8 - i / 20)) for i in range(20)]
@@ -125,19 +94,6 @@ def test_limit(tmp_path: Path) -> None:
     assert page.data["rows"]["key"] == ["g3", "g19"]
     assert page.group(0)["strings"][0] == 'assistant: "g3 0"'
     assert page.data["comparison"]["rollouts"] == 40
-
-
-def test_without_scripts(tmp_path: Path) -> None:
-    """A browser that runs no scripts shows the main figures of both files."""
-    page, _, _ = comparison(
-        *pair(tmp_path, ("g", (0.2, 0.8), (0.9, 0.1))), tmp_path / "c.html"
-    )
-    words = " ".join(" ".join(page.words).split())
-    for figure in (
-        "mean score A 0.500; B 0.500;",
-        "same order 0 of 1 pair in order, 1 reversed",
-    ):
-        assert figure in words
 
 
 def test_hostile(tmp_path: Path) -> None:
@@ -157,34 +113,6 @@ def test_hostile(tmp_path: Path) -> None:
     assert result.rows == len(HOSTILE)
     assert MARKER not in page.text
     assert len(page.data["rows"]["key"]) == len(HOSTILE)
-
-
-def test_deep(tmp_path: Path) -> None:
-    """A record that is nested as deeply as can be read is compared like any other."""
-    names = ("a.jsonl", "b.jsonl")
-    for name, score in zip(names, (0.2, 0.9), strict=True):
-        line = json.dumps(group("deep", rollout("one", score), rollout("two", 0.5)))
-        nested = "[" * 900 + "]" * 900
-        text = line.replace(
-            '"role": "assistant"', f'"extra": {nested}, "role": "assistant"'
-        )
-        (tmp_path / name).write_text(text + "\n")
-    page, _, unlike = comparison(
-        tmp_path / names[0], tmp_path / names[1], tmp_path / "c.html"
-    )
-    assert unlike == []
-    assert page.data["rows"]["b_scores"] == [[0.9, 0.5]]
-
-
-def test_refused(tmp_path: Path) -> None:
-    """Files without a rollout in common leave no page and keep an old one."""
-    one, _ = pair(tmp_path, ("a", (0.2, 0.8), (0.2, 0.8)))
-    (tmp_path / "second").mkdir()
-    _, other = pair(tmp_path / "second", ("z", (0.2, 0.8), (0.2, 0.8)))
-    (tmp_path / "c.html").write_text(OLD_PAGE)
-    with pytest.raises(UsageError, match="no group in common"):
-        comparison(one, other, tmp_path / "c.html")
-    assert (tmp_path / "c.html").read_text() == OLD_PAGE
 
 
 @pytest.mark.parametrize("turned", [False, True])

@@ -5,41 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from ruler_cli.results.highlights import (
-    Best,
     Shortlist,
     reasons,
 )
 from ruler_cli.results.record import GroupRecord
-from tests.results.report.values import drawn, group, rollout
-
-FAILED = group([None, None], kind="reply")
-AGAINST = group([0.1, 0.9], [1.0, 0.0], reliability=1.0)
-UNSURE = group([0.4, 0.6], reliability=0.1)
-REST = GroupRecord(key="g", rollouts=(rollout(None),))
-
-
-def test_order() -> None:
-    """The worst come first, then those with most pairs against their labels; the rest keeps its order."""
-    refused, budget = group([None], kind="refused"), group([None], kind="budget")
-    more = group([0.9, 0.8, 0.1], [0.0, 0.0, 1.0], reliability=1.0)
-    groups = [REST, budget, UNSURE, AGAINST, more, FAILED, FAILED, refused, REST]
-    best, result = Best[int](9), Shortlist()
-    for number, one in enumerate(groups, 1):
-        best.add(result.add(one), number)
-    assert best.ranked() == [6, 8, 3, 7, 5, 4, 2, 1, 9]
-    assert reasons(more) == reasons(AGAINST) == ["disagrees", "spread"]
-
-
-def test_most() -> None:
-    """The best of a ranking are the first of the whole order."""
-    groups = list(drawn(400))
-    ranks = [Shortlist().add(one) for one in groups]
-    for most in (0, 1, 7, 100, 400):
-        best = Best[int](most)
-        for number, rank in enumerate(ranks):
-            best.add(rank, number)
-        whole = sorted(range(400), key=lambda i: ranks[i], reverse=True)
-        assert best.ranked() == whole[:most]
+from tests.results.report.values import group
 
 
 def shortlist(*groups: GroupRecord, n: int = 5) -> Shortlist:
@@ -122,16 +92,6 @@ def test_no_reason_no_list() -> None:
     )
 
 
-def test_other_groups() -> None:
-    """Of a small file the groups without a reason are named too, in input order."""
-    groups = [named("a", [0.5, 0.5]), named("b", [None]), named("c", [0.2, 0.4]), REST]
-    others = shortlist(*groups).lists()["others"]
-    named_ = [(t.group.key, t.why, t.ordinal) for t in others]
-    assert named_ == [("a", "tied", 1), ("c", "", 3), ("g", "not judged", 4)]
-    assert len(shortlist(*[groups[2]] * 9).lists()["others"]) == 9
-    assert shortlist(*[groups[2]] * 10).lists()["others"] == []
-
-
 def test_disputed_by_labels() -> None:
     """If labels differ, the groups with most pairs scored against them are disputed."""
     result = shortlist(
@@ -162,10 +122,3 @@ def test_disputed_by_judges() -> None:
         "apart by 0.30",
     ]
     assert result.dispute == "the judges of the panel furthest apart"
-
-
-def test_list_length() -> None:
-    """No list exceeds the requested length."""
-    for n in (0, 1, 3):
-        result = shortlist(*drawn(200), n=n)
-        assert len(result.lists()["worst"]) == len(result.lists()["disputed"]) == n

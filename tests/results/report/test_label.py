@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from ruler_cli.errors import UsageError
 from ruler_cli.results.draw import PairDraw
 from ruler_cli.results.figures import ScoredFile
 from ruler_cli.results.report import label as label_module
@@ -202,17 +201,3 @@ def test_texts_that_do_not_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     page, counts = label(source, tmp_path / "l.html")
     assert 0 < counts.drawn["random"] < 5
     assert counts.drawn["random"] + counts.left_out == 6
-
-
-def test_names(tmp_path: Path) -> None:
-    """A page ends in .html and is not the scored file; after an error none is there."""
-    source = written(tmp_path / "s.jsonl", group("g"))
-    for name in ("s.jsonl", "page.txt"):
-        with pytest.raises(UsageError, match=r"\.html"):
-            label(source, tmp_path / name)
-    unscored = written(tmp_path / "u.jsonl", {"group_id": "g", "trajectories": [
-        {"messages": one["messages"]} for one in group("g")["trajectories"]
-    ]})  # fmt: skip
-    with pytest.raises(UsageError, match="score it first"):
-        label(unscored, tmp_path / "l.html")
-    assert not (tmp_path / "l.html").exists()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-import gzip
-import itertools
 import json
 import re
 import tracemalloc
@@ -12,7 +10,7 @@ from contextlib import ExitStack
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
@@ -29,15 +27,12 @@ from ruler_cli.results.report.page import (
     web_files,
 )
 from ruler_cli.settings.models import InputSettings
-from ruler_cli.types import Kind
-from tests.attacks import FAMILIES
 from tests.conftest import Ruler
 from tests.results.report.written import (
     MADE,
     Page,
     comparison,
     group,
-    piped,
     report,
     rollout,
     written,
@@ -227,25 +222,6 @@ def test_foreign_text(tmp_path: Path, target: Path) -> None:
         assert re.fullmatch(r"[A-Za-z0-9+/=\n]*", page.blocks[name])
 
 
-def test_attacks(tmp_path: Path, target: Path) -> None:
-    """The attack corpus changes only the blocks of the page."""
-    texts = [attack.text for family in FAMILIES.values() for attack in family]
-    lines = [
-        group(f"{i} {text}"[:200], rollout(text), rollout("honest", 0.9))
-        for i, text in enumerate(texts)
-    ]
-    page, _, problems = report(written(tmp_path / "in.jsonl", *lines), target)
-    plain, _, _ = report(
-        written(tmp_path / "in.jsonl", group("a")), tmp_path / "plain.html"
-    )
-    assert not problems
-    assert len(page.data["rows"]["key"]) == len(texts)
-    assert page.scripts == plain.scripts
-    assert {(tag, name) for tag, name, _ in page.attributes} == {
-        (tag, name) for tag, name, _ in plain.attributes
-    }
-
-
 def test_no_addresses(tmp_path: Path, target: Path) -> None:
     """The page has no address but those of XML namespaces, and those in the texts of licences."""
     page, _, _ = report(written(tmp_path / "in.jsonl", group("a")), target)
@@ -308,61 +284,6 @@ def test_max_groups(tmp_path: Path, target: Path, most: int) -> None:
         assert "With --max-groups 30 it has all." in left
 
 
-PIPED = ("plain", "gzip", "document", "adjacent", "scattered")
-
-
-def shapes(folder: Path) -> dict[str, Path]:
-    """The same groups as a file, compressed, in files of a tree, as scattered and as adjacent rollouts."""
-    lines = many(12)
-    plain = written(folder / "in.jsonl", *lines)
-    (folder / "in.jsonl.gz").write_bytes(gzip.compress(plain.read_bytes()))
-    (folder / "tree").mkdir()
-    written(folder / "tree" / "a.jsonl", *lines[:5])
-    written(folder / "tree" / "b.jsonl", *lines[5:])
-    alone = [
-        [{"group_id": g["group_id"]} | one for one in g["trajectories"]] for g in lines
-    ]
-    adjacent = written(folder / "adjacent.jsonl", *itertools.chain(*alone))
-    scattered = written(
-        folder / "scattered.jsonl", *itertools.chain(*zip(*alone, strict=True))
-    )
-    (folder / "in.json").write_text(json.dumps(lines))
-    return {
-        "plain": plain,
-        "gzip": folder / "in.jsonl.gz",
-        "document": folder / "in.json",
-        "tree": folder / "tree",
-        "adjacent": adjacent,
-        "scattered": scattered,
-    }
-
-
-def test_input_shapes(tmp_path: Path, target: Path, subtests: pytest.Subtests) -> None:
-    """The same groups are chosen from files, trees, and pipes."""
-    result = shapes(tmp_path)
-    expected, _, _ = report(tmp_path / "in.jsonl", target, most=5)
-    names = ("key", "status", "scores", "ordinal", "telling")
-    for shape, pipe in (
-        *itertools.product(result, [False]),
-        *itertools.product(PIPED, [True]),
-    ):
-        with subtests.test(shape=shape, pipe=pipe):
-            source = result[shape]
-            if pipe:
-                with piped(source.read_bytes()):
-                    grouping = "scattered" if shape == "scattered" else "auto"
-                    page, _, _ = report("-", target, most=5, grouping=grouping)
-                assert page.data["source"] == "stdin"
-            else:
-                page, _, _ = report(source, target, most=5)
-            assert [page.data["rows"][name] for name in names] == [
-                expected.data["rows"][name] for name in names
-            ]
-            assert [page.group(row)["strings"] for row in range(5)] == [
-                expected.group(row)["strings"] for row in range(5)
-            ]
-
-
 def test_limit_of_texts(
     tmp_path: Path, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -411,35 +332,6 @@ def test_task(tmp_path: Path, target: Path) -> None:
         lines.append(group("a", rollout("x") | {"messages": turns}))
     page, _, _ = report(written(tmp_path / "in.jsonl", *lines), target)
     assert page.data["rows"]["task"] == list(reported)
-
-
-def test_long_keys(tmp_path: Path, target: Path) -> None:
-    """A key of thousands of characters ends in a digest, the same in rows and lists."""
-    keys = [
-        "a",
-        *("k" * 2_000 + end for end in "12"),
-        *("k" * 9_000 + end for end in "12"),
-    ]
-    failed = rollout("x", None, status="failed", kind="reply", reason="why " * 5_000)
-    lines = [
-        group(
-            key,
-            failed | {"ruler": failed["ruler"] | {"kind": kind}},
-            status="failed",
-            kind=kind,
-        )
-        for key, kind in zip(keys, get_args(Kind), strict=False)
-    ]
-    page, _, _ = report(written(tmp_path / "in.jsonl", *lines), target)
-    rows = page.data["rows"]
-    assert len(set(rows["key"][:4])) == 4
-    assert rows["key"][0] == "a"
-    assert max(map(len, rows["key"])) < 400
-    listed = page.data["lists"]["worst"]
-    assert max(len(one["group"]["key"]) for one in listed) < 700
-    assert (
-        max(len(reason["reason"]) for reason in page.data["figures"]["reasons"]) < 1_000
-    )
 
 
 def test_odd_values(tmp_path: Path, target: Path) -> None:
