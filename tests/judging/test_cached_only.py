@@ -94,24 +94,16 @@ def test_missing_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ids=["adaptive", "escalation"],
 )
 def test_one_missing(
-    more: dict[str, Any],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    more: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A missing reply degrades its group, which could have other scores, and no other."""
     stage = Stage(tmp_path, monkeypatch, GROUPS, Stub(say=noisy), Stub("two", shifting))
     stage.run("one", **more)
-    scores, lost = (
-        stage.rewards(),
-        next(each for each in stage.judges["one"].asked if each.pass_index == 1),
-    )
+    scores = stage.rewards()
+    lost = next(request for request in stage.judges["one"].asked if request.pass_index)
     with closing(sqlite3.connect(tmp_path / "ledger.sqlite")) as ledger, ledger:
-        assert (
-            ledger.execute(
-                "DELETE FROM replies WHERE key = ?", [key_of("one", {}, lost)]
-            ).rowcount
-            == 1
-        )
+        key = key_of("one", {}, lost)
+        ledger.execute("DELETE FROM replies WHERE key = ?", [key])
     done = stage.run("one", cached_only=True, output="cached.jsonl", **more)
     assert (done.summary.unanswered, done.summary.degraded) == (1, 1)
     assert not done.summary.complete

@@ -75,32 +75,17 @@ def test_merged_messages(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> N
 SYSTEM = (
     (400, "System role not supported"),
     (400, "Conversation roles must alternate user/assistant/user/assistant/..."),
-    (
-        400,
-        "Unsupported value: 'messages[0].role' does not support 'system' with this model.",
-    ),
+    (400, "Unsupported value: 'messages[0].role' does not support 'system' with this model."),
     (400, "Only user and assistant roles are supported!"),
     (400, "Developer instruction is not enabled for models/gemma-3-27b-it"),
-    (
-        400,
-        "This model doesn't support system messages. Try again without a system message.",
-    ),
-    (
-        400,
-        'messages: Unexpected role "system". The Messages API accepts a top-level `system` parameter',
-    ),
+    (400, "This model doesn't support system messages. Try again without a system message."),
+    (400, 'messages: Unexpected role "system". The Messages API accepts a top-level `system` parameter'),
     (422, "Template error: syntax error: System role not supported (in <string>:1)"),
     (422, "body.messages.0.role: Input should be 'user' or 'assistant'"),
-    (
-        500,
-        "While executing CallExpression at line 1, column 2: Error: Jinja Exception: System role not supported",
-    ),
-    (
-        500,
-        "invalid operation: Conversation roles must alternate user/assistant/... (in chat_template:1)",
-    ),
+    (500, "While executing CallExpression at line 1, column 2: Error: Jinja Exception: System role not supported"),
+    (500, "invalid operation: Conversation roles must alternate user/assistant/... (in chat_template:1)"),
     (400, "'system' is not one of ['user', 'assistant'] - 'messages.0.role'"),
-)
+)  # fmt: skip
 
 
 @pytest.mark.anyio

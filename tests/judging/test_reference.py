@@ -137,7 +137,7 @@ def test_nested_too_deeply(ruler: Ruler, tmp_path: Path) -> None:
         assert ruler("score", "in.jsonl", "out.jsonl", *options).returncode == 1
         lines = (tmp_path / "out.jsonl").read_bytes().splitlines()
         parts = [orjson.loads(line)["ruler"] for line in lines]
-        assert [part.get("reason") for part in parts] == [reason] * 2 + [None] * 4
+        assert [part["reason"] for part in parts[:2]] == [reason] * 2
         assert {part["status"] for part in parts[2:]} == {"scored"}
 
 
@@ -174,9 +174,9 @@ def test_never_guessed(ruler: Ruler, tmp_path: Path) -> None:
         '[formats.mine]\nmessages = "messages"\nreference = "gold"\ngroup_by = "task_id"\n'
     )
     block = '<reference>\n"The code word is w0."\n</reference>'
-    for options in (("--format", "mine"), ("--ask", "each", "--reference", "gold")):
-        shown = prompt(ruler, source, *options)
-        assert shown.index(block) < shown.index("<trajectory")
+    assert block in prompt(ruler, source, "--format", "mine")
+    shown = prompt(ruler, source, "--ask", "each", "--reference", "gold")
+    assert shown.index(block) < shown.index("<trajectory>\n")
 
 
 @pytest.mark.anyio

@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
+from ruler_cli import Scorer
 from ruler_cli.scoring.parse_reply import SCALE
 from ruler_cli.types import CallError, Criterion, Reply, Request, Rubric
 from tests.conftest import Ruler, group, write
 from tests.judge_server import JudgeServer
 from tests.judge_server.asks import expected_score
 from tests.runs import Stage, Stub, answer, group_of, obedient, ten
+from tests.virtual import virtually
 
 GROUPS = [
     group("worst", 0.1, 0.0),
@@ -60,15 +62,14 @@ def test_obedient(staged: Callable[..., Stage], passes: int, backwards: bool) ->
 
 
 @pytest.mark.parametrize("say", [ten, five])
-@pytest.mark.parametrize("more", [{}, {"passes": 2}, {"ledger": None}])
-def test_stubborn(staged: Callable[..., Stage], say: Any, more: dict[str, Any]) -> None:
+def test_stubborn(staged: Callable[..., Stage], say: Any) -> None:
     """A judge that stays on its scale scores no group, whichever is read first."""
-    stage = staged(Stub(say=say))
-    done = stage.run(**more)
-    assert stage.rewards() == NOTHING
-    assert done.summary.failed == {"reply": 4}
-    reasons = [part["reason"] for part in stage.parts()]
-    assert all("scale" in reason for reason in reasons)
+    for more in ({}, {"passes": 2}, {"ledger": None}):
+        stage = staged(Stub(say=say))
+        done = stage.run(**more)
+        assert stage.rewards() == NOTHING
+        assert done.summary.failed == {"reply": 4}
+        assert all("scale" in part["reason"] for part in stage.parts())
 
 
 def test_told(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
@@ -90,11 +91,21 @@ def test_told(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
 
 
 def test_written_before(staged: Callable[..., Stage]) -> None:
-    """Groups that were written before the judge left the scale are counted, and the run is not complete."""
+    """Groups that were written before the judge left the scale are counted, in a run and by an open Scorer."""
     stage = staged(Stub(say=obedient))
     done = stage.run(concurrency=1)
-    assert stage.rewards() == [[1.0, 0.0], *TRUTH[1:]]
+    wanted = [[1.0, 0.0], *TRUTH[1:]]
+    assert stage.rewards() == wanted
     assert (done.summary.other_scale, done.summary.complete) == (1, False)
+
+    async def main() -> int:
+        async with Scorer(stage.settings(ledger=None)) as scorer:
+            for group, rewards in zip(GROUPS, wanted, strict=True):
+                scored = (await scorer.score(group)).group["trajectories"]
+                assert [rollout["reward"] for rollout in scored] == rewards
+            return scorer.summary().other_scale
+
+    assert virtually(main) == 1
 
 
 @pytest.mark.parametrize("grouped", ["lines", "groups"])

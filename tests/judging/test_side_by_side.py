@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -107,23 +109,21 @@ def test_orders(stage: Callable[..., Stage]) -> None:
 def test_own_values(stage: Callable[..., Stage]) -> None:
     """Each rollout has its own value of each criterion, with levels and without, in any order, and their mean."""
     run = stage(TOLD, **both("well"))
-    for name, how in ASKED.items():
-        for passes in (1, 2):
-            run.run(name, **how, passes=passes, rubric=RUBRIC)
-            for record, given in zip(run.records(), TOLD, strict=True):
-                for one, source in zip(
-                    record["trajectories"], given["trajectories"], strict=True
-                ):
-                    words = source["messages"][-1]["content"].split()
-                    values = [
-                        seen_level(name, float(word.partition("=")[2]), at)
-                        for at, word in enumerate(words[1:4])
-                    ]
-                    own = one["ruler"]["criteria"]
-                    assert [c["value"] for c in own] == pytest.approx(values, abs=1e-5)
-                    assert one["reward"] == pytest.approx(
-                        RUBRIC.weighted(values), abs=1e-5
-                    )
+    for name, passes in itertools.product(ASKED, (1, 2)):
+        run.run(name, **ASKED[name], passes=passes, rubric=RUBRIC)
+        for record, truth_record in zip(run.records(), TOLD, strict=True):
+            for place, shown in enumerate(record["trajectories"]):
+                source = truth_record["trajectories"][place]["messages"][-1]["content"]
+                truths = re.findall(r"(?:kind|done|rude)=(\S+)", source)
+                values = [
+                    seen_level(name, float(truth), at)
+                    for at, truth in enumerate(truths)
+                ]
+                criteria = shown["ruler"]["criteria"]
+                near_values = pytest.approx(values, abs=1e-5)
+                assert [row["value"] for row in criteria] == near_values
+                wanted = pytest.approx(RUBRIC.weighted(values), abs=1e-5)
+                assert shown["reward"] == wanted
 
 
 def seen_level(name: str, value: float, criterion: int) -> float:
@@ -161,27 +161,26 @@ def test_wording_moves_nothing(
     """Other labels, another number of questions in a request, and further questions change no score."""
     marks = [round(0.02 + n / 25, 2) for n in range(23)]
     run = stage([told("many", *((m, 1 - m, m / 2) for m in marks))], **both("well"))
+    only = Rubric(RUBRIC.criteria[:1])
     for name, how in ASKED.items():
-        seeds: list[set[str]] = []
+        labels: list[set[str]] = []
         for seed in (0, 7):
             run.forget()
-            only = Rubric(RUBRIC.criteria[:1])
             run.run(name, **how, ledger=None, rubric=only, seed=seed)
             assert run.rewards() == near([marks], name)
             asked = run.judges[name].asked
-            seeds.append({label for one in asked for label in one.shown})
-        assert not set.intersection(*seeds)
-        for most, sizes in ((64, [64, 5]), (7, [7] * 9 + [6]), (400, [69])):
-            run.forget()
-            monkeypatch.setattr(questions, "MOST_QUESTIONS", most)
-            run.run(name, **how, ledger=None, rubric=RUBRIC)
-            rollouts = run.records()[0]["trajectories"]
-            first = [one["ruler"]["criteria"][0]["value"] for one in rollouts]
-            assert [first] == near([marks], name)
-            if name == DECISION:
-                asked = run.judges[name].asked
-                assert [len(request.questions) for request in asked] == sizes
-                assert len({request.state for request in asked}) == 1
+            labels.append({label for request in asked for label in request.shown})
+        assert not set.intersection(*labels)
+    for most, sizes in ((64, [64, 5]), (7, [7] * 9 + [6]), (400, [69])):
+        run.forget()
+        monkeypatch.setattr(questions, "MOST_QUESTIONS", most)
+        run.run(DECISION, ledger=None, rubric=RUBRIC)
+        rollouts = run.records()[0]["trajectories"]
+        first = [row["ruler"]["criteria"][0]["value"] for row in rollouts]
+        assert [first] == near([marks])
+        asked = run.judges[DECISION].asked
+        assert [len(request.questions) for request in asked] == sizes
+        assert len({request.state for request in asked}) == 1
 
 
 def partly(name: str) -> dict[str, Any]:
@@ -205,25 +204,21 @@ def test_no_answer(
     done = run.run(DECISION, ask=ask, rubric=rubric)
     assert not done.summary.complete
     assert (done.summary.unscored, done.summary.failed) == (1, {})
-    (record, *others) = run.records()
-    first, lacking, third = record["trajectories"]
-    assert (lacking["reward"], lacking["ruler"]["score"]) == (None, None)
-    assert (lacking["ruler"]["status"], lacking["ruler"]["kind"]) == (
-        "failed",
-        "refused",
-    )
-    assert "twice" in lacking["ruler"]["reason"]
-    assert lacking["ruler"]["independent_reward"] == 1.0
+    rewards = run.rewards()
+    assert [reward is None for reward in rewards[0]] == [False, True, False]
+    assert not any(None in row for row in rewards[1:])
     if rubric is None:
-        assert [first["reward"], third["reward"]] == pytest.approx([0.2, 0.6])
-    assert {first["ruler"]["status"], third["ruler"]["status"]} == {"scored"}
-    assert all(one["reward"] is not None for row in others for one in row["trajectories"])  # fmt: skip
-    asked = [one for one in run.judges[DECISION].asked if group_of(one) == "half"]
-    silent = [one for one in asked if f" {SILENT}" in one.user]
-    per_rollout = len(rubric.criteria) if rubric else 1
+        assert rewards[0] == [pytest.approx(0.2), None, pytest.approx(0.6)]
+    parts = [row["ruler"] for row in run.records()[0]["trajectories"]]
+    assert [part["status"] for part in parts] == ["scored", "failed", "scored"]
+    assert (parts[1]["score"], parts[1]["kind"]) == (None, "refused")
+    assert "twice" in parts[1]["reason"]
+    assert parts[1]["independent_reward"] == 1.0
+    asked = [request for request in run.judges[DECISION].asked if group_of(request) == "half"]  # fmt: skip
+    silent = [request for request in asked if f" {SILENT}" in request.user]
     assert len(silent) == 2
-    assert len(silent[-1].questions) == per_rollout
-    assert len({key_of("m", {}, one) for one in asked}) == len(asked)
+    assert len(silent[-1].questions) == (len(rubric.criteria) if rubric else 1)
+    assert len({key_of("m", {}, request) for request in asked}) == len(asked)
     first_output = run.masked()
     run.forget()
     run.run(DECISION, ask=ask, rubric=rubric)
