@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from ruler_cli.errors import CapReached
-from ruler_cli.settings.models import shard_of
 from tests.conftest import Ruler, group, write
 from tests.judge_server import JudgeServer
 from tests.judge_server.replies import SILENT
@@ -124,20 +123,6 @@ def test_cap(stage: Callable[..., Stage]) -> None:
     assert all(reward is not None for row in run.rewards() for reward in row)
     done = run.run(WEAK, escalate="strong", max_cost=99.0)
     assert (done.stopped, done.summary.degraded) == (None, 0)
-
-
-def test_shards(stage: Callable[..., Stage]) -> None:
-    """Shards ask the stronger judge what one run asks; it finds all replies in their ledger."""
-    run = stage(served(), served())
-    for shard in ("1/2", "2/2"):
-        run.run(WEAK, escalate="strong", reading={"shard": shard_of(shard)})
-    assert sent(run) == UNDECIDED
-    run.forget()
-    run.run(WEAK, escalate="strong")
-    assert run.asked == 0
-    shared = run.masked()
-    run.run(WEAK, escalate="strong", ledger=None)
-    assert run.masked() == shared
 
 
 def test_told(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:

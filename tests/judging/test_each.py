@@ -82,17 +82,6 @@ def test_each(ruler: Ruler, source: Path, server: JudgeServer, tmp_path: Path) -
     assert not any("response_format" in asked for asked in requests)
 
 
-def test_common_part_first(ruler: Ruler, source: Path, server: JudgeServer) -> None:
-    """Requests about a group begin alike, up to the rollout, so that an engine's prefix cache holds the rest."""
-    ruler("score", source, "out.jsonl", *judge(server), "--question", "Is it fine?")
-    first, second, *_ = server.requests()
-    one, other = (asked["messages"][1]["content"] for asked in (first, second))
-    common = one.index("<trajectory>")
-    assert first["messages"][0] == second["messages"][0]
-    assert one[:common] == other[:common]
-    assert one.endswith("</trajectory>\nIs it fine? Answer with one word, Yes or No.")
-
-
 def test_no_probability(ruler: Ruler, source: Path, server: JudgeServer) -> None:
     """Without a probability there is no score, and the reason is told; an endpoint without any ends the run.
 
@@ -158,9 +147,9 @@ def test_refused(ruler: Ruler, source: Path, server: JudgeServer) -> None:
         run = ruler("batch", *command, *claude, ANTHROPIC_API_KEY="k")
         assert run.returncode == 2
         assert "has an API that tells no probabilities of words" in run.stderr
-    way = ("-m", "mistral/well", "--via", "litellm", "--ask", "each")
-    command = ("score", source, "out.jsonl", *way, "--api-base", server.base)
-    run = ruler(*command, MISTRAL_API_KEY="k")
+    way: tuple[str, ...] = ("-m", "mistral/well", "--via", "litellm", "--ask", "each")
+    way += ("--api-base", server.base)
+    run = ruler("score", source, "out.jsonl", *way, MISTRAL_API_KEY="k")
     assert run.returncode == 3
     assert "tells no probabilities of its words (`logprobs`)" in run.stderr
     assert server.requests() == []
@@ -245,14 +234,6 @@ def test_same_everywhere(
     ruler("batch", "import", "replies.jsonl", *other)
     ruler("score", source, "imported.jsonl", *asked, "--cached-only", *other)
     assert timeless(tmp_path / "imported.jsonl") == wanted
-
-    server.reset()
-    via = ("--ledger", "litellm.sqlite", "--via", "litellm")
-    done = ruler("score", source, "litellm.jsonl", *asked, *via)
-    assert done.returncode == 0, done.stderr
-    assert timeless(tmp_path / "litellm.jsonl") == wanted
-    assert len(server.requests()) == 6
-    assert all(asked["top_logprobs"] == 20 for asked in server.requests())
 
 
 def test_identical(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:

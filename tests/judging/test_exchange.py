@@ -106,20 +106,6 @@ def test_no_context_left_for_the_answer() -> None:
         assert "cut off three times" in end.reason
 
 
-def test_uncounted_overflow() -> None:
-    """For a prompt whose length was not counted, the target is half of it, and no more than the context."""
-    layout = build_layout(long_group(), AskSettings())
-    (part,) = requests_of_pass(layout, AskSettings(), 0)
-    for limit in (layout.tokens // 4, layout.tokens * 2):
-        _, end = asked(
-            call_error(kind="too_long", context=(limit, limit + 1)),
-            layout=layout,
-            part=part,
-        )
-        assert isinstance(end, Overflow)
-        assert end.target <= min(limit, layout.tokens / 2)
-
-
 def scores(request: Request, *values: object) -> str:
     """Write an answer with these scores, the last one for all other ids."""
     each = [*values, *values[-1:] * len(request.labels)]

@@ -118,7 +118,12 @@ def test_one_budget(
 def test_one_judge_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A judge that refuses the run ends it soon for all, and the replies of the others stay cached."""
     thrice: dict[str, Any] = {"passes": 3}
-    rows = ({}, thrice, thrice | {"adaptive": True}, thrice | {"debias": True})
+    rows = [
+        {"passes": 1},
+        thrice,
+        thrice | {"adaptive": True},
+        thrice | {"debias": True},
+    ]
     for number, more in enumerate(rows):
         first = Stub("one", latency=3.0)
         down = lambda request: KEY if group_of(request) >= "g05" else half(request)  # noqa: E731
@@ -131,7 +136,7 @@ def test_one_judge_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         asked = len(first.asked)
         second.say = half
         stage.forget()
-        passes = more.get("passes", 1)
+        passes = more["passes"]
         done = stage.run(*NAMES, passes=passes, concurrency=4, ledger=ledger)
         assert done.summary.complete
         assert len(first.asked) == 12 * passes - asked

@@ -12,7 +12,6 @@ import pytest
 
 from ruler_cli.ledger.reply_cache import key_of
 from ruler_cli.prompting import questions
-from ruler_cli.settings.models import JudgeSettings, ScoreSettings
 from ruler_cli.types import (
     CallError,
     Criterion,
@@ -307,10 +306,3 @@ def test_shared_text(stage: Callable[..., Stage]) -> None:
     assert len({asked.user for asked in judge.asked}) == 9
     words = {asked.words for asked in judge.asked}
     assert words == {("No", "Yes"), ("A", "B", "C")}
-
-
-def test_most_questions() -> None:
-    """A request holds as many questions as its provider is known to take, at its own address."""
-    for base, most in ((None, 400), ("http://127.0.0.1:1/v1", None)):
-        luna = JudgeSettings("openai/gpt-6-luna", base, api="decisions")
-        assert ScoreSettings(judge=luna, ledger=None).asks[0].most_questions == most

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ruler_cli.results.agreement import Agreement, AgreementBuilder
 from ruler_cli.results.record import GroupRecord
 from ruler_cli.scoring.statistics import concordance
-from tests.results.agree_values import measure, rows, scored, scored_rollout
+from tests.results.agree_values import measure, rows, scored
 
 
 def two(one: list[GroupRecord], other: list[GroupRecord]) -> Agreement:
@@ -43,27 +43,6 @@ def test_missing_values() -> None:
     gated = [judge.pop("with_unscored")["value"] for judge in (one, other)]
     assert one == other
     assert gated == [1.5 / 2, 1.5 / 3]
-
-
-def bins(result: Agreement) -> dict[tuple[str, str], tuple[int, int, int]]:
-    """The pairs of each bin, those against the labels and those tied."""
-    return {
-        (kind, row["bin"]): (row["pairs"], row["against"], row["tied"])
-        for kind in ("gap", "slot", "length")
-        for row in result["scorers"][0][f"by_{kind}"]
-    }
-
-
-def test_pairs_by_kind() -> None:
-    """A pair is in one bin of each kind that is known for both rollouts; a tied one has no gap."""
-    better = scored_rollout(0.9, 1, 0.1, size=500)
-    worse = scored_rollout(0.8, 0, 0.9, size=5_000)
-    found = measure([GroupRecord("scored", "g", rollouts=(worse, better))])
-    names = ("gap", "to 0.1"), ("slot", "earlier"), ("length", "shorter")
-    assert bins(found) == dict.fromkeys(names, (1, 0, 0))
-    tied = [scored_rollout(0.5, label, size=100) for label in (1.0, 0.0)]
-    found = measure([GroupRecord("scored", "g", rollouts=tuple(tied))])
-    assert bins(found) == {("length", "alike"): (1, 0, 1)}
 
 
 def test_sampled_pairs() -> None:

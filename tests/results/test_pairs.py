@@ -93,23 +93,6 @@ def numbered(key: str, *texts: str) -> DigestedGroup:
     return digested(scored(scores, [None] * len(texts), key=key), texts)
 
 
-def test_different_groups() -> None:
-    """Groups of one key with different rollouts, sizes or labels are left out and named."""
-    one = [make_group(k, "x", "y") for k in "abcd"]
-    unlike = [
-        make_group("a", "x", "z"),
-        make_group("b", "x"),
-        make_group("c", "x", "y", labels=(0.5, 0.7)),
-        make_group("d", "y", "y"),
-    ]
-    pairs, result, output = matched(one, unlike)
-    assert (pairs, result) == ([], {"groups": 0, "unlike": 4, "alone": [0, 0]})
-    parts = ("rollouts differ", "rollouts differ", "labels", "rollouts differ")
-    for sentence, key, part in zip(sorted(output), "abcd", parts, strict=True):
-        assert sentence.startswith(f"group '{key}'")
-        assert part in sentence
-
-
 @given(
     st.lists(st.sampled_from("1234"), min_size=1, max_size=6),
     st.randoms(use_true_random=False),
@@ -172,13 +155,3 @@ def test_waiting_groups() -> None:
     )
     assert left == {0: 3000, 1: 9}
     assert most < 30
-
-
-def test_either_label() -> None:
-    """A label that is missing in one file is taken from the other."""
-    [pair], _, _ = matched(
-        [make_group("a", "x", "y", labels=(None, 1.0))],
-        [make_group("a", "x", "y", labels=(0.0, None))],
-    )
-    for group in (pair.first, pair.second):
-        assert [r.label for r in group.rollouts] == [0.0, 1.0]

@@ -165,24 +165,6 @@ def test_marks(tmp_path: Path) -> None:
     assert ids(tmp_path / "out.jsonl") == ["a0", "a1"]
 
 
-def test_refused_marks(tmp_path: Path) -> None:
-    """A word that no line has, a word without a file, and a file without marks are refused."""
-    mark = {"group": "a", "mark": "g\x1bood"}
-    with pytest.raises(
-        UsageError,
-        match="no line of the files has that mark; the marks there are g\ufffdood",
-    ):
-        marked(tmp_path, [mark], "mark=good")
-    with pytest.raises(
-        UsageError,
-        match="is about the lines of a file of marks; name the file with --marks FILE",
-    ):
-        Choice([parse_condition("mark=good")])
-    compared = {"group": "a", "left": "1", "right": "2", "choice": "left"}
-    with pytest.raises(UsageError, match="no line marks a group or a rollout"):
-        marked(tmp_path, [compared])
-
-
 def test_hostile_keys(tmp_path: Path) -> None:
     """A group of any key is found by the name that it has in a file of marks."""
     keys = ["</script>", "\u202ekey", "k" * 5000, "a\nb", "__proto__", "\ud800", ""]

@@ -48,7 +48,7 @@ def made(
     ], maker
 
 
-def said(text: str, score: float = 0.9, **more: Any) -> dict[str, Any]:
+def spoken(text: str, score: float = 0.9, **more: Any) -> dict[str, Any]:
     """A scored rollout whose agent says a text."""
     answer = {"role": "assistant", "content": text}
     return {**trajectory(score), "messages": [ASKED, answer], **more}
@@ -114,69 +114,68 @@ def test_every_pair(
     assert sum(maker.no_pair.values()) + maker.groups == len(groups)
 
 
-REASONS: dict[str, list[dict[str, Any]]] = {
+ANSWER: dict[str, Any] = {"role": "assistant", "content": "x"}
+MESSAGES: dict[str, list[list[dict[str, Any]]]] = {
     "content that is no text": [
-        {"messages": [ASKED, {"role": "assistant", "content": [{"type": "text", "text": t} for t in "ab"]}]},
-        {"messages": [ASKED, {"role": "assistant", "content": {"a": "b"}}]},
-        {"messages": [ASKED, {"role": "assistant", "content": None, "reasoning": "hm"}]},
+        [ASKED, ANSWER | {"content": [{"type": "text", "text": text} for text in "ab"]}],
+        [ASKED, ANSWER | {"content": None, "reasoning": "hm"}],
     ],
     "a role that chat templates do not know": [
-        {"messages": [ASKED, {"role": "model", "content": "x"}]},
-        {"messages": [ASKED, {"role": "assistant", "content": "x"}, {"role": ["a"], "content": "x"}]},
+        [ASKED, ANSWER | {"role": "model"}],
+        [ASKED, ANSWER, ANSWER | {"role": ["a"]}],
     ],
     "calls in another form than `tool_calls`": [
-        {"messages": [ASKED, {"role": "assistant", "content": "x", "function_call": {"name": "f"}}]},
-        {"messages": [ASKED, {"role": "assistant", "content": "x", "tool_calls": [{"name": "f"}]}]},
-        {"messages": [ASKED, {"role": "assistant", "content": "x", "tool_calls": ["f"]}]},
+        [ASKED, ANSWER | {"function_call": {"name": "f"}}],
+        [ASKED, ANSWER | {"tool_calls": [{"name": "f"}]}],
+        [ASKED, ANSWER | {"tool_calls": ["f"]}],
     ],
     "text beside the content of a message": [
-        {"messages": [ASKED, {"role": "assistant", "content": "x", "plan": "first a, then b"}]},
-        {"messages": [ASKED, {"role": "assistant", "content": "", "refusal": "I will not."}]},
+        [ASKED, ANSWER | {"plan": "first a, then b"}],
+        [ASKED, ANSWER | {"content": "", "refusal": "I will not."}],
     ],
-    "`thinking` that is no text": [
-        {"messages": [ASKED, {"role": "assistant", "content": "x", "thinking": [{"text": "hm"}]}]},
-    ],
+    "`thinking` that is no text": [[ASKED, ANSWER | {"thinking": [{"text": "hm"}]}]],
     "the agent speaks before the user": [
-        {"messages": [{"role": "assistant", "content": "x"}, ASKED, {"role": "assistant", "content": "y"}]},
-        {"messages": [{"role": "system", "content": "x"}, {"role": "assistant", "content": "y"}]},
+        [ANSWER, ASKED, ANSWER],
+        [{"role": "system", "content": "x"}, ANSWER],
     ],
-    "no turn of the agent": [{"messages": [ASKED]}],
-    "several conversations in one rollout": [
-        {"messages": [ASKED, {"role": "assistant", "content": "x"}],
-         "additional_histories": [{"messages_and_choices": [ASKED, {"role": "assistant", "content": "z"}]}]},
-    ],
-    "tools that are no list": [
-        {"messages": [ASKED, {"role": "assistant", "content": "x"}], "tools": "some"},
-    ],
+    "no turn of the agent": [[ASKED]],
     "NaN, or text that is no Unicode": [
-        {"messages": [ASKED, {"role": "assistant", "content": "\ud800"}]},
-        {"messages": [ASKED, {"role": "assistant", "content": "x", "tool_calls": [
-            {"function": {"name": "f", "arguments": {"a": float("nan")}}}]}]},
+        [ASKED, ANSWER | {"content": "\ud800"}],
+        [ASKED, ANSWER | {"tool_calls": [{"function": {"name": "f", "arguments": {"a": float("nan")}}}]}],
     ],
 }  # fmt: skip
-"""Rollouts that cannot be written whole, by the reason."""
+"""Messages that cannot be written whole, by the reason."""
+HISTORY = {"messages_and_choices": [ASKED, ANSWER]}
+MORE: dict[str, dict[str, Any]] = {
+    "several conversations in one rollout": {"additional_histories": [HISTORY]},
+    "tools that are no list": {"tools": "some"},
+}
+"""Other members of a rollout that cannot be written whole."""
 
 
 def test_reasons(tmp_path: Path) -> None:
     """A rollout that would not be whole makes no pair, and is counted with the reason."""
-    for reason, cases in REASONS.items():
-        for case in cases:
-            worst = trajectory(0.1) | case
-            pairs, maker = made(tmp_path, [of(said("a"), said("b", 0.8), worst)])
-            assert (pairs, dict(maker.left_out)) == ([], {reason: 1}), case
-            assert dict(maker.no_pair) == {"no two that can be written": 1}
-            pairs, _ = made(tmp_path, [of(said("a"), said("b", 0.5), worst)])
-            assert [pair["gap"] for pair in pairs] == [0.4]
+    rows = [
+        (why, {"messages": case}) for why, cases in MESSAGES.items() for case in cases
+    ]
+    rows += [(why, {"messages": [ASKED, ANSWER], **more}) for why, more in MORE.items()]
+    for reason, case in rows:
+        worst = trajectory(0.1) | case
+        pairs, maker = made(tmp_path, [of(spoken("a"), spoken("b", 0.8), worst)])
+        assert (pairs, dict(maker.left_out)) == ([], {reason: 1}), case
+        assert dict(maker.no_pair) == {"no two that can be written": 1}
+        pairs, _ = made(tmp_path, [of(spoken("a"), spoken("b", 0.5), worst)])
+        assert [pair["gap"] for pair in pairs] == [0.4]
 
 
 NONE: dict[str, dict[str, Any]] = {
-    "tied": of(said("a"), said("b", 0.1), ruler={"status": "scored", "tied": True}),
-    "gap too small": of(said("a"), said("b", 0.8)),
+    "tied": of(spoken("a"), spoken("b", 0.1), ruler={"status": "scored", "tied": True}),
+    "gap too small": of(spoken("a"), spoken("b", 0.8)),
     "without scores": grouped("g", None, None),
-    "nothing to compare": of(said("a"), said("b", 0.1) | {"ruler": {"status": "failed"}}),
-    "prompts differ": of(said("a"), {**said("b", 0.1), "messages": [
+    "nothing to compare": of(spoken("a"), spoken("b", 0.1) | {"ruler": {"status": "failed"}}),
+    "prompts differ": of(spoken("a"), {**spoken("b", 0.1), "messages": [
         {"role": "user", "content": "Another."}, {"role": "assistant", "content": "b"}]}),
-    "no two that can be written": of(said("a"), said("a", 0.1, note="other")),
+    "no two that can be written": of(spoken("a"), spoken("a", 0.1, note="other")),
 }  # fmt: skip
 """Groups without a pair, by the reason."""
 
@@ -184,11 +183,11 @@ NONE: dict[str, dict[str, Any]] = {
 def test_no_pair(tmp_path: Path) -> None:
     """A group without a pair is counted with the reason."""
     for reason, group in NONE.items():
-        pairs, maker = made(tmp_path, [group, of(said("x"), said("y", 0.1))])
+        pairs, maker = made(tmp_path, [group, of(spoken("x"), spoken("y", 0.1))])
         assert dict(maker.no_pair) == {reason: 1}
         assert [pair["chosen"][0]["content"] for pair in pairs] == ["x"]
     # rollouts that the judge saw as one
-    slots = [said(text, score) for text, score in (("a", 0.9), ("b", 0.1))]
+    slots = [spoken(text, score) for text, score in (("a", 0.9), ("b", 0.1))]
     for one in slots:
         one["ruler"] |= {"slots": [0.5]}
     assert made(tmp_path, [of(*slots)])[1].no_pair == {"nothing to compare": 1}
@@ -232,7 +231,7 @@ def test_arguments(tmp_path: Path) -> None:
     ):
         call = {"function": {"name": "f", "arguments": given_}}
         turn = {"role": "assistant", "content": "", "tool_calls": [call]}
-        group = of(said("a", 0.1), {**trajectory(0.9), "messages": [ASKED, turn]})
+        group = of(spoken("a", 0.1), {**trajectory(0.9), "messages": [ASKED, turn]})
         for table, wanted in ((False, kept), (True, text)):
             (pair,), _ = made(tmp_path, [group], table=table)
             (written,) = pair["chosen"][0]["tool_calls"]
@@ -247,7 +246,7 @@ def test_texts(tmp_path: Path) -> None:
     assert (pair["prompt"], pair["chosen"], pair["rejected"]) == ("Why?", "a", "b")
     assert "tools" not in pair
     rules = {"role": "system", "content": "Rules."}
-    answer = said("a")["messages"]
+    answer = spoken("a")["messages"]
     for talk in (
         [rules, *answer],
         [*answer, ASKED],
@@ -255,7 +254,7 @@ def test_texts(tmp_path: Path) -> None:
         [ASKED, {"role": "assistant", "content": None, "tool_calls": [CALL]}],
         [{"role": "user", "content": ""}, answer[1]],
     ):
-        group = of({**trajectory(0.9), "messages": talk}, said("b", 0.1))
+        group = of({**trajectory(0.9), "messages": talk}, spoken("b", 0.1))
         pairs, maker = made(tmp_path, [group], shape="standard")
         assert pairs == []
         assert dict(maker.left_out) == {"more than one question and one answer": 1}
@@ -276,7 +275,7 @@ HOSTILE = (
 def test_hostile_text(tmp_path: Path) -> None:
     """Any text comes back as it was, on one line, without a character that disturbs a terminal."""
     for text in HOSTILE:
-        group = of(said(text), said("b", 0.1))
+        group = of(spoken(text), spoken("b", 0.1))
         group["group_id"] = text
         (pair,), _ = made(tmp_path, [group])
         assert pair["chosen"][0]["content"] == pair["group"] == text
@@ -292,9 +291,9 @@ def test_deep(tmp_path: Path) -> None:
     for arguments in (deep, "[" * 100_000, '{"a":' * 50_000):
         call = {"function": {"name": "f", "arguments": arguments}}
         turn = {"role": "assistant", "content": "", "tool_calls": [call]}
-        group = of(said("a", 0.1), {**trajectory(0.9), "messages": [ASKED, turn]})
+        group = of(spoken("a", 0.1), {**trajectory(0.9), "messages": [ASKED, turn]})
         for table in (False, True):
             pairs, maker = made(
-                tmp_path, [group, of(said("a"), said("b", 0.1))], table=table
+                tmp_path, [group, of(spoken("a"), spoken("b", 0.1))], table=table
             )
             assert len(pairs) + maker.no_pair.total() == 2

@@ -109,21 +109,6 @@ def test_order_of_replies(group: GroupResult, rng: random.Random, order: bool) -
     )
 
 
-@given(groups())
-def test_explanation_of_the_nearest_score(group: GroupResult) -> None:
-    """The explanation of a rollout is that of the pass whose score is nearest to its own."""
-    for one, rollout in zip(scores_of(group).rollouts, group.owner, strict=True):
-        if rollout is None or one.judge_score is None:
-            continue
-        off = {
-            b.explanations[b.distinct.index(rollout)]: abs(
-                b.scores[b.distinct.index(rollout)] - one.judge_score
-            )
-            for b in group.pass_scores
-        }
-        assert off[one.explanation] <= min(off.values()) + 1e-8
-
-
 # --- who counts -----------------------------------------------------------------------------------
 
 

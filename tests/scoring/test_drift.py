@@ -77,8 +77,3 @@ def test_outlier() -> None:
     values = noise(random.Random(2), 30)
     values[20] += 12
     assert all(one.evidence < 3.7 for one in evidence(values))
-
-
-def test_long_series() -> None:
-    """A series that rises for long has finite evidence."""
-    assert math.isfinite(evidence([float(i) for i in range(600)])[-1].evidence)

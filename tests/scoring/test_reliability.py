@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
-from math import exp
 
 import pytest
 from hypothesis import given
@@ -13,7 +11,6 @@ from hypothesis import strategies as st
 from ruler_cli.scoring.combine import BatchStatistics, combine
 from ruler_cli.scoring.statistics import (
     Anova,
-    NoiseEstimator,
     NoisePrior,
     f_survival,
     passes_for,
@@ -22,7 +19,6 @@ from ruler_cli.scoring.statistics import (
 from ruler_cli.settings.models import CombineSettings
 from ruler_cli.types import Criterion, GroupScores, Rubric
 from tests.scoring.group_results import group_result, one_pass
-from tests.values import few
 
 SHROUT_FLEISS = [
     (9, 2, 5, 8),
@@ -71,45 +67,6 @@ def test_passes_for(reliability: float, k: int) -> None:
 
     assert reached(result) >= 0.9 * (1 - 1e-9)
     assert result == 1 or reached(result - 1) < 0.9 * (1 + 1e-9)
-
-
-def anovas(
-    rng: random.Random, groups: int, n: int, k: int, spread: float
-) -> Iterator[Anova]:
-    """Groups of equal rollouts; the noise is log-normal, answers stand on a grid of .05."""
-    for _ in range(groups):
-        sd = 0.075 * exp(rng.gauss(0, spread))
-        truth = [0.5] * n
-        yield Anova.of(
-            [
-                [
-                    min(20, max(0, round((t + rng.gauss(0, sd)) * 20))) / 20
-                    for t in truth
-                ]
-                for _ in range(k)
-            ]
-        )
-
-
-def rejected(groups: list[Anova]) -> float:
-    """The share of groups that are not tied, with the prior fitted to them."""
-    noise = NoiseEstimator()
-    for anova in groups:
-        noise.add(anova.ms_res, anova.df_res)
-    prior = noise.prior()
-    return sum((rate(anova, prior) or (0, True))[1] is False for anova in groups) / len(
-        groups
-    )
-
-
-@pytest.mark.parametrize(
-    ("n", "k", "spread", "share"),
-    few(2, [(8, 2, 0, 0.05), (8, 2, 0.5, 0.12), (4, 4, 0.5, 0.06), (2, 2, 0, 0.05)]),
-)
-def test_pure_noise(n: int, k: int, spread: float, share: float) -> None:
-    """About 5 % of the groups of pure noise are not tied; more, if noise differs from group to group."""
-    groups = list(anovas(random.Random(11), 4_000, n, k, spread))
-    assert rejected(groups) == pytest.approx(share, abs=0.015)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.results.report.test_page import HOSTILE, MARKER
 from tests.results.report.written import (
     comparison,
     group,
@@ -94,25 +93,6 @@ def test_limit(tmp_path: Path) -> None:
     assert page.data["rows"]["key"] == ["g3", "g19"]
     assert page.group(0)["strings"][0] == 'assistant: "g3 0"'
     assert page.data["comparison"]["rollouts"] == 40
-
-
-def test_hostile(tmp_path: Path) -> None:
-    """No text of either file is in the page as it is."""
-    for side in (0, 1):
-        lines = [
-            group(f"{i}{MARKER}{text}", *(
-                rollout(f"{MARKER}{text}{n}", (n + side) / 3, explanation=f"{MARKER}{text}", judge=text,
-                        reason=text, judges={text: 0.5}) for n in range(2)
-            ), judge=f"{MARKER}{text}", reason=text)
-            for i, text in enumerate(HOSTILE)
-        ]  # fmt: skip
-        written(tmp_path / f"{side}.jsonl", *lines)
-    page, result, _ = comparison(
-        tmp_path / "0.jsonl", tmp_path / "1.jsonl", tmp_path / "c.html"
-    )
-    assert result.rows == len(HOSTILE)
-    assert MARKER not in page.text
-    assert len(page.data["rows"]["key"]) == len(HOSTILE)
 
 
 @pytest.mark.parametrize("turned", [False, True])

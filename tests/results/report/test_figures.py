@@ -24,7 +24,6 @@ from tests.results.report.values import NOON, group
 from tests.results.report.written import group as scored_line
 from tests.results.report.written import no_texts, rollout, written
 
-_BAR = {"from", "to", "n", "values"}
 
 
 def of(groups: Iterable[GroupRecord]) -> ReportFigures:
@@ -85,17 +84,6 @@ def test_by_hand(ruler: Ruler, tmp_path: Path) -> None:
     assert of([])["scores"] == {"bins": [], "mean": None, "sd": None}
 
 
-@pytest.mark.parametrize("n", [101, 30_000])
-def test_many_labels(n: int) -> None:
-    """More than 12 different labels are in 12 equal bins that hold all of them."""
-    labels = [(i * 7919) % 100_003 / 100_003 if n > 101 else i / 100 for i in range(n)]
-    cells = of(group([0.5], [label]) for label in labels)["against_label"]["cells"]
-    assert (len(cells), sum(cell["n"] for cell in cells)) == (12, n)
-    assert (cells[0]["label"][0], cells[-1]["label"][1]) == (min(labels), max(labels))
-    for cell in cells:
-        assert cell["n"] == pytest.approx(n / 12, rel=0.1)
-
-
 def test_reasons() -> None:
     """Reasons that differ in numbers and ids only are one, worded as the first; the commonest is first."""
     reported = [
@@ -116,33 +104,6 @@ def test_reasons() -> None:
         (1, "cut", "b"),
     ]
     assert len(result) == 6
-
-
-@pytest.mark.parametrize("seconds", [1, 61, 3600, 3_000_000])
-def test_time(seconds: int) -> None:
-    """At most 60 equal bars hold every annotated group by its time, in any order."""
-    times = [NOON + (i * 7919) % seconds for i in range(min(seconds, 3000))]
-    groups = [
-        group([None] if i % 3 else [0.5], judged_at=at) for i, at in enumerate(times)
-    ]
-    result = of(groups)
-    bars = result["over_time"]["bins"]
-    assert (result["over_time"]["unit"], result["started_at"]) == (
-        "time",
-        iso(min(times)),
-    )
-    assert result["ended_at"] == iso(max(times))
-    assert 1 <= len(bars) <= 60
-    assert len({bar["to"] - bar["from"] for bar in bars}) == 1
-    for bar in bars:
-        inside = [
-            g
-            for g in groups
-            if g.time is not None and bar["from"] <= g.time < bar["to"]
-        ]
-        assert bar["groups"] == len(inside)
-        assert sum(bar["failed"].values()) == sum(g.failed for g in inside)
-    assert sum(bar["groups"] for bar in bars) == len(groups)
 
 
 def hostile(groups: int) -> Iterator[GroupRecord]:

@@ -90,35 +90,3 @@ def test_no_reason_no_list() -> None:
         ]
         == []
     )
-
-
-def test_disputed_by_labels() -> None:
-    """If labels differ, the groups with most pairs scored against them are disputed."""
-    result = shortlist(
-        named("panel", [0.5, 0.5], each=[{"panel": {"a": 0.0, "b": 1.0}}, {}]),
-        named("one", [0.1, 0.9], [1.0, 0.0]),
-        named("two", [0.1, 0.9, 0.9], [1.0, 0.0, 0.0]),
-        named("none", [0.1, 0.9], [0.0, 1.0]),
-    )
-    assert [(t.group.key, t.because, t.why) for t in result.lists()["disputed"]] == [
-        ("two", "disagrees", "2 of 2 pairs"),
-        ("one", "disagrees", "1 of 1 pairs"),
-    ]
-    assert result.dispute == "scores against the original reward"
-
-
-def test_disputed_by_judges() -> None:
-    """Without labels, the groups on which a panel or the passes differ most are disputed."""
-    result = shortlist(
-        named("close", [0.5], each=[{"panel": {"a": 0.5, "b": 0.6}}]),
-        named("far", [0.5], each=[{"panel": {"a": 0.2, "b": 0.9}}]),
-        named("passes", [0.5], each=[{"spread": 0.3}]),
-        named("agreed", [0.5]),
-        named("labelled alike", [0.5, 0.7], [1.0, 1.0]),
-    )
-    assert [t.group.key for t in result.lists()["disputed"]] == ["far", "passes"]
-    assert [t.why for t in result.lists()["disputed"]] == [
-        "apart by 0.70",
-        "apart by 0.30",
-    ]
-    assert result.dispute == "the judges of the panel furthest apart"

@@ -16,7 +16,6 @@ from ruler_cli.results.report import label as label_module
 from ruler_cli.results.report.label import LABEL_SCRIPTS, LabelCounts, LabelPage
 from ruler_cli.results.report.page import web_files
 from ruler_cli.settings.models import InputSettings
-from tests.picture_judge import address, png
 from tests.results.report.test_page import HOSTILE, MARKER
 from tests.results.report.written import (
     Page,
@@ -169,19 +168,6 @@ def test_hostile(tmp_path: Path) -> None:
     assert "default-src 'none'" in page.policy
     digests = {sha256(script.encode()).digest() for script in page.scripts}
     assert len(digests) == len(LABEL_SCRIPTS)
-
-
-def test_pictures(tmp_path: Path) -> None:
-    """A comparison has the pictures of its two rollouts, once each, and of no other."""
-    urls = [address(png(i / 10)) for i in range(4)]
-    record = group("g", *(rollout(f"text {i}", i / 10) for i in range(4)))
-    for one, url in zip(record["trajectories"], urls, strict=True):
-        part = {"type": "image_url", "image_url": {"url": url}}
-        one["messages"].append({"role": "user", "content": [part, part]})
-    page, _ = label(written(tmp_path / "s.jsonl", record), tmp_path / "l.html", 3)
-    for text in texts(page):
-        own = {url for url in urls if url in text["pictures"].values()}
-        assert len(own) == len(text["pictures"]) == 2
 
 
 def test_texts_that_do_not_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

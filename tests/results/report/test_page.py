@@ -222,24 +222,6 @@ def test_foreign_text(tmp_path: Path, target: Path) -> None:
         assert re.fullmatch(r"[A-Za-z0-9+/=\n]*", page.blocks[name])
 
 
-def test_no_addresses(tmp_path: Path, target: Path) -> None:
-    """The page has no address but those of XML namespaces, and those in the texts of licences."""
-    page, _, _ = report(written(tmp_path / "in.jsonl", group("a")), target)
-    without = page.text.replace(page.blocks["licences"], "")
-    result = set(re.findall(r"https?://[^\s\"'`)\\]*", without))
-    assert {
-        address
-        for address in result
-        if not re.match(r"http://www\.w3\.org/(?!$)", address)
-    } <= {"http://www.w3.org/"}
-    assert not [
-        name
-        for _, name, _ in page.attributes
-        if name in ("src", "href", "action", "srcset", "data")
-    ]
-    assert not [name for _, name, _ in page.attributes if name.startswith("on")]
-
-
 def test_deterministic(tmp_path: Path, target: Path) -> None:
     """Two reports of one file at one time are the same bytes."""
     source = written(tmp_path / "in.jsonl", *many(7))
@@ -301,37 +283,6 @@ def test_limit_of_texts(
     left = page.data["left_out"]
     assert f"texts of {len(here)} of 30 groups" in left
     assert "--group KEY shows any group in full" in left
-
-
-def test_large_text(
-    tmp_path: Path, target: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A text that is more than a browser can show is left out, and counted; the next ones are not."""
-    lines = [group("big", rollout("x" * 90_000, 0.1)), group("other")]
-    monkeypatch.setattr(page_module, "MOST_TEXT", 50_000)
-    page, description, _ = report(written(tmp_path / "in.jsonl", *lines), target)
-    assert [place is None for place in page.data["rows"]["text"]] == [True, False]
-    assert description.texts == 1
-    assert "texts of 1 of 2 groups" in page.data["left_out"]
-
-
-def test_task(tmp_path: Path, target: Path) -> None:
-    """The task is the user's last message before the agent's first, in one short line."""
-    reported: dict[str, Any] = {
-        "Book a seat": "  Book\n a\tseat ",
-        "x" * 240: "x" * 999,
-        "Book it": [{"type": "text", "text": "Book"}, {"type": "image_url"}, "it"],
-        "": None,
-    }
-    lines = []
-    for content in reported.values():
-        users = [
-            {"role": "user", "content": one} for one in ("before", content, "behind")
-        ]
-        turns = [*users[:2], {"role": "assistant", "content": "yes"}, users[2]]
-        lines.append(group("a", rollout("x") | {"messages": turns}))
-    page, _, _ = report(written(tmp_path / "in.jsonl", *lines), target)
-    assert page.data["rows"]["task"] == list(reported)
 
 
 def test_odd_values(tmp_path: Path, target: Path) -> None:
