@@ -1,4 +1,4 @@
-"""`--hedge` in virtual time: the time of steps and of a dump with it, against the same without."""
+"""`--set hedge=true` in virtual time: the time of steps and of a dump with it, against the same without."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _steps(spread: float, at_most: float, number: int) -> Iterator[Result]:
     (usual, _), (hedged, stats) = (
         _run(spread, _STEP, hedge, 0, work) for hedge in (False, True)
     )
-    name = f"--hedge, steps of {_STEP} calls, deviation {spread}"
+    name = f"--set hedge=true, steps of {_STEP} calls, deviation {spread}"
     detail = f"{usual / number:.1f} s a step without, {number} steps"
     yield Result(None, f"{name}: time", hedged / usual, detail, "<=", at_most)
     more = stats.hedged / (_STEP * number)
@@ -64,7 +64,7 @@ def _dumps(spread: float, number: int) -> Result:
     ]
     usual, hedged = (sum(run[hedge][0] for run in runs) for hedge in (False, True))
     more = sum(stats.hedged for _, (_, stats) in runs) / (number * _DUMP)
-    name = f"--hedge, {_DUMP:,} calls in {_PLACES} places, deviation {spread}: time"
+    name = f"--set hedge=true, {_DUMP:,} calls in {_PLACES} places, deviation {spread}: time"
     return Result(None, name, hedged / usual, f"{more:.2%} more calls, {number} runs")
 
 

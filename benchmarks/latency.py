@@ -26,7 +26,7 @@ _JUDGES = ("openai/good", "openai/fine")
 _SEVERAL: dict[str, tuple[int, int, dict[str, object]]] = {
     "2 passes": (32, 1, {"passes": 2}),
     "2 passes, 2 judges": (32, 2, {"passes": 2, "m": _JUDGES}),
-    "4 passes --adaptive": (64, 1, {"passes": 4, "adaptive": True}),
+    "4 passes --set adaptive=true": (64, 1, {"passes": 4, "adaptive": True}),
 }
 """Calls in flight of each judge, judges, options."""
 

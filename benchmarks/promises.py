@@ -129,7 +129,7 @@ def memory(folder: Path, quick: bool) -> Iterator[Result]:
         )
     several: dict[str, Make] = {
         "2 passes to a file": partial(_score, m="simulated", passes=2),
-        "4 passes --adaptive to stdout": _piped,
+        "4 passes --set adaptive=true to stdout": _piped,
     }
     for what, make in several.items():
         yield _peaks(folder, sizes.several, "line", f"simulated, {what}", make)

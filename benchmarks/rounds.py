@@ -1,4 +1,4 @@
-"""Several passes, panels and `--adaptive` in virtual time: the time that they add to a run, and their limits.
+"""Several passes, panels and `--set adaptive=true` in virtual time: the time that they add to a run, and their limits.
 
 Each row is a whole run, from INPUT to OUTPUT, whose judges take time on a clock that jumps. So it
 shows waits, and does not depend on the speed of the machine.
@@ -37,7 +37,7 @@ class Case:
     def name(self) -> str:
         """The case's name in the table."""
         judges = f", judges of {' and '.join(f'{each:g}' for each in self.latencies)} s"
-        passes = f"{self.passes} pass{'es' * (self.passes > 1)}{' --adaptive' * self.adaptive}"
+        passes = f"{self.passes} pass{'es' * (self.passes > 1)}{' --set adaptive=true' * self.adaptive}"
         return f"{passes}{judges * (len(self.latencies) > 1)}"
 
 

@@ -37,7 +37,7 @@ from benchmarks.simulation.worlds import KINDS, Kind
 
 METRICS = ("rmse", "spearman", "wrong_sign")
 WORSE = 1.0
-"""Percent of RMSE that `--adaptive` may be worse."""
+"""Percent of RMSE that `--set adaptive=true` may be worse."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ def beside(result: Series, sizes: Sizes) -> Iterable[tuple[str, list[Beside]]]:
 
 
 def adaptive(result: Series) -> Iterable[tuple[str, bool]]:
-    """Return lines about `--adaptive`, each with True if it is no worse than uniform passes at equal cost."""
+    """Return lines about `--set adaptive=true`, each with True if it is no worse than uniform passes at equal cost."""
     for kind in KINDS:
         spent = result["spending", kind, "adaptive"]
         changes = {}

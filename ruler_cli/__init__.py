@@ -40,7 +40,6 @@ if TYPE_CHECKING:
         RecordPaths,
         ScoreSettings,
     )
-    from ruler_cli.settings.options import ScoreOptions
     from ruler_cli.types import (
         Criterion,
         JudgeRequest,
@@ -75,7 +74,6 @@ __all__ = [
     "RefusedError",
     "Rubric",
     "RulerError",
-    "ScoreOptions",
     "ScoreSettings",
     "Scorer",
     "Status",
@@ -95,7 +93,6 @@ _MODULES = (
     "settings.models",
     "errors",
     "types",
-    "settings.options",
     "prompting.templates",
     "formats.annotate",
     "runs.objects",

@@ -85,7 +85,7 @@ class NothingToCompare(UsageError):  # noqa: N818 - the input is no error by its
         super().__init__(
             f"no group of INPUT has anything to compare: {alike}",
             "name what the rollouts of one task share with --group-by PATH, or have each scored by itself with "
-            "--single score",
+            "--set single=score",
         )
 
 

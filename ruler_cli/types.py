@@ -568,7 +568,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class JudgeRequest:
-    """A request to a judge that is a function, `JudgeSettings(ask=…)`.
+    """A request to a judge that is a function, `JudgeSettings(function=…)`.
 
     `model` and `params` are those of its settings. `system` and `user` are the two messages. The reply is a JSON
     object of the `schema`, with one entry for each of the `labels`, and takes `max_output_tokens` at most; None: no

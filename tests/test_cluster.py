@@ -176,7 +176,8 @@ def test_equality(
     options = (
         "--passes",
         "3",
-        "--debias",
+        "--set",
+        "debias=true",
         "-c",
         "3",
         "--rpm",
@@ -200,8 +201,15 @@ def test_options_for_all_groups(
     process: Ruler, server: JudgeServer, groups: Path, cluster: str, tmp_path: Path
 ) -> None:
     """Options that need all groups work as in one process, also with workers on two nodes."""
-    others = ("-m", "openai/other", "--standardize", "--escalate", "openai/stronger")
-    options = ("--adaptive", "--passes", "3", *others)
+    others = (
+        "-m",
+        "openai/other",
+        "--set",
+        "standardize=true",
+        "--escalate",
+        "openai/stronger",
+    )
+    options = ("--set", "adaptive=true", "--passes", "3", *others)
     run = arguments(
         server, "ray.jsonl", *ray_options("--ray-address", cluster, *options)
     )

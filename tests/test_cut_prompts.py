@@ -45,7 +45,7 @@ def test_windows(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
     write(tmp_path / "in.jsonl", [of("a", 200), of("b", 200), of("c", 60, [0.5, 0.7])])
     for judge in (
         ("-m", "ollama/m", "-c", 1),
-        ("-m", "openai/m", "--via", "litellm", "-c", 1),
+        ("-m", "openai/m", "--set", "via=litellm", "-c", 1),
     ):
         server.reset()
         server.configure(cut=CUT)

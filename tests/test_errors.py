@@ -31,9 +31,9 @@ from tests.judge_server import JudgeServer
 
 def test_words() -> None:
     """An error is its place, problem and remedy in one sentence, in the same words for Python and the command."""
-    error = UsageError("is too low", "use 3 or more", place="--min-passes 1")
-    assert str(error) == "--min-passes 1: is too low; use 3 or more"
-    assert error.brief == "--min-passes 1: is too low"
+    error = UsageError("is too low", "use 3 or more", place="--set min_passes=1")
+    assert str(error) == "--set min_passes=1: is too low; use 3 or more"
+    assert error.brief == "--set min_passes=1: is too low"
     moved = error.with_parts(place="ruler.toml [score] min_passes")
     assert str(moved).startswith("ruler.toml [score] min_passes: is too low")
     assert str(UsageError("as it is")) == "as it is"
@@ -110,9 +110,8 @@ def mistakes(server: JudgeServer, folder: Path) -> dict[str, Callable[[], Any]]:
         "is a pattern": partial(options, ledger="*.sqlite"),
         "stands beside other ledgers": partial(options, ledger=["none", "a"]),
         "no file matches": partial(options, ledger=["a", "*.none"]),
-        "cannot be with --ledger": partial(options, no_cache=True, ledger="a"),
         "--cached-only: needs a ledger": partial(
-            options, no_cache=True, cached_only=True
+            options, ledger="none", cached_only=True
         ),
         "looks like a key": partial(JudgeSettings, "sk-0123456789abcdef"),
         "expects the name of a variable": partial(
@@ -122,16 +121,16 @@ def mistakes(server: JudgeServer, folder: Path) -> dict[str, Callable[[], Any]]:
         "price: '2'": lambda: JudgeSettings(price="2"),  # type: ignore[arg-type]  # as one may
         "--rubric @no.txt: no such file": partial(AskSettings, rubric="@no.txt"),
         "shard: '3/2'": partial(InputSettings, shard="3/2"),  # type: ignore[arg-type]  # as one may
-        "passes: 0 is not a whole number": partial(AskSettings, passes=0),
+        "--passes: 0 is not 1 or more": partial(AskSettings, passes=0),
         "adaptive: starts with 2 passes": partial(ScoreSettings, adaptive=True),
         "fallback: needs several judges": partial(ScoreSettings, fallback=True),
         "standardize: ": partial(
             ScoreSettings, combine=CombineSettings(standardize=True)
         ),
-        "is more than --passes 1": partial(
+        "is more than --passes": partial(
             ScoreSettings, combine=CombineSettings(min_passes=2)
         ),
-        "leave out --order input": partial(
+        "leave out --set order=input": partial(
             ScoreSettings,
             ask=AskSettings(order="input"),
             combine=CombineSettings(debias=True),

@@ -1,4 +1,4 @@
-"""`--hedge` against the judge server: a straggler's other call ends there, and books and ledger agree."""
+"""`--set hedge=true` against the judge server: a straggler's other call ends there, and books and ledger agree."""
 
 from __future__ import annotations
 
@@ -141,7 +141,8 @@ def test_killed(server: JudgeServer, ruler: Ruler, tmp_path: Path) -> None:
         "ledger.sqlite",
         "-c",
         "8",
-        "--hedge",
+        "--set",
+        "hedge=true",
     ]
     line = [
         "score",

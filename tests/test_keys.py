@@ -7,10 +7,10 @@ import pytest
 from ruler_cli.errors import UsageError
 from ruler_cli.settings.keys import (
     HIDDEN,
+    hide_keys,
     is_variable_name,
     looks_like_key,
     secret_texts,
-    secrets_among,
     without_keys,
 )
 from ruler_cli.settings.models import JudgeSettings
@@ -40,29 +40,13 @@ def test_variable_name() -> None:
         assert not is_variable_name(text), text
 
 
-def test_secrets_of_a_command_line() -> None:
-    """A secret is what looks like a key, and the value of an option, parameter or address that holds one."""
-    lines = {
-        "--api-key abcd": ["abcd"],
-        "--token=abcd -p api_key=efgh": ["abcd", "efgh"],
-        "--api-key-env not-a-name": ["not-a-name"],
-        "--api-key-env MY_KEY -m gpt-4o --max-tokens 300 -p max_tokens=300": [],
-        "--rubric use_sk-abcd1234": [],
-        "--rubric 'sk-abcd1234'": ["sk-abcd1234"],
-        "--api-base https://me:pass@h/v1?key=zzzz&v=1": ["pass", "zzzz"],
-        "--group sk-abcd1234": [],
-        """-p extra_headers={"X-Own":"abcdefgh","Accept":"any"}""": ["abcdefgh"],
-        """-p extra_body={"accessToken":"abcd","kind":"efghijkl"}""": ["abcd"],
-        "-p x=Endpoint=sb://h/;SharedAccessKey=abcd1234efgh=": ["abcd1234efgh="],
-        "--rubric Basic arithmetic, Bearer something; primary=identifier1": [],
-        "-m /hub/snapshots/0123456789abcdef0123456789abcdef": [],
-        "-p 0123456789abcdef0123456789abcdef": ["0123456789abcdef0123456789abcdef"],
-        "score 0123456789abcdef0123456789abcdef": [],
-    }
-    for line, secrets in lines.items():
-        assert sorted(
-            secrets_among(line.split(), ("--group", "--key"), "--api-key-env")
-        ) == sorted(secrets), line
+def test_configured_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing that is printed has the value of a variable that holds a key, whatever its form."""
+    monkeypatch.setenv("LAB_KEY", "any words of ours")
+    monkeypatch.setenv("SHORT_TOKEN", "abc")
+    monkeypatch.setenv("RULER_RUBRIC", "a rubric")
+    text = "abc: any words of ours, a rubric"
+    assert hide_keys(text) == f"abc: {HIDDEN}, a rubric"
 
 
 def test_texts_of_parameters() -> None:

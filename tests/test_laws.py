@@ -50,13 +50,13 @@ FULL = {
     SCORE.format("out.json"): "out.json.partial: cannot be written: File too large; make room, then run again",
     SCORE.format("out.parquet"): "cannot write a temporary file: File too large; make room",
     "select scored.jsonl out.jsonl --keep 40 --by variance": "out.jsonl.partial: cannot be written: File too large",
-    "render in.jsonl req.jsonl -m openai/o3": "req.jsonl: cannot be written: File too large; make room, then run again",
+    "batch export in.jsonl req.jsonl -m openai/o3": "req.jsonl: cannot be written: File too large; make room",
     "report scored.jsonl -o out.html": "cannot write a temporary file: File too large; make room",
 }  # fmt: skip
 """Commands on a full disk, and the sentence."""
 DEVICES = {
     SCORE.format("/dev/full"): "/dev/full: cannot be written: No space left on device",
-    SCORE.format("out.jsonl") + " --failed /dev/full": "/dev/full: cannot be written: No space left on device",
+    SCORE.format("out.jsonl") + " --set failed=/dev/full": "/dev/full: cannot be written: No space left on device",
 }  # fmt: skip
 """Commands that write to a device that is full, and the sentence."""
 

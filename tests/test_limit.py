@@ -16,7 +16,7 @@ from ruler_cli.errors import UsageError
 from ruler_cli.runs.file import RunResult
 from ruler_cli.runs.input import open_input
 from ruler_cli.settings.models import InputSettings, shard_of
-from tests.conftest import OLD, Ruler, group, read, rollout, write
+from tests.conftest import Ruler, group, read, rollout, write
 from tests.fuzz_containers import KINDS, OUTPUT, unpack
 from tests.judge_server import JudgeServer
 from tests.runs import Stage
@@ -246,53 +246,17 @@ def test_refused(ruler: Ruler, tmp_path: Path) -> None:
         )
 
 
-def test_dry_run(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
-    """`score --dry-run` prints what `check` prints, with its exit code; no judge and no file is touched."""
-    write(
-        tmp_path / "in.jsonl",
-        [group("a", 0.1, 0.9), {"group_id": "b", "trajectories": [{}]}],
-    )
-    (tmp_path / "out.jsonl").write_text(OLD)
-    judge = (
-        "-m",
-        "openai/good",
-        "--api-base",
-        server.base,
-        "--passes",
-        "3",
-        "--price",
-        "1,2",
-    )
-    check = ruler("check", "in.jsonl", *judge)
-    dry = ruler("score", "in.jsonl", "out.jsonl", *judge, "--dry-run")
-    assert (dry.returncode, dry.stdout, dry.stderr) == (
-        check.returncode,
-        check.stdout,
-        check.stderr,
-    )
-    assert check.returncode == 1
-    assert server.stats()["requests"] == 0
-    assert [path.name for path in tmp_path.iterdir() if path.name != "in.jsonl"] == [
-        "out.jsonl"
-    ]
-    assert (tmp_path / "out.jsonl").read_text() == OLD
-
-
 def test_quiet(ruler: Ruler, tmp_path: Path) -> None:
     """`-q` is `--progress none`: stderr is empty if nothing is wrong."""
     write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9)])
-    for word in ("-q", "--quiet"):
+    for word in ("-q", "--progress=none"):
         assert (
             ruler("score", "in.jsonl", "out.jsonl", "-m", "offline", word).stderr == ""
         )
-    assert (
-        ruler("score", "in.jsonl", "out.jsonl", "-m", "offline", RULER_QUIET="1").stderr
-        == ""
-    )
 
 
 def test_no_cache(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
-    """`--no-cache` keeps and reads no reply; with --ledger or --cached-only it is a contradiction."""
+    """`--ledger none` keeps and reads no reply; with --ledger or --cached-only it is a contradiction."""
     write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9)])
     run = (
         "score",
@@ -304,11 +268,11 @@ def test_no_cache(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
         server.base,
     )
     for number in (1, 2):
-        done = ruler(*run, "--no-cache", RULER_LEDGER="ledger")
+        done = ruler(*run, "--ledger", "none", RULER_LEDGER="ledger")
         assert (done.returncode, server.stats()["requests"]) == (0, number), done.stderr
     assert not (tmp_path / "ledger").exists()
     for words in (("--ledger", "x"), ("--cached-only",)):
-        done = ruler(*run, "--no-cache", *words)
+        done = ruler(*run, "--ledger", "none", *words)
         assert (done.returncode, "; leave " in done.stderr) == (2, True), done.stderr
 
 

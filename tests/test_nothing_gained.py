@@ -50,7 +50,7 @@ def test_nothing_to_compare(
     assert "nothing to compare" not in result.stdout
     assert "anything to compare" in result.stderr
     assert "--group-by" in result.stderr
-    assert "--single score" in result.stderr
+    assert "--set single=score" in result.stderr
     assert server.requests() == []
     assert (tmp_path / "out.jsonl").read_text() == OLD
     assert not (tmp_path / "out.jsonl.partial").exists()
@@ -74,7 +74,7 @@ def test_nothing_to_submit(
 
 
 @pytest.mark.parametrize(
-    "more", [["--single", "score"], ["--limit", "2"], ["--shard", "1/2"]]
+    "more", [["--set", "single=score"], ["--limit", "2"], ["--shard", "1/2"]]
 )
 def test_asked_for(ruler: Ruler, tmp_path: Path, more: list[str]) -> None:
     """Groups of one rollout are scored if that, without a warning, or a part of INPUT is asked for."""
@@ -82,7 +82,7 @@ def test_asked_for(ruler: Ruler, tmp_path: Path, more: list[str]) -> None:
     done = ruler("score", "in.jsonl", "out.jsonl", "-m", "offline", *more)
     assert (done.returncode, "nothing can be compared" in done.stderr) == (
         0,
-        "score" not in more,
+        "--set" not in more,
     )
 
 

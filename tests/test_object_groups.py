@@ -679,7 +679,7 @@ async def test_rubric_of_a_group() -> None:
 
     talks = [talk("a"), talk("b")]
     settings = ScoreSettings(
-        judge=JudgeSettings("mine", ask=ask),
+        judge=JudgeSettings("mine", function=ask),
         ask=AskSettings(rubric="By default."),
         ledger=None,
     )

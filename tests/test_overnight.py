@@ -102,7 +102,7 @@ def test_server_wait_is_no_retry_time() -> None:
 def test_outage_that_is_waited_for(
     ruler: Ruler, server: JudgeServer, tmp_path: Path
 ) -> None:
-    """After `--max-outage` seconds a run ends; its last lines name the error, the judge and the address."""
+    """After `--set max_outage` seconds a run ends; its last lines name the error, the judge and the address."""
     write(tmp_path / "in.jsonl", [group(f"g{i}", 0.1, 0.9) for i in range(12)])
     usual = (
         "score",
@@ -113,13 +113,15 @@ def test_outage_that_is_waited_for(
         "--api-base",
         server.base,
     )
-    done = ruler(*usual, "--max-outage", "1", "-c", "12", "--summary", "summary.json")
+    done = ruler(
+        *usual, "--set", "max_outage=1", "-c", "12", "--summary", "summary.json"
+    )
     cause = f"the judge answered 500: The server had an error. (openai/500 at {server.base})"
     assert done.returncode == 3
     assert f" s; the last time: {cause}\n" in done.stderr
     assert cause in json.loads((tmp_path / "summary.json").read_text())["stopped"]
-    wrong = ruler(*usual, "--max-outage", "-1")
-    assert (wrong.returncode, "--max-outage" in wrong.stderr) == (2, True)
+    wrong = ruler(*usual, "--set", "max_outage=-1")
+    assert (wrong.returncode, "--set max_outage" in wrong.stderr) == (2, True)
 
 
 def test_interrupted_outage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,7 +55,7 @@ WAYS: dict[str, tuple[str, ...]] = {
     "once": (),
     "in both orders": ("--passes", "2"),
     "in windows": ("--group-size", "2"),
-    "as it stands": ("--order", "input"),
+    "as it stands": ("--set", "order=input"),
 }
 
 
@@ -172,11 +172,11 @@ def test_left(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_most_pictures(ruler: Ruler, tmp_path: Path) -> None:
-    """`--most-pictures K` shows the last K of each rollout, and says of the others that they are not shown."""
+    """`--set most_pictures=K` shows the last K of each rollout, and says of the others that they are not shown."""
     own = [rollout(*map(part, (0.1, 0.2, last)), text=f"{last}") for last in (0.8, 0.3)]
     write(tmp_path / "in.jsonl", own)
     with PictureJudge() as judge:
-        given = asked(judge, "--pictures", "send", "--most-pictures", "1")
+        given = asked(judge, "--pictures", "send", "--set", "most_pictures=1")
         done = ruler(*SCORE, *given)
         (sent,) = judge.requests
     assert done.returncode == 0, done.stderr
@@ -304,7 +304,7 @@ def test_too_many_for_good(
     """A group that cannot be shown a picture of each of two rollouts fails, with the remedy; none is judged unseen."""
     for message, remedy in {
         "At most 0 image(s) may be provided in one prompt.": "--pictures leave",
-        "At most 1 image(s) may be provided in one prompt.": "--most-pictures",
+        "At most 1 image(s) may be provided in one prompt.": "--set most_pictures",
         "At least one of the image dimensions exceed max allowed size: 8000 pixels": "Pillow",
         "messages.0: image exceeds 5 MB maximum: 5316852 bytes > 5242880 bytes": "Pillow",
     }.items():

@@ -245,7 +245,8 @@ def test_reader_that_stops(tmp_path: Path) -> None:
         "-",
         "-m",
         "simulated",
-        "--debias",
+        "--set",
+        "debias=true",
     ]
     process = subprocess.Popen(
         command,

@@ -33,14 +33,10 @@ OTHER = {
     "Honesty counts.\n- Rate the trajectory 1-5.": "1-5",
     "Score: 0 – 100": "0 – 100",
     "score out of 10": "out of 10",
-    "Use a 5-point Likert scale": "5-point Likert scale",
     "The response should be scored from 0 to 100.": "0 to 100",
     "On a scale of 1 to 10, how well did the agent do?": "1 to 10",
     "You are a strict judge. You must grade the answers on a scale from 1 to 7.": "1 to 7",
-    "Score 1: wrong\nScore 5: perfect": "Score 5",
-    "A score of 10 means flawless.": "score of 10",
     "Up to 40 points for correctness and 60 for tone. Total score out of 100.": "out of 100",
-    "The maximum score is 10.": "score is 10",
     "Rate 0% to 100%.": "0% to 100",
     "After the comment, write a score that is an integer between 1 and 5": "1 and 5",
     '"score": an integer from 0 to 10 (inclusive)': "0 to 10",
@@ -229,7 +225,7 @@ def test_remedy() -> None:
     with pytest.raises(UnreadableError, match="did you mean weight"):
         rubric_of([{"criterion": "a", "weigth": 3}])
     with pytest.raises(UnreadableError, match="state each criterion as a sentence"):
-        rubric_of([{"criterion": "a", "weight": [3]}])
+        rubric_of([{"criterion": "a", "operator": "not"}])
 
 
 def test_text_stays() -> None:

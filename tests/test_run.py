@@ -299,7 +299,7 @@ async def test_summary_counts(tmp_path: Path, server: JudgeServer) -> None:
 
 
 async def test_input_order(tmp_path: Path, server: JudgeServer) -> None:
-    """With `--order input` the judge gets the rollouts in the order of the dump."""
+    """With `--set order=input` the judge gets the rollouts in the order of the dump."""
     run = settings(tmp_path, server, "good")
     await score(
         ScoreSettings(

@@ -298,7 +298,7 @@ async def test_settings_that_cannot_be(
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"combine": CombineSettings(standardize=True)}, "standardize"),
         ({"adaptive": True}, "adaptive"),
-        ({"combine": CombineSettings(min_passes=2)}, "--min-passes"),
+        ({"combine": CombineSettings(min_passes=2)}, "--set min_passes"),
         ({"panel": (JudgeSettings("openai/good"),)}, "have one name, or one model"),
         ({"fallback": True}, "fallback"),
         ({"input": InputSettings(group_by="x")}, "group_by"),
@@ -312,7 +312,7 @@ async def test_settings_that_cannot_be(
         ({"max_failures": [3]}, r"--max-failures: '\[3\]' is neither a whole number"),
         (
             {"judge": "offline"},
-            "judge: 'offline' is not a dictionary or an instance of JudgeSettings",
+            "judge: 'offline' is not an instance of JudgeSettings",
         ),
     ]
     for more, sentence in wrong:

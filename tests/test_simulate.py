@@ -48,7 +48,13 @@ def test_quick_run(tmp_path: Path) -> None:
     corrections = written.with_name("corrections.md").read_text(encoding="utf-8")
     assert f"\n{corrections}\n" in done.stdout
     assert "| 20 | useless |" in corrections
-    for option in ("--debias", "--passes 2", "--passes 6 --adaptive", "--group-size 8"):
+    for option in (
+        "--set",
+        "debias=true",
+        "--passes 2",
+        "--passes 6 --set adaptive=true",
+        "--group-size 8",
+    ):
         assert f"`{option}`" in table
 
 

@@ -184,15 +184,15 @@ def test_refused(ruler: Ruler, tmp_path: Path) -> None:
         "out.jsonl",
         "-m",
         "offline",
-        "--spend",
-        "spread",
+        "--set",
+        "spend=spread",
         "--max-cost",
         "1",
     )
     piped = ruler(*run, stdin=text)
     assert piped.returncode == 2
     assert (
-        "--spend spread: groups are drawn from all of INPUT, and stdin is read once"
+        "--set spend=spread: groups are drawn from all of INPUT, and stdin is read once"
         in piped.stderr
     )
     assert ruler(*run, "--grouping", "scattered", stdin=text).returncode == 2

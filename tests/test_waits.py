@@ -142,7 +142,7 @@ def free_port() -> int:
 
 
 def test_never_up(ruler: Ruler, tmp_path: Path) -> None:
-    """A run waits for a judge that is not up yet as long as --wait-for-judge says, and says so."""
+    """A run waits for a judge that is not up yet as long as --set wait_for_judge says, and says so."""
     write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9)])
     judge = ("-m", "openai/good", "--api-base", f"http://127.0.0.1:{free_port()}/v1")
     began = time.monotonic()
@@ -151,10 +151,10 @@ def test_never_up(ruler: Ruler, tmp_path: Path) -> None:
         "in.jsonl",
         "out.jsonl",
         *judge,
-        "--wait-for-judge",
-        "1.5",
-        "--retries",
-        "0",
+        "--set",
+        "wait_for_judge=1.5",
+        "--set",
+        "retries=0",
     )
     assert done.returncode == 3
     assert time.monotonic() - began > 1.5

@@ -22,7 +22,6 @@ from ruler_cli import (
     Problem,
     Scorer,
     ScoreSettings,
-    SettingsOptions,
     Status,
     Summary,
     load_settings,
@@ -53,13 +52,6 @@ def options() -> None:
         config="none",
         rpm=None,
     )
-    given: SettingsOptions = {"passes": 4, "max_cost": 20}
-    load_settings(**given)
-    load_settings(passe=3)  # type: ignore[call-arg]
-    load_settings(passes="3")  # type: ignore[arg-type]
-    load_settings(order="reverse")  # type: ignore[arg-type]
-    load_settings(api_key="sk-1")  # type: ignore[call-arg]
-    load_settings(quiet=True)  # type: ignore[call-arg]
 
 
 def run() -> ScoreSettings:

@@ -12,12 +12,12 @@ from benchmarks.simulation.worlds import KINDS
 Series = Mapping[tuple[str, ...], Sequence[Any]]
 
 OPTIONS = (
-    ("`--order input`", "1, input order"),
+    ("`--set order=input`", "1, input order"),
     ("(default)", "1, random order"),
-    ("`--debias`", "1, random order + slot correction"),
+    ("`--set debias=true`", "1, random order + slot correction"),
     ("`--passes 2`", "2, an order and its reverse"),
     ("`--passes 4`", "4 balanced"),
-    (f"`--passes {MOST} --adaptive`", ""),
+    (f"`--passes {MOST} --set adaptive=true`", ""),
     ("`--passes 8`", "8 balanced"),
 )
 LARGE = (
@@ -46,8 +46,8 @@ def markdown(result: Series, groups: int, seeds: int, large: int) -> str:
     shares = [f"{100 * share(result, kind):.0f} %" for kind in KINDS]
     lines += [
         "",
-        f"`--passes {MOST} --adaptive` has this RMSE at {shares[0]} (graded) and {shares[1]} (pass or fail) of the "
-        "calls that it takes with the same passes for every group.",
+        f"`--passes {MOST} --set adaptive=true` has this RMSE at {shares[0]} (graded) and {shares[1]} "
+        "(pass or fail) of the calls that it takes with the same passes for every group.",
         "",
         f"{large} groups of 64 in windows of 8 (`--group-size 8`), a judge that stretches what it is shown:",
         "",

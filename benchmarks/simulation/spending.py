@@ -1,4 +1,4 @@
-"""`--adaptive` against the same passes for all, at equal cost and at equal error."""
+"""`--set adaptive=true` against the same passes for all, at equal cost and at equal error."""
 
 from __future__ import annotations
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
@@ -68,34 +67,7 @@ def _load(name: str) -> Any:
         more: Any = getattr(module, "SETTINGS", None)
         alone.command(name, cls=SectionedCommand, context_settings=more)(module.command)
         command = typer.main.get_command(alone)
-    shared: Any = getattr(module, "OF_SCORE", {})
-    if not isinstance(shared, dict):
-        _take_options_of_score(command, shared, rest=name == "check")
-        shared = {}
-    for subcommand, fields in shared.items():
-        _take_options_of_score(command.commands[subcommand], fields, rest=False)
     return command
-
-
-def _take_options_of_score(command: Any, shared: Sequence[str], *, rest: bool) -> None:
-    """Give a command options that it shares with `score`, and the `rest` of them without a line in its help.
-
-    With the rest, one command line serves both.
-    """
-    run = command.callback
-    parameters = {param.name for param in command.params}
-
-    def call(**values: Any) -> Any:
-        return run(**{name: values[name] for name in parameters})
-
-    for param in _load("score").params:
-        is_shared = param.name in shared
-        if is_shared or (
-            rest and param.param_type_name == "option" and param.name not in parameters
-        ):
-            param.hidden = not is_shared
-            command.params.append(param)
-    command.callback = call
 
 
 app = typer.Typer(name="ruler", cls=_Root, no_args_is_help=True, **_SETTINGS)

@@ -4,26 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from ruler_cli.cli.command import running
 from ruler_cli.cli.messages import print_note
 from ruler_cli.cli.options import (
-    AsJson,
-    Config,
-    Format,
-    GroupBy,
-    Grouping,
-    Labels,
-    MaxRecord,
-    Messages,
-    Prompt,
+    RECORD_OPTIONS,
+    RECORD_SETTINGS,
     Scored,
     Second,
-    Tools,
-    option,
+    takes,
 )
 from ruler_cli.cli.scored_files import ScoredFiles
 from ruler_cli.cli.sentences import LEFT_OUT, left_out_words
@@ -40,34 +32,18 @@ _COUNTS = ("scored", "moved", "outcomes", *LEFT_OUT)
 """Counts of rollouts in the JSON; a value that cannot be used never counts as a zero."""
 
 
+@takes(
+    "people",
+    "at_least",
+    "labels",
+    *RECORD_OPTIONS,
+    "as_json",
+    settings=RECORD_SETTINGS,
+)
 def command(
     ctx: typer.Context,
     source: Scored,
     second: Second = None,
-    labels_file: Annotated[
-        list[str] | None,
-        option(
-            "Labels of people: comparisons and marks, as JSON lines. Repeatable.",
-            "FILE",
-        ),
-    ] = None,
-    at_least: Annotated[
-        float | None,
-        option(
-            "Exit with 1 unless the interval of the pairwise accuracy begins at X or above.",
-            "X",
-        ),
-    ] = None,
-    labels: Labels = None,
-    format: Format = "auto",
-    group_by: GroupBy = None,
-    grouping: Grouping = "auto",
-    messages: Messages = None,
-    prompt: Prompt = None,
-    tools: Tools = None,
-    max_record: MaxRecord = 512,
-    as_json: AsJson = False,
-    config: Config = None,
 ) -> int:
     """Compare scores with labels, or two judges with each other.
 
@@ -78,10 +54,10 @@ def command(
     \b
     Example:
       ruler agree scored.jsonl --labels metadata.passed
-      ruler agree scored.jsonl --labels-file labels.jsonl
+      ruler agree scored.jsonl --people labels.jsonl
 
     Exit codes: 0 measured; 1 measured, but some rollouts have no score or no label, or are in one file
-    only; 2 bad usage, unreadable input, or nothing to compare. With --labels-file records without a label are
+    only; 2 bad usage, unreadable input, or nothing to compare. With --people records without a label are
     normal, and 1 means that some label is of no rollout with a score. With --at-least 1 means that the judge
     did not show it, and nothing else.
     """
@@ -106,7 +82,7 @@ def _run(options: Options, sources: list[str]) -> int:
             if isinstance(first, dict) and first.keys() & {"choice", "mark"}:
                 raise UsageError(
                     "holds labels, and no scores",
-                    "name it with --labels-file",
+                    "name it with --people",
                     place=error.place,
                 ) from None
             raise
@@ -120,7 +96,7 @@ def _run(options: Options, sources: list[str]) -> int:
     if bound is not None:
         return 0 if agreement["gate"]["passed"] else 1
     left = ""
-    if not options.labels_file:
+    if not options.people:
         counts = {name: sum(part[name] for part in inputs) for name in LEFT_OUT}
         left = left_out_words(counts)
     elif unscored := agreement["labelled"]["unscored"]:
@@ -144,7 +120,7 @@ def _show(
             from ruler_cli.cli.agree_view import verdict
 
             print_note(verdict(agreement["gate"]))
-    elif len(inputs) > 1 and not options.labels_file:
+    elif len(inputs) > 1 and not options.people:
         from ruler_cli.cli.report_view import view_of
         from ruler_cli.cli.terminal import Terminal
 
@@ -162,8 +138,8 @@ def _measured(options: Options, scored: ScoredFiles) -> tuple[Any, Agreement]:
     from ruler_cli.results.label_agreement import LabelAgreement
     from ruler_cli.results.labels import Labels as LabelFiles
 
-    files = [*options.labels_file]
-    labels = LabelFiles.read(files, option="--labels-file") if files else None
+    files = [*options.people]
+    labels = LabelFiles.read(files, option="--people") if files else None
     second = len(scored.files) > 1
     judges = ("A", "B") if second else ("score",)
     measure = LabelAgreement(labels, *judges, of_records=options.labels is not None)
@@ -213,7 +189,7 @@ def _refuse_empty(agreement: Agreement, file: ScoredFile, left: Sequence[str]) -
         return
     counts = file.figures.rollouts
     labels = agreement["labelled"]
-    remedy = "name labels with --labels PATH or --labels-file FILE"
+    remedy = "name labels with --labels PATH or --people FILE"
     reason = "all labels within each group are equal"
     if not counts["scored"]:
         reason = "no rollout has a score"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from ruler_cli.cli.batch_files import NOT_ASKED, OF_EXPORT, export, import_
+from ruler_cli.cli.batch_files import NOT_ASKED, export, import_
 from ruler_cli.cli.command import (
     ledger_command,
     print_file_note,
@@ -18,15 +18,7 @@ from ruler_cli.cli.command import (
 from ruler_cli.cli.help import SectionedCommand
 from ruler_cli.cli.ledger import required_ledger_path
 from ruler_cli.cli.messages import print_note
-from ruler_cli.cli.options import (
-    RUN_OPTIONS,
-    ApiKeyEnv,
-    AsJson,
-    Config,
-    OneLedger,
-    Source,
-    option,
-)
+from ruler_cli.cli.options import RUN_OPTIONS, RUN_SETTINGS, Source, takes
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.safe_text import one_line, print_json
 from ruler_cli.cli.signals import run_cancellable
@@ -42,11 +34,6 @@ if TYPE_CHECKING:
     from ruler_cli.runs.batch.providers import RemoteBatch
 
 T = TypeVar("T")
-OF_SCORE = {
-    "submit": (*RUN_OPTIONS, "api_key_env", "max_cost", "price", "retry_failed"),
-    "export": OF_EXPORT,
-}
-"""Options that commands share with `score`."""
 _SUBMITTED = """
 too large for the provider, --group-size shows fewer rollouts: {0.large:request}
 already in open batches: {0.out:request}
@@ -89,26 +76,23 @@ Example:
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=_HELP)
 app.command("export", cls=SectionedCommand)(export)
 app.command("import", cls=SectionedCommand)(import_)
-Wait = Annotated[bool, option("Wait, and collect until no batch is open.")]
-WaitTimeout = Annotated[
-    float, option("Longest time that --wait waits, seconds.", "S", "--timeout")
-]
-Settle = Annotated[
-    float,
-    option(
-        "Seconds in which a batch may still appear at its provider after a crash.", "S"
-    ),
-]
 
 
 @app.command("submit", cls=SectionedCommand)
+@takes(
+    "wait",
+    "wait_timeout",
+    *RUN_OPTIONS,
+    "api_key_env",
+    "max_cost",
+    "price",
+    "ledger",
+    "retry_failed",
+    settings=(*RUN_SETTINGS, "settle"),
+)
 def submit(
     ctx: typer.Context,
     source: Source,
-    ledger: OneLedger = None,
-    wait: Wait = False,
-    wait_timeout: WaitTimeout = 93600,
-    settle: Settle = 120,
 ) -> int:
     """Submit the requests of `score` that the ledger does not answer.
 
@@ -151,14 +135,9 @@ def submit(
 
 
 @app.command("status", cls=SectionedCommand)
+@takes("all_batches", "ledger", "api_key_env", "as_json", settings=("settle",))
 def status(
     ctx: typer.Context,
-    ledger: OneLedger = None,
-    api_key_env: ApiKeyEnv = None,
-    all_batches: Annotated[bool, option("Closed batches, too.", "", "--all")] = False,
-    as_json: AsJson = False,
-    settle: Settle = 120,
-    config: Config = None,
 ) -> int:
     """List the open batches, and their state at the provider.
 
@@ -187,14 +166,9 @@ def status(
 
 
 @app.command("collect", cls=SectionedCommand)
+@takes("wait", "wait_timeout", "ledger", "api_key_env", settings=("settle",))
 def collect(
     ctx: typer.Context,
-    ledger: OneLedger = None,
-    api_key_env: ApiKeyEnv = None,
-    wait: Wait = False,
-    wait_timeout: WaitTimeout = 93600,
-    settle: Settle = 120,
-    config: Config = None,
 ) -> int:
     """Take the answers of ended batches into the ledger.
 
@@ -234,23 +208,13 @@ async def _collect(batches: Batches, options: Options, again: str) -> int:
 
 
 @app.command("cancel", cls=SectionedCommand)
+@takes("all_batches", "forget", "ledger", "api_key_env", settings=("settle",))
 def cancel(
     ctx: typer.Context,
     names: Annotated[
         list[str] | None,
         typer.Argument(metavar="[TAG|ID]...", help="Batches as `status` names them."),
     ] = None,
-    all_batches: Annotated[bool, option("Every open batch.", "", "--all")] = False,
-    forget: Annotated[
-        bool,
-        option(
-            "Give them up without asking the provider; their requests may be submitted again at once."
-        ),
-    ] = False,
-    ledger: OneLedger = None,
-    api_key_env: ApiKeyEnv = None,
-    settle: Settle = 120,
-    config: Config = None,
 ) -> int:
     """Cancel batches; requests that are done by then are paid for.
 

@@ -11,15 +11,7 @@ import typer
 from ruler_cli.cli.command import ledger_command, running, score_command
 from ruler_cli.cli.ledger import print_table, required_ledger_path
 from ruler_cli.cli.messages import print_note
-from ruler_cli.cli.options import (
-    RUN_OPTIONS,
-    AsJson,
-    Config,
-    JudgeModel,
-    OneLedger,
-    Source,
-    option,
-)
+from ruler_cli.cli.options import RUN_OPTIONS, RUN_SETTINGS, Source, takes
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.safe_text import print_json
 from ruler_cli.cli.signals import run_cancellable
@@ -39,8 +31,6 @@ cannot be asked about: {0.unaskable:group}
 cannot be read: {0.unreadable:line or trajectory}
 """
 
-OF_EXPORT = (*RUN_OPTIONS, "shard", "ledger", "no_cache", "retry_failed", "force")
-"""Options that `batch export` shares with `score`."""
 _IMPORT = """
 ledger: {ledger}
 read: {rows:row} of {files:file}
@@ -53,6 +43,15 @@ unreadable: {unreadable:row}, left out
 """
 
 
+@takes(
+    "target",
+    *RUN_OPTIONS,
+    "shard",
+    "ledger",
+    "retry_failed",
+    "force",
+    settings=RUN_SETTINGS,
+)
 def export(
     ctx: typer.Context,
     source: Source,
@@ -63,13 +62,6 @@ def export(
             help="A file of requests, one a line; `-` is stdout.",
         ),
     ],
-    target: Annotated[
-        str,
-        option(
-            "Format of the requests; auto goes by the judge's name.",
-            "auto|openai|anthropic|vllm",
-        ),
-    ] = "auto",
 ) -> int:
     """Write the requests that `score` would send to a file. Nothing is sent.
 
@@ -133,6 +125,7 @@ def export(
         return 1 if rendered.unreadable or rendered.unaskable else 0
 
 
+@takes("ledger", "model", "as_json")
 def import_(
     ctx: typer.Context,
     replies: Annotated[
@@ -143,10 +136,6 @@ def import_(
             "`-` is stdin.",
         ),
     ],
-    ledger: OneLedger = None,
-    model: JudgeModel = None,
-    as_json: AsJson = False,
-    config: Config = None,
 ) -> int:
     """Import replies that a batch API or another engine wrote.
 
@@ -164,7 +153,7 @@ def import_(
         from ruler_cli.runs.batch.replies import import_rows, reply_files, rows_of
 
         file, files = required_ledger_path(options), reply_files(replies)
-        name = next(iter(options.model), None)
+        name = next(iter(options.models), None)
         if options.file and name and name in options.file.judges:
             name = str(options.file.judges[name]["model"])
         with Ledger(file) as opened:

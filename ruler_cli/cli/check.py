@@ -11,17 +11,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from ruler_cli.cli.command import running
-from ruler_cli.cli.options import (
-    RUN_OPTIONS,
-    AsJson,
-    Source,
-    option,
-)
+from ruler_cli.cli.options import SCORE_OPTIONS, SCORE_SETTINGS, Source, takes
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.safe_text import print_json
 from ruler_cli.cli.sentences import rubric_in_words
@@ -61,13 +56,9 @@ from ruler_cli.runs.estimate import (
 from ruler_cli.runs.file import judge_errors
 from ruler_cli.runs.input import Input, open_input, shown_key
 from ruler_cli.scoring.statistics import quantile
+from ruler_cli.settings.fields import paths
 from ruler_cli.settings.load import score_settings
-from ruler_cli.settings.models import (
-    InputSettings,
-    JudgeSettings,
-    ScoreSettings,
-    paths,
-)
+from ruler_cli.settings.models import InputSettings, JudgeSettings, ScoreSettings
 from ruler_cli.settings.options import Options
 from ruler_cli.types import ENDINGS, Problem, printable
 
@@ -95,17 +86,11 @@ _ROLES = {"panel": "", "fallback": " (fallback)", "escalation": " (escalation)"}
 Facts = dict[str, Any]
 """Figures by name, as `--json` prints them."""
 
-OF_SCORE = (*RUN_OPTIONS, "api_key_env", "via", "price", "ledger", "no_cache")
-"""Options that this command shares with `score`."""
 
-
+@takes("batch", "as_json", *SCORE_OPTIONS, settings=SCORE_SETTINGS)
 def command(
     ctx: typer.Context,
     source: Source,
-    batch: Annotated[
-        bool, option("Show cost and time in a provider's batch API, too.")
-    ] = False,
-    as_json: AsJson = False,
 ) -> int:
     """Read INPUT as `score` would, and estimate calls, tokens and cost. Nothing is sent.
 

@@ -12,13 +12,19 @@ import typer
 
 from ruler_cli.cli.messages import option_words, print_note, report_errors
 from ruler_cli.cli.safe_text import shell_word
-from ruler_cli.errors import RulerError, UnknownShapeError
+from ruler_cli.errors import RulerError, UnknownShapeError, UsageError
 from ruler_cli.files.location import Location
+from ruler_cli.settings.fields import SECTIONS, SettingError, unknown_setting
 from ruler_cli.settings.judges import UntrustedFileError
-from ruler_cli.settings.load import named_sources, read_options, variables_of
+from ruler_cli.settings.load import (
+    field_named,
+    named_sources,
+    read_options,
+    variables_of,
+)
 from ruler_cli.settings.models import JudgeSettings, ScoreSettings
-from ruler_cli.settings.options import COMMAND_LINE, FIELDS, FILE, Options
-from ruler_cli.settings.suggestions import nearest, question
+from ruler_cli.settings.options import COMMAND_LINE, FILE, Options
+from ruler_cli.settings.suggestions import OLD, nearest, question
 
 _NOT_SCORED = {"target", "wait", "wait_timeout", "settle", "retry_failed", "force"}
 """Options of `batch export` and `batch submit` that `score` does not take, or that the next one does not need."""
@@ -67,9 +73,9 @@ def running(
             from ruler_cli.cli.proposal import refuse
             from ruler_cli.settings.load import score_settings
 
-            given = score_settings(options, arguments[0]).input
+            input_settings = score_settings(options, arguments[0]).input
             asked = command_name(ctx) == "check"
-            raise refuse(error, given, options, check=asked) from None
+            raise refuse(error, input_settings, options, check=asked) from None
 
 
 def command_name(ctx: typer.Context) -> str:
@@ -79,23 +85,40 @@ def command_name(ctx: typer.Context) -> str:
 
 def options_of(ctx: typer.Context) -> Options:
     """Return the options of a command: those that were typed, and what variables and the file set."""
-    names = [name for name in ctx.params if name in FIELDS]
-    typed = {
-        name: ctx.params[name]
-        for name in names
-        if getattr(ctx.get_parameter_source(name), "name", "") == "COMMANDLINE"
-    }
+    callback: Any = ctx.command.callback
+    options, settings = callback.takes
+    names = (*options, *settings)
+    typed: dict[str, Any] = {}
+    for name in options:
+        source = ctx.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            typed[name] = ctx.params[name]
+    if ctx.params.get("quiet"):
+        typed["progress"] = "none"
+    for text in ctx.params.get("settings") or ():
+        name, equals, value = text.partition("=")
+        field = field_named(name, names)
+        if field not in names:
+            raise unknown_setting(name, names)
+        if not equals:
+            raise UsageError("is not NAME=VALUE", f"write {name}=VALUE", place="--set")
+        if field in typed:
+            raise SettingError(field, "is set twice", "leave one out")
+        typed[field] = value
     return read_options(command_name(ctx), names, typed, ctx.params["config"])
 
 
 def warn_of_variables() -> None:
-    """Warn of each variable that sets no option."""
+    """Warn of each variable that sets no option; UsageError for that of an option with another name now."""
     prefix = "RULER_"
-    variables = (*variables_of(FIELDS), f"{prefix}CONFIG")
+    variables = (*variables_of(SECTIONS), f"{prefix}CONFIG")
     names = [variable.removeprefix(prefix) for variable in variables]
     for variable in os.environ:
         if variable.startswith(prefix) and variable not in variables:
-            near = nearest(variable.removeprefix(prefix), names)
+            name = variable.removeprefix(prefix)
+            if name.lower() in OLD:
+                raise UsageError("is a former name", OLD[name.lower()], place=variable)
+            near = nearest(name, names)
             advice = question(near and prefix + near)
             print_note(f"warning: {variable} sets no option{advice}")
 
@@ -117,7 +140,7 @@ def command_line(
     names = [name if name == "-" else re.sub("^-", "./-", name) for name in names]
     words = ["ruler", *command.split(), *names]
     values = {
-        name: origin.given
+        name: origin.value
         for name, origin in options.origins.items()
         if name not in leave
         and (origin.rank == COMMAND_LINE or (name == "ledger" and origin.rank > FILE))

@@ -11,17 +11,18 @@ from typing import Annotated, Any
 import typer
 
 from ruler_cli.cli.command import command_name, running
-from ruler_cli.cli.messages import hide_keys, hide_keys_of
-from ruler_cli.cli.options import AsJson, Config
+from ruler_cli.cli.messages import hide_keys_of
+from ruler_cli.cli.options import default_of, takes
 from ruler_cli.cli.safe_text import one_line, print_json
 from ruler_cli.cli.units import columns, shorten
 from ruler_cli.files.location import Location
-from ruler_cli.settings.judges import judges_of
-from ruler_cli.settings.keys import without_secrets
+from ruler_cli.settings.fields import long_name, setting_of, texts
+from ruler_cli.settings.judges import judges_of, listed_prices
+from ruler_cli.settings.keys import hide_keys, without_secrets
 from ruler_cli.settings.load import score_settings
-from ruler_cli.settings.models import DEFAULT_MODEL, JudgeSettings, ledger_path
-from ruler_cli.settings.option_names import long_name
-from ruler_cli.settings.options import FIELDS, Options
+from ruler_cli.settings.models import JudgeSettings, ledger_path, price_of
+from ruler_cli.settings.options import Options
+from ruler_cli.settings.parameters import params_of
 
 _VALUE = 36
 """Characters of a value that are printed: three columns fit a terminal of 80."""
@@ -30,6 +31,7 @@ SETTINGS = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 """The words are another command line, which its own command reads."""
 
 
+@takes()
 def command(
     ctx: typer.Context,
     words: Annotated[
@@ -39,8 +41,12 @@ def command(
             help="A command line to explain; `score` by default.",
         ),
     ] = None,
-    as_json: AsJson = False,
-    config: Config = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object instead.")
+    ] = False,
+    every: Annotated[
+        bool, typer.Option("--all", help="Every setting, with its help.")
+    ] = False,
 ) -> int:
     """Print the settings in effect, and where each comes from.
 
@@ -50,17 +56,19 @@ def command(
     \b
     Example:
       ruler config
+      ruler config --all
       ruler config check -m offline --passes 4
 
     Exit codes: 0 printed; 2 bad usage, or a mistake in ruler.toml.
     """
     words = words or []
-    given = [word for word in words if word != "--json"]
-    found = read_words(given)
-    found.params["config"] = found.params["config"] or config
-    with running(found) as options:
-        facts = _facts(found, options)
-        if as_json or given != words:
+    command_words = [word for word in words if word not in ("--json", "--all")]
+    every = every or "--all" in words
+    explained = read_words(command_words)
+    explained.params["config"] = explained.params["config"] or ctx.params["config"]
+    with running(explained) as options:
+        facts = _facts(explained, options, every=every)
+        if as_json or "--json" in words:
             print_json(hide_keys_of(facts))
         else:
             for line in _page(facts):
@@ -86,14 +94,18 @@ def read_words(words: Sequence[str]) -> Any:
     return ctx
 
 
-def _facts(ctx: Any, options: Options) -> dict[str, Any]:
-    """Return what `--json` prints."""
-    names = [param.name for param in ctx.command.params if param.name in FIELDS]
-    shown = {
-        long_name(name): {"value": value, "from": options.origin(name).place}
-        for name in names
-        if (value := public_value(name, options)) not in (None, False, [])
-    }
+def _facts(ctx: Any, options: Options, *, every: bool) -> dict[str, Any]:
+    """Return what `--json` prints: the settings that have a value, or `every` one with its help."""
+    names, settings = ctx.command.callback.takes
+    shown = {}
+    for name in (*names, *sorted(settings)):
+        value = public_value(name, options)
+        origin = options.origin(name)
+        fact = {"value": value, "from": origin.place}
+        if every:
+            shown[long_name(name)] = fact | {"help": setting_of(name).help}
+        elif value not in (None, False, []) and (name in names or origin.rank):
+            shown[long_name(name)] = fact
     judges = judges_of(options) if "model" in names else []
     file = options.file
     return {
@@ -109,19 +121,26 @@ def _facts(ctx: Any, options: Options) -> dict[str, Any]:
 def public_value(name: str, options: Options) -> Any:
     """Return the value of an option, or what is used without it, but for what may be a key or a password."""
     value = getattr(options, name)
+    if value is None:
+        value = default_of(name)
     if name == "model":
-        value = value or [DEFAULT_MODEL]
+        value = [*texts(value)]
     elif name == "ledger":
         value = options.ledgers or [str(ledger_path(""))]
-    elif name == "param":
-        value = _params(value)
+    elif name == "params":
+        value = _params(params_of(value or {}))
     elif name == "price":
-        value = [f"{prompt:g},{completion:g}" for prompt, completion in value]
+        value = [*map(_price, listed_prices(options))]
     elif name == "api_base" and value:
         value = Location(value).public
-    elif not isinstance(value, int | float | tuple | None):
-        value = str(options.origin(name).given or value)
+    elif not isinstance(value, int | float | tuple | list | None):
+        value = str(options.origin(name).value or value)
     return without_secrets(value)
+
+
+def _price(value: Any) -> str:
+    prompt, completion = price_of(value)
+    return f"{prompt:g},{completion:g}"
 
 
 def _params(params: Mapping[str, Any]) -> list[str]:
@@ -152,12 +171,12 @@ def _page(facts: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines for a terminal."""
     missing = "no ruler.toml here, and no [tool.ruler] in a pyproject.toml"
     yield f"file: {facts['file']}" if facts["file"] else missing
-    rows = [[facts["command"], "value", "from"]]
+    rows = [[facts["command"], "value", "from", ""]]
     for name, option in facts["options"].items():
         value = one_line(_text(option["value"]))
         if sys.stdout.isatty():  # a program wants it whole
             value = shorten(value, _VALUE)
-        rows.append([name, value, option["from"]])
+        rows.append([name, value, option["from"], option.get("help", "")])
     yield ""
     yield from columns(rows)
     for judge in facts["judges"]:
@@ -175,6 +194,8 @@ def _page(facts: Mapping[str, Any]) -> Iterator[str]:
 def _text(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(map(_text, value))
+    if value is None:
+        return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:g}" if isinstance(value, int | float) else str(value)

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from ruler_cli.cli.command import running
-from ruler_cli.cli.options import Config
+from ruler_cli.cli.options import takes
 from ruler_cli.cli.safe_text import one_line
 from ruler_cli.cli.units import columns, shorten
 from ruler_cli.errors import UsageError
@@ -23,6 +23,7 @@ _WIDTH = 60
 """Characters of the keys of a record that are printed."""
 
 
+@takes()
 def command(
     ctx: typer.Context,
     name: Annotated[
@@ -32,7 +33,6 @@ def command(
             help="A format, whose rows are printed as ruler.toml has them.",
         ),
     ] = "",
-    config: Config = None,
 ) -> int:
     """List the formats that ruler reads, and those of ruler.toml.
 

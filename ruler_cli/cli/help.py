@@ -15,7 +15,7 @@ from typing import Any
 
 from typer.core import TyperCommand
 
-from ruler_cli.cli.options import OTHER, PANELS
+from ruler_cli.cli.options import PANELS, options_of_command
 from ruler_cli.errors import UsageError
 from ruler_cli.settings.suggestions import pattern_of
 
@@ -25,25 +25,37 @@ _NAMES_WIDTH = 28
 """Columns for the names of options."""
 _HOMES = (
     "Every option can be set in ruler.toml and, except per-run ones such as --limit, as a variable "
-    "such as RULER_MAX_COST. "
-    "`ruler config` prints the settings in effect."
+    "such as RULER_MAX_COST. `ruler config` prints the settings in effect, `ruler config --all` all there are."
 )
 
 
 class SectionedCommand(TyperCommand):
-    """A command whose help lists its options in sections."""
+    """A command with the options that its function `takes`; its help lists them in sections."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        """Take the arguments from the function's signature, and the options from their settings."""
+        super().__init__(*args, **settings)
+        self._of_signature = [str(param.name) for param in self.params]
+        self.params += options_of_command(self.callback)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Call the command with what its signature names; it reads its options from the context."""
+        arguments = {name: ctx.params[name] for name in self._of_signature}
+        return ctx.invoke(self.callback, **arguments)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read a command line; UsageError for more paths than the command takes: a shell made them of a pattern."""
         ctx.allow_extra_args = True
         more = super().parse_args(ctx, args)
-        params = [one for one in self.get_params(ctx) if one.name in ctx.params]
-        taken = [one for one in params if one.param_type_name == "argument"]
+        taken = []
+        for param in self.get_params(ctx):
+            if param.param_type_name == "argument" and param.name in ctx.params:
+                taken.append(param)
         if not more or ctx.resilient_parsing:  # for a shell's completion
             return more
         if taken and taken[0].metavar in ("INPUT", "SCORED"):
-            paths = [*(ctx.params[one.name] for one in taken), *more]
-            out = [str(one.metavar) for one in taken[1:] if one.required]
+            paths = [*(ctx.params[param.name] for param in taken), *more]
+            out = [str(param.metavar) for param in taken[1:] if param.required]
             if out and not _is_like(paths[-1], paths[:-1]):
                 out = [paths.pop()]
             line = " ".join([quote(pattern_of(paths)), *out])
@@ -62,7 +74,7 @@ class SectionedCommand(TyperCommand):
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """List the arguments, then the options in sections, `--help` last."""
         params: list[Any] = self.get_params(ctx)
-        titles = ("Arguments", "Options", *PANELS)
+        titles = ("Arguments", "Options", *PANELS[1:])
         sections: dict[str, list[tuple[str, str]]] = {title: [] for title in titles}
         for param in params:
             if param.param_type_name == "argument":
@@ -70,7 +82,7 @@ class SectionedCommand(TyperCommand):
                 continue
             if param.hidden:
                 continue
-            panel = OTHER if param.name == "help" else param.rich_help_panel
+            panel = "Other" if param.name == "help" else param.rich_help_panel
             few = len(params) <= _FEW
             sections["Options" if few or not panel else panel].append(_row(param))
         for title, rows in sections.items():
@@ -85,20 +97,15 @@ class SectionedCommand(TyperCommand):
 
 
 def _is_like(path: str, others: Sequence[str]) -> bool:
-    """Tell if a file is there and one of several that a pattern may name, and so no OUTPUT."""
+    """Return whether a file is there and one of several that a pattern may name, and so no OUTPUT."""
     near = Path(path).parent == Path(others[-1]).parent
     like = near or fnmatch(path, pattern_of(others))
     return like and os.path.exists(path)  # noqa: PTH110 - no error where the name is too long
 
 
 def _row(option: Any) -> tuple[str, str]:
-    """Return the names of an option, the short and the first long one, and its text with the default."""
-    short = [name for name in option.opts if not name.startswith("--")]
-    long = [name for name in option.opts if name.startswith("--")]
-    names = ", ".join([*short, *long[:1]])
+    """Return the names of an option, the short one first, and its text."""
+    names = ", ".join(sorted(option.opts, key=len))
     if not option.is_flag:
         names += f" {option.metavar}"
-    default = option.default
-    if option.multiple or option.is_flag or default is None:
-        return names, option.help or ""
-    return names, f"{option.help}  [default: {default}]"
+    return names, option.help or ""

@@ -5,20 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from ruler_cli.cli.command import running
 from ruler_cli.cli.help import SectionedCommand
-from ruler_cli.cli.options import (
-    ApiBase,
-    AsJson,
-    Config,
-    JudgeModel,
-    OneLedger,
-    option,
-)
+from ruler_cli.cli.options import takes
 from ruler_cli.cli.safe_text import one_line, print_json, safe
 from ruler_cli.cli.units import Row, columns, count, rows, size
 from ruler_cli.errors import UsageError
@@ -54,19 +47,10 @@ _STATUS = {
 """Words for the kinds of stored rows, as `--json` has them."""
 
 
-Yes = Annotated[
-    bool,
-    option(
-        "Go on without asking; needed if stdin is not a terminal.", "", "--yes", "-y"
-    ),
-]
-
-
 @app.command("path", cls=SectionedCommand)
+@takes("ledger")
 def path(
     ctx: typer.Context,
-    ledger: OneLedger = None,
-    config: Config = None,
 ) -> int:
     """Print the path of the ledger, even if it does not exist yet.
 
@@ -81,11 +65,9 @@ def path(
 
 
 @app.command("stats", cls=SectionedCommand)
+@takes("ledger", "as_json")
 def stats(
     ctx: typer.Context,
-    ledger: OneLedger = None,
-    as_json: AsJson = False,
-    config: Config = None,
 ) -> int:
     """Show the number, tokens and price of the replies by model.
 
@@ -138,14 +120,9 @@ def stats(
 
 
 @app.command("clear", cls=SectionedCommand)
+@takes("ledger", "older_than", "yes")
 def clear(
     ctx: typer.Context,
-    ledger: OneLedger = None,
-    older_than: Annotated[
-        float | None, option("Only replies older than this.  [default: all]", "DAYS")
-    ] = None,
-    yes: Yes = False,
-    config: Config = None,
 ) -> int:
     """Remove replies; a request whose reply is gone is paid for again.
 
@@ -180,13 +157,9 @@ def clear(
 
 
 @app.command("assign", cls=SectionedCommand)
+@takes("ledger", "model", "api_base", "yes")
 def assign(
     ctx: typer.Context,
-    ledger: OneLedger = None,
-    model: JudgeModel = None,
-    api_base: ApiBase = None,
-    yes: Yes = False,
-    config: Config = None,
 ) -> int:
     """Assign the replies of earlier versions to an address.
 

@@ -23,8 +23,8 @@ from ruler_cli.errors import (
     RulerError,
     system_problem,
 )
-from ruler_cli.settings.keys import HIDDEN, secrets_among, without_keys
-from ruler_cli.settings.option_names import option_name
+from ruler_cli.settings.fields import option_name, public_name
+from ruler_cli.settings.keys import HIDDEN, hide_keys, holds_secret
 from ruler_cli.settings.suggestions import instead_of, nearest, question
 
 _PREFIX = "ruler: "
@@ -39,44 +39,37 @@ def print_stderr(text: str) -> None:
 
 def option_words(field: str, value: Any) -> list[str]:
     """Return an option and its value as words of a command line."""
-    name = option_name(field)
+    name = "--config" if field == "config" else option_name(field)
+    if name.startswith("--set "):
+        return ["--set", f"{public_name(field)}={value}"]
     if isinstance(value, bool):
         return [name if value else name.replace("--", "--no-", 1)]
-    several = value if isinstance(value, list | tuple) else [value]
-    texts = map(_without_headers if field == "param" else str, several)
-    return [word for text in texts for word in (name, text)]
+    words = []
+    for text in value if isinstance(value, list | tuple) else [value]:
+        shown = _without_secrets(text) if field == "params" else str(text)
+        words += [name, shown]
+    return words
 
 
-def _without_headers(param: str) -> str:
-    """Return a parameter, as it was typed, without the values of headers, however short they are."""
-    name = param.partition("=")[0]
-    return f"{name}={HIDDEN}" if _HEADERS.search(param) else param
+def _without_secrets(param: str) -> str:
+    """Return a parameter, as it was typed, without a value that may hold headers or secrets, however short they are."""
+    name, _, value = param.partition("=")
+    names = (name, *_NAMES.findall(value))
+    return f"{name}={HIDDEN}" if any(map(holds_secret, names)) else param
 
 
-_HEADERS = re.compile("""headers?["']?\\s*[=:]""", re.IGNORECASE)
-_GROUP_KEYS = ("--group", "--key")
-"""Options whose value is a group's key, of any form."""
-
-
-def hide_keys(text: str) -> str:
-    """Return a text in which keys of the command line, and of variables of ruler, are `[key]`."""
-    words = [*sys.argv[1:]]
-    for name, value in os.environ.items():
-        if name.startswith("RULER_"):
-            words += [
-                f"--{name.removeprefix('RULER_').replace('_', '-').lower()}",
-                value,
-            ]
-    secrets = secrets_among(words, _GROUP_KEYS, option_name("api_key_env"))
-    return without_keys(text, secrets)
+_NAMES = re.compile("""["']([\\w-]+)["']\\s*:""")
+"""Names in an object."""
 
 
 def hide_keys_of(value: Any) -> Any:
     """Return a JSON value whose texts hold no keys of a command line."""
     if isinstance(value, Mapping):
-        return {hide_keys(name): hide_keys_of(own) for name, own in value.items()}
+        return {
+            hide_keys(name): hide_keys_of(content) for name, content in value.items()
+        }
     if isinstance(value, list | tuple):
-        return [hide_keys_of(own) for own in value]
+        return [hide_keys_of(item) for item in value]
     return hide_keys(value) if isinstance(value, str) else value
 
 
@@ -180,6 +173,11 @@ def report_usage_error(error: Any) -> int | None:
         message = f"no such option: {word}"
         for param in error.ctx.command.params:
             choices += [*param.opts, *param.secondary_opts]
+        field = word.lstrip("-").removeprefix("no-").replace("-", "_")
+        _, settings = getattr(error.ctx.command.callback, "takes", ((), ()))
+        if field in settings:
+            print_note(f"{message}; it is a setting: use --set {field}=VALUE")
+            return 2
     elif unknown := _NO_COMMAND.match(message):
         word = unknown[1]
         message = f"no such command: {word}"

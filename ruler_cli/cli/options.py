@@ -1,52 +1,28 @@
-"""The options and arguments that commands share, as typer reads them in a signature.
+"""The arguments and options of commands. A command names the settings that it takes; their fields have the rest.
 
-typer takes numbers as text: settings check them, whatever their source, and word the mistake.
+Numbers are taken as text: settings check them, whatever their source, and word the mistake.
 """
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Annotated, Any
+from collections.abc import Callable
+from typing import Annotated, Any, TypeVar
 
 import typer
+from typer.core import TyperOption
 
-PANELS = (
-    "Judge",
-    "Quality",
-    "Limits and cost",
-    "Input",
-    "Output",
-    "Scale",
-    "Other",
+from ruler_cli.settings.fields import (
+    SECTIONS,
+    SHORT_NAMES,
+    choices_of,
+    fields_of,
+    is_flag,
+    public_name,
+    setting_of,
 )
-"""The sections of a command's help behind the first, which has no title."""
-OTHER = PANELS[-1]
+from ruler_cli.settings.load import RUN_FIELDS
 
-
-def option(text: str, metavar: str = "", *names: str, panel: str | None = None) -> Any:
-    """Declare an option by its help, the name of its value (a flag has none) and its own names.
-
-    A shell completes the parts of a metavar such as `null|drop|keep`.
-    """
-
-    def complete(incomplete: str) -> list[str]:
-        return [word for word in metavar.split("|") if word.startswith(incomplete)]
-
-    taken: dict[str, Any] = {"metavar": metavar, "parser": str} if metavar else {}
-    if "|" in metavar and metavar.islower():
-        taken["autocompletion"] = complete
-    return typer.Option(*names, help=text, rich_help_panel=panel, **taken)
-
-
-(
-    judge_option,
-    quality_option,
-    limit_option,
-    input_option,
-    output_option,
-    scale_option,
-) = (partial(option, panel=panel) for panel in PANELS[:-1])
-
+F = TypeVar("F", bound=Callable[..., Any])
 
 # Arguments
 Source = Annotated[
@@ -78,268 +54,168 @@ Second = Annotated[
     ),
 ]
 
-# Judge
-JudgeModel = Annotated[
-    list[str] | None,
-    option(
-        "The judge: openai/…, hosted_vllm/…, any litellm name, a judge of "
-        "ruler.toml, or `offline` (no model); repeat it for a panel.  [default: openai/o3]",
-        "NAME",
-        "--judge-model",
-        "--model",
-        "-m",
+SCORE = {
+    "": ("model", "api_base", "passes", "max_cost", "rubric"),
+    "Judge": (
+        "params",
+        "api_key_env",
+        "api",
+        "fallback",
+        "escalate",
+        "escalate_gap",
     ),
-]
-ApiBase = Annotated[str | None, option("Chat completions endpoint, up to /v1.", "URL")]
-ApiKeyEnv = Annotated[
-    str | None, judge_option("Name of the variable that holds the key.", "VAR")
-]
-Rubric = Annotated[
-    str | None,
-    option(
-        "Grading standards; a group's own `rubric` wins.",
-        "TEXT|@FILE",
+    "Quality": ("seed", "group_size", "ask", "read", "pictures"),
+    "Limits and cost": (
+        "concurrency",
+        "rpm",
+        "tpm",
+        "timeout",
+        "max_failures",
+        "price",
+        "ledger",
+        "retry_failed",
+        "cached_only",
     ),
-]
-Param = Annotated[
-    list[str] | None,
-    judge_option(
-        "Extra parameter of the judge call, as JSON if it is JSON. Repeatable.",
-        "KEY=VALUE",
-        "--param",
-        "-p",
+    "Input": (
+        "limit",
+        "format",
+        "group_by",
+        "grouping",
+        "messages",
+        "prompt",
+        "reference",
+        "reward",
+        "outcome",
     ),
-]
-ApiName = Annotated[
-    str,
-    judge_option(
-        "The API that the judge speaks: chat completions, or one of decision models.",
-        "auto|chat|systemone|decisions",
-        "--api",
-    ),
-]
-ViaWay = Annotated[str, judge_option("How the judge is reached.", "auto|http|litellm")]
-Fallback = Annotated[
-    bool,
-    judge_option("Ask the judges in turn: the next scores a group that one refuses."),
-]
-Escalate = Annotated[
-    str | None,
-    judge_option(
-        "A stronger judge for groups that the first leaves undecided.",
-        "NAME",
-    ),
-]
-EscalateGap = Annotated[
-    float,
-    judge_option(
-        "A group is undecided if no two of its scores lie further apart.", "GAP"
-    ),
-]
-
-# Quality
-Passes = Annotated[
-    int,
-    option("Number of times that a judge scores each group, in balanced orders.", "K"),
-]
-Adaptive = Annotated[
-    bool,
-    quality_option("Two passes for every group, more where they help, up to --passes."),
-]
-Order = Annotated[
-    str, quality_option("Order in which the judge sees the rollouts.", "random|input")
-]
-Seed = Annotated[int, quality_option("Seed of order and labels.", "N")]
-GroupSize = Annotated[
-    int,
-    quality_option(
-        "Distinct rollouts shown at once; larger groups are shown in random windows.",
-        "N",
-    ),
-]
-Single = Annotated[
-    str,
-    quality_option(
-        "How to score a group with one distinct rollout: once and flagged, or in every pass.",
-        "flag|score",
-    ),
-]
-Ask = Annotated[
-    str | None,
-    quality_option(
-        "Show all rollouts of a group at once, or each alone.  "
-        "[default: group; each for a chat judge that is read by probability]",
-        "group|each",
-    ),
-]
-Read = Annotated[
-    str,
-    quality_option(
-        "Scores that the judge writes, or the probability of Yes to a question for each rollout. auto: text for a "
-        "chat judge with --ask group.",
-        "auto|text|probability",
-    ),
-]
-Question = Annotated[
-    str | None,
-    quality_option("The question where probabilities are read.", "TEXT"),
-]
-Pictures = Annotated[
-    str,
-    quality_option(
-        "Pictures in messages: sent to a judge that reads them, sent to any, or left out.",
-        "auto|send|leave",
-    ),
-]
-MostPictures = Annotated[
-    int | None,
-    quality_option("Show the last K pictures of each rollout.  [default: all]", "K"),
-]
-
-# Limits and cost
-MaxCost = Annotated[float | None, option("Stop before spending more.", "USD")]
-Price = Annotated[
-    list[str] | None,
-    limit_option(
-        "USD per million prompt and completion tokens, if unknown; once, or once for each judge.",
-        "IN,OUT",
-    ),
-]
-Ledgers = Annotated[
-    list[str] | None,
-    limit_option(
-        "File of paid replies; repeat it to read others as well.  "
-        "[default: ruler/ledger.sqlite in the user's cache directory]",
-        "PATH|none",
-        "--ledger",
-    ),
-]
-OneLedger = Annotated[
-    str | None,
-    limit_option(
-        "File of paid replies.  [default: ruler/ledger.sqlite in the user's cache directory]",
-        "PATH",
-        "--ledger",
-    ),
-]
-NoCache = Annotated[bool, limit_option("Keep no replies and read none: --ledger none.")]
-RetryFailed = Annotated[bool, limit_option("Ask again what failed in an earlier run.")]
-
-# Input
-Limit = Annotated[int | None, input_option("Only the first N groups.", "N")]
-Format = Annotated[
-    str,
-    input_option("Shape of the dump, instead of detecting it.", "auto|NAME"),
-]
-GroupBy = Annotated[
-    list[str] | None,
-    input_option("Path of the group key; repeat it if several are the key.", "PATH"),
-]
-Grouping = Annotated[
-    str,
-    input_option(
-        "How the records of a group are arranged.", "auto|line|consecutive|scattered"
-    ),
-]
-Records = Annotated[
-    str | None,
-    input_option(
-        "Path of the records inside a document, or inside each line, e.g. data.runs[].",
-        "PATH",
-    ),
-]
-Messages = Annotated[
-    list[str] | None,
-    input_option(
-        "Path of the messages, or of an answer's text, where no format fits; "
-        "repeat it for several answers. See `ruler formats --help`.",
-        "PATH",
-    ),
-]
-Prompt = Annotated[
-    list[str] | None,
-    input_option(
-        "Path of the task's text, where the messages lack it; repeat it for its parts.",
-        "PATH",
-    ),
-]
-Tools = Annotated[
-    str | None, input_option("Path of the tools that the agent had.", "PATH")
-]
-Reference = Annotated[
-    str | None,
-    input_option("Path of the reference answer, shown to the judge only.", "PATH"),
-]
-Reward = Annotated[str | None, input_option("Path of the original reward.", "PATH")]
-Outcome = Annotated[str | None, input_option("Path of a verifier's result.", "PATH")]
-Labels = Annotated[
-    str | None,
-    input_option(
-        "Dotted path of the labels.  [default: the first original reward, else the outcome]",
-        "PATH",
-    ),
-]
-MaxRecord = Annotated[
-    int,
-    input_option("Largest record to read; a larger one counts as unreadable.", "MIB"),
-]
-
-# Output
-Force = Annotated[bool, output_option("Replace a file that ruler did not write.")]
-AsJson = Annotated[bool, option("Print one JSON object instead.", "", "--json")]
-
-# Scale
-ShardOf = Annotated[
-    str | None,
-    scale_option("Only the groups of shard I of N; the first is 1.", "I/N", "--shard"),
-]
-
-# Other
-Config = Annotated[
-    str | None,
-    option(
-        "Defaults of options, and named judges.  [default: ruler.toml, else [tool.ruler] in pyproject.toml]",
-        "FILE|none",
-        panel=OTHER,
-    ),
-]
-
+    "Output": ("on_failure", "force", "summary", "progress", "debug"),
+    "Scale": ("shard", "engine", "ray_address"),
+}
+"""The options of `score`, by the section of its help; the first section has no title."""
+PANELS = (*SCORE, "Other")
+"""The sections of a command's help."""
+SCORE_OPTIONS = tuple(name for names in SCORE.values() for name in names)
 REQUEST_OPTIONS = (
     "model",
     "api_base",
     "passes",
     "rubric",
-    "order",
     "seed",
     "group_size",
-    "single",
     "api",
     "ask",
     "read",
-    "question",
     "pictures",
-    "most_pictures",
     "limit",
     "format",
     "group_by",
     "grouping",
-    "records",
     "messages",
     "prompt",
-    "tools",
     "reference",
-    "max_record",
-    "config",
 )
 """Options of `score` that choose the groups of INPUT or change a request."""
-RUN_OPTIONS = (
-    *REQUEST_OPTIONS,
-    "param",
-    "fallback",
-    "escalate",
-    "escalate_gap",
-    "adaptive",
-    "reward",
-    "outcome",
-)
+RUN_OPTIONS = (*REQUEST_OPTIONS, "params", "fallback", "escalate", "escalate_gap")
 """Options of `score` that change which requests a run makes."""
+RECORD_OPTIONS = ("format", "group_by", "grouping", "messages", "prompt")
+"""Options by which the records of a scored file are read."""
+RECORD_SETTINGS = ("tools", "max_record")
+REQUEST_SETTINGS = (
+    *RECORD_SETTINGS,
+    "records",
+    "order",
+    "single",
+    "question",
+    "most_pictures",
+)
+RUN_SETTINGS = (*REQUEST_SETTINGS, "adaptive", "reward", "outcome")
+SCORE_SETTINGS = (*(RUN_FIELDS - {*SCORE_OPTIONS}),)
+"""Further settings of the same commands, which `--set`, a variable or the file names."""
+
+
+def takes(*names: str, settings: tuple[str, ...] = ()) -> Callable[[F], F]:
+    """Give a command options, by the fields of their settings; `settings` are taken by `--set` alone."""
+
+    def take(function: F) -> F:
+        vars(function)["takes"] = (names, settings)
+        return function
+
+    return take
+
+
+def options_of_command(callback: Any) -> list[TyperOption]:
+    """Return the options of a command for its command line."""
+    names, settings = getattr(callback, "takes", ((), None))
+    if settings is None:
+        return []
+    params = [_option(name) for name in names]
+    if "progress" in names:
+        quiet = TyperOption(param_decls=["quiet", "-q"], is_flag=True, hidden=True)
+        params.append(quiet)
+    if settings:
+        params.append(
+            TyperOption(
+                param_decls=["settings", "--set"],
+                multiple=True,
+                metavar="NAME=VALUE",
+                help="Any further setting; `ruler config --all` lists them. Repeatable.",
+                rich_help_panel="Other",
+            )
+        )
+    params.append(
+        TyperOption(
+            param_decls=["config", "--config"],
+            metavar="FILE|none",
+            help="Defaults of options, and named judges.  [default: ruler.toml, else [tool.ruler] in pyproject.toml]",
+            rich_help_panel="Other",
+        )
+    )
+    return params
+
+
+def _option(name: str) -> TyperOption:
+    """Return the option of a setting, by its field."""
+    section = SECTIONS[name]
+    setting = setting_of(name)
+    long = f"--{public_name(name).replace('_', '-')}"
+    panel = next((title for title, names in SCORE.items() if name in names), "")
+    words = choices_of(section, name)
+    names = [name, long]
+    if name in SHORT_NAMES:
+        names.append(SHORT_NAMES[name])
+    if is_flag(section, name):
+        names[1] += f"/--no-{long.removeprefix('--')}"
+        return TyperOption(
+            param_decls=names,
+            is_flag=True,
+            default=None,
+            help=setting.help,
+            rich_help_panel=panel,
+        )
+
+    def complete(_: object, __: object, incomplete: str) -> list[str]:
+        return [word for word in words if word.startswith(incomplete)]
+
+    return TyperOption(
+        param_decls=names,
+        type=str,
+        multiple=setting.many,
+        metavar=setting.value or "|".join(words),
+        help=setting.help + default_words(name),
+        autocompletion=complete,
+        rich_help_panel=panel,
+    )
+
+
+def default_of(name: str) -> Any:
+    """Return the default of a setting, by its field; None if it is computed, or nothing."""
+    member = fields_of(SECTIONS[name])[name]
+    return None if member.is_required() or member.default_factory else member.default
+
+
+def default_words(name: str) -> str:
+    """Return the default of a setting as its help has it."""
+    default = default_of(name)
+    if default is None or default is False or default == ():
+        return ""
+    text = f"{default:g}" if isinstance(default, float) else str(default)
+    return f"  [default: {text}]"

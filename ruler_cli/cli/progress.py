@@ -11,13 +11,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 
 from ruler_cli.cli.messages import (
-    hide_keys,
     print_note,
     print_stderr,
 )
 from ruler_cli.cli.safe_text import one_line
 from ruler_cli.cli.units import count, rounded, short
 from ruler_cli.files.location import Location
+from ruler_cli.settings.keys import hide_keys
 from ruler_cli.types import (
     Observer,
     Problem,

@@ -4,45 +4,32 @@ from __future__ import annotations
 
 from contextlib import ExitStack, closing
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from ruler_cli.cli.command import running
 from ruler_cli.cli.group_keys import KeySearch, see_check
 from ruler_cli.cli.messages import print_note
-from ruler_cli.cli.options import (
-    REQUEST_OPTIONS,
-    Source,
-    option,
-)
+from ruler_cli.cli.options import REQUEST_OPTIONS, REQUEST_SETTINGS, Source, takes
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.safe_text import safe
 from ruler_cli.cli.units import count
 from ruler_cli.errors import UsageError
 from ruler_cli.files.location import Location
+from ruler_cli.settings.fields import option_name
 from ruler_cli.settings.load import score_settings
 from ruler_cli.settings.models import InputSettings
-from ruler_cli.settings.option_names import option_name
 from ruler_cli.types import printable
 
 if TYPE_CHECKING:
     from ruler_cli.types import Group, Request
 
-OF_SCORE = REQUEST_OPTIONS
-"""Options that this command shares with `score`."""
 
-
+@takes("group", "pass_", "window", *REQUEST_OPTIONS, settings=REQUEST_SETTINGS)
 def command(
     ctx: typer.Context,
     source: Source,
-    group: Annotated[
-        str | None, option("Key of the group.  [default: the first]", "KEY")
-    ] = None,
-    pass_: Annotated[
-        int, option("Number of the pass over the group.", "P", "--pass")
-    ] = 1,
-    window: Annotated[int, option("Number of the window of that pass.", "W")] = 1,
 ) -> int:
     """Print the exact request that `score` would send for a group. Nothing is sent.
 
@@ -71,37 +58,37 @@ def command(
 
         settings = score_settings(options, source)
         number, window = options.pass_, options.window
-        own = replace(
+        ask = replace(
             with_eyes(settings.ask_of(settings.judge), settings.judge),
             context_tokens=model_of(settings.judge).context,
         )
-        own = replace(own, passes=max(own.passes, number if own.ask == "group" else 1))
+        ask = replace(ask, passes=max(ask.passes, number if ask.ask == "group" else 1))
         chosen = _group(settings.input, options.group)
-        layout, name = build_layout(chosen, own), f"group {chosen.key!r}"
-        windows = requests_of_pass(layout, own, number - 1) if layout.distinct else []
-        passes = pass_count(layout, own, max(1, len(windows)))
+        layout, name = build_layout(chosen, ask), f"group {chosen.key!r}"
+        windows = requests_of_pass(layout, ask, number - 1) if layout.distinct else []
+        passes = pass_count(layout, ask, max(1, len(windows)))
         if not windows:
-            error = why_unaskable(chosen, layout, own)
+            error = why_unaskable(chosen, layout, ask)
             reason = str(error.reason)
             if not layout.distinct:
                 raise UsageError(f"{name}: {reason}", place=Location(source).shown)
             long = " is too long" if error.kind == "too_long" else ""
             print_note(f"warning: this is not sent, {name}{long}: {reason}")
-        for option_, given, most, what in (
+        for field, value, most, what in (
             ("pass_", number, passes, "pass"),
             ("window", window, max(1, len(windows)), "window"),
         ):
-            if given > most:
+            if value > most:
                 problem = f"{name} has {count(most, what)}"
-                raise UsageError(problem, place=f"{option_name(option_)} {given}")
+                raise UsageError(problem, place=f"{option_name(field)} {value}")
         if passes * len(windows) > 1:
             of_windows = f"window {window} of {len(windows)}"
             what = f"pass {number} of {passes}, {of_windows}"
-            if own.ask == "each":
+            if ask.ask == "each":
                 what = f"rollout {window} of {len(windows)}; --window N prints another"
             print_note(f"{name}: {what}")
         part = windows[window - 1] if windows else None
-        request, *others = requests_about(layout, own, part)
+        request, *others = requests_about(layout, ask, part)
         if others:
             print_note(f"{name}: the first of {count(1 + len(others), 'request')}")
         if request.questions:

@@ -31,7 +31,6 @@ from ruler_cli.messages.read import read_messages
 from ruler_cli.prompting.render import render
 from ruler_cli.runs.proposal import NothingToJudge, propose
 from ruler_cli.settings.models import InputSettings, RecordPaths
-from ruler_cli.settings.option_names import option_name
 from ruler_cli.settings.options import COMMAND_LINE, Options
 
 _LINES, _WIDE = 12, 100
@@ -117,8 +116,7 @@ def _facts(row: RecordPaths, source: str, options: Options) -> dict[str, Any]:
             continue
         paths[name] = path
         table.append(f"{name} = {_toml(path)}")
-        for part in [path] if isinstance(path, str) else path:
-            words += [option_name(name), _word(part)]
+        words += map(_word, option_words(name, path))
     flags = " ".join(words)
     stem = PurePath(source).name.partition(".")[0]
     name = "".join(c if c.isascii() and c.isalnum() else "-" for c in stem).strip("-")
@@ -126,7 +124,7 @@ def _facts(row: RecordPaths, source: str, options: Options) -> dict[str, Any]:
         name = f"my-{name}"
     for field, origin in options.origins.items():
         if origin.rank == COMMAND_LINE and field not in (*_PARTS, "as_json"):
-            words += map(shell_word, option_words(field, origin.given))
+            words += map(shell_word, option_words(field, origin.value))
     command = ["ruler check", _word(Location(source).public), *words]
     return {
         "paths": paths,

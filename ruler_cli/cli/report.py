@@ -14,7 +14,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 from shutil import rmtree
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -22,20 +22,10 @@ from ruler_cli.cli.command import running
 from ruler_cli.cli.group_keys import SAME_KEY, KeySearch
 from ruler_cli.cli.messages import print_note
 from ruler_cli.cli.options import (
-    AsJson,
-    Config,
-    Force,
-    Format,
-    GroupBy,
-    Grouping,
-    Labels,
-    MaxRecord,
-    Messages,
-    OneLedger,
-    Prompt,
+    RECORD_OPTIONS,
+    RECORD_SETTINGS,
     SeveralScored,
-    Tools,
-    option,
+    takes,
 )
 from ruler_cli.cli.scored_files import ScoredFiles, print_written
 from ruler_cli.cli.signals import unwind_on_signal
@@ -48,58 +38,30 @@ if TYPE_CHECKING:
     from ruler_cli.results.report.page import LeftOut
 
 
+@takes(
+    "page",
+    "force",
+    "open_page",
+    "group",
+    "as_json",
+    "max_groups",
+    "label",
+    "seed",
+    "ledger",
+    "labels",
+    *RECORD_OPTIONS,
+    settings=RECORD_SETTINGS,
+)
 def command(
     ctx: typer.Context,
     sources: SeveralScored,
-    page: Annotated[
-        str | None,
-        option(
-            "Write a page for a browser instead: one file, which opens offline.",
-            "FILE.html",
-            "--output",
-            "-o",
-        ),
-    ] = None,
-    force: Force = False,
-    open_page: Annotated[
-        bool,
-        option(
-            "Open the page in the browser; without -o it is a private temporary file.",
-            "",
-            "--open",
-        ),
-    ] = False,
-    group: Annotated[str | None, option("Show this group in full.", "KEY")] = None,
-    as_json: AsJson = False,
-    max_groups: Annotated[
-        int | None,
-        option("Groups in FILE.html, the worst first.  [default: 10000]", "N"),
-    ] = None,
-    label: Annotated[
-        int | None,
-        option(
-            "Draw N pairs of rollouts, for a page on which people compare them without knowing their scores.",
-            "N",
-        ),
-    ] = None,
-    seed: Annotated[int, option("Seed of the draw.", "N")] = 0,
-    ledger: OneLedger = None,
-    labels: Labels = None,
-    format: Format = "auto",
-    group_by: GroupBy = None,
-    grouping: Grouping = "auto",
-    messages: Messages = None,
-    prompt: Prompt = None,
-    tools: Tools = None,
-    max_record: MaxRecord = 512,
-    config: Config = None,
 ) -> int:
     """Show a scored file on the terminal, as JSON, or as a page.
 
     One file: the figures of the run, with its worst and its most disputed groups. Two files of the same
     input: both judges side by side, and the groups that they disagree on most. Three or more: the steps of a
     training, and what drifts over them. With --group: one group in full, in $PAGER. With --label: a page that
-    hands out what people say as labels.jsonl, for `ruler agree SCORED --labels-file labels.jsonl`. NO_COLOR
+    hands out what people say as labels.jsonl, for `ruler agree SCORED --people labels.jsonl`. NO_COLOR
     turns colours off.
 
     \b
@@ -271,7 +233,7 @@ def label_sentences(counts: LabelCounts, asked: int, pairs: int) -> list[str]:
     if counts.left_out:
         left = count(counts.left_out, "drawn pair")
         sentences.append(f"{left} left out: the texts do not fit into a page")
-    next_command = "ruler agree SCORED --labels-file labels.jsonl"
+    next_command = "ruler agree SCORED --people labels.jsonl"
     sentences.append(
         f"send it to those who label; each downloads labels.jsonl; then `{next_command}`"
     )
@@ -281,7 +243,7 @@ def label_sentences(counts: LabelCounts, asked: int, pairs: int) -> list[str]:
 def _target(options: Options, stack: ExitStack) -> str:
     """Return the name of the page; without one it is a temporary file."""
     if options.page is not None:
-        return options.page
+        return str(options.page)
     # the user alone can read it; it stays, unless there is an error
     folder = Path(tempfile.mkdtemp(prefix="ruler-report-"))
     stack.push(partial(_remove_after_error, folder))

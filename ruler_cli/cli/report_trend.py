@@ -33,7 +33,7 @@ from ruler_cli.results.trend import (
     step_numbers,
 )
 from ruler_cli.scoring.drift import LEAST
-from ruler_cli.settings.option_names import option_name
+from ruler_cli.settings.fields import option_name
 from ruler_cli.settings.options import Options
 
 _NAME = 26

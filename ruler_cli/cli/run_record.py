@@ -29,8 +29,8 @@ from ruler_cli.errors import (
     system_errors,
 )
 from ruler_cli.files.location import Location
-from ruler_cli.settings.option_names import long_name
-from ruler_cli.settings.options import Options
+from ruler_cli.settings.fields import long_name
+from ruler_cli.settings.options import Options, Origin
 from ruler_cli.types import Summary, iso, readable
 
 if TYPE_CHECKING:
@@ -47,14 +47,14 @@ class RunRecord:
     """The file of `--summary`: what runs, by which settings, and how it ended. A context around the command.
 
     The file is written when the run begins, without an exit code, and again at every end of the command. A
-    pipe, a device and stdout get the second alone. Nothing is written without the option or for --dry-run.
+    pipe, a device and stdout get the second alone. Nothing is written without the option.
     """
 
     def __init__(self, options: Options, source: str, output: str) -> None:
         """UsageError if no summary can have the name of the file."""
         self._options = options
         self._output = Location(output)
-        self._path = None if options.dry_run else options.summary
+        self._path: Path | None = options.summary
         if options.summary is not None:
             _refuse_summary(options.summary, source, output, options)
             from ruler_cli.files.marks import refuse_foreign
@@ -218,6 +218,9 @@ def record_refusal(words: Mapping[str, Any], error: RulerError) -> None:
     """Write the summary of a command line of `score` that is refused, given the words of its options."""
     if words["summary"] is not None:
         with suppress(RulerError, OSError):
-            options = Options(summary=words["summary"], force=words["force"])
+            typed = {"summary": Origin(value=words["summary"])}
+            if words["force"]:
+                typed["force"] = Origin(value=True)
+            options = Options(typed)
             record = RunRecord(options, words["source"], words["output"])
             record.end(error.exit_code, str(error))

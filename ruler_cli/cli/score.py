@@ -21,54 +21,7 @@ from ruler_cli.cli.command import (
     running,
 )
 from ruler_cli.cli.messages import print_note
-from ruler_cli.cli.options import (
-    Adaptive,
-    ApiBase,
-    ApiKeyEnv,
-    ApiName,
-    Ask,
-    Config,
-    Escalate,
-    EscalateGap,
-    Fallback,
-    Force,
-    Format,
-    GroupBy,
-    Grouping,
-    GroupSize,
-    JudgeModel,
-    Ledgers,
-    Limit,
-    MaxCost,
-    MaxRecord,
-    Messages,
-    MostPictures,
-    NoCache,
-    Order,
-    Outcome,
-    Param,
-    Passes,
-    Pictures,
-    Price,
-    Prompt,
-    Question,
-    Read,
-    Records,
-    Reference,
-    RetryFailed,
-    Reward,
-    Rubric,
-    Seed,
-    ShardOf,
-    Single,
-    Source,
-    Tools,
-    ViaWay,
-    limit_option,
-    output_option,
-    quality_option,
-    scale_option,
-)
+from ruler_cli.cli.options import SCORE_OPTIONS, SCORE_SETTINGS, Source, takes
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.run_record import RunRecord, record_refusal
 from ruler_cli.cli.signals import run_interruptible, unwind_on_signal
@@ -95,6 +48,7 @@ _SHAPE = frozenset(("format", "messages", "prompt"))
 """Options by which records of OUTPUT are read, too."""
 
 
+@takes(*SCORE_OPTIONS, settings=SCORE_SETTINGS)
 def command(
     ctx: typer.Context,
     source: Source,
@@ -105,171 +59,11 @@ def command(
             help="JSON lines; a list as .json, a table as .parquet; .gz and .zst compress; `-` is stdout.",
         ),
     ],
-    model: JudgeModel = None,
-    api_base: ApiBase = None,
-    passes: Passes = 1,
-    max_cost: MaxCost = None,
-    rubric: Rubric = None,
-    param: Param = None,
-    api_key_env: ApiKeyEnv = None,
-    api: ApiName = "auto",
-    via: ViaWay = "auto",
-    fallback: Fallback = False,
-    escalate: Escalate = None,
-    escalate_gap: EscalateGap = 0.1,
-    adaptive: Adaptive = False,
-    order: Order = "random",
-    seed: Seed = 0,
-    group_size: GroupSize = 32,
-    single: Single = "flag",
-    ask: Ask = None,
-    read: Read = "auto",
-    question: Question = None,
-    pictures: Pictures = "auto",
-    most_pictures: MostPictures = None,
-    min_passes: Annotated[
-        int,
-        quality_option("Valid passes that a judge needs for its scores to count.", "M"),
-    ] = 1,
-    debias: Annotated[
-        bool, quality_option("Correct for position bias measured over the batch.")
-    ] = False,
-    standardize: Annotated[
-        bool | None,
-        quality_option(
-            "Bring the judges of a panel to one mean and spread first.  [default: if --ask or --read differ]",
-            "",
-            "--standardize/--no-standardize",
-        ),
-    ] = None,
-    blend: Annotated[
-        float | None,
-        quality_option(
-            "W times the judge's score plus 1 - W times the original reward; W from 0 to 1.",
-            "W",
-        ),
-    ] = None,
-    order_by_outcome: Annotated[
-        bool,
-        quality_option(
-            "Never rank a rollout that failed its check (--outcome, else the reward) above one that passed."
-        ),
-    ] = False,
-    dry_run: Annotated[
-        bool,
-        limit_option(
-            "Estimate calls and cost as `ruler check` does; send and write nothing."
-        ),
-    ] = False,
-    concurrency: Annotated[
-        int | None,
-        limit_option(
-            "Calls in flight.  [default: as many as the judge takes]",
-            "N",
-            "--concurrency",
-            "-c",
-        ),
-    ] = None,
-    rpm: Annotated[float | None, limit_option("Requests per minute.", "N")] = None,
-    tpm: Annotated[float | None, limit_option("Tokens per minute.", "N")] = None,
-    timeout: Annotated[float, limit_option("Deadline per call, seconds.", "S")] = 600,
-    retries: Annotated[
-        int, limit_option("Retries per call; waits for a rate limit do not count.", "N")
-    ] = 6,
-    spend: Annotated[
-        str,
-        limit_option(
-            "Groups that --max-cost pays for: the first of INPUT, or a fair sample drawn by --seed.",
-            "first|spread",
-        ),
-    ] = "first",
-    max_outage: Annotated[
-        float, limit_option("How long to wait for a judge that is down, seconds.", "S")
-    ] = 900,
-    wait_for_judge: Annotated[
-        float,
-        limit_option("How long to wait for a judge that is not up yet, seconds.", "S"),
-    ] = 0,
-    hedge: Annotated[
-        bool,
-        limit_option(
-            "Send the slowest 5 % of calls a second time and take the first answer; for training steps."
-        ),
-    ] = False,
-    max_failures: Annotated[
-        str | None,
-        limit_option("Stop when more groups and lines than that fail.", "N|P%"),
-    ] = None,
-    price: Price = None,
-    ledger: Ledgers = None,
-    no_cache: NoCache = False,
-    retry_failed: RetryFailed = False,
-    cached_only: Annotated[
-        bool,
-        limit_option("Ask no judge: score what the ledger answers, and fail the rest."),
-    ] = False,
-    limit: Limit = None,
-    format: Format = "auto",
-    group_by: GroupBy = None,
-    grouping: Grouping = "auto",
-    records: Records = None,
-    messages: Messages = None,
-    prompt: Prompt = None,
-    tools: Tools = None,
-    reference: Reference = None,
-    reward: Reward = None,
-    outcome: Outcome = None,
-    max_record: MaxRecord = 512,
-    on_failure: Annotated[
-        str,
-        output_option(
-            "A group that cannot be scored: reward null, record left out, or reward kept.",
-            "null|drop|keep",
-        ),
-    ] = "null",
-    failed: Annotated[
-        Path | None,
-        output_option(
-            "File for unreadable lines and dropped records.  [default: OUTPUT.failed.jsonl]",
-            "FILE",
-        ),
-    ] = None,
-    force: Force = False,
-    summary: Annotated[
-        Path | None, output_option("Write the run's summary as JSON.", "FILE")
-    ] = None,
-    progress: Annotated[
-        str, output_option("Progress on stderr.", "auto|bar|log|none")
-    ] = "auto",
-    quiet: Annotated[
-        bool,
-        output_option(
-            "No progress and no summary: --progress none.", "", "--quiet", "-q"
-        ),
-    ] = False,
-    debug: Annotated[bool, output_option("Show each reply of the judge.")] = False,
-    shard: ShardOf = None,
-    engine: Annotated[
-        str,
-        scale_option(
-            "Judge in this process, or in workers of Ray; OUTPUT is the same.",
-            "here|ray",
-        ),
-    ] = "here",
-    ray_address: Annotated[
-        str | None,
-        scale_option(
-            "A running Ray cluster that this machine is part of.  [default: one is started here]",
-            "HOST:PORT",
-        ),
-    ] = None,
-    config: Config = None,
 ) -> int:
     """Score each group with a judge, and write the records annotated.
 
     \b
     Example:
-      ruler score rollouts.jsonl scored.jsonl --dry-run    sends nothing
       ruler score rollouts.jsonl scored.jsonl --limit 5    five groups, to try
       ruler score rollouts.jsonl scored.jsonl --passes 4 --max-cost 20
 
@@ -283,8 +77,6 @@ def command(
 def _run(options: Options, source: str, output: str) -> int:
     with unwind_on_signal(), RunRecord(options, source, output) as record:
         settings = score_settings(options, source, output)
-        if options.dry_run:
-            return _dry_run(settings, options)
         _refuse_engine(settings, options)
         print_file_note(options, settings)
         print_note(*_warnings(settings))
@@ -293,21 +85,6 @@ def _run(options: Options, source: str, output: str) -> int:
         code = _report(settings, options, record.result)
         record.end(code)
         return code
-
-
-def _dry_run(settings: ScoreSettings, options: Options) -> int:
-    """Refuse what a run would refuse whatever INPUT holds, and estimate it as `check` does."""
-    from ruler_cli.cli.check import check
-    from ruler_cli.files.marks import refuse_foreign
-    from ruler_cli.files.output import refuse_output
-    from ruler_cli.runs.file import refuse_settings_of_run
-    from ruler_cli.runs.places import failed_path, may_replace
-
-    refuse_settings_of_run(settings)
-    refuse_output(settings.output)
-    refuse_foreign(Location(settings.output), "OUTPUT", force=may_replace(settings))
-    failed_path(settings)
-    return check(settings, options)
 
 
 def _report(settings: ScoreSettings, options: Options, result: RunResult) -> int:
@@ -398,7 +175,7 @@ def _warnings(settings: ScoreSettings) -> Iterator[str]:
     repeated = settings.ask.passes > 1 or (settings.panel and not settings.fallback)
     if settings.ask.order == "input" and repeated:
         yield (
-            "warning: with --order input every pass has the same order, so position bias counts as "
+            "warning: with --set order=input every pass has the same order, so position bias counts as "
             "reliability and weight"
         )
     if not settings.cached_only and (number := _open_requests(settings)):

@@ -9,28 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ruler_cli.cli.command import running
-from ruler_cli.cli.options import (
-    Config,
-    Force,
-    Format,
-    GroupBy,
-    Grouping,
-    Labels,
-    MaxRecord,
-    Messages,
-    Prompt,
-    Scored,
-    Tools,
-    option,
-    output_option,
-)
+from ruler_cli.cli.options import RECORD_OPTIONS, RECORD_SETTINGS, Scored, takes
 from ruler_cli.cli.progress import Console, Problems, group_counter
 from ruler_cli.cli.signals import unwind_on_signal
 from ruler_cli.cli.units import lines
 from ruler_cli.errors import UsageError
 from ruler_cli.files.location import Location
+from ruler_cli.settings.fields import option_name
 from ruler_cli.settings.load import scored_input
-from ruler_cli.settings.option_names import option_name
 from ruler_cli.settings.options import COMMAND_LINE, Options
 from ruler_cli.types import printable
 
@@ -57,6 +43,21 @@ _OF_PAIRS = ("gap", "per_group", "shape")
 """Options of pairs alone."""
 
 
+@takes(
+    "where",
+    "marks",
+    "keep",
+    "by",
+    "answer",
+    "as_",
+    "gap",
+    "per_group",
+    "shape",
+    "labels",
+    "force",
+    *RECORD_OPTIONS,
+    settings=RECORD_SETTINGS,
+)
 def command(
     ctx: typer.Context,
     source: Scored,
@@ -67,64 +68,6 @@ def command(
             help="JSON lines; a list as .json, a table as .parquet; `-` is stdout.",
         ),
     ],
-    where: Annotated[
-        list[str] | None,
-        option(
-            "Groups that are live (scored, not tied), tied, failed or scored, or whose reliability or disagreement "
-            "lies in a range; rollouts whose score does, or whose value at a path is VALUE. Repeatable: all must hold.",
-            "NAME[=LOW..HIGH]|PATH=VALUE",
-        ),
-    ] = None,
-    marks: Annotated[
-        list[str] | None,
-        option(
-            "Only the groups and rollouts that a file of marks names. Repeatable.",
-            "FILE",
-        ),
-    ] = None,
-    keep: Annotated[
-        int | None, option("At most M rollouts of each group, by --by.", "M")
-    ] = None,
-    by: Annotated[
-        str | None,
-        option(
-            "Rollouts to keep: those whose scores vary most, the best, or the best with the commonest answer.",
-            "variance|score|majority",
-        ),
-    ] = None,
-    answer: Annotated[
-        str | None,
-        option("Dotted path of a rollout's answer, for --by majority.", "PATH"),
-    ] = None,
-    as_: Annotated[
-        str | None,
-        option(
-            "Write data for training instead: pairs of a chosen and a rejected rollout.",
-            "pairs",
-            "--as",
-        ),
-    ] = None,
-    gap: Annotated[
-        float,
-        output_option("Least difference between the scores of a pair.", "SCORE"),
-    ] = 0.2,
-    per_group: Annotated[int, output_option("Most pairs of a group.", "K")] = 1,
-    shape: Annotated[
-        str,
-        output_option(
-            "Pairs as lists of messages, or as texts.", "conversational|standard"
-        ),
-    ] = "conversational",
-    labels: Labels = None,
-    force: Force = False,
-    format: Format = "auto",
-    group_by: GroupBy = None,
-    grouping: Grouping = "auto",
-    messages: Messages = None,
-    prompt: Prompt = None,
-    tools: Tools = None,
-    max_record: MaxRecord = 512,
-    config: Config = None,
 ) -> int:
     """Keep groups and rollouts of a scored file by their scores.
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _Json = Mapping[str, Any]
 Fact = tuple[str, str]
 """A name and a sentence."""
-OWN_SCORES = "the judges' own, before --blend or --order-by-outcome"
+OWN_SCORES = "the judges' own, before --set blend or --set order_by_outcome=true"
 LEFT_OUT = {
     "failed": "not scored",
     "unmarked": "not annotated",
@@ -335,7 +335,7 @@ def position_bias(bars: Sequence[_Json], *, corrected: bool, several: bool) -> s
             errors.append(error)
     if not moved:
         return ""
-    done = "--debias corrects it"
+    done = "--set debias=true corrects it"
     if corrected:
         done = "subtracted"
     elif several:

@@ -507,14 +507,14 @@ def refuse_clashes(source: str, output: str, failed: Path | None = None) -> None
         if place.remote or failed.is_dir() or other_kind:
             raise UsageError(
                 "give the name of a plain file of this machine",
-                place=f"--failed {place.public}",
+                place=f"--set failed={place.public}",
             )
         others = (Location(other) for other in (source, output, partial))
         if any(not other.stream and other.same(place.name) for other in others):
             raise UsageError(
                 "is INPUT or OUTPUT",
                 "give it a file of its own",
-                place=f"--failed {failed}",
+                place=f"--set failed={failed}",
             )
         places.append(place)
     if not given.many:

@@ -23,7 +23,7 @@ _CONTROLS = re.compile(
 
 def too_large(size: int) -> str:
     """Return the reason why a record of `size` bytes is not read."""
-    return f"has {size >> 20:,} MiB, more than --max-record allows; allow more MiB, or make records smaller"
+    return f"has {size >> 20:,} MiB, more than --set max_record allows; allow more MiB, or make records smaller"
 
 
 def parse(raw: bytes, *, exact: bool = True) -> dict[str, Any]:

@@ -45,7 +45,7 @@ def steps_of(path: str) -> Steps:
         raise UsageError(
             "is no path of records",
             "it leads to the items of a list, e.g. data.runs[], or to the members of an object, {}",
-            place=f"--records {path}",
+            place=f"--set records={path}",
         )
     return tuple(steps)
 
@@ -170,4 +170,4 @@ def nowhere(name: str, path: str, text: bytes, at: int = 0) -> UsageError:
     else:
         remedy = "it has no list of objects; {} takes the members of an object"
     problem = f"holds no records at `{path}`"
-    return ForeignError(problem, remedy, place=f"{name}: --records")
+    return ForeignError(problem, remedy, place=f"{name}: --set records")

@@ -19,7 +19,8 @@ from ruler_cli.files.values import (
     lookup,
     parts,
 )
-from ruler_cli.settings.models import RecordPaths, frozen, paths
+from ruler_cli.settings.fields import frozen, paths
+from ruler_cli.settings.models import RecordPaths
 
 SHAPE_ERRORS = (TypeError, KeyError, IndexError, AttributeError, ValueError)
 """Exceptions that a format may raise on a record that only looks like one of its own."""

@@ -55,8 +55,8 @@ from ruler_cli.messages.conversations import prompt_turns
 from ruler_cli.messages.endings import first_ending
 from ruler_cli.messages.names import USER_ROLES
 from ruler_cli.settings.criteria import rubric_of
-from ruler_cli.settings.models import InputSettings, RecordPaths, paths
-from ruler_cli.settings.option_names import option_name
+from ruler_cli.settings.fields import option_name, paths
+from ruler_cli.settings.models import InputSettings, RecordPaths
 from ruler_cli.settings.suggestions import nearest, suggest_path
 from ruler_cli.types import Line, Record, Rollout, Standards, printable
 

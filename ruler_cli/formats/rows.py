@@ -53,7 +53,8 @@ from ruler_cli.messages.conversations import (
     named_turns,
     prompt_turns,
 )
-from ruler_cli.settings.models import ReadRecord, RecordPaths, paths
+from ruler_cli.settings.fields import paths
+from ruler_cli.settings.models import ReadRecord, RecordPaths
 from ruler_cli.types import Rollout
 
 Finish = Callable[[JsonObject, Rollout], Rollout] | None

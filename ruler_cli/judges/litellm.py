@@ -45,14 +45,15 @@ from ruler_cli.judges.provider_errors import (
     read_response,
 )
 from ruler_cli.judges.providers import (
-    NEEDS,
-    Credentials,
+    finds_key,
+    has_credentials,
     is_installed,
+    key_variables,
     missing_key,
     model_info,
     provider_of,
+    refuse_needs,
     unknown_judge,
-    variables,
 )
 from ruler_cli.judges.replies import without_key
 from ruler_cli.judges.streams import joined
@@ -258,38 +259,26 @@ class LitellmJudge(ChatJudge):
                 "(Azure's ends in /openai/v1)"
             )
             raise UsageError(problem, remedy, place=f"judge {self.name}")
-        credentials = self._credentials(provider)
-        if credentials.missing():
-            load_dotenv()  # as litellm does when it is imported
-        if provider in NEEDS:
-            credentials.refuse(self.name)
-        elif credentials.missing():
-            keys = _litellm().validate_environment(self.model).get("missing_keys") or []
-            if len(keys) == 1 and keys[0].endswith("_API_KEY"):
-                raise missing_key(self.name, keys[0])
-
-    def _credentials(self, provider: str | None) -> Credentials:
-        """The judge's own credentials, and those that a program has set in litellm itself."""
-        param = self.params.get
-        litellm = sys.modules.get("litellm")
-        keys = self.key, param("api_key"), getattr(litellm, "api_key", None)
-        return Credentials(
-            provider,
-            self.params,
-            any(keys),
-            bool(self.base),
-        )
+        load_dotenv()  # as litellm does when it is imported
+        key = self.key or getattr(sys.modules.get("litellm"), "api_key", None)
+        named = {"key": bool(key), "base": bool(self.base)}
+        if refuse_needs(self.name, provider, self.params, **named):
+            return
+        keys = _litellm().validate_environment(self.model).get("missing_keys") or []
+        known = has_credentials(provider, self.params)
+        if len(keys) == 1 and keys[0].endswith("_API_KEY") and not known:
+            raise missing_key(self.name, keys[0])
 
     async def __aenter__(self) -> Self:
         """Import litellm, which takes seconds."""
         self._litellm = _litellm()
         _, named_provider, named_key = read_name(self.model)
         provider = provider_of(self.model) or named_provider
-        keys = map(os.environ.get, variables(provider, of_key=True))
+        keys = map(os.environ.get, key_variables(provider))
         # a key that litellm finds by itself is removed from messages, too
         key = self.key or next(filter(None, keys), named_key)
         self.secret = (*self.secrets, key or "")
-        self._finds = self._credentials(provider).finds_itself()
+        self._finds = finds_key(provider)
         self._marks = provider == "anthropic"
         # most have an address of their own, which only litellm knows
         self.who = judge_through(proxy_of(self.base or "https://provider"))

@@ -1,9 +1,6 @@
 """Needs, prices and limits of providers and models, known before a call without importing litellm.
 
-litellm's own check names all variables of some providers, none of others, and never the alternatives. So
-what the providers that most people use need stands here, as litellm's source reads it. The others are left
-to litellm: see `LitellmJudge.check`. No judge is refused that could work: an SDK that finds credentials by
-itself is asked if it does. Prices and limits come from the list that is part of litellm.
+Prices and limits come from the list that is part of litellm.
 """
 
 from __future__ import annotations
@@ -14,7 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from ruler_cli.errors import UsageError
 from ruler_cli.settings.judges import OWN_ADDRESS, SIGNING
@@ -37,8 +34,8 @@ class MissingCredentialsError(UsageError):
 def missing_key(name: str, variable: str) -> MissingCredentialsError:
     """Return the error of a judge without a key: it names the variable and the alternatives."""
     remedy = (
-        f"set it (export {variable}=…), name another variable with --api-key-env VAR, or try the "
-        "pipeline without a model: -m offline"
+        f"set it (export {variable}=…), name another variable with --api-key-env VAR, or try the pipeline "
+        "without a model: -m offline"
     )
     problem = f"judge {name} needs a key and {variable} is not set"
     return MissingCredentialsError(problem, remedy)
@@ -49,60 +46,45 @@ def unknown_judge(name: str) -> UsageError:
     similar = nearest(name, EMBEDDED)
     hint = f"did you mean `{similar}`? Else write" if similar else "write"
     remedy = (
-        f"{hint} provider/model, e.g. anthropic/…, or a judge of ruler.toml (`ruler config` lists "
-        "them), or use --api-base for an endpoint of your own"
+        f"{hint} provider/model, e.g. anthropic/…, or a judge of ruler.toml (`ruler config` lists them), or use "
+        "--api-base for an endpoint of your own"
     )
     return UsageError("no such provider or model", remedy, place=f"judge {name}")
 
 
-_AWS = """AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY | @aws | AWS_PROFILE_NAME
- | AWS_WEB_IDENTITY_TOKEN AWS_ROLE_NAME"""
-_BEARER = "AWS_BEARER_TOKEN_BEDROCK | api_key"
-_MANTLE = f"BEDROCK_MANTLE_API_KEY | {_BEARER}"
-_ENTRA = """AZURE_AD_TOKEN | AZURE_OPENAI_AD_TOKEN
- | AZURE_TENANT_ID AZURE_CLIENT_ID AZURE_CLIENT_SECRET +azure.identity
- | AZURE_USERNAME AZURE_PASSWORD AZURE_CLIENT_ID +azure.identity
- | tenant_id client_id client_secret +azure.identity | azure_ad_token_provider"""
-_GOOGLE = "VERTEXAI_CREDENTIALS | @google | vertex_credentials | vertex_ai_credentials"
-_NEEDS = f"""
-cerebras deepinfra deepseek groq openai xai: *_API_KEY | api_key
-anthropic anthropic_text: ANTHROPIC_API_KEY | ANTHROPIC_AUTH_TOKEN | api_key
- | ANTHROPIC_FEDERATION_RULE_ID ANTHROPIC_ORGANIZATION_ID
-azure azure_text: AZURE_API_KEY | AZURE_OPENAI_API_KEY | api_key | {_ENTRA} ; AZURE_API_BASE | api_base
-azure_ai: AZURE_AI_API_KEY | AZURE_API_KEY | api_key | AZURE_OPENAI_API_KEY | {_ENTRA}
- ; AZURE_AI_API_BASE | api_base
-bedrock: +boto3 | {_BEARER} ; {_AWS} | {_BEARER}
-bedrock_mantle: +boto3 | {_MANTLE} ; {_AWS} | {_MANTLE}
-sagemaker sagemaker_chat sagemaker_nova: +boto3 ; {_AWS}
-cohere cohere_chat: COHERE_API_KEY | CO_API_KEY | api_key
-featherless_ai: FEATHERLESS_AI_API_KEY | FEATHERLESS_API_KEY | api_key
-fireworks_ai: FIREWORKS_API_KEY | FIREWORKS_AI_API_KEY | api_key | FIREWORKSAI_API_KEY | FIREWORKS_AI_TOKEN
-gemini: GEMINI_API_KEY | GOOGLE_API_KEY | api_key | PALM_API_KEY
-hosted_vllm lm_studio: *_API_BASE | api_base
-vllm: api_base
-huggingface: HF_TOKEN | HUGGINGFACE_API_KEY | api_key
-mistral: MISTRAL_API_KEY | MISTRAL_AZURE_API_KEY | api_key
-openrouter: OPENROUTER_API_KEY | OR_API_KEY | api_key
-aiohttp_openai custom_openai text-completion-openai: OPENAI_API_KEY | api_key
-together_ai: TOGETHERAI_API_KEY | TOGETHER_API_KEY | api_key | TOGETHER_AI_API_KEY | TOGETHER_AI_TOKEN
-vercel_ai_gateway: VERCEL_AI_GATEWAY_API_KEY | VERCEL_OIDC_TOKEN | api_key
-vertex_ai vertex_ai_beta: +google.auth ; {_GOOGLE}
- ; VERTEXAI_PROJECT | vertex_project | @project | vertex_ai_project | {_GOOGLE.replace("@google |", "")}
-"""
-"""The needs of the most used providers: `;` separates needs, `|` the alternatives, a space their words.
+_AZURE_KEYS = """AZURE_API_KEY AZURE_OPENAI_API_KEY AZURE_AD_TOKEN AZURE_OPENAI_AD_TOKEN AZURE_CLIENT_SECRET
+AZURE_PASSWORD"""
 
-A word in capitals is a variable, with `*` for the provider's name, or the parameter of that name in small
-letters. Any other word is a parameter; `api_key` and `api_base` also stand for what the user gives. `+` is
-a package, `@` what an SDK finds by itself. A message names the first three alternatives.
-"""
-_KEY_ENDS = ("KEY", "TOKEN", "SECRET", "JWT")
+
+class Needs(NamedTuple):
+    """The needs of a provider: any of its keys, a package, and what its SDK finds."""
+
+    keys: tuple[str, ...]
+    package: str = ""
+    login: str = ""
+
+
 NEEDS = {
-    name: needs
-    for names, needs in re.findall(r"^([\w -]+):((?:.|\n )+)", _NEEDS, re.MULTILINE)
-    for name in names.split()
+    "anthropic": Needs(("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")),
+    "azure": Needs(words_of(_AZURE_KEYS)),
+    "bedrock": Needs(
+        ("AWS_BEARER_TOKEN_BEDROCK",),
+        package="boto3",
+        login="an AWS login (aws configure)",
+    ),
+    "gemini": Needs(("GEMINI_API_KEY", "GOOGLE_API_KEY")),
+    "vertex_ai": Needs(
+        ("VERTEXAI_CREDENTIALS",),
+        package="google.auth",
+        login="Google's application default credentials (gcloud auth application-default login)",
+    ),
 }
-Need = list[list[str]]
-"""Alternatives, each of words that meet a need together."""
+"""The needs that are checked before anything is read; those of other providers are litellm's to know."""
+_HOMELESS = ("azure", "hosted_vllm", "lm_studio", "vllm")
+"""Providers without an address of their own."""
+_KEY_ENDS = ("KEY", "TOKEN", "SECRET", "JWT")
+_STEMS = {"cohere": "CO", "huggingface": "HF", "openrouter": "OR"}
+"""Further first words of the variables of providers."""
 
 
 @lru_cache(1)
@@ -110,7 +92,7 @@ def providers() -> frozenset[str]:
     """The names of litellm's providers, from the source of its list."""
     source = beside_litellm("types/utils.py").decode()
     members = source.partition("class LlmProviders(")[2].partition("\n\n\n")[0]
-    return frozenset(re.findall(r' = "([\w-]+)"', members) or NEEDS)
+    return frozenset(re.findall(r' = "([\w-]+)"', members))
 
 
 def provider_of(model: str) -> str | None:
@@ -119,34 +101,19 @@ def provider_of(model: str) -> str | None:
     return name if slash and name in providers() else None
 
 
-def needs_of(provider: str | None) -> list[Need]:
-    """The needs of a provider; of one that is not listed a key, in a variable named for the provider."""
+def key_variables(provider: str | None) -> list[str]:
+    """Return the variables that may hold the key of a provider: those that are known, or are named for it."""
     if provider is None:
         return []
-    word = provider.upper().replace("-", "_")
-    begin = f"{word}_", f"{word}AI_"
-    names = (name for name in os.environ if name.startswith(begin))
-    keys = (name for name in names if name.endswith(_KEY_ENDS))
-    text = NEEDS.get(provider) or "|".join([*keys, "api_key"])
-    return [
-        [words.split() for words in need.split("|")]
-        for need in text.replace("*", word).split(";")
-    ]
-
-
-def variables(
-    provider: str | None,
-    *,
-    of_key: bool = False,
-) -> list[str]:
-    """The variables that may be read for a provider, or for its key; those of its key first."""
-    ways = [
-        words
-        for need in needs_of(provider)
-        if not of_key or ["api_key"] in need
-        for words in need
-    ]
-    return [word for words in ways for word in words if word.isupper()]
+    if provider in NEEDS:
+        return [*NEEDS[provider].keys]
+    stems = [provider.partition("_")[0].upper().replace("-", "")]
+    stems += filter(None, [_STEMS.get(provider)])
+    names = []
+    for name in os.environ:
+        if name.startswith(tuple(stems)) and name.endswith(_KEY_ENDS):
+            names.append(name)
+    return names
 
 
 _HOMES = dict(
@@ -203,101 +170,71 @@ def base_variables(provider: str) -> list[str]:
 
 def is_own_model(name: str, provider: str) -> bool:
     """Return whether litellm's list has a model, by its name with the provider, as the provider's own."""
-    listed_so = str(listed(name).get("litellm_provider")).startswith(provider)
-    return listed_so and "/" in name and provider not in OWN_ENGINES
+    own = str(listed(name).get("litellm_provider")).startswith(provider)
+    return own and "/" in name and provider not in OWN_ENGINES
 
 
-_FREE = ("extra_headers", "headers")
-"""Parameters with which a call may need no credentials, or has them from elsewhere."""
 _BEARERS = ("AWS_BEARER_TOKEN_BEDROCK", "BEDROCK_MANTLE_API_KEY")
-_OPTIONS = {
-    "api_key": "--api-key-env VAR",
-    "api_base": "--api-base URL",
-    "@aws": "an AWS login (aws configure)",
-    "@google": "Google's application default credentials (gcloud auth application-default login)",
-    "@project": "a project of gcloud (gcloud config set project NAME)",
-}
-_NO_LOGIN = {"ImportError", "BotoCoreError", "GoogleAuthError"}
-"""Names of errors, or of their bases, of a machine without a login: a profile that is not there, for one."""
+_OWN_CREDENTIALS = re.compile(
+    r"(?:extra_)?headers|(?:aws|vertex(?:_ai)?)_(?!region|location|project).*|azure_ad_.*|tenant_id|api_key"
+)
+"""Parameters with which a call has its credentials from elsewhere, or needs none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Credentials:
-    """The means of a judge of a provider: its parameters, and if there are a key and an address for it."""
-
-    provider: str | None
-    params: Mapping[str, Any]
-    has_key: bool
-    has_address: bool
-
-    def missing(self) -> list[Need]:
-        """The needs of the provider that are not met; empty if that cannot be known.
-
-        At an address that is not the provider's own no key is needed, unless one is always sent.
-        """
-        if any(map(self.params.get, _FREE)):
-            return []
-        needs = needs_of(self.provider)
-        away = self.has_address and not _is_anywhere(needs)
-        return [
-            need
-            for need in needs
-            if not (self._meet(need) or (away and ["api_key"] in need))
-        ]
-
-    def finds_itself(self) -> bool:
-        """Return whether litellm may find the key by itself for an address that the user gave.
-
-        It may if the provider has no address of its own and its key is set, and if an SDK signs the call or
-        gets a token. It may not with a bearer key of a variable; litellm takes OpenAI's for some providers.
-        """
-        provider = self.provider or ""
-        if provider in OWN_ADDRESS:
-            return self._meet(needs_of(provider)[0])
-        return provider.startswith(SIGNING) and not any(map(os.environ.get, _BEARERS))
-
-    def refuse(self, name: str) -> None:
-        """Raise UsageError if a judge has unmet needs; the message names three ways to meet each."""
-        needs = self.missing()
-        if not needs:
-            return
-        ways = [[" + ".join(map(_way, ws)) for ws in need[:3]] for need in needs]
-        wanted = [" or ".join(ways_of_need) for ways_of_need in ways]
-        raise (UsageError if _is_anywhere(needs) else MissingCredentialsError)(
-            f"judge {name} needs {', and '.join(wanted)}",
-            "set what is missing, or try the pipeline without a model: -m offline",
-        )
-
-    def _meet(self, need: Need) -> bool:
-        return any(all(map(self._have, words)) for words in need)
-
-    def _have(self, word: str) -> bool:
-        """Return whether one word of a need is met, here or in the environment."""
-        if word == "api_key":
-            return self.has_key
-        if word == "api_base":
-            return self.has_address
-        if word[0] == "+":
-            return is_installed(word[1:])
-        if word[0] == "@":
-            return _finds(word, frozenset(os.environ.items()))
-        variable = word.isupper() and os.environ.get(word)
-        return bool(variable or self.params.get(word.lower()))
+def has_credentials(provider: str, params: Mapping[str, Any]) -> bool:
+    """Return whether a key of a provider is set, or is among the parameters."""
+    has_key = any(map(os.environ.get, key_variables(provider)))
+    return has_key or any(map(_OWN_CREDENTIALS.fullmatch, params))
 
 
-def _is_anywhere(needs: list[Need]) -> bool:
-    """Return whether needs have an address that only the user knows."""
-    return any(["api_base"] in need for need in needs)
+def refuse_needs(
+    name: str, provider: str, params: Mapping[str, Any], *, key: bool, base: bool
+) -> bool:
+    """Raise UsageError if a judge lacks a key, an address, a login or an SDK; return whether that could be known.
+
+    `key` and `base`: the user names them. An SDK that finds credentials by itself is asked if it does: no judge is
+    refused that could work.
+    """
+    needs = NEEDS.get(provider, Needs(()))
+    known = key or (base and provider not in OWN_ADDRESS)
+    missing = []
+    kind: type[UsageError] = MissingCredentialsError
+    if not known and needs.keys:
+        has_key, has_project = has_credentials(provider, params), True
+        if needs.login and not has_key:
+            has_key, has_project = _login(needs.package)
+        if not has_key:
+            missing.append(
+                " or ".join([*needs.keys[:2], needs.login]).removesuffix(" or ")
+            )
+        elif not (
+            has_project or os.environ.get(_PROJECT) or "vertex_project" in params
+        ):
+            missing.append(f"{_PROJECT}, or -p vertex_project=NAME")
+    if needs.package and not is_installed(needs.package):
+        package = needs.package.replace(".", "-")
+        missing.append(f"the package {package} (pip install {package})")
+    variable = f"{provider.upper()}_API_BASE"
+    if provider in _HOMELESS and not (base or os.environ.get(variable)):
+        missing.append(f"{variable} or --api-base URL")
+        kind = UsageError
+    if missing:
+        problem = f"judge {name} needs {', and '.join(missing)}"
+        remedy = "set what is missing, or try the pipeline without a model: -m offline"
+        raise kind(problem, remedy)
+    return known or bool(needs.keys)
 
 
-def _way(word: str) -> str:
-    """Return the way to give what a word of a need stands for."""
-    if word[0] == "+":
-        package = word[1:].replace(".", "-")
-        return f"the package {package} (pip install {package})"
-    if word in _OPTIONS or word.isupper():
-        return _OPTIONS.get(word, word)
-    return f"-p {word}=…"
+def finds_key(provider: str | None) -> bool:
+    """Return whether litellm may find the key by itself for an address that the user named.
+
+    It may if the provider has no address of its own and its key is set, and if an SDK signs the call or
+    gets a token. It may not with a bearer key of a variable; litellm takes OpenAI's for some providers.
+    """
+    if provider in OWN_ADDRESS:
+        return any(map(os.environ.get, key_variables(provider)))
+    signs = (provider or "").startswith(SIGNING)
+    return signs and not any(map(os.environ.get, _BEARERS))
 
 
 def is_installed(package: str) -> bool:
@@ -308,26 +245,27 @@ def is_installed(package: str) -> bool:
         return False
 
 
-@lru_cache(maxsize=16)
-def _finds(
-    word: str,
-    _environment: frozenset[tuple[str, str]],
-) -> bool:
-    """Return whether an SDK finds credentials in the same manner as for a call.
+def _login(package: str) -> tuple[bool, bool]:
+    """Return whether an SDK finds credentials in the same manner as for a call, and a project with them.
 
     It may ask the metadata service of a machine in a cloud, or programs of the user's own. After an error
     that it does not expect the answer is yes, and the run may try.
     """
     scope = "https://www.googleapis.com/auth/cloud-platform"
     try:
-        if word == "@aws":
+        if package == "boto3":
             session = importlib.import_module("boto3").Session()
-            return session.get_credentials() is not None
+            return session.get_credentials() is not None, True
         login = importlib.import_module("google.auth").default(scopes=[scope])
-        return login[word == "@project"] is not None
     except Exception as error:  # noqa: BLE001 - the SDKs are not there to be asked for their errors
         bases = {base.__name__ for base in type(error).__mro__}
-        return bases.isdisjoint(_NO_LOGIN)
+        return bases.isdisjoint(_NO_LOGIN), True
+    return True, login[1] is not None
+
+
+_PROJECT = "VERTEXAI_PROJECT"
+_NO_LOGIN = {"ImportError", "BotoCoreError", "GoogleAuthError"}
+"""Names of errors, or of their bases, of a machine without a login: a profile that is not there, for one."""
 
 
 _TIERS = {"fast": "priority", "batch": "batches"}
@@ -437,12 +375,10 @@ _INCLUSIVE = ("xai",)
 
 def _price(entry: Mapping[str, Any]) -> Price | None:
     """The prices of an entry, by the length of the prompt and by service tier; None if it has none."""
-    base_rate = {_PRICED[1]: entry.get(_PRICED[1])}
+    own = {_PRICED[1]: entry.get(_PRICED[1])}
     steps = [step for step in entry.get("tiered_pricing") or () if "range" in step]
     if steps:
-        return _ladder(
-            {step["range"][0]: _rates({**base_rate, **step}) for step in steps}
-        )
+        return _ladder({step["range"][0]: _rates({**own, **step}) for step in steps})
     fields = [match.groups("") for name in entry if (match := _STEP.fullmatch(name))]
     less = entry.get("litellm_provider") in _INCLUSIVE
     bounds = {int(k) * 1000 - less if k else 0: above for above, k, _ in fields}
@@ -461,11 +397,7 @@ def _ladder(prices: Mapping[int, Price | None]) -> Price | None:
     return replace(steps[0][1], above=tuple(steps[:0:-1])) if steps else None
 
 
-def _rates(
-    entry: Mapping[str, Any],
-    above: str = "",
-    tier: str = "",
-) -> Price | None:
+def _rates(entry: Mapping[str, Any], above: str = "", tier: str = "") -> Price | None:
     """The price for one length of the prompt and one service tier; None if the entry has none.
 
     What the list does not have for a tier costs as usual, and in a batch half of it.
@@ -473,12 +405,7 @@ def _rates(
     rest = 0.5 if tier == "_batches" else 1.0
     values = []
     for name in _PRICED:
-        ways = [
-            (above + tier, 1.0),
-            (above, rest),
-            (tier, 1.0),
-            ("", rest),
-        ]
+        ways = [(above + tier, 1.0), (above, rest), (tier, 1.0), ("", rest)]
         listed = ((entry.get(name + end), share) for end, share in ways)
         usd = (price * share for price, share in listed if price is not None)
         values.append(next(usd, None))

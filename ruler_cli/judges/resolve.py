@@ -22,11 +22,11 @@ from ruler_cli.judges.providers import (
     base_variables,
     home_of,
     is_own_model,
+    key_variables,
     missing_key,
     model_info,
     provider_of,
     stated_price,
-    variables,
 )
 from ruler_cli.settings.judges import OWN_ADDRESS
 from ruler_cli.settings.keys import secret_texts
@@ -208,8 +208,8 @@ def key_variable(settings: JudgeSettings) -> str | None:
     """
     if settings.api_key_env or settings.api_base or is_embedded(settings):
         return settings.api_key_env
-    listed = variables(provider_of(settings.model), of_key=True)
-    names = [*filter(None, [_provider(settings).key, *listed])]
+    variables = key_variables(provider_of(settings.model))
+    names = [*filter(None, [_provider(settings).key, *variables])]
     return next(filter(os.environ.get, names), next(iter(names), None))
 
 
@@ -276,9 +276,11 @@ def environment(judges: Iterable[JudgeSettings]) -> dict[str, str]:
     names = {judge.api_key_env for judge in judges}
     words = {judge.model for judge in judges}
     for judge in judges:
-        words.update(variables(provider_of(judge.model)))
+        words.update(key_variables(provider_of(judge.model)))
         if judge.model.startswith("vertex_ai"):
-            words.add("GOOGLE")
+            words |= {"GOOGLE", "VERTEXAI"}
+        if judge.model.startswith("sagemaker"):
+            words.add("AWS")
     begin = tuple(re.split("[/_]", word)[0].upper() + "_" for word in words)
     return {
         name: value

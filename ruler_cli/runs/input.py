@@ -629,7 +629,7 @@ def open_input(
     if container.once and draw is not None:
         problem = f"groups are drawn from all of INPUT, and {name} is read once"
         remedy = "give INPUT as a file, or leave it out"
-        raise UsageError(problem, remedy, place="--spend spread")
+        raise UsageError(problem, remedy, place="--set spend=spread")
     index = stack.enter_context(closing(Index(draw)))
     opened = Input(settings, stack, container, index)
     lines = container.records()

@@ -24,12 +24,12 @@ def refuse_settings(settings: ScoreSettings) -> None:
     limit = settings.input.limit
     failed = failed_path(settings)
     if failed is None and settings.on_failure == "drop":
-        remedy = "say where dropped records go, with --failed FILE"
+        remedy = "say where dropped records go, with --set failed=FILE"
         raise UsageError(remedy, place="--on-failure drop")
     if failed is not None and failed.is_symlink() and not is_device(failed):
         raise UsageError(
             "is a link, and a run adds lines to it",
-            "remove it, or use --failed FILE",
+            "remove it, or use --set failed=FILE",
             place=str(failed),
         )
     part = shard is not None or limit is not None
@@ -52,5 +52,5 @@ def failed_path(settings: ScoreSettings) -> Path | None:
         with creating(str(path), path):
             path.parent.stat()
     except UsageError as error:
-        raise error.with_parts(place=f"--failed {path}") from None
+        raise error.with_parts(place=f"--set failed={path}") from None
     return path

@@ -137,7 +137,7 @@ def refuse_tasks(name: str, values: Sequence[Any], path: str) -> None:
         return
     raise UsageError(
         "is a list whose items are of several tasks, and no group",
-        f"use --records {path}[], --messages {row.messages[0]} and --prompt {row.prompt[-1]}",
+        f"use --set records={path}[], --messages {row.messages[0]} and --prompt {row.prompt[-1]}",
         place=f"{name}: --messages {path}",
     )
 

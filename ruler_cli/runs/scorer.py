@@ -204,7 +204,7 @@ class OpenJudges:
         batch = session.scores
         if batch.waits:
             raise UsageError(
-                "--debias and --standardize need all groups of a batch",
+                "--set debias=true and --set standardize=true need all groups of a batch",
                 "give them to `score_groups`, which yields them once the last is judged",
             )
         read = self.read(group, rubric=rubric)

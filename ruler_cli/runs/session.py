@@ -71,8 +71,8 @@ _FIRST_CUT = 3
 UNUSABLE = ("reply", "transport", "refused")
 """Kinds of failures that the judge, and not the group, is the reason of."""
 _TWO_SCALES = (
-    "judges are asked or read in several ways: --standardize brings them to one scale at the end; "
-    "--no-standardize does not"
+    "judges are asked or read in several ways: --set standardize=true brings them to one scale at the end; "
+    "--set standardize=false does not"
 )
 _UNSURE = FailedCall(
     0,
@@ -699,8 +699,8 @@ class BatchScores:
         if not how.debias or positions.enough:
             return None
         return (
-            f"--debias has no effect: it takes {ENOUGH_GROUPS} groups with something to compare, and there are "
-            f"{positions.groups}"
+            f"--set debias=true has no effect: it takes {ENOUGH_GROUPS} groups with something to compare, and "
+            f"there are {positions.groups}"
         )
 
     def final(

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from ruler_cli.errors import UsageError
-from ruler_cli.settings.models import DEFAULT_MODEL, JudgeSettings, Price
+from ruler_cli.settings.fields import SettingError, texts
+from ruler_cli.settings.models import DEFAULT_MODEL, JudgeSettings
 from ruler_cli.settings.options import FILE, VARIABLE, Options
-from ruler_cli.settings.parameters import KNOWN
+from ruler_cli.settings.parameters import KNOWN, params_of
 
 Source = Literal["provider", "file", "variable", "command line", "judge"]
 """The source of an endpoint, or of a key's name.
@@ -67,77 +68,81 @@ def way_to_judge(
     `base` and `key` are those of the options, `table` the judge's own. `same` tells if the source of `key`
     names models of the judge's provider, or no model.
     """
-    own = table or {}
     nobody = Named(None, "provider")
+    table_key = nobody
     if table is not None:
         # a command's table is for models without a table of their own
-        base = nobody if base.source == "file" else base
-        key = nobody if key.source == "file" else key
-    if base.source != "command line" and ("api_base" in own or "api_key_env" in own):
-        base = Named(own.get("api_base"), "judge")
-    for name, source in (key, Named(own.get("api_key_env"), "judge")):
-        other = base.source == "provider" and source != "command line" and not same
-        if name and source in _SENT[base.source] and not other:
+        if base.source == "file":
+            base = nobody
+        if key.source == "file":
+            key = nobody
+        table_key = Named(table.get("api_key_env"), "judge")
+        if base.source != "command line" and not _PAIR.isdisjoint(table):
+            base = Named(table.get("api_base"), "judge")
+    for name, source in (key, table_key):
+        foreign = base.source == "provider" and source != "command line" and not same
+        if name and source in _SENT[base.source] and not foreign:
             return base.value, name
     return base.value, None
 
 
+_PAIR = {"api_base", "api_key_env"}
+
+
 def judges_of(options: Options) -> list[JudgeSettings]:
     """Return the judges of a run in order, the one of `escalate` last."""
-    names = list(options.model or [DEFAULT_MODEL])
+    names = options.models or [DEFAULT_MODEL]
     if options.escalate is not None:
         names.append(options.escalate)
     prices = _prices(names, options)
     return [_judge(name, prices.get(name), options) for name in names]
 
 
-def _judge(name: str, price: Price | None, options: Options) -> JudgeSettings:
+def _judge(name: str, price: Any, options: Options) -> JudgeSettings:
     """Return a judge: a table of the file by its name, else a model.
 
-    Options of the command line and of variables win over a table, which wins over those of the file.
+    Settings of the command line and of variables win over a table, which wins over those of the file.
     """
     table = None if options.file is None else options.file.judges.get(name)
     model = name if table is None else table["model"]
-    base, key = (
-        Named(getattr(options, field), _SOURCES[options.rank(field)])
-        for field in ("api_base", "api_key_env")
-    )
+    base = Named(options.api_base, _SOURCES[options.rank("api_base")])
+    key = Named(options.api_key_env, _SOURCES[options.rank("api_key_env")])
     same = _same_provider(model, options)
     api_base, api_key_env = way_to_judge(base, key, table, same=same)
-    values: dict[str, Any] = {
-        "api": options.api,
-        "via": options.via,
-        "timeout": options.timeout,
-        "price": price,
-    }
-    params: dict[str, Any] = dict(options.param)  # type: ignore[arg-type]  # the option's own form is wider
+    values: dict[str, Any] = {"price": price}
+    for field in ("api", "via", "timeout"):
+        if options.rank(field):
+            values[field] = getattr(options, field)
+    params = _params(options)
     if table is not None:
-        # `pictures` of a judge tells what it can, the option what is wanted
-        own = {
-            one: value
-            for one, value in table.items()
-            if options.rank(one) <= FILE or one == "pictures"
-        }
         # `api`, `via` and `price` of a command's table are for models without a table
-        typed = {
-            one: value for one, value in values.items() if options.rank(one) > FILE
-        }
-        values = {"timeout": options.timeout, **own, **typed, "name": name}
-        own_params = table.get("params", {})
-        typed_params = options.rank("param") > FILE
-        params = own_params | params if typed_params else params | own_params
+        for field in ("api", "via", "price"):
+            if options.rank(field) <= FILE:
+                values.pop(field, None)
+        for field, value in table.items():
+            # `pictures` of a judge tells what it can, the option what is wanted
+            if options.rank(field) <= FILE or field == "pictures":
+                values[field] = value
+        values["name"] = name
+        table_params = table.get("params", {})
+        typed_params = options.rank("params") > FILE
+        params = table_params | params if typed_params else params | table_params
     values |= {"model": model, "api_base": api_base, "api_key_env": api_key_env}
-    values["params"] = params
-    return JudgeSettings(**values)
+    return JudgeSettings(**values | {"params": params})
+
+
+def _params(options: Options) -> dict[str, Any]:
+    """Return the parameters that are for every judge."""
+    return dict(params_of(options.params or {}))
 
 
 def refuse_found_file(options: Options, judges: Sequence[JudgeSettings]) -> None:
     """Raise UntrustedFileError for what a file that the user did not name may not set: it may be somebody else's."""
     file = options.file
-    if file is None or not file.found:
+    if file is None or not file.discovered:
         return
-    params: dict[str, Any] = dict(options.param)  # type: ignore[arg-type]  # as above
-    typed, shared = (params, {}) if options.rank("param") > FILE else ({}, params)
+    params = _params(options)
+    typed, shared = (params, {}) if options.rank("params") > FILE else ({}, params)
     typed_base = options.api_base if options.rank("api_base") > FILE else None
     for judge in judges:
         if judge.model in ("offline", "simulated"):
@@ -165,14 +170,23 @@ def refuse_found_file(options: Options, judges: Sequence[JudgeSettings]) -> None
 
 
 def _reads_elsewhere(options: Options) -> bool:
-    """Tell if the file names a rubric that stands outside of the directory, and may be any file of the user's."""
-    path = str(options.rank("rubric") == FILE and options.origins["rubric"].given)
-    directory = Path.cwd()
-    return path[:1] == "@" and directory not in Path(path[1:]).resolve().parents
+    """Return whether the file names a rubric outside of the directory, which may be any file of the user's."""
+    origin = options.origin("rubric")
+    path = str(origin.value)
+    outside = Path.cwd() not in Path(path[1:]).resolve().parents
+    return origin.rank == FILE and path[:1] == "@" and outside
+
+
+def listed_prices(options: Options) -> list[Any]:
+    """Return the prices as they were named; a list of two numbers is one price."""
+    prices = [*texts(options.price or ())]
+    if prices and isinstance(prices[0], int | float):
+        return [prices]
+    return prices
 
 
 def _same_provider(model: str, options: Options) -> bool:
-    """Tell if the source of the key names models of this one's provider, or no model; a bare name is of any."""
+    """Return whether the source of the key names models of this one's provider, or no model; a bare name is of any."""
     rank = options.rank("api_key_env")
     names = options.judges_named(rank) if rank in (FILE, VARIABLE) else []
     if not names or not all("/" in name for name in (model, *names)):
@@ -180,17 +194,17 @@ def _same_provider(model: str, options: Options) -> bool:
     return model.partition("/")[0] in {name.partition("/")[0] for name in names}
 
 
-def _prices(names: Sequence[str], options: Options) -> dict[str, Price]:
+def _prices(names: Sequence[str], options: Options) -> dict[str, Any]:
     """Return the prices of judges; one of the file is for the judges that the file names, if any."""
-    named = names
+    priced = names
     others = max(options.rank("model"), options.rank("escalate")) > FILE
     if others and options.rank("price") == FILE:
-        named = options.judges_named(FILE) or names
-    prices: list[Any] = [*options.price]
+        priced = options.judges_named(FILE) or names
+    prices = listed_prices(options)
     if len(prices) == 1:
-        prices *= len(named)
-    if len(prices) not in (0, len(named)):
-        problem = f"has {len(prices)} values for {len(named)} judges"
+        prices *= len(priced)
+    if len(prices) not in (0, len(priced)):
+        problem = f"has {len(prices)} values for {len(priced)} judges"
         remedy = "use one for all, or one for each; that of --escalate is the last"
-        raise UsageError(problem, remedy, place="--price")
-    return dict(zip(named, prices, strict=False))
+        raise SettingError("price", problem, remedy)
+    return dict(zip(priced, prices, strict=False))

@@ -3,318 +3,355 @@
 from __future__ import annotations
 
 import glob
-import inspect
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 from ruler_cli.errors import UsageError, system_errors
+from ruler_cli.settings.fields import (
+    NAMES,
+    SECTIONS,
+    SettingError,
+    fields_of,
+    option_name,
+    public_name,
+    setting_of,
+    settings_of,
+    unknown_setting,
+)
 from ruler_cli.settings.judges import judges_of, refuse_found_file
 from ruler_cli.settings.models import (
     AskSettings,
     CombineSettings,
     InputSettings,
-    JudgeOptions,
+    JudgeSettings,
     PoolSettings,
     RecordPaths,
+    RunSettings,
     ScoreSettings,
     expand_home,
     ledger_path,
-    unknown_option,
 )
-from ruler_cli.settings.option_names import ALIASES, option_name
 from ruler_cli.settings.options import (
     COMMAND_LINE,
     COMMANDS,
-    FIELDS,
     FILE,
-    PER_RUN,
-    SHORT_FORMS,
     VARIABLE,
     ConfigFile,
     Layer,
     Options,
     Origin,
-    ScoreOptions,
 )
 from ruler_cli.settings.suggestions import nearest, other_file, question
 
-P = ParamSpec("P")
-T = TypeVar("T")
 _PAIR = {"api_base", "api_key_env"}
-"""Options that are of one table."""
-_GROUPS = ("judges", "formats", "batch", "ledger")
-"""Tables that hold tables."""
-_NAMED = ("judges", "formats")
+"""Settings that are of one table."""
+_TABLES_OF_TABLES = ("judges", "formats", "batch", "ledger")
+_NAMED_TABLES = ("judges", "formats")
 """Those whose names the user chooses."""
-_OFF = ("0", "false", "no", "off")
-"""Words of a variable that unset a flag."""
-_NO_LEDGER = (True, "true", "none", ["none"])
+_OF_PROGRAMS = ("api_key", "name", "function")
+"""Fields of a judge that no file may set."""
 _UNKNOWN_SIGN = re.compile(r"[=<>?^&+;,()'%]")
 """A sign that no term of `has` knows, and few keys hold."""
 _RESERVED = ("judges.offline", "judges.simulated", "formats.auto")
+_PREFIX = "RULER_"
+_OPTION = re.compile(r"(?:^|: )(--set \w+|--?[a-z][a-z-]*)")
+"""An option in the place of an error."""
+_FIELDS = {name: field_name for field_name, name in NAMES.items()}
+"""Fields by the names that they have in files and variables, where those are others."""
 
 
-def read_config(given: str | None) -> ConfigFile | None:
-    """Read the file that is given, else `ruler.toml` or `pyproject.toml` here; None if there is none.
+def field_named(name: str, names: Collection[str] = ()) -> str:
+    """Return the field that a name of the user's stands for, among `names` if they are several.
+
+    `timeout` is a judge's, and for batches how long is waited.
+    """
+    plain = name.replace("-", "_")
+    behind = _FIELDS.get(plain, plain)
+    if plain in SECTIONS and (plain in names or behind not in names):
+        return plain
+    return behind
+
+
+def read_config(name: str | None) -> ConfigFile | None:
+    """Read the named file, else `ruler.toml` or `pyproject.toml` here; None if there is none.
 
     UsageError for a mistake in it.
     """
-    if given == "none":
+    if name == "none":
         return None
-    for name in [given] if given else ["ruler.toml", "pyproject.toml"]:
-        content = _content(name)
+    for path in [name] if name else ["ruler.toml", "pyproject.toml"]:
+        content = _content(path)
         if content is not None:
-            return replace(_checked(name, content), found=not given)
-    if not given:
+            return replace(_checked(path, content), discovered=not name)
+    if not name:
         return None
-    if Path(given).exists():
-        raise UsageError("has no table [tool.ruler]", place=given)
-    remedy = other_file(given, "check the path")
-    raise UsageError("no such file", remedy, place=given)
+    if Path(name).exists():
+        raise UsageError("has no table [tool.ruler]", place=name)
+    remedy = other_file(name, "check the path")
+    raise UsageError("no such file", remedy, place=name)
 
 
 def _content(name: str) -> dict[str, Any] | None:
     """Return the tables of a file; None if there is no such file, or no table of ours in `pyproject.toml`."""
     path = Path(name)
-    ours = ("tool", "ruler") if path.name == "pyproject.toml" else ()
+    shared = path.name == "pyproject.toml"
     with system_errors("read", UsageError, place=name):
-        # most have no table of ours, and are another program's to read
-        if not path.exists() or (b"ruler" not in path.read_bytes() and ours):
+        if not path.exists():
             return None
-        from pydantic_settings import BaseSettings, TomlConfigSettingsSource
+        text = path.read_text(encoding="utf-8")
+    # most have no table of ours, and are another program's to read
+    if shared and "ruler" not in text:
+        return None
+    import tomllib  # most runs have no file
 
-        try:
-            return TomlConfigSettingsSource(BaseSettings, path, ours).toml_data
-        except KeyError:
-            return None
-        except UnicodeDecodeError:
-            raise
-        except (ValueError, RecursionError) as error:
-            problem = f"is not valid TOML: {error}"
-            raise UsageError(problem, place=name) from None
-
-
-_OPTION = re.compile(r"(?:^|: )(--?[a-z][a-z-]*)")
-"""An option in the place of an error."""
+    try:
+        content = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        problem = f"is not valid TOML: {error}"
+        raise UsageError(problem, place=name) from None
+    if shared:
+        ours: dict[str, Any] | None = content.get("tool", {}).get("ruler")
+        return ours
+    return content
 
 
 def _checked(path: str, content: Mapping[str, Any]) -> ConfigFile:
-    """Return the tables of commands and judges; UsageError if there is no such table or option."""
-    flat: dict[str, Any] = {}
+    """Return the tables of commands and judges; UsageError if there is no such table or setting."""
+    tables: dict[str, Any] = {}
     for name, table in content.items():
-        if name in _GROUPS and isinstance(table, dict):
-            flat |= {f"{name}.{inner}": own for inner, own in table.items()}
+        if name in _TABLES_OF_TABLES and isinstance(table, dict):
+            for inner_name, inner in table.items():
+                tables[f"{name}.{inner_name}"] = inner
         else:
-            flat[name] = table
-    headers = [*_NAMED, *(command.replace(" ", ".") for command in COMMANDS)]
+            tables[name] = table
+    headers = [*_NAMED_TABLES, *(command.replace(" ", ".") for command in COMMANDS)]
     file = ConfigFile(path, {}, {}, {})
-    for header, table in flat.items():
+    for header, table in tables.items():
         group, _, name = header.partition(".")
-        unknown = group not in _NAMED and header not in headers
-        if not (unknown or isinstance(table, dict)):
+        if group not in _NAMED_TABLES and header not in headers:
+            near = nearest(header, headers)
+            advice = question(near) or "; options belong in a table such as [score]"
+            raise UsageError(f"there is no table [{header}]{advice}", place=path)
+        if not isinstance(table, dict):
             remedy = f"write [{header}], and its settings below"
             raise UsageError(f"{header} is not a table", remedy, place=path)
-        if unknown:
-            near = nearest(header, headers)
-            advice = question(near) or "; options stand in one such as [score]"
-            raise UsageError(f"there is no table [{header}]{advice}", place=path)
-        plain = {key.replace("-", "_"): value for key, value in table.items()}
-        own = {ALIASES.get(key, key): value for key, value in plain.items()}
         try:
-            if len(own) < len(table):
-                raise UsageError("an option is set twice", "leave one out")
             if header in _RESERVED:
                 raise UsageError("is a name of ruler's own", "choose another")
             if group == "judges":
-                JudgeOptions(**own)
-                file.judges[name] = own
+                file.judges[name] = _judge_table(table)
             elif group == "formats":
-                row = file.formats[name] = RecordPaths(**own)
-                if not (row.messages or row.answers):
-                    raise UsageError("has neither `messages` nor `answers`")
-                if "|" in row.reward:
-                    problem = "is one path, because the score is written there"
-                    raise UsageError(problem, place="--reward")
-                if "~" in row.has:
-                    raise UsageError("has a pattern, which is not read", place="--has")
-                sign = _UNKNOWN_SIGN.search(row.has)
-                if sign:
-                    problem = f"has a sign that means nothing: {sign[0]}"
-                    remedy = 'a term ends in [], {}, ", # or *, or begins with !'
-                    raise UsageError(problem, remedy, place="--has")
+                file.formats[name] = _format_table(table)
             else:
-                _check_names(own)
-                file.tables[header] = own
-        except UsageError as error:
-            field = _field_of(error.place)
-            place = f"{path} [{header}] {field}".strip()
+                file.tables[header] = _command_table(table)
+        except SettingError as error:
+            place = f"{path} [{header}] {public_name(error.setting)}"
             raise error.with_parts(place=place) from None
+        except UsageError as error:
+            raise error.with_parts(place=f"{path} [{header}]") from None
     return file
 
 
-def _check_names(names: Iterable[str]) -> None:
-    """Raise UsageError for what is no option, or none of a file."""
-    for name in names:
-        if name not in FIELDS:
-            raise unknown_option(name, (*FIELDS, *ALIASES))
-        if name == "force":  # it would undo, in silence, what guards files
-            way_out = "leave it out, and use --force"
-            raise UsageError("is for one run", way_out, place=option_name(name))
+def _plain(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a table with underscores in its names; UsageError for one that is there twice."""
+    plain = {name.replace("-", "_"): value for name, value in table.items()}
+    if len(plain) < len(table):
+        raise UsageError("an option is set twice", "leave one out")
+    return plain
+
+
+def _judge_table(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Check the table of a judge."""
+    values = _plain(table)
+    for name in _OF_PROGRAMS:
+        if name in values:
+            raise unknown_setting(name, fields_of(JudgeSettings))
+    JudgeSettings(**values)
+    if "model" not in values:
+        raise SettingError("model", "is missing", "set it")
+    return values
+
+
+def _format_table(table: Mapping[str, Any]) -> RecordPaths:
+    """Check the table of a format."""
+    row = RecordPaths(**_plain(table))
+    if not (row.messages or row.answers):
+        raise UsageError("has neither `messages` nor `answers`")
+    if "|" in row.reward:
+        problem = "is one path, because the score is written there"
+        raise SettingError("reward", problem)
+    if "~" in row.has:
+        raise SettingError("has", "has a pattern, which is not read")
+    sign = _UNKNOWN_SIGN.search(row.has)
+    if sign:
+        problem = f"has a sign that means nothing: {sign[0]}"
+        remedy = 'a term ends in [], {}, ", # or *, or begins with !'
+        raise SettingError("has", problem, remedy)
+    return row
+
+
+def _command_table(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Check the names in the table of a command."""
+    values = {}
+    for name, value in _plain(table).items():
+        field_name = field_named(name)
+        if field_name not in SECTIONS:
+            raise unknown_setting(name, SECTIONS)
+        if field_name in values:
+            raise UsageError("an option is set twice", "leave one out")
+        if field_name == "force":  # it would undo, in silence, what guards files
+            raise SettingError(name, "is for one run", "leave it out, and use --force")
+        values[field_name] = value
+    return values
 
 
 def read_options(
-    command: str, names: Collection[str], given: Mapping[str, Any], config: str | None
+    command: str, names: Collection[str], typed: Mapping[str, Any], config: str | None
 ) -> Options:
-    """Return the options of a command: those given, else variables, else the file, else defaults.
+    """Return the settings of a command: those typed, else variables, else the file, else defaults.
 
-    `names` are the fields of the command's options. UsageError for a wrong value, with its source.
+    `names` are the fields that the command takes. UsageError for a wrong value, with its source.
     """
     file = read_config(config or os.environ.get("RULER_CONFIG"))
-    typed = {
-        name: Origin("command line", COMMAND_LINE, value)
-        for name, value in given.items()
-    }
     layers = {
         FILE: _file_layer(command, names, file),
-        VARIABLE: _without_short_forms(_variables(names)),
-        COMMAND_LINE: _without_short_forms(typed),
+        VARIABLE: _variables(names),
+        COMMAND_LINE: {
+            name: Origin("command line", COMMAND_LINE, value)
+            for name, value in typed.items()
+        },
     }
-    origins = {
-        name: origin for layer in layers.values() for name, origin in layer.items()
-    }
-    values = {name: origin.given for name, origin in origins.items()}
+    origins: Layer = {}
+    for layer in layers.values():
+        origins |= layer
+    options = Options(origins, layers, file, config)
     with named_sources(origins):
-        return Options(
-            **values, config=config, file=file, layers=layers, origins=origins
-        )
+        for section in {SECTIONS[name] for name in origins}:
+            if section is JudgeSettings:
+                _check_judge(options)
+            elif not issubclass(section, RunSettings):  # checked as a whole
+                options.of(section)
+    return options
+
+
+def _check_judge(options: Options) -> None:
+    """Refuse wrong values that are for every judge; models and prices are checked with the judge that has them."""
+    values = {}
+    for name in settings_of(JudgeSettings):
+        if name not in ("model", "price") and name in options.origins:
+            values[name] = options.origins[name].value
+    JudgeSettings(**values)
 
 
 @contextmanager
 def named_sources(origins: Mapping[str, Origin]) -> Iterator[None]:
-    """Name the variable or the table in a UsageError on an option that nobody typed."""
+    """Name the variable or the table in an error of a setting that nobody typed."""
     try:
         yield
     except UsageError as error:
-        field = _field_of(error.place)
-        origin = origins.get(field, Origin())
+        name = _setting_in(error)
+        origin = origins.get(name, Origin())
+        place = origin.place
         if origin.rank == FILE:
-            raise error.with_parts(place=f"{origin.place} {field}") from None
-        if origin.rank == VARIABLE:
-            raise error.with_parts(place=origin.place) from None
+            place += f" {public_name(name)}"
+        if origin.rank in (FILE, VARIABLE):
+            raise error.with_parts(place=place) from None
         raise
 
 
-def _field_of(place: str) -> str:
-    """Return the field of the option in the place of an error, as in `in.json: --records data`; empty without one."""
-    match = _OPTION.search(place)
-    if match is None:
-        return ""
-    name = match[1]
-    for field in FIELDS:
-        if option_name(field) == name:
-            return field
-    # of a judge or a format in the file
-    return name.strip("-").replace("-", "_")
+def _setting_in(error: UsageError) -> str:
+    """Return the setting whose option is the place of an error, as in `in.json: --set records data`; else nothing."""
+    if isinstance(error, SettingError):
+        return error.setting
+    match = _OPTION.search(error.place)
+    for name in SECTIONS if match else ():
+        if match and option_name(name) == match[1]:
+            return name
+    return ""
 
 
 def _file_layer(command: str, names: Collection[str], file: ConfigFile | None) -> Layer:
     """Return what `[score]` and the command's own table set.
 
-    `[score]` holds for other commands with the same options, so that they agree with the run; but endpoint and
+    `[score]` holds for other commands with the same settings, so that they agree with the run; but endpoint and
     key are of one table, and a price goes with its model. A command without judges takes no key of the run's.
     """
     if file is None:
         return {}
-    own = _table(file, command)
-    for name in own.keys() - names:
+    own_table = _table(file, command, names)
+    for name in own_table.keys() - names:
         problem = f"`ruler {command}` has no option {name}"
-        raise UsageError(problem, place=own[name].place)
-    taken = set(names)
-    if _PAIR & own.keys():
-        taken -= _PAIR
-    if "model" in own:
-        taken.discard("price")
+        raise UsageError(problem, place=own_table[name].place)
+    shared_names = set(names)
+    if _PAIR & own_table.keys():
+        shared_names -= _PAIR
+    if "model" in own_table:
+        shared_names.discard("price")
     if "model" not in names:
-        taken.discard("api_key_env")
-    shared = _table(file, "score")
-    return {name: shared[name] for name in shared if name in taken} | own
+        shared_names.discard("api_key_env")
+    layer = {}
+    for name, origin in _table(file, "score", ()).items():
+        if name in shared_names:
+            layer[name] = origin
+    return layer | own_table
 
 
-def _table(file: ConfigFile, command: str) -> Layer:
+def _table(file: ConfigFile, command: str, names: Collection[str]) -> Layer:
+    """Return the values of the table of a command."""
     header = command.replace(" ", ".")
     place = f"{file.name} [{header}]"
-    values = file.tables.get(header, {})
-    return _without_short_forms(
-        {name: Origin(place, FILE, value) for name, value in values.items()}
-    )
+    layer = {}
+    for name, value in file.tables.get(header, {}).items():
+        layer[field_named(name, names)] = Origin(place, FILE, value)
+    return layer
 
 
 def _variables(names: Collection[str]) -> Layer:
     """Return what variables set; an empty one sets nothing, but for an address, which has to be refused."""
-    known = variables_of(names)
-    if os.environ.keys().isdisjoint(known):
-        return {}
-    from pydantic_settings import BaseSettings, EnvSettingsSource
-
-    source = EnvSettingsSource(BaseSettings, case_sensitive=True)
-    return {
-        known[name]: Origin(name, VARIABLE, value)
-        for name, value in source.env_vars.items()
-        if name in known and (value or known[name] == "api_base")
-    }
-
-
-def variables_of(names: Collection[str]) -> dict[str, str]:
-    """Return the variables of options, each with the field that it sets."""
-    every = {name: name for name in FIELDS} | ALIASES
-    return {
-        f"RULER_{name.upper()}": field
-        for name, field in every.items()
-        if field in names and field not in PER_RUN
-    }
-
-
-def _without_short_forms(layer: Layer) -> Layer:
-    """Write `quiet` and `no_cache` as what they stand for."""
-    for flag, name in SHORT_FORMS.items():
-        short = layer.pop(flag, Origin())
-        if not short.given or str(short.given).lower() in _OFF:
-            continue
-        # a ledger beside the flag that keeps no replies
-        if name == "ledger" and layer.get(name, short).given not in _NO_LEDGER:
-            problem = "keeps nothing, so it cannot be with --ledger"
-            raise UsageError(problem, "leave one out", place=option_name(flag))
-        layer[name] = replace(short, given="none")
+    layer = {}
+    for variable, name in variables_of(names).items():
+        value = os.environ.get(variable)
+        if value or (value is not None and name == "api_base"):
+            layer[name] = Origin(variable, VARIABLE, value)
     return layer
+
+
+def variables_of(names: Iterable[str]) -> dict[str, str]:
+    """Return the variables of settings, each with the field that it sets."""
+    variables = {}
+    for name in names:
+        if not setting_of(name).per_run:
+            variables[f"{_PREFIX}{NAMES.get(name, name).upper()}"] = name
+    return variables
 
 
 def score_settings(
     options: Options, source: str = "-", output: str = "-"
 ) -> ScoreSettings:
-    """Return the settings of a run; UsageError if an option is wrong or contradicts another one."""
+    """Return the settings of a run; UsageError if a setting is wrong or contradicts another one."""
     with named_sources(options.origins):
         judges = judges_of(options)
         refuse_found_file(options, judges)
-        stronger = None if options.escalate is None else judges.pop()
-        ledger, others = _ledgers(options.ledgers)
-        return _part(
-            ScoreSettings,
-            options,
-            input=_part(InputSettings, options, source=source, rows=options.rows),
+        escalate = None if options.escalate is None else judges.pop()
+        ledger, ledgers = _ledgers(options.ledgers)
+        source_settings = options.of(InputSettings)
+        return ScoreSettings(
+            **options.values_of(RunSettings),
+            input=replace(source_settings, source=source, rows=options.rows),
             output=output,
             judge=judges[0],
             panel=tuple(judges[1:]),
-            escalate=stronger,
-            ask=_part(AskSettings, options),
-            pool=_part(PoolSettings, options),
-            combine=_part(CombineSettings, options),
+            escalate=escalate,
+            ask=options.of(AskSettings),
+            pool=options.of(PoolSettings),
+            combine=options.of(CombineSettings),
             ledger=ledger,
-            ledgers=others,
+            ledgers=ledgers,
         )
 
 
@@ -322,25 +359,17 @@ def scored_input(options: Options, source: str) -> InputSettings:
     """Return how the records of a scored file are read; its outcome is what `labels` names."""
     labels = options.labels
     if labels is not None and Path(labels).is_file():
-        way = "name a path in the records, such as metadata.passed; `ruler agree` reads such files with --labels-file"
-        raise UsageError("is a file", way, place=f"--labels {labels}")
+        remedy = "name a path in the records, such as metadata.passed; `ruler agree` reads such files with --people"
+        raise SettingError("labels", "is a file", remedy, labels)
     # OUTPUT has no other values around its records
     rows = {name: replace(row, records="") for name, row in options.rows.items()}
-    return _part(
-        InputSettings,
-        options,
+    return replace(
+        options.of(InputSettings),
         source=source,
         rows=rows,
-        outcome=options.labels,
+        outcome=labels,
         outcome_option="labels",
     )
-
-
-def _part(kind: Callable[..., T], options: Options, **others: Any) -> T:
-    """Return settings of a kind: `others`, and the options with the names of its fields."""
-    names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
-    own = {name: getattr(options, name) for name in names if name in FIELDS}
-    return kind(**own | others)
 
 
 def _ledgers(names: list[str]) -> tuple[Path | None, tuple[Path, ...]]:
@@ -348,58 +377,60 @@ def _ledgers(names: list[str]) -> tuple[Path | None, tuple[Path, ...]]:
     first, *others = names or [""]
     if others and "none" in names:
         problem = "stands beside other ledgers"
-        raise UsageError(problem, "leave it out", place="--ledger none")
+        raise SettingError("ledger", problem, "leave it out", "none")
     if _is_pattern(first):
         remedy = "name the ledger that is written before the pattern"
-        raise UsageError("is a pattern", remedy, place=f"--ledger {first}")
-    paths: list[Path] = []
+        raise SettingError("ledger", "is a pattern", remedy, first)
+    files: list[Path] = []
     for name in others:
         path = expand_home(name)
         matches = [path]
         if _is_pattern(name):
-            found = glob.glob(str(path))  # noqa: PTH207 - a pattern may begin at the root
-            matches = sorted(map(Path, found))
+            # a pattern may begin at the root
+            matches = sorted(map(Path, glob.glob(str(path))))  # noqa: PTH207
         if not matches:
-            place = f"--ledger {name}"
-            raise UsageError("no file matches", "check the path", place=place)
-        paths += matches
-    return ledger_path(first), tuple(paths)
+            raise SettingError("ledger", "no file matches", "check the path", name)
+        files += matches
+    return ledger_path(first), tuple(files)
 
 
 def _is_pattern(name: str) -> bool:
-    """Tell if a name is a pattern; the name of a file that exists is none."""
+    """Return whether a name is a pattern; the name of a file that exists is none."""
     return glob.has_magic(name) and not expand_home(name).exists()
 
 
-def _typed_as(
-    model: Callable[P, object],
-) -> Callable[[Callable[..., T]], Callable[P, T]]:
-    """Give a function of options the parameters of their model, for type checkers and editors."""
-
-    def typed(function: Callable[..., T]) -> Callable[P, T]:
-        function.__signature__ = inspect.signature(model)  # type: ignore[attr-defined]
-        return function
-
-    return typed
-
-
-@_typed_as(ScoreOptions)
 def load_settings(**options: Any) -> ScoreSettings:
     """Return the settings of a run from options of `ruler score`, named as on the command line.
 
     `load_settings(model=["fast", "strong"], passes=4, max_cost=20)`. An option that is not given, or None,
     has the value of its variable, else of `ruler.toml` in the working directory, else its default; but
     `ledger=None` keeps no replies. `config` names another file, or "none". UsageError if an option is wrong
-    or contradicts another one; nothing is printed.
+    or contradicts another one; nothing is printed. `ScoreSettings` has all of them with their types.
     """
-    known = {field.name for field in fields(ScoreOptions)}
-    for name in options.keys() - known:
-        raise unknown_option(name, known)
     if options.get("ledger", "") is None:
         options["ledger"] = "none"
-    given = {name: value for name, value in options.items() if value is not None}
-    config = given.pop("config", None)
-    read = read_options("score", FIELDS, given, config and str(config))
-    if read.dry_run:  # what else it is set for would be sent
-        raise UsageError("is for the command line", "leave it out", place="--dry-run")
+    config = options.pop("config", None)
+    typed = {}
+    for name, value in options.items():
+        field_name = field_named(name)
+        if field_name not in RUN_FIELDS:
+            raise unknown_setting(name, RUN_FIELDS)
+        if value is not None:
+            typed[field_name] = value
+    read = read_options("score", RUN_FIELDS, typed, config and str(config))
     return score_settings(read)
+
+
+RUN_FIELDS = frozenset(
+    name
+    for section in (
+        JudgeSettings,
+        AskSettings,
+        PoolSettings,
+        CombineSettings,
+        InputSettings,
+        ScoreSettings,
+    )
+    for name in settings_of(section)
+)
+"""Settings of a run, which the table `[score]` and Python have."""

@@ -1,7 +1,7 @@
-"""The settings of a run, as one frozen value.
+"""The settings of a run: one frozen class a section, each setting an annotated field with its bounds and its help.
 
-Of each part the `…Options` are what a user sets on the command line, by a variable or in `ruler.toml`; what the
-part adds to them only a program sets.
+A field without a help is no setting of the user's: a program sets it, or the run itself. The pool's limits, and how
+a judge is asked, stand twice on purpose: those of `JudgeSettings` are of one judge alone.
 """
 
 from __future__ import annotations
@@ -18,138 +18,42 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from dataclasses import KW_ONLY, field, fields, replace
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from itertools import combinations
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, cast, dataclass_transform
+from typing import Annotated, Any, Literal, cast
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    InstanceOf,
-    ValidationError,
-    ValidatorFunctionWrapHandler,
-    model_validator,
-)
-from pydantic.dataclasses import dataclass
+from pydantic import AfterValidator, BeforeValidator, Field, InstanceOf
 
 from ruler_cli.errors import UsageError, WrongShapeError
-from ruler_cli.settings.keys import (
-    HEADERS,
-    HIDDEN,
-    is_key_name,
-    looks_like_key,
-    model_name,
-    variable_name,
+from ruler_cli.settings.fields import (
+    Limit,
+    Number,
+    Option,
+    Paths,
+    Seconds,
+    Section,
+    Setting,
+    SettingError,
+    Share,
+    Whole,
+    frozen,
 )
+from ruler_cli.settings.keys import begins_like_key, is_variable_name, looks_like_key
 from ruler_cli.settings.model_list import listed
-from ruler_cli.settings.option_names import option_name
 from ruler_cli.settings.parameters import params_of
 from ruler_cli.settings.rubric import read_rubric, scale_mistake
-from ruler_cli.settings.suggestions import instead_of, nearest, question
 from ruler_cli.types import JudgeRequest, Rubric, readable_text, words_of
-
-T = TypeVar("T")
-_LONGEST = 60
-"""Characters of a wrong value that a sentence repeats."""
-_TECHNICAL = re.compile("Value error, |, (unable|got) .*| for <.*")
-"""Parts of pydantic's sentences that say how a value was read."""
-_OF_NUMBER = re.compile("int|float|finite|greater|less")
-"""Pydantic's kinds of mistakes in numbers."""
-_CONFIG = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
-
-
-@dataclass_transform(field_specifiers=(Field,), frozen_default=True)
-def frozen(cls: type[T]) -> type[T]:
-    """Make a class a kind of settings."""
-    made: Any = dataclass(frozen=True, config=_CONFIG)(cls)
-    return cast("type[T]", made)
-
-
-def _no_flag(value: Any) -> Any:
-    """Return True and False, which Python counts among the numbers, as words that are none."""
-    return str(value) if isinstance(value, bool) else value
-
-
-Whole = Annotated[int, BeforeValidator(_no_flag)]
-Number = Annotated[float, BeforeValidator(_no_flag)]
-
-
-@frozen
-class Settings:
-    """The base of settings."""
-
-    @model_validator(mode="wrap")
-    @classmethod
-    def _name_mistake(cls, values: Any, check: ValidatorFunctionWrapHandler) -> Any:
-        """Check the values; UsageError for the first mistake, in pydantic's words unless it is of a number."""
-        try:
-            return check(values)
-        except ValidationError as error:
-            mistakes = error.errors(include_url=False)
-            # a misspelt name is why another one is missing
-            mistake = min(mistakes, key=lambda one: one["type"] == "missing")
-            if not mistake["loc"]:  # whatever holds the value names it
-                raise
-        fields: dict[str, Any] = cls.__pydantic_fields__  # type: ignore[attr-defined]  # pydantic adds it
-        place = mistake["loc"][0]
-        name = [*fields][place] if isinstance(place, int) else place
-        if name not in fields:
-            raise unknown_option(name, fields)
-        given = mistake["input"]
-        secret = looks_like_key(str(given)) or HEADERS.search(str(given))
-        value = HIDDEN if secret else repr(given)
-        if len(value) > _LONGEST:
-            value = f"{value[:_LONGEST]}…"
-        problem = _TECHNICAL.sub("", mistake["msg"]).replace("should be", "is not")
-        if mistake["type"] == "missing":
-            raise UsageError("is missing", "set it", place=option_name(name))
-        if _OF_NUMBER.match(mistake["type"]):
-            problem = f"Input is not {_number(fields[name])}"
-        kind = WrongShapeError if mistake["type"].endswith("_type") else UsageError
-        raise kind(problem.replace("Input", value, 1), place=option_name(name))
-
-
-def _number(field: Any) -> str:
-    """Return which numbers a field takes, e.g. `a whole number of 1 or more`."""
-    bounds = {
-        name: getattr(each, name)
-        for each in field.metadata
-        for name in ("ge", "le", "gt")
-        if hasattr(each, name)
-    }
-    noun = "a whole number" if "int" in str(field.annotation) else "a number"
-    if {"gt", "le"} <= bounds.keys():
-        return f"{noun} above {bounds['gt']:g}, up to {bounds['le']:g}"
-    if "le" in bounds:
-        return f"{noun} from {bounds['ge']:g} to {bounds['le']:g}"
-    if "gt" in bounds:
-        return f"{noun} above {bounds['gt']:g}"
-    return f"{noun} of {bounds['ge']:g} or more" if bounds else noun
-
-
-def unknown_option(name: str, known: Iterable[str]) -> UsageError:
-    """Return the error for a name that no option has."""
-    if is_key_name(name):
-        remedy = "name the variable that holds the key with --api-key-env VAR"
-        return UsageError(f"{name} is not an option", remedy)
-    problem = f"no such option: {name}"
-    instead = instead_of(name)
-    if instead is not None:
-        return UsageError(problem, instead)
-    return UsageError(f"{problem}{question(nearest(name, known))}")
-
 
 DEFAULT_MODEL = "openai/o3"
 MAX_RECORD = 512
 """Mebibytes of the largest record that is read."""
 LEDGER_VARIABLE = "RULER_LEDGER"
 """The variable that names the ledger, or says `none`."""
-
 FIRST_PASSES = 2
 """Passes that adaptive scoring, and a stronger judge, give every group: an order and its reverse tell its noise."""
+GROUP_SIZE = 32
+"""Distinct rollouts that one request shows at most."""
 
 Asking = Literal["group", "each"]
 """A request shows all rollouts of a group, or each alone."""
@@ -157,6 +61,16 @@ Reading = Literal["auto", "text", "probability"]
 """The judge writes scores, or is asked a question for each rollout, and the probability of Yes is read."""
 Api = Literal["auto", "chat", "systemone", "decisions"]
 """The API that a judge speaks: chat completions, System One, or OpenAI's Decisions."""
+Grouping = Literal["auto", "line", "consecutive", "scattered"]
+OnFailure = Literal["null", "drop", "keep"]
+Via = Literal["auto", "http", "litellm"]
+Price = tuple[float, float]
+"""USD per million prompt tokens and completion tokens."""
+AskFunction = Callable[[JudgeRequest], Awaitable[str | Mapping[str, Any]]]
+"""A judge that is a function: from a request to the text of a reply, or to a whole chat completion."""
+ReadRecord = Callable[[Mapping[str, Any]], Any]
+"""A program's own reader: a record → a trajectory as a dict with `messages`, or a list of these, which are a group."""
+
 _DECIDING = words_of("bespoke eu_jev laya nace parallel_ai strands_decider typesafe")
 """Providers that have nothing but System One."""
 _CHATTING = ("openai", "hosted_vllm")
@@ -165,17 +79,10 @@ _MOST_QUESTIONS = {"openai": 400, "azure": 400, "perplexity": 128}
 """Typed questions that a request to a provider may hold, where that is known and not 64."""
 _DECISIONS = ("evaluation", "decisions")
 """Kinds of models of litellm's list that answer typed questions alone."""
-AskFunction = Callable[[JudgeRequest], Awaitable[str | Mapping[str, Any]]]
-"""A judge that is a function: from a request to the text of a reply, or to a whole chat completion."""
-Grouping = Literal["auto", "line", "consecutive", "scattered"]
-OnFailure = Literal["null", "drop", "keep"]
-Price = tuple[float, float]
-"""USD per million prompt tokens and completion tokens."""
-Via = Literal["auto", "http", "litellm"]
 
 
-@frozen
-class Shard(Settings):
+@dataclass(frozen=True)
+class Shard:
     """The shard `number` of `of` of an input; the first is 1.
 
     The key of a group tells its shard, so processes that know nothing of one another judge every group once.
@@ -185,11 +92,11 @@ class Shard(Settings):
     of: int
 
     def holds(self, digest: bytes) -> bool:
-        """Tell if a group is its own, by the digest of the group's key (see `scratch.digest`)."""
+        """Return whether a group is its own, by the digest of the group's key (see `scratch.digest`)."""
         return int.from_bytes(digest[:8]) % self.of == self.number - 1
 
     def tells(self, line: int) -> bool:
-        """Tell if a line that cannot be read, and so has no key, is its own to report and keep."""
+        """Return whether a line that cannot be read, and so has no key, is its own to report and keep."""
         return line % self.of == self.number - 1
 
     def __str__(self) -> str:
@@ -205,7 +112,7 @@ def shard_of(value: Any) -> Any:
     number, of = map(int, match.groups()) if match else (0, 0)
     if not 1 <= number <= of:
         problem = f"{value!r} is not I/N with I from 1 to N, e.g. 1/16"
-        raise UsageError(problem, place="--shard")
+        raise SettingError("shard", problem)
     return Shard(number, of) if of > 1 else None
 
 
@@ -214,8 +121,8 @@ _FAILURES = re.compile(
 )
 
 
-@frozen
-class MaxFailures(Settings):
+@dataclass(frozen=True)
+class MaxFailures:
     """The bound on failures at which a run stops: more than `number`, of all or of a hundred."""
 
     number: float
@@ -237,15 +144,16 @@ def max_failures_of(value: Any) -> Any:
         return value
     match = _FAILURES.fullmatch(str(value))
     if match is None:
-        problem = (
-            f"{str(value)!r} is neither a whole number, e.g. 20, nor a share, e.g. 5%"
-        )
-        raise UsageError(problem, place="--max-failures")
+        text = repr(str(value))
+        problem = f"{text} is neither a whole number, e.g. 20, nor a share, e.g. 5%"
+        raise SettingError("max_failures", problem)
     return MaxFailures(float(match["number"] or match["share"]), bool(match["share"]))
 
 
 def price_of(value: Any) -> Any:
     """Return the price that `2,8`, or a list of two numbers, states."""
+    if value is None:
+        return None
     parts = value.split(",") if isinstance(value, str) else value
     try:
         prompt, completion = map(float, parts)
@@ -253,7 +161,7 @@ def price_of(value: Any) -> Any:
         prompt = completion = math.nan
     if not all(0 <= part < math.inf for part in (prompt, completion)):
         usage = "USD per million prompt and completion tokens, e.g. 2,8"
-        raise UsageError(f"{value!r} is not {usage}", place="--price")
+        raise SettingError("price", f"{value!r} is not {usage}")
     return prompt, completion
 
 
@@ -282,72 +190,109 @@ def ledger_path(value: Any) -> Any:
     return expand_home(value) if str(value) else default_path()
 
 
+def variable_name(name: str) -> str:
+    """Return the name of a variable; UsageError, which does not repeat the value, if it is not one."""
+    if is_variable_name(name):
+        return name
+    problem = "expects the name of a variable, and its value (not shown) is not one"
+    raise SettingError("api_key_env", problem, _PUT_KEY)
+
+
+def model_name(value: str) -> str:
+    """Return the name of a model; UsageError, which does not repeat the value, if it looks like a key.
+
+    `provider/KEY` does, too. A path may end in a hash, as a model's snapshot on disk does. Names are printed,
+    and written into OUTPUT.
+    """
+    if looks_like_key(value) or begins_like_key(value.rpartition("/")[2]):
+        problem = "its value (not shown) looks like a key"
+        raise SettingError("model", problem, _PUT_KEY)
+    return value
+
+
+_PUT_KEY = "put the key into a variable (export MY_KEY=…) and name that with --api-key-env MY_KEY"
+
+
 def _address(value: str) -> str:
     """Return an address as it is; UsageError for an empty one, with which the provider would be asked."""
     if value.strip():
         return value
     problem = "is empty, and the rollouts would go to the provider"
-    raise UsageError(problem, "give an address, or leave it out", place="--api-base")
+    raise SettingError("api_base", problem, "name an address, or leave it out")
 
 
-Address = Annotated[str, AfterValidator(_address)] | None
-Limit = Annotated[Whole | None, Field(ge=1)]
 Rpm = Annotated[Number | None, Field(ge=0.01)]
 Tpm = Annotated[Number | None, Field(ge=1)]
-Outage = Annotated[Number, Field(ge=0)]
-KeyVariable = Annotated[str, AfterValidator(variable_name)] | None
-Timeout = Annotated[Number, Field(ge=0.001)]
 
 
 @frozen
-class JudgeOptions(Settings):
-    """The settings of one judge, as a table of `ruler.toml` has them.
+class JudgeSettings(Section):
+    """The settings of one judge: its model, the way to it, the parameters of every call, its limits.
 
+    `name` is what the user calls the judge, "" for the model's own name; replies are kept by the model.
+    `api_key` is for Python callers, who hold the key already; the command takes a variable's name. A `function` is
+    called in place of a model; `model` is then any name for it.
     `rpm`, `tpm`, `concurrency` and `max_outage` are this judge's own; None leaves them to `PoolSettings`, and
     `ask` and `read` to `AskSettings`. `pictures` tells if the model reads pictures; None leaves that to litellm's list.
     """
 
-    model: Annotated[str, AfterValidator(model_name)]
-    api_base: Address = None
-    api_key_env: KeyVariable = None
-    api: Api = "auto"
-    via: Via = "auto"
-    params: Annotated[Mapping[str, Any], BeforeValidator(params_of)] = field(
-        default_factory=dict
-    )
-    timeout: Timeout = 600.0
-    price: Annotated[Price, BeforeValidator(price_of)] | None = None
+    model: Annotated[
+        str,
+        AfterValidator(model_name),
+        Option(
+            "The judge: openai/…, hosted_vllm/…, any litellm name, a judge of ruler.toml, or `offline` (no model); "
+            "repeat it for a panel.",
+            "NAME",
+            many=True,
+        ),
+    ] = DEFAULT_MODEL
+    api_base: Annotated[
+        Annotated[str, AfterValidator(_address)] | None,
+        Option("Chat completions endpoint, up to /v1.", "URL"),
+    ] = None
+    api_key_env: Annotated[
+        Annotated[str, AfterValidator(variable_name)] | None,
+        Option("Name of the variable that holds the key.", "VAR"),
+    ] = None
+    api: Annotated[
+        Api,
+        Option(
+            "The API that the judge speaks: chat completions, or one of decision models."
+        ),
+    ] = "auto"
+    via: Annotated[Via, Setting("How the judge is reached.")] = "auto"
+    params: Annotated[
+        Mapping[str, Any],
+        BeforeValidator(params_of),
+        Option(
+            "Extra parameter of the judge call, as JSON if it is JSON. Repeatable.",
+            "KEY=VALUE",
+            many=True,
+        ),
+    ] = field(default_factory=dict)
+    timeout: Annotated[
+        Number, Field(ge=0.001), Option("Deadline per call, seconds.", "S")
+    ] = 600.0
+    price: Annotated[
+        Price | None,
+        BeforeValidator(price_of),
+        Option(
+            "USD per million prompt and completion tokens, if unknown; once, or once for each judge.",
+            "IN,OUT",
+            many=True,
+        ),
+    ] = None
     rpm: Rpm = None
     tpm: Tpm = None
     concurrency: Limit = None
-    max_outage: Outage | None = None
+    max_outage: Seconds | None = None
     ask: Asking | None = None
     read: Reading | None = None
     pictures: bool | None = None
-
-
-@frozen
-class JudgeSettings(JudgeOptions):
-    """The settings of one judge: its model, the way to it, the parameters of every call, its limits.
-
-    `name` is what the user calls the judge, "" for the model's own name; replies are kept by the model.
-    `api_key` is for Python callers, who hold the key already; the command takes a variable's name.
-    `rpm`, `tpm`, `concurrency` and `max_outage` are this judge's own; None leaves them to `PoolSettings`.
-    `ask` is how the model is asked, or an `async` function that is called in place of one; `model` is then any
-    name for it. `pictures` tells if it reads pictures.
-    """
-
-    model: Annotated[str, AfterValidator(model_name)] = DEFAULT_MODEL
     _: KW_ONLY
     api_key: str | None = field(default=None, repr=False)
     name: str = ""
-    # a program may give a function, a table may not
-    ask: AskFunction | Asking | None = None  # type: ignore[assignment]
-
-    @property
-    def function(self) -> AskFunction | None:
-        """The function that is asked in place of a model."""
-        return self.ask if callable(self.ask) else None
+    function: AskFunction | None = None
 
     @property
     def spoken(self) -> Api:
@@ -379,95 +324,141 @@ class JudgeSettings(JudgeOptions):
         function = self.function
         if function is None:
             return
-        place = f"judge {self.label}"
-        if not any(
-            map(inspect.iscoroutinefunction, (function, type(function).__call__))
-        ):
-            problem = "`ask` is not an asynchronous function"
-            raise WrongShapeError(problem, "define it with `async def`", place=place)
+        calls = (function, type(function).__call__)
+        if not any(map(inspect.iscoroutinefunction, calls)):
+            problem = "`function` is not an asynchronous function"
+            remedy = "define it with `async def`"
+            raise WrongShapeError(problem, remedy, place=f"judge {self.label}")
 
 
 @frozen
-class PoolSettings(Settings):
-    """The limits of calls: in flight (None: adaptive), per minute, tried again, and in money.
+class PoolSettings(Section):
+    """The limits of calls: in flight, per minute, tried again, and in money.
 
-    `max_cost` in USD; `rpm` and `tpm` are requests and tokens per minute; `max_outage` is how many seconds a
-    judge that is down is waited for, `wait_for_judge` how many it has to come up at the beginning. Each judge
-    has these limits for itself, and those of its own first.
-    `hedge`: a call that takes longer than 95 % of the calls of its size is sent a second time.
+    Each judge has these limits for itself, and those of its own first.
     """
 
-    concurrency: Limit = None
-    rpm: Rpm = None
-    tpm: Tpm = None
-    retries: Annotated[Whole, Field(ge=0)] = 6
-    max_outage: Outage = 900.0
-    wait_for_judge: Annotated[Number, Field(ge=0)] = 0.0
-    max_cost: Annotated[Number | None, Field(ge=0)] = None
-    hedge: bool = False
+    concurrency: Annotated[
+        Limit, Option("Calls in flight.  [default: as many as the judge takes]", "N")
+    ] = None
+    rpm: Annotated[Rpm, Option("Requests per minute.", "N")] = None
+    tpm: Annotated[Tpm, Option("Tokens per minute.", "N")] = None
+    retries: Annotated[
+        Whole,
+        Field(ge=0),
+        Setting("Retries per call; waits for a rate limit do not count.", "N"),
+    ] = 6
+    max_outage: Annotated[
+        Seconds, Setting("How long to wait for a judge that is down, seconds.", "S")
+    ] = 900.0
+    wait_for_judge: Annotated[
+        Seconds,
+        Setting("How long to wait for a judge that is not up yet, seconds.", "S"),
+    ] = 0.0
+    max_cost: Annotated[
+        Number | None, Field(ge=0), Option("Stop before spending more.", "USD")
+    ] = None
+    hedge: Annotated[
+        bool,
+        Setting(
+            "Send the slowest 5 % of calls a second time and take the first answer; for training steps."
+        ),
+    ] = False
 
     def of(self, judge: JudgeSettings) -> PoolSettings:
         """Return the limits of one judge."""
-        names = ("concurrency", "rpm", "tpm", "max_outage")
-        own = {name: getattr(judge, name) for name in names}
-        return replace(
-            self, **{name: value for name, value in own.items() if value is not None}
-        )
-
-
-GROUP_SIZE = 32
-"""Distinct rollouts that one request shows at most."""
+        limits = {}
+        for name in ("concurrency", "rpm", "tpm", "max_outage"):
+            limit = getattr(judge, name)
+            if limit is not None:
+                limits[name] = limit
+        return replace(self, **limits)
 
 
 def question_of(text: str | None) -> str | None:
     """Return a question as text that can be sent; UsageError if it is empty."""
     if text is None or text.strip():
         return text and readable_text(text)
-    remedy = "give one whose answer is Yes or No"
-    raise UsageError("is empty", remedy, place="--question")
+    raise SettingError("question", "is empty", "write one whose answer is Yes or No")
 
 
 @frozen
-class AskOptions(Settings):
+class AskSettings(Section):
     """The requests about a group: its passes, windows and order.
 
     The judge is asked `passes` times, in orders that balance the positions of a rollout. One request shows up
-    to `group_size` distinct rollouts; more are shown in windows. `single` says how to score a group with one
-    distinct rollout: once and flagged as tied, or absolutely in every pass. `rubric` is a text, a Rubric, a list of
-    criteria as a file has them, or `@FILE`, which is read at once.
+    to `group_size` distinct rollouts; more are shown in windows. `rubric` is a text, a Rubric, a list of
+    criteria as a file has them, or `@FILE`, which is read at once. None and "auto" leave `ask` and `read` to the judge
+    (`ScoreSettings.ask_of`).
 
-    `ask` says what a request shows, `read` how the answer is read; None and "auto" leave it to the judge
-    (`ScoreSettings.ask_of`). Where probabilities are read, the `question` is put for each distinct rollout; None: the
-    built-in one. With `ask` "each" it is put once, about the rollout alone. `pictures` are sent, or left out; "auto"
-    sends them to a judge that reads them. Of each rollout the last `most_pictures` are shown.
+    What has no help is the judge's, and known when it is: `context_tokens`; None: the model's. `judge_model`, by which
+    the tokens of pictures are estimated. `reads_pictures`; None: it is embedded, and never does. `typed`: questions
+    are typed, for a decision model, `most_questions` in a request; None: as many as any known endpoint takes.
+    Judges that differ in nothing else are shown the same.
     """
 
     _: KW_ONLY
-    ask: Asking | None = None
-    read: Reading = "auto"
-    question: Annotated[str | None, AfterValidator(question_of)] = None
-    rubric: Annotated[str | InstanceOf[Rubric] | None, BeforeValidator(read_rubric)] = (
-        None
-    )
-    order: Literal["random", "input"] = "random"
-    seed: Whole = 0
-    passes: Annotated[Whole, Field(ge=1)] = 1
-    group_size: Annotated[Whole, Field(ge=2)] = GROUP_SIZE
-    single: Literal["flag", "score"] = "flag"
-    pictures: Literal["auto", "send", "leave"] = "auto"
-    most_pictures: Annotated[Whole | None, Field(ge=0)] = None
-
-
-@frozen
-class AskSettings(AskOptions):
-    """The requests about a group, in a judge's context of `context_tokens` tokens; None: the model's.
-
-    `judge_model` names the model, by which the tokens of pictures are estimated; `reads_pictures`: it reads them,
-    None: it is embedded, and never does. `typed`: questions are typed, for a decision model, `most_questions` in a
-    request; None: as many as any known endpoint takes.
-    All are the judge's: judges that differ in nothing else are shown the same.
-    """
-
+    ask: Annotated[
+        Asking | None,
+        Option(
+            "Show all rollouts of a group at once, or each alone.  "
+            "[default: group; each for a chat judge that is read by probability]"
+        ),
+    ] = None
+    read: Annotated[
+        Reading,
+        Option(
+            "Scores that the judge writes, or the probability of Yes to a question for each rollout. auto: text for "
+            "a chat judge with --ask group."
+        ),
+    ] = "auto"
+    question: Annotated[
+        str | None,
+        AfterValidator(question_of),
+        Setting("The question where probabilities are read.", "TEXT"),
+    ] = None
+    rubric: Annotated[
+        str | InstanceOf[Rubric] | None,
+        BeforeValidator(read_rubric),
+        Option("Grading standards; a group's own `rubric` wins.", "TEXT|@FILE"),
+    ] = None
+    order: Annotated[
+        Literal["random", "input"],
+        Setting("Order in which the judge sees the rollouts."),
+    ] = "random"
+    seed: Annotated[Whole, Option("Seed of order, labels and draws.", "N")] = 0
+    passes: Annotated[
+        Whole,
+        Field(ge=1),
+        Option(
+            "Number of times that a judge scores each group, in balanced orders.", "K"
+        ),
+    ] = 1
+    group_size: Annotated[
+        Whole,
+        Field(ge=2),
+        Option(
+            "Distinct rollouts shown at once; larger groups are shown in random windows.",
+            "N",
+        ),
+    ] = GROUP_SIZE
+    single: Annotated[
+        Literal["flag", "score"],
+        Setting(
+            "How to score a group with one distinct rollout: once and flagged, or in every pass."
+        ),
+    ] = "flag"
+    pictures: Annotated[
+        Literal["auto", "send", "leave"],
+        Option(
+            "Pictures in messages: sent to a judge that reads them, sent to any, or left out."
+        ),
+    ] = "auto"
+    most_pictures: Annotated[
+        Whole | None,
+        Field(ge=0),
+        Setting("Show the last K pictures of each rollout.  [default: all]", "K"),
+    ] = None
     context_tokens: Limit = None
     judge_model: str = field(default="", compare=False)
     reads_pictures: bool | None = field(default=True, compare=False)
@@ -476,7 +467,7 @@ class AskSettings(AskOptions):
 
     @property
     def by_probability(self) -> bool:
-        """Tell if probabilities are read."""
+        """True if probabilities are read."""
         return self.read == "probability"
 
     @property
@@ -486,33 +477,39 @@ class AskSettings(AskOptions):
 
 
 @frozen
-class CombineSettings(Settings):
+class CombineSettings(Section):
     """The way from replies to scores: all of it can be changed afterwards and costs no call.
 
-    A judge with fewer than `min_passes` valid passes does not count. `debias` corrects for the position bias
-    measured over the batch, `standardize` brings the judges of a panel to one mean and spread over the
-    batch; None: if they are asked or read in several ways, which gives them several scales. `blend` is the
-    judge's share in a mean with the original reward, None: the judge alone.
-    `order_by_outcome`: a rollout that failed its check never outranks one of its group that passed.
+    `standardize` is None where judges that are asked or read in several ways, and so have several scales, decide it.
     """
 
-    min_passes: Annotated[Whole, Field(ge=1)] = 1
-    debias: bool = False
-    standardize: bool | None = None
-    blend: Annotated[Number | None, Field(ge=0, le=1)] = None
-    order_by_outcome: bool = False
-
-
-def paths(value: Any) -> Any:
-    """Return the paths of an option that is repeated; one text, or one path of a file, is one of them."""
-    if isinstance(value, str | Path):
-        return (str(value),)
-    if isinstance(value, list):  # a format is hashed
-        return tuple(value)
-    return () if value is None else value
-
-
-Paths = Annotated[str | Sequence[str], BeforeValidator(paths)]
+    min_passes: Annotated[
+        Whole,
+        Field(ge=1),
+        Setting("Valid passes that a judge needs for its scores to count.", "M"),
+    ] = 1
+    debias: Annotated[
+        bool, Setting("Correct for position bias measured over the batch.")
+    ] = False
+    standardize: Annotated[
+        bool | None,
+        Setting(
+            "Bring the judges of a panel to one mean and spread first.  [default: if ask or read differ]"
+        ),
+    ] = None
+    blend: Annotated[
+        Share | None,
+        Setting(
+            "W times the judge's score plus 1 - W times the original reward; W from 0 to 1.",
+            "W",
+        ),
+    ] = None
+    order_by_outcome: Annotated[
+        bool,
+        Setting(
+            "Never rank a rollout that failed its check (--outcome, else the reward) above one that passed."
+        ),
+    ] = False
 
 
 def _terms(value: Any) -> Any:
@@ -530,7 +527,7 @@ ENDED = (
 
 
 @frozen
-class RecordPaths(Settings):
+class RecordPaths(Section):
     """One shape of a record, as paths to its parts: a row of the table of formats.
 
     A table `[formats.NAME]` of ruler.toml has the same words. A path is dotted (`a.b`). A number picks an item of
@@ -568,46 +565,84 @@ class RecordPaths(Settings):
     ruler: str = "ruler"
 
 
-ReadRecord = Callable[[Mapping[str, Any]], Any]
-"""A program's own reader: a record → a trajectory as a dict with `messages`, or a list of these, which are a group."""
-
-
 @frozen
-class InputOptions(Settings):
-    """The grouping of records, and the paths that the user gave: a row without a name, or a part of one.
+class InputSettings(Section):
+    """The source of records, their grouping, and the paths that the user gave: a row without a name, or a part of one.
 
-    `format` is `auto`, the name of a row, a row, or a program's own reader. `records` is the path of the records
-    in a document, or in each line. With `limit` only so many groups are read, the first; with `shard` only its
-    own. A record of more than `max_record` mebibytes counts as unreadable.
-    """
-
-    _: KW_ONLY
-    format: str | RecordPaths | ReadRecord = "auto"
-    grouping: Grouping = "auto"
-    group_by: Paths = ()
-    reward: str | None = None
-    records: str | None = None
-    messages: Paths = ()
-    outcome: str | None = None
-    shard: Annotated[Shard | None, BeforeValidator(shard_of)] = None
-    prompt: Paths = ()
-    tools: str | None = None
-    reference: str | None = None
-    limit: Limit = None
-    # a record that waits for its turn is a row of SQLite's, which takes 10^9 bytes
-    max_record: Annotated[Whole, Field(ge=1, le=900)] = MAX_RECORD
-
-
-@frozen
-class InputSettings(InputOptions):
-    """The source of records; `outcome_option` is the option that gave `outcome`, by its field.
-
-    `rows` are the user's own formats, by their names.
+    `format` is `auto`, the name of a row, a row, or a program's own reader. `outcome_option` is the option that gave
+    `outcome`, by its field. `rows` are the user's own formats, by their names.
     """
 
     source: str = "-"
+    _: KW_ONLY
+    format: Annotated[
+        str | InstanceOf[RecordPaths] | ReadRecord,
+        Option("Shape of the dump, instead of detecting it.", "auto|NAME"),
+    ] = "auto"
+    grouping: Annotated[
+        Grouping, Option("How the records of a group are arranged.")
+    ] = "auto"
+    group_by: Annotated[
+        Paths,
+        Option(
+            "Path of the group key; repeat it if several are the key.",
+            "PATH",
+            many=True,
+        ),
+    ] = ()
+    reward: Annotated[str | None, Option("Path of the original reward.", "PATH")] = None
+    records: Annotated[
+        str | None,
+        Setting(
+            "Path of the records inside a document, or inside each line, e.g. data.runs[].",
+            "PATH",
+        ),
+    ] = None
+    messages: Annotated[
+        Paths,
+        Option(
+            "Path of the messages, or of an answer's text, where no format fits; repeat it for several answers. See "
+            "`ruler formats --help`.",
+            "PATH",
+            many=True,
+        ),
+    ] = ()
+    outcome: Annotated[str | None, Option("Path of a verifier's result.", "PATH")] = (
+        None
+    )
+    shard: Annotated[
+        InstanceOf[Shard] | None,
+        BeforeValidator(shard_of),
+        Option("Only the groups of shard I of N; the first is 1.", "I/N"),
+    ] = None
+    prompt: Annotated[
+        Paths,
+        Option(
+            "Path of the task's text, where the messages lack it; repeat it for its parts.",
+            "PATH",
+            many=True,
+        ),
+    ] = ()
+    tools: Annotated[
+        str | None, Setting("Path of the tools that the agent had.", "PATH")
+    ] = None
+    reference: Annotated[
+        str | None,
+        Option("Path of the reference answer, shown to the judge only.", "PATH"),
+    ] = None
+    limit: Annotated[Limit, Option("Only the first N groups.", "N", per_run=True)] = (
+        None
+    )
+    # a record that waits for its turn is a row of SQLite's, which takes 10^9 bytes
+    max_record: Annotated[
+        Whole,
+        Field(ge=1, le=900),
+        Setting(
+            "Largest record to read, in MiB; a larger one counts as unreadable.", "MIB"
+        ),
+    ] = MAX_RECORD
     outcome_option: str = "outcome"
-    rows: Mapping[str, RecordPaths] = field(default_factory=dict)
+    rows: Mapping[str, InstanceOf[RecordPaths]] = field(default_factory=dict)
 
     @property
     def named_row(self) -> RecordPaths | None:
@@ -618,37 +653,71 @@ class InputSettings(InputOptions):
 
     def with_paths(self, row: RecordPaths) -> RecordPaths:
         """Return a row with the paths that are given beside it in the places of its own."""
-        names = [
-            field.name for field in fields(RecordPaths) if hasattr(self, field.name)
-        ]
-        given = {name: value for name in names if (value := getattr(self, name))}
-        return replace(row, **given)
+        paths_beside = {}
+        for member in fields(RecordPaths):
+            value = getattr(self, member.name, None)
+            if value:
+                paths_beside[member.name] = value
+        return replace(row, **paths_beside)
 
 
 @frozen
-class RunOptions(Settings):
-    """The conduct of a run as a whole.
-
-    With `fallback` the next judge takes over a group that one refuses. `adaptive` spends passes where they
-    help, `passes` on average. `cached_only` asks nobody: what no ledger answers fails. `spend` says which
-    groups of a file the cap pays for: the first ones, or a sample of all that is drawn by the seed. `force`
-    replaces an OUTPUT that ruler did not write.
-    """
+class RunSettings(Section):
+    """The conduct of a run as a whole."""
 
     _: KW_ONLY
-    on_failure: OnFailure = "null"
-    failed: Path | None = None
-    force: bool = False
-    max_failures: Annotated[
-        MaxFailures | float | str | None, BeforeValidator(max_failures_of)
+    on_failure: Annotated[
+        OnFailure,
+        Option(
+            "A group that cannot be scored: reward null, record left out, or reward kept."
+        ),
+    ] = "null"
+    failed: Annotated[
+        Path | None,
+        Setting(
+            "File for unreadable lines and dropped records.  [default: OUTPUT.failed.jsonl]",
+            "FILE",
+            per_run=True,
+        ),
     ] = None
-    retry_failed: bool = False
-    cached_only: bool = False
-    spend: Literal["first", "spread"] = "first"
-    debug: bool = False
-    fallback: bool = False
-    adaptive: bool = False
-    escalate_gap: Annotated[Number, Field(ge=0, le=1)] = 0.1
+    force: Annotated[
+        bool, Option("Replace a file that ruler did not write.", per_run=True)
+    ] = False
+    max_failures: Annotated[
+        InstanceOf[MaxFailures] | float | str | None,
+        BeforeValidator(max_failures_of),
+        Option("Stop when more groups and lines than that fail.", "N|P%"),
+    ] = None
+    retry_failed: Annotated[
+        bool, Option("Ask again what failed in an earlier run.")
+    ] = False
+    cached_only: Annotated[
+        bool,
+        Option("Ask no judge: score what the ledger answers, and fail the rest."),
+    ] = False
+    spend: Annotated[
+        Literal["first", "spread"],
+        Setting(
+            "Groups that --max-cost pays for: the first of INPUT, or a fair sample drawn by --seed."
+        ),
+    ] = "first"
+    debug: Annotated[bool, Option("Show each reply of the judge.")] = False
+    fallback: Annotated[
+        bool,
+        Option("Ask the judges in turn: the next scores a group that one refuses."),
+    ] = False
+    adaptive: Annotated[
+        bool,
+        Setting(
+            "Two passes for every group, more where they help, up to --passes on average."
+        ),
+    ] = False
+    escalate_gap: Annotated[
+        Share,
+        Option(
+            "A group is undecided if no two of its scores lie further apart.", "GAP"
+        ),
+    ] = 0.1
 
     @property
     def most_failures(self) -> MaxFailures | None:
@@ -656,8 +725,11 @@ class RunOptions(Settings):
         return self.max_failures if isinstance(self.max_failures, MaxFailures) else None
 
 
+Judge = InstanceOf[JudgeSettings]
+
+
 @frozen
-class ScoreSettings(RunOptions):
+class ScoreSettings(RunSettings):
     """One run of `ruler score`.
 
     `panel` are judges beside the first, `escalate` is a stronger one for groups that they leave undecided: whose scores
@@ -667,26 +739,34 @@ class ScoreSettings(RunOptions):
     one another.
     """
 
-    input: InputSettings = InputSettings()
+    input: InstanceOf[InputSettings] = field(default_factory=InputSettings)
     output: str = "-"
-    judge: JudgeSettings = JudgeSettings()
-    ask: AskSettings = AskSettings()
-    pool: PoolSettings = PoolSettings()
-    combine: CombineSettings = CombineSettings()
-    ledger: Annotated[Path | None, BeforeValidator(ledger_path)] = field(
-        default_factory=lambda: ledger_path(os.environ.get(LEDGER_VARIABLE, ""))
-    )
-    panel: tuple[JudgeSettings, ...] = ()
-    escalate: JudgeSettings | None = None
+    judge: Judge = field(default_factory=JudgeSettings)
+    ask: InstanceOf[AskSettings] = field(default_factory=AskSettings)
+    pool: InstanceOf[PoolSettings] = field(default_factory=PoolSettings)
+    combine: InstanceOf[CombineSettings] = field(default_factory=CombineSettings)
+    ledger: Annotated[
+        Path | None,
+        BeforeValidator(ledger_path),
+        Option(
+            "File of paid replies; repeat it to read others as well.  "
+            "[default: ruler/ledger.sqlite in the user's cache directory]",
+            "PATH|none",
+            many=True,
+        ),
+    ] = field(default_factory=lambda: ledger_path(os.environ.get(LEDGER_VARIABLE, "")))
+    panel: tuple[Judge, ...] = ()
+    escalate: Annotated[
+        Judge | None,
+        Option("A stronger judge for groups that the first leaves undecided.", "NAME"),
+    ] = None
     ledgers: tuple[Annotated[Path, BeforeValidator(ledger_path)], ...] = ()
-    grace: Annotated[Number, Field(ge=0)] = 60.0
+    grace: Seconds = 60.0
 
     def __post_init__(self) -> None:
         """Refuse settings that contradict one another."""
         _refuse_judges(self)
-        for wrong, option, problem, remedy in _contradictions(self):
-            if wrong:
-                raise UsageError(problem, remedy, place=option_name(option))
+        _refuse_contradictions(self)
 
     @property
     def draw(self) -> int | None:
@@ -705,7 +785,7 @@ class ScoreSettings(RunOptions):
 
         A judge that is asked about each rollout takes no further pass, and writes no scores.
         """
-        shown = judge.ask if isinstance(judge.ask, str) else self.ask.ask
+        shown = judge.ask or self.ask.ask
         read = judge.read or self.ask.read
         typed = judge.spoken != "chat"
         if read == "auto":
@@ -731,7 +811,7 @@ class ScoreSettings(RunOptions):
 
     @property
     def asked_each(self) -> list[bool]:
-        """Tell for each judge if it is asked about each rollout alone."""
+        """True for each judge that is asked about each rollout alone."""
         return [ask.ask == "each" for ask in self.asks]
 
     @property
@@ -748,7 +828,7 @@ class ScoreSettings(RunOptions):
 
     @property
     def absolute(self) -> bool:
-        """Tell if a group with one distinct rollout gets a score that means something."""
+        """True if a group with one distinct rollout gets a score that means something."""
         return self.ask.single == "score" or any(self.asked_each)
 
 
@@ -756,97 +836,126 @@ def refuse_no_settings(value: object) -> None:
     """Raise WrongShapeError if a program gives something else than the settings of a run."""
     if not isinstance(value, ScoreSettings):
         problem = f"is of type {type(value).__name__}"
-        remedy = "give load_settings(model=NAME) or a ScoreSettings"
+        remedy = "pass load_settings(model=NAME) or a ScoreSettings"
         raise WrongShapeError(problem, remedy, place="settings")
 
 
-def _contradictions(run: ScoreSettings) -> Iterator[tuple[object, str, str, str]]:
-    """Yield each contradiction: if it is there, the field of an option, the problem and the remedy."""
-    ask = run.ask
-    combine = run.combine
-    least = combine.min_passes
-    few = ask.passes < FIRST_PASSES
-    in_turn = run.fallback
-    scale = scale_mistake(ask.rubric)
-    leave = "leave one out"
-    more = "use --passes 2 or more"
-    several = ("needs several judges", "repeat -m")
-    ordered = "needs a random order: in input order a position tells the rollout"
-    together = "needs judges that score together, not in turn as with --fallback"
-    too_many = f"is more than --passes {ask.passes}"
-    yield (
-        run.cached_only and run.ledger is None,
+_IN_TURN = "needs judges that score together, not in turn as with --fallback"
+_FEW_PASSES = "is more than --passes"
+_ORDERED = "needs a random order: in input order a position tells the rollout"
+_LEAVE = "leave one out"
+_CONTRADICTIONS: Sequence[tuple[str, Callable[[ScoreSettings], object], str, str]] = (
+    (
         "cached_only",
+        lambda run: run.cached_only and run.ledger is None,
         "needs a ledger",
         "leave out --ledger none",
-    )
-    yield scale, "rubric", scale, ""
-    alone = "has no meaning: every judge is asked about each rollout alone, once"
-    compare = "leave it out, or leave out --ask each"
-    for option, given in {
-        "passes": ask.passes > 1,
-        "order": ask.order == "input",
-        "debias": combine.debias,
-        "min_passes": least > 1,
-        "adaptive": run.adaptive,
-        "group_size": ask.group_size != GROUP_SIZE,
-        "single": ask.single == "score",
-    }.items():
-        yield given and all(run.asked_each), option, alone, compare
-    asks = run.asks
-    unasked = ask.question is not None and not any(a.by_probability for a in asks)
-    yield unasked, "question", "is put to no judge", "use --read probability"
-    probability = "leave it out, or use --read probability"
-    for judge, way in zip(run.judges, asks, strict=True):
-        label = judge.label
-        single = not way.by_probability and way.ask == "each"
-        problem = (
-            f"judge {label} is asked about each rollout alone, and writes no score"
-        )
-        yield single, "read", problem, probability
-        mute = not way.by_probability and way.typed
-        problem = f"judge {label} is a decision model, which writes no text"
-        yield mute, "read", problem, probability
-    yield (
-        combine.debias and ask.order == "input",
+    ),
+    (
+        "question",
+        lambda run: (
+            run.ask.question and not any(ask.by_probability for ask in run.asks)
+        ),
+        "is put to no judge",
+        "use --read probability",
+    ),
+    (
         "debias",
-        ordered,
-        "leave out --order input",
-    )
-    yield in_turn and not run.panel, "fallback", *several
-    yield combine.standardize and not run.panel, "standardize", *several
-    yield in_turn and combine.standardize, "standardize", together, leave
-    yield (
-        run.adaptive and few,
+        lambda run: run.combine.debias and run.ask.order == "input",
+        _ORDERED,
+        "leave out --set order=input",
+    ),
+    (
+        "fallback",
+        lambda run: run.fallback and not run.panel,
+        "needs several judges",
+        "repeat -m",
+    ),
+    (
+        "standardize",
+        lambda run: run.combine.standardize and not run.panel,
+        "needs several judges",
+        "repeat -m",
+    ),
+    (
+        "standardize",
+        lambda run: run.combine.standardize and run.fallback,
+        _IN_TURN,
+        _LEAVE,
+    ),
+    (
         "adaptive",
+        lambda run: run.adaptive and run.ask.passes < FIRST_PASSES,
         "starts with 2 passes for every group",
-        more,
-    )
-    yield least > ask.passes, "min_passes", too_many, "give fewer"
+        "use --passes 2 or more",
+    ),
+    (
+        "min_passes",
+        lambda run: run.combine.min_passes > run.ask.passes,
+        _FEW_PASSES,
+        "use fewer",
+    ),
+    (
+        "min_passes",
+        lambda run: run.adaptive and run.combine.min_passes > FIRST_PASSES,
+        "is too many: --set adaptive gives most groups 2 passes",
+        "use 2 or less",
+    ),
+)
+"""Settings that make no sense with others: the first one, the test, the problem and the way out."""
+_COMPARING = words_of("passes order debias min_passes adaptive group_size single")
+"""Settings of rollouts that are compared."""
+_OF_ALL = ("debias", "standardize")
+"""Settings that need all groups."""
 
-    adaptive = run.adaptive
-    limited = adaptive and least > FIRST_PASSES
-    early = "--adaptive gives most groups 2 passes"
-    yield limited, "min_passes", early, "give 2 or less"
-    of_all = {"debias": combine.debias}
-    of_all["standardize"] = bool(run.combining.standardize)
-    last = (
-        "give it to the last run, over the whole file with the --ledger of every shard"
-    )
-    problem = "needs all groups, and a shard has some"
-    for option, needed in of_all.items():
-        yield needed and run.input.shard, option, problem, last
+
+def _refuse_contradictions(run: ScoreSettings) -> None:
+    """Raise UsageError for settings that contradict one another."""
+    scale = scale_mistake(run.ask.rubric)
+    if scale:
+        raise SettingError("rubric", scale)
+    if all(run.asked_each):
+        for name in _changed(run, _COMPARING):
+            problem = (
+                "has no meaning: every judge is asked about each rollout alone, once"
+            )
+            raise SettingError(name, problem, "leave it out, or leave out --ask each")
+    for judge, ask in zip(run.judges, run.asks, strict=True):
+        problem = "is asked about each rollout alone, and writes no score"
+        if ask.typed:
+            problem = "is a decision model, which writes no text"
+        if not ask.by_probability and (ask.typed or ask.ask == "each"):
+            remedy = "leave it out, or use --read probability"
+            raise SettingError("read", f"judge {judge.label} {problem}", remedy)
+    for name, is_wrong, problem, remedy in _CONTRADICTIONS:
+        if is_wrong(run):
+            raise SettingError(name, problem, remedy)
+    if run.input.shard:
+        for name in _changed(run, _OF_ALL):
+            problem = "needs all groups, and a shard has some"
+            remedy = "use it in the last run, over the whole file with the --ledger of every shard"
+            raise SettingError(name, problem, remedy)
+
+
+def _changed(run: ScoreSettings, names: Iterable[str]) -> Iterator[str]:
+    """Yield the names of settings that do not have their default."""
+    for section in (run, run.ask, run.combining):
+        for name in names:
+            value = getattr(section, name, None)
+            if value and value != getattr(type(section), name):
+                yield name
 
 
 def _refuse_judges(run: ScoreSettings) -> None:
     """Raise UsageError for two judges that are one."""
-    for one, other in combinations(run.judges, 2):
+    for first, second in combinations(run.judges, 2):
         ways = []
-        for judge in (one, other):
+        for judge in (first, second):
             ask = run.ask_of(judge)
             how = (ask.ask, ask.read, ask.typed, judge.function)
             ways.append((judge.model, judge.params, how))
-        if ways[0] == ways[1] or one.label == other.label:
-            problem = f"judges {one.label} and {other.label} have one name, or one model and the same parameters"
+        if ways[0] == ways[1] or first.label == second.label:
+            names = f"judges {first.label} and {second.label}"
+            problem = f"{names} have one name, or one model and the same parameters"
             remedy = "leave one out; to ask one judge several times, use --passes"
             raise UsageError(problem, remedy)

@@ -1,40 +1,32 @@
-"""All options of all commands, as one frozen value with the source of each."""
+"""The settings of a command as they were read: the values of each section, and the source of each value."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import KW_ONLY, dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
-from ruler_cli.errors import UsageError
-from ruler_cli.settings.keys import HEADERS
-from ruler_cli.settings.models import (
-    Address,
-    Api,
-    AskOptions,
-    CombineSettings,
-    InputOptions,
-    KeyVariable,
+from ruler_cli.settings.fields import (
+    SECTIONS,
     Limit,
     Number,
-    PoolSettings,
-    Price,
-    RecordPaths,
-    RunOptions,
-    Timeout,
-    Via,
+    Option,
+    Paths,
+    Seconds,
+    Section,
+    Setting,
+    Share,
     Whole,
     frozen,
     paths,
-    price_of,
+    texts,
 )
-from ruler_cli.settings.parameters import params_of
+from ruler_cli.settings.models import JudgeSettings, RecordPaths, ScoreSettings
 
+T = TypeVar("T")
 COMMANDS = (
     "score",
     "check",
@@ -54,77 +46,201 @@ COMMANDS = (
     "batch import",
 )
 """Commands that take options, and so may have a table in the file: `[batch.submit]`."""
-SHORT_FORMS = {"quiet": "progress", "no_cache": "ledger"}
-"""Flags that set another option to `none`."""
-_PER_RUN = (
-    "dry_run no_cache limit failed force summary group pass_ window page open_page label where marks keep by "
-    "as_ gap per_group shape all_batches forget older_than yes"
-)
-PER_RUN = frozenset(_PER_RUN.split())
-"""Options without a variable: they are for one run."""
-
-
-def _texts(value: Any) -> Any:
-    """Return the texts of an option that is repeated; one text holds several, with spaces between them."""
-    return tuple(value.split()) if isinstance(value, str) else value
-
-
-def _prices(value: Any) -> Any:
-    """Return prices, each of one judge, from `2,8`, `[2, 8]`, or a list of these."""
-    prices = _texts(value)
-    several = isinstance(prices, list | tuple) and not any(
-        isinstance(part, int | float) for part in prices
-    )
-    return tuple(map(price_of, prices if several else [prices]))
-
-
-def _params(value: Any) -> Any:
-    """Return parameters of a call, from `KEY=VALUE` or a table; a VALUE that is JSON is read as JSON."""
-    texts = _texts(value)
-    if not isinstance(texts, list | tuple):
-        return params_of(value)
-    params = {}
-    for text in map(str, texts):
-        key, equals, own = text.partition("=")
-        if not (key and equals):
-            remedy = "e.g. -p temperature=0.2"
-            shown = "its value" if HEADERS.search(text) else repr(text)
-            raise UsageError(f"{shown} is not KEY=VALUE", remedy, place="-p")
-        params[key] = own
-        with suppress(ValueError, RecursionError):
-            params[key] = json.loads(own)
-    return params_of(params)
-
-
-Texts = Annotated[str | Sequence[str], BeforeValidator(_texts)]
-Seconds = Annotated[Number, Field(ge=0, allow_inf_nan=False)]
 
 
 @frozen
-class ScoreOptions(AskOptions, PoolSettings, CombineSettings, InputOptions, RunOptions):
-    """The options of a run; `model` and `price` have a value for each judge of the panel.
-
-    `config` is the file of settings, "none" for none.
-    """
+class OutputSettings(Section):
+    """Settings of `score` beside those of a run: the things that it shows, and where it runs."""
 
     _: KW_ONLY
-    model: Texts = ()
-    api_base: Address = None
-    api_key_env: KeyVariable = None
-    api: Api = "auto"
-    via: Via = "auto"
-    param: Annotated[
-        Mapping[str, Any] | Sequence[str] | str, BeforeValidator(_params)
-    ] = field(default_factory=dict)
-    timeout: Timeout = 600.0
-    price: Annotated[Price | str | Sequence[Price | str], BeforeValidator(_prices)] = ()
-    escalate: str | None = None
-    ledger: Annotated[
-        Sequence[str | Path] | str | Path | None, BeforeValidator(paths)
+    summary: Annotated[
+        Path | None,
+        Option("Write the run's summary as JSON.", "FILE", per_run=True),
+    ] = None
+    progress: Annotated[
+        Literal["auto", "bar", "log", "none"],
+        Option(
+            "Progress on stderr. -q stands for none, which prints no summary either."
+        ),
+    ] = "auto"
+    engine: Annotated[
+        Literal["here", "ray"],
+        Option("Judge in this process, or in workers of Ray; OUTPUT is the same."),
+    ] = "here"
+    ray_address: Annotated[
+        str | None,
+        Option(
+            "A running Ray cluster that this machine is part of.  [default: one is started here]",
+            "HOST:PORT",
+        ),
+    ] = None
+
+
+@frozen
+class CommandSettings(Section):
+    """Settings of further commands: the things that they show, and where."""
+
+    _: KW_ONLY
+    as_json: Annotated[bool, Option("Print one JSON object instead.")] = False
+    labels: Annotated[
+        str | None,
+        Option(
+            "Dotted path of the labels.  [default: the first original reward, else the outcome]",
+            "PATH",
+        ),
+    ] = None
+    people: Annotated[
+        Paths,
+        Option(
+            "Labels of people: comparisons and marks, as JSON lines. Repeatable.",
+            "FILE",
+            many=True,
+        ),
     ] = ()
-    no_cache: bool = False
-    dry_run: bool = False
-    config: str | Path | None = None
+    at_least: Annotated[
+        Share | None,
+        Option(
+            "Exit with 1 unless the interval of the pairwise accuracy begins at X or above.",
+            "X",
+        ),
+    ] = None
+    batch: Annotated[
+        bool, Option("Show cost and time in a provider's batch API, too.")
+    ] = False
+    group: Annotated[
+        str | None,
+        Option("Key of the group to show in full.", "KEY", per_run=True),
+    ] = None
+    pass_: Annotated[
+        Whole,
+        Field(ge=1),
+        Option("Number of the pass over the group.", "P", per_run=True),
+    ] = 1
+    window: Annotated[
+        Whole,
+        Field(ge=1),
+        Option("Number of the window of that pass.", "W", per_run=True),
+    ] = 1
+    page: Annotated[
+        str | None,
+        Option(
+            "Write a page for a browser instead: one file, which opens offline.",
+            "FILE.html",
+            per_run=True,
+        ),
+    ] = None
+    open_page: Annotated[
+        bool,
+        Option(
+            "Open the page in the browser; without -o it is a private temporary file.",
+            per_run=True,
+        ),
+    ] = False
+    max_groups: Annotated[
+        Limit,
+        Option("Groups in FILE.html, the worst first.  [default: 10000]", "N"),
+    ] = None
+    label: Annotated[
+        Whole | None,
+        Field(ge=1, le=10_000),
+        Option(
+            "Draw N pairs of rollouts, for a page on which people compare them without knowing their scores.",
+            "N",
+            per_run=True,
+        ),
+    ] = None
+    where: Annotated[
+        Paths,
+        Option(
+            "Groups that are live (scored, not tied), tied, failed or scored, or whose reliability or disagreement "
+            "lies in a range; rollouts whose score does, or whose value at a path is VALUE. Repeatable: all must hold.",
+            "NAME[=LOW..HIGH]|PATH=VALUE",
+            many=True,
+            per_run=True,
+        ),
+    ] = ()
+    keep: Annotated[
+        Limit,
+        Option("At most M rollouts of each group, by --by.", "M", per_run=True),
+    ] = None
+    by: Annotated[
+        Literal["variance", "score", "majority"] | None,
+        Option(
+            "Rollouts to keep: those whose scores vary most, the best, or the best with the commonest answer.",
+            per_run=True,
+        ),
+    ] = None
+    answer: Annotated[
+        str | None,
+        Option("Dotted path of a rollout's answer, for --by majority.", "PATH"),
+    ] = None
+    marks: Annotated[
+        Paths,
+        Option(
+            "Only the groups and rollouts that a file of marks names. Repeatable.",
+            "FILE",
+            many=True,
+            per_run=True,
+        ),
+    ] = ()
+    as_: Annotated[
+        Literal["pairs"] | None,
+        Option(
+            "Write data for training instead: pairs of a chosen and a rejected rollout.",
+            per_run=True,
+        ),
+    ] = None
+    gap: Annotated[
+        Number,
+        Field(gt=0, le=1),
+        Option("Least difference between the scores of a pair.", "SCORE", per_run=True),
+    ] = 0.2
+    per_group: Annotated[
+        Whole, Field(ge=1), Option("Most pairs of a group.", "K", per_run=True)
+    ] = 1
+    shape: Annotated[
+        Literal["conversational", "standard"],
+        Option("Pairs as lists of messages, or as texts.", per_run=True),
+    ] = "conversational"
+    target: Annotated[
+        Literal["auto", "openai", "anthropic", "vllm"],
+        Option("Format of the requests; auto goes by the judge's name."),
+    ] = "auto"
+    wait: Annotated[bool, Option("Wait, and collect until no batch is open.")] = False
+    wait_timeout: Annotated[
+        Seconds,
+        Field(allow_inf_nan=False),
+        Option("Longest time that --wait waits, seconds.", "S"),
+    ] = 26 * 3600.0
+    settle: Annotated[
+        Seconds,
+        Field(allow_inf_nan=False),
+        Setting(
+            "Seconds in which a batch may still appear at its provider after a crash.",
+            "S",
+        ),
+    ] = 120.0
+    all_batches: Annotated[
+        bool, Option("Closed batches, too; to cancel, every open one.", per_run=True)
+    ] = False
+    forget: Annotated[
+        bool,
+        Option(
+            "Give them up without asking the provider; their requests may be submitted again at once.",
+            per_run=True,
+        ),
+    ] = False
+    older_than: Annotated[
+        Number | None,
+        Field(ge=0),
+        Option("Only replies older than this.  [default: all]", "DAYS", per_run=True),
+    ] = None
+    yes: Annotated[
+        bool,
+        Option(
+            "Go on without asking; needed if stdin is not a terminal.", per_run=True
+        ),
+    ] = False
 
 
 COMMAND_LINE = 3
@@ -138,16 +254,16 @@ DEFAULT = 0
 class Origin:
     """The source of a value, as a sentence names it, e.g. `RULER_RPM` or `ruler.toml [score]`.
 
-    `given` is the value as the user wrote it.
+    `value` is what the user wrote.
     """
 
     place: str = "default"
     rank: int = DEFAULT
-    given: Any = None
+    value: Any = None
 
 
 Layer = dict[str, Origin]
-"""The values of one source, by the fields of their options."""
+"""The values of one source, by their fields."""
 
 
 @dataclass(frozen=True)
@@ -155,72 +271,63 @@ class ConfigFile:
     """A checked file: `name` stands for it in sentences.
 
     `tables` has the values of each command's table by their fields, `judges` those of each judge's; `formats` are
-    the user's rows. `found`: the user did not name it.
+    the user's rows. `discovered`: the user did not name it.
     """
 
     name: str
     tables: dict[str, dict[str, Any]]
     judges: dict[str, dict[str, Any]]
     formats: dict[str, RecordPaths]
-    found: bool = False
+    discovered: bool = False
 
 
-@frozen
-class Options(ScoreOptions):
-    """The options of all commands; one that a command does not take has its default.
+@dataclass(frozen=True)
+class Options:
+    """The settings of a command; one that it does not take has its default.
 
-    `file` is what was read of the file, `origins` are the sources of values that are not the defaults, and
-    `layers` has by rank also values that another source replaces.
+    `origins` are the sources of values that are not the defaults, and `layers` has by rank also values that another
+    source replaces. `config` is the file of settings as it was named.
     """
 
-    _: KW_ONLY
-    file: ConfigFile | None = None
     origins: Layer = field(default_factory=dict)
     layers: Mapping[int, Layer] = field(default_factory=dict)
+    file: ConfigFile | None = None
+    config: str | None = None
 
-    summary: Path | None = None
-    progress: Literal["auto", "bar", "log", "none"] = "auto"
-    quiet: bool = False
-    engine: Literal["here", "ray"] = "here"
-    ray_address: str | None = None
-    as_json: bool = False
-    labels: str | None = None
-    labels_file: Texts = ()
-    at_least: Annotated[Number | None, Field(ge=0, le=1)] = None
-    batch: bool = False
-    group: str | None = None
-    pass_: Annotated[Whole, Field(ge=1)] = 1
-    window: Annotated[Whole, Field(ge=1)] = 1
-    page: str | None = None
-    open_page: bool = False
-    max_groups: Limit = None
-    label: Annotated[Whole | None, Field(ge=1, le=10_000)] = None
-    where: tuple[str, ...] = ()
-    keep: Limit = None
-    by: Literal["variance", "score", "majority"] | None = None
-    answer: str | None = None
-    marks: Annotated[Sequence[str], BeforeValidator(paths)] = ()
-    as_: Literal["pairs"] | None = None
-    gap: Annotated[Number, Field(gt=0, le=1)] = 0.2
-    per_group: Annotated[Whole, Field(ge=1)] = 1
-    shape: Literal["conversational", "standard"] = "conversational"
-    target: Literal["auto", "openai", "anthropic", "vllm"] = "auto"
-    wait: bool = False
-    wait_timeout: Seconds = 26 * 3600.0
-    settle: Seconds = 120.0
-    all_batches: bool = False
-    forget: bool = False
-    older_than: Annotated[Number | None, Field(ge=0)] = None
-    yes: bool = False
+    def values_of(self, section: type) -> dict[str, Any]:
+        """Return the values of a section that are not the defaults, as the user wrote them."""
+        values = {}
+        for name, origin in self.origins.items():
+            if SECTIONS[name] is section:
+                values[name] = origin.value
+        return values
+
+    def of(self, section: type[T]) -> T:
+        """Return a section with the values of this command."""
+        return section(**self.values_of(section))
+
+    def __getattr__(self, name: str) -> Any:
+        """Return the value of a setting, by its field."""
+        if name not in SECTIONS:
+            raise AttributeError(name)
+        section = SECTIONS[name]
+        if section in (JudgeSettings, ScoreSettings):
+            return self.origin(name).value
+        return getattr(self.of(section), name)
+
+    @property
+    def models(self) -> list[str]:
+        """The judges as they were named, without the one of `escalate`."""
+        return [*texts(self.model or ())]
 
     @property
     def ledgers(self) -> list[str]:
-        """The ledgers as they were given, the one that is written first."""
+        """The ledgers as they were named, the one that is written first."""
         return [str(name) for name in paths(self.ledger)]
 
     @property
     def ledger_name(self) -> str:
-        """The ledger that is written, as it was given; empty if none was."""
+        """The ledger that is written, as it was named; empty if none was."""
         return next(iter(self.ledgers), "")
 
     @property
@@ -230,22 +337,16 @@ class Options(ScoreOptions):
 
     def judges_named(self, rank: int) -> list[str]:
         """Return the judges that sources of a rank name, the one of `escalate` last."""
-        layer = self.layers[rank]
-        given = [layer[name].given for name in ("model", "escalate") if name in layer]
-        return [name for one in given for name in _texts(one)]
+        names: list[str] = []
+        for name in ("model", "escalate"):
+            if name in self.layers[rank]:
+                names += texts(self.layers[rank][name].value)
+        return names
 
     def origin(self, name: str) -> Origin:
-        """Return the source of an option."""
+        """Return the source of a setting."""
         return self.origins.get(name, Origin())
 
     def rank(self, name: str) -> int:
-        """Return the rank of the source of an option."""
+        """Return the rank of the source of a setting."""
         return self.origin(name).rank
-
-
-FIELDS = frozenset(
-    one.name
-    for one in fields(Options)
-    if one.name not in ("config", "file", "origins", "layers")
-)
-"""All options, by their fields."""

@@ -5,12 +5,14 @@ A parameter with a new name needs no release: it is sent, unless its name is of 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
-from ruler_cli.errors import UsageError
+from ruler_cli.settings.fields import SettingError
 from ruler_cli.settings.keys import is_key_name, snake_case
 from ruler_cli.types import words_of
 
@@ -43,8 +45,8 @@ _DATA = re.compile(
 _HARMLESS = (("n", 1),)
 _ADVICE = {
     "timeout": "use --timeout S",
-    "num_retries": "use --retries N",
-    "max_retries": "use --retries N",
+    "num_retries": "use --set retries=N",
+    "max_retries": "use --set retries=N",
 }
 _OF_LITELLM = words_of("""
 additional_drop_params allowed_model_region allowed_openai_params api_version assistant_continue_message async_call
@@ -79,12 +81,29 @@ vertex_project
 
 
 def params_of(value: Any) -> Any:
-    """Return the parameters of a call; UsageError for a key, or one that changes who is asked, or what."""
+    """Return the parameters of a call, from a table or from texts `KEY=VALUE`; a VALUE that is JSON is read as JSON.
+
+    UsageError for a key, or for a parameter that changes who is asked, or what.
+    """
+    if isinstance(value, str):
+        value = value.split()
+    if isinstance(value, list | tuple):
+        params = {}
+        for text in map(str, value):
+            key, equals, content = text.partition("=")
+            if not (key and equals):
+                shown = "its value" if "header" in text.lower() else repr(text)
+                problem = f"{shown} is not KEY=VALUE"
+                raise SettingError("params", problem, "e.g. -p temperature=0.2")
+            params[key] = content
+            with suppress(ValueError, RecursionError):
+                params[key] = json.loads(content)
+        value = params
     if isinstance(value, Mapping):
         for name in _PARTS:
             if not isinstance(value.get(name), Mapping | None):
                 remedy = 'write {"NAME": "VALUE"}'
-                raise UsageError("is not an object", remedy, place=f"-p {name}")
+                raise SettingError("params", "is not an object", remedy, name)
         headers_of(value)
         _refuse(value, "")
     return value
@@ -92,8 +111,8 @@ def params_of(value: Any) -> Any:
 
 def _refuse(params: Mapping[Any, Any], place: str) -> None:
     """Raise UsageError for a parameter of a body, at any depth; `place` is the path to it."""
-    for given, inner in params.items():
-        name = snake_case(str(given))
+    for key, inner in params.items():
+        name = snake_case(str(key))
         outermost = place in ("", "extra_body.")
         advice = ""
         if not place and is_key_name(name):
@@ -107,18 +126,18 @@ def _refuse(params: Mapping[Any, Any], place: str) -> None:
         elif outermost and _PROMPTS.fullmatch(name):
             advice = _OURS
         if advice and (name, inner) not in _HARMLESS:
-            raise UsageError(advice, place=f"-p {place}{given}")
+            raise SettingError("params", advice, value=f"{place}{key}")
         parts = [] if _DATA.fullmatch(name) else [inner]
         while parts:
             part = parts.pop()
             if isinstance(part, Mapping):
-                _refuse(part, f"{place}{given}.")
+                _refuse(part, f"{place}{key}.")
             elif isinstance(part, list | tuple):
                 parts += part
 
 
 def _leaves_host(name: str, value: Any) -> bool:
-    """Tell if a value that providers put into the name of a host leads to another one."""
+    """Return whether a value that providers put into the name of a host leads to another one."""
     text = isinstance(value, str) and _PLACES.fullmatch(name)
     return bool(text and not _PLACE.fullmatch(value))
 
@@ -137,7 +156,7 @@ _PARTS = ("headers", "extra_headers", "extra_query", "extra_body")
 
 def body_of(params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters that stand in the body of a call."""
-    plain = {name: own for name, own in params.items() if name not in _PARTS}
+    plain = {name: value for name, value in params.items() if name not in _PARTS}
     return plain | (params.get("extra_body") or {})
 
 
@@ -147,9 +166,11 @@ def wire_of(params: Mapping[str, Any]) -> Wire:
         plain = snake_case(name)
         header = plain.endswith("headers") and name not in _PARTS
         if header or plain in _OF_LITELLM or "_cost_per_" in plain:
-            way_out = _ADVICE.get(name, "leave it out, or use --via litellm")
-            problem = "is no parameter of the endpoint but of litellm, or of a client"
-            raise UsageError(problem, way_out, place=f"-p {name}")
+            remedy = _ADVICE.get(name, "leave it out, or use --set via=litellm")
+            problem = (
+                "is not a parameter of the endpoint but of litellm, or of a client"
+            )
+            raise SettingError("params", problem, remedy, name)
     query = params.get("extra_query") or {}
     pairs = [pair for name, value in query.items() for pair in _pairs(name, value)]
     text = f"?{urlencode(pairs)}" if pairs else ""
@@ -163,14 +184,16 @@ _FRAMING = re.compile("host|content-length|transfer-encoding|connection", re.IGN
 
 def headers_of(params: Mapping[str, Any]) -> dict[str, str]:
     """Return the further headers of a call; UsageError, which shows no value, for one that cannot be sent."""
-    given = {**(params.get("headers") or {}), **(params.get("extra_headers") or {})}
-    headers = {str(name): value for name, value in given.items()}
+    headers: dict[str, Any] = {}
+    for part in ("headers", "extra_headers"):
+        for name, value in (params.get(part) or {}).items():
+            headers[str(name)] = value
     for name, value in headers.items():
         text = isinstance(value, str | int | float) and not _CONTROL.search(str(value))
         if not text or not _HEADER.fullmatch(name) or _FRAMING.fullmatch(name):
             problem = f"has a header that cannot be sent: {name!r}"
             remedy = "correct it, or leave it out"
-            raise UsageError(problem, remedy, place="-p extra_headers")
+            raise SettingError("params", problem, remedy, "extra_headers")
     return {name: str(value) for name, value in headers.items()}
 
 

@@ -7,32 +7,27 @@ from __future__ import annotations
 
 import json
 import re
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from ruler_cli.errors import UnreadableError, UsageError, system_errors
 from ruler_cli.settings.criteria import criteria_in, read_criteria
+from ruler_cli.settings.fields import SettingError
 from ruler_cli.settings.suggestions import other_file
 from ruler_cli.types import Rubric, Standards, words_of
 
 _FILE_NAME = re.compile(r"\S*/\S*|[^\s.]\S*\.[A-Za-z]\w{0,7}")
 """One word that is a path, or that ends as a file's name does: it is no rubric."""
 
-_HIGH = r"(?:[2-9]|[1-9]\d{1,3})"
 _SCALE = re.compile(
-    r"\b(?:scor(?:e|es|ed|ing)|rat(?:e|es|ing|ings)|grad(?:e|es|ing)|scale)\b[^.;!?\n]{0,60}?"
-    rf"((?<![\d.])[01](?:\.0+)?%? ?(?:to|through|and|-|–|—|\.\.) ?{_HIGH}(?![\d.]{{0,3}}\d)|out of {_HIGH})"
-    r"(?= ?%? ?(?:$|[^\w\s%]|(?:where|with|for|based|depending|points?|and|or|according|on)\b))"
-    rf"|({_HIGH}[- ]point (?:Likert )?scale|score (?:of |is )?{_HIGH}(?! ?(?:\d|points?|pts))\b)",
+    r"\b(?:scor|rat|grad|scale)\w{0,4}\b[^.;!?\n]{0,60}?"
+    r"((?<![\d.])[01]%? ?(?:to|through|and|-|–|—|\.\.) ?(?:[2-9]|[1-9]\d{1,3})(?![\d.]{0,3}\d)|out of \d+)"
+    r"(?= ?%? ?(?:$|[^\w\s%]|(?:where|with|for|based|and|or|according)\b))",
     re.IGNORECASE | re.MULTILINE,
 )
-"""A scale that ends above 1, behind a word of scoring: `1 to 10`, `0-100`, `out of 5`, `a score of 10`."""
-_UNIT = re.compile(
-    r"(?<![\d.])0(?:\.0+)? ?(?:to|or|and|-|–|—) ?1(?:\.0+)?(?![\d.]{0,3}\d|%)|, 0?\.\d|\bdivide|normali[sz]",
-    re.IGNORECASE,
-)
-"""The scale from 0 to 1, some of its scores, or a way from another scale to it."""
+"""A scale that ends above 1, behind a word of scoring: `1 to 10`, `0-100`, `out of 5`."""
+_RIGHT_SCALE = re.compile(r"\b0 ?(?:to|-|–) ?1\b(?!\.?\d|%)")
 
 
 def read_rubric(value: Any) -> Any:
@@ -44,38 +39,38 @@ def read_rubric(value: Any) -> Any:
         return _criteria(value, "a list")
     if not isinstance(value, str):
         return value
-    wrong = partial(UsageError, place=f"--rubric {value}")
     text = value
     if value.startswith("@"):
         path = Path(value[1:])
         with system_errors("read", UsageError, place=f"--rubric {value}"):
             if not path.exists():
                 remedy = other_file(str(path), "check the path", before="@")
-                raise wrong("no such file", remedy)
+                raise SettingError("rubric", "no such file", remedy, value)
             text = path.read_text(encoding="utf-8").strip()
         suffix = path.suffix.lower()
         if suffix in (".toml", ".json"):
             return _criteria(_parsed(text, suffix[1:], value), value)
         if suffix in _OTHERS:
             problem = f"is {suffix[1:].upper()}, which is not read"
-            raise wrong(problem, "write TOML or JSON, or a text as .txt or .md")
+            remedy = "write TOML or JSON, or a text as .txt or .md"
+            raise SettingError("rubric", problem, remedy, value)
     elif _FILE_NAME.fullmatch(value.strip()):
         remedy = other_file(value, f"write @{value}", before="@")
-        raise wrong("looks like a file name", remedy)
+        raise SettingError("rubric", "looks like a file name", remedy, value)
     if not text.strip():
-        remedy = "give a text or @FILE, or leave it out for the built-in one"
-        raise wrong("is empty", remedy)
+        remedy = "write a text or @FILE, or leave it out for the built-in one"
+        raise SettingError("rubric", "is empty", remedy)
     try:
         return criteria_in(text) or text
     except UnreadableError as error:
-        raise wrong(error.reason) from None
+        raise SettingError("rubric", error.reason, value=value) from None
 
 
 _OTHERS = words_of(".yaml .yml .csv .tsv .jsonl .ndjson .xml .xlsx")
 """Ends of files that hold a list, and no text for a judge."""
 
 
-def _parsed(text: str, kind: str, given: str) -> Any:
+def _parsed(text: str, kind: str, source: str) -> Any:
     """Parse the text of a file of criteria."""
     import tomllib  # few rubrics are TOML
 
@@ -83,31 +78,29 @@ def _parsed(text: str, kind: str, given: str) -> Any:
     try:
         return parse(text)
     except (ValueError, RecursionError) as error:
-        problem = f"is no {kind.upper()}: {error}"
-        raise UsageError(problem, place=f"--rubric {given}") from None
+        problem = f"is not {kind.upper()}: {error}"
+        raise SettingError("rubric", problem, value=source) from None
 
 
-def _criteria(value: Any, given: str) -> Rubric:
+def _criteria(value: Any, source: str) -> Rubric:
     """Read the criteria of an option."""
     try:
         return read_criteria(value)
     except UnreadableError as error:
-        raise UsageError(error.reason, place=f"--rubric {given}") from None
+        raise SettingError("rubric", error.reason, value=source) from None
 
 
 def other_scale(rubric: str) -> str:
-    """Return the words of a rubric that name another scale than 0 to 1; empty if there are none."""
+    """Return the words of a rubric that name another scale than 0 to 1; empty if there are none, or that one too."""
     scale = _SCALE.search(rubric)
-    if scale is None or _UNIT.search(rubric):
-        return ""
-    return scale[1] or scale[2]
+    return "" if scale is None or _RIGHT_SCALE.search(rubric) else scale[1]
 
 
 @lru_cache(64)  # a rubric is that of many groups
 def scale_mistake(rubric: Standards | None) -> str:
     """Return why no judge is asked with a rubric, and what to do; empty if it can be used."""
     if isinstance(rubric, Rubric):
-        texts = [one.text for one in rubric.criteria]
+        texts = [criterion.text for criterion in rubric.criteria]
     else:
         texts = [rubric or ""]
     scale = next(filter(None, map(other_scale, texts)), "")

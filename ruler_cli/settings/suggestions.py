@@ -1,12 +1,11 @@
 """Suggestions for a mistyped word, file or path: a table of what people type, then spelling.
 
-A wrong suggestion is worse than none, so spelling suggests only what is within two letters.
+A wrong suggestion is worse than none, so spelling suggests only what is nearly the same.
 """
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from glob import escape
@@ -18,12 +17,13 @@ _MOST = 5000
 """Names to compare at most: a directory or a record may hold any number, and an error must not take long."""
 _DEEP = 4
 """Levels of a record that are searched."""
-_LETTERS = 2
-"""Letters in which a suggestion may differ at most: a third of the word, if that is fewer."""
+_LIKE = 0.8
+"""Likeness of a suggestion, from 0 to 1: `passs` and `passes` have 0.91."""
+
 
 _INSTEAD = """
-temperature top_p top_k max_tokens max_completion_tokens reasoning_effort frequency_penalty presence_penalty
-  stop: it is a parameter of the judge call: -p temperature=0
+temperature top_p top_k max_tokens max_completion_tokens: it is a parameter of the judge call: -p temperature=0
+reasoning_effort frequency_penalty presence_penalty stop: it is a parameter of the judge call: -p temperature=0
 output out o output_file output_path outfile save: OUTPUT is the second argument: `ruler score INPUT OUTPUT`
 input i in input_file input_path file data dataset: INPUT is the first argument: `ruler score INPUT OUTPUT`
 resume continue restart: run the same command again, it resumes
@@ -31,13 +31,12 @@ overwrite replace: use --force
 json format_json as_json: `ruler report SCORED --json` prints the figures of a scored file
 compare diff: `ruler report A B` compares two scored files
 trend: `ruler report STEP STEP STEP` shows the files of a training
-label: `ruler report SCORED --label N --output PAGE` makes a page for labels
-html page: `ruler report SCORED --output PAGE.html` writes a page
-key api_key token openai_api_key:
-  a key never stands on a command line: --api-key-env VAR names the variable that holds it
+label: `ruler report SCORED --label N -o PAGE` makes a page for labels
+html page: `ruler report SCORED -o PAGE.html` writes a page
+key api_key token openai_api_key: a key never stands on a command line: name its variable with --api-key-env VAR
 base_url api_url url endpoint host server base: use --api-base URL
-parallel workers threads jobs j num_workers max_workers n_jobs max_concurrency max_concurrent max_connections
-  num_concurrent batch_size: use --concurrency N
+parallel workers threads jobs j num_workers max_workers n_jobs: use --concurrency N
+max_concurrency max_concurrent max_connections num_concurrent batch_size: use --concurrency N
 verbose v log_level: use --debug, or --progress log
 cache cache_dir: use --ledger PATH
 no_ledger: use --ledger none
@@ -47,8 +46,8 @@ budget max_budget cost_limit max_spend: use --max-cost USD
 samples max_samples num_samples n max_groups head: use --limit N
 num_passes repeats num_repeats epochs votes k: use --passes K
 criteria system_prompt judge_prompt prompt_file rubric_file template instructions system: use --rubric @FILE
-retry retry_errors: use --retry-failed, or --retries N
-max_retries num_retries: use --retries N
+retry retry_errors: use --retry-failed, or --set retries=N
+max_retries num_retries: use --set retries=N
 skip_errors ignore_errors fail_fast: use --max-failures N
 min_score max_score threshold top filter: `ruler select SCORED OUTPUT --where score=0.7..` chooses by score
 group_key group_field key_field id_field task_id: use --group-by PATH
@@ -65,45 +64,35 @@ import: use `ruler batch import REPLIES`
 """Words that people know from elsewhere, without dashes, and what `ruler` has for them."""
 
 
+OLD = {
+    "judge_model": "use -m NAME",
+    "quiet": "use --progress none, or -q",
+    "no_cache": "use --ledger none",
+    "dry_run": "use `ruler check INPUT`, which takes the same options",
+    "labels_file": "use --people FILE",
+}
+"""Remedies for former options."""
+
+
 def instead_of(word: str) -> str | None:
     """Return what to use for an option or command that people know from elsewhere, None for any other word."""
     name = word.lstrip("-").replace("-", "_").lower()
-    for words, remedy in re.findall(r"^([\w\s]+):\s+(.+)", _INSTEAD, re.MULTILINE):
+    if name in OLD:
+        return OLD[name]
+    for line in _INSTEAD.strip().splitlines():
+        words, _, remedy = line.partition(": ")
         if name in words.split():
-            return str(remedy)
+            return remedy
     return None
 
 
 def nearest(word: str, choices: Iterable[str]) -> str | None:
-    """Return the choice nearest in spelling, None if each differs in more than two letters."""
-    limit = min(_LETTERS, len(word.lstrip("-")) // 3)
-    best = None
-    for choice in islice(choices, _MOST):
-        if abs(len(choice) - len(word)) > limit:
-            continue
-        distance = _distance(word, choice)
-        if distance <= limit:
-            best, limit = choice, distance - 1
-    return best
+    """Return the choice nearest in spelling, None if none is near."""
+    import difflib  # of a mistake alone
 
-
-def _distance(word: str, choice: str) -> int:
-    """Return the letters to insert, delete, replace or swap with the next, to make one word of the other."""
-    rows = [list(range(len(choice) + 1))]
-    for number, letter in enumerate(word, 1):
-        above, row = rows[-1], [number]
-        for column, wanted in enumerate(choice, 1):
-            steps = [
-                above[column - 1] + (letter != wanted),
-                above[column] + 1,
-                row[-1] + 1,
-            ]
-            swapped = word[number - 2 : number] == choice[column - 2 : column][::-1]
-            if number > 1 and column > 1 and swapped:
-                steps.append(rows[-2][column - 2] + 1)
-            row.append(min(steps))
-        rows.append(row)
-    return rows[-1][-1]
+    names = [*islice(choices, _MOST)]
+    near = difflib.get_close_matches(word, names, n=1, cutoff=_LIKE)
+    return near[0] if near else None
 
 
 def question(suggestion: str | None) -> str:
@@ -124,8 +113,7 @@ def suggest_file(name: str) -> str | None:
     with suppress(OSError, ValueError):
         names += [entry.name for entry in islice(Path(folder).iterdir(), _MOST)]
     # a link to nothing is missing, and has the name itself
-    others = [one for one in names if one != last]
-    match = nearest(last, others)
+    match = nearest(last, (entry for entry in names if entry != last))
     return match and os.path.join(folder, match)  # noqa: PTH118 - keeps `./`
 
 

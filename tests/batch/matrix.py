@@ -147,8 +147,8 @@ def _killed(client: Client, server: BatchServer, step: str, moment: str) -> bool
     command += [
         "--ledger",
         str(client.ledger_path),
-        "--settle",
-        str(WINDOW),
+        "--set",
+        f"settle={WINDOW}",
         "--api-key-env",
         "TEST_KEY",
     ]

@@ -143,7 +143,7 @@ def test_unscored_is_wrong(
             tmp_path / "l.jsonl",
             compared(tmp_path) if source == "comparisons" else marks(tmp_path),
         )
-        more = ("--labels-file", "l.jsonl")
+        more = ("--people", "l.jsonl")
     wrong = groups(60, right=40)
     by_error = measured(ruler, tmp_path, wrong, "--at-least", "0.7", *more)
     for whole in (True, False):
@@ -180,7 +180,7 @@ def test_not_asked(kind: str, source: str, ruler: Ruler, tmp_path: Path) -> None
             tmp_path / "l.jsonl",
             compared(tmp_path) if source == "comparisons" else marks(tmp_path),
         )
-        more = ("--labels-file", "l.jsonl")
+        more = ("--people", "l.jsonl")
     for left, passed in ((5, True), (6, False)):
         if kind == "absent":
             rest: list[Group] = []

@@ -1,4 +1,4 @@
-"""`ruler agree --labels-file` and `--at-least` as scripts and people use them."""
+"""`ruler agree --people` and `--at-least` as scripts and people use them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_table(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
     # a third person, on pairs that somebody chose
     chosen = people.comparisons(scored, 20, {"cy": 0.02}, seed=1, drawn="disputed")
     write(tmp_path / "m.jsonl", chosen)
-    command = ("agree", "s.jsonl", "--labels-file", "l.jsonl", "--labels-file")
+    command = ("agree", "s.jsonl", "--people", "l.jsonl", "--people")
     done = ruler(*command, "m.jsonl", "--at-least", "0.5")
     assert (done.returncode, done.stderr) == (0, "")
     assert max(map(len, done.stdout.splitlines())) <= 80
@@ -43,7 +43,7 @@ def test_json(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
     lines = people.comparisons(scored, 40, {"ana": 0.02})
     write(tmp_path / "l.jsonl", lines)
     done = ruler(
-        "agree", "s.jsonl", "--labels-file", "l.jsonl", "--at-least", "0.9", "--json"
+        "agree", "s.jsonl", "--people", "l.jsonl", "--at-least", "0.9", "--json"
     )
     assert done.returncode == 1
     result = json.loads(done.stdout)
@@ -62,19 +62,19 @@ def test_exit_codes(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
     """Records without a label are normal; a label of no rollout is named, and only the gate passes it over."""
     lines = people.comparisons(scored, 40, {"ana": 0.02})
     write(tmp_path / "l.jsonl", lines)
-    assert ruler("agree", "s.jsonl", "--labels-file", "l.jsonl").returncode == 0
+    assert ruler("agree", "s.jsonl", "--people", "l.jsonl").returncode == 0
     stray = lines[0] | {"group": "elsewhere\x1b[2J", "left": "0" * 12}
     write(tmp_path / "l.jsonl", [*lines, stray])
     # a line that cannot be read
     scored.write_text(scored.read_text() + "{\n")
-    done = ruler("agree", "s.jsonl", "--labels-file", "l.jsonl")
+    done = ruler("agree", "s.jsonl", "--people", "l.jsonl")
     assert done.returncode == 1
     assert "group 'elsewhere\\x1b[2J': no such rollout in s.jsonl" in done.stderr
     assert "s.jsonl: line 41" in done.stderr
-    gated = ruler("agree", "s.jsonl", "--labels-file", "l.jsonl", "--at-least", "0.4")
+    gated = ruler("agree", "s.jsonl", "--people", "l.jsonl", "--at-least", "0.4")
     assert (gated.returncode, gated.stderr) == (0, done.stderr)
     assert "passed" in gated.stdout
-    gated = ruler("agree", "s.jsonl", "--labels-file", "l.jsonl", "--at-least", "0.99")
+    gated = ruler("agree", "s.jsonl", "--people", "l.jsonl", "--at-least", "0.99")
     assert gated.returncode == 1
     assert "not passed" in gated.stdout
 
@@ -87,7 +87,7 @@ def test_forgotten_option(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
         assert done.returncode == 2
         assert (
             done.stderr
-            == "ruler: l.jsonl: holds labels, and no scores; name it with --labels-file\n"
+            == "ruler: l.jsonl: holds labels, and no scores; name it with --people\n"
         )
 
 
@@ -107,7 +107,7 @@ def test_nothing_measured(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
     for name, reason in reasons.items():
         labels = f"{name}.jsonl"
         done = ruler(
-            "agree", "s.jsonl", "--labels-file", labels, "--at-least", "0.7", "--json"
+            "agree", "s.jsonl", "--people", labels, "--at-least", "0.7", "--json"
         )
         assert (done.returncode, done.stdout) == (2, ""), name
         assert reason in done.stderr
@@ -115,9 +115,7 @@ def test_nothing_measured(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
     for drawn, code in (("disputed", 2), ("", 0)):
         lines = [line | {"drawn": drawn, "chance": None} for line in many]
         write(tmp_path / "l.jsonl", lines)
-        done = ruler(
-            "agree", "s.jsonl", "--labels-file", "l.jsonl", "--at-least", "0.4"
-        )
+        done = ruler("agree", "s.jsonl", "--people", "l.jsonl", "--at-least", "0.4")
         assert done.returncode == code, drawn
         assert ("none at random" in done.stderr) == (code == 2)
     write(tmp_path / "u.jsonl", [trajectory("g", s, None) for s in (0.1, 0.9)])
@@ -129,7 +127,7 @@ def test_corrections(ruler: Ruler, tmp_path: Path) -> None:
     """Marks of some rollouts correct the mean of all."""
     assert ruler("score", SIMULATED, "s.jsonl", "-m", "simulated").returncode == 0
     write(tmp_path / "m.jsonl", people.marks(tmp_path / "s.jsonl", 80))
-    command = ("agree", "s.jsonl", "--labels-file", "m.jsonl")
+    command = ("agree", "s.jsonl", "--people", "m.jsonl")
     done = ruler(*command)
     assert (done.returncode, done.stderr) == (0, "")
     same_screen("agree_corrected", done.stdout)
@@ -142,7 +140,7 @@ def test_two_judges(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
     """Two files are measured on the same labels, with their difference; a gate is about one."""
     ruler("score", SIMULATED, "b.jsonl", "-m", "simulated", "-p", "noise=0.5")
     write(tmp_path / "l.jsonl", people.comparisons(scored, 90, {"ana": 0.02}))
-    command = ("agree", "s.jsonl", "b.jsonl", "--labels-file", "l.jsonl")
+    command = ("agree", "s.jsonl", "b.jsonl", "--people", "l.jsonl")
     done = ruler(*command)
     assert (done.returncode, done.stderr) == (0, "")
     for row in ("A: pairwise accuracy", "B: pairwise accuracy", "A - B: pairwise"):
@@ -169,7 +167,7 @@ def test_hostile_labels(ruler: Ruler, tmp_path: Path) -> None:
         lines.append(line | {"by": short, "drawn": "random", "note": short})
     write(tmp_path / "l.jsonl", lines)
     for more in ([], ["--json"], ["--at-least", "0.2"]):
-        done = ruler("agree", "s.jsonl", "--labels-file", "l.jsonl", *more)
+        done = ruler("agree", "s.jsonl", "--people", "l.jsonl", *more)
         assert done.returncode in (0, 2), done.stderr
         assert "Traceback" not in done.stderr
         for raw in ("\x1b", "\u202e", "\x07"):
@@ -180,9 +178,9 @@ def test_unreadable_labels(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
     """A file that is no file of labels is bad usage, with its name, the line and the reason."""
     (tmp_path / "l.jsonl").write_text('{"group": "task-1", "mark": 3}\n')
     for name, reason in (("l.jsonl", "line 1"), ("none.jsonl", "no such file")):
-        done = ruler("agree", scored.name, "--labels-file", name)
+        done = ruler("agree", scored.name, "--people", name)
         assert done.returncode == 2
-        assert f"--labels-file {name}: " in done.stderr
+        assert f"--people {name}: " in done.stderr
         assert reason in done.stderr
     for command in ("agree", "report"):
         done = ruler(command, scored.name, "--labels", "l.jsonl")
@@ -191,7 +189,7 @@ def test_unreadable_labels(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
             "--labels l.jsonl: is a file; name a path in the records, such as"
             in done.stderr
         )
-        assert "`ruler agree` reads such files with --labels-file" in done.stderr
+        assert "`ruler agree` reads such files with --people" in done.stderr
     done = ruler("agree", scored.name, "--at-least", "1.5")
     assert done.returncode == 2
     assert "--at-least" in done.stderr

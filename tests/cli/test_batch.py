@@ -32,11 +32,11 @@ REFUSED = (
     ("submit in.jsonl -m openai/m --max-cost 1", 2, "--price"),
     ("submit in.jsonl -m openai/gpt-4o --max-cost 0.0001", 4, "nothing was submitted"),
     (
-        "submit in.jsonl -m openai/m --settle nan",
+        "submit in.jsonl -m openai/m --set settle=nan",
         2,
-        "'nan' is not a number of 0 or more",
+        "'nan' is not 0 or more",
     ),
-    ("collect --wait --timeout inf", 2, "'inf' is not a number of 0 or more"),
+    ("collect --wait --timeout inf", 2, "'inf' is not a finite number"),
     ("status --ledger none", 2, "--ledger none"),
     ("collect --ledger none.sqlite", 0, "no batch is open"),
 )
@@ -144,7 +144,7 @@ def test_whole_round(batch: Batch, batches: BatchServer, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        ("openai", ["--passes", "3", "--adaptive"]),
+        ("openai", ["--passes", "3", "--set", "adaptive=true"]),
         ("anthropic", ["--passes", "3", "--seed", "4"]),
     ],
 )
@@ -178,7 +178,7 @@ def test_as_live(
     )
     assert batch("score", "in.jsonl", "plain.jsonl", *cached).returncode == 0
     assert batches.store.judge.rates.requests == billed
-    live = ["--ledger", "two.sqlite", "-m", model, *options, "--via", "http"]
+    live = ["--ledger", "two.sqlite", "-m", model, *options, "--set", "via=http"]
     if name == "anthropic":  # the same judge through the other API
         live += ["--api-base", batches.openai]
     assert batch("score", "in.jsonl", "live.jsonl", *live).returncode == 0

@@ -61,12 +61,12 @@ def masked(path: Path) -> bytes:
 @pytest.mark.parametrize(
     ("cue", "options"),
     [
-        ("good", ["--passes", "3", "--group-size", "8", "--adaptive"]),
+        ("good", ["--passes", "3", "--group-size", "8", "--set", "adaptive=true"]),
         (
             "once-not-json",
             [
-                "--order",
-                "input",
+                "--set",
+                "order=input",
                 "--seed",
                 "7",
                 "--rubric",
@@ -92,8 +92,8 @@ def test_round_trip(
         *there,
         "--ledger",
         "live.sqlite",
-        "--retries",
-        "0",
+        "--set",
+        "retries=0",
     )
     server.reset()
     for _ in range(_MOST):

@@ -217,7 +217,14 @@ def test_fallback_and_adaptive(ruler: Ruler, several: Path) -> None:
     """The page names the fallback judges and the rule of adaptive passes."""
     result = rows(
         ruler(
-            "check", several, *PANEL, "--fallback", "--adaptive", "--passes", "4"
+            "check",
+            several,
+            *PANEL,
+            "--fallback",
+            "--set",
+            "adaptive=true",
+            "--passes",
+            "4",
         ).stdout
     )
     assert result["judge"] == "openai/o3, openai/gpt-4o (fallback)"

@@ -116,7 +116,16 @@ def both(ruler: Ruler, monkeypatch: pytest.MonkeyPatch) -> Both:
     [
         (
             uneven,
-            ["-m", "openai/o3", "--passes", "3", "--group-size", "2", "--adaptive"],
+            [
+                "-m",
+                "openai/o3",
+                "--passes",
+                "3",
+                "--group-size",
+                "2",
+                "--set",
+                "adaptive=true",
+            ],
         ),
         (repeated, ["-m", "openai/o3", "--passes", "2"]),
         (large, ["-m", "openai/gpt-4", "--passes", "2"]),

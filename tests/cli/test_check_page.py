@@ -273,8 +273,8 @@ def test_nothing_to_compare(ruler: Ruler, tmp_path: Path) -> None:
         assert done.stdout.startswith(
             "not ready: no group of INPUT has anything to compare: "
         )
-        assert "--single score" in " ".join(done.stdout.split())
-        done = ruler("check", "in.jsonl", "-m", "offline", "--single", "score")
+        assert "--set single=score" in " ".join(done.stdout.split())
+        done = ruler("check", "in.jsonl", "-m", "offline", "--set", "single=score")
         assert (done.returncode, done.stdout.startswith("ready: ")) == (0, True)
         assert "every group has one rollout" not in done.stdout
     write(tmp_path / "in.jsonl", [*alone, *PAIRS])

@@ -51,10 +51,19 @@ def test_panel(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
     assert figures["judges"][0]["judges"] == ["openai/good", "openai/reordered"]
     for more in (
         (),
-        ("--debias",),
-        ("--standardize",),
-        ("--order-by-outcome",),
-        ("--min-passes", "2"),
+        (
+            "--set",
+            "debias=true",
+        ),
+        (
+            "--set",
+            "standardize=true",
+        ),
+        (
+            "--set",
+            "order_by_outcome=true",
+        ),
+        ("--set", "min_passes=2"),
     ):
         assert ruler(*run, *more).returncode == 0
     assert server.stats()["requests"] == 4 * 8
@@ -138,7 +147,7 @@ def test_missing_price(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> Non
 
 
 def test_pipe_with_passes(ruler: Ruler, server: JudgeServer) -> None:
-    """Records flow from stdin to stdout as the batch goes on; with --debias they come at its end."""
+    """Records flow from stdin to stdout as the batch goes on; with --set debias=true they come at its end."""
     text = "".join(json.dumps(g) + "\n" for g in GROUPS)
     run = (
         "score",
@@ -151,7 +160,13 @@ def test_pipe_with_passes(ruler: Ruler, server: JudgeServer) -> None:
         "--passes",
         "3",
     )
-    for options in ((), ("--debias",)):
+    for options in (
+        (),
+        (
+            "--set",
+            "debias=true",
+        ),
+    ):
         done = ruler(*run, *options, stdin=text)
         assert done.returncode == 0, done.stderr
         out = [json.loads(line) for line in done.stdout.splitlines()]

@@ -130,7 +130,7 @@ def test_key_is_secret(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> Non
         "--debug",
     ]
     for cue in ("good", "401", "500", "html"):
-        done = ruler(*args, "-m", f"openai/{cue}", "--retries", 0, MY_KEY=key)
+        done = ruler(*args, "-m", f"openai/{cue}", "--set", f"retries={0}", MY_KEY=key)
         written = b"".join(p.read_bytes() for p in tmp_path.iterdir())
         assert key not in done.stdout + done.stderr
         assert key.encode() not in written
@@ -355,7 +355,15 @@ def test_null_reward(ruler: Ruler, tmp_path: Path) -> None:
         [{"trajectories": [one]}, {"trajectories": [{"messages_and_choices": []}]}],
     )
     message = "ART cannot read null rewards; --on-failure drop"
-    command = ("score", "lost.jsonl", "o.jsonl", "-m", "offline", "--single", "score")
+    command = (
+        "score",
+        "lost.jsonl",
+        "o.jsonl",
+        "-m",
+        "offline",
+        "--set",
+        "single=score",
+    )
     assert message in ruler(*command).stderr
     dropped = ruler(*command, "--on-failure", "drop")
     assert message not in dropped.stderr

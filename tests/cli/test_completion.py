@@ -73,11 +73,10 @@ def test_completions(workdir: Path) -> None:
         "stats",
         "clear",
         "assign",
-        "import",
     ]
     assert offered(workdir, "ruler score --max-c") == ["--max-cost"]
-    assert offered(workdir, "ruler score a b --order ") == ["random", "input"]
-    for files in ("score ro", "score a b --failed "):
+    assert offered(workdir, "ruler score a b --ask ") == ["group", "each"]
+    for files in ("score ro", "score a b --summary "):
         assert offered(workdir, f"ruler {files}") == []
 
 
@@ -112,7 +111,7 @@ def test_bash(workdir: Path) -> None:
     if shutil.which("bash") is None:
         pytest.skip("bash is not installed")
     script = 'eval "$(ruler --show-completion)"\n'
-    for line in ("ruler sc", "ruler score --max-c", "ruler score a b --order r"):
+    for line in ("ruler sc", "ruler score --max-c", "ruler score a b --ask e"):
         script += f"COMP_WORDS=({line}) COMP_CWORD={line.count(' ')}\n"
         script += "_ruler_completion ruler; echo ${COMPREPLY[@]}\n"
     done = subprocess.run(
@@ -124,4 +123,4 @@ def test_bash(workdir: Path) -> None:
         timeout=_LONGEST,
         check=True,
     )
-    assert done.stdout.splitlines() == ["score", "--max-cost", "random"], done.stderr
+    assert done.stdout.splitlines() == ["score", "--max-cost", "each"], done.stderr

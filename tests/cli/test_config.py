@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import ruler_cli
+from ruler_cli.cli.options import SCORE_OPTIONS
 from ruler_cli.errors import UsageError
-from ruler_cli.settings.judges import Named, way_to_judge
-from ruler_cli.settings.models import JudgeSettings
-from ruler_cli.settings.options import ScoreOptions
+from ruler_cli.settings.fields import SECTIONS, is_flag
 from tests.conftest import Ruler, group, read, write
 from tests.judge_server import BatchServer, JudgeServer
 
@@ -25,7 +23,7 @@ passes = 2
 retry_failed = true
 max-cost = 7.5
 order = "input"
-judge_model = ["fast", "offline"]
+model = ["fast", "offline"]
 param = { temperature = 0.5 }
 price = [1, 2]
 ledger = "mine.sqlite"
@@ -63,12 +61,12 @@ OPTIONS = [
     (
         "order",
         "input",
-        "--order random",
+        "--set order=random",
         "random",
         "RULER_ORDER",
         "random",
         "random",
-        "random",
+        None,
     ),
     (
         "retry-failed",
@@ -81,7 +79,7 @@ OPTIONS = [
         None,
     ),
     (
-        "judge-model",
+        "model",
         ["fast", "offline"],
         "--model a",
         ["a"],
@@ -140,27 +138,16 @@ def test_precedence(row: Any, ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_flags_are_switched_off(ruler: Ruler, tmp_path: Path) -> None:
-    """`--no-FLAG` switches off every flag that the file or a variable sets; --ledger PATH undoes no_cache."""
-    flags = [
-        one.name
-        for one in fields(ScoreOptions)
-        if one.type == "bool" and one.name not in ("no_cache", "dry_run", "force")
-    ]
-    assert "order_by_outcome" in flags
-    (tmp_path / "ruler.toml").write_text(
-        "[score]\nno_cache = true\n" + "".join(f"{one} = true\n" for one in flags)
-    )
-    names = [one.replace("_", "-") for one in flags]
-    off = [f"--no-{name}" for name in names]
-    assert not {*names} & {
-        *holds(ruler, "score", "--ledger", "x", *off, RULER_DEBIAS="1")
-    }
-    assert holds(ruler, "score", "--ledger", "x", *off)["ledger"] == (
-        ["x"],
-        "command line",
-    )
-    wrong = ruler("score", "a", "b", "--no-debis")
-    assert (wrong.returncode, "did you mean --no-debias?" in wrong.stderr) == (2, True)
+    """`--no-FLAG` and `--set FLAG=false` switch off every flag that the file or a variable sets."""
+    flags = [name for name in SCORE_OPTIONS if is_flag(SECTIONS[name], name)]
+    flags.remove("force")
+    lines = [f"{name} = true\n" for name in (*flags, "debias", "hedge")]
+    (tmp_path / "ruler.toml").write_text("[score]\n" + "".join(lines))
+    off = [f"--no-{name.replace('_', '-')}" for name in flags]
+    off += ["--set", "debias=false", "--set", "hedge=0"]
+    shown = holds(ruler, "score", *off, RULER_DEBIAS="1")
+    assert not {name.replace("_", "-") for name in flags} & {*shown}
+    assert not {"debias", "hedge"} & {*shown}
 
 
 def test_tables_of_commands(ruler: Ruler, tmp_path: Path) -> None:
@@ -173,7 +160,7 @@ def test_tables_of_commands(ruler: Ruler, tmp_path: Path) -> None:
         (["mine.sqlite"], SCORE),
     )
     assert check["max-cost"][1] == SCORE
-    assert submit["judge-model"] == (["fast"], "ruler.toml [batch.submit]")
+    assert submit["model"] == (["fast"], "ruler.toml [batch.submit]")
     assert (submit["ledger"], submit["max-cost"][0]) == (
         (["mine.sqlite"], SCORE),
         7.5,
@@ -202,9 +189,9 @@ def test_run_names_the_file(ruler: Ruler, tmp_path: Path) -> None:
         ).stderr
     )
     assert not ruler("score", "in.jsonl", "out.jsonl", "-q").stderr
-    for line in ("quiet = true", "progress = 'none'"):
-        (tmp_path / "ruler.toml").write_text(f"[score]\nmodel = 'offline'\n{line}\n")
-        assert not ruler("score", "in.jsonl", "out.jsonl").stderr
+    quiet = "[score]\nmodel = 'offline'\nprogress = 'none'\n"
+    (tmp_path / "ruler.toml").write_text(quiet)
+    assert not ruler("score", "in.jsonl", "out.jsonl").stderr
     (tmp_path / "ruler.toml").write_text(
         "[batch.submit]\nmodel = 'offline'\nledger = 'l.sqlite'\n"
     )
@@ -231,11 +218,9 @@ def test_file_that_sends_keys(ruler: Ruler, tmp_path: Path) -> None:
     )
     at, by = "at http://127.0.0.1:9/v1", "with the key in LAB"
     quiet: list[tuple[str, list[str], dict[str, str]]] = [
-        ("quiet = true", [], {}),
         ("progress = 'none'", [], {}),
         ("", ["-q"], {}),
         ("", ["--progress", "none"], {}),
-        ("", [], {"RULER_QUIET": "1"}),
         ("", [], {"RULER_PROGRESS": "none"}),
     ]
     for file, words in (
@@ -295,16 +280,6 @@ def test_file_that_reads_others(ruler: Ruler, tmp_path: Path) -> None:
         assert ("sets rubric, and was not named" in done.stderr) is (code == 2)
 
 
-def test_short_forms(ruler: Ruler, tmp_path: Path) -> None:
-    """`quiet` and `no_cache` stand for other options, which win over them in a later source."""
-    (tmp_path / "ruler.toml").write_text("[score]\nno_cache = true\nquiet = true\n")
-    held = holds(ruler)
-    assert (held["ledger"], held["progress"]) == ((["none"], SCORE), ("none", SCORE))
-    held = holds(ruler, "score", "--ledger", "x", "--progress", "bar")
-    assert held["ledger"] == (["x"], "command line")
-    assert held["progress"] == ("bar", "command line")
-
-
 def test_where_it_is_found(ruler: Ruler, tmp_path: Path) -> None:
     """The file is the one of --config, else `ruler.toml` here, else `[tool.ruler]` of pyproject.toml."""
     (tmp_path / "pyproject.toml").write_text('[project]\nname = "ruler"\n')
@@ -360,10 +335,10 @@ MISTAKES = {
     "[judges]\nfast = 3": ": judges.fast is not a table; write [judges.fast], and its settings below",
     "[judges.offline]\nmodel = 'x'": " [judges.offline]: is a name of ruler's own",
     "[judges.a]\nmodel = 'x'\nrpm = 'many'": (
-        " [judges.a] rpm: 'many' is not a number of 0.01 or more"
+        " [judges.a] rpm: 'many' is not a number"
     ),
     "[judges.a]\nmodel = 'x'\nconcurrency = 1.5": (
-        " [judges.a] concurrency: 1.5 is not a whole number of 1 or more"
+        " [judges.a] concurrency: 1.5 is not a whole number"
     ),
     "[judges.a]\nmodel = 3": " [judges.a] model: 3 is not a valid string",
     "[judges.a]\nmodel = 'x'\nvia = 'ftp'": (
@@ -372,7 +347,7 @@ MISTAKES = {
     "[judges.a]\nmodel = 'x'\nprice = 2": (
         " [judges.a] price: 2 is not USD per million prompt and completion tokens"
     ),
-    "[judges.a]\nmodel = 'x'\nparams = 'a'": " [judges.a] params: 'a' is not a valid dictionary",
+    "[judges.a]\nmodel = 'x'\nparams = 'a'": " [judges.a] param: 'a' is not KEY=VALUE",
     "[judges.a]\nmodel = 'x'\nparams = { base_url = 'x' }": (
         " [judges.a] param: name the endpoint with --api-base URL"
     ),
@@ -384,12 +359,10 @@ MISTAKES = {
     ),
     "[score]\nrubric = '@missing.md'": " [score] rubric: no such file; check the path",
     "[score]\nshard = '5/3'": " [score] shard: '5/3' is not I/N with I from 1 to N",
-    "[score]\npasses = 'three'": (
-        " [score] passes: 'three' is not a whole number of 1 or more"
-    ),
-    "[score]\npasses = true": " [score] passes: 'True' is not a whole number of 1 or more",
-    "[score]\nblend = 2": " [score] blend: 2 is not a number from 0 to 1",
-    "[score]\nmax_cost = nan": " [score] max_cost: nan is not a number of 0 or more",
+    "[score]\npasses = 'three'": (" [score] passes: 'three' is not a whole number"),
+    "[score]\npasses = true": " [score] passes: 'True' is not a whole number",
+    "[score]\nblend = 2": " [score] blend: 2 is not 1 or less",
+    "[score]\nmax_cost = nan": " [score] max_cost: nan is not 0 or more",
     "[score]\ndebias = 'perhaps'": " [score] debias: 'perhaps' is not a valid boolean",
     "[score]\norder = 'best'": (" [score] order: 'best' is not 'random' or 'input'"),
     "[score]\n\nmax-costs = 3": (
@@ -399,11 +372,11 @@ MISTAKES = {
         ": there is no table [batch.submitt]; did you mean batch.submit?"
     ),
     "[scoer]\nx = 3": ": there is no table [scoer]; did you mean score?",
-    "passes = 3": ": there is no table [passes]; options stand in one such as [score]",
+    "passes = 3": ": there is no table [passes]; options belong in a table such as [score]",
     "[score]\npasses = ": ": is not valid TOML: Invalid value",
     "[score]\npasses = 1\npasses = 2": ": is not valid TOML: Cannot overwrite a value",
-    "score.passes = 0": " [score] passes: 0 is not a whole number of 1 or more",
-    "score = { passes = 0 }": " [score] passes: 0 is not a whole number of 1 or more",
+    "score.passes = 0": " [score] passes: 0 is not 1 or more",
+    "score = { passes = 0 }": " [score] passes: 0 is not 1 or more",
 }
 """Texts of a file, and how the sentence on it goes on after the file's name."""
 
@@ -482,27 +455,6 @@ def test_config_prints_no_key(ruler: Ruler, tmp_path: Path) -> None:
         ("a", "openai/x", True, "ruler.toml [judges.a]"),
         ("b", "openai/y", False, "ruler.toml [judges.b]"),
     ]
-
-
-def test_config_of_a_command_line(ruler: Ruler) -> None:
-    """`ruler config` takes a whole command line, and refuses what the command would refuse."""
-    assert holds(ruler, "score", "in.jsonl", "out.jsonl", "--passes", "3")[
-        "passes"
-    ] == (3, "command line")
-    for words, message in (
-        (
-            "score --passses 3",
-            "no such option: --passses; did you mean --passes?",
-        ),
-        ("score --passes x", "--passes: 'x' is not a whole number of 1 or more"),
-        ("scor", "no such command: scor; did you mean score?"),
-        ("-m a -m a", "judges a and a have one name, or one model"),
-    ):
-        done = ruler("config", *words.split())
-        assert (done.returncode, message in done.stderr) == (2, True), done.stderr
-    done = ruler("config", "score", "--adaptive")
-    assert (done.returncode, "adaptive " in done.stdout) == (2, True), done.stdout
-    assert "--adaptive: starts with 2 passes" in done.stderr
 
 
 @pytest.mark.parametrize("debug", ["--debug", "-q"])
@@ -640,50 +592,6 @@ def test_judge_and_options(ruler: Ruler, tmp_path: Path) -> None:
     assert list(strong) == ["fast", "strong"]
 
 
-NOBODY = Named(None, "provider")
-TYPED, VARIABLE, IN_FILE = (
-    (Named("http://o", source), Named("OWN", source))
-    for source in ("command line", "variable", "file")
-)
-OWN_BASE, OWN_KEY = {"api_base": "http://j"}, {"api_key_env": "JUDGES"}
-WAYS: list[tuple[Named, Named, dict[str, str] | None, bool, str | None, str | None]] = [
-    # endpoint and key of the options, the judge's table, is the key's source of this provider? -> endpoint, key
-    (TYPED[0], TYPED[1], None, False, "http://o", "OWN"),
-    (TYPED[0], VARIABLE[1], None, False, "http://o", "OWN"),
-    (TYPED[0], IN_FILE[1], None, True, "http://o", None),
-    (TYPED[0], NOBODY, OWN_KEY, True, "http://o", None),
-    (TYPED[0], NOBODY, OWN_BASE | OWN_KEY, True, "http://o", None),
-    (TYPED[0], VARIABLE[1], OWN_BASE | OWN_KEY, True, "http://o", "OWN"),
-    (VARIABLE[0], TYPED[1], None, False, "http://o", "OWN"),
-    (VARIABLE[0], VARIABLE[1], None, False, "http://o", "OWN"),
-    (VARIABLE[0], IN_FILE[1], None, True, "http://o", None),
-    (VARIABLE[0], VARIABLE[1], {}, True, "http://o", "OWN"),
-    (VARIABLE[0], VARIABLE[1], OWN_KEY, True, None, "JUDGES"),
-    (VARIABLE[0], VARIABLE[1], OWN_BASE, True, "http://j", None),
-    (IN_FILE[0], TYPED[1], None, False, "http://o", "OWN"),
-    (IN_FILE[0], VARIABLE[1], None, True, "http://o", None),
-    (IN_FILE[0], IN_FILE[1], None, False, "http://o", "OWN"),
-    (IN_FILE[0], IN_FILE[1], {}, True, None, None),
-    (NOBODY, TYPED[1], OWN_BASE | OWN_KEY, False, "http://j", "OWN"),
-    (NOBODY, VARIABLE[1], OWN_BASE | OWN_KEY, True, "http://j", "JUDGES"),
-    (NOBODY, IN_FILE[1], OWN_BASE, True, "http://j", None),
-    (NOBODY, NOBODY, OWN_KEY, False, None, "JUDGES"),
-    (NOBODY, TYPED[1], None, False, None, "OWN"),
-    (NOBODY, VARIABLE[1], None, True, None, "OWN"),
-    (NOBODY, VARIABLE[1], None, False, None, None),
-    (NOBODY, IN_FILE[1], None, True, None, "OWN"),
-    (NOBODY, IN_FILE[1], None, False, None, None),
-    (NOBODY, NOBODY, None, True, None, None),
-]
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_who_gets_a_key(way: Any) -> None:
-    """A key goes to no endpoint that it was not named for."""
-    base, key, table, same, endpoint, sent = way
-    assert way_to_judge(base, key, table, same=same) == (endpoint, sent)
-
-
 PAIRS = """\
 [judges.fast]
 model = "openai/fast"
@@ -811,82 +719,12 @@ def test_price_is_of_its_model(
     assert [one["price"] for one in judges(ruler, *given).values()] == prices
 
 
-def test_price_of_a_variable(ruler: Ruler) -> None:
-    """A price of a variable holds for any model."""
-    words, env = ("score", "-m", "openai/x"), {"RULER_PRICE": "1,2"}
-    assert judges(ruler, *words, **env)["openai/x"]["price"] == [1, 2]
-    assert judges(ruler, *words, **env, RULER_MODEL="openai/a")["openai/x"][
-        "price"
-    ] == [1, 2]
-
-
-def test_parameters_of_ours(ruler: Ruler) -> None:
-    """Parameters that would change what is asked, or who, are refused on the command line and from Python."""
-    for name, text in (
-        ("model", '"x"'),
-        ("messages", "[]"),
-        ("n", "2"),
-        ("base_url", '"x"'),
-    ):
-        done = ruler("config", "-p", f"{name}={text}")
-        assert (done.returncode, done.stderr.startswith("ruler: -p")) == (
-            2,
-            True,
-        ), done.stderr
-        with pytest.raises(UsageError, match="-p "):
-            JudgeSettings("openai/a", params={name: json.loads(text)})
-    assert ruler("config", "-p", "stream=false", "-p", "n=1").returncode == 0
-
-
-def test_named_judges(ruler: Ruler, tmp_path: Path) -> None:
-    """`ruler config` names the judges of the file after those that the command uses."""
-    (tmp_path / "ruler.toml").write_text(PAIRS)
-    page = ruler("config", "-m", "open").stdout
-    assert page.endswith("\njudges of the file: fast, bare, open\n")
-    facts = json.loads(ruler("config", "-m", "open", "--json").stdout)
-    assert [one["name"] for one in facts["judges"]] == ["open"]
-    assert facts["named_judges"] == ["fast", "bare", "open"]
-
-
-def test_one_option_twice(ruler: Ruler, tmp_path: Path) -> None:
-    """Two spellings of one option in a table are refused."""
-    for text in (
-        "max_cost = 1\nmax-cost = 1000\n",
-        "model = 'offline'\njudge_model = 'simulated'\n",
-    ):
-        (tmp_path / "ruler.toml").write_text(f"[score]\n{text}")
-        done = ruler("config")
-        assert done.returncode == 2
-        assert "ruler.toml [score]: " in done.stderr
-        assert "an option is set twice; leave one out" in done.stderr
-
-
-def test_values_of_no_size() -> None:
-    """A number of any size is refused with the name of its option."""
-    for make in (ruler_cli.load_settings, ruler_cli.ScoreSettings):
-        with pytest.raises(UsageError, match=r"--max-failures: .1"):
-            make(max_failures=10**400)
-
-
 def test_what_python_cannot_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Options that only the command has are refused from Python; a dry run is, wherever it is set."""
+    """Options that only the command has are refused from Python."""
     monkeypatch.chdir(tmp_path)
-    for option in (
-        {"dry_run": True},
-        {"summary": "s.json"},
-        {"engine": "ray"},
-        {"quiet": True},
-    ):
-        with pytest.raises(
-            UsageError,
-            match=r"no such option|is for the command",
-        ):
+    for option in ({"summary": "s.json"}, {"engine": "ray"}, {"quiet": True}):
+        with pytest.raises(UsageError, match="no such option"):
             ruler_cli.load_settings(model="offline", **option)
-    (tmp_path / "ruler.toml").write_text(
-        "[score]\ndry_run = true\nsummary = 's.json'\n"
-    )
-    with pytest.raises(UsageError, match="--dry-run: is for the command"):
-        ruler_cli.load_settings(model="offline")
 
 
 @pytest.mark.parametrize(
@@ -915,21 +753,6 @@ def test_odd_files(
     assert done.returncode == 2
     assert sentence in done.stderr
     assert "Traceback" not in done.stderr
-
-
-@pytest.mark.usefixtures("named_file")
-def test_same_requests(ruler: Ruler, tmp_path: Path) -> None:
-    """Two judges of one model with the same parameters are refused."""
-    (tmp_path / "ruler.toml").write_text(
-        panel("http://a/v1", "http://b/v1").replace("params", "# params")
-    )
-    write(tmp_path / "in.jsonl", [group("a", 0.1)])
-    done = ruler("score", "in.jsonl", "out.jsonl", FAST_KEY="x", STRONG_KEY="y")
-    assert done.returncode == 2
-    assert (
-        "judges fast and strong have one name, or one model and the same parameters"
-        in done.stderr
-    )
 
 
 @pytest.mark.usefixtures("named_file")
@@ -964,7 +787,7 @@ def test_settings_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("RULER_PASSES", "4")
     assert ruler_cli.load_settings(model="fast").ask.passes == 4
     for wrong, message in (
-        ({"passes": "x"}, "passes: 'x' is not a whole number of 1 or more"),
+        ({"passes": "x"}, "passes: 'x' is not a whole number"),
         ({"passs": 1}, "no such option: passs; did you mean passes?"),
         ({"ask": print}, "ask: <built-in function print> is not 'group' or 'each'"),
         ({"adaptive": True, "passes": 1}, "adaptive: starts with 2 passes"),

@@ -120,7 +120,7 @@ def test_no_records(ruler: Ruler, tmp_path: Path) -> None:
 REFUSED = {
     "in in/out.jsonl": "lies in INPUT",
     "in/*.jsonl in/part-2.jsonl": "lies in INPUT",
-    "in out --failed in/bad.jsonl": "lies in INPUT",
+    "in out --set failed=in/bad.jsonl": "lies in INPUT",
     "in in": "is a directory",
     "in out/": "is a directory",
     "in no/out": "mkdir -p",

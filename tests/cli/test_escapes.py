@@ -35,7 +35,7 @@ def test_judge(
 ) -> None:
     """A judge's text reaches stderr, the ledger and OUTPUT whole, with escapes."""
     dump(tmp_path, "other")
-    model = ["-m", f"openai/{cue}", "--api-base", server.base, "--retries", 0]
+    model = ["-m", f"openai/{cue}", "--api-base", server.base, "--set", f"retries={0}"]
     done = ruler("score", "in.jsonl", name, *model, "--debug", "--progress", "log")
     assert (done.returncode, RAW.findall(done.stderr)) == (code, [])
     out = done.stdout if name == "-" else (tmp_path / name).read_text()

@@ -18,8 +18,8 @@ import typer.main
 import ruler_cli
 from ruler_cli import cli
 from ruler_cli.cli import app
+from ruler_cli.settings.fields import SECTIONS
 from ruler_cli.settings.load import variables_of
-from ruler_cli.settings.options import FIELDS
 from tests import people
 from tests.conftest import ROOT, Ruler, group, write
 from tests.judge_server import BatchServer, JudgeServer
@@ -213,9 +213,9 @@ def test_panels(ruler: Ruler) -> None:
     assert sections == ["Arguments", *panels]
     first = text.partition("\nOptions:\n")[2].partition("\n\n")[0]
     long = re.findall(r"^  (?:-\w, )?(--[\w-]+)", first, re.MULTILINE)
-    assert long == ["--judge-model", "--api-base", "--passes", "--max-cost", "--rubric"]
+    assert long == ["--model", "--api-base", "--passes", "--max-cost", "--rubric"]
     other = text.partition("\nOther:\n")[2].partition("\n\n")[0]
-    assert re.findall(r"^  (-\S*)", other, re.MULTILINE) == ["--config", "-h,"]
+    assert re.findall(r"^  (-\S*)", other, re.MULTILINE) == ["--set", "--config", "-h,"]
 
 
 @pytest.mark.parametrize("columns", [80, 100])
@@ -243,8 +243,20 @@ def test_variables(ruler: Ruler) -> None:
         text = " ".join(ruler(*names, "--help").stdout.split())
         without = names in {("batch",), ("ledger",)}
         assert ("can be set in ruler.toml" in text) == (not without), names
-    variables = variables_of(FIELDS)
+    variables = variables_of(SECTIONS)
     assert variables["RULER_MAX_COST"] == "max_cost"
-    assert variables["RULER_JUDGE_MODEL"] == variables["RULER_MODEL"] == "model"
-    per_run = {"keep", "where", "failed", "summary", "limit", "dry_run"}
+    assert variables["RULER_MODEL"] == "model"
+    per_run = {"keep", "where", "failed", "summary", "limit"}
     assert not per_run & {*variables.values()}
+
+
+MOST = {"score": 45, "check": 46, "select": 20, "batch submit": 30}
+"""Options that the help of a command shows at most, `--help` aside."""
+
+
+@pytest.mark.parametrize("name", MOST)
+def test_number_of_options(name: str, ruler: Ruler) -> None:
+    """The command line has what people use every week; the rest are settings."""
+    text = ruler(*name.split(), "--help").stdout.partition("\n  Every option")[0]
+    options = re.findall(r"^  (?:-\w, )?--[\w-]+", text, re.MULTILINE)
+    assert len(options) - 1 <= MOST[name]

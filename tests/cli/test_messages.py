@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from ruler_cli.cli.command import command_line, ledger_command, score_command
 from ruler_cli.cli.safe_text import parse_key, printable_key
+from ruler_cli.settings.fields import SECTIONS
 from ruler_cli.settings.load import read_options
-from ruler_cli.settings.options import FIELDS
 from tests.on_terminal import RAW
 
 TEXT = st.text(
@@ -63,22 +63,26 @@ def test_next_command() -> None:
         "": {"ledger": ["none"]},
     }
     for message, typed in lines.items():
-        options = read_options("batch export", FIELDS, typed, "none")
+        options = read_options("batch export", SECTIONS, typed, "none")
         line = f"ruler score in.jsonl OUTPUT {message} --config none --cached-only"
         assert score_command(options, "in.jsonl") == " ".join(line.split())
-    options = read_options("batch export", FIELDS, {"rubric": "be kind; rm -r x"}, None)
+    options = read_options(
+        "batch export", SECTIONS, {"rubric": "be kind; rm -r x"}, None
+    )
     printed = score_command(options, "https://host/in.jsonl?token=secret")
     assert "--rubric 'be kind; rm -r x'" in printed
     assert "secret" not in printed
-    options = read_options("batch collect", FIELDS, {"ledger": "l", "wait": True}, None)
+    options = read_options(
+        "batch collect", SECTIONS, {"ledger": "l", "wait": True}, None
+    )
     assert ledger_command(options, "batch collect") == "ruler batch collect --ledger l"
-    options = read_options("batch collect", FIELDS, {"ledger": "none"}, None)
+    options = read_options("batch collect", SECTIONS, {"ledger": "none"}, None)
     assert ledger_command(options, "batch collect") == "ruler batch collect"
 
 
 def test_ledger_of_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     """A command that is printed names the ledger of a variable: it may be set for this command alone."""
     monkeypatch.setenv("RULER_LEDGER", "my ledger")
-    options = read_options("score", FIELDS, {"passes": "2"}, None)
+    options = read_options("score", SECTIONS, {"passes": "2"}, None)
     line = command_line(options, "score", "a", "b", debug=True)
     assert line == "ruler score a b --ledger 'my ledger' --passes 2 --debug"

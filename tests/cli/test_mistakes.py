@@ -23,18 +23,18 @@ S = "score in.jsonl out.jsonl"
 TYPER = {
     f"{S} --max_cost 3": "no such option: --max_cost; did you mean --max-cost?",
     f"{S} --passs 3": "no such option: --passs; did you mean --passes?",
-    f"{S} --standardise": "no such option: --standardise; did you mean --standardize?",
+    f"{S} --standardise": "no such option: --standardise",
     f"{S} --qqq": "no such option: --qqq; `ruler score --help` lists what it takes",
     "ledger clear --force": "no such option: --force; `ruler ledger clear --help` lists what",
     f"--passes 3 {S}": "no such option: --passes; `ruler --help` lists what it takes",
     f"{S} --passes": "Option '--passes' requires an argument",
     f"{S} --debug=1": "Option '--debug' does not take a value",
-    f"{S} --passes=two": "--passes: 'two' is not a whole number of 1 or more\n",
-    f"{S} --passes 0": "--passes: '0' is not a whole number of 1 or more\n",
-    f"{S} --max-cost $5": "--max-cost: '$5' is not a number of 0 or more\n",
-    f"{S} --max-cost nan": "--max-cost: 'nan' is not a number of 0 or more\n",
-    f"{S} --blend 2": "--blend: '2' is not a number from 0 to 1\n",
-    f"{S} --order rand": "--order: 'rand' is not 'random' or 'input'",
+    f"{S} --passes=two": "--passes: 'two' is not a whole number\n",
+    f"{S} --passes 0": "--passes: '0' is not 1 or more\n",
+    f"{S} --max-cost $5": "--max-cost: '$5' is not a number\n",
+    f"{S} --max-cost nan": "--max-cost: 'nan' is not 0 or more\n",
+    f"{S} --set blend=2": "--set blend: '2' is not 1 or less\n",
+    f"{S} --set order=rand": "--set order: 'rand' is not 'random' or 'input'",
     "score": "Missing argument 'INPUT'; `ruler score --help` lists",
     f"{S} b.jsonl": "2 paths stand for INPUT; name them by one pattern in quotes: ruler score",
     "ledger stats x": "(x); `ruler ledger stats --help` lists",
@@ -75,7 +75,7 @@ OURS = {
     f"{S} -m mine --api-base 8000": "write one such as http://localhost:8000/v1, and name a key with --api-key-env",
     f"{S} -m mine --api-base http://h/v1?key=secret": "holds more than the address of an endpoint",
     f"{S} -p apikey=secret": "-p apikey: a key is not a parameter; name the variable that holds it with --api-",
-    f"{S} --api-key-env sk-secret": "expects the name of a variable, and the value given (not shown) is not one; put",
+    f"{S} --api-key-env sk-secret": "expects the name of a variable, and its value (not shown) is not one; put",
     f"{S} -m mine --api-base localhost:8000": "with a host; write one such as http://localhost:8000/v1",
     "prompt in.jsonl --group tasks-17": "there is no group `tasks-17`; the nearest is `task-17`",
     "ledger clear --ledger in.jsonl": "give another file with --ledger PATH; a run can keep no replies",
@@ -128,7 +128,7 @@ def test_secrets(ruler: Ruler) -> None:
         assert done.returncode == 2
         assert "secret" not in done.stderr
     assert (
-        "a key never stands on a command line: --api-key-env VAR"
+        "a key never stands on a command line: name its variable with --api-key-env VAR"
         in ruler(*lines[0].split()).stderr
     )
 
@@ -138,8 +138,8 @@ WITH_KEY = (
     "--api-key-env KEY", "--api-key-env=KEY", "--api-key KEY", "--api-key=KEY", "--apikey KEY", "--token KEY",
     "-k KEY", "-m KEY", "-m openai/KEY", "--escalate KEY", "-p api_key=KEY", "-p KEY", "--api-base KEY",
     "--api-base https://me:KEY@h/v1", "--api-base http://h/v1?key=KEY", "--price KEY", "--passes KEY",
-    "--via KEY", "--max-failures KEY", "--group-by KEY -m offline", "--format KEY -m offline",
-    "--rubric @KEY",     "KEY", "--shard KEY", "--failed KEY/x -m offline", "--ledger none --ledger KEY",
+    "--set via=KEY", "--max-failures KEY", "--group-by KEY -m offline", "--format KEY -m offline",
+    "--rubric @KEY",     "KEY", "--shard KEY", "--set failed=KEY/x -m offline", "--ledger none --ledger KEY",
 )  # fmt: skip
 """Places at which a key is given by mistake, behind INPUT and OUTPUT."""
 
@@ -162,15 +162,15 @@ def test_key(ruler: Ruler, tmp_path: Path) -> None:
         assert "Traceback" not in done.stderr
     for variable in (
         "RULER_API_KEY_ENV",
-        "RULER_JUDGE_MODEL",
+        "RULER_MODEL",
         "RULER_API_BASE",
         "RULER_PASSES",
         "RULER_RUBRIC",
     ):
         done = ruler(
             *S.split(),
-            "-m" if "PASSES" in variable else "--via",
-            "http",
+            "-m" if "PASSES" in variable else "--api",
+            "chat",
             **{variable: KEY},
         )
         assert done.returncode == 2
@@ -261,7 +261,7 @@ def test_other_errors(
 
 
 TYPED = """score check prompt agree ledger stats clear path help version a.jsonl b.jsonl - -- -m -p -c -y -x
--passes --passes --passes=two --order rand --debug --debug=1 true --json --no-debug --max_cost 3 -3 --yes"""
+-passes --passes --passes=two --set order=rand --debug --debug=1 true --json --no-debug --max_cost 3 -3 --yes"""
 WORDS = st.one_of(
     st.sampled_from(TYPED.split()),
     st.text(max_size=6),

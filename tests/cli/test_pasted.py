@@ -56,7 +56,7 @@ def test_printed_command(tmp_path: Path) -> None:
     ]
     assert shells
     for text in TEXTS:
-        typed = {"rubric": text, "param": [f"stop={text}", 'a={"b": [1]}']}
+        typed = {"rubric": text, "params": [f"stop={text}", 'a={"b": [1]}']}
         origins = {name: Origin("", COMMAND_LINE, own) for name, own in typed.items()}
         line = command_line(Options(origins=origins), "score", "-in.jsonl", "-")
         assert line.isprintable()
@@ -85,10 +85,10 @@ def test_headers_of_a_command(ruler: Ruler, tmp_path: Path) -> None:
         "hosted_vllm/m",
         "--api-base",
         "http://127.0.0.1:9/v1",
-        "--max-outage",
-        "0",
-        "--retries",
-        "0",
+        "--set",
+        "max_outage=0",
+        "--set",
+        "retries=0",
     )
     header = 'extra_headers={"X-Tenant": "abc7", "X-N": 77}'
     done = ruler(

@@ -114,8 +114,10 @@ def test_refused(ruler: Ruler, dump: Path) -> None:
 
 
 def test_single_rollout(ruler: Ruler, dump: Path) -> None:
-    """A single rollout has a request in every pass with `--single score`."""
-    done = ruler("prompt", dump, "--group", "alone", "--pass", "2", "--single", "score")
+    """A single rollout has a request in every pass with `--set single=score`."""
+    done = ruler(
+        "prompt", dump, "--group", "alone", "--pass", "2", "--set", "single=score"
+    )
     assert done.returncode == 0
     assert "pass 2 of 2" in done.stderr
 

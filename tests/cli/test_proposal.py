@@ -61,7 +61,7 @@ CASES = {
                 for i in EIGHT
             ],
         },
-        "--records 'jailbreaks[]' --messages response --prompt goal",
+        "--set 'records=jailbreaks[]' --messages response --prompt goal",
     ),
     "a list deep in an object": (
         {
@@ -72,7 +72,7 @@ CASES = {
                 ]
             }
         },
-        "--records 'report.runs[]' --messages got.model_output --prompt asked.task_text",
+        "--set 'records=report.runs[]' --messages got.model_output --prompt asked.task_text",
     ),
     "an object by id": (
         {
@@ -83,7 +83,7 @@ CASES = {
             }
             for i in EIGHT
         },
-        "--records '{}' --messages value.llm_output --prompt value.query_text --outcome value.solved",
+        "--set 'records={}' --messages value.llm_output --prompt value.query_text --outcome value.solved",
     ),
     "rollouts with one prompt": (
         [
@@ -117,7 +117,7 @@ CASES = {
                 for i in EIGHT
             ]
         },
-        "--records 'results[]' --messages qwen_outputs --prompt the_task --outcome correctness",
+        "--set 'records=results[]' --messages qwen_outputs --prompt the_task --outcome correctness",
     ),
     "conversations": (
         [
@@ -267,7 +267,7 @@ def test_hostile_names(key: str, ruler: Ruler, tmp_path: Path) -> None:
     printed = subprocess.run(["bash", "-c", script], capture_output=True, check=True)
     given = printed.stdout.decode().split("\0")
     assert given[:4] == ["--messages", path, "--prompt", "the_task"]
-    given = [*given[:-1], "-m", "offline", "--single", "score"]
+    given = [*given[:-1], "-m", "offline", "--set", "single=score"]
     assert ruler("check", "mine.json", *given).returncode == 0
 
 
@@ -300,7 +300,7 @@ def test_a_list_of_several_tasks(ruler: Ruler, tmp_path: Path) -> None:
     assert done.returncode == 2
     assert done.stderr == (
         "ruler: mine.json: --messages runs: is a list whose items are of several tasks, and no group; "
-        "use --records runs[], --messages response and --prompt goal\n"
+        "use --set records=runs[], --messages response and --prompt goal\n"
     )
     dumped(
         tmp_path,

@@ -142,7 +142,7 @@ REFUSED: list[tuple[str, str, dict[str, Any], str]] = [
     ("memory://in/a", "memory://out/", {}, "is a directory"),
     ("memory://in/none", "memory://b", {}, "no such object"),
     ("memory://none/*", "memory://b", {}, "holds no file to read"),
-    ("memory://in/a", "memory://b", {"on_failure": "drop"}, "with --failed FILE"),
+    ("memory://in/a", "memory://b", {"on_failure": "drop"}, "with --set failed=FILE"),
     (
         "memory://in/a",
         "memory://b",
@@ -179,7 +179,7 @@ async def test_stopped(memory: dict[str, Any], server: JudgeServer) -> None:
 
 
 async def test_unreadable(memory: dict[str, Any], tmp_path: Path) -> None:
-    """Lines that cannot be read are named, and written to the file of --failed only."""
+    """Lines that cannot be read are named, and written to the file of --set failed=only."""
     put("a", b"oops\n" + lines(ROLLOUTS))
     observer = ProblemCollector()
     done = await run("memory://a", "memory://b", observer)
@@ -336,7 +336,7 @@ def test_secrets(ruler: Ruler, store: Store) -> None:
         ("score", address, "-", "-m", "offline", "--max-failures", "0"),
         ("score", "s3://key:verysecret@bucket/a", "b", *SCORE),
         ("score", "none", "s3://key:verysecret@bucket/b", *SCORE),
-        ("score", "none", "b", "--failed", "s3://key:verysecret@bucket/b", *SCORE),
+        ("score", "none", "b", "--set", "failed=s3://key:verysecret@bucket/b", *SCORE),
         ("score", "none", "b", "--summary", "s3://key:verysecret@bucket/b", *SCORE),
     ):
         done = ruler(*command, **environment(store))

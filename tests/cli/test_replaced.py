@@ -64,7 +64,6 @@ FOREIGN: dict[str, bytes] = {
 """Contents of files that ruler did not write."""
 WRITERS = {
     "score in.jsonl {} -m offline --ledger none": ".jsonl .json .jsonl.gz .jsonl.zst .parquet txt",
-    "score in.jsonl {} -m offline --ledger none --dry-run": ".jsonl",
     "score in.jsonl out -m offline --ledger none --summary {}": ".json .txt",
     "report scored.jsonl -o {}": ".html",
     "report scored.jsonl scored.jsonl -o {}": ".html",
@@ -72,8 +71,8 @@ WRITERS = {
     "report scored.jsonl --label 2 -o {}": ".html",
     "select scored.jsonl {} --where scored": ".jsonl .json .jsonl.gz .parquet",
     "select scored.jsonl {} --as pairs --gap 0.01": ".jsonl .json.zst .parquet",
-    "render in.jsonl {} -m openai/o3": ".jsonl .jsonl.gz",
-    "render in.jsonl {} -m anthropic/claude-sonnet-4-5": ".jsonl",
+    "batch export in.jsonl {} -m openai/o3": ".jsonl .jsonl.gz",
+    "batch export in.jsonl {} -m anthropic/claude-sonnet-4-5": ".jsonl",
 }
 """Command lines that write a file, and the endings of its name."""
 
@@ -103,10 +102,9 @@ def test_foreign(ruler: Ruler, files: Path) -> None:
             assert "Traceback" not in done.stderr
             assert path.read_bytes() == content, (line, kind)
             assert sorted(files.iterdir()) == before
-        if "--dry-run" not in words:
-            done = ruler(*words, "--force")
-            assert done.returncode == 0, (line, done.stderr)
-            assert path.read_bytes() != content
+        done = ruler(*words, "--force")
+        assert done.returncode == 0, (line, done.stderr)
+        assert path.read_bytes() != content
         path.unlink()
 
 
@@ -116,7 +114,7 @@ def test_ours(ruler: Ruler, files: Path) -> None:
         for ending in endings.split():
             path = files / f"ours{ending}"
             for night in range(3):
-                if night == 0 and "--dry-run" not in line:
+                if night == 0:
                     path.touch()  # nothing is lost of an empty file
                 done = ruler(*line.format(path.name).split())
                 assert done.returncode == 0, (line, ending, night, done.stderr)
@@ -178,7 +176,7 @@ def test_another_kind(ruler: Ruler, files: Path) -> None:
     for line in (
         "score in.jsonl o -m offline --summary scored.jsonl",
         "score in.jsonl sum -m offline",
-        "render in.jsonl scored.jsonl -m openai/o3",
+        "batch export in.jsonl scored.jsonl -m openai/o3",
         "score in.jsonl o -m offline --summary page.html",
     ):
         done = ruler(*line.split())
@@ -307,7 +305,7 @@ PATTERNS = {
     "check two/a.jsonl two/b.jsonl": "check 'two/*.jsonl'",
     "prompt two/a.jsonl two/b.jsonl": "prompt 'two/*.jsonl'",
     "select two/a.jsonl two/b.jsonl two/c.jsonl --where live": "select 'two/*.jsonl' OUTPUT",
-    "render two/a.jsonl two/b.jsonl two/c.jsonl": "render 'two/*.jsonl' REQUESTS",
+    "batch export two/a.jsonl two/b.jsonl two/c.jsonl": "batch export 'two/*.jsonl' REQUESTS",
     "batch submit two/a.jsonl two/b.jsonl": "batch submit 'two/*.jsonl'",
 }
 

@@ -26,7 +26,7 @@ def test_page(ruler: Ruler, tmp_path: Path) -> None:
     assert written.startswith("ruler: 9 of 24 pairs to compare, 0.")
     assert written.endswith(" MB written to label.html")
     assert ways == "ruler: 9 drawn at random"
-    assert after.endswith("`ruler agree SCORED --labels-file labels.jsonl`")
+    assert after.endswith("`ruler agree SCORED --people labels.jsonl`")
     assert (tmp_path / "label.html").read_text().startswith("<!doctype html>")
 
 
@@ -73,7 +73,7 @@ def test_other_mistakes(ruler: Ruler, tmp_path: Path) -> None:
     for number in ("0", "10001"):
         done = ruler("report", "s.jsonl", "-o", "l.html", "--label", number)
         assert done.returncode == 2
-        assert done.stderr.startswith(f"ruler: --label: {number!r} is not a whole")
+        assert done.stderr.startswith(f"ruler: --label: {number!r} is not 1")
     write(tmp_path / "s.jsonl", [scored("a", 0.5), scored("b", None, None)])
     done = ruler("report", "s.jsonl", "--label", "5", "-o", "l.html")
     assert done.returncode == 2

@@ -14,7 +14,6 @@ from tests.screen import same_screen
 JUDGED = "-m simulated --ledger ledger.sqlite"
 SCREENS = {
     "score": f"score groups.jsonl out.jsonl {JUDGED}",
-    "score_dry_run": f"score groups.jsonl out.jsonl {JUDGED} --dry-run",
     "check": f"check groups.jsonl {JUDGED}",
     "check_no_key": "check groups.jsonl -m openai/gpt-4o-mini --ledger none",
     "prompt": "prompt groups.jsonl -m simulated",

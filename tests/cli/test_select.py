@@ -185,7 +185,7 @@ def test_table(ruler: Ruler, tmp_path: Path) -> None:
     """A table stays a table, with fewer rows, each unchanged."""
     if not TABLE.exists():
         pytest.skip(f"{TABLE.name} is not beside this checkout")
-    options = ("-m", "simulated", "--ledger", "none", "--single", "score")
+    options = ("-m", "simulated", "--ledger", "none", "--set", "single=score")
     assert ruler("score", TABLE, "s.parquet", *options).returncode == 0
     done = ruler("select", "s.parquet", "out.parquet", "--keep", 1, "--by", "score")
     assert done.returncode == 0, done.stderr

@@ -25,9 +25,9 @@ def bias(
 
 
 def test_position_bias() -> None:
-    """A position has an advantage if its mean exceeds two standard errors, and --debias is suggested."""
-    assert bias(0.04, 0.0) == "first +0.040 (± 0.010); --debias corrects it"
-    assert bias(0.0, -0.05) == "last -0.050 (± 0.010); --debias corrects it"
+    """A position has an advantage if its mean exceeds two standard errors, and --set debias=true is suggested."""
+    assert bias(0.04, 0.0) == "first +0.040 (± 0.010); --set debias=true corrects it"
+    assert bias(0.0, -0.05) == "last -0.050 (± 0.010); --set debias=true corrects it"
     assert bias(0.04, -0.05).startswith("first +0.040, last -0.050 (± 0.010)")
     assert bias(0.015, -0.015) == "no significant position bias"
     assert bias(0.4, -0.4, None) == "no significant position bias"
@@ -38,7 +38,7 @@ def test_position_bias_of_passes() -> None:
     """With a reliability there are several passes, which average the bias."""
     bars = [{"mean": mean, "error": 0.01, "n": 40} for mean in (0.05, 0.0, -0.05)]
     slots = {"bins": bars, "groups": 40, "corrected": 20}
-    ends = {40: "; averaged over passes", 0: "; --debias corrects it"}
+    ends = {40: "; averaged over passes", 0: "; --set debias=true corrects it"}
     for groups, end in ends.items():
         several = O["reliability"] | {"groups": groups}
         assert finding("position", slots=slots, reliability=several).endswith(end)

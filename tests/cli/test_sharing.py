@@ -34,8 +34,8 @@ def dump(tmp_path: Path) -> Path:
 
 SHARDS = ("0/16", "17/16", "1/0", "-1/4", "3", "1.0/2", "", "\u0661/\u0662")
 NEEDS_ALL = {
-    "--debias": "--debias: needs all groups",
-    "--standardize -m simulated": "--standardize: needs all groups",
+    "--set debias=true": "--set debias: needs all groups",
+    "--set standardize=true -m simulated": "--set standardize: needs all groups",
     "--engine ray": "--engine ray: shares all of INPUT among its workers",
 }
 

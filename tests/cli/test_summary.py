@@ -202,11 +202,11 @@ def test_next_command_twice(ruler: Ruler, server: JudgeServer, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("judge", "options", "sentence"),
     [
-        ("400", "--no-cache", "2 groups not scored"),
+        ("400", "--ledger none", "2 groups not scored"),
         ("not-json", "--ledger none", "2 groups not scored"),
         (
             "401",
-            "--no-cache",
+            "--ledger none",
             "no reply is kept; to start again: ruler score in.jsonl",
         ),
     ],
@@ -256,8 +256,8 @@ def test_dropped_from_input(ruler: Ruler, server: JudgeServer, tmp_path: Path) -
         *judge,
         "--on-failure",
         "drop",
-        "--failed",
-        "f.jsonl",
+        "--set",
+        "failed=f.jsonl",
         stdin=line,
     )
     assert "are in f.jsonl\n" in done.stderr

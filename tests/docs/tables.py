@@ -39,7 +39,8 @@ RICH = [
     "2",
     "--group-size",
     "4",
-    "--order-by-outcome",
+    "--set",
+    "order_by_outcome=true",
 ]
 """Options for the fields that one pass of one judge does not write."""
 _EVERYWHERE = {"from", "to", "n", "simulated", "2"}

@@ -107,7 +107,15 @@ def test_two_models(
     options = through(gateway, "a", "b", base=base)
     run = ruler if via == "http" else process  # litellm leaves its clients open
     done = run(
-        "score", source, "out.jsonl", *options, "--via", via, "--price", "1,2", **KEY
+        "score",
+        source,
+        "out.jsonl",
+        *options,
+        "--set",
+        f"via={via}",
+        "--price",
+        "1,2",
+        **KEY,
     )
     assert done.returncode == 0, done.stderr
     assert scores(tmp_path) == [list(TRUTHS)] * 4

@@ -101,7 +101,7 @@ def test_skipped(kind: str, tmp_path: Path) -> None:
     assert problem.where in ("line 2", "row 2", "sample 1")
     assert (
         problem.reason
-        == "has 2 MiB, more than --max-record allows; allow more MiB, or make records smaller"
+        == "has 2 MiB, more than --set max_record allows; allow more MiB, or make records smaller"
     )
     assert (problem.raw, problem.too_large) == (b"", True)
     assert found(str(path), 3) == (["a", "large", "b"], [])
@@ -190,7 +190,7 @@ def test_nothing_left(tmp_path: Path) -> None:
     """A file of which every record is too large is refused with the reason."""
     (tmp_path / "in.jsonl").write_bytes(rows()[1])
     with pytest.raises(
-        UsageError, match="line 1 has 2 MiB, more than --max-record allows"
+        UsageError, match="line 1 has 2 MiB, more than --set max_record allows"
     ):
         found(str(tmp_path / "in.jsonl"))
 
@@ -199,22 +199,28 @@ def test_command(ruler: Ruler, tmp_path: Path) -> None:
     """`score` names the line and ends with 1; INPUT, its only copy, is never replaced without it."""
     text = b"\n".join(rows())
     (tmp_path / "in.jsonl").write_bytes(text)
-    done = ruler("score", "in.jsonl", "out.jsonl", "-m", "offline", "--max-record", "1")
+    done = ruler(
+        "score", "in.jsonl", "out.jsonl", "-m", "offline", "--set", "max_record=1"
+    )
     assert done.returncode == 1, done.stderr
-    assert "in.jsonl: line 2 has 2 MiB, more than --max-record allows" in done.stderr
+    assert (
+        "in.jsonl: line 2 has 2 MiB, more than --set max_record allows" in done.stderr
+    )
     assert [
         json.loads(line)["group_id"] for line in stored(tmp_path / "out.jsonl")
     ] == ["a", "b"]
     assert not (tmp_path / "out.jsonl.failed.jsonl").exists()
-    done = ruler("score", "in.jsonl", "in.jsonl", "-m", "offline", "--max-record", "1")
+    done = ruler(
+        "score", "in.jsonl", "in.jsonl", "-m", "offline", "--set", "max_record=1"
+    )
     assert (done.returncode, "would lose line 2" in done.stderr) == (2, True)
     assert (tmp_path / "in.jsonl").read_bytes() == text
     for command in ("check", "prompt"):
-        done = ruler(command, "in.jsonl", "-m", "offline", "--max-record", "1")
-        assert ("more than --max-record" in done.stderr) is True, command
+        done = ruler(command, "in.jsonl", "-m", "offline", "--set", "max_record=1")
+        assert ("more than --set max_record" in done.stderr) is True, command
     assert (
         ruler(
-            "score", "in.jsonl", "-", "-m", "offline", "--max-record", "901"
+            "score", "in.jsonl", "-", "-m", "offline", "--set", "max_record=901"
         ).returncode
         == 2
     )
@@ -242,8 +248,8 @@ def peak(name: str, folder: Path) -> int:
         "out.jsonl",
         "-m",
         "offline",
-        "--max-record",
-        "1",
+        "--set",
+        "max_record=1",
         "--ledger",
         "none",
     )

@@ -189,7 +189,7 @@ def test_nowhere(tmp_path: Path, at: str, times: int) -> None:
     write(tmp_path / "in", [held] * times)
     with pytest.raises(UsageError) as error:
         records(tmp_path / "in", at)
-    assert "--records" in error.value.place
+    assert "--set records" in error.value.place
     assert f"holds no records at `{at}`" in error.value.problem
     assert error.value.place.startswith(str(tmp_path / "in"))
     assert NOWHERE[at] in str(error.value)
@@ -271,7 +271,7 @@ def test_directory(ruler: Ruler, tmp_path: Path) -> None:
         rollouts = [{"task_id": 1, "messages": talk(f"{name} {n}")} for n in range(2)]
         write(tmp_path / "in" / name, [{"runs": rollouts}])
     write(tmp_path / "in" / "metrics.json", [{"mean": 0.5}])
-    args = ("-m", "offline", "--records", "runs[]")
+    args = ("-m", "offline", "--set", "records=runs[]")
     done = ruler("score", "in", "out.jsonl", *args)
     assert done.returncode == 0, done.stderr
     assert "metrics.json holds no records at `runs[]`: left out" in done.stderr
@@ -295,7 +295,16 @@ def test_score(ruler: Ruler, tmp_path: Path) -> None:
     ):
         write(tmp_path / "in", content)
         done = ruler(
-            *("score", "in", "out.jsonl", "-m", "offline", "--records", at, *more)
+            *(
+                "score",
+                "in",
+                "out.jsonl",
+                "-m",
+                "offline",
+                "--set",
+                f"records={at}",
+                *more,
+            )
         )
         assert done.returncode == 0, done.stderr
         assert [one["reward"] for one in read(tmp_path / "out.jsonl")] == wanted
@@ -325,15 +334,17 @@ def test_row(ruler: Ruler, tmp_path: Path) -> None:
     (tmp_path / "ruler.toml").write_text(row)
     args = ("check", "in.json", "-m", "offline", "--format", "own")
     assert "2 records, 1 group of 2 rollouts" in " ".join(ruler(*args).stdout.split())
-    done = ruler(*args, "--records", "run[]")
-    assert "--records: holds no records at `run[]`" in done.stderr
+    done = ruler(*args, "--set", "records=run[]")
+    assert "--set records: holds no records at `run[]`" in done.stderr
 
 
 def test_stdin(ruler: Ruler) -> None:
     """From stdin records are read as their lines come; a key that comes back is named by its record."""
     rollouts = [{"task_id": n % 2, "messages": talk(f"answer {n}")} for n in range(3)]
     text = json.dumps({"runs": rollouts}) + "\n" + json.dumps({"runs": rollouts}) + "\n"
-    done = ruler("score", "-", "-", "-m", "offline", "--records", "runs[]", stdin=text)
+    done = ruler(
+        "score", "-", "-", "-m", "offline", "--set", "records=runs[]", stdin=text
+    )
     assert done.returncode == 2
     assert "record 3: group '0' comes back after it ended" in done.stderr
     assert "(it began at record 1)" in done.stderr

@@ -127,8 +127,8 @@ def test_only_own_field_counts(ruler: Ruler, tmp_path: Path) -> None:
         one |= {"reward": 0.0, "grade": i / 4}
     write(tmp_path / "g", records)
     ruler("score", "g", "a", *SCORE)
-    ruler("score", "a", "b", *SCORE, "--reward", "grade", "--blend", "0")
-    ruler("score", "b", "c", *SCORE, "--reward", "grade", "--blend", "0")
+    ruler("score", "a", "b", *SCORE, "--reward", "grade", "--set", "blend=0")
+    ruler("score", "b", "c", *SCORE, "--reward", "grade", "--set", "blend=0")
     for name in "bc":
         scores = [one["grade"] for one in read(tmp_path / name)[0]["trajectories"]]
         assert scores == [0.0, 0.25, 0.5, 0.75]

@@ -434,7 +434,7 @@ def test_faults(
             config = mock.MockConfig(key=key.get(fault, KEY), faults=faults)
             running.server.RequestHandlerClass.cfg = config
             model = "jev-9" if fault == "error-flat" else "jev-latest"
-            options = [*of(f"{running.url}/v1", model=model), "--retries", 0]
+            options = [*of(f"{running.url}/v1", model=model), "--set", f"retries={0}"]
             if fault != "auth-plain":
                 options += ["--api-key-env", "MOCK_KEY"]
             for rubric in ((), ("--rubric", "@r.json")):
@@ -548,7 +548,7 @@ def test_refused(ruler: Ruler, tmp_path: Path, subtests: pytest.Subtests) -> Non
         raise AssertionError
 
     with pytest.raises(UsageError, match="speaks no API"):
-        resolve(JudgeSettings("mine", api="systemone", ask=judge))
+        resolve(JudgeSettings("mine", api="systemone", function=judge))
     luna = ("-m", "openai/gpt-6-luna", "--api", "decisions")
     done = ruler("batch", "submit", "in.jsonl", *luna, OPENAI_API_KEY=KEY)
     assert done.returncode == 2

@@ -77,7 +77,7 @@ class Asked:
 def by(function: Any, model: str = "mine", **more: Any) -> ScoreSettings:
     """Settings with a judge that is a function; `judge` are further settings of it."""
     return ScoreSettings(
-        judge=JudgeSettings(model, ask=function, **more.pop("judge", {})),
+        judge=JudgeSettings(model, function=function, **more.pop("judge", {})),
         **{"ledger": None, **more},
     )
 
@@ -276,13 +276,13 @@ def sync(request: JudgeRequest) -> str:
             sync,
             {},
             WrongShapeError,
-            "judge mine: `ask` is not an asynchronous function; define it with `async def`",
+            "judge mine: `function` is not an asynchronous function; define it with `async def`",
         ),
         (
             "mine",
             {},
             WrongShapeError,
-            "ask: 'mine' is not ",
+            "function: 'mine' is not ",
         ),
     ],
 )
@@ -390,7 +390,7 @@ def test_panel_and_escalation() -> None:
             await asked(request)
             return reply(request, lambda text: min(1.0, expected_score(text) * score))
 
-        return asked, JudgeSettings(name, ask=ask)
+        return asked, JudgeSettings(name, function=ask)
 
     (_, one), (_, other), (last, strong) = (
         judge("one", 1.0),
@@ -416,7 +416,7 @@ def test_panel_and_escalation() -> None:
         return reply(request, lambda text: scores[truths.index(expected_score(text))])
 
     settings = ScoreSettings(
-        judge=JudgeSettings("unsure", ask=unsure),
+        judge=JudgeSettings("unsure", function=unsure),
         escalate=strong,
         escalate_gap=0.7,
         ask=AskSettings(passes=2),
@@ -462,4 +462,4 @@ def test_settings_as_values() -> None:
     settings = by(module_level)
     assert "module_level" in repr(settings)
     assert pickle.loads(pickle.dumps(settings)) == settings == by(module_level)
-    assert dataclasses.asdict(settings)["judge"]["ask"] is module_level
+    assert dataclasses.asdict(settings)["judge"]["function"] is module_level

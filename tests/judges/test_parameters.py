@@ -102,7 +102,7 @@ DEEP = "fallbacks api_base base_url model_list mock_response aws_sts_endpoint cu
 def test_refused_parameters() -> None:
     """A parameter that moves or replaces a call is refused by name, at any depth, and litellm's own if it is direct."""
     for name in OF_LITELLM.split():
-        with pytest.raises(UsageError, match=f"-p {name}: is no parameter"):
+        with pytest.raises(UsageError, match=f"-p {name}: is not a parameter"):
             resolve(JudgeSettings("hosted_vllm/m", "http://h/v1", params={name: 1}))
         assert JudgeSettings("mistral/m", params={name: 1}).params == {name: 1}
     for name in MOVES.split():
@@ -162,10 +162,10 @@ def test_found_file(ruler: Ruler, tmp_path: Path) -> None:
         "in.jsonl",
         "out.jsonl",
         "-q",
-        "--max-outage",
-        "0",
-        "--retries",
-        "0",
+        "--set",
+        "max_outage=0",
+        "--set",
+        "retries=0",
     )
     usual = 'model = "hosted_vllm/m"\n'
     for table, told in FILES.items():
@@ -180,9 +180,12 @@ def test_found_file(ruler: Ruler, tmp_path: Path) -> None:
             assert done.returncode == 2, text
             assert told in done.stderr
             if told != "param":
-                command = "ruler score in.jsonl out.jsonl --max-outage 0 --retries 0"
                 more = " -m j" if words else ""
-                allow = f"{command}{more} --progress none --config ruler.toml\n"
+                settings = "--set max_outage=0 --set retries=0"
+                allow = (
+                    f"ruler score in.jsonl out.jsonl{more} --progress none {settings}"
+                )
+                allow += " --config ruler.toml\n"
                 assert allow in done.stderr
     (tmp_path / "ruler.toml").write_text(
         f"[score]\n{usual}param = {{new_parameter = 1}}\n"

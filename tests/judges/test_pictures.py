@@ -175,7 +175,7 @@ async def test_function() -> None:
         got.append(request)
         return "{}"
 
-    async with opened(resolve(JudgeSettings("mine", ask=judge))) as own:
+    async with opened(resolve(JudgeSettings("mine", function=judge))) as own:
         await own.ask(REQUEST)
     (request,) = got
     content = request.messages[1]["content"]

@@ -92,15 +92,3 @@ def test_more_afterwards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     stage.forget()
     stage.run(passes=4, adaptive=True, blend=0.5, debias=True, min_passes=2)
     assert stage.asked == 0
-
-
-def test_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The run after one that was stopped writes an undisturbed run's output, and asks nothing twice."""
-    judge = Stub(say=drawing(0.12))
-    stage = Stage(tmp_path, monkeypatch, groups(60), judge)
-    assert stage.run(passes=4, adaptive=True, until=25, concurrency=8).stopped
-    stage.run(passes=4, adaptive=True)
-    assert len(judge.passes_asked) == len(set(judge.passes_asked))
-    resumed = stage.masked()
-    stage.run(passes=4, adaptive=True, ledger=None)
-    assert stage.masked() == resumed

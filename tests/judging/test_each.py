@@ -41,7 +41,7 @@ YES = {truth: 0.01 + 0.98 * truth for truth in (0.1, 0.25, 0.5, 0.6, 0.75, 0.9)}
 def source(tmp_path: Path) -> Path:
     """Write the groups."""
     path = tmp_path / "in.jsonl"
-    path.write_text("".join(json.dumps(each) + "\n" for each in GROUPS))
+    path.write_text("".join(json.dumps(row) + "\n" for row in GROUPS))
     return path
 
 
@@ -59,15 +59,15 @@ def test_each(ruler: Ruler, source: Path, server: JudgeServer, tmp_path: Path) -
     """Each distinct rollout is asked about once, and its score is the share of Yes; nothing has a position."""
     run = ruler("score", source, "out.jsonl", *judge(server))
     assert run.returncode == 0, run.stderr
-    for record, given in zip(records(tmp_path / "out.jsonl"), GROUPS, strict=True):
+    for record, inputs in zip(records(tmp_path / "out.jsonl"), GROUPS, strict=True):
         truths = [
-            float(one["messages"][-1]["content"].rpartition("=")[2])
-            for one in given["trajectories"]
+            float(row["messages"][-1]["content"].rpartition("=")[2])
+            for row in inputs["trajectories"]
         ]
         rollouts = record["trajectories"]
         wanted = pytest.approx([YES[truth] for truth in truths], abs=1e-6)
-        assert [one["reward"] for one in rollouts] == wanted
-        assert all(one["ruler"]["slots"] == [] for one in rollouts)
+        assert [row["reward"] for row in rollouts] == wanted
+        assert all(row["ruler"]["slots"] == [] for row in rollouts)
         assert record["ruler"]["reliability"] is None
         assert not record["ruler"]["tied"]
         assert record["ruler"]["usage"]["calls"] == len(truths)
@@ -121,23 +121,26 @@ def test_asked_again(ruler: Ruler, source: Path, server: JudgeServer) -> None:
 
 REFUSED: tuple[tuple[str, str], ...] = (
     ("--passes 2", "--passes: has no meaning"),
-    ("--order input", "--order: has no meaning"),
-    ("--debias", "--debias: has no meaning"),
-    ("--adaptive --passes 2", "has no meaning"),
+    ("--set order=input", "--set order: has no meaning"),
+    ("--set debias=true", "--set debias: has no meaning"),
+    ("--set adaptive=true --passes 2", "has no meaning"),
     ("--group-size 5", "--group-size: has no meaning"),
-    ("--min-passes 2", "--min-passes: has no meaning"),
-    ("--question= ", "--question: is empty"),
+    ("--set min_passes=2", "--set min_passes: has no meaning"),
+    ("--set question=~", "--set question: is empty"),
     ("-m offline", "judge offline: has no probabilities of words"),
     ("-m openai/o3", "thinks before it answers, and tells no probabilities"),
-    ("-m offline --ask group --question Why?", "--question: is put to no judge"),
+    (
+        "-m offline --ask group --set question=Why?",
+        "--set question: is put to no judge",
+    ),
 )
+"""Options, with ~ for a space, and why they are refused."""
 
 
 def test_refused(ruler: Ruler, source: Path, server: JudgeServer) -> None:
     """Options that mean nothing to a judge that is asked about each, and judges without probabilities, are refused."""
     for options, message in REFUSED:
-        words = [*options.replace("= ", "=_").split()]
-        words = [word.replace("=_", "= ") for word in words]
+        words = [word.replace("~", " ") for word in options.split()]
         model = () if "-m" in words else ("-m", "simulated")
         run = ruler("score", source, "out.jsonl", *model, "--ask", "each", *words)
         assert run.returncode == 2
@@ -147,7 +150,14 @@ def test_refused(ruler: Ruler, source: Path, server: JudgeServer) -> None:
         run = ruler("batch", *command, *claude, ANTHROPIC_API_KEY="k")
         assert run.returncode == 2
         assert "has an API that tells no probabilities of words" in run.stderr
-    way: tuple[str, ...] = ("-m", "mistral/well", "--via", "litellm", "--ask", "each")
+    way: tuple[str, ...] = (
+        "-m",
+        "mistral/well",
+        "--set",
+        "via=litellm",
+        "--ask",
+        "each",
+    )
     way += ("--api-base", server.base)
     run = ruler("score", source, "out.jsonl", *way, MISTRAL_API_KEY="k")
     assert run.returncode == 3
@@ -169,12 +179,12 @@ def test_two_kinds(
     rubric = [{"name": n, "criterion": f"It is {n}."} for n in ("kind", "short")]
     options = ("--rubric", json.dumps(rubric))
     run = ruler("score", source, "criteria.jsonl", *panel, *options)
-    assert "--standardize brings them to one scale at the end" in run.stderr
+    assert "--set standardize=true brings them to one scale at the end" in run.stderr
     for rollout in records(tmp_path / "criteria.jsonl")[0]["trajectories"]:
         placed = rollout["ruler"]
         rows = (placed["slots"], placed["pass_scores"], *placed["criteria_passes"])
         assert [*map(len, rows)] == [2] * 4
-    plain = ruler("score", source, "plain.jsonl", *panel, "--no-standardize")
+    plain = ruler("score", source, "plain.jsonl", *panel, "--set", "standardize=false")
     assert "one scale" not in plain.stderr
     truths = (0.1, 0.9, 0.5)
     rollouts = records(tmp_path / "plain.jsonl")[0]["trajectories"]
@@ -222,17 +232,17 @@ def test_same_everywhere(
     wanted = timeless(tmp_path / "out.jsonl")
 
     for shard in ("1/2", "2/2"):
-        own = ("--shard", shard, "--ledger", f"{shard[0]}.sqlite")
-        assert ruler("score", source, "part.jsonl", *asked, *own).returncode == 0
+        mine = ("--shard", shard, "--ledger", f"{shard[0]}.sqlite")
+        assert ruler("score", source, "part.jsonl", *asked, *mine).returncode == 0
     ledgers = [word for i in (1, 2) for word in ("--ledger", f"{i}.sqlite")]
     ruler("score", source, "shards.jsonl", *asked, "--cached-only", *ledgers)
     assert timeless(tmp_path / "shards.jsonl") == wanted
 
-    other = ("--ledger", "imported.sqlite")
-    ruler("batch", "export", source, "requests.jsonl", *asked, *other)
+    second = ("--ledger", "imported.sqlite")
+    ruler("batch", "export", source, "requests.jsonl", *asked, *second)
     answered(tmp_path / "requests.jsonl", tmp_path / "replies.jsonl", server)
-    ruler("batch", "import", "replies.jsonl", *other)
-    ruler("score", source, "imported.jsonl", *asked, "--cached-only", *other)
+    ruler("batch", "import", "replies.jsonl", *second)
+    ruler("score", source, "imported.jsonl", *asked, "--cached-only", *second)
     assert timeless(tmp_path / "imported.jsonl") == wanted
 
 
@@ -242,10 +252,10 @@ def test_identical(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
     equal = {"group_id": "same", "trajectories": alone["trajectories"] * 3}
     write(tmp_path / "in.jsonl", [equal, alone])
     ruler("score", "in.jsonl", "out.jsonl", *judge(server))
-    same, one = records(tmp_path / "out.jsonl")
+    same, row = records(tmp_path / "out.jsonl")
     assert len(server.requests()) == 1
     assert len({rollout["reward"] for rollout in same["trajectories"]}) == 1
-    assert (same["ruler"]["tied"], one["ruler"]["tied"]) == (True, False)
+    assert (same["ruler"]["tied"], row["ruler"]["tied"]) == (True, False)
 
 
 async def _says(request: JudgeRequest) -> dict[str, Any]:
@@ -270,7 +280,7 @@ async def _says(request: JudgeRequest) -> dict[str, Any]:
 def test_one_without() -> None:
     """If one rollout of a group has no answer the group has no score, by the judge's reason; others go on."""
     settings = load_settings(model="m", ask="each", ledger=None)
-    settings = replace(settings, judge=JudgeSettings("m", ask=_says))
+    settings = replace(settings, judge=JudgeSettings("m", function=_says))
     groups = []
     for texts in (("fine", "odd", "good"), ("fine", "good")):
         rollouts = [{"messages": talk(text), "reward": 0.25} for text in texts]
@@ -297,7 +307,7 @@ def test_old_ledgers() -> None:
         ask = AskSettings(ask="each", read="probability", rubric=rubric, question=wording)  # fmt: skip
         layout = build_layout(long_group(), ask)
         for part in requests_of_pass(layout, ask, 0):
-            keys += [key_of("m", {}, one).hex() for one in requests_about(layout, ask, part)]  # fmt: skip
+            keys += [key_of("m", {}, row).hex() for row in requests_about(layout, ask, part)]  # fmt: skip
     assert len(set(keys)) == 15
     digest = blake2b(" ".join(keys).encode(), digest_size=8).hexdigest()
     assert digest == "a7b297004b2aa97a"
@@ -341,4 +351,4 @@ def test_ways(kind: str, tmp_path: Path) -> None:
                 continue
             first, *others = load_settings(**options, ledger=None).asks
             assert (f"{first.ask} {first.read}", first.typed) == (way, kind == "typed")
-            assert all(other.read == "text" for other in others)
+            assert all(second.read == "text" for second in others)

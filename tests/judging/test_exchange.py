@@ -108,18 +108,18 @@ def test_no_context_left_for_the_answer() -> None:
 
 def scores(request: Request, *values: object) -> str:
     """Write an answer with these scores, the last one for all other ids."""
-    each = [*values, *values[-1:] * len(request.labels)]
+    row = [*values, *values[-1:] * len(request.labels)]
     entries = [
         {"trajectory_id": label, "explanation": "", "score": value}
-        for label, value in zip(request.labels, each, strict=False)
+        for label, value in zip(request.labels, row, strict=False)
     ]
     return json.dumps({"scores": entries})
 
 
-def twice(request: Request, value: object, other: object) -> str:
+def twice(request: Request, value: object, second: object) -> str:
     """Write an answer in which the first id has two scores."""
     answer = json.loads(scores(request, value))
-    answer["scores"].append({**answer["scores"][0], "score": other})
+    answer["scores"].append({**answer["scores"][0], "score": second})
     return json.dumps(answer)
 
 

@@ -20,7 +20,7 @@ GROUPS = [group(f"g{at}", 0.1, 0.9) for at in range(30)]
 
 def scores(path: Path) -> list[list[float | None]]:
     """Return the scores of each record of OUTPUT."""
-    return [[one["reward"] for one in each["trajectories"]] for each in read(path)]
+    return [[entry["reward"] for entry in row["trajectories"]] for row in read(path)]
 
 
 @pytest.mark.parametrize("groups", [1, 2, 30])
@@ -34,7 +34,7 @@ def test_next_form(
     """A form that never brings a usable reply is given up, no group fails by it, and the ledger has the answers."""
     source = write(tmp_path / "in.jsonl", GROUPS[:groups])
     judge = ("-m", f"hosted_vllm/{cue}", "--api-base", server.base)
-    few = ("--retries", "0", "-c", "8")
+    few = ("--set", "retries=0", "-c", "8")
     for _ in range(2):
         run = ruler("score", source, "out.jsonl", *judge, *few)
         assert run.returncode == 0, run.stderr
@@ -62,7 +62,7 @@ def test_merged_messages(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> N
     judge = ("-m", "hosted_vllm/no-system", "--api-base", server.base, "-c", "1")
     run = ruler("score", source, "out.jsonl", *judge)
     assert run.returncode == 0, run.stderr
-    sent = [each["messages"] for each in server.requests()]
+    sent = [row["messages"] for row in server.requests()]
     roles = [[message["role"] for message in messages] for messages in sent]
     assert roles == [["system", "user"], *[["user"]] * 30]
     merged = sent[-1][0]["content"]

@@ -44,26 +44,28 @@ def test_every_judge_every_pass(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each judge scores each pass; a score is the mean over the judges, and theirs stand beside it."""
-    one, two = Stub("one"), Stub("two", half)
-    stage = Stage(tmp_path, monkeypatch, GROUPS, one, two)
+    row, two = Stub("one"), Stub("two", half)
+    stage = Stage(tmp_path, monkeypatch, GROUPS, row, two)
     assert stage.run(*NAMES, passes=2).summary.complete
     every = [(f"g{i:02}", pass_index) for i in range(12) for pass_index in range(2)]
-    assert one.passes_asked == two.passes_asked == every
+    assert row.passes_asked == two.passes_asked == every
     for i, record in enumerate(stage.records()):
         assert record["ruler"]["judge"] == "one, two"
         for rollout, truth in zip(
             record["trajectories"], (0.1, 0.5, i / 20, 0.9), strict=True
         ):
             assert rollout["reward"] == pytest.approx(0.75 * truth)
-            judges = {own["judge"]: own["score"] for own in rollout["ruler"]["judges"]}
+            judges = {
+                mine["judge"]: mine["score"] for mine in rollout["ruler"]["judges"]
+            }
             assert judges == pytest.approx({"one": truth, "two": truth / 2}, abs=1e-6)
             assert len(rollout["ruler"]["slots"]) == 4
 
 
 def test_cached_by_judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Replies are cached for each judge: other orders of the judges, or one alone, send no request."""
-    one, two, three = Stub("one"), Stub("two", half), Stub("three", noisy)
-    stage = Stage(tmp_path, monkeypatch, GROUPS, one, two, three)
+    row, two, three = Stub("one"), Stub("two", half), Stub("three", noisy)
+    stage = Stage(tmp_path, monkeypatch, GROUPS, row, two, three)
     stage.run(*NAMES, passes=2)
     first = stage.rewards()
     stage.forget()
@@ -78,17 +80,17 @@ def test_cached_by_judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_prices_are_summed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The tokens of each judge cost its own price, in the summary and in each group."""
-    one, two = Stub("one", price=(1.0, 2.0)), Stub("two", price=(10.0, 30.0))
-    stage = Stage(tmp_path, monkeypatch, GROUPS, one, two)
+    entry, two = Stub("one", price=(1.0, 2.0)), Stub("two", price=(10.0, 30.0))
+    stage = Stage(tmp_path, monkeypatch, GROUPS, entry, two)
     used = Usage(1000, 100, 0, 1)
-    each = 2 * (stated_price((1.0, 2.0)).of(used) + stated_price((10.0, 30.0)).of(used))
+    row = 2 * (stated_price((1.0, 2.0)).of(used) + stated_price((10.0, 30.0)).of(used))
     summary = stage.run(*NAMES, passes=2).summary
-    assert summary.cost_usd == pytest.approx(12 * each)
+    assert summary.cost_usd == pytest.approx(12 * row)
     assert (summary.usage.calls, summary.kept_usd) == (48, 0)
-    assert [part["cost_usd"] for part in stage.parts()] == [pytest.approx(each)] * 12
+    assert [part["cost_usd"] for part in stage.parts()] == [pytest.approx(row)] * 12
     summary = stage.run(*NAMES, passes=2).summary
     assert summary.cost_usd == 0
-    assert summary.kept_usd == pytest.approx(12 * each)
+    assert summary.kept_usd == pytest.approx(12 * row)
     two.price = None
     assert stage.run(*NAMES, passes=2).summary.cost_usd is None
 
@@ -99,9 +101,9 @@ def test_one_budget(
     cap: float, passes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All judges draw on one budget: no run passes it, and all end once it is reached."""
-    one, two = Stub("one", price=(1.0, 2.0)), Stub("two", price=(3.0, 9.0), latency=7.0)
+    row, two = Stub("one", price=(1.0, 2.0)), Stub("two", price=(3.0, 9.0), latency=7.0)
     groups = [group(f"g{i:03}", 0.1, 0.9) for i in range(60)]
-    stage = Stage(tmp_path, monkeypatch, groups, one, two)
+    stage = Stage(tmp_path, monkeypatch, groups, row, two)
     done = stage.run(*NAMES, passes=passes, max_cost=cap)
     summary = done.summary
     dearest = stated_price((3.0, 9.0)).of(Usage(1000, 100, 0, 1))

@@ -75,7 +75,7 @@ def test_first_goes_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_failed_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A failed pass leaves the mean of the others and is reported; --min-passes can make it an error."""
+    """A failed pass leaves the mean of the others and is reported; --set min_passes can make it an error."""
     judge = Stub(
         say=failing(lambda r: (group_of(r), r.pass_index) == ("g03", 1), shifting)
     )
@@ -177,7 +177,7 @@ def test_blend_uses_the_first_reward(
 
 
 def test_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A lone rollout is asked about once and flagged; with --single score it is scored in every pass."""
+    """A lone rollout is asked about once and flagged; with --set single=score it is scored in every pass."""
     judge = Stub(say=shifting)
     stage = Stage(tmp_path, monkeypatch, [group("g00", 0.3), GROUPS[1]], judge)
     stage.run(passes=3, min_passes=2)

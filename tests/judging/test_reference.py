@@ -49,14 +49,14 @@ def rollouts() -> list[dict[str, Any]]:
 
 def written(path: Path, records: list[dict[str, Any]]) -> Path:
     """Write records to a file."""
-    path.write_text("".join(json.dumps(each) + "\n" for each in records))
+    path.write_text("".join(json.dumps(row) + "\n" for row in records))
     return path
 
 
 async def knows(request: JudgeRequest) -> str:
     """Score a rollout 1 if it holds the word of the reference; without a reference all alike."""
-    found = re.search(r"<reference>\n(.*)\n</reference>\n", request.user)
-    word = found and re.search(r"w\d+", found[1])
+    result = re.search(r"<reference>\n(.*)\n</reference>\n", request.user)
+    word = result and re.search(r"w\d+", result[1])
     entries = []
     for label in request.labels:
         text = request.user.partition(f'<trajectory id="{label}">')[2]
@@ -76,7 +76,7 @@ async def test_planted(
     source = written(tmp_path / "in.jsonl", rollouts())
     settings = Settings(
         input=InputSettings(reference=path),
-        judge=JudgeSettings("mine", ask=knows),
+        judge=JudgeSettings("mine", function=knows),
         ledger=None,
     )
     await score_file(source, tmp_path / "out.jsonl", settings)
@@ -118,7 +118,7 @@ def test_key(ruler: Ruler, tmp_path: Path, server: Any) -> None:
     for wanted in (1, 1):
         assert ruler("score", source, "out.jsonl", *judge).returncode == 0
         assert len(server.requests()) == wanted
-    written(source, [{**one, "gold": "another"} for one in rollouts()[:4]])
+    written(source, [{**row, "gold": "another"} for row in rollouts()[:4]])
     assert ruler("score", source, "out.jsonl", *judge).returncode == 0
     assert len(server.requests()) == 2
 
@@ -143,19 +143,19 @@ def test_nested_too_deeply(ruler: Ruler, tmp_path: Path) -> None:
 
 def test_must_agree(ruler: Ruler, tmp_path: Path) -> None:
     """A group whose rollouts have different references fails, and a rollout without one fails, with the reason."""
-    one, two, three, four = rollouts()[:4]
+    entry, two, three, four = rollouts()[:4]
     three["gold"] = "The code word is w9."
-    source = written(tmp_path / "in.jsonl", [one, two, three, four])
+    source = written(tmp_path / "in.jsonl", [entry, two, three, four])
     options = ("-m", "offline", "--reference", "gold")
     run = ruler("score", source, "out.jsonl", *options)
     assert run.returncode == 1
-    reasons = {each["ruler"]["reason"] for each in read(tmp_path / "out.jsonl")}
+    reasons = {row["ruler"]["reason"] for row in read(tmp_path / "out.jsonl")}
     assert reasons == {"its reference answer is not the same in all its rollouts"}
     del three["gold"]
-    written(source, [one, two, three, four])
+    written(source, [entry, two, three, four])
     run = ruler("score", source, "some.jsonl", *options)
     assert run.returncode == 1
-    statuses = [each["ruler"]["status"] for each in read(tmp_path / "some.jsonl")]
+    statuses = [row["ruler"]["status"] for row in read(tmp_path / "some.jsonl")]
     assert statuses == ["scored", "scored", "failed", "scored"]
     reason = read(tmp_path / "some.jsonl")[2]["ruler"]["reason"]
     assert reason == "has no reference answer at `gold`"
@@ -192,7 +192,7 @@ async def test_python() -> None:
     for path, group in groups.items():
         settings = Settings(
             input=InputSettings(reference=path.replace("trajectories", "gold")),
-            judge=JudgeSettings("mine", ask=knows),
+            judge=JudgeSettings("mine", function=knows),
             ledger=None,
         )
         async with Scorer(settings) as scorer:
@@ -216,7 +216,7 @@ async def test_picture(shape: str) -> None:
     for pictures in ("send", "leave"):
         settings = Settings(
             input=InputSettings(reference="gold"),
-            judge=JudgeSettings("mine", ask=ask),
+            judge=JudgeSettings("mine", function=ask),
             ask=AskSettings(pictures=pictures),
             ledger=None,
         )

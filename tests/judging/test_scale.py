@@ -25,7 +25,7 @@ GROUPS = [
     group("clear", 0.7, 0.3),
 ]
 TRUTH = [[0.1, 0.0], [0.9, 0.2], [0.1, 0.1, 0.0], [0.7, 0.3]]
-NOTHING = [[None] * len(each) for each in TRUTH]
+NOTHING = [[None] * len(row) for row in TRUTH]
 
 
 def five(request: Request) -> Reply | CallError:
@@ -51,14 +51,14 @@ def test_obedient(staged: Callable[..., Stage], passes: int, backwards: bool) ->
     judge = Stub(say=obedient)
     stage = staged(judge, groups=GROUPS[turned])
     done = stage.run(passes=passes)
-    assert stage.rewards() == [pytest.approx(each) for each in TRUTH[turned]]
+    assert stage.rewards() == [pytest.approx(row) for row in TRUTH[turned]]
     assert done.summary.complete
     assert done.summary.other_scale == 0
     asked = stage.asked
     assert asked >= 2 * len(GROUPS) * passes
     stage.run(passes=passes)
     assert stage.asked == asked
-    assert stage.rewards() == [pytest.approx(each) for each in TRUTH[turned]]
+    assert stage.rewards() == [pytest.approx(row) for row in TRUTH[turned]]
 
 
 @pytest.mark.parametrize("say", [ten, five])
@@ -114,9 +114,9 @@ def test_waiting_before(staged: Callable[..., Stage], grouped: str) -> None:
     groups: list[Any] = GROUPS
     if grouped == "lines":
         groups = [
-            {**rollout, "group_id": one["group_id"]}
-            for one in GROUPS
-            for rollout in one["trajectories"]
+            {**rollout, "group_id": entry["group_id"]}
+            for entry in GROUPS
+            for rollout in entry["trajectories"]
         ]
     stage = staged(Stub(say=obedient), groups=groups)
     done = stage.run(concurrency=1, passes=2)
@@ -124,7 +124,7 @@ def test_waiting_before(staged: Callable[..., Stage], grouped: str) -> None:
     flat = [
         t["reward"] for record in records for t in record.get("trajectories", [record])
     ]
-    assert flat == pytest.approx([score for each in TRUTH for score in each])
+    assert flat == pytest.approx([score for row in TRUTH for score in row])
     assert (done.summary.scored, done.summary.complete) == (4, True)
     stage = staged(Stub(say=ten), groups=groups)
     done = stage.run(concurrency=1, passes=2, ledger=None)

@@ -130,8 +130,8 @@ def seen_level(name: str, value: float, criterion: int) -> float:
     if criterion != 1 or name == DECISION:
         return seen(name, value)
     shares = [max(0.0, 1 - abs(2 * value - level)) for level in range(3)]
-    said = [0.01 + 0.97 * share for share in shares]
-    return (said[1] / 2 + said[2]) / sum(said)
+    words = [0.01 + 0.97 * share for share in shares]
+    return (words[1] / 2 + words[2]) / sum(words)
 
 
 def test_windows(stage: Callable[..., Stage]) -> None:
@@ -245,8 +245,8 @@ def test_no_answer_at_all(stage: Callable[..., Stage]) -> None:
     run = stage([made, GROUPS[0]], typesafe__m=served("declines"))
     done = run.run(DECISION)
     assert (done.summary.failed, done.summary.unscored) == ({"refused": 1}, 0)
-    for one in run.records()[0]["trajectories"]:
-        assert (one["reward"], one["ruler"]["kind"]) == (None, "refused")
+    for row in run.records()[0]["trajectories"]:
+        assert (row["reward"], row["ruler"]["kind"]) == (None, "refused")
     assert run.rewards()[1:] == near(MARKS[:1])
 
 

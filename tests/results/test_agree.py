@@ -12,10 +12,10 @@ from ruler_cli.scoring.statistics import concordance
 from tests.results.agree_values import measure, rows, scored
 
 
-def two(one: list[GroupRecord], other: list[GroupRecord]) -> Agreement:
+def two(first: list[GroupRecord], second: list[GroupRecord]) -> Agreement:
     """Measure two files whose groups all match."""
     builder = AgreementBuilder("A", "B")
-    for pair in zip(one, other, strict=True):
+    for pair in zip(first, second, strict=True):
         builder.add(*pair)
     return builder.agreement({})
 
@@ -25,23 +25,23 @@ def test_pooled_pairs(groups: list[list[tuple[float, float]]]) -> None:
     """The accuracy is that of all pairs of all groups, with ties as halves."""
     result = measure([scored(*zip(*group, strict=True)) for group in groups])
     (scorer,) = result["scorers"]
-    each = [concordance(group) for group in groups]
-    pairs = sum(c.pairs for c in each)
-    won = sum(c.won + c.tied / 2 for c in each)
+    row = [concordance(group) for group in groups]
+    pairs = sum(c.pairs for c in row)
+    won = sum(c.won + c.tied / 2 for c in row)
     accuracy = pytest.approx(won / pairs) if pairs else None
     assert scorer["pairwise_accuracy"]["value"] == accuracy
-    tied = pytest.approx(sum(c.tied for c in each) / pairs) if pairs else None
+    tied = pytest.approx(sum(c.tied for c in row) / pairs) if pairs else None
     assert scorer["tied_share"]["value"] == tied
-    assert result["mixed_groups"] == sum(c.pairs > 0 for c in each)
+    assert result["mixed_groups"] == sum(c.pairs > 0 for c in row)
 
 
 def test_missing_values() -> None:
     """A rollout without a score or a label is ignored; only for the gate one without a score is wrong."""
     whole = [scored([0.9, 0.4, 0.4], [1, 1, 0])]
     holes = [scored([0.9, None, 0.4, 0.7, 0.4], [1, 1, 1, None, 0])]
-    (one,), (other,) = (measure(groups)["scorers"] for groups in (whole, holes))
-    gated = [judge.pop("with_unscored")["value"] for judge in (one, other)]
-    assert one == other
+    (first,), (second,) = (measure(groups)["scorers"] for groups in (whole, holes))
+    gated = [judge.pop("with_unscored")["value"] for judge in (first, second)]
+    assert first == second
     assert gated == [1.5 / 2, 1.5 / 3]
 
 
@@ -55,9 +55,9 @@ def test_sampled_pairs() -> None:
 
 def test_common_rollouts() -> None:
     """A rollout on which one judge failed counts for neither; without a label there is a correlation."""
-    one = [scored([0.9, 0.4, None], [1, 0, 0])]
-    other = [scored([0.9, 0.4, 0.1], [1, 0, 0])]
-    assert [judge["pairs"] for judge in two(one, other)["scorers"]] == [1, 1]
+    first = [scored([0.9, 0.4, None], [1, 0, 0])]
+    second = [scored([0.9, 0.4, 0.1], [1, 0, 0])]
+    assert [judge["pairs"] for judge in two(first, second)["scorers"]] == [1, 1]
     bare = [scored([0.9, 0.4], [None, None], key=str(i)) for i in range(9)]
     result = two(bare, bare)
     assert result["correlation"]["value"] == pytest.approx(1)

@@ -40,13 +40,13 @@ def measure(
     groups: Sequence[GroupRecord],
     lines: Sequence[LabelLine] | None,
     *,
-    given: bool = False,
+    of_records: bool = False,
 ) -> Agreement:
     """Measure a judge on labels of people; ids are those of a group alone, as ids of what rollouts hold are."""
     labels = None if lines is None else Labels.of(lines)
-    result = LabelAgreement(labels, "score", of_records=given)
-    for one in groups:
-        result.add([f"{one.key}.{name}" for name in IDS[: len(one.rollouts)]], one)
+    result = LabelAgreement(labels, "score", of_records=of_records)
+    for row in groups:
+        result.add([f"{row.key}.{name}" for name in IDS[: len(row.rollouts)]], row)
     return result.agreement() | {"left": result.left}
 
 
@@ -93,9 +93,9 @@ def test_chances() -> None:
     assert accuracy(result) == pytest.approx(4 / 8)
     assert result["scorers"][0]["pairs"] == 3
     marks = [
-        mark(f"g{i}", one, label, drawn="random", chance=chance)
+        mark(f"g{i}", row, label, drawn="random", chance=chance)
         for i, chance in ((0, 0.5), (1, 0.25))
-        for one, label in (("a", 1 - i), ("b", i))
+        for row, label in (("a", 1 - i), ("b", i))
     ]
     assert accuracy(measure(groups, marks)) == pytest.approx(4 / (4 + 16))
 
@@ -137,9 +137,9 @@ def test_marks() -> None:
     """Labels of rollouts have the figures of labels in records; of several people the mean counts."""
     groups = [group(f"g{i}", 0.9, 0.5, 0.1) for i in range(6)]
     lines = [
-        mark(f"g{i}", one, label, by=by)
+        mark(f"g{i}", row, label, by=by)
         for i in range(6)
-        for one, label in zip("abc", (1.0, 0.5, 0.0), strict=True)
+        for row, label in zip("abc", (1.0, 0.5, 0.0), strict=True)
         for by in ("ana", "bo")
     ]
     lines[0] = replace(lines[0], label=0.0)  # the mean of the first is one half
@@ -155,12 +155,12 @@ def test_precedence() -> None:
     lines += [mark(f"g{i}", "c", -1.0) for i in range(6)]
     alone = measure(groups, lines)
     assert (accuracy(alone), alone["scorers"][0]["pairs"]) == (1.0, 6)
-    both = measure(groups, lines, given=True)
+    both = measure(groups, lines, of_records=True)
     assert (accuracy(both), both["scorers"][0]["pairs"]) == (1.0, 18)
     none = measure(groups, None)
     assert (accuracy(none), none["label_files"]) == (0.0, None)
     # a comparison comes before both
-    compared = measure(groups, [*lines, pair("g0", "right", drawn="")], given=True)
+    compared = measure(groups, [*lines, pair("g0", "right", drawn="")], of_records=True)
     assert (accuracy(compared), compared["scorers"][0]["pairs"]) == (0.0, 1)
 
 

@@ -99,8 +99,8 @@ def test_endings(tmp_path: Path) -> None:
     ]
     ends = iter(["", "truncated", "truncated", "aborted", "", "error", "odd"])
     for group in groups:
-        for one in group["trajectories"]:
-            one["ruler"]["ended"] = next(ends)
+        for row in group["trajectories"]:
+            row["ruler"]["ended"] = next(ends)
     # of an older version
     del groups[0]["trajectories"][0]["ruler"]["ended"]
     for records in (groups, lines(*groups)):
@@ -216,8 +216,8 @@ def test_majority(tmp_path: Path) -> None:
     """The best rollouts with their group's majority answer are kept; one without an answer has no vote."""
     for answers, scores, most, kept in VOTES:
         group = grouped("a", *scores)
-        for one, answer in zip(group["trajectories"], answers, strict=True):
-            one["metadata"] = {"answer": answer}
+        for row, answer in zip(group["trajectories"], answers, strict=True):
+            row["metadata"] = {"answer": answer}
         source = dump(tmp_path / "in.jsonl", [group, {**group, "group_id": "b"}])
         keep = Keep(most, "majority", "metadata.answer")
         if kept:
@@ -236,11 +236,13 @@ def test_equal_answers() -> None:
     equal: list[tuple[Any, Any]] = [
         ("42", " 42\n"), (1, 1.0), ({"a": 1, "b": [" x"]}, {"b": ["x "], "a": 1.0}), (10**30, 10**30),
     ]  # fmt: skip
-    assert all(comparable(one) == comparable(other) is not None for one, other in equal)
+    assert all(
+        comparable(first) == comparable(second) is not None for first, second in equal
+    )
     unlike: list[tuple[Any, Any]] = [
         ("42", 42), (True, 1), (False, 0), ("a", "A"), ([1, 2], [2, 1]), ({}, []), ([None], [[]]), ("[]", []),
     ]  # fmt: skip
-    assert all(comparable(one) != comparable(other) for one, other in unlike)
+    assert all(comparable(first) != comparable(second) for first, second in unlike)
     deep: Any = []
     for _ in range(100_000):
         deep = [deep]

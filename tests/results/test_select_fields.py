@@ -91,7 +91,7 @@ def test_fields_of_lines(tmp_path: Path) -> None:
     }.items():
         selected(source, tmp_path / "out.jsonl", where)
         assert [
-            r for one in read(tmp_path / "out.jsonl") for r in one["responses"]
+            r for row in read(tmp_path / "out.jsonl") for r in row["responses"]
         ] == kept
     with pytest.raises(UsageError, match="holds its answers in lists"):
         selected(source, tmp_path / "out.jsonl", "kinds=l")
@@ -142,12 +142,12 @@ def names(folder: Path) -> dict[str, str]:
 
 def test_marks(tmp_path: Path) -> None:
     """A line without a rollout keeps its group, lines with rollouts keep these, and a word keeps its lines."""
-    own = names(tmp_path)
+    mine = names(tmp_path)
     marks: list[dict[str, Any]] = [
-        {"group": "a", "rollout": own["a1"], "mark": "good", "by": "ana"},
+        {"group": "a", "rollout": mine["a1"], "mark": "good", "by": "ana"},
         {"group": "b", "mark": "reviewed"},
-        {"group": "c", "rollout": own["c0"], "mark": "bad", "by": "bo"},
-        {"group": "c", "left": own["c0"], "right": own["c1"], "choice": "left"},
+        {"group": "c", "rollout": mine["c0"], "mark": "bad", "by": "bo"},
+        {"group": "c", "left": mine["c0"], "right": mine["c1"], "choice": "left"},
     ]
     for where, kept in {
         "": "a1 b0 b1 c0",
@@ -172,5 +172,5 @@ def test_hostile_keys(tmp_path: Path) -> None:
     marks = [{"group": group_name(key), "mark": "x"} for key in keys]
     for number, mark in enumerate(marks):
         chosen = marked(tmp_path, [mark], groups=groups)
-        assert [one["n"] for one in read(tmp_path / "out.jsonl")] == [number]
+        assert [row["n"] for row in read(tmp_path / "out.jsonl")] == [number]
         assert chosen.unmatched == ()

@@ -78,8 +78,8 @@ def test_every_pair(
         grouped(f"g{i}", *row, tied=tied) for i, (row, tied) in enumerate(groups)
     ]
     for group in records:
-        for one in group["trajectories"]:
-            one["messages"] = [ASKED, {"role": "assistant", "content": one["id"]}]
+        for entry in group["trajectories"]:
+            entry["messages"] = [ASKED, {"role": "assistant", "content": entry["id"]}]
     annotated = any(score is not None for row, _ in groups for score in row)
     if not annotated:
         return
@@ -94,23 +94,23 @@ def test_every_pair(
         used += both
         index = int(pair["group"][1:])
         assert all(name.startswith(pair["group"]) for name in both)
-        own = [pair["score_chosen"], pair["score_rejected"]]
-        assert own == pytest.approx([names[name] for name in both], abs=1e-9)
+        mine = [pair["score_chosen"], pair["score_rejected"]]
+        assert mine == pytest.approx([names[name] for name in both], abs=1e-9)
         assert not groups[index][1]
         assert pair["gap"] >= gap
     assert len(used) == len({*used})
     for i, (row, tied) in enumerate(groups):
-        known = [round(score, 9) for score in row if score is not None]
-        own = [pair for pair in pairs if pair["group"] == f"g{i}"]
-        assert len(own) <= most
+        expected = [round(score, 9) for score in row if score is not None]
+        mine = [pair for pair in pairs if pair["group"] == f"g{i}"]
+        assert len(mine) <= most
         # a group that has a pair gets one, and the widest first
-        if known and not tied and round(max(known) - min(known), 9) >= gap:
-            assert own[0]["gap"] == pytest.approx(max(known) - min(known))
-            assert [one["gap"] for one in own] == sorted(
-                (one["gap"] for one in own), reverse=True
+        if expected and not tied and round(max(expected) - min(expected), 9) >= gap:
+            assert mine[0]["gap"] == pytest.approx(max(expected) - min(expected))
+            assert [entry["gap"] for entry in mine] == sorted(
+                (entry["gap"] for entry in mine), reverse=True
             )
         else:
-            assert not own
+            assert not mine
     assert sum(maker.no_pair.values()) + maker.groups == len(groups)
 
 
@@ -188,8 +188,8 @@ def test_no_pair(tmp_path: Path) -> None:
         assert [pair["chosen"][0]["content"] for pair in pairs] == ["x"]
     # rollouts that the judge saw as one
     slots = [spoken(text, score) for text, score in (("a", 0.9), ("b", 0.1))]
-    for one in slots:
-        one["ruler"] |= {"slots": [0.5]}
+    for row in slots:
+        row["ruler"] |= {"slots": [0.5]}
     assert made(tmp_path, [of(*slots)])[1].no_pair == {"nothing to compare": 1}
 
 
@@ -217,42 +217,45 @@ def test_messages(tmp_path: Path) -> None:
     (pair,), _ = made(tmp_path, [of(better, worse)], table=True)
     assert pair["chosen"][0]["tool_calls"] == [CALL]
     assert pair["tools"] is None
-    own = [better | {"tools": tools}, worse]
-    assert made(tmp_path, [of(*own)])[1].no_pair == {"prompts differ": 1}
+    mine = [better | {"tools": tools}, worse]
+    assert made(tmp_path, [of(*mine)])[1].no_pair == {"prompts differ": 1}
 
 
 def test_arguments(tmp_path: Path) -> None:
     """Arguments that are no object stay as they are, and an object becomes text in a table."""
-    for given_, kept, text in (
-        ("{broken", "{broken", "{broken"),
-        ("[1]", "[1]", "[1]"),
-        ({"a": 1}, {"a": 1}, '{"a": 1}'),
-        (None, None, "null"),
+    for arguments, text in (
+        ("{broken", "{broken"),
+        ("[1]", "[1]"),
+        ({"a": 1}, '{"a": 1}'),
+        (None, "null"),
     ):
-        call = {"function": {"name": "f", "arguments": given_}}
-        turn = {"role": "assistant", "content": "", "tool_calls": [call]}
-        group = of(spoken("a", 0.1), {**trajectory(0.9), "messages": [ASKED, turn]})
-        for table, wanted in ((False, kept), (True, text)):
-            (pair,), _ = made(tmp_path, [group], table=table)
-            (written,) = pair["chosen"][0]["tool_calls"]
-            assert written["function"]["arguments"] == wanted
+        call = {"function": {"name": "f", "arguments": arguments}}
+        better = {
+            **trajectory(0.9),
+            "messages": [ASKED, ANSWER | {"tool_calls": [call]}],
+        }
+        for table, wanted in ((False, arguments), (True, text)):
+            (pair,), _ = made(tmp_path, [of(spoken("a", 0.1), better)], table=table)
+            (kept,) = pair["chosen"][0]["tool_calls"]
+            assert kept["function"]["arguments"] == wanted
 
 
 def test_texts(tmp_path: Path) -> None:
     """The standard shape has one question and one answer as texts, and nothing else can be written so."""
-    record = {"prompt": "Why?", "responses": ["a", "b"], "rewards": [0.9, 0.1],
-              "ruler": {"status": "scored", "rollouts": [trajectory(s)["ruler"] for s in (0.9, 0.1)]}}  # fmt: skip
-    (pair,), _ = made(tmp_path, [record], shape="standard")
-    assert (pair["prompt"], pair["chosen"], pair["rejected"]) == ("Why?", "a", "b")
+    (pair,), _ = made(tmp_path, [of(spoken("a"), spoken("b", 0.1))], shape="standard")
+    assert (pair["prompt"], pair["chosen"], pair["rejected"]) == (
+        ASKED["content"],
+        "a",
+        "b",
+    )
     assert "tools" not in pair
-    rules = {"role": "system", "content": "Rules."}
     answer = spoken("a")["messages"]
     for talk in (
-        [rules, *answer],
+        [{"role": "system", "content": "Rules."}, *answer],
         [*answer, ASKED],
-        [ASKED, {"role": "assistant", "content": "a", "reasoning": "hm"}],
-        [ASKED, {"role": "assistant", "content": None, "tool_calls": [CALL]}],
-        [{"role": "user", "content": ""}, answer[1]],
+        [ASKED, ANSWER | {"reasoning": "hm"}],
+        [ASKED, ANSWER | {"content": None, "tool_calls": [CALL]}],
+        [{"role": "user", "content": ""}, ANSWER],
     ):
         group = of({**trajectory(0.9), "messages": talk}, spoken("b", 0.1))
         pairs, maker = made(tmp_path, [group], shape="standard")

@@ -21,7 +21,7 @@ from ruler_cli.results.trend import (
 
 def named(trend: Trend) -> dict[DriftKind, Drift]:
     """The drifts by their kinds."""
-    return {one.kind: one for one in trend.drifts}
+    return {row.kind: row for row in trend.drifts}
 
 
 @pytest.mark.parametrize(("kind", "world"), [*CASES.values()][1::2])
@@ -39,7 +39,7 @@ def test_nothing_drifts(world: World) -> None:
     """A policy that improves, longer answers and steps that follow one another are no drift."""
     trend = Trend(training(world, 4, 30))
     assert trend.drifts == []
-    assert [one.kind for one in trend.tests] == [
+    assert [row.kind for row in trend.tests] == [
         "label" if world.labels else "held_out",
         "length",
     ]
@@ -54,9 +54,9 @@ def steps_of(
         step = TrendStep("", i)
         for g in range(groups):
             off = 0.02 * math.sin(7 * g + i)
-            other = 0.02 * math.cos(5 * g + 3 * i)
+            second = 0.02 * math.cos(5 * g + 3 * i)
             rollouts = [
-                rollout(score + off + 0.1 * j, unit * (label + other + 0.1 * j))
+                rollout(score + off + 0.1 * j, unit * (label + second + 0.1 * j))
                 for j in (-1, 1)
             ]
             step.file.add(GroupRecord("scored", rollouts=tuple(rollouts)))
@@ -98,7 +98,7 @@ def test_small_file() -> None:
         return Trend(steps).drifts
 
     assert drifts(2) == []
-    assert [one.kind for one in drifts(12)] == ["label"]
+    assert [row.kind for row in drifts(12)] == ["label"]
 
 
 def test_step_numbers() -> None:

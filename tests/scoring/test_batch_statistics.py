@@ -90,7 +90,7 @@ def test_every_pair_of_judges_is_counted() -> None:
 
 def test_contradictions_of_outcomes_are_listed() -> None:
     """Passed with a low score and failed with a high one are named with group and number, worst first."""
-    one = group_result(
+    row = group_result(
         one_pass([0.1, 0.9, 0.3, 0.5, 0.5]), outcomes=(True, False, False, True, False)
     )
     two = group_result(
@@ -99,7 +99,7 @@ def test_contradictions_of_outcomes_are_listed() -> None:
         faults=("", "no messages", "", ""),
         outcomes=(True, True, False, None),
     )
-    figures = run(one, two, order_by_outcome=True)
+    figures = run(row, two, order_by_outcome=True)
     assert (figures.flawed, figures.near_misses, figures.without_outcome) == (2, 3, 1)
     assert [(o.group, o.rollout, o.score) for o in figures.flawed_listed] == [
         ("g1", 1, 0.05),

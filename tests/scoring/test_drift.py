@@ -22,8 +22,8 @@ def noise(dice: random.Random, number: int, correlation: float = 0.0) -> list[fl
     values = []
     for _ in range(number):
         values.append(value)
-        own = math.sqrt(1 - correlation**2) * dice.gauss(0, 1)
-        value = correlation * value + own
+        mine = math.sqrt(1 - correlation**2) * dice.gauss(0, 1)
+        value = correlation * value + mine
     return values
 
 
@@ -38,7 +38,7 @@ def test_false_alarms(correlation: float, shape: str) -> None:
         values = noise(dice, 30, correlation)
         if shape == "heavy":
             values = [math.sinh(3 * value) for value in values]
-        largest = max(one.evidence for one in evidence(values))
+        largest = max(row.evidence for row in evidence(values))
         reached += largest >= math.log(1 / 0.1)
     # three standard errors above the stated rate
     assert reached / series <= 0.1 + 3 * math.sqrt(0.1 * 0.9 / series)
@@ -50,7 +50,7 @@ def test_rise_is_found() -> None:
     onsets = []
     for _ in range(20):
         values = [value + max(0, i - 19) for i, value in enumerate(noise(dice, 40))]
-        first = next(one for one in evidence(values) if one.evidence >= 3.7)
+        first = next(row for row in evidence(values) if row.evidence >= 3.7)
         assert 21 < first.end <= 32
         onsets.append(first.since)
     assert 19 <= median(onsets) <= 22
@@ -69,11 +69,11 @@ def test_nothing_to_tell() -> None:
     for values in ([0.1] * 60, [0.1] * 20 + [0.1 + 1e-16] * 10):
         for weight in (0.05, 1.0):
             weights = [weight] * len(values)
-            assert all(one.evidence < 0.01 for one in evidence(values, weights))
+            assert all(row.evidence < 0.01 for row in evidence(values, weights))
 
 
 def test_outlier() -> None:
     """One number far off is no rise, whether the series ends with it or goes on as before."""
     values = noise(random.Random(2), 30)
     values[20] += 12
-    assert all(one.evidence < 3.7 for one in evidence(values))
+    assert all(row.evidence < 3.7 for row in evidence(values))

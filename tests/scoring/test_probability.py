@@ -38,9 +38,9 @@ def test_spellings() -> None:
 )
 def test_missing_word(likely: list[tuple[str, float]], score: float) -> None:
     """A missing word is at most as likely as the least likely one of the list; the score is in the middle."""
-    found = word_share(likely)
-    assert found.score == pytest.approx(score, abs=1e-4)
-    assert found.error + 1e-6 > abs(round(found.score) - found.score)
+    result = word_share(likely)
+    assert result.score == pytest.approx(score, abs=1e-4)
+    assert result.error + 1e-6 > abs(round(result.score) - result.score)
 
 
 @pytest.mark.parametrize(
@@ -76,6 +76,6 @@ def test_no_answer(likely: list[tuple[str, float]], why: str) -> None:
 def test_rounding(decimals: int, most: float) -> None:
     """Logarithms with few decimals leave the score as uncertain as their last decimal does."""
     likely = [(token, round(x, decimals)) for token, x in listed(Yes=0.543, No=0.457)]
-    found = word_share(likely)
-    assert abs(found.score - 0.543) <= found.error + 1e-6
-    assert found.error <= most
+    result = word_share(likely)
+    assert abs(result.score - 0.543) <= result.error + 1e-6
+    assert result.error <= most

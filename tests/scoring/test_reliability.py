@@ -101,11 +101,11 @@ def test_identical_passes_of_criteria(number: int) -> None:
         rows = [
             tuple(float(dice.random() < 0.5) for _ in range(number)) for _ in "abcdef"
         ]
-        given = [rubric.score(row) for row in rows]
-        passes = [one_pass(given, i, criteria=tuple(rows)) for i in range(2)]
+        inputs = [rubric.score(row) for row in rows]
+        passes = [one_pass(inputs, i, criteria=tuple(rows)) for i in range(2)]
         results.append(group_result(*passes, rubric=rubric))
         batch.add(results[-1])
-    found = [combine(one, CombineSettings(), batch) for one in results]
-    for one in found:
-        assert isinstance(one, GroupScores)
-        assert one.one_score or (one.reliability or 0.0) > 0.97
+    result = [combine(entry, CombineSettings(), batch) for entry in results]
+    for entry in result:
+        assert isinstance(entry, GroupScores)
+        assert entry.one_score or (entry.reliability or 0.0) > 0.97

@@ -34,9 +34,9 @@ def known(fitted: WindowFit) -> list[float]:
 
 
 @given(seen())
-def test_shape(given: tuple[Windows, int]) -> None:
+def test_shape(inputs: tuple[Windows, int]) -> None:
     """Every rollout in a window has a score in the observed range; their mean is that of all observations."""
-    windows, rollouts = given
+    windows, rollouts = inputs
     fitted = fit(windows, rollouts)
     everything = [y for _, scores in windows for y in scores]
     shown = {rollout for window, _ in windows for rollout in window}
@@ -44,10 +44,10 @@ def test_shape(given: tuple[Windows, int]) -> None:
         i not in shown for i in range(rollouts)
     ]
     assert sum(map(len, fitted.adjusted)) == len(everything)
-    for x, own in zip(fitted.scores, fitted.adjusted, strict=True):
+    for x, mine in zip(fitted.scores, fitted.adjusted, strict=True):
         if x is not None:
             assert min(everything) <= x <= max(everything)
-            assert sum(own) / len(own) == pytest.approx(x)
+            assert sum(mine) / len(mine) == pytest.approx(x)
     if shown:
         mean = sum(everything) / len(everything)
         assert sum(known(fitted)) / len(shown) == pytest.approx(mean)

@@ -25,12 +25,11 @@ from tests.results.report.written import group as scored_line
 from tests.results.report.written import no_texts, rollout, written
 
 
-
 def of(groups: Iterable[GroupRecord]) -> ReportFigures:
     """Return the figures of these groups."""
     builder = FileFigures()
-    for one in groups:
-        builder.add(one)
+    for row in groups:
+        builder.add(row)
     return builder.figures(no_texts)
 
 
@@ -168,11 +167,11 @@ def dump(path: Path) -> None:
     ("options", "corrected"),
     [
         ("-m simulated", False),
-        ("-m simulated -m offline --passes 3 --blend 0.5", False),
-        ("-m simulated --debias", True),
-        ("-m simulated --passes 2 --debias", True),
-        ("-m simulated --passes 3 --debias --blend 0.5", True),
-        ("-m simulated -m offline --passes 3 --standardize", True),
+        ("-m simulated -m offline --passes 3 --set blend=0.5", False),
+        ("-m simulated --set debias=true", True),
+        ("-m simulated --passes 2 --set debias=true", True),
+        ("-m simulated --passes 3 --set debias=true --set blend=0.5", True),
+        ("-m simulated -m offline --passes 3 --set standardize=true", True),
     ],
 )
 def test_position_bias(
@@ -207,8 +206,8 @@ def test_input_order(passes: str, ruler: Ruler, tmp_path: Path) -> None:
     options = (
         "-m",
         "simulated",
-        "--order",
-        "input",
+        "--set",
+        "order=input",
         "--passes",
         passes,
         "--summary",

@@ -22,7 +22,7 @@ from tests.values import texts
 TASK = {"role": "user", "content": "Book a seat."}
 
 
-def text_of(where: Path, *turns: Any, **own: Any) -> GroupText:
+def text_of(where: Path, *turns: Any, **mine: Any) -> GroupText:
     """The text of a group of rollouts with one turn each; an item that is no string replaces the messages."""
     rollouts = [
         {
@@ -32,7 +32,7 @@ def text_of(where: Path, *turns: Any, **own: Any) -> GroupText:
         }
         for turn in turns
     ]
-    where.write_bytes(orjson.dumps({"group_id": "g", "trajectories": rollouts, **own}))
+    where.write_bytes(orjson.dumps({"group_id": "g", "trajectories": rollouts, **mine}))
     with ExitStack() as stack:
         scored = ScoredFile(
             InputSettings(str(where)),
@@ -49,8 +49,8 @@ def test_group_text(tmp_path: Path) -> None:
         tmp_path / "in.jsonl", "one", 5, "two", "one", 6, rubric="Be brief."
     )
     assert result.context == ['user: "Book a seat."']
-    one, two = ['assistant: "one"'], ['assistant: "two"']
-    assert result.rollouts == [one, [], two, one, []]
+    row, two = ['assistant: "one"'], ['assistant: "two"']
+    assert result.rollouts == [row, [], two, row, []]
     assert (result.identical, result.rubric) == ([0, 1, 2, 0, 4], "Be brief.")
 
 

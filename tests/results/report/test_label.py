@@ -37,8 +37,8 @@ def label(
         draw = PairDraw(most, seed)
         page = LabelPage(stack, str(target), str(source), draw)
         file = ScoredFile(InputSettings(str(source)), stack, lambda problem: None)
-        for _, one, scored in file.groups():
-            page.add(one, scored)
+        for _, row, scored in file.groups():
+            page.add(row, scored)
         counts = page.write()
     return Page(target.read_text(encoding="utf-8")), counts
 
@@ -55,19 +55,19 @@ def test_contents(tmp_path: Path) -> None:
     data = unpacked(page.blocks["data"])
     assert set(data) == {"version", "draw", "comparisons", "texts"}
     assert len(data["comparisons"]) == sum(counts.drawn.values()) == 4
-    for one, size, text, block in zip(
+    for row, size, text, block in zip(
         data["comparisons"],
         data["texts"],
         texts(page),
         page.blocks["texts"].strip().split("\n"),
         strict=True,
     ):
-        assert set(one) == {"group", "left", "right", "drawn", "chance"}
-        assert (one["drawn"], one["chance"]) == ("random", 1.0)
+        assert set(row) == {"group", "left", "right", "drawn", "chance"}
+        assert (row["drawn"], row["chance"]) == ("random", 1.0)
         assert size == len(block)
         assert text["context"] == ['user: "Book a seat."']
         sides = [[text["strings"][i] for i in lines] for lines in text["lines"]]
-        key = one["group"]
+        key = row["group"]
         assert sorted(sides) == [
             [f'assistant: "{key} one"'],
             [f'assistant: "{key} two"'],
@@ -108,8 +108,8 @@ def test_blind(tmp_path: Path, most: int) -> None:
         judge="Zq6Judge",
         served=["Zq7Served"],
     )
-    for one in record["trajectories"]:
-        one |= {
+    for row in record["trajectories"]:
+        row |= {
             "reward": 0.7310585,
             "metrics": {"independent_reward": 0.9159655, "own": "Zq8Metric"},
             "metadata": {"model": "Zq9Model"},
@@ -125,7 +125,7 @@ def test_blind(tmp_path: Path, most: int) -> None:
     )
     secrets = secret_texts(SECRETS)
     assert len(secrets) == 13
-    assert [one for one in secrets if one in everything] == []
+    assert [row for row in secrets if row in everything] == []
     assert "Zq" not in everything
     assert "text 1" in everything
 
@@ -133,16 +133,16 @@ def test_blind(tmp_path: Path, most: int) -> None:
 def test_same_page(tmp_path: Path) -> None:
     """The same file and seed give the same bytes, another seed another draw; a pipe gives the page of the file."""
     source = written(tmp_path / "s.jsonl", *(group(f"g{i}") for i in range(30)))
-    first, again, other, pipe = (tmp_path / f"{i}.html" for i in range(4))
+    first, again, second, pipe = (tmp_path / f"{i}.html" for i in range(4))
     label(source, first, 9)
     label(source, again, 9)
-    label(source, other, 9, seed=1)
+    label(source, second, 9, seed=1)
     with piped(source.read_bytes()):
         label("-", pipe, 9)
     assert first.read_bytes() == again.read_bytes() == pipe.read_bytes()
     draws = [
         unpacked(Page(path.read_text()).blocks["data"])["draw"]
-        for path in (first, other)
+        for path in (first, second)
     ]
     assert draws[0] != draws[1]
 
@@ -180,7 +180,7 @@ def test_texts_that_do_not_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     source = written(tmp_path / "s.jsonl", *lines)
     monkeypatch.setattr(label_module, "MOST_TEXT", 50_000)
     page, counts = label(source, tmp_path / "l.html")
-    names = [one["group"] for one in unpacked(page.blocks["data"])["comparisons"]]
+    names = [row["group"] for row in unpacked(page.blocks["data"])["comparisons"]]
     assert sorted(names) == [f"g{i}" for i in range(5)]
     assert counts.left_out == 1
     monkeypatch.setattr(label_module, "MOST_TEXTS", 600)

@@ -22,7 +22,9 @@ def rollout(
         "size": 100,
     } | more
     panel = reported.pop("panel", {})
-    reported["judges"] = [{"judge": name, "score": own} for name, own in panel.items()]
+    reported["judges"] = [
+        {"judge": name, "score": mine} for name, mine in panel.items()
+    ]
     status: Any = "failed" if score is None else "scored"
     return RolloutRecord(status, score, indices=(0,), **reported)
 
@@ -32,10 +34,10 @@ def group(
 ) -> GroupRecord:
     """A group with these scores; without any score it failed."""
     reported = {"key": "g", "judge": "m"} | more
-    each = reported.pop("each", [{}] * len(scores))
+    row = reported.pop("each", [{}] * len(scores))
     labels = labels or [None] * len(scores)
     rollouts = tuple(
-        rollout(s, y, **extra) for s, y, extra in zip(scores, labels, each, strict=True)
+        rollout(s, y, **extra) for s, y, extra in zip(scores, labels, row, strict=True)
     )
     scored = any(s is not None for s in scores)
     if not scored:

@@ -4,7 +4,7 @@
 (() => {
   const { useState, useEffect, useLayoutEffect, useRef } = lib;
   const { TurnList, Folded } = turnlist;
-  const NEXT = "ruler agree SCORED --labels-file labels.jsonl";
+  const NEXT = "ruler agree SCORED --people labels.jsonl";
   const SHORT = 1500; // characters of shared turns that are not folded
   const KEYS = {
     1: "left", ArrowLeft: "left", 2: "right", ArrowRight: "right", 0: "equal", "=": "equal", "?": "unsure", u: "unsure",
