@@ -145,7 +145,7 @@ def rollout_object(value: Any, rollout: Rollout) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class RolloutValues:
+class RolloutPaths:
     """The values of a record that belong to one rollout. `is_listed`: rollouts are items of lists."""
 
     record: JsonObject

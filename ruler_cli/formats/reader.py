@@ -34,8 +34,8 @@ from ruler_cli.formats.keys import GIVEN, PROMPT_HASH, GroupKey, key_text, promp
 from ruler_cli.formats.names import CONVERSATION
 from ruler_cli.formats.paths import (
     LISTS,
+    RolloutPaths,
     Rollouts,
-    RolloutValues,
     column,
     every,
     first_list,
@@ -285,14 +285,14 @@ class Reader:
         """The paths of the record at which the group key stands."""
         return self.group_key.paths
 
-    def _values(self, record: JsonObject, rollout: Rollout) -> RolloutValues:
-        return RolloutValues(record, rollout, self.format.listed)
+    def _values(self, record: JsonObject, rollout: Rollout) -> RolloutPaths:
+        return RolloutPaths(record, rollout, self.format.listed)
 
     def value_at(self, record: JsonObject, rollout: Rollout, names: str) -> Any:
         """Return the value at a path below a rollout of a record, else below the record itself."""
         return self._values(record, rollout).at(names)
 
-    def _shared(self, values: RolloutValues, path: str) -> Any:
+    def _shared(self, values: RolloutPaths, path: str) -> Any:
         return values.shared(path) if self.format.shape == "group" else values.at(path)
 
     def _key_of(self, value: JsonObject, line: Line, rollouts: Rollouts) -> str:

@@ -113,7 +113,10 @@ def _levels(
             break
         moved = _residuals(windows, rollouts, direction)
         image = _plus(map(sub, start, moved), ridge, direction)
-        length = square / _product(direction, image)
+        curvature = _product(direction, image)
+        if curvature <= 0:  # rounding alone is left
+            break
+        length = square / curvature
         levels = _plus(levels, length, direction)
         rest = _plus(rest, -length, image)
         before = square

@@ -126,7 +126,7 @@ def test_cap(stage: Callable[..., Stage]) -> None:
 
 
 def test_told(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
-    """`check` expects of the ledger's groups what is asked, and the report shows which judge scored a group."""
+    """`check` expects that the stronger judge is asked about some groups; the report shows which judge scored each."""
     write(tmp_path / "in.jsonl", GROUPS)
     (tmp_path / "ruler.toml").write_text(
         f'[judges.weak]\nmodel = "hosted_vllm/well"\napi_base = "{server.base}"\napi = "systemone"\n'
@@ -141,8 +141,6 @@ def test_told(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
     blind = expected()
     assert 0 == blind["low"] < blind["expected"] < blind["high"]
     assert ruler("score", "in.jsonl", "weak.jsonl", "-m", "weak").returncode == 0
-    values = expected()
-    assert (values["low"], values["expected"]) == (6, 6)
     assert ruler("score", "in.jsonl", "out.jsonl", *asked).returncode == 0
     chats = [row for row in server.requests() if "messages" in row]
     assert len(chats) == 6
