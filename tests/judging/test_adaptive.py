@@ -80,15 +80,3 @@ def test_order_of_replies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         asked.append({turn for turn in judge.passes_asked if turn[0] < "g030"})
         stage.forget()
     assert asked[0] == asked[1] == asked[2]
-
-
-def test_more_afterwards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An adaptive run uses the passes of an even one, and another way to combine them sends no request."""
-    judge = Stub(say=drawing(0.12))
-    stage = Stage(tmp_path, monkeypatch, groups(40), judge)
-    stage.run(passes=2)
-    stage.run(passes=4, adaptive=True)
-    assert len(judge.passes_asked) == len(set(judge.passes_asked))
-    stage.forget()
-    stage.run(passes=4, adaptive=True, blend=0.5, debias=True, min_passes=2)
-    assert stage.asked == 0

@@ -131,13 +131,3 @@ def test_command(ruler: Ruler, tmp_path: Path) -> None:
     )
     assert "needs a key" not in done.stderr
     assert "g0" not in done.stderr  # there may be a million, and one reason
-
-
-@pytest.mark.parametrize("more", [["--ledger", "none"], ["-m", "offline"]])
-def test_refused(more: list[str], ruler: Ruler, tmp_path: Path) -> None:
-    """Cached replies alone cannot serve a run without a ledger, or a judge that never caches."""
-    write(tmp_path / "in.jsonl", GROUPS[:2])
-    done = ruler("score", "in.jsonl", "out.jsonl", "--cached-only", *more)
-    assert done.returncode == 2
-    assert "ledger" in done.stderr
-    assert not (tmp_path / "out.jsonl").exists()

@@ -425,9 +425,8 @@ def test_hostile_criteria(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> 
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("place", ["settings", "list", "score", "group"])
-async def test_python(place: str) -> None:
-    """A program gives a Rubric, to all groups or to one, and a judge that is a function gets the statements."""
+async def test_python() -> None:
+    """A judge that is a function gets the statements and their schema, of a Rubric of the settings or of a group."""
     rubric = Rubric([Criterion(**_own(row)) for row in RUBRIC])
     seen: list[JudgeRequest] = []
 
@@ -437,21 +436,18 @@ async def test_python(place: str) -> None:
         words = (request.system, request.user, request.labels)
         return json.dumps(planted(Request(*words, criteria=criteria)))
 
-    usual: Any = {"settings": rubric, "list": RUBRIC}.get(place)
     judge = JudgeSettings("mine", function=ask)
-    settings = ScoreSettings(judge=judge, ask=AskSettings(rubric=usual), ledger=None)
-    group = marked("g", *MARKS)
-    if place == "group":
-        group["rubric"] = rubric
-    async with Scorer(settings) as scorer:
-        more = {"rubric": rubric} if place == "score" else {}
-        scored = await scorer.score(group, **more)
-    (request,) = seen
-    entry = request.schema["properties"]["scores"]["items"]["properties"]
-    assert list(entry["criteria"]["properties"]) == list(request.criteria)
-    for rollout, marks in zip(scored.group["trajectories"], MARKS, strict=True):
-        criteria = rollout["ruler"]["criteria"]
-        assert [row["value"] for row in criteria] == list(marks.values())
+    places: Any = ((rubric, {}), (RUBRIC, {}), (None, {"rubric": rubric}))
+    for usual, more in places:
+        asked = AskSettings(rubric=usual)
+        settings = ScoreSettings(judge=judge, ask=asked, ledger=None)
+        async with Scorer(settings) as scorer:
+            scored = await scorer.score(marked("g", *MARKS, **more))
+        entry = seen[-1].schema["properties"]["scores"]["items"]["properties"]
+        assert list(entry["criteria"]["properties"]) == list(seen[-1].criteria)
+        for rollout, marks in zip(scored.group["trajectories"], MARKS, strict=True):
+            criteria = rollout["ruler"]["criteria"]
+            assert [row["value"] for row in criteria] == list(marks.values())
 
 
 def test_weights_are_not_asked(

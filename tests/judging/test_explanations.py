@@ -53,7 +53,8 @@ def naming(request: Request) -> Reply | CallError:
         for label, text in blocks(request.user).items()
     }
     named = "; ".join(
-        f"{label} is number {result and result[1]}" for label, result in numbered.items()
+        f"{label} is number {result and result[1]}"
+        for label, result in numbered.items()
     )
     return replied(request, lambda _: named)
 

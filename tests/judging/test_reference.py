@@ -111,18 +111,6 @@ def test_block(ruler: Ruler, tmp_path: Path) -> None:
     assert "Score this" not in prompt(ruler, source)
 
 
-def test_key(ruler: Ruler, tmp_path: Path, server: Any) -> None:
-    """Another reference is another request; the same one is answered from the ledger."""
-    judge = ("-m", "hosted_vllm/well", "--api-base", server.base, "--reference", "gold")
-    source = written(tmp_path / "in.jsonl", rollouts()[:4])
-    for wanted in (1, 1):
-        assert ruler("score", source, "out.jsonl", *judge).returncode == 0
-        assert len(server.requests()) == wanted
-    written(source, [{**row, "gold": "another"} for row in rollouts()[:4]])
-    assert ruler("score", source, "out.jsonl", *judge).returncode == 0
-    assert len(server.requests()) == 2
-
-
 def test_nested_too_deeply(ruler: Ruler, tmp_path: Path) -> None:
     """A rollout whose reference cannot be shown fails alone, with the reason, and the run goes on."""
     reason = "has a reference answer that is nested too deeply"
@@ -177,27 +165,6 @@ def test_never_guessed(ruler: Ruler, tmp_path: Path) -> None:
     assert block in prompt(ruler, source, "--format", "mine")
     shown = prompt(ruler, source, "--ask", "each", "--reference", "gold")
     assert shown.index(block) < shown.index("<trajectory>\n")
-
-
-@pytest.mark.anyio
-async def test_python() -> None:
-    """A program's group holds the reference, itself or in each trajectory, at the path of the settings."""
-    gold = {"gold": "The code word is w0."}
-    talks = [{"messages": row["messages"]} for row in rollouts()[:4]]
-    groups: dict[str, dict[str, Any]] = {
-        "gold": {"trajectories": talks, **gold},
-        "trajectories": {"trajectories": [row | gold for row in talks]},
-        "metadata.gold": {"trajectories": [row | {"metadata": gold} for row in talks]},
-    }
-    for path, group in groups.items():
-        settings = Settings(
-            input=InputSettings(reference=path.replace("trajectories", "gold")),
-            judge=JudgeSettings("mine", function=knows),
-            ledger=None,
-        )
-        async with Scorer(settings) as scorer:
-            scored = await scorer.score(group)
-        assert [row["reward"] for row in scored.group["trajectories"]] == [1, 0, 0, 1]
 
 
 @pytest.mark.anyio

@@ -143,17 +143,6 @@ def test_windows(stage: Callable[..., Stage]) -> None:
         assert run.rewards() == near([marks], name)
 
 
-def test_mixed_panel(stage: Callable[..., Stage]) -> None:
-    """A judge that writes and one that is read by probability score together, each by its own numbers."""
-    run = stage(GROUPS, **both("well"))
-    names = (DECISION, "chat")
-    assert run.run(*names, passes=2, standardize=False).summary.complete
-    assert run.rewards() == near(MARKS)
-    assert all(asked.questions for asked in run.judges[DECISION].asked)
-    assert all(asked.labels for asked in run.judges["chat"].asked)
-    assert run.settings(*names).combining.standardize
-
-
 def test_wording_moves_nothing(
     stage: Callable[..., Stage], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -233,22 +233,20 @@ def test_majority(tmp_path: Path) -> None:
 
 def test_equal_answers() -> None:
     """Answers are equal if their JSON values are, in any notation; values of different types differ."""
-    equal: list[tuple[Any, Any]] = [
-        ("42", " 42\n"), (1, 1.0), ({"a": 1, "b": [" x"]}, {"b": ["x "], "a": 1.0}), (10**30, 10**30),
-    ]  # fmt: skip
-    assert all(
-        comparable(first) == comparable(second) is not None for first, second in equal
-    )
-    unlike: list[tuple[Any, Any]] = [
-        ("42", 42), (True, 1), (False, 0), ("a", "A"), ([1, 2], [2, 1]), ({}, []), ([None], [[]]), ("[]", []),
-    ]  # fmt: skip
-    assert all(comparable(first) != comparable(second) for first, second in unlike)
     deep: Any = []
     for _ in range(100_000):
         deep = [deep]
-    assert [comparable(value) for value in (None, " \n", float("nan"), deep)] == [
-        None
-    ] * 4
+    rows: list[tuple[Any, Any, bool]] = [
+        ("42", " 42\n", True), (1, 1.0, True), (10**30, 10**30, True),
+        ({"a": 1, "b": [" x"]}, {"b": ["x "], "a": 1.0}, True),
+        ("42", 42, False), (True, 1, False), ("a", "A", False), ([1, 2], [2, 1], False),
+        ({}, [], False), ([None], [[]], False), ("[]", [], False),
+    ]  # fmt: skip
+    for first, second, equal in rows:
+        assert (comparable(first) == comparable(second)) is equal
+        assert comparable(first) is not None
+    for value in (None, " \n", float("nan"), deep):
+        assert comparable(value) is None
 
 
 UNSCORED = [{"trajectories": [{"messages": talk("a")}]}]

@@ -166,37 +166,24 @@ def test_interrupted_group(group: GroupResult, whole: bool) -> None:
 # --- how good -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("replies", "reliability"),
-    [
-        ([one_pass([0.8, 0.8, 0.8])], None),
-        ([one_pass([0.8] * 3), one_pass([0.6] * 3, 1)], 0.0),
-        ([one_pass([0.2, 0.5, 0.8]), one_pass([0.8, 0.5, 0.2], 1)], 0.0),
-        ([one_pass([0.1, 0.7, 0.4]), one_pass([0.7, 0.1, 0.4], 0, 1)], 0.0),
-        (
-            [one_pass([0.1, 0.2, 0.3], t) for t in range(3)]
-            + [one_pass([0.3, 0.2, 0.1], 0, 1)],
-            0.0,
-        ),
-        ([one_pass([0.7] * 3), failed_call(1)], None),
-    ],
-    ids=[
-        "one pass",
-        "level passes",
-        "passes that cancel",
-        "a panel that cancels",
-        "unlike numbers",
-        "a miss",
-    ],
-)
-def test_one_score_for_all_is_a_tie(
-    replies: list[PassScores | FailedCall], reliability: float | None
-) -> None:
+def test_one_score_for_all_is_a_tie() -> None:
     """If all rollouts come to one score, the group is a tie of no weight, for any number of passes."""
-    result = scores_of(group_result(*replies, judges=1 + max(s.judge for s in replies)))
-    assert (result.tied, result.one_score, result.weight) == (True, True, 0.0)
-    assert (result.reliability, result.passes_for) == (reliability, None)
-    assert len({score for score in result.scores if score is not None}) == 1
+    rise, fall = [0.2, 0.5, 0.8], [0.8, 0.5, 0.2]
+    thrice = [one_pass(rise, i) for i in range(3)]
+    rows: list[tuple[list[PassScores | FailedCall], float | None]] = [
+        ([one_pass([0.8] * 3)], None),
+        ([one_pass([0.8] * 3), one_pass([0.6] * 3, 1)], 0.0),
+        ([one_pass(rise), one_pass(fall, 1)], 0.0),
+        ([one_pass(rise), one_pass(fall, 0, 1)], 0.0),
+        ([*thrice, one_pass(fall, 0, 1)], 0.0),
+        ([one_pass([0.7] * 3), failed_call(1)], None),
+    ]
+    for replies, reliability in rows:
+        judges = 1 + max(reply.judge for reply in replies)
+        result = scores_of(group_result(*replies, judges=judges))
+        assert (result.tied, result.one_score, result.weight) == (True, True, 0.0)
+        assert (result.reliability, result.passes_for) == (reliability, None)
+        assert len({*result.scores}) == 1
 
 
 # --- debias and standardize -----------------------------------------------------------------------

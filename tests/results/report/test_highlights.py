@@ -6,7 +6,6 @@ from typing import Any
 
 from ruler_cli.results.highlights import (
     Shortlist,
-    reasons,
 )
 from ruler_cli.results.record import GroupRecord
 from tests.results.report.values import group
@@ -58,20 +57,3 @@ def test_worst() -> None:
         "reliability 0.30",
     ]
     assert [t.ordinal for t in result.lists()["worst"]] == [5, 7, 4, 3, 2, 6]
-
-
-def test_no_reason_no_list() -> None:
-    """A group without a reason is in no list: good reliability, small spreads, few pairs against labels."""
-    nine: list[float | None] = [float(i < 3) for i in range(6)]
-    rows = [
-        (named("sure", [0.1, 0.9], reliability=0.99), ["spread"]),
-        (named("fair", [0.4, 0.5], reliability=0.5), []),
-        (named("steady", [0.5, 0.6], each=[{"spread": 0.06}, {}]), []),
-        (named("tied alike", [0.5, 0.5], [1.0, 1.0]), ["tied"]),
-        (named("half a pair", [0.8, 0.7, 0.7], [1.0, 0.0, 1.0]), []),
-        (named("one of nine", [0.9, 0.8, 0.5, 0.6, 0.2, 0.1], nine), ["spread"]),
-    ]
-    lists = shortlist(*(quiet for quiet, _ in rows)).lists()
-    assert lists["worst"] == lists["disputed"] == []
-    for quiet, wanted in rows:
-        assert reasons(quiet) == wanted, quiet.key

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import re
-import tracemalloc
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
@@ -189,14 +188,6 @@ def test_foreign_text(tmp_path: Path, target: Path) -> None:
         assert re.fullmatch(r"[A-Za-z0-9+/=\n]*", page.blocks[name])
 
 
-def test_deterministic(tmp_path: Path, target: Path) -> None:
-    """Two reports of one file at one time are the same bytes."""
-    source = written(tmp_path / "in.jsonl", *many(7))
-    report(source, target)
-    report(source, tmp_path / "again.html")
-    assert target.read_bytes() == (tmp_path / "again.html").read_bytes()
-
-
 def test_source_date_epoch(ruler: Ruler, tmp_path: Path, target: Path) -> None:
     """SOURCE_DATE_EPOCH is the time of the page; a value that is no time is ignored."""
     written(tmp_path / "in.jsonl", group("a"))
@@ -299,25 +290,6 @@ def test_without_scripts(tmp_path: Path, target: Path) -> None:
         assert figure in words
     assert "<b>a" not in page.text
     assert "\u202e" not in page.text
-
-
-def test_memory(tmp_path: Path, target: Path) -> None:
-    """Ten times the groups take hardly more memory if the page holds the same number."""
-
-    def peak(count: int) -> int:
-        lines = (
-            group(f"g{i}", rollout("x" * 4_000, 0.1), rollout("y", 0.2))
-            for i in range(count)
-        )
-        source = written(tmp_path / f"{count}.jsonl", *lines)
-        tracemalloc.start()
-        report(source, target, most=50)
-        most = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        return most
-
-    peak(60)  # imports
-    assert peak(800) < peak(80) + (1 << 20)
 
 
 def test_scripts_and_styles() -> None:
