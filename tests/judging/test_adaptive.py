@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from ruler_cli.settings.models import MaxFailures
 from ruler_cli.types import CallError, Reply, Request
 from tests.conftest import group
 from tests.judge_server.asks import expected_score
@@ -17,7 +16,6 @@ from tests.runs import (
     Stage,
     Stub,
     answer,
-    failing,
     group_of,
     order_of,
 )
@@ -82,36 +80,3 @@ def test_order_of_replies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         asked.append({turn for turn in judge.passes_asked if turn[0] < "g030"})
         stage.forget()
     assert asked[0] == asked[1] == asked[2]
-
-
-def test_more_afterwards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An adaptive run uses the passes of an even one, and another way to combine them sends no request."""
-    judge = Stub(say=drawing(0.12))
-    stage = Stage(tmp_path, monkeypatch, groups(40), judge)
-    stage.run(passes=2)
-    stage.run(passes=4, adaptive=True)
-    assert len(judge.passes_asked) == len(set(judge.passes_asked))
-    stage.forget()
-    stage.run(passes=4, adaptive=True, blend=0.5, debias=True, min_passes=2)
-    assert stage.asked == 0
-
-
-def test_failed_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Failed groups get no further pass."""
-    fails = failing(lambda request: group_of(request) < "g050", drawing(0.12))
-    stage = Stage(tmp_path, monkeypatch, groups(60), Stub(say=fails))
-    done = stage.run(passes=4, adaptive=True, max_failures=MaxFailures(100))
-    assert done.stopped is None
-    assert done.summary.failed == {"transport": 50}
-
-
-def test_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The run after one that was stopped writes an undisturbed run's output, and asks nothing twice."""
-    judge = Stub(say=drawing(0.12))
-    stage = Stage(tmp_path, monkeypatch, groups(60), judge)
-    assert stage.run(passes=4, adaptive=True, until=25, concurrency=8).stopped
-    stage.run(passes=4, adaptive=True)
-    assert len(judge.passes_asked) == len(set(judge.passes_asked))
-    resumed = stage.masked()
-    stage.run(passes=4, adaptive=True, ledger=None)
-    assert stage.masked() == resumed

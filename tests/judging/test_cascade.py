@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from ruler_cli.errors import CapReached
-from ruler_cli.settings.models import shard_of
 from tests.conftest import Ruler, group, write
 from tests.judge_server import JudgeServer
 from tests.judge_server.replies import SILENT
@@ -58,7 +57,7 @@ def test_gap(stage: Callable[..., Stage]) -> None:
     for record in run.records():
         part, asked = record["ruler"], record["group_id"] in UNDECIDED
         assert (part["escalated"], part["judge"]) == (asked, "strong" if asked else WEAK)  # fmt: skip
-        names = {own["judge"] for one in record["trajectories"] for own in one["ruler"]["judges"]}  # fmt: skip
+        names = {mine["judge"] for row in record["trajectories"] for mine in row["ruler"]["judges"]}  # fmt: skip
         assert names == ({WEAK, "strong"} if asked else {WEAK})
     first = run.masked()
     run.forget()
@@ -89,10 +88,10 @@ def test_standard_error(stage: Callable[..., Stage]) -> None:
 def test_none_valid(stage: Callable[..., Stage]) -> None:
     """A group without scores of the weak judge is the stronger one's; not one that nobody can read."""
     silent = group("silent", 0.1, 0.9)
-    for one in silent["trajectories"]:
-        one["messages"][-1]["content"] += f" {SILENT}"
+    for row in silent["trajectories"]:
+        row["messages"][-1]["content"] += f" {SILENT}"
     empty = {"group_id": "empty", "trajectories": []}
-    broken = failing(lambda one: group_of(one) == "clear", served("declines"))
+    broken = failing(lambda row: group_of(row) == "clear", served("declines"))
     run = stage(broken, served(), [*GROUPS, silent, empty])
     done = run.run(WEAK, passes=2, escalate="strong")
     assert sent(run) == UNDECIDED | {"clear", "silent"}
@@ -126,20 +125,6 @@ def test_cap(stage: Callable[..., Stage]) -> None:
     assert (done.stopped, done.summary.degraded) == (None, 0)
 
 
-def test_shards(stage: Callable[..., Stage]) -> None:
-    """Shards ask the stronger judge what one run asks; it finds all replies in their ledger."""
-    run = stage(served(), served())
-    for shard in ("1/2", "2/2"):
-        run.run(WEAK, escalate="strong", reading={"shard": shard_of(shard)})
-    assert sent(run) == UNDECIDED
-    run.forget()
-    run.run(WEAK, escalate="strong")
-    assert run.asked == 0
-    shared = run.masked()
-    run.run(WEAK, escalate="strong", ledger=None)
-    assert run.masked() == shared
-
-
 def test_told(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
     """`check` expects that the stronger judge is asked about some groups; the report shows which judge scored each."""
     write(tmp_path / "in.jsonl", GROUPS)
@@ -157,7 +142,7 @@ def test_told(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
     assert 0 == blind["low"] < blind["expected"] < blind["high"]
     assert ruler("score", "in.jsonl", "weak.jsonl", "-m", "weak").returncode == 0
     assert ruler("score", "in.jsonl", "out.jsonl", *asked).returncode == 0
-    chats = [one for one in server.requests() if "messages" in one]
+    chats = [row for row in server.requests() if "messages" in row]
     assert len(chats) == 6
     shown = " ".join(ruler("report", "out.jsonl").stdout.split())
     assert "judge strong (3 groups), weak (3 groups)" in shown

@@ -106,34 +106,20 @@ def test_no_context_left_for_the_answer() -> None:
         assert "cut off three times" in end.reason
 
 
-def test_uncounted_overflow() -> None:
-    """For a prompt whose length was not counted, the target is half of it, and no more than the context."""
-    layout = build_layout(long_group(), AskSettings())
-    (part,) = requests_of_pass(layout, AskSettings(), 0)
-    for limit in (layout.tokens // 4, layout.tokens * 2):
-        _, end = asked(
-            call_error(kind="too_long", context=(limit, limit + 1)),
-            layout=layout,
-            part=part,
-        )
-        assert isinstance(end, Overflow)
-        assert end.target <= min(limit, layout.tokens / 2)
-
-
 def scores(request: Request, *values: object) -> str:
     """Write an answer with these scores, the last one for all other ids."""
-    each = [*values, *values[-1:] * len(request.labels)]
+    row = [*values, *values[-1:] * len(request.labels)]
     entries = [
         {"trajectory_id": label, "explanation": "", "score": value}
-        for label, value in zip(request.labels, each, strict=False)
+        for label, value in zip(request.labels, row, strict=False)
     ]
     return json.dumps({"scores": entries})
 
 
-def twice(request: Request, value: object, other: object) -> str:
+def twice(request: Request, value: object, second: object) -> str:
     """Write an answer in which the first id has two scores."""
     answer = json.loads(scores(request, value))
-    answer["scores"].append({**answer["scores"][0], "score": other})
+    answer["scores"].append({**answer["scores"][0], "score": second})
     return json.dumps(answer)
 
 

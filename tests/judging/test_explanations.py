@@ -53,7 +53,8 @@ def naming(request: Request) -> Reply | CallError:
         for label, text in blocks(request.user).items()
     }
     named = "; ".join(
-        f"{label} is number {found and found[1]}" for label, found in numbered.items()
+        f"{label} is number {result and result[1]}"
+        for label, result in numbered.items()
     )
     return replied(request, lambda _: named)
 
@@ -61,9 +62,9 @@ def naming(request: Request) -> Reply | CallError:
 def check_places(records: list[Any]) -> None:
     """Check that every explanation names rollouts by their places, and holds no label."""
     for record in records:
-        for own in (each["ruler"] for each in record["trajectories"]):
-            named = re.findall(r"rollout (\d+) is number (\d+)", own["explanation"])
-            assert len(named) == own["explanation"].count(" is number ") > 1
+        for mine in (row["ruler"] for row in record["trajectories"]):
+            named = re.findall(r"rollout (\d+) is number (\d+)", mine["explanation"])
+            assert len(named) == mine["explanation"].count(" is number ") > 1
             assert all(int(place) == int(number) + 1 for place, number in named)
 
 
@@ -163,8 +164,8 @@ def test_lone_surrogates(
 
     def say(request: Request) -> Reply | CallError:
         entries = [
-            {"trajectory_id": one, "explanation": "a \ud83d b", "score": 0.5}
-            for one in request.labels
+            {"trajectory_id": row, "explanation": "a \ud83d b", "score": 0.5}
+            for row in request.labels
         ]
         content = json.dumps({"scores": entries}, ensure_ascii=inside)
         body = {"model": "m\udc00", "choices": [{"message": {"content": content}}]}

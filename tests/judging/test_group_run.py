@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import get_args
 
 import anyio
-import pytest
 
 from ruler_cli.judges.offline import blocks
 from ruler_cli.judging.exchange import CORRECTIONS
@@ -23,6 +22,7 @@ from ruler_cli.types import (
     Group,
     GroupError,
     GroupScores,
+    Kind,
     Reply,
     Request,
     Rollout,
@@ -44,7 +44,7 @@ from tests.scoring.replies import (
 from tests.values import group, talk
 
 
-def run_with_usage(
+def run_group(
     *answers: Answer, made: Group = GROUP, ask: AskSettings | None = None
 ) -> tuple[list[Request], GroupScores | GroupError, Usage]:
     """Score a group with these answers; the last one repeats."""
@@ -60,138 +60,101 @@ def run_with_usage(
     return requests, combine(result, CombineSettings(), BatchStatistics()), result.usage
 
 
-def run_group(
-    *answers: Answer, made: Group = GROUP, ask: AskSettings | None = None
-) -> tuple[list[Request], GroupScores | GroupError]:
-    """Do the same without the usage."""
-    requests, scores, _ = run_with_usage(*answers, made=made, ask=ask)
-    return requests, scores
-
-
 def scored(scores: GroupScores | GroupError) -> list[float | None]:
-    """The scores of a scored group."""
+    """Return the scores of a scored group."""
     assert isinstance(scores, GroupScores), scores
     return list(scores.scores)
 
 
-def test_correction() -> None:
-    """A reply without scores is asked for once more, with its defect, a new order and new labels."""
-    (first, second), scores, usage = run_with_usage(bad, good)
-    assert scored(scores) == [0.1, 0.5, 0.9]
+def ending(words: str) -> Answer:
+    """Answer in full, with these words behind it, and say that it is cut off."""
+
+    def answer(request: Request) -> Reply:
+        text = json.dumps({"scores": entries(request)})
+        return reply(text + words, truncated=True)
+
+    return answer
+
+
+ANSWERED: dict[str, list[Answer]] = {
+    "at once": [good],
+    "with a defect": [bad, good],
+    "refused": [refusal, good],
+    "cut off": [cut(2), good],
+    "cut off twice": [cut(1), cut(2), good],
+    "a rest without scores": [cut(1), cut(1), bad, good],
+    "a refused rest": [cut(1), cut(1), refusal, good],
+    "prose for the rest": [cut(1), cut(1), lambda _: reply("prose"), good],
+    "a draft": [ending(" But wait, on reflection"), good],
+    "cut off at its end": [ending("")],
+}
+
+
+def test_answered() -> None:
+    """A reply that cannot be used is asked for again, in new labels and another order; no old label counts."""
+    asked = {}
+    for name, answers in ANSWERED.items():
+        requests, scores, usage = run_group(*answers)
+        assert scored(scores) == [0.1, 0.5, 0.9], name
+        assert usage == Usage(100 * len(answers), 10 * len(answers), 0, len(answers))
+        wholes = [request for request in requests if len(request.labels) == 3]
+        labels = {label for request in wholes for label in request.labels}
+        assert len(labels) == 3 * len(wholes), name
+        asked[name] = requests
+    first, second = asked["with a defect"]
     assert "1 of 3 ids had no score" in second.user
     assert "could not be used" not in first.user
-    assert not set(first.labels) & set(second.labels)
-    assert usage == Usage(200, 20, 0, 2)
-
-
-def test_never_corrected() -> None:
-    """A judge that never gives scores is an error that names the defect and counts the usage."""
-    requests, error, usage = run_with_usage(bad)
-    assert isinstance(error, GroupError)
-    assert (len(requests), error.kind, usage.calls) == (
-        CORRECTIONS + 1,
-        "reply",
-        CORRECTIONS + 1,
-    )
-    assert len({request.labels for request in requests}) == CORRECTIONS + 1
-    assert "1 of 3 ids had no score" in error.reason
-
-
-def test_refusal() -> None:
-    """A refused group is asked about once more in a new order; a second refusal is its own error."""
-    (first, second), scores = run_group(refusal, good)
-    assert scored(scores) == [0.1, 0.5, 0.9]
-    assert first.labels != second.labels
-    requests, error = run_group(refusal)
-    assert isinstance(error, GroupError)
-    assert (len(requests), error.kind) == (2, "refused")
-    assert "refused twice: I will not" in error.reason
-
-
-def test_cut_off() -> None:
-    """After a cut-off answer the next may take twice the tokens and is asked to be brief, in a new order."""
-    (first, second), scores = run_group(cut(2), good)
-    assert scored(scores) == [0.1, 0.5, 0.9]
+    first, second = asked["cut off"]
     assert (first.max_output_tokens, second.max_output_tokens) == (None, 20)
     assert "cut off" in second.user
-    assert not set(first.labels) & set(second.labels)
-
-
-def test_cut_off_twice() -> None:
-    """After a second cut-off answer its complete entries count, and only the others are asked for."""
-    (_, second, third), scores, usage = run_with_usage(cut(1), cut(2), good)
-    assert scored(scores) == [0.1, 0.5, 0.9]
+    # complete entries count, and only the others are asked for
+    _, second, third = asked["cut off twice"]
     assert third.labels == second.labels[2:]
     assert blocks(third.user) == blocks(second.user)
     assert all(f"{label} " in third.user for label in second.labels[:2])
-    assert usage.calls == 3
 
 
-@pytest.mark.parametrize("wrong", [bad, refusal, lambda r: reply("prose")])
-def test_rest_without_scores(wrong: Answer) -> None:
-    """If the rest is answered without scores, the whole group is asked about, and no old label counts."""
-    (*_, third, fourth), scores = run_group(cut(1), cut(1), wrong, good)
-    assert scored(scores) == [0.1, 0.5, 0.9]
-    assert len(fourth.labels) == 3
-    assert not set(third.labels) & set(fourth.labels)
-
-
-def test_draft() -> None:
-    """Scores in the middle of a reply that was cut off may be a draft, and do not count."""
-
-    def draft(request: Request) -> Reply:
-        return reply(
-            json.dumps({"scores": entries(request)}) + " But wait, on reflection",
-            truncated=True,
-        )
-
-    requests, _ = run_group(draft, good)
-    assert len(requests) == 2
-
-    def to_the_end(request: Request) -> Reply:
-        return reply(json.dumps({"scores": entries(request)}), truncated=True)
-
-    assert len(run_group(to_the_end)[0]) == 1
-
-
-@pytest.mark.parametrize(
-    "kind", ["transport", "refused", "too_long", "budget", "interrupted"]
-)
-def test_errors(kind: Any) -> None:
-    """A call without an answer is an error of its kind, with the usage before it."""
-    _, error, usage = run_with_usage(bad, call_error(kind=kind))
-    assert error == GroupError(kind, "it broke")
-    assert usage == Usage(100, 10, 0, 1)
+def test_failed() -> None:
+    """A group without a usable answer is an error of its kind, with the usage before it."""
+    for kind in get_args(Kind):
+        _, error, usage = run_group(bad, call_error(kind=kind))
+        assert error == GroupError(kind, "it broke")
+        assert usage == Usage(100, 10, 0, 1)
+    rows = (
+        (bad, "reply", CORRECTIONS + 1, "1 of 3 ids had no score"),
+        (refusal, "refused", 2, "refused twice: I will not"),
+    )
+    for answer, kind, number, reason in rows:
+        requests, error, usage = run_group(answer)
+        assert isinstance(error, GroupError)
+        assert (error.kind, usage.calls) == (kind, number)
+        assert len({request.labels for request in requests}) == number
+        assert reason in error.reason
 
 
 def test_context() -> None:
-    """If the judge names its context, the request is shortened to it, once."""
+    """If the judge names its context, the request is shortened to it, once; if nothing fits the numbers are told."""
     too_long = call_error(kind="too_long", context=(2000, 10_000))
-    (first, second), scores = run_group(too_long, good, made=long_group())
+    (first, second), scores, _ = run_group(too_long, good, made=long_group())
     assert scored(scores) == [0.1, 0.5, 0.9]
     assert second.size < first.size / 4
     assert "left out by ruler" in second.user
-    requests, error = run_group(too_long, made=long_group())
+    requests, error, _ = run_group(too_long, made=long_group())
     assert isinstance(error, GroupError)
     assert (len(requests), error.kind) == (2, "too_long")
-
-
-def test_context_too_small() -> None:
-    """A group that no shortening makes fit fails with the numbers, without a call if the context is known."""
-    _, error = run_group(
-        call_error(kind="too_long", context=(100, 10_000)), made=long_group()
-    )
+    small = call_error(kind="too_long", context=(100, 10_000))
+    _, error, _ = run_group(small, made=long_group())
     assert isinstance(error, GroupError)
-    assert error.kind == "too_long"
     assert "about 10000 tokens, more than the 100" in error.reason
-    requests, error = run_group(good, ask=AskSettings(context_tokens=10))
-    assert (requests, isinstance(error, GroupError) and error.kind) == ([], "too_long")
+    requests, error, _ = run_group(good, ask=AskSettings(context_tokens=10))
+    assert isinstance(error, GroupError)
+    assert (requests, error.kind) == ([], "too_long")
 
 
 def test_shared_scores() -> None:
     """Identical rollouts share a score, an unreadable one has none, and the others have their own."""
     made = group(talk("a"), Rollout([], error="is no object"), talk("b"), talk("a"))
-    (request,), scores = run_group(good, made=made)
+    (request,), scores, _ = run_group(good, made=made)
     assert len(request.labels) == 2
     assert scored(scores) == [0.1, None, 0.5, 0.1]
     assert isinstance(scores, GroupScores)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from fractions import Fraction
 from pathlib import Path
-from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from ruler_cli.types import CallError, Reply, Request
 from tests.conftest import group
 from tests.runs import (
     Stage,
@@ -75,41 +74,6 @@ def test_first_goes_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert max(ahead) <= 24  # of 120: those in flight and in the line beside it
 
 
-def test_judged_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A group states when its last reply came; if all replies were cached, the time of the run."""
-    now, last = [0.0], {}
-    monkeypatch.setattr(
-        "ruler_cli.judging.group_run.time", SimpleNamespace(time=lambda: now[0])
-    )
-    say = failing(lambda r: group_of(r) == "g1", shifting)
-
-    def later(request: Request) -> Reply | CallError:
-        now[0] += 20.5
-        last[group_of(request)] = (
-            f"1970-01-01T00:{int(now[0] // 60):02}:{int(now[0] % 60):02}Z"
-        )
-        return say(request)
-
-    stage = Stage(
-        tmp_path,
-        monkeypatch,
-        [group(f"g{i}", 0.1, 0.9) for i in range(3)],
-        Stub(say=later),
-    )
-    stage.run(passes=2, concurrency=1)
-    first = stage.parts()
-    assert [part["status"] for part in first] == ["scored", "failed", "scored"]
-    assert [part["judged_at"] for part in first] == [
-        last[part["key"]] for part in first
-    ]
-    assert len(set(last.values())) == 3
-    now[0] = 3599.0
-    stage.run(passes=2, concurrency=1)
-    again = stage.parts()[0]
-    assert (again["cached"], again["judged_at"]) == (True, "1970-01-01T00:59:59Z")
-    assert again["latency_s"] == first[0]["latency_s"]
-
-
 def test_failed_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A failed pass leaves the mean of the others and is reported; --set min_passes can make it an error."""
     judge = Stub(
@@ -169,72 +133,46 @@ def test_refused_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert stage.asked == 2 * 12
 
 
-@pytest.mark.parametrize(("number", "warns"), [(19, True), (20, False)])
 def test_too_few_groups_to_debias(
-    number: int, warns: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """--set debias=true corrects nothing in a batch of fewer than 20 groups, and a warning says so."""
-    warned: list[str] = []
-    monkeypatch.setattr(
-        "ruler_cli.types.Observer.warn", lambda _, sentence: warned.append(sentence)
-    )
-    stage = Stage(
-        tmp_path,
-        monkeypatch,
-        [group(f"g{i:02}", 0.1, 0.9) for i in range(number)],
-        Stub(),
-    )
-    figures = stage.run(passes=2, debias=True).summary.figures
-    assert figures
-    assert figures.debiased is not warns
-    assert (
-        any(
-            "debias" in sentence and f"here are {number}" in sentence
-            for sentence in warned
-        )
-        is warns
-    )
-
-
-def test_no_reward_to_blend_with(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A group that lacks a reward for --set blend fails with an input error: another request would not help."""
-    bare = [group("a", 0.9, 0.1)]
-    for rollout in bare[0]["trajectories"]:
-        del rollout["reward"]
-    stage = Stage(tmp_path, monkeypatch, bare, Stub())
-    for _ in range(2):
-        summary = stage.run(blend=0.5).summary
-        assert (summary.failed, summary.failed_before) == ({"input": 1}, 0)
-    stage.forget()
-    assert stage.run(blend=1.0).summary.failed == {"input": 1}
-    assert stage.asked == 0
+    """--debias corrects nothing in a batch of fewer than 20 groups, and a warning says so."""
+    for number, debiased in ((19, False), (20, True)):
+        warned: list[str] = []
+        name = "ruler_cli.types.Observer.warn"
+        monkeypatch.setattr(name, lambda _, sentence, to=warned: to.append(sentence))
+        groups = [group(f"g{i:02}", 0.1, 0.9) for i in range(number)]
+        stage = Stage(tmp_path, monkeypatch, groups, Stub())
+        figures = stage.run(passes=2, debias=True).summary.figures
+        assert figures
+        assert figures.debiased is debiased
+        assert ("here are 19" in " ".join(warned)) is not debiased
 
 
 def test_blend_uses_the_first_reward(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A scored file is blended and ordered with the reward that it had first."""
-    groups = [group("a", 0.9, 0.1), group("b", 0.2, 0.8)]  # rewards 0 and 1
+    """A scored file is blended and ordered with the reward that it had first; without one its group fails."""
+    bare = group("bare", 0.9, 0.1)
+    for rollout in bare["trajectories"]:
+        del rollout["reward"]
+    groups = [group("a", 0.9, 0.1), group("b", 0.2, 0.8), bare]  # rewards 0 and 1
     stage = Stage(tmp_path, monkeypatch, groups, Stub())
     stage.run()
-    assert stage.rewards() == [[0.9, 0.1], [0.2, 0.8]]
+    first = stage.rewards()
     (tmp_path / "again.jsonl").write_bytes((tmp_path / "out.jsonl").read_bytes())
     stage.forget()
-    stage.run(source="again.jsonl", output="again.jsonl", blend=0.5)
-    assert stage.rewards("again.jsonl") == [
-        pytest.approx([0.45, 0.55]),
-        pytest.approx([0.1, 0.9]),
+    rows: list[tuple[dict[str, Any], list[list[Any]]]] = [
+        ({"blend": 0.5}, [[0.45, 0.55], [0.1, 0.9], [None, None]]),
+        ({"order_by_outcome": True}, [[0.5, 0.5], [0.2, 0.8], [0.9, 0.1]]),
+        ({}, first),
     ]
-    assert (
-        stage.records("again.jsonl")[0]["trajectories"][0]["ruler"]["judge_score"]
-        == 0.9
-    )
-    stage.run(source="again.jsonl", output="again.jsonl", order_by_outcome=True)
-    assert stage.rewards("again.jsonl") == [[0.5, 0.5], [0.2, 0.8]]
-    stage.run(source="again.jsonl", output="again.jsonl")
-    assert stage.rewards("again.jsonl") == stage.rewards()
+    for more, wanted in rows:
+        done = stage.run(source="again.jsonl", output="again.jsonl", **more)
+        assert stage.rewards("again.jsonl") == wanted
+        assert done.summary.failed == ({"input": 1} if "blend" in more else {})
+        record = stage.records("again.jsonl")[0]["trajectories"][0]
+        assert record["ruler"]["judge_score"] == 0.9
     assert stage.asked == 0
 
 

@@ -49,14 +49,14 @@ def rollouts() -> list[dict[str, Any]]:
 
 def written(path: Path, records: list[dict[str, Any]]) -> Path:
     """Write records to a file."""
-    path.write_text("".join(json.dumps(each) + "\n" for each in records))
+    path.write_text("".join(json.dumps(row) + "\n" for row in records))
     return path
 
 
 async def knows(request: JudgeRequest) -> str:
     """Score a rollout 1 if it holds the word of the reference; without a reference all alike."""
-    found = re.search(r"<reference>\n(.*)\n</reference>\n", request.user)
-    word = found and re.search(r"w\d+", found[1])
+    result = re.search(r"<reference>\n(.*)\n</reference>\n", request.user)
+    word = result and re.search(r"w\d+", result[1])
     entries = []
     for label in request.labels:
         text = request.user.partition(f'<trajectory id="{label}">')[2]
@@ -111,142 +111,60 @@ def test_block(ruler: Ruler, tmp_path: Path) -> None:
     assert "Score this" not in prompt(ruler, source)
 
 
-def test_key(ruler: Ruler, tmp_path: Path, server: Any) -> None:
-    """Another reference is another request; the same one is answered from the ledger."""
-    judge = ("-m", "hosted_vllm/well", "--api-base", server.base, "--reference", "gold")
-    source = written(tmp_path / "in.jsonl", rollouts()[:4])
-    for wanted in (1, 1):
-        assert ruler("score", source, "out.jsonl", *judge).returncode == 0
-        assert len(server.requests()) == wanted
-    written(source, [{**one, "gold": "another"} for one in rollouts()[:4]])
-    assert ruler("score", source, "out.jsonl", *judge).returncode == 0
-    assert len(server.requests()) == 2
-
-
-def test_order_of_keys(ruler: Ruler, tmp_path: Path) -> None:
-    """References that differ in the order of their keys are one, and the request is the same either way."""
-    one, other = rollouts()[:2]
-    one["gold"], other["gold"] = {"a": 1, "b": [2]}, {"b": [2], "a": 1}
-    shown = {
-        prompt(ruler, written(tmp_path / "in.jsonl", given), "--reference", "gold")
-        for given in ([one, other], [other, one])
-    }
-    assert len(shown) == 1
-    assert '{"a":1,"b":[2]}' in shown.pop()
-
-
-@pytest.mark.parametrize("levels", [300, 960, 1000, 1020])
-def test_nested_too_deeply(ruler: Ruler, tmp_path: Path, levels: int) -> None:
+def test_nested_too_deeply(ruler: Ruler, tmp_path: Path) -> None:
     """A rollout whose reference cannot be shown fails alone, with the reason, and the run goes on."""
-    records = rollouts()[:6]
-    lines = [json.dumps(one) for one in records]
-    deep = "[" * levels + "1" + "]" * levels
-    for at in (0, 1):
-        records[at]["gold"] = "@"
-        lines[at] = json.dumps(records[at]).replace('"@"', deep)
-    source = tmp_path / "in.jsonl"
-    source.write_text("\n".join(lines) + "\n")
-    run = ruler("score", source, "out.jsonl", "-m", "offline", "--reference", "gold")
-    assert run.returncode == 1
-    lines_out = (tmp_path / "out.jsonl").read_bytes().splitlines()
-    found = [*map(orjson.loads, lines_out)]
     reason = "has a reference answer that is nested too deeply"
-    assert [one["ruler"].get("reason") for one in found[:2]] == [reason, reason]
-    assert {one["ruler"]["status"] for one in found[2:]} == {"scored"}
+    for levels in (300, 960, 1000, 1020):
+        records = rollouts()[:6]
+        for row in records[:2]:
+            row["gold"] = "@"
+        text = "\n".join(map(json.dumps, records)) + "\n"
+        deep = "[" * levels + "1" + "]" * levels
+        (tmp_path / "in.jsonl").write_text(text.replace('"@"', deep))
+        options = ("-m", "offline", "--reference", "gold")
+        assert ruler("score", "in.jsonl", "out.jsonl", *options).returncode == 1
+        lines = (tmp_path / "out.jsonl").read_bytes().splitlines()
+        parts = [orjson.loads(line)["ruler"] for line in lines]
+        assert [part["reason"] for part in parts[:2]] == [reason] * 2
+        assert {part["status"] for part in parts[2:]} == {"scored"}
 
 
 def test_must_agree(ruler: Ruler, tmp_path: Path) -> None:
     """A group whose rollouts have different references fails, and a rollout without one fails, with the reason."""
-    one, two, three, four = rollouts()[:4]
+    entry, two, three, four = rollouts()[:4]
     three["gold"] = "The code word is w9."
-    source = written(tmp_path / "in.jsonl", [one, two, three, four])
+    source = written(tmp_path / "in.jsonl", [entry, two, three, four])
     options = ("-m", "offline", "--reference", "gold")
     run = ruler("score", source, "out.jsonl", *options)
     assert run.returncode == 1
-    reasons = {each["ruler"]["reason"] for each in read(tmp_path / "out.jsonl")}
+    reasons = {row["ruler"]["reason"] for row in read(tmp_path / "out.jsonl")}
     assert reasons == {"its reference answer is not the same in all its rollouts"}
     del three["gold"]
-    written(source, [one, two, three, four])
+    written(source, [entry, two, three, four])
     run = ruler("score", source, "some.jsonl", *options)
     assert run.returncode == 1
-    statuses = [each["ruler"]["status"] for each in read(tmp_path / "some.jsonl")]
+    statuses = [row["ruler"]["status"] for row in read(tmp_path / "some.jsonl")]
     assert statuses == ["scored", "scored", "failed", "scored"]
     reason = read(tmp_path / "some.jsonl")[2]["ruler"]["reason"]
     assert reason == "has no reference answer at `gold`"
 
 
-def test_missing_path(ruler: Ruler, tmp_path: Path) -> None:
-    """A path that no record has is refused before a call, with the nearest one."""
+def test_never_guessed(ruler: Ruler, tmp_path: Path) -> None:
+    """`check` names fields that look like a reference, with the option; a path that no record has is refused."""
     source = written(tmp_path / "in.jsonl", rollouts())
+    run = ruler("check", source, "-m", "offline")
+    wanted = "not shown; `gold` may hold one: --reference gold shows it to the judge"
+    assert wanted in " ".join(run.stdout.split())
     run = ruler("score", source, "out.jsonl", "-m", "offline", "--reference", "golds")
     assert run.returncode == 2
     assert "did you mean gold?" in run.stderr
-
-
-def test_never_guessed(ruler: Ruler, tmp_path: Path) -> None:
-    """`check` names fields that look like a reference, with the option; nothing is shown unasked."""
-    source = written(tmp_path / "in.jsonl", rollouts())
-    run = ruler("check", source, "-m", "offline")
-    assert "reference" in run.stdout
-    assert (
-        "not shown; `gold` may hold one: --reference gold shows it to the judge"
-        in " ".join(run.stdout.split())
-    )
-    run = ruler("check", source, "-m", "offline", "--reference", "gold", "--json")
-    assert json.loads(run.stdout)["references"] == "`gold`, shown to the judge only"
-
-
-def test_of_a_row(ruler: Ruler, tmp_path: Path) -> None:
-    """A row of the user's table names the reference as the option does."""
     (tmp_path / "ruler.toml").write_text(
         '[formats.mine]\nmessages = "messages"\nreference = "gold"\ngroup_by = "task_id"\n'
     )
-    source = written(tmp_path / "in.jsonl", rollouts())
-    shown = prompt(ruler, source, "--format", "mine")
-    assert '<reference>\n"The code word is w0."\n</reference>' in shown
-
-
-def test_asked_about_each(ruler: Ruler, tmp_path: Path) -> None:
-    """A judge that is asked about each rollout sees the reference before it."""
-    source = written(tmp_path / "in.jsonl", rollouts())
-    options = ("--ask", "each", "--reference", "gold")
-    shown = prompt(ruler, source, *options)
-    assert shown.index("<reference>\n") < shown.index("<trajectory>\n")
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize("place", ["group", "rollouts", "metadata"])
-async def test_python(place: str) -> None:
-    """A program's group holds the reference, itself or in each trajectory, at the path of the settings."""
-    seen: list[JudgeRequest] = []
-
-    async def ask(request: JudgeRequest) -> str:
-        seen.append(request)
-        return await knows(request)
-
-    talks: list[dict[str, Any]] = [
-        {"messages": one["messages"]} for one in rollouts()[:4]
-    ]
-    group: dict[str, Any] = {"trajectories": talks}
-    gold = {"gold": "The code word is w0."}
-    path = "gold"
-    if place == "group":
-        group |= gold
-    for one in talks:
-        if place == "rollouts":
-            one.update(gold)
-        elif place == "metadata":
-            one["metadata"] = gold
-            path = "metadata.gold"
-    settings = Settings(
-        input=InputSettings(reference=path),
-        judge=JudgeSettings("mine", function=ask),
-        ledger=None,
-    )
-    async with Scorer(settings) as scorer:
-        scored = await scorer.score(group)
-    assert [one["reward"] for one in scored.group["trajectories"]] == [1, 0, 0, 1]
-    assert seen[0].user.count("<reference>") == 1
+    block = '<reference>\n"The code word is w0."\n</reference>'
+    assert block in prompt(ruler, source, "--format", "mine")
+    shown = prompt(ruler, source, "--ask", "each", "--reference", "gold")
+    assert shown.index(block) < shown.index("<trajectory>\n")
 
 
 @pytest.mark.anyio

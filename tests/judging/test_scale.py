@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ruler_cli import JudgeRequest, JudgeSettings, Scorer
-from ruler_cli.judges.offline import blocks
+from ruler_cli import Scorer
 from ruler_cli.scoring.parse_reply import SCALE
-from ruler_cli.settings.load import load_settings
 from ruler_cli.types import CallError, Criterion, Reply, Request, Rubric
 from tests.conftest import Ruler, group, write
 from tests.judge_server import JudgeServer
 from tests.judge_server.asks import expected_score
 from tests.runs import Stage, Stub, answer, group_of, obedient, ten
+from tests.virtual import virtually
 
 GROUPS = [
     group("worst", 0.1, 0.0),
@@ -28,7 +25,7 @@ GROUPS = [
     group("clear", 0.7, 0.3),
 ]
 TRUTH = [[0.1, 0.0], [0.9, 0.2], [0.1, 0.1, 0.0], [0.7, 0.3]]
-NOTHING = [[None] * len(each) for each in TRUTH]
+NOTHING = [[None] * len(row) for row in TRUTH]
 
 
 def five(request: Request) -> Reply | CallError:
@@ -54,26 +51,25 @@ def test_obedient(staged: Callable[..., Stage], passes: int, backwards: bool) ->
     judge = Stub(say=obedient)
     stage = staged(judge, groups=GROUPS[turned])
     done = stage.run(passes=passes)
-    assert stage.rewards() == [pytest.approx(each) for each in TRUTH[turned]]
+    assert stage.rewards() == [pytest.approx(row) for row in TRUTH[turned]]
     assert done.summary.complete
     assert done.summary.other_scale == 0
     asked = stage.asked
     assert asked >= 2 * len(GROUPS) * passes
     stage.run(passes=passes)
     assert stage.asked == asked
-    assert stage.rewards() == [pytest.approx(each) for each in TRUTH[turned]]
+    assert stage.rewards() == [pytest.approx(row) for row in TRUTH[turned]]
 
 
 @pytest.mark.parametrize("say", [ten, five])
-@pytest.mark.parametrize("more", [{}, {"passes": 2}, {"ledger": None}])
-def test_stubborn(staged: Callable[..., Stage], say: Any, more: dict[str, Any]) -> None:
+def test_stubborn(staged: Callable[..., Stage], say: Any) -> None:
     """A judge that stays on its scale scores no group, whichever is read first."""
-    stage = staged(Stub(say=say))
-    done = stage.run(**more)
-    assert stage.rewards() == NOTHING
-    assert done.summary.failed == {"reply": 4}
-    reasons = [part["reason"] for part in stage.parts()]
-    assert all("scale" in reason for reason in reasons)
+    for more in ({}, {"passes": 2}, {"ledger": None}):
+        stage = staged(Stub(say=say))
+        done = stage.run(**more)
+        assert stage.rewards() == NOTHING
+        assert done.summary.failed == {"reply": 4}
+        assert all("scale" in part["reason"] for part in stage.parts())
 
 
 def test_told(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
@@ -95,11 +91,21 @@ def test_told(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
 
 
 def test_written_before(staged: Callable[..., Stage]) -> None:
-    """Groups that were written before the judge left the scale are counted, and the run is not complete."""
+    """Groups that were written before the judge left the scale are counted, in a run and by an open Scorer."""
     stage = staged(Stub(say=obedient))
     done = stage.run(concurrency=1)
-    assert stage.rewards() == [[1.0, 0.0], *TRUTH[1:]]
+    wanted = [[1.0, 0.0], *TRUTH[1:]]
+    assert stage.rewards() == wanted
     assert (done.summary.other_scale, done.summary.complete) == (1, False)
+
+    async def main() -> int:
+        async with Scorer(stage.settings(ledger=None)) as scorer:
+            for group, rewards in zip(GROUPS, wanted, strict=True):
+                scored = (await scorer.score(group)).group["trajectories"]
+                assert [rollout["reward"] for rollout in scored] == rewards
+            return scorer.summary().other_scale
+
+    assert virtually(main) == 1
 
 
 @pytest.mark.parametrize("grouped", ["lines", "groups"])
@@ -108,9 +114,9 @@ def test_waiting_before(staged: Callable[..., Stage], grouped: str) -> None:
     groups: list[Any] = GROUPS
     if grouped == "lines":
         groups = [
-            {**rollout, "group_id": one["group_id"]}
-            for one in GROUPS
-            for rollout in one["trajectories"]
+            {**rollout, "group_id": entry["group_id"]}
+            for entry in GROUPS
+            for rollout in entry["trajectories"]
         ]
     stage = staged(Stub(say=obedient), groups=groups)
     done = stage.run(concurrency=1, passes=2)
@@ -118,7 +124,7 @@ def test_waiting_before(staged: Callable[..., Stage], grouped: str) -> None:
     flat = [
         t["reward"] for record in records for t in record.get("trajectories", [record])
     ]
-    assert flat == pytest.approx([score for each in TRUTH for score in each])
+    assert flat == pytest.approx([score for row in TRUTH for score in row])
     assert (done.summary.scored, done.summary.complete) == (4, True)
     stage = staged(Stub(say=ten), groups=groups)
     done = stage.run(concurrency=1, passes=2, ledger=None)
@@ -150,41 +156,6 @@ def test_each_judge_its_own(staged: Callable[..., Stage]) -> None:
     assert len(honest.asked) == 3
     assert stage.rewards() == [[0.9, 0.2], [1.0, 0.0], [1.0, 0.0]]
     assert all(part["judge"] == "honest" for part in stage.parts())
-
-
-async def of_ten_once(request: JudgeRequest) -> str:
-    """Grade from 0 to 10 in whole numbers, until a request names the scale."""
-    scale = 1 if SCALE in request.user else 10
-    texts = blocks(request.user)
-    scores = {
-        label: {"score": round(scale * expected_score(texts[label]), scale == 1)}
-        for label in request.labels
-    }
-    return json.dumps({"scores": scores})
-
-
-@pytest.mark.parametrize("waits", [False, True])
-def test_from_python(waits: bool) -> None:
-    """An open Scorer doubts its judge from one group to the next, and counts what it returned before."""
-    settings = replace(
-        load_settings(model="m", ledger=None, debias=waits),
-        judge=JudgeSettings("m", function=of_ten_once),
-    )
-
-    async def run() -> tuple[list[list[float]], int]:
-        async with Scorer(settings) as scorer:
-            if waits:
-                judged = [one async for one in scorer.score_groups(GROUPS)]
-            else:
-                judged = [await scorer.score(one) for one in GROUPS]
-            rewards = [
-                [t["reward"] for t in one.group["trajectories"]] for one in judged
-            ]
-            return rewards, scorer.summary().other_scale
-
-    rewards, other = asyncio.run(run())
-    assert rewards == [TRUTH[0] if waits else [1.0, 0.0], *TRUTH[1:]]
-    assert other == (not waits)
 
 
 def test_windows(staged: Callable[..., Stage]) -> None:

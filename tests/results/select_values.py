@@ -133,4 +133,4 @@ def read_groups(path: Path) -> list[tuple[Group, GroupRecord]]:
 
 def annotated_groups(path: Path) -> list[GroupRecord]:
     """Read the annotations of the groups of a scored file."""
-    return [one for _, one in read_groups(path)]
+    return [row for _, row in read_groups(path)]

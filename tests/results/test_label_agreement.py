@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -41,13 +40,13 @@ def measure(
     groups: Sequence[GroupRecord],
     lines: Sequence[LabelLine] | None,
     *,
-    given: bool = False,
+    of_records: bool = False,
 ) -> Agreement:
     """Measure a judge on labels of people; ids are those of a group alone, as ids of what rollouts hold are."""
     labels = None if lines is None else Labels.of(lines)
-    result = LabelAgreement(labels, "score", of_records=given)
-    for one in groups:
-        result.add([f"{one.key}.{name}" for name in IDS[: len(one.rollouts)]], one)
+    result = LabelAgreement(labels, "score", of_records=of_records)
+    for row in groups:
+        result.add([f"{row.key}.{name}" for name in IDS[: len(row.rollouts)]], row)
     return result.agreement() | {"left": result.left}
 
 
@@ -94,9 +93,9 @@ def test_chances() -> None:
     assert accuracy(result) == pytest.approx(4 / 8)
     assert result["scorers"][0]["pairs"] == 3
     marks = [
-        mark(f"g{i}", one, label, drawn="random", chance=chance)
+        mark(f"g{i}", row, label, drawn="random", chance=chance)
         for i, chance in ((0, 0.5), (1, 0.25))
-        for one, label in (("a", 1 - i), ("b", i))
+        for row, label in (("a", 1 - i), ("b", i))
     ]
     assert accuracy(measure(groups, marks)) == pytest.approx(4 / (4 + 16))
 
@@ -134,32 +133,13 @@ def test_several_people() -> None:
     assert measure(groups, lines[:1])["people"] is None
 
 
-def test_panel_and_criteria() -> None:
-    """The judges of a panel, and the values of criteria, are measured on comparisons like the score itself."""
-    groups = []
-    for i in range(8):
-        judges = {"one": (0.9, 0.1), "two": (0.1, 0.9)}
-        both = scored([0.9, 0.1], [None, None], judges=judges, key=f"g{i}")
-        values = (0.2, 0.2 if i < 4 else 0.8)
-        rollouts = [
-            replace(rollout, criteria=[{"name": "brief", "value": value}])
-            for rollout, value in zip(both.rollouts, values, strict=True)
-        ]
-        groups.append(replace(both, rollouts=tuple(rollouts)))
-    result = measure(groups, [pair(f"g{i}", "left") for i in range(8)])
-    assert [accuracy(result, i) for i in range(3)] == [1.0, 1.0, 0.0]
-    (brief,) = result["criteria"]
-    assert (brief["name"], brief["pairs"], brief["tied"]) == ("brief", 8, 4)
-    assert brief["pairwise_accuracy"]["value"] == pytest.approx(2 / 8)
-
-
 def test_marks() -> None:
     """Labels of rollouts have the figures of labels in records; of several people the mean counts."""
     groups = [group(f"g{i}", 0.9, 0.5, 0.1) for i in range(6)]
     lines = [
-        mark(f"g{i}", one, label, by=by)
+        mark(f"g{i}", row, label, by=by)
         for i in range(6)
-        for one, label in zip("abc", (1.0, 0.5, 0.0), strict=True)
+        for row, label in zip("abc", (1.0, 0.5, 0.0), strict=True)
         for by in ("ana", "bo")
     ]
     lines[0] = replace(lines[0], label=0.0)  # the mean of the first is one half
@@ -175,12 +155,12 @@ def test_precedence() -> None:
     lines += [mark(f"g{i}", "c", -1.0) for i in range(6)]
     alone = measure(groups, lines)
     assert (accuracy(alone), alone["scorers"][0]["pairs"]) == (1.0, 6)
-    both = measure(groups, lines, given=True)
+    both = measure(groups, lines, of_records=True)
     assert (accuracy(both), both["scorers"][0]["pairs"]) == (1.0, 18)
     none = measure(groups, None)
     assert (accuracy(none), none["label_files"]) == (0.0, None)
     # a comparison comes before both
-    compared = measure(groups, [*lines, pair("g0", "right", drawn="")], given=True)
+    compared = measure(groups, [*lines, pair("g0", "right", drawn="")], of_records=True)
     assert (accuracy(compared), compared["scorers"][0]["pairs"]) == (0.0, 1)
 
 
@@ -198,32 +178,3 @@ def test_homes() -> None:
             result.add([*ids, f"{i}"], group(name, 0.9, 0.1, 0.5))
         counts.append((accuracy(result.agreement()), result.left))
     assert counts == [(0.5, []), (1.0, [])]
-
-
-def test_unknown_labels() -> None:
-    """Labels of groups and rollouts that no file has are left over, and change nothing."""
-    lines = [pair("g0", "left"), pair("other", "left"), pair("g0", "left", left="zz")]
-    result = measure([group("g0", 0.9, 0.1)], lines)
-    assert result["left"] == [("other", "other.a", "other.b"), ("g0", "g0.b", "g0.zz")]
-    assert result["labelled"]["unmatched"] == 2
-    assert result["scorers"][0]["pairs"] == 1
-
-
-def test_corrected_mean() -> None:
-    """Labels of some rollouts, and scores of all that are half of them, give the mean label of all."""
-    dice = random.Random(3)
-    groups = []
-    for i in range(100):
-        truths = [float(dice.random() < 0.7) for _ in range(4)]
-        labels = (truths[0], None, None, None)
-        groups.append(group(f"g{i}", *(truth / 2 for truth in truths), labels=labels))
-    mean = measure(groups, None)["corrected"]
-    assert (mean["number"], mean["labelled"]) == (400, 100)
-    twice = pytest.approx(2 * mean["scores"]["value"], abs=0.02)
-    assert mean["corrected"]["value"] == twice
-    # if all have labels there is nothing to correct
-    full = [group(f"g{i}", 0.5, 0.6, labels=(1, 0)) for i in range(9)]
-    assert measure(full, None)["corrected"] is None
-    # marks that were not drawn at random correct nothing
-    marks = [mark(f"g{i}", "a", 1.0) for i in range(50)]
-    assert measure(groups, marks)["corrected"] is None

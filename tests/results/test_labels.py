@@ -40,8 +40,8 @@ def test_last_line_counts(tmp_path: Path) -> None:
         MARK | {"mark": "bad"},
         {"group": "g", "mark": "reviewed"},
     )
-    assert [one.better for one in labels.comparisons] == ["", "a"]
-    assert [(one.rollout, one.label) for one in labels.marks["g"]] == [
+    assert [row.better for row in labels.comparisons] == ["", "a"]
+    assert [(row.rollout, row.label) for row in labels.marks["g"]] == [
         ("a", 0.0),
         ("", None),
     ]
@@ -81,16 +81,16 @@ def test_drawn_twice(tmp_path: Path, first: str, at: str) -> None:
         "random": {"drawn": "random", "chance": 0.25},
         "disputed": {"drawn": "disputed"},
     }
-    (other,) = ways.keys() - {first}
-    lines = COMPARISON | ways[first], COMPARISON | ways[other] | {"choice": "right"}
-    (one,) = read(tmp_path, *(line | {"at": at} for line in lines)).comparisons
-    assert (one.choice, one.drawn, one.chance) == ("right", "random", 0.25)
+    (second,) = ways.keys() - {first}
+    lines = COMPARISON | ways[first], COMPARISON | ways[second] | {"choice": "right"}
+    (row,) = read(tmp_path, *(line | {"at": at} for line in lines)).comparisons
+    assert (row.choice, row.drawn, row.chance) == ("right", "random", 0.25)
 
 
 def test_other_draws(tmp_path: Path) -> None:
     """Any word but `random` says that what is known of scores chose the line."""
-    (one,) = read(tmp_path, COMPARISON | {"drawn": "the worst \x1b[2J"}).comparisons
-    assert one.drawn == "disputed"
+    (row,) = read(tmp_path, COMPARISON | {"drawn": "the worst \x1b[2J"}).comparisons
+    assert row.drawn == "disputed"
 
 
 @pytest.mark.parametrize(
@@ -126,6 +126,6 @@ def test_windows_file(tmp_path: Path) -> None:
 def test_group_names() -> None:
     """A group's name can be written as UTF-8, is short, and tells long keys apart."""
     assert group_name("task\ud800") == "task\ufffd"
-    one, other = (group_name("k" * 4_000 + end) for end in "ab")
-    assert one != other
-    assert len(one) < 400
+    first, second = (group_name("k" * 4_000 + end) for end in "ab")
+    assert first != second
+    assert len(first) < 400

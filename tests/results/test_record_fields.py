@@ -19,14 +19,14 @@ def read(source: Path) -> tuple[Fields, list[dict[str, list[str]]]]:
     with ExitStack() as stack:
         file = ScoredFile(InputSettings(str(source)), stack, lambda problem: None)
         fields = RecordFields(file.annotations)
-        rows = [dict(fields.add(one)) for _, one, _ in file.groups()]
+        rows = [dict(fields.add(entry)) for _, entry, _ in file.groups()]
         numbers = fields.offered()
-        found = fields.as_json()
-    values = {one["path"]: one["values"] for one in found}
+        result = fields.as_json()
+    values = {entry["path"]: entry["values"] for entry in result}
     held = [
         {
-            path: [known[at] for at in row[number]]
-            for number, (path, known) in zip(numbers, values.items(), strict=True)
+            path: [expected[at] for at in row[number]]
+            for number, (path, expected) in zip(numbers, values.items(), strict=True)
             if number in row
         }
         for row in rows
@@ -34,10 +34,10 @@ def read(source: Path) -> tuple[Fields, list[dict[str, list[str]]]]:
     return values, held
 
 
-def with_fields(number: int, own: dict[str, Any], *rollouts: Any) -> dict[str, Any]:
+def with_fields(number: int, mine: dict[str, Any], *rollouts: Any) -> dict[str, Any]:
     """A scored group whose record and rollouts have these fields."""
-    members = [rollout(f"{number} {i}", i / 4) | one for i, one in enumerate(rollouts)]
-    return group(f"g{number}", *members) | own
+    members = [rollout(f"{number} {i}", i / 4) | row for i, row in enumerate(rollouts)]
+    return group(f"g{number}", *members) | mine
 
 
 def test_fields(tmp_path: Path) -> None:
@@ -93,17 +93,6 @@ def test_no_fields(tmp_path: Path) -> None:
     ]
     values, _ = read(written(tmp_path / "s.jsonl", *lines))
     assert values == {}
-
-
-def test_partly_absent(tmp_path: Path) -> None:
-    """A field that some rollouts of a group lack is not one for all of them; whole groups may lack it."""
-    lines = [with_fields(0, {}, {}, {})]
-    for i in range(1, 6):
-        value = str(i // 2)
-        lines.append(with_fields(i, {}, {"a": value, "b": value}, {"a": value}))
-    values, held = read(written(tmp_path / "s.jsonl", *lines))
-    assert set(values) == {"a", "b"}
-    assert held[0] == {}
 
 
 def test_bounds(tmp_path: Path) -> None:

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from ruler_cli.files.parse import parse
-from ruler_cli.results.annotations import MOST_JUDGES, AnnotationReader, label_of
-from ruler_cli.results.figures import ScoredFile
-from ruler_cli.results.record import GroupRecord, changed
-from ruler_cli.runs.input import open_input
-from ruler_cli.settings.models import InputSettings
-from ruler_cli.types import Group, Problem
+from ruler_cli.results.annotations import AnnotationReader, label_of
+from ruler_cli.results.record import GroupRecord
+from ruler_cli.types import Group
 from tests.conftest import ROOT, Ruler, write
 from tests.formats.test_every_format import annotations_in, each_layout, scored
+from tests.results.select_values import annotated_groups
 from tests.values import read, reader, talk
 
 
@@ -53,107 +47,56 @@ def of(*records: dict[str, Any], **reported: Any) -> GroupRecord:
 
 @each_layout
 def test_every_layout(name: str, tmp_path: Path) -> None:
-    """Scores, first rewards and costs that `score` writes are read back, in every format."""
+    """Scores, explanations and first rewards that `score` writes are read back, in every format."""
     _, after = scored(name, tmp_path)
-    written = [result for record in after for result in annotations_in(record)]
-    problems: list[Problem] = []
-    with ExitStack() as stack:
-        opened = open_input(
-            InputSettings(str(tmp_path / "out.jsonl")), stack, problems.append
-        )
-        assert opened.reader is not None
-        groups = [
-            (group, AnnotationReader(opened.reader).group(group))
-            for group in opened.groups
-        ]
-    rollouts = [r for _, result in groups for r in result.rollouts]
-    assert not problems
-    for group, result in groups:
-        assert (result.status, result.judge, result.passes, result.cost_usd) == (
-            "scored",
-            "simulated",
-            1,
-            0,
-        )
-        assert result.latency_s is not None
-        assert result.usage["calls"] == 1
-        assert sorted(at for r in result.rollouts for at in r.indices) == list(
-            range(len(group.rollouts))
-        )
-        several = len(result.rollouts) > 1
-        assert all(len(r.slots) == 1 for r in result.rollouts) or not several
-        assert ("alone" in result.flags) is not several
-    assert {(r.score, r.explanation) for r in rollouts} == {
-        (m["score"], m["explanation"]) for m in written
+    written = [part for record in after for part in annotations_in(record)]
+    groups = annotated_groups(tmp_path / "out.jsonl")
+    for result in groups:
+        assert (result.status, result.judge) == ("scored", "simulated")
+        assert (result.passes, result.usage["calls"]) == (1, 1)
+    rollouts = [rollout for result in groups for rollout in result.rollouts]
+    read_back = {(rollout.score, rollout.explanation) for rollout in rollouts}
+    assert read_back == {(part["score"], part["explanation"]) for part in written}
+    first = {label_of(part["independent_reward"]) for part in written}
+    assert first - {None} <= {rollout.label for rollout in rollouts}
+    sourced = {
+        rollout.label for rollout in rollouts if rollout.label_source == "reward"
     }
-    assert all(r.judge_score == r.score and r.size > 0 for r in rollouts)
-    first = {label_of(m["independent_reward"]) for m in written}
-    assert {r.label for r in rollouts if r.label_source == "reward"} <= first
-    assert first - {None} <= {r.label for r in rollouts}
+    assert sourced <= first
 
 
 def test_trajectory_lines() -> None:
     """Every field of an annotation is read, and the group's part from the first rollout that has it."""
-    own = {
+    part = {
         "status": "scored", "judge": "m", "passes": 2, "tied": False, "reliability": 0.75, "weight": 0.5,
-        "usage": {"calls": 2, "prompt_tokens": 30, "completion_tokens": 20, "cached_tokens": 10},
-        "cost_usd": 0.25, "latency_s": 1.5, "cached": True, "degraded": 1,
-        "judged_at": "2026-11-21T02:14:05Z",
+        "cost_usd": 0.25, "latency_s": 1.5,
     }  # fmt: skip
-    reported = annotation(
-        0.5,
-        judge_score=0.4,
-        spread=0.1,
-        slots=[0, 1],
-        judges={"a": 0.3, "b": 0.7},
-        suspect=True,
-        group=own,
-    )
+    usage = {"calls": 2, "prompt_tokens": 30, "completion_tokens": 20}
+    more_of_group = {
+        "usage": usage,
+        "cached": True,
+        "judged_at": "2026-11-21T02:14:05Z",
+    }
+    row = {"judge_score": 0.4, "spread": 0.1, "explanation": "good", "suspect": True}
+    placed = {
+        "slots": [0, 1],
+        "judges": {"a": 0.3, "b": 0.7},
+        "group": part | more_of_group,
+    }
     result = of(
-        trajectory(reported | {"explanation": "good"}),
-        trajectory(annotation(0.75, group=own)),
+        trajectory(annotation(0.5, **row, **placed)),
+        trajectory(annotation(0.75, group=part | more_of_group)),
     )
-    one = result.rollouts[0]
-    assert (one.status, one.score, one.judge_score, one.label, one.label_source) == (
-        "scored",
-        0.5,
-        0.4,
-        1.0,
-        "reward",
-    )
-    assert (one.spread, one.slots, one.mean_position, one.panel) == (
-        0.1,
-        (0.0, 1.0),
-        0.5,
-        {"a": 0.3, "b": 0.7},
-    )
-    assert (one.explanation, one.suspect, one.odd_score) == ("good", True, False)
-    assert one.size == len(b'[{"role":"assistant","content":"four"}]')
-    assert (result.status, result.judge, result.passes, result.tied) == (
-        "scored",
-        "m",
-        2,
-        False,
-    )
-    assert (result.reliability, result.weight, result.cost_usd, result.latency_s) == (
-        0.75,
-        0.5,
-        0.25,
-        1.5,
-    )
-    assert (
-        result.usage["calls"],
-        result.usage["prompt_tokens"],
-        result.usage["completion_tokens"],
-        result.usage["cached_tokens"],
-    ) == (
-        2,
-        30,
-        20,
-        10,
-    )
+    first = result.rollouts[0]
+    assert {name: getattr(first, name) for name in row} == row
+    assert (first.status, first.score, first.label) == ("scored", 0.5, 1.0)
+    assert (first.slots, first.mean_position) == ((0.0, 1.0), 0.5)
+    assert first.panel == {"a": 0.3, "b": 0.7}
+    assert first.size == len(b'[{"role":"assistant","content":"four"}]')
+    assert {name: getattr(result, name) for name in part} == part
+    assert result.usage | usage == result.usage
     assert result.time == 1795227245.0
-    assert result.flags == ("suspect", "degraded", "cached")
+    assert result.flags == ("suspect", "cached")
 
 
 def test_failed_and_unmarked() -> None:
@@ -198,13 +141,13 @@ ODD: list[Any] = [
 def test_invalid_score() -> None:
     """A score that is no finite number is read as none, and its rollout as failed for that reason."""
     for odd in (*ODD[:-1], None):
-        one, other = of(
+        first, second = of(
             trajectory(annotation(odd)), trajectory(annotation(0.5))
         ).rollouts
-        assert (one.status, one.score, one.judge_score) == ("failed", None, None)
-        assert one.odd_score
-        assert (one.kind, one.reason) == ("unknown", "its score is not a number")
-        assert (other.status, other.score) == ("scored", 0.5)
+        assert (first.status, first.score, first.judge_score) == ("failed", None, None)
+        assert first.odd_score
+        assert (first.kind, first.reason) == ("unknown", "its score is not a number")
+        assert (second.status, second.score) == ("scored", 0.5)
         moved = of(
             trajectory(annotation(0.5, judge_score="no" if odd is None else odd))
         ).rollouts[0]
@@ -239,56 +182,6 @@ def test_invalid_group_part() -> None:
         assert of(trajectory(annotation(0.5, group=odd))).cost_usd is None
 
 
-def test_invalid_panel() -> None:
-    """A judge without a number has no score, and judges beyond a limit are counted."""
-    result = of(trajectory(annotation(0.5, judges={"a": "x", "b": 0.5}))).rollouts[0]
-    assert (result.panel, result.odd_score, result.score) == ({"b": 0.5}, False, 0.5)
-    many = of(
-        trajectory(annotation(0.5, judges={str(i): 0.5 for i in range(1000)}))
-    ).rollouts[0]
-    assert (len(many.judges), many.more_judges) == (MOST_JUDGES, 1000 - MOST_JUDGES)
-    assert of(trajectory(annotation(0.5, judges=["a"]))).rollouts[0].panel == {}
-
-
-def test_times() -> None:
-    """A time as ruler writes it is read as seconds since 1970; any other value is none."""
-    at = {"2026-11-21T02:14:05Z": 1795227245.0}
-    none = [
-        "2026-11-21T02:14:05+01:00",
-        "9999-12-32T23:59:59Z",
-        "soon",
-        1795227245,
-        "x" * 10**5,
-    ]
-    for reported in (*at, *none):
-        result = of(trajectory(annotation(0.5, group={"judged_at": reported}))).time
-        assert result == at.get(str(reported))
-
-
-def test_label_of() -> None:
-    """Numbers, truth values and words for them are labels; any other value is no label, and no zero."""
-    labels: list[tuple[Any, float]] = [
-        (True, 1.0), (False, 0.0), (-3, -3.0), ("0.25", 0.25), ("C", 1.0), ("I", 0.0), ("passed", 1.0),
-        (" FAILED ", 0.0), ("true", 1.0), ("No", 0.0), ("resolved", 1.0), ([0, 0.5], 0.5),
-        ({"reward": 1}, 1.0),
-    ]  # fmt: skip
-    for value, label in labels:
-        assert label_of(value) == label
-    for value in (
-        None,
-        float("nan"),
-        float("inf"),
-        10**400,
-        1e60,
-        "maybe",
-        "nan",
-        "",
-        {},
-        "x" * 10**6,
-    ):
-        assert label_of(value) is None
-
-
 def part(uid: str, score: float, reward: Any) -> dict[str, Any]:
     """A scored part of a rollout, as its framework names it."""
     reported = annotation(score, independent_reward=reward)
@@ -317,144 +210,61 @@ def test_parts() -> None:
 
 def test_labels() -> None:
     """A label is the first reward, else the outcome; a reward written by ruler is no label."""
-    own = of(
+    mine = of(
         trajectory(annotation(0.5, independent_reward=None), reward=0.5),
         trajectory(annotation(0.5, independent_reward=0), reward=0.5),
         trajectory(annotation(0.5, independent_reward="maybe"), reward=0.5),
     )
-    assert [(r.label, r.label_source) for r in own.rollouts] == [
+    assert [(r.label, r.label_source) for r in mine.rollouts] == [
         (None, ""),
         (0.0, "reward"),
         (None, "reward"),
     ]
-    given = of(
+    inputs = of(
         trajectory(annotation(0.5), ok="passed"),
         trajectory(annotation(0.5)),
         outcome="ok",
     )
-    assert [(r.label, r.label_source) for r in given.rollouts] == [
+    assert [(r.label, r.label_source) for r in inputs.rollouts] == [
         (1.0, "given"),
         (None, ""),
     ]
 
 
-def counts_of(folder: Path, *records: dict[str, Any], **where: Any) -> Counter[str]:
-    """Count the annotations of a file of these records that are not as usual; omit zeros."""
-    path = write(folder / "in.jsonl", list(records))
-    with ExitStack() as stack:
-        file = ScoredFile(
-            InputSettings(str(path), **where),
-            stack,
-            lambda one: pytest.fail(one.reason),
-        )
-        assert [len(one.rollouts) for *_, one in file.groups()] == [len(records)]
-        counts = file.figures.rollouts
-        assert counts.pop("all") == len(records)
-        del counts["labelled"]
-        return +counts
-
-
-def test_unusable_values(tmp_path: Path) -> None:
-    """Rollouts without a usable annotation, score or label are counted."""
-    failed = {
-        "status": "failed",
-        "kind": "refused",
-        "reason": "no",
-        "independent_reward": 1,
-    }
-    assert counts_of(
-        tmp_path,
-        trajectory(failed, reward=None),
-        {"group_id": "g", "messages": talk("x"), "reward": 0.5},
-        trajectory(annotation(0.5, independent_reward=None), reward=0.5),
-        trajectory(annotation(0.5, independent_reward="maybe")),
-        trajectory(annotation("0.5")),
-        trajectory(annotation(0.9, judge_score=0.4)),
-    ) == {"scored": 3, "moved": 1} | dict.fromkeys(
-        ("failed", "unmarked", "odd_scores", "unlabelled", "odd_labels"), 1
-    )
-
-
-def test_labels_at_a_path(tmp_path: Path) -> None:
-    """Labels at the user's path are counted if they are no numbers, and if they are the scores."""
-    given: list[Any] = ["passed", False, None, [{}], 0.5]
-    records = [trajectory(annotation(0.5), metadata={"ok": ok}) for ok in given]
-    counts = {"scored": 5, "unlabelled": 1, "odd_labels": 1, "own_labels": 1}
-    assert (
-        counts_of(tmp_path, *records, outcome="metadata.ok", outcome_option="--labels")
-        == counts
-    )
-
-
-def test_many_judges(tmp_path: Path) -> None:
-    """Judges beyond a limit are counted."""
-    records = [
-        trajectory(annotation(0.5, judges={f"{i}{j}": 0.5 for j in range(9)}))
-        for i in range(2)
-    ]
-    assert counts_of(tmp_path, *records) == {
-        "scored": 2,
-        "more_judges": 18 - MOST_JUDGES,
-    }
-    listed = [{"judge": f"1{j}", "score": 0.5} for j in range(MOST_JUDGES + 1)]
-    assert counts_of(tmp_path, trajectory(annotation(0.5, judges=listed))) == {
-        "scored": 1,
-        "more_judges": 1,
-    }
-
-
-def scored_of(path: Path) -> list[GroupRecord]:
-    """Return the groups of a scored file without their times, and without what the first schema lacks."""
-    lacking: dict[str, Any] = {
-        "judged_at": "",
-        "latency_s": None,
-        "served": (),
-        "reliability": None,
-        "weight": None,
-        "passes_for": None,
-        "size": 0,
-    }
-    lacking |= dict.fromkeys(("rubric", "params", "version"), "") | {"schema": 1}
-    groups = []
-    with ExitStack() as stack:
-        file = ScoredFile(
-            InputSettings(str(path)), stack, lambda one: pytest.fail(one.reason)
-        )
-        for *_, scored in file.groups():
-            rollouts = []
-            for one in scored.rollouts:
-                judges = [{**judge, "explanation": ""} for judge in one.judges]
-                rollouts.append(
-                    changed(one, judges=judges, schema=1, judge="", passes=None)
-                )
-            groups.append(changed(scored, rollouts=tuple(rollouts), **lacking))
-    return groups
-
-
 def test_first_schema(ruler: Ruler, tmp_path: Path) -> None:
     """A file that the first version wrote is read as what this one writes of the same run."""
     old = ROOT / "tests" / "data" / "scored_schema_1.jsonl"
-    groups = [parse(line) for line in old.read_bytes().splitlines()]
-    for each in (each for one in groups for each in one["trajectories"]):
-        each["reward"] = each.pop("ruler")["independent_reward"]
-        del each["metrics"]
-    write(
-        tmp_path / "in.jsonl",
-        [{name: one[name] for name in one if name != "ruler"} for one in groups],
-    )
-    ruler(
-        "score",
-        "in.jsonl",
-        "out.jsonl",
-        "-m",
-        "simulated",
-        "-m",
-        "offline",
-        "--passes",
-        "2",
-    )
     assert b"schema" not in old.read_bytes()
-    first, second = map(scored_of, (old, tmp_path / "out.jsonl"))
-    assert [one.status for one in first] == ["scored", "scored", "failed"]
-    for one, other in zip(first, second, strict=True):
-        assert vars(one) == vars(other)
+    records = [parse(line) for line in old.read_bytes().splitlines()]
+    for record in records:
+        del record["ruler"]
+        for rollout in record["trajectories"]:
+            rollout["reward"] = rollout.pop("ruler")["independent_reward"]
+            del rollout["metrics"]
+    write(tmp_path / "in.jsonl", records)
+    options = ("-m", "simulated", "-m", "offline", "--passes", "2")
+    ruler("score", "in.jsonl", "out.jsonl", *options)
+    files = []
+    for path in (old, tmp_path / "out.jsonl"):
+        rows: list[Any] = []
+        for group in annotated_groups(path):
+            rows.append((group.key, group.status, group.kind, group.tied, group.usage))
+            for member in group.rollouts:
+                names = (
+                    "status",
+                    "score",
+                    "judge_score",
+                    "label",
+                    "spread",
+                    "slots",
+                    "panel",
+                    "explanation",
+                )
+                rows.append([getattr(member, name) for name in names])
+        files.append(rows)
+    assert files[0] == files[1]
+    assert [row[1] for row in files[0] if isinstance(row, tuple)] == [
+        "scored",
+        "scored",
+        "failed",
+    ]

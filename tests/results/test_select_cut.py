@@ -9,13 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.errors import UnreadableError, UsageError
+from ruler_cli.errors import UsageError
 from ruler_cli.formats import table
 from ruler_cli.results.select import Cutter, cut
 from ruler_cli.types import Group, Line, Record, Rollout
 from tests.values import layouts, same, text_of, texts, values
 
-ANNOTATION = {"status": "scored", "score": 0.5}
 FORMATS = {form.name: form for form in table.FORMATS}
 
 
@@ -52,54 +51,19 @@ def test_exact_cut(
     assert (result == raw) is (not lost)
 
 
-def test_other_bytes() -> None:
-    """Numbers, escapes, equal keys and white space of the rest are unchanged."""
-    raw = rb'{"a":1e0,"trajectories" : [ {"n":1.0 , "n":NaN},"\u00e9", {"b":123456789012345678901} ] , "a":-0}'
-    result = cut(raw, FORMATS["native groups"], [("trajectories", 1)])
-    assert result == raw.replace(rb',"\u00e9"', b"")
-    first = cut(raw, FORMATS["native groups"], [("trajectories", 0)])
-    assert first == raw.replace(b'{"n":1.0 , "n":NaN},', b"")
-
-
-def test_lists() -> None:
-    """A record that holds parts of its rollouts in several lists, or compares them, loses none: it stays or goes."""
-    columns = [form for form in table.FORMATS if form.shape == "columns"]
-    several = [form for form in table.FORMATS if form.listed or form.parallel]
-    whole = [*several, *columns]
-    assert {form.name for form in whole} >= {
-        "prompts with a list of responses",
-        "lm-eval samples",
-        "preference pairs",
-        "UltraFeedback",
-    }
-    for form in whole:
-        with pytest.raises(UnreadableError, match="holds its answers in lists"):
-            cut(b'{"responses": [1, 2]}', form, [(0,)])
-
-
-def groups_of(line: Line, *sizes: int) -> list[Group]:
-    """Return the groups of one columnar line."""
-    at, out = 0, []
-    for i, n in enumerate(sizes):
-        rollouts = tuple(Rollout([], (at + k,)) for k in range(n))
-        out.append(
-            Group(f"{i}", (Record(line, rollouts, f"{i}", part=i, parts=len(sizes)),))
-        )
-        at += n
-    return out
-
-
 def test_line_of_several_groups() -> None:
     """A columnar line stays or goes as a whole, after the last of its groups; else it is refused."""
     raw = json.dumps({"prompt": [*range(4)], "loss": 0.5}).encode()
-    every = {0, 1}
-    for kept, body in (([every, every], raw), ([None, None], b"")):
+    groups = []
+    for part in range(2):
+        rollouts = tuple(Rollout([], (2 * part + i,)) for i in range(2))
+        record = Record(Line(7, 0, raw), rollouts, str(part), part=part, parts=2)
+        groups.append(Group(str(part), (record,)))
+    for places, body in (({0, 1}, raw), (None, b"")):
         cutter = Cutter(FORMATS["ms-swift steps"])
-        pairs = zip(groups_of(Line(7, 0, raw), 2, 2), kept, strict=True)
-        first, last = (cutter.records(group, places) for group, places in pairs)
-        assert (first, last) == ([], [(7, body)])
+        assert cutter.records(groups[0], places) == []
+        assert cutter.records(groups[1], places) == [(7, body)]
     cutter = Cutter(FORMATS["ms-swift steps"])
-    first_group, last_group = groups_of(Line(7, 0, raw), 2, 2)
-    cutter.records(first_group, None)
+    cutter.records(groups[0], None)
     with pytest.raises(UsageError, match="cannot lose a rollout exactly"):
-        cutter.records(last_group, every)
+        cutter.records(groups[1], {0, 1})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import orjson
 import pytest
@@ -12,12 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.results.choice import Choice
-from ruler_cli.results.conditions import parse_condition
-from ruler_cli.results.pairs import PairMaker, Shape, best_and_worst
+from ruler_cli.results.pairs import PairMaker, Shape
 from ruler_cli.results.select import select
 from ruler_cli.settings.models import InputSettings
-from tests.conftest import read
-from tests.results.select_values import dump, grouped, lines, trajectory
+from tests.results.select_values import dump, grouped, trajectory
 
 ASKED = {"role": "user", "content": "Cancel order 17."}
 CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"a": [1, null]}'}}  # fmt: skip
@@ -50,7 +48,7 @@ def made(
     ], maker
 
 
-def said(text: str, score: float = 0.9, **more: Any) -> dict[str, Any]:
+def spoken(text: str, score: float = 0.9, **more: Any) -> dict[str, Any]:
     """A scored rollout whose agent says a text."""
     answer = {"role": "assistant", "content": text}
     return {**trajectory(score), "messages": [ASKED, answer], **more}
@@ -80,8 +78,8 @@ def test_every_pair(
         grouped(f"g{i}", *row, tied=tied) for i, (row, tied) in enumerate(groups)
     ]
     for group in records:
-        for one in group["trajectories"]:
-            one["messages"] = [ASKED, {"role": "assistant", "content": one["id"]}]
+        for entry in group["trajectories"]:
+            entry["messages"] = [ASKED, {"role": "assistant", "content": entry["id"]}]
     annotated = any(score is not None for row, _ in groups for score in row)
     if not annotated:
         return
@@ -96,108 +94,88 @@ def test_every_pair(
         used += both
         index = int(pair["group"][1:])
         assert all(name.startswith(pair["group"]) for name in both)
-        own = [pair["score_chosen"], pair["score_rejected"]]
-        assert own == pytest.approx([names[name] for name in both], abs=1e-9)
+        mine = [pair["score_chosen"], pair["score_rejected"]]
+        assert mine == pytest.approx([names[name] for name in both], abs=1e-9)
         assert not groups[index][1]
         assert pair["gap"] >= gap
     assert len(used) == len({*used})
     for i, (row, tied) in enumerate(groups):
-        known = [round(score, 9) for score in row if score is not None]
-        own = [pair for pair in pairs if pair["group"] == f"g{i}"]
-        assert len(own) <= most
+        expected = [round(score, 9) for score in row if score is not None]
+        mine = [pair for pair in pairs if pair["group"] == f"g{i}"]
+        assert len(mine) <= most
         # a group that has a pair gets one, and the widest first
-        if known and not tied and round(max(known) - min(known), 9) >= gap:
-            assert own[0]["gap"] == pytest.approx(max(known) - min(known))
-            assert [one["gap"] for one in own] == sorted(
-                (one["gap"] for one in own), reverse=True
+        if expected and not tied and round(max(expected) - min(expected), 9) >= gap:
+            assert mine[0]["gap"] == pytest.approx(max(expected) - min(expected))
+            assert [entry["gap"] for entry in mine] == sorted(
+                (entry["gap"] for entry in mine), reverse=True
             )
         else:
-            assert not own
+            assert not mine
     assert sum(maker.no_pair.values()) + maker.groups == len(groups)
 
 
-def test_best_and_worst() -> None:
-    """The best is paired with the worst, then the next of both; of equal scores the first counts."""
-    assert best_and_worst([0.5, 0.9, 0.1, 0.9, 0.1], 0.2, 5) == [(1, 2), (3, 4)]
-    assert best_and_worst([0.1, 0.3], 0.2, 1) == [(1, 0)]
-    assert best_and_worst([0.3, 0.3], 0.2, 1) == best_and_worst([], 0.1, 2) == []
-
-
-def test_lines_and_groups(tmp_path: Path) -> None:
-    """A group makes the same pairs with a rollout a line as on one line, in the order of the groups."""
-    groups = [grouped(name, 0.1, 0.9, 0.5) for name in "ab"]
-    for group in groups:
-        for one in group["trajectories"]:
-            one["messages"][0] = ASKED
-    whole, _ = made(tmp_path, groups)
-    by_line = [one for pair in zip(*map(lines, groups), strict=True) for one in pair]
-    assert made(tmp_path, by_line)[0] == whole
-    assert [pair["group"] for pair in whole] == ["a", "b"]
-
-
-REASONS: dict[str, list[dict[str, Any]]] = {
+ANSWER: dict[str, Any] = {"role": "assistant", "content": "x"}
+MESSAGES: dict[str, list[list[dict[str, Any]]]] = {
     "content that is no text": [
-        {"messages": [ASKED, {"role": "assistant", "content": [{"type": "text", "text": t} for t in "ab"]}]},
-        {"messages": [ASKED, {"role": "assistant", "content": {"a": "b"}}]},
-        {"messages": [ASKED, {"role": "assistant", "content": None, "reasoning": "hm"}]},
+        [ASKED, ANSWER | {"content": [{"type": "text", "text": text} for text in "ab"]}],
+        [ASKED, ANSWER | {"content": None, "reasoning": "hm"}],
     ],
     "a role that chat templates do not know": [
-        {"messages": [ASKED, {"role": "model", "content": "x"}]},
-        {"messages": [ASKED, {"role": "assistant", "content": "x"}, {"role": ["a"], "content": "x"}]},
+        [ASKED, ANSWER | {"role": "model"}],
+        [ASKED, ANSWER, ANSWER | {"role": ["a"]}],
     ],
     "calls in another form than `tool_calls`": [
-        {"messages": [ASKED, {"role": "assistant", "content": "x", "function_call": {"name": "f"}}]},
-        {"messages": [ASKED, {"role": "assistant", "content": "x", "tool_calls": [{"name": "f"}]}]},
-        {"messages": [ASKED, {"role": "assistant", "content": "x", "tool_calls": ["f"]}]},
+        [ASKED, ANSWER | {"function_call": {"name": "f"}}],
+        [ASKED, ANSWER | {"tool_calls": [{"name": "f"}]}],
+        [ASKED, ANSWER | {"tool_calls": ["f"]}],
     ],
     "text beside the content of a message": [
-        {"messages": [ASKED, {"role": "assistant", "content": "x", "plan": "first a, then b"}]},
-        {"messages": [ASKED, {"role": "assistant", "content": "", "refusal": "I will not."}]},
+        [ASKED, ANSWER | {"plan": "first a, then b"}],
+        [ASKED, ANSWER | {"content": "", "refusal": "I will not."}],
     ],
-    "`thinking` that is no text": [
-        {"messages": [ASKED, {"role": "assistant", "content": "x", "thinking": [{"text": "hm"}]}]},
-    ],
+    "`thinking` that is no text": [[ASKED, ANSWER | {"thinking": [{"text": "hm"}]}]],
     "the agent speaks before the user": [
-        {"messages": [{"role": "assistant", "content": "x"}, ASKED, {"role": "assistant", "content": "y"}]},
-        {"messages": [{"role": "system", "content": "x"}, {"role": "assistant", "content": "y"}]},
+        [ANSWER, ASKED, ANSWER],
+        [{"role": "system", "content": "x"}, ANSWER],
     ],
-    "no turn of the agent": [{"messages": [ASKED]}],
-    "several conversations in one rollout": [
-        {"messages": [ASKED, {"role": "assistant", "content": "x"}],
-         "additional_histories": [{"messages_and_choices": [ASKED, {"role": "assistant", "content": "z"}]}]},
-    ],
-    "tools that are no list": [
-        {"messages": [ASKED, {"role": "assistant", "content": "x"}], "tools": "some"},
-    ],
+    "no turn of the agent": [[ASKED]],
     "NaN, or text that is no Unicode": [
-        {"messages": [ASKED, {"role": "assistant", "content": "\ud800"}]},
-        {"messages": [ASKED, {"role": "assistant", "content": "x", "tool_calls": [
-            {"function": {"name": "f", "arguments": {"a": float("nan")}}}]}]},
+        [ASKED, ANSWER | {"content": "\ud800"}],
+        [ASKED, ANSWER | {"tool_calls": [{"function": {"name": "f", "arguments": {"a": float("nan")}}}]}],
     ],
 }  # fmt: skip
-"""Rollouts that cannot be written whole, by the reason."""
+"""Messages that cannot be written whole, by the reason."""
+HISTORY = {"messages_and_choices": [ASKED, ANSWER]}
+MORE: dict[str, dict[str, Any]] = {
+    "several conversations in one rollout": {"additional_histories": [HISTORY]},
+    "tools that are no list": {"tools": "some"},
+}
+"""Other members of a rollout that cannot be written whole."""
 
 
 def test_reasons(tmp_path: Path) -> None:
     """A rollout that would not be whole makes no pair, and is counted with the reason."""
-    for reason, cases in REASONS.items():
-        for case in cases:
-            worst = trajectory(0.1) | case
-            pairs, maker = made(tmp_path, [of(said("a"), said("b", 0.8), worst)])
-            assert (pairs, dict(maker.left_out)) == ([], {reason: 1}), case
-            assert dict(maker.no_pair) == {"no two that can be written": 1}
-            pairs, _ = made(tmp_path, [of(said("a"), said("b", 0.5), worst)])
-            assert [pair["gap"] for pair in pairs] == [0.4]
+    rows = [
+        (why, {"messages": case}) for why, cases in MESSAGES.items() for case in cases
+    ]
+    rows += [(why, {"messages": [ASKED, ANSWER], **more}) for why, more in MORE.items()]
+    for reason, case in rows:
+        worst = trajectory(0.1) | case
+        pairs, maker = made(tmp_path, [of(spoken("a"), spoken("b", 0.8), worst)])
+        assert (pairs, dict(maker.left_out)) == ([], {reason: 1}), case
+        assert dict(maker.no_pair) == {"no two that can be written": 1}
+        pairs, _ = made(tmp_path, [of(spoken("a"), spoken("b", 0.5), worst)])
+        assert [pair["gap"] for pair in pairs] == [0.4]
 
 
 NONE: dict[str, dict[str, Any]] = {
-    "tied": of(said("a"), said("b", 0.1), ruler={"status": "scored", "tied": True}),
-    "gap too small": of(said("a"), said("b", 0.8)),
+    "tied": of(spoken("a"), spoken("b", 0.1), ruler={"status": "scored", "tied": True}),
+    "gap too small": of(spoken("a"), spoken("b", 0.8)),
     "without scores": grouped("g", None, None),
-    "nothing to compare": of(said("a"), said("b", 0.1) | {"ruler": {"status": "failed"}}),
-    "prompts differ": of(said("a"), {**said("b", 0.1), "messages": [
+    "nothing to compare": of(spoken("a"), spoken("b", 0.1) | {"ruler": {"status": "failed"}}),
+    "prompts differ": of(spoken("a"), {**spoken("b", 0.1), "messages": [
         {"role": "user", "content": "Another."}, {"role": "assistant", "content": "b"}]}),
-    "no two that can be written": of(said("a"), said("a", 0.1, note="other")),
+    "no two that can be written": of(spoken("a"), spoken("a", 0.1, note="other")),
 }  # fmt: skip
 """Groups without a pair, by the reason."""
 
@@ -205,23 +183,14 @@ NONE: dict[str, dict[str, Any]] = {
 def test_no_pair(tmp_path: Path) -> None:
     """A group without a pair is counted with the reason."""
     for reason, group in NONE.items():
-        pairs, maker = made(tmp_path, [group, of(said("x"), said("y", 0.1))])
+        pairs, maker = made(tmp_path, [group, of(spoken("x"), spoken("y", 0.1))])
         assert dict(maker.no_pair) == {reason: 1}
         assert [pair["chosen"][0]["content"] for pair in pairs] == ["x"]
     # rollouts that the judge saw as one
-    slots = [said(text, score) for text, score in (("a", 0.9), ("b", 0.1))]
-    for one in slots:
-        one["ruler"] |= {"slots": [0.5]}
+    slots = [spoken(text, score) for text, score in (("a", 0.9), ("b", 0.1))]
+    for row in slots:
+        row["ruler"] |= {"slots": [0.5]}
     assert made(tmp_path, [of(*slots)])[1].no_pair == {"nothing to compare": 1}
-
-
-def test_other_tools(tmp_path: Path) -> None:
-    """Rollouts with different tools make no pair in either shape."""
-    tool = {"type": "function", "function": {"name": "f"}}
-    group = of(said("a", 0.9, tools=[tool]), said("b", 0.1, tools=[]))
-    for shape in get_args(Shape):
-        pairs, maker = made(tmp_path, [group], shape=shape)
-        assert (pairs, maker.no_pair) == ([], {"prompts differ": 1})
 
 
 def test_messages(tmp_path: Path) -> None:
@@ -248,44 +217,47 @@ def test_messages(tmp_path: Path) -> None:
     (pair,), _ = made(tmp_path, [of(better, worse)], table=True)
     assert pair["chosen"][0]["tool_calls"] == [CALL]
     assert pair["tools"] is None
-    own = [better | {"tools": tools}, worse]
-    assert made(tmp_path, [of(*own)])[1].no_pair == {"prompts differ": 1}
+    mine = [better | {"tools": tools}, worse]
+    assert made(tmp_path, [of(*mine)])[1].no_pair == {"prompts differ": 1}
 
 
 def test_arguments(tmp_path: Path) -> None:
     """Arguments that are no object stay as they are, and an object becomes text in a table."""
-    for given_, kept, text in (
-        ("{broken", "{broken", "{broken"),
-        ("[1]", "[1]", "[1]"),
-        ({"a": 1}, {"a": 1}, '{"a": 1}'),
-        (None, None, "null"),
+    for arguments, text in (
+        ("{broken", "{broken"),
+        ("[1]", "[1]"),
+        ({"a": 1}, '{"a": 1}'),
+        (None, "null"),
     ):
-        call = {"function": {"name": "f", "arguments": given_}}
-        turn = {"role": "assistant", "content": "", "tool_calls": [call]}
-        group = of(said("a", 0.1), {**trajectory(0.9), "messages": [ASKED, turn]})
-        for table, wanted in ((False, kept), (True, text)):
-            (pair,), _ = made(tmp_path, [group], table=table)
-            (written,) = pair["chosen"][0]["tool_calls"]
-            assert written["function"]["arguments"] == wanted
+        call = {"function": {"name": "f", "arguments": arguments}}
+        better = {
+            **trajectory(0.9),
+            "messages": [ASKED, ANSWER | {"tool_calls": [call]}],
+        }
+        for table, wanted in ((False, arguments), (True, text)):
+            (pair,), _ = made(tmp_path, [of(spoken("a", 0.1), better)], table=table)
+            (kept,) = pair["chosen"][0]["tool_calls"]
+            assert kept["function"]["arguments"] == wanted
 
 
 def test_texts(tmp_path: Path) -> None:
     """The standard shape has one question and one answer as texts, and nothing else can be written so."""
-    record = {"prompt": "Why?", "responses": ["a", "b"], "rewards": [0.9, 0.1],
-              "ruler": {"status": "scored", "rollouts": [trajectory(s)["ruler"] for s in (0.9, 0.1)]}}  # fmt: skip
-    (pair,), _ = made(tmp_path, [record], shape="standard")
-    assert (pair["prompt"], pair["chosen"], pair["rejected"]) == ("Why?", "a", "b")
+    (pair,), _ = made(tmp_path, [of(spoken("a"), spoken("b", 0.1))], shape="standard")
+    assert (pair["prompt"], pair["chosen"], pair["rejected"]) == (
+        ASKED["content"],
+        "a",
+        "b",
+    )
     assert "tools" not in pair
-    rules = {"role": "system", "content": "Rules."}
-    answer = said("a")["messages"]
+    answer = spoken("a")["messages"]
     for talk in (
-        [rules, *answer],
+        [{"role": "system", "content": "Rules."}, *answer],
         [*answer, ASKED],
-        [ASKED, {"role": "assistant", "content": "a", "reasoning": "hm"}],
-        [ASKED, {"role": "assistant", "content": None, "tool_calls": [CALL]}],
-        [{"role": "user", "content": ""}, answer[1]],
+        [ASKED, ANSWER | {"reasoning": "hm"}],
+        [ASKED, ANSWER | {"content": None, "tool_calls": [CALL]}],
+        [{"role": "user", "content": ""}, ANSWER],
     ):
-        group = of({**trajectory(0.9), "messages": talk}, said("b", 0.1))
+        group = of({**trajectory(0.9), "messages": talk}, spoken("b", 0.1))
         pairs, maker = made(tmp_path, [group], shape="standard")
         assert pairs == []
         assert dict(maker.left_out) == {"more than one question and one answer": 1}
@@ -306,7 +278,7 @@ HOSTILE = (
 def test_hostile_text(tmp_path: Path) -> None:
     """Any text comes back as it was, on one line, without a character that disturbs a terminal."""
     for text in HOSTILE:
-        group = of(said(text), said("b", 0.1))
+        group = of(spoken(text), spoken("b", 0.1))
         group["group_id"] = text
         (pair,), _ = made(tmp_path, [group])
         assert pair["chosen"][0]["content"] == pair["group"] == text
@@ -322,27 +294,9 @@ def test_deep(tmp_path: Path) -> None:
     for arguments in (deep, "[" * 100_000, '{"a":' * 50_000):
         call = {"function": {"name": "f", "arguments": arguments}}
         turn = {"role": "assistant", "content": "", "tool_calls": [call]}
-        group = of(said("a", 0.1), {**trajectory(0.9), "messages": [ASKED, turn]})
+        group = of(spoken("a", 0.1), {**trajectory(0.9), "messages": [ASKED, turn]})
         for table in (False, True):
             pairs, maker = made(
-                tmp_path, [group, of(said("a"), said("b", 0.1))], table=table
+                tmp_path, [group, of(spoken("a"), spoken("b", 0.1))], table=table
             )
             assert len(pairs) + maker.no_pair.total() == 2
-
-
-def test_of_a_selection(tmp_path: Path) -> None:
-    """Pairs are made of the rollouts that are chosen, and only of these."""
-    group = of(
-        *(
-            said(text, score, id=text)
-            for text, score in (("a", 0.9), ("b", 0.5), ("c", 0.1))
-        )
-    )
-    source = dump(tmp_path / "scored.jsonl", [group])
-    maker = PairMaker(0.2, 1, "conversational", table=False)
-    choice = Choice([parse_condition("score=0.3..")])
-    select(
-        InputSettings(str(source)), str(tmp_path / "out.jsonl"), choice, maker,
-        on_open=lambda _: None, on_problem=lambda _: None,
-    )  # fmt: skip
-    assert [pair["gap"] for pair in read(tmp_path / "out.jsonl")] == [0.4]

@@ -13,10 +13,10 @@ scores = st.floats(0, 1) | st.sampled_from([0.0, 0.05, 0.1, 0.3, 0.5, 0.95, 1.0]
 
 
 def one_pass(
-    given: Sequence[float], pass_index: int = 0, judge: int = 0, **more: Any
+    inputs: Sequence[float], pass_index: int = 0, judge: int = 0, **more: Any
 ) -> PassScores:
     """A judge's scores of distinct rollouts 0, 1, …, shown in this order or in that of `distinct`."""
-    distinct = tuple(more.pop("distinct", range(len(given))))
+    distinct = tuple(more.pop("distinct", range(len(inputs))))
     replies = tuple(
         f"judge {judge} turn {pass_index} body {rollout}" for rollout in distinct
     )
@@ -25,7 +25,7 @@ def one_pass(
         pass_index,
         more.pop("window", 0),
         distinct,
-        tuple(given),
+        tuple(inputs),
         replies,
         **more,
     )
@@ -66,8 +66,8 @@ def groups(
     for judge in range(panel):
         for pass_index in range(draw(st.integers(1, passes))):
             order = draw(st.permutations(range(n)))
-            given = draw(st.lists(scores, min_size=n, max_size=n))
-            replies.append(one_pass(given, pass_index, judge, distinct=order))
+            inputs = draw(st.lists(scores, min_size=n, max_size=n))
+            replies.append(one_pass(inputs, pass_index, judge, distinct=order))
     more = draw(st.lists(st.none() | st.integers(0, n - 1), max_size=3))
     owner = draw(st.permutations([*range(n), *more]))
     return group_result(

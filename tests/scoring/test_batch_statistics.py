@@ -67,23 +67,6 @@ def test_ties_and_degraded_groups_are_counted() -> None:
     assert figures.reliability_median == pytest.approx(1, abs=0.03)
 
 
-def test_length_counts_distinct_rollouts() -> None:
-    """The slope is that of the scores on length, and a duplicate does not count twice."""
-    rng = random.Random(9)
-    every = [
-        group_result(
-            one_pass([0.3, 0.35, 0.4 + rng.gauss(0, 0.01)]),
-            sizes=(100, 200, 400),
-            owner=(0, 1, 2, 2, 2, None),
-        )
-        for _ in range(30)
-    ]
-    figures = run(*every).length
-    assert figures is not None
-    assert figures.slope == pytest.approx(0.05, abs=0.005)
-    assert figures.correlation > 0.95
-
-
 def test_every_pair_of_judges_is_counted() -> None:
     """Each pair of a panel has its names and its correlation, and that of the errors if there are rewards."""
     rng = random.Random(10)
@@ -107,7 +90,7 @@ def test_every_pair_of_judges_is_counted() -> None:
 
 def test_contradictions_of_outcomes_are_listed() -> None:
     """Passed with a low score and failed with a high one are named with group and number, worst first."""
-    one = group_result(
+    row = group_result(
         one_pass([0.1, 0.9, 0.3, 0.5, 0.5]), outcomes=(True, False, False, True, False)
     )
     two = group_result(
@@ -116,7 +99,7 @@ def test_contradictions_of_outcomes_are_listed() -> None:
         faults=("", "no messages", "", ""),
         outcomes=(True, True, False, None),
     )
-    figures = run(one, two, order_by_outcome=True)
+    figures = run(row, two, order_by_outcome=True)
     assert (figures.flawed, figures.near_misses, figures.without_outcome) == (2, 3, 1)
     assert [(o.group, o.rollout, o.score) for o in figures.flawed_listed] == [
         ("g1", 1, 0.05),

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ruler_cli.scoring.bootstrap import FEWEST, Bootstrap, CorrectedMean, measured
 
@@ -31,18 +28,6 @@ def mean(values: Sequence[float], ends: Any = ENDS) -> dict[str, Any]:
 def width(figure: dict[str, Any]) -> float:
     """Return the width of an interval."""
     return float(figure["high"] - figure["low"])
-
-
-def test_standard_error() -> None:
-    """The interval of many groups, which share units, is that of their standard error, in any order."""
-    dice = random.Random(0)
-    values = [dice.random() for _ in range(5_000)]
-    error = math.sqrt(1 / 12 / 5_000)
-    for ordered in (values, sorted(values)):
-        figure = mean(ordered)
-        assert figure["groups"] == 5_000
-        assert width(figure) == pytest.approx(2 * 1.96 * error, rel=0.2)
-    assert mean(values) == mean(values)
 
 
 @pytest.mark.parametrize(
@@ -92,9 +77,9 @@ def test_useless_scores() -> None:
     flat = [[(0.5, label) for _, label in group] for group in groups]
     against = [[(1 - label, label) for _, label in group] for group in groups]
     for scores in (flat, against):
-        found = corrected(scores, 30)
-        assert found["weight"] == 0
-        assert found["corrected"] == found["labels"]
+        result = corrected(scores, 30)
+        assert result["weight"] == 0
+        assert result["corrected"] == result["labels"]
 
 
 def test_biased_scores() -> None:
@@ -103,20 +88,13 @@ def test_biased_scores() -> None:
         [(0.6 * score, label) for score, label in group]
         for group in drawn(0.9, 4, groups=400)
     ]
-    found = corrected(groups, 100)
-    assert found["scores"]["high"] < 0.45
-    assert found["corrected"]["low"] < 0.7 < found["corrected"]["high"]
-    assert width(found["corrected"]) < 0.8 * width(found["labels"])
+    result = corrected(groups, 100)
+    assert result["scores"]["high"] < 0.45
+    assert result["corrected"]["low"] < 0.7 < result["corrected"]["high"]
+    assert width(result["corrected"]) < 0.8 * width(result["labels"])
     # labels without an error do not prove that there is none
     exact = corrected(drawn(1.0, 3, groups=200), 30)
     assert 0.1 < width(exact["corrected"]) < 0.8 * width(exact["labels"])
-
-
-def test_other_labels() -> None:
-    """Labels on a scale of their own keep it, and so does the interval."""
-    groups = [[(score, 5 * label - 2) for score, label in g] for g in drawn(0.9, 5)]
-    found = corrected(groups, 40)["corrected"]
-    assert -2 <= found["low"] < 5 * 0.7 - 2 < found["high"] <= 3
 
 
 def test_nothing_to_correct() -> None:
@@ -127,15 +105,3 @@ def test_nothing_to_correct() -> None:
     few = corrected(groups, FEWEST - 1)
     assert (few["labels"]["low"], few["corrected"]["low"]) == (None, None)
     assert few["labels"]["value"] == fmean(group[0][1] for group in groups[:4])
-
-
-rows = st.tuples(st.floats(0, 1), st.sampled_from([0.0, 0.5, 1.0]))
-
-
-@given(st.lists(st.lists(rows, min_size=2, max_size=4), min_size=5, max_size=12))
-def test_any_values(groups: list[list[Row]]) -> None:
-    """Means and ends are finite and in order for any scores and labels."""
-    found = corrected(groups, 9)
-    for name in ("scores", "labels", "corrected"):
-        value, low, high = (found[name][end] for end in ("value", "low", "high"))
-        assert 0 <= low <= value <= high <= 1

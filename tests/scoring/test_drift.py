@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 import random
-from itertools import pairwise
 from statistics import median
 
 import pytest
 
-from ruler_cli.scoring.drift import BEFORE, LEAST, Rise, rises
+from ruler_cli.scoring.drift import LEAST, Rise, rises
 
 
 def evidence(values: list[float], weights: list[float] | None = None) -> list[Rise]:
@@ -23,39 +22,9 @@ def noise(dice: random.Random, number: int, correlation: float = 0.0) -> list[fl
     values = []
     for _ in range(number):
         values.append(value)
-        own = math.sqrt(1 - correlation**2) * dice.gauss(0, 1)
-        value = correlation * value + own
+        mine = math.sqrt(1 - correlation**2) * dice.gauss(0, 1)
+        value = correlation * value + mine
     return values
-
-
-def test_enough() -> None:
-    """A rise without noise is beyond chance, of two tests, with LEAST numbers at the earliest."""
-    needed = math.log(2 / 0.05)
-    earliest = []
-    for since in range(BEFORE, LEAST):
-        values = [0.0] * since + [(i + 1.0) ** 2 for i in range(20)]
-        found = evidence(values)
-        earliest.append(next(one.end for one in found if one.evidence >= needed))
-    assert min(earliest) == LEAST
-
-
-def test_formula() -> None:
-    """The evidence is the mean over onsets of the products of the bets, each fair over the ranks."""
-    values = [
-        value + 2 * max(0, i - 6) for i, value in enumerate(noise(random.Random(3), 12))
-    ]
-    numbers = [after - before / 4 for before, after in pairwise(values)]
-    bets = []
-    for n in range(1, len(numbers) + 1):
-        rank = sum(one <= numbers[n - 1] for one in numbers[:n])
-        bets.append(n * rank**5 / sum(r**5 for r in range(1, n + 1)))
-    for rise in evidence(values):
-        onsets = range(BEFORE, rise.end)
-        weights = [30 / ((j + 30) * (j + 31)) for j in range(len(onsets))]
-        products = [math.prod(bets[onset - 1 : rise.end - 1]) for onset in onsets]
-        mean = sum(map(math.prod, zip(weights, products, strict=True)))
-        mean += 1 - sum(weights)
-        assert math.exp(rise.evidence) == pytest.approx(mean)
 
 
 @pytest.mark.parametrize("correlation", [0.0, 0.25])
@@ -69,7 +38,7 @@ def test_false_alarms(correlation: float, shape: str) -> None:
         values = noise(dice, 30, correlation)
         if shape == "heavy":
             values = [math.sinh(3 * value) for value in values]
-        largest = max(one.evidence for one in evidence(values))
+        largest = max(row.evidence for row in evidence(values))
         reached += largest >= math.log(1 / 0.1)
     # three standard errors above the stated rate
     assert reached / series <= 0.1 + 3 * math.sqrt(0.1 * 0.9 / series)
@@ -81,7 +50,7 @@ def test_rise_is_found() -> None:
     onsets = []
     for _ in range(20):
         values = [value + max(0, i - 19) for i, value in enumerate(noise(dice, 40))]
-        first = next(one for one in evidence(values) if one.evidence >= 3.7)
+        first = next(row for row in evidence(values) if row.evidence >= 3.7)
         assert 21 < first.end <= 32
         onsets.append(first.since)
     assert 19 <= median(onsets) <= 22
@@ -100,16 +69,11 @@ def test_nothing_to_tell() -> None:
     for values in ([0.1] * 60, [0.1] * 20 + [0.1 + 1e-16] * 10):
         for weight in (0.05, 1.0):
             weights = [weight] * len(values)
-            assert all(one.evidence < 0.01 for one in evidence(values, weights))
+            assert all(row.evidence < 0.01 for row in evidence(values, weights))
 
 
 def test_outlier() -> None:
     """One number far off is no rise, whether the series ends with it or goes on as before."""
     values = noise(random.Random(2), 30)
     values[20] += 12
-    assert all(one.evidence < 3.7 for one in evidence(values))
-
-
-def test_long_series() -> None:
-    """A series that rises for long has finite evidence."""
-    assert math.isfinite(evidence([float(i) for i in range(600)])[-1].evidence)
+    assert all(row.evidence < 3.7 for row in evidence(values))

@@ -362,7 +362,7 @@ def test_permuted(given_scores: list[Any], random: Any) -> None:
     assert len(result) != 1
     assert result[:1] == result[1:]
     assert all(
-        0 <= score <= 1 for one in result for (score,), _ in one.entries.values()
+        0 <= score <= 1 for row in result for (score,), _ in row.entries.values()
     )
 
 

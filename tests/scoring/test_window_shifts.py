@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
-from math import sqrt
-from statistics import correlation
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.scoring.statistics import Anova, NoisePrior, rate
-from ruler_cli.scoring.window_shifts import RIDGE, WindowFit, fit
+from ruler_cli.scoring.window_shifts import WindowFit, fit
 
 Windows = list[tuple[list[int], list[float]]]
 GRID = st.integers(0, 20).map(lambda i: i / 20)
@@ -31,36 +28,15 @@ def seen(draw: st.DrawFn) -> tuple[Windows, int]:
     return scored, rollouts
 
 
-def in_windows(
-    truth: Sequence[float],
-    size: int,
-    rng: random.Random,
-    shift: float,
-    noise: float,
-    turns: int = 2,
-) -> Windows:
-    """Each rollout in one random window per pass, each window at its own level."""
-    result: Windows = []
-    for _ in range(turns):
-        order = rng.sample(range(len(truth)), len(truth))
-        for at in range(0, len(order), size):
-            rollouts = order[at : at + size]
-            level = rng.gauss(0, shift)
-            result.append(
-                (rollouts, [truth[i] + level + rng.gauss(0, noise) for i in rollouts])
-            )
-    return result
-
-
 def known(fitted: WindowFit) -> list[float]:
     """The scores of the rollouts that have one."""
     return [x for x in fitted.scores if x is not None]
 
 
 @given(seen())
-def test_shape(given: tuple[Windows, int]) -> None:
+def test_shape(inputs: tuple[Windows, int]) -> None:
     """Every rollout in a window has a score in the observed range; their mean is that of all observations."""
-    windows, rollouts = given
+    windows, rollouts = inputs
     fitted = fit(windows, rollouts)
     everything = [y for _, scores in windows for y in scores]
     shown = {rollout for window, _ in windows for rollout in window}
@@ -68,10 +44,10 @@ def test_shape(given: tuple[Windows, int]) -> None:
         i not in shown for i in range(rollouts)
     ]
     assert sum(map(len, fitted.adjusted)) == len(everything)
-    for x, own in zip(fitted.scores, fitted.adjusted, strict=True):
+    for x, mine in zip(fitted.scores, fitted.adjusted, strict=True):
         if x is not None:
             assert min(everything) <= x <= max(everything)
-            assert sum(own) / len(own) == pytest.approx(x)
+            assert sum(mine) / len(mine) == pytest.approx(x)
     if shown:
         mean = sum(everything) / len(everything)
         assert sum(known(fitted)) / len(shown) == pytest.approx(mean)
@@ -96,15 +72,3 @@ def test_whole_table() -> None:
         (whole.ms_item, whole.ms_res)
     )
     assert (fitted.anova.df_item, fitted.anova.df_res) == (whole.df_item, whole.df_res)
-
-
-@pytest.mark.long
-def test_reliability_is_calibrated() -> None:
-    """Over many groups in windows the reliability is the squared correlation of scores with the truth."""
-    rng, squared, reliabilities = random.Random(7), [], []
-    for _ in range(60):
-        truth = [rng.gauss(0.5, 0.1) for _ in range(64)]
-        fitted = fit(in_windows(truth, 8, rng, 0.1 / sqrt(RIDGE), 0.1), 64)
-        squared.append(correlation(known(fitted), truth) ** 2)
-        reliabilities.append((rate(fitted.anova, NoisePrior()) or (0.0, True))[0])
-    assert sum(reliabilities) / 60 == pytest.approx(sum(squared) / 60, abs=0.03)

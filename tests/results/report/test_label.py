@@ -10,14 +10,12 @@ from typing import Any
 
 import pytest
 
-from ruler_cli.errors import UsageError
 from ruler_cli.results.draw import PairDraw
 from ruler_cli.results.figures import ScoredFile
 from ruler_cli.results.report import label as label_module
 from ruler_cli.results.report.label import LABEL_SCRIPTS, LabelCounts, LabelPage
 from ruler_cli.results.report.page import web_files
 from ruler_cli.settings.models import InputSettings
-from tests.picture_judge import address, png
 from tests.results.report.test_page import HOSTILE, MARKER
 from tests.results.report.written import (
     Page,
@@ -39,8 +37,8 @@ def label(
         draw = PairDraw(most, seed)
         page = LabelPage(stack, str(target), str(source), draw)
         file = ScoredFile(InputSettings(str(source)), stack, lambda problem: None)
-        for _, one, scored in file.groups():
-            page.add(one, scored)
+        for _, row, scored in file.groups():
+            page.add(row, scored)
         counts = page.write()
     return Page(target.read_text(encoding="utf-8")), counts
 
@@ -57,19 +55,19 @@ def test_contents(tmp_path: Path) -> None:
     data = unpacked(page.blocks["data"])
     assert set(data) == {"version", "draw", "comparisons", "texts"}
     assert len(data["comparisons"]) == sum(counts.drawn.values()) == 4
-    for one, size, text, block in zip(
+    for row, size, text, block in zip(
         data["comparisons"],
         data["texts"],
         texts(page),
         page.blocks["texts"].strip().split("\n"),
         strict=True,
     ):
-        assert set(one) == {"group", "left", "right", "drawn", "chance"}
-        assert (one["drawn"], one["chance"]) == ("random", 1.0)
+        assert set(row) == {"group", "left", "right", "drawn", "chance"}
+        assert (row["drawn"], row["chance"]) == ("random", 1.0)
         assert size == len(block)
         assert text["context"] == ['user: "Book a seat."']
         sides = [[text["strings"][i] for i in lines] for lines in text["lines"]]
-        key = one["group"]
+        key = row["group"]
         assert sorted(sides) == [
             [f'assistant: "{key} one"'],
             [f'assistant: "{key} two"'],
@@ -110,8 +108,8 @@ def test_blind(tmp_path: Path, most: int) -> None:
         judge="Zq6Judge",
         served=["Zq7Served"],
     )
-    for one in record["trajectories"]:
-        one |= {
+    for row in record["trajectories"]:
+        row |= {
             "reward": 0.7310585,
             "metrics": {"independent_reward": 0.9159655, "own": "Zq8Metric"},
             "metadata": {"model": "Zq9Model"},
@@ -127,7 +125,7 @@ def test_blind(tmp_path: Path, most: int) -> None:
     )
     secrets = secret_texts(SECRETS)
     assert len(secrets) == 13
-    assert [one for one in secrets if one in everything] == []
+    assert [row for row in secrets if row in everything] == []
     assert "Zq" not in everything
     assert "text 1" in everything
 
@@ -135,16 +133,16 @@ def test_blind(tmp_path: Path, most: int) -> None:
 def test_same_page(tmp_path: Path) -> None:
     """The same file and seed give the same bytes, another seed another draw; a pipe gives the page of the file."""
     source = written(tmp_path / "s.jsonl", *(group(f"g{i}") for i in range(30)))
-    first, again, other, pipe = (tmp_path / f"{i}.html" for i in range(4))
+    first, again, second, pipe = (tmp_path / f"{i}.html" for i in range(4))
     label(source, first, 9)
     label(source, again, 9)
-    label(source, other, 9, seed=1)
+    label(source, second, 9, seed=1)
     with piped(source.read_bytes()):
         label("-", pipe, 9)
     assert first.read_bytes() == again.read_bytes() == pipe.read_bytes()
     draws = [
         unpacked(Page(path.read_text()).blocks["data"])["draw"]
-        for path in (first, other)
+        for path in (first, second)
     ]
     assert draws[0] != draws[1]
 
@@ -172,19 +170,6 @@ def test_hostile(tmp_path: Path) -> None:
     assert len(digests) == len(LABEL_SCRIPTS)
 
 
-def test_pictures(tmp_path: Path) -> None:
-    """A comparison has the pictures of its two rollouts, once each, and of no other."""
-    urls = [address(png(i / 10)) for i in range(4)]
-    record = group("g", *(rollout(f"text {i}", i / 10) for i in range(4)))
-    for one, url in zip(record["trajectories"], urls, strict=True):
-        part = {"type": "image_url", "image_url": {"url": url}}
-        one["messages"].append({"role": "user", "content": [part, part]})
-    page, _ = label(written(tmp_path / "s.jsonl", record), tmp_path / "l.html", 3)
-    for text in texts(page):
-        own = {url for url in urls if url in text["pictures"].values()}
-        assert len(own) == len(text["pictures"]) == 2
-
-
 def test_texts_that_do_not_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A text that is too large is left out and counted; so is all that comes after the page is full."""
     long = "x" * 30_000
@@ -195,24 +180,10 @@ def test_texts_that_do_not_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     source = written(tmp_path / "s.jsonl", *lines)
     monkeypatch.setattr(label_module, "MOST_TEXT", 50_000)
     page, counts = label(source, tmp_path / "l.html")
-    names = [one["group"] for one in unpacked(page.blocks["data"])["comparisons"]]
+    names = [row["group"] for row in unpacked(page.blocks["data"])["comparisons"]]
     assert sorted(names) == [f"g{i}" for i in range(5)]
     assert counts.left_out == 1
     monkeypatch.setattr(label_module, "MOST_TEXTS", 600)
     page, counts = label(source, tmp_path / "l.html")
     assert 0 < counts.drawn["random"] < 5
     assert counts.drawn["random"] + counts.left_out == 6
-
-
-def test_names(tmp_path: Path) -> None:
-    """A page ends in .html and is not the scored file; after an error none is there."""
-    source = written(tmp_path / "s.jsonl", group("g"))
-    for name in ("s.jsonl", "page.txt"):
-        with pytest.raises(UsageError, match=r"\.html"):
-            label(source, tmp_path / name)
-    unscored = written(tmp_path / "u.jsonl", {"group_id": "g", "trajectories": [
-        {"messages": one["messages"]} for one in group("g")["trajectories"]
-    ]})  # fmt: skip
-    with pytest.raises(UsageError, match="score it first"):
-        label(unscored, tmp_path / "l.html")
-    assert not (tmp_path / "l.html").exists()

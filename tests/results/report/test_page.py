@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import base64
-import gzip
-import itertools
 import json
 import re
-import tracemalloc
-from contextlib import ExitStack
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
-from ruler_cli.results.figures import ScoredFile
-from ruler_cli.results.identity import rollout_ids
 from ruler_cli.results.report import page as page_module
 from ruler_cli.results.report.label import LABEL_SCRIPTS, LABEL_STYLES
 from ruler_cli.results.report.page import (
@@ -28,16 +22,12 @@ from ruler_cli.results.report.page import (
     TREND_STYLES,
     web_files,
 )
-from ruler_cli.settings.models import InputSettings
-from ruler_cli.types import Kind
-from tests.attacks import FAMILIES
 from tests.conftest import Ruler
 from tests.results.report.written import (
     MADE,
     Page,
     comparison,
     group,
-    piped,
     report,
     rollout,
     written,
@@ -92,71 +82,42 @@ def own(annotation: dict[str, Any]) -> dict[str, Any]:
 
 def test_contents(tmp_path: Path, target: Path) -> None:
     """Every group has a row, its explanations and the lines that the judge read."""
-    lines = [
-        group("a"),
-        group("b", rollout("one", 0.1), rollout("two", 0.9), rollout("one", 0.1)),
-    ]
-    page, description, problems = report(written(tmp_path / "in.jsonl", *lines), target)
-    data = page.data
-    assert (data["version"], data["source"], data["made"]) == (
-        1,
-        "in.jsonl",
-        "2026-11-21T14:00:00Z",
-    )
-    assert data["figures"]["groups"]["scored"] == 2
+    turns = [rollout("one", 0.1), rollout("two", 0.9), rollout("one", 0.1)]
+    source = written(tmp_path / "in.jsonl", group("a"), group("b", *turns))
+    page, description, problems = report(source, target)
+    data, rows = page.data, page.data["rows"]
+    assert (data["version"], data["source"]) == (1, "in.jsonl")
+    assert data["made"] == "2026-11-21T14:00:00Z"
     assert data["figures"]["rollouts"]["all"] == 5
-    rows = data["rows"]
-    assert set(rows) >= {
-        *("key", "task", "status", "kind", "reason", "judge", "passes"),
-        *("ids", "scores", "labels", "bytes", "slots", "spreads", "pairs"),
-        *("mean", "sd", "reliability", "weight", "tied", "live", "disagreement"),
-        *("cost_usd", "usage", "latency_s", "judged_at", "ordinal", "flags"),
-        "shown",
-        *("reasons", "telling", "text"),
-    }
     assert {len(column) for column in rows.values()} == {2}
     assert rows["key"] == ["a", "b"]
     assert rows["task"] == ["Book a seat."] * 2
     assert rows["scores"][1] == [0.1, 0.9, 0.1]
-    assert page.explanations == [
-        ["said of 0.2", "said of 0.8"],
-        ["said of 0.1", "said of 0.9", "said of 0.1"],
-    ]
+    assert page.explanations[0] == ["said of 0.2", "said of 0.8"]
     text = page.group(1)
     assert text["context"] == ['user: "Book a seat."']
-    assert [[text["strings"][i] for i in lines] for lines in text["lines"]] == [
-        ['assistant: "one"'],
-        ['assistant: "two"'],
-        ['assistant: "one"'],
-    ]
-    assert set(text) == {
-        *("context", "tools", "rubric", "pictures"),
-        *("strings", "lines", "rollouts"),
-    }
-    assert (data["left_out"], description) == ("", (2, 2, 2))
-    assert not problems
+    shown = [[text["strings"][i] for i in lines] for lines in text["lines"]]
+    assert shown == [[f'assistant: "{word}"'] for word in ("one", "two", "one")]
+    assert (data["left_out"], description, problems) == ("", (2, 2, 2), [])
 
 
 def test_ids(tmp_path: Path, target: Path) -> None:
     """A rollout has the same id in the page of another judge, in another order, and in a page of two files."""
-    ones = [rollout(text, 0.2) for text in ("one", "two", "\ud800", "one")]
-    others = [rollout(text, 0.9) for text in ("two", "one", "one", "\ud800")]
-    files = [
-        written(tmp_path / f"{i}.jsonl", group("a", *rollouts), group("\ud800" * 400))
-        for i, rollouts in enumerate((ones, others))
-    ]
+    texts = ("one", "two", "\ud800", "one"), ("two", "one", "one", "\ud800")
+    files = []
+    for i, order in enumerate(texts):
+        lines = (
+            group("a", *(rollout(text, i / 4) for text in order)),
+            group("\ud800" * 400),
+        )
+        files.append(written(tmp_path / f"{i}.jsonl", *lines))
     first, second = (report(file, target)[0].data["rows"]["ids"] for file in files)
-    assert [len(ids) for ids in first] == [4, 2]
-    assert all(re.fullmatch("[0-9a-f]{12}", one) for ids in first for one in ids)
+    assert all(re.fullmatch("[0-9a-f]{12}", name) for ids in first for name in ids)
     assert first[0][0] == first[0][3]
     assert len({*first[0], *first[1]}) == 5
     assert [first[0][i] for i in (1, 0, 3, 2)] == second[0]
     both, _, _ = comparison(files[0], files[1], tmp_path / "both.html")
     assert both.data["rows"]["ids"] == first
-    with ExitStack() as stack:
-        source = ScoredFile(InputSettings(str(files[0])), stack, lambda _problem: None)
-        known = [rollout_ids(of, scored) for _, of, scored in source.groups()]
-    assert [*map(list, known)] == first
 
 
 def test_same_lists_as_the_terminal(ruler: Ruler, tmp_path: Path, target: Path) -> None:
@@ -227,51 +188,6 @@ def test_foreign_text(tmp_path: Path, target: Path) -> None:
         assert re.fullmatch(r"[A-Za-z0-9+/=\n]*", page.blocks[name])
 
 
-def test_attacks(tmp_path: Path, target: Path) -> None:
-    """The attack corpus changes only the blocks of the page."""
-    texts = [attack.text for family in FAMILIES.values() for attack in family]
-    lines = [
-        group(f"{i} {text}"[:200], rollout(text), rollout("honest", 0.9))
-        for i, text in enumerate(texts)
-    ]
-    page, _, problems = report(written(tmp_path / "in.jsonl", *lines), target)
-    plain, _, _ = report(
-        written(tmp_path / "in.jsonl", group("a")), tmp_path / "plain.html"
-    )
-    assert not problems
-    assert len(page.data["rows"]["key"]) == len(texts)
-    assert page.scripts == plain.scripts
-    assert {(tag, name) for tag, name, _ in page.attributes} == {
-        (tag, name) for tag, name, _ in plain.attributes
-    }
-
-
-def test_no_addresses(tmp_path: Path, target: Path) -> None:
-    """The page has no address but those of XML namespaces, and those in the texts of licences."""
-    page, _, _ = report(written(tmp_path / "in.jsonl", group("a")), target)
-    without = page.text.replace(page.blocks["licences"], "")
-    result = set(re.findall(r"https?://[^\s\"'`)\\]*", without))
-    assert {
-        address
-        for address in result
-        if not re.match(r"http://www\.w3\.org/(?!$)", address)
-    } <= {"http://www.w3.org/"}
-    assert not [
-        name
-        for _, name, _ in page.attributes
-        if name in ("src", "href", "action", "srcset", "data")
-    ]
-    assert not [name for _, name, _ in page.attributes if name.startswith("on")]
-
-
-def test_deterministic(tmp_path: Path, target: Path) -> None:
-    """Two reports of one file at one time are the same bytes."""
-    source = written(tmp_path / "in.jsonl", *many(7))
-    report(source, target)
-    report(source, tmp_path / "again.html")
-    assert target.read_bytes() == (tmp_path / "again.html").read_bytes()
-
-
 def test_source_date_epoch(ruler: Ruler, tmp_path: Path, target: Path) -> None:
     """SOURCE_DATE_EPOCH is the time of the page; a value that is no time is ignored."""
     written(tmp_path / "in.jsonl", group("a"))
@@ -284,83 +200,22 @@ def test_source_date_epoch(ruler: Ruler, tmp_path: Path, target: Path) -> None:
         assert Page(target.read_text()).data["made"].startswith(made)
 
 
-@pytest.mark.parametrize("most", [1, 4, 30])
-def test_max_groups(tmp_path: Path, target: Path, most: int) -> None:
+def test_max_groups(tmp_path: Path, target: Path) -> None:
     """With --max-groups the highest ranked groups stay, in their order, and the page names the others."""
-    page, description, _ = report(
-        written(tmp_path / "in.jsonl", *many(30)), target, most=most
-    )
-    rows, left = page.data["rows"], page.data["left_out"]
-    assert len(rows["key"]) == most
-    assert rows["ordinal"] == sorted(rows["ordinal"])
-    assert sorted(rows["telling"]) == list(range(most))
-    first = rows["telling"].index(0)
-    assert rows["status"][first] == "failed"
-    assert [rows["key"][i] for i in range(most)] == [
-        f"g{n - 1}" for n in rows["ordinal"]
-    ]
-    assert page.data["figures"]["groups"]["all"] == 30
-    assert description == (30, most, most)
-    lines = [page.group(row)["strings"][0] for row in range(most)]
-    assert lines == [f'assistant: "{key} 0"' for key in rows["key"]]
-    if most < 30:
-        assert f"has {most} of 30 groups, the worst ones" in left
-        assert "With --max-groups 30 it has all." in left
-
-
-PIPED = ("plain", "gzip", "document", "adjacent", "scattered")
-
-
-def shapes(folder: Path) -> dict[str, Path]:
-    """The same groups as a file, compressed, in files of a tree, as scattered and as adjacent rollouts."""
-    lines = many(12)
-    plain = written(folder / "in.jsonl", *lines)
-    (folder / "in.jsonl.gz").write_bytes(gzip.compress(plain.read_bytes()))
-    (folder / "tree").mkdir()
-    written(folder / "tree" / "a.jsonl", *lines[:5])
-    written(folder / "tree" / "b.jsonl", *lines[5:])
-    alone = [
-        [{"group_id": g["group_id"]} | one for one in g["trajectories"]] for g in lines
-    ]
-    adjacent = written(folder / "adjacent.jsonl", *itertools.chain(*alone))
-    scattered = written(
-        folder / "scattered.jsonl", *itertools.chain(*zip(*alone, strict=True))
-    )
-    (folder / "in.json").write_text(json.dumps(lines))
-    return {
-        "plain": plain,
-        "gzip": folder / "in.jsonl.gz",
-        "document": folder / "in.json",
-        "tree": folder / "tree",
-        "adjacent": adjacent,
-        "scattered": scattered,
-    }
-
-
-def test_input_shapes(tmp_path: Path, target: Path, subtests: pytest.Subtests) -> None:
-    """The same groups are chosen from files, trees, and pipes."""
-    result = shapes(tmp_path)
-    expected, _, _ = report(tmp_path / "in.jsonl", target, most=5)
-    names = ("key", "status", "scores", "ordinal", "telling")
-    for shape, pipe in (
-        *itertools.product(result, [False]),
-        *itertools.product(PIPED, [True]),
-    ):
-        with subtests.test(shape=shape, pipe=pipe):
-            source = result[shape]
-            if pipe:
-                with piped(source.read_bytes()):
-                    grouping = "scattered" if shape == "scattered" else "auto"
-                    page, _, _ = report("-", target, most=5, grouping=grouping)
-                assert page.data["source"] == "stdin"
-            else:
-                page, _, _ = report(source, target, most=5)
-            assert [page.data["rows"][name] for name in names] == [
-                expected.data["rows"][name] for name in names
-            ]
-            assert [page.group(row)["strings"] for row in range(5)] == [
-                expected.group(row)["strings"] for row in range(5)
-            ]
+    source = written(tmp_path / "in.jsonl", *many(30))
+    for most in (1, 4, 30):
+        page, description, _ = report(source, target, most=most)
+        rows = page.data["rows"]
+        assert rows["ordinal"] == sorted(rows["ordinal"])
+        assert sorted(rows["telling"]) == list(range(most))
+        assert rows["status"][rows["telling"].index(0)] == "failed"
+        assert rows["key"] == [f"g{number - 1}" for number in rows["ordinal"]]
+        assert page.data["figures"]["groups"]["all"] == 30
+        assert description == (30, most, most)
+        lines = [page.group(row)["strings"][0] for row in range(most)]
+        assert lines == [f'assistant: "{key} 0"' for key in rows["key"]]
+        left = "With --max-groups 30 it has all." in page.data["left_out"]
+        assert left is (most < 30)
 
 
 def test_limit_of_texts(
@@ -382,66 +237,6 @@ def test_limit_of_texts(
     assert "--group KEY shows any group in full" in left
 
 
-def test_large_text(
-    tmp_path: Path, target: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A text that is more than a browser can show is left out, and counted; the next ones are not."""
-    lines = [group("big", rollout("x" * 90_000, 0.1)), group("other")]
-    monkeypatch.setattr(page_module, "MOST_TEXT", 50_000)
-    page, description, _ = report(written(tmp_path / "in.jsonl", *lines), target)
-    assert [place is None for place in page.data["rows"]["text"]] == [True, False]
-    assert description.texts == 1
-    assert "texts of 1 of 2 groups" in page.data["left_out"]
-
-
-def test_task(tmp_path: Path, target: Path) -> None:
-    """The task is the user's last message before the agent's first, in one short line."""
-    reported: dict[str, Any] = {
-        "Book a seat": "  Book\n a\tseat ",
-        "x" * 240: "x" * 999,
-        "Book it": [{"type": "text", "text": "Book"}, {"type": "image_url"}, "it"],
-        "": None,
-    }
-    lines = []
-    for content in reported.values():
-        users = [
-            {"role": "user", "content": one} for one in ("before", content, "behind")
-        ]
-        turns = [*users[:2], {"role": "assistant", "content": "yes"}, users[2]]
-        lines.append(group("a", rollout("x") | {"messages": turns}))
-    page, _, _ = report(written(tmp_path / "in.jsonl", *lines), target)
-    assert page.data["rows"]["task"] == list(reported)
-
-
-def test_long_keys(tmp_path: Path, target: Path) -> None:
-    """A key of thousands of characters ends in a digest, the same in rows and lists."""
-    keys = [
-        "a",
-        *("k" * 2_000 + end for end in "12"),
-        *("k" * 9_000 + end for end in "12"),
-    ]
-    failed = rollout("x", None, status="failed", kind="reply", reason="why " * 5_000)
-    lines = [
-        group(
-            key,
-            failed | {"ruler": failed["ruler"] | {"kind": kind}},
-            status="failed",
-            kind=kind,
-        )
-        for key, kind in zip(keys, get_args(Kind), strict=False)
-    ]
-    page, _, _ = report(written(tmp_path / "in.jsonl", *lines), target)
-    rows = page.data["rows"]
-    assert len(set(rows["key"][:4])) == 4
-    assert rows["key"][0] == "a"
-    assert max(map(len, rows["key"])) < 400
-    listed = page.data["lists"]["worst"]
-    assert max(len(one["group"]["key"]) for one in listed) < 700
-    assert (
-        max(len(reason["reason"]) for reason in page.data["figures"]["reasons"]) < 1_000
-    )
-
-
 def test_odd_values(tmp_path: Path, target: Path) -> None:
     """NaN, Infinity, huge integers and deep nesting in a scored file are null or text in the page."""
     deep: Any = "x"
@@ -454,13 +249,13 @@ def test_odd_values(tmp_path: Path, target: Path) -> None:
         slots=[float("nan")],
         judges={"a": 10**400},
     )
-    own = {
+    mine = {
         "passes": 10**40,
         "usage": {"prompt_tokens": 1e40},
         "cost_usd": 1e49,
         "judged_at": "9999-12-31",
     }
-    lines = [group("a", odd, rollout("b", 1.0), **own)]
+    lines = [group("a", odd, rollout("b", 1.0), **mine)]
     page, _, problems = report(written(tmp_path / "in.jsonl", *lines), target)
     assert not problems
     assert page.data["rows"]["scores"] == [[None, 1.0]]
@@ -469,13 +264,13 @@ def test_odd_values(tmp_path: Path, target: Path) -> None:
 
 def test_without_scripts(tmp_path: Path, target: Path) -> None:
     """Without scripts the page shows a table of the figures, with the file's name as text."""
-    own = {
+    mine = {
         "cost_usd": 0.25,
         "latency_s": 2.0,
         "usage": {"prompt_tokens": 1_200},
         "reliability": 0.8,
     }
-    asked = group("a", rollout("x", 0.2, suspect=True), rollout("y", 0.7), **own)
+    asked = group("a", rollout("x", 0.2, suspect=True), rollout("y", 0.7), **mine)
     never = {"group_id": "b", "trajectories": [{"messages": rollout("z")["messages"]}]}
     source = written(tmp_path / "<b>a&b\u202e\udcff.jsonl", *many(10), asked, never)
     page, _, _ = report(source, target, most=5)
@@ -495,25 +290,6 @@ def test_without_scripts(tmp_path: Path, target: Path) -> None:
         assert figure in words
     assert "<b>a" not in page.text
     assert "\u202e" not in page.text
-
-
-def test_memory(tmp_path: Path, target: Path) -> None:
-    """Ten times the groups take hardly more memory if the page holds the same number."""
-
-    def peak(count: int) -> int:
-        lines = (
-            group(f"g{i}", rollout("x" * 4_000, 0.1), rollout("y", 0.2))
-            for i in range(count)
-        )
-        source = written(tmp_path / f"{count}.jsonl", *lines)
-        tracemalloc.start()
-        report(source, target, most=50)
-        most = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        return most
-
-    peak(60)  # imports
-    assert peak(800) < peak(80) + (1 << 20)
 
 
 def test_scripts_and_styles() -> None:

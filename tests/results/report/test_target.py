@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import stat
-import sys
 from pathlib import Path
 
 import pytest
@@ -76,13 +75,6 @@ def test_address(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=_NAME) as error:
         report(tmp_path, "s3://user:secret@bucket/report.html")
     assert "secret" not in str(error.value)
-
-
-def test_no_stdout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A missing stdout is reported in a sentence."""
-    monkeypatch.setattr(sys, "stdout", None)
-    with pytest.raises(UsageError, match="stdout is closed"):
-        report(tmp_path, "-")
 
 
 def test_page_in_the_input(tmp_path: Path) -> None:

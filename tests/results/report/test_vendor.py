@@ -73,20 +73,6 @@ def test_no_eval(sign: str) -> None:
     assert not [at for at in result if not LIBRARY[at - 1].isalnum()]
 
 
-def test_one_global() -> None:
-    """The bundle defines only `lib` with the exports of entry.js, and fetches no file."""
-    entry = (VENDOR / "entry.js").read_text(encoding="utf-8")
-    names = re.findall(r"[\w$]+(?=\s*[,}])", re.sub(r"default as ", "", entry))
-    assert LIBRARY.startswith("var lib=(")
-    assert "htm" in names
-    assert not [
-        name for name in names if not re.search(rf"\b{re.escape(name)}:\(\)=>", LIBRARY)
-    ]
-    assert not re.search(
-        r"\b(fetch|XMLHttpRequest|WebSocket|importScripts|EventSource)\b", LIBRARY
-    )
-
-
 def test_used_names() -> None:
     """Every name that a script takes from `lib` exists."""
     used: set[str] = set()

@@ -48,13 +48,13 @@ def rollout(turn: Any, score: float | None = 0.5, **annotation: Any) -> dict[str
     }
 
 
-def group(key: str, *rollouts: dict[str, Any], **own: Any) -> dict[str, Any]:
+def group(key: str, *rollouts: dict[str, Any], **mine: Any) -> dict[str, Any]:
     """A scored group a line."""
     return {
         "group_id": key,
         "trajectories": list(rollouts)
         or [rollout(f"{key} one", 0.2), rollout(f"{key} two", 0.8)],
-        "ruler": {"status": "scored", "judge": "offline", "passes": 1} | own,
+        "ruler": {"status": "scored", "judge": "offline", "passes": 1} | mine,
     }
 
 
@@ -197,18 +197,18 @@ def report(
         page = ReportPage(stack, str(target), [str(source)], most)
         settings = InputSettings(str(source), **where)
         run = Run(ScoredFile(settings, stack, problems.append))
-        for one in run.groups(page.keep):
-            page.add(one)
+        for row in run.groups(page.keep):
+            page.add(row)
         left_out = write_page(page, run)
     return Page(Path(target).read_text(encoding="utf-8")), left_out, problems
 
 
 def comparison(
-    one: Path, other: Path, target: Path, *, most: int = MOST_GROUPS, asked: str = ""
+    first: Path, second: Path, target: Path, *, most: int = MOST_GROUPS, asked: str = ""
 ) -> tuple[Page, LeftOut, list[LeftOutGroup]]:
     """The page of two files, its numbers, and the groups that are not compared."""
     left: list[LeftOutGroup] = []
-    sources = [str(one), str(other)]
+    sources = [str(first), str(second)]
     with ExitStack() as stack:
         stack.enter_context(at_time())
         page = ReportPage(stack, str(target), sources, most)
