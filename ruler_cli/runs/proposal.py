@@ -300,7 +300,8 @@ def _key(fields: Sequence[_Column], tasks: Mapping[int, Any]) -> Names:
 
 def _nothing(fields: Sequence[_Column]) -> NothingToJudge:
     """Return the kind of what records hold without an answer, and the paths of that."""
-    gold = [text.path for text in fields if text.kind == "text" and text.says(_GOLD)]
+    texts = [text for text in fields if text.kind == "text" and not text.says(_AUTHORS)]
+    gold = [text.path for text in texts if text.says(_GOLD)]
     tasks = [task.path for task in fields if task.asks]
     tokens = [ids.path for ids in fields if ids.kind == "ids"]
     kinds: dict[Kind, list[str]] = {"gold": gold, "tasks": tasks, "tokens": tokens}
