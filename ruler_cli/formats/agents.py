@@ -69,7 +69,7 @@ def _read(turns_of: Callable[[Any], Any], record: JsonObject) -> Rollout:
 
 def is_autogen_history(record: JsonObject) -> bool:
     """Tell if a record holds messages of AutoGen."""
-    return any(map(KINDS["autogen"], _listed(record)[:1]))
+    return any(map(KINDS["autogen"].matches, _listed(record)[:1]))
 
 
 def is_langchain_history(record: JsonObject) -> bool:
