@@ -38,7 +38,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 NAMES = [".".join(path.relative_to(PACKAGE).with_suffix("").parts) for path in MODULES]
 KNOWN = frozenset(f"ruler_cli.{name}" for name in NAMES)
 
-MOST_TOKENS = {"ruler_cli": 298_400, "tests": 445_000}
+MOST_TOKENS = {"ruler_cli": 299_000, "tests": 445_000}
 """Limit of each folder, in tokens of code; comments, docstrings and blanks are free."""
 MOST_A_LINE = {"ruler_cli": 8.15}
 """Limit of tokens a line."""
@@ -267,3 +267,20 @@ def test_tokens_of_code() -> None:
                 len(set(of_file)) for of_file in lines
             )
             assert tokens_a_line <= MOST_A_LINE[folder], folder
+
+
+EMPTY_NAMES = frozenset("one other own each found given known said".split())
+"""Names that do not say what a thing is."""
+
+
+def test_names() -> None:
+    """At most one binding in a hundred has a name that does not say what it holds."""
+    bindings = []
+    for path in MODULES:
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.arg):
+                bindings.append(node.arg)
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                bindings.append(node.id)
+    empty = [name for name in bindings if name in EMPTY_NAMES]
+    assert 100 * len(empty) <= len(bindings)
