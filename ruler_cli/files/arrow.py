@@ -18,7 +18,7 @@ import math
 import re
 import weakref
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from operator import attrgetter
 from typing import Any, BinaryIO
@@ -41,6 +41,7 @@ from ruler_cli.files.error_map import message_of
 from ruler_cli.files.parse import parse_value
 from ruler_cli.files.scratch import Scratch
 from ruler_cli.files.splice import read_object
+from ruler_cli.files.values import Names
 from ruler_cli.settings.models import OnFailure
 from ruler_cli.types import Path, T
 
@@ -54,10 +55,10 @@ _NO_JSON = re.compile(r": (\w+_)?binary|extension<")
 """Members of an Arrow type, as text, that JSON does not hold."""
 _DEEPEST = 64
 """Levels of lists and objects in a column; one that is nested more deeply is JSON text as a whole."""
-_NUMBERS = {pa.bool_(), pa.int64(), pa.float64()}
-_Mixed = Mapping[tuple[str, ...], str]
-"""Places inside a column with values of several kinds, and what these become."""
-_PLAIN = {type(None): pa.null(), bool: pa.bool_(), int: pa.int64(), float: pa.float64()}
+_JOINED: tuple[set[Any], ...] = ({int, float}, {dict, None})
+"""Types that stand in one column as they are; None: an object without members."""
+_Mixed = Mapping[Names, type]
+"""Places inside a column with values of several types, and the one that these become."""
 
 
 def objects(batch: Any) -> list[bytes]:
@@ -134,10 +135,6 @@ def _wider(kind: Any, values: Sequence[Any]) -> Any:
             values
         )  # refuses what Arrow cannot hold: lone surrogates, integers of any size
         inferred = pa.infer_type(values)
-        seen = {kind, *(_PLAIN.get(type(value)) for value in values)} - {pa.null()}
-        if pa.bool_() in seen and seen <= _NUMBERS and len(seen) > 1:
-            # a score may stand beside rewards that are true or false
-            kind = inferred = pa.float64()
         fields = [pa.schema([("x", each)]) for each in (kind, inferred)]
         wider = pa.unify_schemas(fields, promote_options="permissive").field("x").type
     except (pa.ArrowException, TypeError, ValueError):
@@ -146,44 +143,29 @@ def _wider(kind: Any, values: Sequence[Any]) -> Any:
     return wider if is_writable else None
 
 
-def _note_kinds(
-    value: Any, place: tuple[str, ...], kinds: dict[tuple[str, ...], set[str]]
-) -> None:
-    """Note the kind of a value, and of all inside; items of a list stand at one place."""
-    if value is None:
-        return
+def _inside(value: Any, place: Names = ()) -> Iterator[tuple[Names, Any]]:
+    """Yield a value and all inside with their places; items of a list have one place."""
+    yield place, value
+    members: Iterable[tuple[str, Any]] = ()
     if isinstance(value, dict):
-        kinds[place].add("object" if value else "empty")
-        for name, member in value.items():
-            _note_kinds(member, (*place, name), kinds)
+        members = value.items()
     elif isinstance(value, list):
-        kinds[place].add("list")
-        for item in value:
-            _note_kinds(item, (*place, ""), kinds)
-    elif isinstance(value, int | float):
-        large = isinstance(value, int) and abs(value) >= 1 << 63
-        plain = "bool" if isinstance(value, bool) else "number"
-        kinds[place].add("large" if large else plain)
-    else:
-        kinds[place].add("text")
+        members = [("", item) for item in value]
+    for name, member in members:
+        yield from _inside(member, (*place, name))
 
 
-def _as_column(kinds: Collection[str]) -> str:
-    """Return what values of these kinds become to stand in one column; empty if they can as they are."""
-    if {*kinds} == {"bool", "number"}:
-        return "number"
-    solid = {*kinds} - {"empty"} if "object" in kinds else {*kinds}
-    return "" if len(solid) == 1 and not solid & {"empty", "large"} else "text"
+def _type(value: Any) -> Any:
+    """Return the type of a value; None if no column of values like it can be written."""
+    large = isinstance(value, int) and value.bit_length() > 63
+    return None if large or value == {} else type(value)
 
 
-def _mended(value: Any, place: tuple[str, ...], mixed: _Mixed) -> Any:
+def _mended(value: Any, place: Names, mixed: _Mixed) -> Any:
     """Return a value in which those at `mixed` places are numbers, or JSON text."""
-    if value is None:
-        return None
-    as_column = mixed.get(place)
-    if as_column == "number":
-        return float(value)
-    if as_column == "text":
+    if value is not None and place in mixed:
+        if mixed[place] is float:
+            return float(value) if isinstance(value, bool) else value
         is_text = isinstance(value, str)
         return value if is_text else json.dumps(value, ensure_ascii=False)
     if isinstance(value, dict):
@@ -203,17 +185,10 @@ def _parsed(raws: Sequence[bytes], mixed: _Mixed) -> list[Any]:
 
 def _cells(kind: Any, raws: Sequence[bytes], mixed: _Mixed) -> Any:
     """Return JSON values as an array of a type; None if it does not hold one of them."""
-    values = _parsed(raws, mixed)
-    if types.is_floating(kind):
-        values = _as_numbers(values)
     try:
-        return pa.array(values, kind)
+        return pa.array(_parsed(raws, mixed), kind)
     except (pa.ArrowException, TypeError, ValueError):
         return None
-
-
-def _as_numbers(values: Sequence[Any]) -> list[Any]:
-    return [float(value) if isinstance(value, bool) else value for value in values]
 
 
 def _text(raw: bytes) -> str | None:
@@ -326,12 +301,6 @@ class TableWriter(Writer):
         if texts:
             self._find_mixed(texts)
             self._widen([*self._mixed])
-        for columns in self._spooled_columns():
-            for name, raws in columns.items():
-                kind = self._types[name]
-                mixed = self._mixed.get(name, {})
-                if kind is not None and _cells(kind, raws, mixed) is None:
-                    self._types[name] = None
 
     def _widen(self, names: Sequence[str]) -> None:
         for columns in self._spooled_columns():
@@ -342,21 +311,31 @@ class TableWriter(Writer):
                     except (RecursionError, UnreadableError):
                         values = [{}]  # nothing but text holds it
                     self._types[name] = _wider(kind, values)
+        for columns in self._spooled_columns():
+            for name in names:
+                kind = self._types[name]
+                mixed = self._mixed.get(name, {})
+                if kind is not None and _cells(kind, columns[name], mixed) is None:
+                    self._types[name] = None
 
     def _find_mixed(self, names: Sequence[str]) -> None:
-        """Find the places inside columns at which values of several kinds stand, if only these need be text."""
-        noted = {name: defaultdict[tuple[str, ...], set[str]](set) for name in names}
-        for columns in self._spooled_columns():
-            for name in [*noted]:
-                try:
+        """Find the places inside columns at which values of several types stand, if only these need be text."""
+        for name in names:
+            seen = defaultdict[Names, set[Any]](set)
+            try:
+                for columns in self._spooled_columns():
                     for raw in columns[name]:
-                        _note_kinds(parse_value(raw), (), noted[name])
-                except (RecursionError, UnreadableError):
-                    del noted[name]
-        for name, kinds in noted.items():
-            mixed = {place: _as_column(kinds[place]) for place in kinds}
-            mixed = {place: kind for place, kind in mixed.items() if kind}
-            if mixed and mixed.get(()) != "text":
+                        for place, value in _inside(parse_value(raw)):
+                            if value is not None:
+                                seen[place].add(_type(value))
+            except (RecursionError, UnreadableError):
+                continue
+            mixed = dict[Names, type]()
+            for place, kinds in seen.items():
+                if kinds == {None} or (len(kinds) > 1 and kinds not in _JOINED):
+                    mixed[place] = float if kinds <= {bool, int, float} else str
+            # a score may stand beside rewards that are true or false
+            if mixed and mixed.get(()) is not str:
                 self._mixed[name] = mixed
                 self._types[name] = pa.null()
 
