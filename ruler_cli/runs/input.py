@@ -411,10 +411,13 @@ class Input:
     def look_at_lines(self, reader: Reader, on_problem: OnProblem) -> bool:
         """Count the lines of a large file of groups, each of which is then parsed once, when it is its turn.
 
-        Return False if one of them is no object at a glance, so that the file is to be surveyed.
+        Return False if one of them is no object at a glance, or --grouping asks for more than lines, so that the file
+        is to be surveyed.
         """
         container = self.container
         if container.fd is None or reader.format.shape != "group":
+            return False
+        if self.settings.grouping not in ("auto", "line"):
             return False
         lines = 0
         end = (0, 0)
