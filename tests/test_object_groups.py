@@ -729,7 +729,7 @@ async def test_no_place_for_an_annotation(metadata: Any) -> None:
         "reward": 0.0,
         "metadata": {},
     }
-    rollouts = [{**sample, "response": f"It is {40 + n}."} for n in range(3)]
+    rollouts: list[Any] = [{**sample, "response": f"It is {40 + n}."} for n in range(3)]
     rollouts[1]["metadata"] = metadata
     async with Scorer(OFFLINE) as scorer:
         judged = await scorer.score(rollouts)

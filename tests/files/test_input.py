@@ -326,3 +326,21 @@ def test_large_file_that_is_cut(
         os.truncate(path, size * 2 // 3)
         with pytest.raises(InputChanged, match="line 3"):
             list(opened.groups)
+
+
+def test_large_file_whose_lines_change_places(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A large file of groups that is rewritten under the run ends it: no group is read twice, and none lost."""
+    monkeypatch.setattr(input_module, "_LOOKED_AT", 0)
+    lines = [
+        {"group_id": key, "trajectories": [{"messages": talk(key)}] * 2}
+        for key in ("a", "b", "c")
+    ]
+    path = write_records(tmp_path / "in.jsonl", lines)
+    with ExitStack() as stack:
+        opened = open_input(InputSettings(str(path)), stack, print, once=True)
+        write_records(path, [lines[0], lines[2], lines[1]])
+        assert next(opened.groups).key == "a"
+        with pytest.raises(InputChanged, match="line 2"):
+            list(opened.groups)
