@@ -33,6 +33,7 @@ from ruler_cli.files.location import Location
 from ruler_cli.files.parse import dump, parse
 from ruler_cli.files.values import lookup
 from ruler_cli.formats.chat import paths_named
+from ruler_cli.formats.input import Input, open_input, shown_key
 from ruler_cli.formats.keys import PROMPT_HASH
 from ruler_cli.formats.names import FIGURES, JUDGED, REFERENCES, RUBRICS
 from ruler_cli.formats.reader import Reader
@@ -54,7 +55,6 @@ from ruler_cli.runs.estimate import (
     sample,
 )
 from ruler_cli.runs.file import judge_errors
-from ruler_cli.runs.input import Input, open_input, shown_key
 from ruler_cli.scoring.statistics import quantile
 from ruler_cli.settings.fields import paths
 from ruler_cli.settings.load import score_settings

@@ -25,11 +25,11 @@ from ruler_cli.cli.units import shorten
 from ruler_cli.errors import UnknownShapeError, UnreadableError, UsageError
 from ruler_cli.files.location import Location
 from ruler_cli.formats.events import open_records
+from ruler_cli.formats.proposal import NothingToJudge, propose
 from ruler_cli.formats.reader import SAMPLE, detect
 from ruler_cli.formats.table import FAMILIES
 from ruler_cli.messages.read import read_messages
 from ruler_cli.prompting.render import render
-from ruler_cli.runs.proposal import NothingToJudge, propose
 from ruler_cli.settings.models import InputSettings, RecordPaths
 from ruler_cli.settings.options import COMMAND_LINE, Options
 

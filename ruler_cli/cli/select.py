@@ -21,9 +21,9 @@ from ruler_cli.settings.options import COMMAND_LINE, Options
 from ruler_cli.types import printable
 
 if TYPE_CHECKING:
+    from ruler_cli.formats.input import Input
     from ruler_cli.results.choice import Keep
     from ruler_cli.results.labels import RolloutMark
-    from ruler_cli.runs.input import Input
 
 _LEFT_OUT = """
 {unscored:group} without a score left out

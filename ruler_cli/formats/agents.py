@@ -69,7 +69,7 @@ def _read(turns_of: Callable[[Any], Any], record: JsonObject) -> Rollout:
 
 def is_autogen_history(record: JsonObject) -> bool:
     """Tell if a record holds messages of AutoGen."""
-    return any(map(KINDS["autogen"], _listed(record)[:1]))
+    return any(map(KINDS["autogen"].matches, _listed(record)[:1]))
 
 
 def is_langchain_history(record: JsonObject) -> bool:
@@ -216,14 +216,14 @@ def _openhands_turns(event: JsonObject) -> Iterator[Turn]:
             role = "system" if action == "system" else speaker
             yield new_turn(role, content or event.get("message"))
             return
-        given = {
+        arguments = {
             name: value
             for name, value in args.items()
             if name not in _METADATA and value not in (None, "", False)
         }
         if content:  # the text of a `write`
-            given["content"] = content
-        turn = call_turn(str(event.get("id")), action, given)
+            arguments["content"] = content
+        turn = call_turn(str(event.get("id")), action, arguments)
         yield {**turn, "content": args.get("thought") or None}
 
 
@@ -247,8 +247,8 @@ def _sdk_turns(event: JsonObject) -> Iterator[Turn]:
                 }
             parts = [*items(blocks), *items(thought)]
             content = thought if reasoning or not parts else parts
-            said = {"content": content, "reasoning_content": reasoning}
-            yield call_turn(*call) | said
+            spoken = {"content": content, "reasoning_content": reasoning}
+            yield call_turn(*call) | spoken
         case "ACPToolCallEvent":
             yield call_turn(*each_at(event, "tool_call_id title raw_input"))
             yield result_turn(*each_at(event, "tool_call_id raw_output"))
@@ -319,8 +319,8 @@ def _atif_turns(record: JsonObject) -> Messages:
             else call
             for call in items(step.get("tool_calls"))
         ]
-        said, thought = each_at(step, "message reasoning_content")
-        out.append(new_turn(role, said, reasoning_content=thought, tool_calls=calls))
+        text, thought = each_at(step, "message reasoning_content")
+        out.append(new_turn(role, text, reasoning_content=thought, tool_calls=calls))
         for result in objects(lookup(step, "observation.results")):
             turn = result_turn(*each_at(result, "source_call_id content"))
             if turn["content"] is None and result.get("subagent_trajectory_ref"):

@@ -65,8 +65,8 @@ def annotate(
         spans = lists[str(path[0])][int(path[1])] if path else whole
         # a rollout that is no object cannot be annotated; the group's part counts it
         if isinstance(spans, ObjectSpans):
-            own = _Object(raw, spans)
-            patches.put(spans, writer.changes(own, rollout, annotation))
+            trajectory = _Object(raw, spans)
+            patches.put(spans, writer.changes(trajectory, rollout, annotation))
     if group:
         patches.put(whole, {"ruler": group})
     return patches.apply()
@@ -219,9 +219,9 @@ class AnnotationWriter:
         for i, (rollout, annotation) in enumerate(annotated):
             # else it stands elsewhere, as ROLL's agentic ones do
             now = rewards[i] if i < len(rewards) else dump(rollout.reward)
-            known = self._rewards(earlier[i : i + 1], now)
-            scores.append(self._reward(annotation, known.own) or b"null")
-            annotations.append(known.beside(annotation))
+            of_item = self._rewards(earlier[i : i + 1], now)
+            scores.append(self._reward(annotation, of_item.own) or b"null")
+            annotations.append(of_item.beside(annotation))
         changes: dict[str, Any] = {}
         path = whole.path(form.reward)
         if rewards:
@@ -233,32 +233,36 @@ class AnnotationWriter:
 
     def changes(
         self,
-        own: Members,
+        trajectory: Members,
         rollout: Rollout,
         annotation: Annotation,
     ) -> NewMembers:
         """Everything that is written in a rollout's own object, `ruler` last."""
         form = self.form
-        objects: list[Members] = [own]
+        objects: list[Members] = [trajectory]
         # the trajectory once more, as JSON text; ART has no place for `ruler` there
-        if form.payload and (text := inner_object(own.value(form.payload))):
+        if form.payload and (text := inner_object(trajectory.value(form.payload))):
             objects.append(_Object(text, read_object(text)))
         now = form.absent
         if form.elsewhere:
             now = dump(rollout.reward)
         elif form.reward:
             now = objects[-1].value(form.reward) or form.absent
-        known = self._rewards(self._noted(objects), now)
-        changes, *copied = [self._scored(one, annotation, known) for one in objects]
+        rewards = self._rewards(self._noted(objects), now)
+        changes, *copied = [
+            self._scored(members, annotation, rewards) for members in objects
+        ]
         for inner in copied:
             changes[str(form.payload)] = inner
-        _set(changes, own.path(form.ruler), known.beside(annotation))
+        _set(changes, trajectory.path(form.ruler), rewards.beside(annotation))
         return changes
 
     def _noted(self, objects: Sequence[Members]) -> Iterator[bytes]:
         """Yield the objects in which an earlier run may have noted the first reward."""
         holders = (self.form.ruler, "metrics")[: 1 + self.form.extras]
-        inner = (inner_object(one.value(name)) for one in objects for name in holders)
+        inner = (
+            inner_object(members.value(name)) for members in objects for name in holders
+        )
         return filter(None, inner)
 
     def _rewards(self, noted: Iterable[bytes], now: bytes | None) -> _Rewards:
@@ -274,10 +278,10 @@ class AnnotationWriter:
             kept = items(before.get("rewards"))
             others = (kept and _bytes_at(earlier, ("rewards",))) or b"[]"
             at = form.original_in(before, parse_value(now or b"null"))
-            own = now
+            reward = now
             if at is not None:
                 place = ("rewards", at, "value") if at >= 0 else (ORIGINAL,)
-                own = _stated(_bytes_at(earlier, place))
+                reward = _stated(_bytes_at(earlier, place))
             elif path and not form.elsewhere:
                 entry = (
                     dump({"path": path})[:-1] + b',"value":' + (_strict(now) or b"null")
@@ -286,7 +290,7 @@ class AnnotationWriter:
             named = before.get("reward_path")
             if not is_text(named):  # older files do not say
                 named = path if at == -1 else ""
-            return _Rewards(_stated(original) or own, own, named, others)
+            return _Rewards(_stated(original) or reward, reward, named, others)
         return _Rewards(now, now, path)
 
     def _reward(self, annotation: Annotation, original: bytes | None) -> bytes:
@@ -299,32 +303,32 @@ class AnnotationWriter:
 
     def _scored(
         self,
-        one: Members,
+        members: Members,
         annotation: Annotation,
-        known: _Rewards,
+        rewards: _Rewards,
     ) -> dict[str, Any]:
         """The new values of the reward field, and of `metrics` and `logs` if the layout has them."""
         form = self.form
         score = annotation.get("score")
         changes: dict[str, Any] = {}
         if form.reward:
-            new = self._reward(annotation, known.own)
+            new = self._reward(annotation, rewards.own)
             stays = not new or (score is None and self.on_failure != "null")
-            if not stays or one.value(form.reward) is not None:
-                _set(changes, one.path(form.reward), new or None)
+            if not stays or members.value(form.reward) is not None:
+                _set(changes, members.path(form.reward), new or None)
         if not form.extras:
             return changes
         metrics = {
             "ruler_score": None if score is None else dump(score),
-            ORIGINAL: _strict(known.first),
+            ORIGINAL: _strict(rewards.first),
         }
-        old = one.value("metrics")
+        old = members.value("metrics")
         made = old in (None, b"null") and any(metrics.values())
         if made or inner_object(old):
             changes.setdefault("metrics", {}).update(metrics)
         explanation = _LOG + str(annotation.get("explanation", ""))
         line = None if score is None else dump_escaped(explanation)
-        return {**changes, "logs": _with_line(one.value("logs"), line)}
+        return {**changes, "logs": _with_line(members.value("logs"), line)}
 
 
 def _with_line(old: bytes | None, line: bytes | None) -> bytes | None:

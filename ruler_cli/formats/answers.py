@@ -101,8 +101,8 @@ def read_group(record: JsonObject) -> Rollouts:
     answers = value_at(record, _list_path(record) or answers_path(record, 1))
     if not is_list(answers):
         raise UnreadableError(f"has no list of answers (`{'`, `'.join(ANSWER_LISTS)}`)")
-    if (given := record.get("messages")) is not None:
-        prompt = chat_turns(given, "messages")
+    if (stated := record.get("messages")) is not None:
+        prompt = chat_turns(stated, "messages")
     else:
         prompt = task_turns(record, prompt_field(record))
 
@@ -114,11 +114,11 @@ def read_group(record: JsonObject) -> Rollouts:
 
 def _answer_field(record: JsonObject) -> str | None:
     """Return the field with the answer to a prompt; None if there is none."""
-    known = [n for n in ANSWERS if n in record and is_answer(record[n])]
-    asked = not known and prompt_field(record) == "question"
+    names = [n for n in ANSWERS if n in record and is_answer(record[n])]
+    asked = not names and prompt_field(record) == "question"
     if asked and is_text(record.get("answer")):
         return "answer"
-    return first(n for n in known if record[n] is not None) or first(known)
+    return first(n for n in names if record[n] is not None) or first(names)
 
 
 def is_pair(record: JsonObject) -> bool:
@@ -275,9 +275,9 @@ def _names(record: JsonObject) -> Names:
             return pair
     for stem, mark, ends in product(_STEMS, _MARKS, _ENDS):
         names = (f"{stem}{mark}{end}" for end in ends)
-        found = tuple(takewhile(record.__contains__, names))
-        if 1 < len(found) < len(ends):
-            return found
+        present = tuple(takewhile(record.__contains__, names))
+        if 1 < len(present) < len(ends):
+            return present
     return ()
 
 
@@ -296,12 +296,12 @@ def _is_whole(answer: Any) -> bool:
 
 def _best(record: JsonObject, names: Names) -> str | None:
     """The name of the answer that won; None for a draw, and for a label whose meaning is not known."""
-    for field, one, other, *figures in map(str.split, _LABELS):
+    for field, left, right, *figures in map(str.split, _LABELS):
         draw, most = map(float, figures)
         value: Any = record.get(field)
-        known = {one, other} == {*names} and isinstance(value, int | float)
-        if known and 0 < abs(value - draw) <= most:
-            return other if value > draw else one
+        is_graded = {left, right} == {*names} and isinstance(value, int | float)
+        if is_graded and 0 < abs(value - draw) <= most:
+            return right if value > draw else left
     for label in filter(is_text, map(record.get, _WINNERS)):
         named = [name for name in names if _is_named(label, name, record)]
         if len(named) == 1:
@@ -322,8 +322,10 @@ def is_preference(record: JsonObject) -> bool:
     """Tell if a record holds answers side by side, and a prompt."""
     names = _names(record)
     values = [*map(record.get, names)]
-    known = all(isinstance(v, str | dict | None) or is_message_list(v) for v in values)
-    if not any(values) or not known:
+    is_known = all(
+        isinstance(v, str | dict | None) or is_message_list(v) for v in values
+    )
+    if not any(values) or not is_known:
         return False
     whole = names in _PREFERRED or all(map(_is_whole, values))
     return whole or bool(_prompt(record))

@@ -49,13 +49,13 @@ _ATTACHED = "attachment://"
 
 def read_inspect(record: JsonObject) -> Rollout:
     """Read a sample of Inspect."""
-    given = record.get("messages")
-    messages = check_messages(given, "messages") if given else []
+    stated = record.get("messages")
+    messages = check_messages(stated, "messages") if stated else []
     before = messages or prompt_turns(record.get("input"), "input")
     whole = with_answer({"output": record.get("output")}, before)
     # after a tool's result `output` is still the model's message before it, or it is empty
-    known = [{}, *(one for one in messages if one.get("role") == "assistant")]
-    repeated = messages and _said(whole[-1]) in map(_said, known)
+    replies = [{}, *(m for m in messages if m.get("role") == "assistant")]
+    repeated = messages and _said(whole[-1]) in map(_said, replies)
     if len(whole) > len(before) and not repeated:
         messages = whole
     if not messages:
@@ -96,8 +96,8 @@ def _inspect_turns(message: Turn) -> Iterator[Turn]:
     content = message.get("content")
     error = lookup(message, "error.message")
     if message["role"] == "tool" and is_text(error) and error not in str(content):
-        said = f"{content}\n" if content else ""
-        content = f"{said}error: {error}"
+        before = f"{content}\n" if content else ""
+        content = f"{before}error: {error}"
     if not is_list(content):
         yield {**message, "content": content}
         return
@@ -105,8 +105,8 @@ def _inspect_turns(message: Turn) -> Iterator[Turn]:
     for part in content:
         kind = lookup(part, "type")
         if kind == "tool_use":
-            identity, name, given = map(part.get, ("id", "name", "arguments"))
-            yield call_turn(identity, name, given) | {"content": parts}
+            identity, name, arguments = map(part.get, ("id", "name", "arguments"))
+            yield call_turn(identity, name, arguments) | {"content": parts}
             yield result_turn(identity, part.get("error") or part.get("result"))
             parts = []
         elif kind == "reasoning" and part.get("redacted"):
@@ -151,13 +151,15 @@ def promptfoo_key(record: JsonObject) -> str | None:
 
 def steps_of(record: JsonObject) -> Messages:
     """Return an agent's steps, each a thought or an action, with what it saw, as turns; [] if there are none."""
-    known = (step_turns(items(record.get(name))) for name in STEP_LISTS)
-    return first(filter(None, known)) or []
+    listed = (step_turns(items(record.get(name))) for name in STEP_LISTS)
+    return first(filter(None, listed)) or []
 
 
 def read_steps(record: JsonObject) -> Rollout:
     """Read an agent's steps, or Gemini's contents, behind the record's task and before the answer beside them."""
-    contents = [{"role": "user", **one} for one in objects(record.get("contents"))]
+    contents = [
+        {"role": "user", **content} for content in objects(record.get("contents"))
+    ]
     turns = chat_turns(contents, "contents") if contents else steps_of(record)
     return read_conversation(record, with_task(record, turns))
 
@@ -173,8 +175,8 @@ def _tau2_turns(message: Turn) -> Iterator[Turn]:
     role = message.get("role")
     calls = objects(message.get("tool_calls"))
     # the results of calls that were made at once
-    for one in objects(message.get("tool_messages")):
-        yield from _tau2_turns({"role": "tool", **one})
+    for result in objects(message.get("tool_messages")):
+        yield from _tau2_turns({"role": "tool", **result})
     if role == "tool":
         message = {**message, "tool_call_id": message.get("id")}
     elif role == "user" and calls:
@@ -276,8 +278,8 @@ def read_mt_bench(record: JsonObject) -> Rollouts:
         count = len(items(answers))
         if not 0 < count <= len(questions):
             raise UnreadableError(f"has {count} answers for {len(questions)} questions")
-        said = chain(*zip(questions, answers, strict=False))
-        texts = (turn.get("content") if is_object(turn) else turn for turn in said)
+        turns = chain(*zip(questions, answers, strict=False))
+        texts = (turn.get("content") if is_object(turn) else turn for turn in turns)
         return Rollout([*map(new_turn, cycle(("user", "assistant")), texts)])
 
     return [

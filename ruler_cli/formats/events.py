@@ -13,9 +13,9 @@ from __future__ import annotations
 import re
 import sqlite3
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import replace
+from dataclasses import field, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path, PurePath
@@ -29,6 +29,15 @@ from ruler_cli.files.parse import dump, parse, parse_value
 from ruler_cli.files.scratch import temporary_database
 from ruler_cli.files.source import Events
 from ruler_cli.files.splice import encode_members
+from ruler_cli.files.values import (
+    Names,
+    first,
+    first_stated,
+    is_list,
+    is_object,
+    objects,
+    words,
+)
 from ruler_cli.messages.dialects import is_langchain
 from ruler_cli.types import Line, value
 
@@ -37,38 +46,71 @@ Matches = Callable[[Event], bool]
 
 _INNER = ("message", "info", "context")
 """Members whose own keys count too, as `message.role`."""
-_CONVERSATIONS = (
+_CONVERSATIONS = words(
     "conversation_id conversationId session_id thread_id trajectory_id rollout_id "
-    "episode_id run_id chat_id dialog_id dialogue_id"
+    "episode_id run_id chat_id dialog_id dialogue_id sessionId"
 )
-"""Members by which the messages of a table belong together, beside `sessionId`."""
-_TRACES = ("trace_id", "traceId", "context.trace_id")
-_ROWS = tomllib.loads(Path(__file__).with_name("events.toml").read_text("utf-8"))
-TURNS: dict[str, dict[str, str]] = {
-    name: row.get("turns", {}) for name, row in _ROWS.items()
-}
-"""By the name of a kind of events, the turns that its events are, by patterns of their types."""
+"""Members by which the messages of a table belong together."""
+_TRACES = words("trace_id traceId context.trace_id")
+_BATCHES = words("resourceSpans resource_spans batches")
+_SCOPES = words("scopeSpans scope_spans instrumentationLibrarySpans")
+_PAGES = words("data runs")
+"""Lists of the spans of OTLP and of the APIs' pages."""
+
+
+@value
+class EventKind:
+    """A row of `events.toml`: a kind of events.
+
+    `member` is the name of their list in a record. With `most`, up to half of the events of a file may be of further
+    kinds. With `conversations`, events may name one of many conversations. `turns` are those that its events are, by
+    patterns of their types.
+    """
+
+    matches: Matches
+    member: str = ""
+    most: bool = False
+    conversations: bool = False
+    turns: Mapping[str, str] = field(default_factory=dict)
+
+    def is_made_of(self, events: Sequence[Event]) -> bool:
+        """Return whether at least half of the events, and one, are of this kind."""
+        fitting = [*filter(self.matches, events)]
+        return bool(fitting) and 2 * len(fitting) >= len(events)
+
+
+def _kind(clues: list[Mapping[str, str]], **row: Any) -> EventKind:
+    """Return the kind of a row."""
+    tests = [*map(_clue, clues)]
+
+    def matches(event: Event) -> bool:
+        return any(test(event) for test in tests)
+
+    return EventKind(matches, **row)
 
 
 def _clue(row: Mapping[str, str]) -> Matches:
     """Return a test for events by their keys and the patterns of their type and role."""
-    words = (row.get(name, "").split() for name in ("has", "some", "lacks", "only"))
-    has, some, lacks, only = map(frozenset, words)
-    patterns = {
-        name: re.compile("|".join(row[name].split()))
-        for name in ("type", "role")
-        if name in row
-    }
+    has = frozenset(words(row.get("has", "")))
+    some = frozenset(words(row.get("some", "")))
+    lacks = frozenset(words(row.get("lacks", "")))
+    only = frozenset(words(row.get("only", "")))
+    patterns = {}
+    for name in ("type", "role"):
+        if name in row:
+            patterns[name] = re.compile("|".join(words(row[name])))
 
     def matches(event: Event) -> bool:
         keys = _keys(event)
-        texts = ((p, str(event.get(name))) for name, p in patterns.items())
-        return (
-            has <= keys
-            and lacks.isdisjoint(keys)
-            and (not some or not some.isdisjoint(keys))
-            and (not only or keys <= only)
-            and all(pattern.fullmatch(text) for pattern, text in texts)
+        if not has <= keys or not lacks.isdisjoint(keys):
+            return False
+        if some and some.isdisjoint(keys):
+            return False
+        if only and not keys <= only:
+            return False
+        return all(
+            pattern.fullmatch(str(event.get(name)))
+            for name, pattern in patterns.items()
         )
 
     return matches
@@ -78,73 +120,67 @@ def _keys(event: Event) -> set[str]:
     keys = set(event)
     for name in _INNER:
         inner = event.get(name)
-        if isinstance(inner, dict):
+        if is_object(inner):
             keys.update(f"{name}.{key}" for key in inner)
     return keys
 
 
-def _kind(clues: list[Mapping[str, str]]) -> Matches:
-    tests = [*map(_clue, clues)]
-    return lambda event: any(test(event) for test in tests)
-
-
-KINDS = {name: _kind(row["clues"]) for name, row in _ROWS.items()}
-"""By the name of a kind of events, the test for one."""
+_TABLE = Path(__file__).with_name("events.toml")
+_ROWS = tomllib.loads(_TABLE.read_text("utf-8"))
+KINDS = {name: _kind(**row) for name, row in _ROWS.items()}
+"""Every kind of events by its name; the first that fits is taken."""
+KINDS["langchain"] = replace(KINDS["langchain"], matches=is_langchain)
 
 
 def conversation_id(event: Event) -> str | None:
     """Return the id of the conversation that a message names; None if it names none."""
-    return _first_id(event, (*_CONVERSATIONS.split(), "sessionId"))
+    return _first_id(event, _CONVERSATIONS)
 
 
 def trace_id(span: Event) -> str | None:
     """Return the id of the trace that a span names; None if it names none."""
     context = span.get("context")
-    inner = context if isinstance(context, dict) else {}
+    inner = context if is_object(context) else {}
     return _first_id(span, _TRACES) or _first_id(inner, _TRACES)
 
 
-def _first_id(event: Event, names: tuple[str, ...]) -> str | None:
-    value = next((event[name] for name in names if event.get(name) is not None), None)
-    return str(value) if isinstance(value, str | int) else None
+def _first_id(event: Event, names: Names) -> str | None:
+    identity = first_stated(event, names)
+    return str(identity) if isinstance(identity, str | int) else None
 
 
 def is_span(event: Event) -> bool:
-    """Tell if it is a span, with its trace and its own id, or an object of many (OTLP, APIs)."""
+    """Return whether it is a span, with its trace and its own id, or an object of many (OTLP, APIs)."""
     if spans_in(event):
         return True
     if trace_id(event) is None or event.get("observations") or event.get("child_runs"):
         return False  # it holds its trace
-    return KINDS["span"](event)
+    return KINDS["span"].matches(event)
 
 
 def spans_in(event: Event) -> list[Event]:
     """Return the spans in an object of many; [] if it is a span itself."""
     spans: list[Event] = []
-    for batch in _listed(event, "resourceSpans", "resource_spans", "batches"):
-        for scope in _listed(
-            batch, "scopeSpans", "scope_spans", "instrumentationLibrarySpans"
-        ):
-            spans += _listed(scope, "spans")
-    spans += _listed(event, "data", "runs")
+    for batch in _listed(event, _BATCHES):
+        for scope in _listed(batch, _SCOPES):
+            spans += objects(scope.get("spans"))
+    spans += _listed(event, _PAGES)
     holders = {"data", "runs", "resourceSpans"}
     single = all(not holders & span.keys() and is_span(span) for span in spans)
     return spans if single else []
 
 
+def _listed(holder: Event, names: Names) -> list[dict[str, Any]]:
+    """Return the objects of the first of these members, if it is a list; else []."""
+    return objects(first(holder[name] for name in names if name in holder))
+
+
 def spans_apart(raw: bytes) -> list[bytes]:
     """Return the JSON of each span in an object; the object itself if it holds none, or cannot be read."""
     try:
-        return [dump(span) for span in spans_in(parse(raw))] or [raw]
+        return [*map(dump, spans_in(parse(raw)))] or [raw]
     except (UnreadableError, RecursionError):
         return [raw]
-
-
-def _listed(value: Event, *keys: str) -> list[Event]:
-    """Return the objects of the first of these members, if it is a list; else []."""
-    listed = next((value[key] for key in keys if key in value), None)
-    items = listed if isinstance(listed, list) else []
-    return [item for item in items if isinstance(item, dict)]
 
 
 Raw = bytes | int
@@ -157,50 +193,41 @@ _UNREADABLE = {"messages": ("role", "content"), "conversations": ("from", "value
 
 
 @value
-class EventRule:
-    """One kind of events, and the record to make of them.
+class Gathering:
+    """The way in which events become records, in a list `member` of each.
 
-    `member` is the name of their list in the record. `key` returns the rollout of an event; None: the file
-    is one rollout. `key_name` is the member of the record with that key. With `most`, up to half of the
-    events may be of further kinds.
+    `key` returns the rollout of an event; None: the file is one rollout. `key_name` is the member of the record with
+    that key.
     """
 
-    matches: Matches
     member: str
     key: Callable[[Event], str | None] | None = None
     key_name: str = ""
-    most: bool = False
 
 
-KINDS["langchain"] = is_langchain
-
-
-def _rules(matches: Matches, row: Mapping[str, Any]) -> Iterator[EventRule]:
-    """Yield the rules of a row: for events that name one of many conversations, and for those of a file."""
-    member = row.get("member", "")
-    if row.get("conversations"):
-        yield EventRule(
-            lambda event: conversation_id(event) is not None and matches(event),
-            member,
-            key=conversation_id,
-            key_name="conversation_id",
-            most=True,
-        )
-    if member:
-        yield EventRule(matches, member, most=row.get("most", False))
-
-
-RULES = (
-    *(rule for name, row in _ROWS.items() for rule in _rules(KINDS[name], row)),
-    EventRule(is_span, "spans", key=trace_id, key_name="trace_id"),
-)
-"""Every kind of events; the first rule that fits is taken."""
+def _gathering(events: Sequence[Event]) -> Gathering | None:
+    """Return how first events are gathered; None if they are records, or of no known kind."""
+    if not events or any(RECORD_MEMBERS & event.keys() for event in events):
+        return None
+    for kind in KINDS.values():
+        if kind.conversations:
+            named = [event for event in events if conversation_id(event) is not None]
+            fitting = [*filter(kind.matches, named)]
+            if 2 * len(fitting) >= len(events):
+                return Gathering(kind.member, conversation_id, "conversation_id")
+        if not kind.member:
+            continue
+        if all(map(kind.matches, events)) or (kind.most and kind.is_made_of(events)):
+            return Gathering(kind.member)
+    if all(map(is_span, events)):
+        return Gathering("spans", trace_id, "trace_id")
+    return None
 
 
 def may_be_event(raw: bytes) -> bool:
-    """Tell if a first record could be an event."""
+    """Return whether a first record could be an event."""
     event = _event(raw)
-    return event is not None and _rule([event]) is not None
+    return event is not None and _gathering([event]) is not None
 
 
 def assemble_rollouts(container: Container, file: str, stack: ExitStack) -> Container:
@@ -211,24 +238,13 @@ def assemble_rollouts(container: Container, file: str, stack: ExitStack) -> Cont
     lines = list[bytes]()
     with suppress(UsageError):  # a reader of the records raises it again
         lines += (line.raw for line in islice(container.records(), _SAMPLE))
-    first = [event for event in map(_event, lines) if event is not None]
+    events = [event for event in map(_event, lines) if event is not None]
     if any(map(_list_member, lines)):
-        return container if first else MessageLists(container)
-    rule = _rule(first)
-    if rule is None:
+        return container if events else MessageLists(container)
+    gathering = _gathering(events)
+    if gathering is None:
         return container
-    return AssembledRollouts(container, rule, file, stack)
-
-
-def _rule(first: list[Event]) -> EventRule | None:
-    """Return the rule that first events follow; None if they are records, or of no known kind."""
-    if not first or any(RECORD_MEMBERS & event.keys() for event in first):
-        return None
-    for rule in RULES:
-        fitting = sum(map(rule.matches, first))
-        if fitting == len(first) or (rule.most and 2 * fitting >= len(first)):
-            return rule
-    return None
+    return AssembledRollouts(container, gathering, file, stack)
 
 
 def _event(raw: bytes) -> Event | None:
@@ -243,13 +259,15 @@ def _list_member(raw: bytes) -> str | None:
     if raw.lstrip()[:1] != b"[":
         return None
     try:
-        items = parse_value(raw)
+        messages = parse_value(raw)
     except (UnreadableError, RecursionError):
         return None
-    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+    if not is_list(messages) or not all(map(is_object, messages)):
         return None
-    rule = _rule(items[:_SAMPLE])
-    return rule.member if rule is not None and rule.member in _UNREADABLE else None
+    gathering = _gathering(messages[:_SAMPLE])
+    if gathering is None or gathering.member not in _UNREADABLE:
+        return None
+    return gathering.member
 
 
 class MessageLists(Container):
@@ -274,27 +292,29 @@ class AssembledRollouts(Container):
     unit = "rollout"
 
     def __init__(
-        self, source: Container, rule: EventRule, file: str, stack: ExitStack
+        self, source: Container, gathering: Gathering, file: str, stack: ExitStack
     ) -> None:
         super().__init__(source.name, source.most)
         self._source = source
-        self._rule = rule
+        self._gathering = gathering
         self._stack = stack
         folder = "/".join(PurePath(file).parts[:-1])
-        named = {"file": file, "folder": folder}
-        self._head = {name: dump(text) for name, text in named.items() if text}
+        place = {"file": file, "folder": folder}
+        self._head = {name: dump(text) for name, text in place.items() if text}
 
     @cached_property
     def _events(self) -> sqlite3.Connection:
         """All events in a temporary database; one without a key, which is a number then, is a rollout by itself."""
-        db = temporary_database(_TABLE, cache=2000)
+        db = temporary_database(_SCHEMA, cache=2000)
         self._stack.callback(db.close)
-        is_trace = self._rule.key is trace_id
+        is_trace = self._gathering.key is trace_id
         with temporary():
             for line in self._source.records():
-                raw: Raw = line.skipped or line.raw
-                for each in spans_apart(line.raw) if is_trace else [raw]:
-                    db.execute(_ADD, self._keyed(each))
+                events: Sequence[Raw] = [line.skipped or line.raw]
+                if is_trace:
+                    events = spans_apart(line.raw)
+                for event in events:
+                    db.execute(_ADD, self._keyed(event))
             db.execute("UPDATE event SET key = id WHERE key IS NULL")
             db.execute("CREATE INDEX by_rollout ON event (key, id)")
         return db
@@ -302,17 +322,17 @@ class AssembledRollouts(Container):
     def _keyed(self, raw: Raw) -> tuple[bytes | None, Raw]:
         """Return the key of an event, as JSON, and what is kept of it."""
         event = None if isinstance(raw, int) else _event(raw)
-        rule = self._rule
-        if rule.key is not None:
-            key = None if event is None else rule.key(event)
+        if self._gathering.key is not None:
+            key = None if event is None else self._gathering.key(event)
             return None if key is None else dump(key), raw
-        if isinstance(raw, bytes) and event is None:
-            text: object = raw.decode("utf-8", "replace")
-            if rule.member in _UNREADABLE:
-                speaker, content = _UNREADABLE[rule.member]
-                text = {speaker: "unreadable", content: text}
-            raw = dump(text)
-        return b"", raw
+        if isinstance(raw, int) or event is not None:
+            return b"", raw
+        text = raw.decode("utf-8", "replace")
+        names = _UNREADABLE.get(self._gathering.member)
+        if names is None:
+            return b"", dump(text)
+        speaker, content = names
+        return b"", dump({speaker: "unreadable", content: text})
 
     def records(self) -> Iterator[Line]:
         """Yield every record."""
@@ -332,13 +352,13 @@ class AssembledRollouts(Container):
             parts.append(event)
         if isinstance(key, int):
             return self.line(number, 0, parts[0])
-        named = {self._rule.key_name: key} if key else {}
-        listed = {self._rule.member: b"[%s]" % b", ".join(parts)}
-        members = encode_members({**named, **self._head, **listed})
-        return self.line(number, 0, b"{%s}" % members)
+        members = {self._gathering.key_name: key} if key else {}
+        members |= self._head
+        members[self._gathering.member] = b"[%s]" % b", ".join(parts)
+        return self.line(number, 0, b"{%s}" % encode_members(members))
 
 
-_TABLE = "CREATE TABLE event (id INTEGER PRIMARY KEY, key BLOB, raw BLOB)"
+_SCHEMA = "CREATE TABLE event (id INTEGER PRIMARY KEY, key BLOB, raw BLOB)"
 _ADD = "INSERT INTO event (key, raw) VALUES (?, ?)"
 _ROLLOUTS = "SELECT key FROM event GROUP BY key ORDER BY min(id)"
 _EVENTS = "SELECT raw FROM event WHERE key = ? ORDER BY id"

@@ -126,7 +126,7 @@ class Format(RecordPaths):
     @property
     def key_paths(self) -> list[str]:
         """The paths at which a group key may stand, the best first."""
-        return [path for one in paths(self.group_by) for path in one.split("|")]
+        return [path for names in paths(self.group_by) for path in names.split("|")]
 
     def original_in(self, before: JsonObject, now: Any) -> int | None:
         """Return where what an earlier run noted has the original of the reward field; the value `now` stands there.
@@ -134,7 +134,7 @@ class Format(RecordPaths):
         It is -1 for the first reward, and a number for one of `rewards`; None: the value is the original.
         """
         place = parts(self.read_at or self.reward)
-        kept = [lookup(one, "path") for one in items(before.get("rewards"))]
+        kept = [lookup(reward, "path") for reward in items(before.get("rewards"))]
         places = [parts(path) if is_text(path) else None for path in kept]
         if place in places:
             return places.index(place)
@@ -151,10 +151,10 @@ class Format(RecordPaths):
         return -1 if stays or now in (None, left) or _near(now, left) else None
 
 
-def _near(one: Any, other: Any) -> bool:
+def _near(first: Any, second: Any) -> bool:
     """Tell if two values are numbers that differ by rounding."""
-    both = isinstance(one, float) and isinstance(other, float)
-    return both and isclose(one, other, rel_tol=1e-6)
+    both = isinstance(first, float) and isinstance(second, float)
+    return both and isclose(first, second, rel_tol=1e-6)
 
 
 def holds(record: JsonObject, terms: str) -> bool:
@@ -180,7 +180,9 @@ def _holds(record: JsonObject, term: str) -> bool:
     path, _, member = term.partition("[].")
     if member:
         listed = items(lookup(record, path))[:_FIRST]
-        return bool(listed) and all(is_object(one) and member in one for one in listed)
+        return bool(listed) and all(
+            is_object(item) and member in item for item in listed
+        )
     for mark, kind in _KINDS.items():
         if term.endswith(mark):
             return type(lookup(record, term.removesuffix(mark))) is kind

@@ -60,10 +60,10 @@ def _read(value: Any, path: Path, reward: Any) -> Rollout:
     if not is_object(value):
         raise UnreadableError("is no object")
     recorded = _recorded(value) if "exchanges" in value else []
-    given = _main(value, recorded)
+    messages = _main(value, recorded)
     if _BESIDE.isdisjoint(value):  # fast, as most dumps have none of these
         tools = value.get("tools") and tools_of(value)
-        return Rollout(given, path, tools=tools, reward=reward)
+        return Rollout(messages, path, tools=tools, reward=reward)
     further = [
         _main(history, _recorded(history))
         if is_object(history)
@@ -74,7 +74,7 @@ def _read(value: Any, path: Path, reward: Any) -> Rollout:
     offered = (lookup(request, "tools") for request, _ in _exchanges(value))
     return read_conversation(
         value,
-        given,
+        messages,
         path,
         histories=(*further, *recorded[:-1]),
         tools=tools_of(value) or first(offered),
@@ -86,8 +86,8 @@ def _main(value: JsonObject, recorded: list[Messages]) -> Messages:
     """Return the main conversation of a trajectory; UnreadableError if there is none."""
     for key in ("messages", "messages_and_choices"):
         if value.get(key) is not None:
-            given = chat_turns(value[key], key)
-            return given if given is value[key] else with_task(value, given)
+            turns = chat_turns(value[key], key)
+            return turns if turns is value[key] else with_task(value, turns)
     if not recorded:
         raise UnreadableError("has no messages")
     return recorded[-1]

@@ -68,42 +68,51 @@ def every(
         yield from every(item, rest, (*places, (whole, number)), f"{whole}{mark}.")
 
 
-def item_at(record: Any, path: str, places: Places = ()) -> Any:
-    """Return the value at a path that belongs to a rollout with these places; None if there is none.
+def item_at(record: JsonObject, names: str, places: Places = ()) -> Any:
+    """Return the value at a path that belongs to a rollout with these places; None if there is none, or no path.
 
-    Where the path goes through a list of the rollout's own, it is the item there. Else the path has as many marks,
-    and the items of its lists belong to the rollouts in their order, entries by their keys. UnreadableError if it has
-    not.
+    Of several paths, with `|` between them, it is the first that is there. Where the path goes through a list of the
+    rollout's own, it is the item there. Else the path has as many marks, and the items of its lists belong to the
+    rollouts in their order, entries by their keys. UnreadableError if it has not.
     """
-    own = dict(places)
+    if not names:
+        return None
+    path = present(record, names)
+    numbers = dict(places)
     marks = len(LISTS.findall(path))
     whole = ""
+    value: Any = record
     for level in range(marks):
         before, mark, path = _at_list(path)
         whole += before
-        if whole not in own and marks != len(places):
+        if whole not in numbers and marks != len(places):
             raise UnreadableError(
                 f"has items at `{whole}`, of which nothing tells to which rollout each belongs"
             )
-        number = own.get(whole, places[level][1])
-        holder = _at(record, before)
-        if mark == "{}" and is_object(holder):
-            inner = holder.get(str(number))
-            record = None if inner is None else {"key": number, "value": inner}
-        else:
-            listed = isinstance(number, int) and number < len(items(holder))
-            record = holder[number] if listed else None
+        number = numbers.get(whole, places[level][1])
+        value = _item(_at(value, before), mark, number)
         whole += f"{mark}."
-    return _at(record, path)
+    return _at(value, path)
+
+
+def _item(holder: Any, mark: str, number: int | str) -> Any:
+    """Return the item of a list, or the entry of an object, with this number or key; None if there is none."""
+    if mark == "{}" and is_object(holder):
+        inner = holder.get(str(number))
+        return None if inner is None else {"key": number, "value": inner}
+    is_listed = isinstance(number, int) and number < len(items(holder))
+    return holder[number] if is_listed else None
 
 
 def present(record: JsonObject, names: str) -> str:
     """Return the first of several paths, with `|` between them, that has a value, or else a key of the record."""
     if "|" not in names or names in record:
         return names
-    known = names.split("|")
-    valued = (name for name in known if lookup(record, first_list(name)) is not None)
-    return first(valued) or first(name for name in known if name in record) or names
+    several = names.split("|")
+    for name in several:
+        if name and lookup(record, first_list(name)) is not None:
+            return name
+    return first(name for name in several if name in record) or names
 
 
 def list_field(record: JsonObject, name: str) -> list[Any]:
@@ -131,7 +140,7 @@ def column(record: JsonObject, name: str, size: int) -> list[Any]:
 
 
 def is_text_list(value: Any) -> bool:
-    """Tell if a value is a list of texts, at least one."""
+    """Return whether a value is a list of texts, at least one."""
     return bool(items(value)) and all(map(is_text, value))
 
 

@@ -54,6 +54,17 @@ def _answers() -> Functions:
     }
 
 
+def _api_logs() -> Functions:
+    from ruler_cli.formats import api_logs
+
+    return {
+        "is_exchange": api_logs.is_exchange,
+        "is_sampled": api_logs.is_sampled,
+        "read_exchange": api_logs.read_exchange,
+        "read_samples": api_logs.read_samples,
+    }
+
+
 def _evaluations() -> Functions:
     from ruler_cli.formats import evaluations
 
@@ -104,13 +115,9 @@ def _traces() -> Functions:
     from ruler_cli.formats import traces
 
     return {
-        "is_exchange": traces.is_exchange,
         "is_langfuse": traces.is_langfuse,
-        "is_sampled": traces.is_sampled,
         "is_spans": traces.is_spans,
         "item_key": traces.item_key,
-        "read_exchange": traces.read_exchange,
-        "read_samples": traces.read_samples,
         "read_trace": traces.read_trace,
     }
 
@@ -142,6 +149,7 @@ def _trainers() -> Functions:
 _MODULES = {
     "agents": _agents,
     "answers": _answers,
+    "api_logs": _api_logs,
     "evaluations": _evaluations,
     "native": _native,
     "sessions": _sessions,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
+from functools import partial
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
@@ -65,34 +66,25 @@ def read_row(form: Format, record: JsonObject, finish: Finish) -> Rollout | Roll
     if form.shape == "trajectory" and not form.listed:
         path = _present(form, record)
         return _rollout(form, record, finish, path, lookup(record, path))
-    found = [*_sources(form, record)]
+    sources = [*_sources(form, record)]
     head = first_list(present(record, _paths(form)[0]))
-    if not (found or is_list(lookup(record, head))):
+    if not sources and not is_list(lookup(record, head)):
         cause = form.cause and f" ({form.cause})"
         raise UnreadableError(f"has no list `{head}`{cause}")
-    given = (*paths(form.prompt), form.outcome, form.tools)
-    check_lists(record, [places for _, places, _ in found], given)
+    beside = (*paths(form.prompt), form.outcome, form.tools)
+    check_lists(record, [places for _, places, _ in sources], beside)
     holder = () if form.listed else tuple(map(str, parts(head)))
+    read = partial(_rollout, form, record, finish)
     return [
-        read_or_error(
-            (*holder, i),
-            _rollout,
-            form,
-            record,
-            finish,
-            path,
-            value,
-            places,
-            places=places,
-        )
-        for i, (path, places, value) in enumerate(found)
+        read_or_error((*holder, i), read, path, value, places, places=places)
+        for i, (path, places, value) in enumerate(sources)
     ]
 
 
 def check_lists(
     record: JsonObject,
     rollouts: Sequence[Places],
-    given: Iterable[str],
+    fields: Iterable[str],
     *,
     listed: bool = False,
 ) -> None:
@@ -101,41 +93,38 @@ def check_lists(
     `listed`: one that is named without a mark has an item for each, too.
     """
     size = len(rollouts)
-    own = {path for places in rollouts for path, _ in places}
-    for path in (name for names in given for name in names.split("|")):
+    own_lists = {path for places in rollouts for path, _ in places}
+    for path in (name for names in fields for name in names.split("|")):
         if listed and is_list(lookup(record, path)):
             column(record, path, size)
         beside = [places for places, _ in every(record, path) if places]
-        apart = beside and beside[0][-1][0] not in own
-        if apart and len(beside) != size and isinstance(beside[0][-1][1], int):
+        if not beside or len(beside) == size:
+            continue
+        last_list, number = beside[0][-1]
+        if last_list not in own_lists and isinstance(number, int):
             raise wrong_size(first_list(path), size)
 
 
 def _paths(form: RecordPaths) -> Sequence[str]:
-    given: Sequence[str] = paths(form.messages or form.answers)
-    return given
+    listed: Sequence[str] = paths(form.messages or form.answers)
+    return listed
 
 
 def _present(form: Format, record: JsonObject) -> str:
     """Return the path of the only rollout: its messages, or else its answer."""
-    given = (*paths(form.messages)[:1], *paths(form.answers)[:1])
-    *better, last = [present(record, path) for path in given]
+    names = (*paths(form.messages)[:1], *paths(form.answers)[:1])
+    *better, last = [present(record, name) for name in names]
     return first(path for path in better if lookup(record, path)) or last
-
-
-def _at(record: JsonObject, names: str, places: Places) -> Any:
-    """Return the value at the first of several paths that belongs to a rollout; None without a path."""
-    return item_at(record, present(record, names), places) if names else None
 
 
 def _sources(
     form: RecordPaths, record: JsonObject
 ) -> Iterator[tuple[str, Places, Any]]:
     """Yield the path, the places and the value of each rollout; one of several fields has its number first."""
-    given = _paths(form)
-    for i, path in enumerate(given):
+    listed = _paths(form)
+    for i, path in enumerate(listed):
         here = present(record, path)
-        column: Places = (("", i),) if len(given) > 1 else ()
+        column: Places = (("", i),) if len(listed) > 1 else ()
         for inner, value in every(record, here):
             yield here, (*column, *inner), value
 
@@ -149,48 +138,53 @@ def _rollout(
     places: Places = (),
 ) -> Rollout:
     """Read one rollout."""
-    own = form.rank == OWN
-    if own and _is_structured(value):
+    is_named = form.rank == OWN
+    if is_named and _is_structured(value):
         value = dump(value).decode("utf-8", "replace")
-    answers = [name for given in paths(form.answers) for name in given.split("|")]
-    if path not in answers and (
-        not own or is_list(value) or (form.as_json and is_text(value))
-    ):
+    answers = [name for names in paths(form.answers) for name in names.split("|")]
+    may_be_turns = is_list(value) or (form.as_json and is_text(value))
+    if path not in answers and (may_be_turns or not is_named):
         rollout = _conversation(form, record, path, value)
-    elif own:
-        answer = find_answer(value, path)
-        if answer is None:
-            what = "no list of messages and no answer" if value else "empty"
-            raise UnreadableError(f"`{path}` is {what}")
-        # the key of a group is no task, whatever its name
-        other = {key: one for key, one in record.items() if key not in form.key_paths}
-        name = None if form.prompt else prompt_field(other)
-        prompt = task_turns(record, name) if name and name != path else []
-        rollout = make_rollout(prompt, answer)
+    elif is_named:
+        rollout = _answer(form, record, path, value)
     else:
         rollout = make_rollout(_task(form, record, places), answer_turns(value, path))
     tools = None
     if form.tools not in ("", "tools"):
-        tools = tools_of({"tools": _at(record, form.tools, places)})
-    elif own or form.tools:
+        tools = tools_of({"tools": item_at(record, form.tools, places)})
+    elif is_named or form.tools:
         tools = tools_of(record)
-    member = _at(record, form.member, ())
+    outcome = item_at(record, form.outcome, places)
+    if form.first_wins:
+        outcome = not places[0][1]
+    member = item_at(record, form.member)
     rollout = replace(
         rollout,
         tools=tools,
-        outcome=_at(record, form.outcome, places),
+        outcome=outcome,
         member=member if is_text(member) else None,
         places=places,
     )
-    if form.first_wins:
-        rollout = replace(rollout, outcome=not places[0][1])
     return finish(record, rollout) if finish else rollout
 
 
+def _answer(form: Format, record: JsonObject, path: str, value: Any) -> Rollout:
+    """Read a rollout that is an answer at a path which the user named."""
+    answer = find_answer(value, path)
+    if answer is None:
+        what = "no list of messages and no answer" if value else "empty"
+        raise UnreadableError(f"`{path}` is {what}")
+    # the key of a group is no task, whatever its name
+    unkeyed = {key: inner for key, inner in record.items() if key not in form.key_paths}
+    name = None if form.prompt else prompt_field(unkeyed)
+    prompt = task_turns(record, name) if name and name != path else []
+    return make_rollout(prompt, answer)
+
+
 def _is_structured(value: Any) -> bool:
-    """Tell if a value is neither turns nor an answer of a known shape, but objects, which are shown as JSON."""
+    """Return whether a value is neither turns nor an answer of a known shape, but objects, which are shown as JSON."""
     listed = [value] if is_object(value) else items(value)
-    alone = all(is_object(one) and not is_answer(one) for one in listed)
+    alone = all(is_object(part) and not is_answer(part) for part in listed)
     return bool(listed) and alone and named_turns(listed) is None
 
 
@@ -202,14 +196,14 @@ def _conversation(form: Format, record: JsonObject, path: str, value: Any) -> Ro
     several = any(listed) and all(map(is_list, listed))
     *earlier, value = filter(None, listed) if several else [value]
     histories = tuple(chat_turns(part, path) for part in earlier)
-    given = chat_turns(value, path)
+    turns = chat_turns(value, path)
     if form.calls:
-        given = [_with_calls(turn, form.calls) for turn in given]
-    if given is not value and not form.prompt:
-        given = with_task(record, given)
+        turns = [_with_calls(turn, form.calls) for turn in turns]
+    if turns is not value and not form.prompt:
+        turns = with_task(record, turns)
     beside = lookup(record, path.rpartition(".")[0])
     holder = {**record, **beside} if is_object(beside) else record
-    return read_conversation(holder, given, histories=histories)
+    return read_conversation(holder, turns, histories=histories)
 
 
 def _with_calls(turn: JsonObject, path: str) -> dict[str, Any]:
@@ -223,12 +217,11 @@ def _with_calls(turn: JsonObject, path: str) -> dict[str, Any]:
 
 def _task(form: Format, record: JsonObject, places: Places) -> Messages:
     """Return the turns of the task, from its parts in their order."""
-    names = [present(record, path) for path in paths(form.prompt)]
-    return [
-        turn
-        for name in names
-        for turn in prompt_turns(item_at(record, name, places), name)
-    ]
+    turns = []
+    for names in paths(form.prompt):
+        part = item_at(record, names, places)
+        turns += prompt_turns(part, present(record, names))
+    return turns
 
 
 def row_format(name: str, row: RecordPaths, records: Sequence[JsonObject]) -> Format:
@@ -237,30 +230,31 @@ def row_format(name: str, row: RecordPaths, records: Sequence[JsonObject]) -> Fo
     A list of conversations or answers at its path makes each record a group. If all texts there are JSON of
     messages, texts are conversations; else they are answers.
     """
-    given = [*_paths(row)]
-    inside = [value for record in records for *_, value in _sources(row, record)]
-    values = [value for value in inside if value is not None]
-    pieces = [
-        part for value in values for part in (value if is_list(value) else [value])
-    ]
+    listed_paths = [*_paths(row)]
+    values = []
+    for record in records:
+        values += [value for *_, value in _sources(row, record) if value is not None]
+    pieces = []
+    for value in values:
+        pieces += value if is_list(value) else [value]
     listed_first = items(first(values))
     item = first(listed_first)
     # an item is a rollout if it is a conversation, a text, or an API's choice, but no message
     choice = is_object(item) and not {"role", "type", "from"} & item.keys()
     choice = choice and is_answer(item) and named_turns(listed_first) is None
-    if len(given) == 1 and (is_list(item) or is_text(item) or choice):
-        given = [f"{given[0]}[]"]
-    several = len(given) > 1 or LISTS.search(given[0]) is not None
-    holder, _, rest = given[0].partition("[].")
+    if len(listed_paths) == 1 and (is_list(item) or is_text(item) or choice):
+        listed_paths = [f"{listed_paths[0]}[]"]
+    several = len(listed_paths) > 1 or LISTS.search(listed_paths[0]) is not None
+    holder, _, rest = listed_paths[0].partition("[].")
     # a rollout is an object of its own if it is in a list of the record, else an item of lists
-    objects = len(given) == 1 and rest and not LISTS.search(holder + rest)
+    objects = len(listed_paths) == 1 and rest and not LISTS.search(holder + rest)
     listed = several and not (objects and len(parts(holder)) == 1)
     # a path with `[]` is read; what is written has one place
     reward = row.reward if listed else row.reward.removeprefix(f"{holder}[].")
     if reward == "reward" or LISTS.search(reward):
         reward = "rewards" if listed else "reward"
     columns = asdict(row) | {
-        "messages" if row.messages else "answers": tuple(given),
+        "messages" if row.messages else "answers": tuple(listed_paths),
         "reward": reward,
         "group_by": row.group_by or (ID_KEYS,),
     }
@@ -273,7 +267,7 @@ def row_format(name: str, row: RecordPaths, records: Sequence[JsonObject]) -> Fo
         test=lambda record: any(
             value is not None for *_, value in _sources(row, record)
         ),
-        shown=", ".join(f"`{path}`" for path in given),
+        shown=", ".join(f"`{path}`" for path in listed_paths),
         as_json=all_conversations(pieces),
         listed=listed,
     )
@@ -288,10 +282,13 @@ def program_format(read: ReadRecord, records: Sequence[JsonObject]) -> Format:
             break
 
     def read_all(record: JsonObject) -> Rollout | Rollouts:
-        found = read(record)
+        trajectories = read(record)
         if not several:
-            return read_single(found)
-        return [read_trajectory(one, (i,)) for i, one in enumerate(items(found))]
+            return read_single(trajectories)
+        return [
+            read_trajectory(trajectory, (i,))
+            for i, trajectory in enumerate(items(trajectories))
+        ]
 
     return Format(
         "a reader of your own",

@@ -33,7 +33,7 @@ from ruler_cli.files.values import (
     objects,
     words,
 )
-from ruler_cli.formats.events import KINDS, TURNS
+from ruler_cli.formats.events import KINDS
 from ruler_cli.messages.content import Messages, Turn, first_agent_turn, new_turn, texts
 from ruler_cli.messages.dialects import call_turn, each_at, result_turn
 from ruler_cli.messages.parts import normalize_call
@@ -64,12 +64,12 @@ class Session:
 
     @classmethod
     def matches(cls, record: JsonObject) -> bool:
-        """Tell if a record holds a session of the agent, or of one of its sub-agents."""
+        """Return whether a record holds a session of the agent, or of one of its sub-agents."""
         return _made_of(record, cls.member, cls.kind)
 
     @classmethod
     def is_sub_agent(cls, record: JsonObject) -> bool:
-        """Tell if a session is a sub-agent's."""
+        """Return whether a session is a sub-agent's."""
         heads = (record, *objects(events_of(record)[:_SAMPLE]))
         return any(map(cls.marks_sub_agent, heads))
 
@@ -80,7 +80,7 @@ class Session:
 
     @classmethod
     def is_session(cls, record: JsonObject) -> bool:
-        """Tell if a record is a session of the agent itself."""
+        """Return whether a record is a session of the agent itself."""
         # a document of messages would be taken for one of another kind
         document = "messages" in record
         return cls.matches(record) and (document or not cls.is_sub_agent(record))
@@ -121,7 +121,7 @@ class Session:
 
     @property
     def begun(self) -> bool:
-        """Tell if the agent had a turn."""
+        """Return whether the agent had a turn."""
         return _has_agent(self.turns)
 
     @property
@@ -143,15 +143,15 @@ class Session:
         """Add a turn, unless it is empty."""
         if is_list(thought):
             thought = "\n".join(filter(None, texts(thought)))
-        said = plain_content(content)
+        plain = plain_content(content)
         made = [*map(normalize_call, objects(calls))]
-        turn = new_turn(role, said, reasoning=thought, tool_calls=made)
+        turn = new_turn(role, plain, reasoning=thought, tool_calls=made)
         if content not in (None, "", []) or len(turn) > 2:
             self.turns.append(turn)
 
     def act(self, event: JsonObject, kind: Any) -> bool:
         """Add what the row of a kind tells of an event; False if no row is of the kind."""
-        rows = TURNS[self.kind].items()
+        rows = KINDS[self.kind].turns.items()
         row = first(row for pattern, row in rows if re.fullmatch(pattern, str(kind)))
         role, _, places = (row or "").partition(" ")
         values = each_at(event, places)
@@ -215,9 +215,9 @@ def events_of(record: JsonObject) -> list[Any]:
 
 
 def _made_of(record: JsonObject, name: str, kind: str) -> bool:
-    """Tell if at least half of the first items of the list `name` are of a kind."""
-    first = objects(items(record.get(name))[:_SAMPLE])
-    return bool(first) and 2 * sum(map(KINDS[kind], first)) >= len(first)
+    """Return whether at least half of the first items of the list `name` are of a kind."""
+    events = objects(items(record.get(name))[:_SAMPLE])
+    return KINDS[kind].is_made_of(events)
 
 
 _CONTEXT = (
@@ -239,7 +239,7 @@ class Gemini(Session):
 
     @classmethod
     def matches(cls, record: JsonObject) -> bool:
-        """Tell if it is a document with its head, or made of lines."""
+        """Return whether it is a document with its head, or made of lines."""
         if is_list(record.get("messages")):
             return {"sessionId", "projectHash"} <= record.keys()
         return super().matches(record)
@@ -268,17 +268,17 @@ class Gemini(Session):
     def read_event(self, event: JsonObject) -> None:
         """Add a turn of the file, or a line that was printed."""
         kind, content = map(event.get, ("type", "content"))
-        said = self.last.get("content")
+        spoken = self.last.get("content")
         agent = self.last.get("role") == "assistant"
-        if kind == "message" and event.get("delta") and agent and is_text(said):
+        if kind == "message" and event.get("delta") and agent and is_text(spoken):
             # the agent's messages are printed in pieces
-            self.last["content"] = said + str(content)
+            self.last["content"] = spoken + str(content)
         elif kind == "message":
             self.add(str(event.get("role")), content)
         elif kind == "user":
             parts = content_parts(content)
-            own = [p for p in parts if not str(part_text(p)).startswith(_CONTEXT)]
-            self.add("user", own)
+            typed = [p for p in parts if not str(part_text(p)).startswith(_CONTEXT)]
+            self.add("user", typed)
         elif kind in ("gemini", "model", "assistant"):
             calls = objects(event.get("toolCalls"))
             thoughts = [
@@ -364,11 +364,11 @@ def _opencode_request(part: JsonObject) -> Any:
 
 @dataclass
 class Copilot(Session):
-    """A session of Copilot CLI; `known` are the thoughts and the ids of the calls that are turns already."""
+    """A session of Copilot CLI; `shown` are the thoughts and the ids of the calls that are turns already."""
 
     name = "Copilot CLI"
     kind = "copilot-cli"
-    known: set[str] = field(default_factory=set)
+    shown: set[str] = field(default_factory=set)
 
     def read_event(self, event: JsonObject) -> None:
         """Read an event of the session itself."""
@@ -383,27 +383,28 @@ class Copilot(Session):
                 self.rewind(data.get("upToEventId"))
             case "user.message":
                 self._ask(data)
-            case "assistant.reasoning" if str(data.get("content")) in self.known:
+            case "assistant.reasoning" if str(data.get("content")) in self.shown:
                 pass
             case "tool.user_requested":
-                self.known.add(call)
+                self.shown.add(call)
                 ran = first_at(data, "arguments.command", "toolName")
                 self.add("user", f"Ran `{ran}`")
-            case "tool.execution_start" if call in self.known:
+            case "tool.execution_start" if call in self.shown:
                 pass
             case _:
                 self.act(data, kind)
         if kind == "assistant.message":
             calls = items(self.last.get("tool_calls"))
-            self.known.update(str(call["id"]) for call in calls)
-            self.known.add(str(data.get("reasoningText")))
+            self.shown.update(str(call["id"]) for call in calls)
+            self.shown.add(str(data.get("reasoningText")))
 
     def _ask(self, data: JsonObject) -> None:
         """Add what the user wrote and attached, or note what the harness wrote as the user."""
         parts = [data.get("content")]
         for file in objects(data.get("attachments")):
-            shown = each_at(file, "displayName|title|path text")
-            parts.append("[file {}]".format("\n".join(map(str, filter(None, shown)))))
+            texts_of_file = filter(None, each_at(file, "displayName|title|path text"))
+            shown = "\n".join(map(str, texts_of_file))
+            parts.append(f"[file {shown}]")
         source = data.get("source") or "user"
         if source != "user" or data.get("isAutopilotContinuation"):
             self.note(parts)
@@ -497,23 +498,24 @@ class Claude(Session):
 
     @classmethod
     def matches(cls, record: JsonObject) -> bool:
-        """Tell if it is made of lines, of the file or of a log."""
+        """Return whether it is made of lines, of the file or of a log."""
         lines = _made_of(record, "loglines", "claude-log")
         return lines or super().matches(record)
 
     @classmethod
     def is_sub_agent(cls, record: JsonObject) -> bool:
-        """Tell if all turns are of sub-agents."""
-        known = objects(events_of(record))
-        spoken = [e for e in known if e.get("type") in ("user", "assistant")]
+        """Return whether all turns are of sub-agents."""
+        events = objects(events_of(record))
+        spoken = [e for e in events if e.get("type") in ("user", "assistant")]
         return all(map(_is_side, spoken))
 
     def read(self, record: JsonObject) -> None:
         """Read the events of the main conversation."""
-        known = objects(events_of(record))
-        self.attached = any(_queued(event) is not None for event in known)
-        mine = [e for e in known if e.get("type") == "assistant" and not _is_side(e)]
-        self.tree = all(e.get("parentUuid") is not None for e in mine)
+        events = objects(events_of(record))
+        self.attached = any(_queued(event) is not None for event in events)
+        replies = [e for e in events if e.get("type") == "assistant"]
+        main = [e for e in replies if not _is_side(e)]
+        self.tree = all(e.get("parentUuid") is not None for e in main)
         super().read(record)
 
     def read_event(self, event: JsonObject) -> None:
@@ -544,8 +546,8 @@ class Claude(Session):
             self.note(content)
             return
         if same and self.last.get("role") == "assistant":
-            said = content_parts(self.last["content"])
-            self.last["content"] = [*said, *content_parts(content)]
+            earlier = content_parts(self.last["content"])
+            self.last["content"] = [*earlier, *content_parts(content)]
         else:
             self.add("assistant", content)
         self.message_id = spoken
@@ -559,8 +561,8 @@ class Claude(Session):
             if operation == "remove" and not self.attached:
                 self.add("user", text)
 
-    def _ask(self, event: JsonObject, given: Any) -> None:
-        parts = map(_without_reminders, content_parts(given))
+    def _ask(self, event: JsonObject, written: Any) -> None:
+        parts = map(_without_reminders, content_parts(written))
         content = plain_content([part for part in parts if part is not None])
         text = content if is_text(content) else ""
         # a command that the user typed: /review

@@ -94,6 +94,11 @@ class Span:
     raw: JsonObject
     outer: Span | None = None
 
+    @property
+    def has_ends(self) -> bool:
+        """Return whether it has an input or an output."""
+        return (self.input, self.output) != (None, None)
+
     def around(self) -> Iterator[Span]:
         """The spans around this one, the nearest first; parents may go round in circles."""
         outer = self.outer
@@ -105,7 +110,7 @@ class Span:
 
 
 def is_encoded(listed: Any) -> bool:
-    """Tell if spans, or a trace, hold their input as JSON text, as Langfuse's API returns all values."""
+    """Return whether spans, or a trace, hold their input as JSON text, as Langfuse's API returns all values."""
     inputs = [value.get("input") for value in objects(listed)]
     return any(is_text(value) and value != decoded(value) for value in inputs)
 
@@ -140,27 +145,27 @@ def _span(raw: JsonObject, parent: str | None, *, encoded: bool) -> Span:
     kind = _kind(raw, attributes)
     tool = kind == "tool"
     ends = []
-    for own, of_tool, of_model in _ENDS:
-        value = first_at(raw, *own)
+    for members, of_tool, of_model in _ENDS:
+        end = first_at(raw, *members)
         # LangSmith's tables write objects as JSON text
         if encoded or "run_type" in raw:
-            value = decoded(value)
-        if value in (None, ""):
-            value = _value(attributes, of_tool if tool else of_model, text=tool)
-        ends.append(value)
+            end = decoded(end)
+        if end in (None, ""):
+            end = _value(attributes, of_tool if tool else of_model, text=tool)
+        ends.append(end)
     inputs, outputs = ends
-    answered = is_object(outputs) and "choices" in outputs
-    if kind == "other" and answered and items(lookup(inputs, "messages")):
+    has_choices = is_object(outputs) and "choices" in outputs
+    if kind == "other" and has_choices and items(lookup(inputs, "messages")):
         kind = "call"
     if kind == "call" and None in (inputs, outputs):
-        asked, said = _event_messages(raw)
+        asked, answered = _event_messages(raw)
         inputs = asked if inputs is None else inputs
-        outputs = said if outputs is None else outputs
+        outputs = answered if outputs is None else outputs
     system = decoded(attributes.get("gen_ai.system_instructions"))
     if inputs is not None and system:
         inputs = {"system": system, "messages": inputs}
-    named = first_at(attributes, *_NAMES) if tool else None
-    name = str(named or first_at(raw, *_TITLES))
+    tool_name = first_at(attributes, *_NAMES) if tool else None
+    name = str(tool_name or first_at(raw, *_TITLES))
     identity = _first_text(raw, _IDS)
     parent = _first_text(raw, _PARENTS) or parent
     tools = decoded(first_at(attributes, *_TOOL_LISTS))
@@ -190,8 +195,8 @@ def _value(attributes: JsonObject, names: Names, *, text: bool = False) -> Any:
     for name in names:
         value = lookup(attributes, name)
         mime = lookup(attributes, name.replace("value", "mime_type"))
-        named = name not in _TOLD or "json" in str(mime)
-        if named and not text and name not in _TEXTS:
+        is_json = name not in _TOLD or "json" in str(mime)
+        if is_json and not text and name not in _TEXTS:
             value = decoded(value)
         if value not in EMPTY:
             return value
@@ -208,14 +213,15 @@ def _event_messages(raw: JsonObject) -> tuple[Any, Any]:
         if any(both):
             return both
         name = first_of(event, ("name", "event.name")) or body.get("event.name")
-        known = _EVENT.match(str(name))
-        if known and known[2]:
-            more = {"role": known[2], "tool_calls": decoded(body.get("tool_calls"))}
-            asked.append({"content": None, **body, **more})
-        elif known:
+        match = _EVENT.match(str(name))
+        if match and match[2]:
+            calls = decoded(body.get("tool_calls"))
+            message = {"content": None, **body, "role": match[2], "tool_calls": calls}
+            asked.append(message)
+        elif match:
             message = decoded(body.get("message"))
-            said = message if is_object(message) else body
-            answered.append({"role": "assistant", **said})
+            reply = message if is_object(message) else body
+            answered.append({"role": "assistant", **reply})
     return asked or None, answered or None
 
 
@@ -236,19 +242,20 @@ def _first_text(raw: JsonObject, names: Names) -> str | None:
 _FLAT = words(
     "llm.input_messages. llm.output_messages. gen_ai.prompt. gen_ai.completion. llm.tools."
 )
+_INDEX = re.compile("[0-9]{1,9}")
 _DEEP = 14
 """Parts of a flat name that are read."""
 
 
 def _attributes(raw: JsonObject) -> dict[str, Any]:
     """A span's attributes by name, from any of the members that hold them; flat messages as lists."""
-    named = decoded(raw.get("attributes"))
-    if is_list(named):
-        named = _pairs(named)
-    own = {
-        key[11:]: value for key, value in raw.items() if key.startswith("attributes.")
-    }
-    attributes = {**named, **own} if is_object(named) else own
+    attributes = decoded(raw.get("attributes"))
+    if is_list(attributes):
+        attributes = _pairs(attributes)
+    attributes = {**attributes} if is_object(attributes) else {}
+    for key, value in raw.items():
+        if key.startswith("attributes."):
+            attributes[key[11:]] = value
     flat = {key: attributes[key] for key in attributes if key.startswith(_FLAT)}
     return {**_unflat(flat), **attributes}
 
@@ -270,7 +277,7 @@ def _listed(value: Any) -> Any:
     if not is_object(value):
         return value
     listed = {key: _listed(inner) for key, inner in value.items()}
-    if value and all(key.isdecimal() and len(key) < 10 for key in value):
+    if value and all(_INDEX.fullmatch(key) for key in value):
         return [listed[key] for key in sorted(value, key=int)]
     return listed
 

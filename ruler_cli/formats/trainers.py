@@ -90,8 +90,8 @@ def gym_key(record: JsonObject) -> str | None:
 
 def _gym_task(asked: JsonObject) -> str | None:
     """Return the task of a request with an empty input; never `instance_dict`, which holds the solution."""
-    known = (lookup(asked, f"metadata.{name}") for name in GYM_TASKS)
-    return first(t for t in known if is_text(t) and t.strip())
+    texts = (lookup(asked, f"metadata.{name}") for name in GYM_TASKS)
+    return first(t for t in texts if is_text(t) and t.strip())
 
 
 def _gym_conversations(output: Any) -> list[Messages]:
@@ -180,7 +180,11 @@ _EXAMPLE = words("example_id env_name task step info.env_id")
 def result_key(record: JsonObject) -> str | None:
     """Return the example with its environment, task and step."""
     example, *more = (lookup(record, path) for path in _EXAMPLE)
-    stated = [one for one in more if isinstance(one, str | int | list) and one != []]
+    stated = [
+        number
+        for number in more
+        if isinstance(number, str | int | list) and number != []
+    ]
     return key_text([example, *stated]) if stated and example is not None else None
 
 
@@ -209,8 +213,8 @@ def read_trace(trace: JsonObject) -> Rollout:
             at = parents[at]
         branches.append(check_messages(messages[::-1], "nodes"))
     *parts, last = branches
-    found = [_correct(trace.get(name)) for name in ("metrics", "rewards")]
-    outcome = first(value for value in found if value is not None)
+    outcomes = [_correct(trace.get(name)) for name in ("metrics", "rewards")]
+    outcome = first(value for value in outcomes if value is not None)
     if is_object(outcome):
         outcome = outcome.get("score")
     # of earlier attempts, too
@@ -260,9 +264,9 @@ def _rollouts(
 def task_key(record: JsonObject) -> str | None:
     """Return a hash of the task's data; None if the task has a key or hash of its own, or no data."""
     tasks = ("task", "traces.0.task")
-    own = first_at(record, *(f"{t}.{name}" for t in tasks for name in ("key", "hash")))
+    key = first_at(record, *(f"{t}.{name}" for t in tasks for name in ("key", "hash")))
     data = first_at(record, *(f"{task}.data" for task in tasks))
-    if own is None and data is not None:
+    if key is None and data is not None:
         return hashed_key("task", data)
     return None
 

@@ -20,12 +20,12 @@ from itertools import pairwise
 from ruler_cli.errors import UsageError
 from ruler_cli.files.grouping import OnProblem
 from ruler_cli.files.location import Location
+from ruler_cli.formats.input import open_input
 from ruler_cli.judges.providers import EMBEDDED
 from ruler_cli.ledger.database import digest_of, params_text
 from ruler_cli.prompting.templates import DEFAULT_RUBRIC, QUESTION
 from ruler_cli.results.annotations import AnnotationReader, refuse_unannotated
 from ruler_cli.results.record import GroupRecord, Json, RolloutRecord
-from ruler_cli.runs.input import open_input
 from ruler_cli.scoring.figures import Figures, scores_by_position
 from ruler_cli.scoring.statistics import Moments, PositionBias, quantile
 from ruler_cli.settings.models import InputSettings

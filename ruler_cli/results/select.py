@@ -14,9 +14,9 @@ from ruler_cli.files.location import Location
 from ruler_cli.files.output import Output, refuse_clashes
 from ruler_cli.files.splice import Patches, read_array, span_at
 from ruler_cli.formats.format import Format
+from ruler_cli.formats.input import Input, open_input, refuse_other_groups
 from ruler_cli.results.choice import Choice, Selector
 from ruler_cli.results.pairs import PairMaker
-from ruler_cli.runs.input import Input, open_input, refuse_other_groups
 from ruler_cli.settings.models import InputSettings
 from ruler_cli.types import Group, Line, Path, Problem
 

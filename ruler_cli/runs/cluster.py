@@ -31,6 +31,7 @@ from ruler_cli.errors import (
     UsageError,
 )
 from ruler_cli.files.location import Location
+from ruler_cli.formats.input import open_input, refuse_other_groups
 from ruler_cli.judges.resolve import environment
 from ruler_cli.judging.panel import cache_of
 from ruler_cli.ledger.database import ReplyRecord, append_rows, rows_of
@@ -44,7 +45,6 @@ from ruler_cli.runs.file import (
     resolve_judges,
     score,
 )
-from ruler_cli.runs.input import open_input, refuse_other_groups
 from ruler_cli.runs.places import may_replace
 from ruler_cli.runs.session import FIRST_ASKED, UNUSABLE, with_outage
 from ruler_cli.runs.waits import WaitReports

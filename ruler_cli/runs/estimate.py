@@ -19,6 +19,7 @@ from operator import attrgetter
 from typing import Any, Literal
 
 from ruler_cli.files.index import place
+from ruler_cli.formats.input import Input
 from ruler_cli.formats.reader import SAMPLE
 from ruler_cli.judges.providers import ModelInfo, Price, stated_limit
 from ruler_cli.pool.limits import Estimates, Size
@@ -35,7 +36,6 @@ from ruler_cli.prompting.prompt import (
     why_unseen,
 )
 from ruler_cli.prompting.questions import requests_about
-from ruler_cli.runs.input import Input
 from ruler_cli.scoring.rewards import number
 from ruler_cli.settings.models import FIRST_PASSES, AskSettings
 from ruler_cli.tokens import BYTES_PER_TOKEN, ESTIMATED_ANSWERS

@@ -17,7 +17,7 @@ _MOST = 5000
 """Names to compare at most: a directory or a record may hold any number, and an error must not take long."""
 _DEEP = 4
 """Levels of a record that are searched."""
-_LIKE = 0.8
+_LIKE = 0.7
 """Likeness of a suggestion, from 0 to 1: `passs` and `passes` have 0.91."""
 
 

@@ -13,7 +13,7 @@ import hypothesis.strategies as st
 import pytest
 
 from ruler_cli.files.values import words
-from ruler_cli.runs.proposal import NothingToJudge, propose
+from ruler_cli.formats.proposal import NothingToJudge, propose
 from tests.conftest import Ruler, write
 
 ASKED = "Cancel order {} and tell me why it is late."

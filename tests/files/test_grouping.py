@@ -18,9 +18,9 @@ from ruler_cli.errors import OutputError, UsageError
 from ruler_cli.files.grouping import records
 from ruler_cli.files.index import Index, OutputOrder
 from ruler_cli.formats.format import Format
+from ruler_cli.formats.input import OnRecord, PromptChecks, Survey, streamed, survey
 from ruler_cli.formats.keys import PROMPT_HASH, GroupKey
 from ruler_cli.formats.reader import Reader
-from ruler_cli.runs.input import OnRecord, PromptChecks, Survey, streamed, survey
 from ruler_cli.settings.models import Grouping, InputSettings
 from ruler_cli.types import Line, Problem, Rollout
 from tests.values import reader, talk

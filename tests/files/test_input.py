@@ -18,9 +18,9 @@ import pytest
 from ruler_cli.errors import InputChanged, UsageError
 from ruler_cli.files.error_map import zstd
 from ruler_cli.files.index import place
+from ruler_cli.formats import input as input_module
+from ruler_cli.formats.input import Input, open_input
 from ruler_cli.formats.reader import Reader
-from ruler_cli.runs import input as input_module
-from ruler_cli.runs.input import Input, open_input
 from ruler_cli.settings.models import Grouping, InputSettings
 from ruler_cli.types import Line, Problem, Record
 from tests.conftest import write as write_records

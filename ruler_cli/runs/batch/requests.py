@@ -17,6 +17,7 @@ import anyio.lowlevel
 
 from ruler_cli.errors import UsageError
 from ruler_cli.files.scratch import KeyTable
+from ruler_cli.formats.input import open_input
 from ruler_cli.judges.chat_completions import chat_body, first_format
 from ruler_cli.judges.providers import EMBEDDED, Price, listed_batch_price
 from ruler_cli.judges.resolve import (
@@ -43,7 +44,6 @@ from ruler_cli.runs.file import (
     nothing_to_compare,
     refuse_reading,
 )
-from ruler_cli.runs.input import open_input
 from ruler_cli.settings.models import JudgeSettings, ScoreSettings
 from ruler_cli.settings.parameters import body_of, headers_of
 from ruler_cli.types import Group, GroupResult, Observer, Problem, Request

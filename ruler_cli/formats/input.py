@@ -693,7 +693,7 @@ def _reader_of(name: str, first: Sequence[Line], settings: InputSettings) -> Rea
     """Return the reader of the format of the first records; UsageError for paths that cannot be meant."""
     reader = detect(name, first, settings)
     if len(settings.messages) == 1:
-        from ruler_cli.runs.proposal import refuse_tasks
+        from ruler_cli.formats.proposal import refuse_tasks
 
         values = [value for _, value in first_records(name, first)]
         refuse_tasks(name, values, *settings.messages)
