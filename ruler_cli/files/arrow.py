@@ -6,7 +6,7 @@ A file needs its schema before its first row, and the last record may hold a sco
 column. So records are spooled, and the file is written at the end. Columns of a Parquet INPUT that did not
 change are its own, with their types and metadata. All others are made of the records'
 JSON, with the type that pyarrow infers: objects such as `ruler` are structs, and a column of several types becomes
-JSON text.
+JSON text; so does a member of its objects alone, such as a `content` that is a text here and a list of parts there.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ import json
 import math
 import re
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from operator import attrgetter
 from typing import Any, BinaryIO
@@ -54,6 +55,8 @@ _NO_JSON = re.compile(r": (\w+_)?binary|extension<")
 _DEEPEST = 64
 """Levels of lists and objects in a column; one that is nested more deeply is JSON text as a whole."""
 _NUMBERS = {pa.bool_(), pa.int64(), pa.float64()}
+_Mixed = Mapping[tuple[str, ...], str]
+"""Places inside a column with values of several kinds, and what these become."""
 _PLAIN = {type(None): pa.null(), bool: pa.bool_(), int: pa.int64(), float: pa.float64()}
 
 
@@ -143,9 +146,64 @@ def _wider(kind: Any, values: Sequence[Any]) -> Any:
     return wider if is_writable else None
 
 
-def _cells(kind: Any, raws: Sequence[bytes]) -> Any:
-    """Return JSON values as an array of a type; None if it does not hold one of them."""
+def _note_kinds(
+    value: Any, place: tuple[str, ...], kinds: dict[tuple[str, ...], set[str]]
+) -> None:
+    """Note the kind of a value, and of all inside; items of a list stand at one place."""
+    if value is None:
+        return
+    if isinstance(value, dict):
+        kinds[place].add("object" if value else "empty")
+        for name, member in value.items():
+            _note_kinds(member, (*place, name), kinds)
+    elif isinstance(value, list):
+        kinds[place].add("list")
+        for item in value:
+            _note_kinds(item, (*place, ""), kinds)
+    elif isinstance(value, int | float):
+        large = isinstance(value, int) and abs(value) >= 1 << 63
+        plain = "bool" if isinstance(value, bool) else "number"
+        kinds[place].add("large" if large else plain)
+    else:
+        kinds[place].add("text")
+
+
+def _as_column(kinds: Collection[str]) -> str:
+    """Return what values of these kinds become to stand in one column; empty if they can as they are."""
+    if {*kinds} == {"bool", "number"}:
+        return "number"
+    solid = {*kinds} - {"empty"} if "object" in kinds else {*kinds}
+    return "" if len(solid) == 1 and not solid & {"empty", "large"} else "text"
+
+
+def _mended(value: Any, place: tuple[str, ...], mixed: _Mixed) -> Any:
+    """Return a value in which those at `mixed` places are numbers, or JSON text."""
+    if value is None:
+        return None
+    as_column = mixed.get(place)
+    if as_column == "number":
+        return float(value)
+    if as_column == "text":
+        is_text = isinstance(value, str)
+        return value if is_text else json.dumps(value, ensure_ascii=False)
+    if isinstance(value, dict):
+        return {
+            name: _mended(member, (*place, name), mixed)
+            for name, member in value.items()
+        }
+    if isinstance(value, list):
+        return [_mended(item, (*place, ""), mixed) for item in value]
+    return value
+
+
+def _parsed(raws: Sequence[bytes], mixed: _Mixed) -> list[Any]:
     values = [parse_value(raw) for raw in raws]
+    return [_mended(value, (), mixed) for value in values] if mixed else values
+
+
+def _cells(kind: Any, raws: Sequence[bytes], mixed: _Mixed) -> Any:
+    """Return JSON values as an array of a type; None if it does not hold one of them."""
+    values = _parsed(raws, mixed)
     if types.is_floating(kind):
         values = _as_numbers(values)
     try:
@@ -188,6 +246,7 @@ class TableWriter(Writer):
         }
         self._types: dict[str, Any] = {}
         """Columns that are made anew, in order, with their types; None: JSON text."""
+        self._mixed: dict[str, _Mixed] = {}
 
     def begin(
         self, ruler: Path, columns: Callable[[], set[str]], on_failure: OnFailure
@@ -262,19 +321,44 @@ class TableWriter(Writer):
 
     def _infer_types(self) -> None:
         """Find a type for each column that changed, and make those text of which a value does not fit."""
-        for columns in self._spooled_columns():
-            for name, raws in columns.items():
-                if (kind := self._types[name]) is not None:
-                    try:
-                        values = list(map(parse_value, raws))
-                    except (RecursionError, UnreadableError):
-                        values = [{}]  # nothing but text holds it
-                    self._types[name] = _wider(kind, values)
+        self._widen([*self._types])
+        texts = [name for name, kind in self._types.items() if kind is None]
+        if texts:
+            self._find_mixed(texts)
+            self._widen([*self._mixed])
         for columns in self._spooled_columns():
             for name, raws in columns.items():
                 kind = self._types[name]
-                if kind is not None and _cells(kind, raws) is None:
+                mixed = self._mixed.get(name, {})
+                if kind is not None and _cells(kind, raws, mixed) is None:
                     self._types[name] = None
+
+    def _widen(self, names: Sequence[str]) -> None:
+        for columns in self._spooled_columns():
+            for name in names:
+                if (kind := self._types[name]) is not None:
+                    try:
+                        values = _parsed(columns[name], self._mixed.get(name, {}))
+                    except (RecursionError, UnreadableError):
+                        values = [{}]  # nothing but text holds it
+                    self._types[name] = _wider(kind, values)
+
+    def _find_mixed(self, names: Sequence[str]) -> None:
+        """Find the places inside columns at which values of several kinds stand, if only these need be text."""
+        noted = {name: defaultdict[tuple[str, ...], set[str]](set) for name in names}
+        for columns in self._spooled_columns():
+            for name in [*noted]:
+                try:
+                    for raw in columns[name]:
+                        _note_kinds(parse_value(raw), (), noted[name])
+                except (RecursionError, UnreadableError):
+                    del noted[name]
+        for name, kinds in noted.items():
+            mixed = {place: _as_column(kinds[place]) for place in kinds}
+            mixed = {place: kind for place, kind in mixed.items() if kind}
+            if mixed and mixed.get(()) != "text":
+                self._mixed[name] = mixed
+                self._types[name] = pa.null()
 
     def _spooled_columns(self) -> Iterator[dict[str, list[bytes]]]:
         """Yield the JSON of the columns that changed, in pieces of a bounded size."""
@@ -296,7 +380,8 @@ class TableWriter(Writer):
                     if self._types[name] is None:
                         cells = pa.array(map(_text, raws), pa.string())
                     else:
-                        cells = _cells(field.type, raws)
+                        mixed = self._mixed.get(name, {})
+                        cells = _cells(field.type, raws, mixed)
                     arrays.append(cells)
                 else:
                     arrays.append(kept.column(field.name))

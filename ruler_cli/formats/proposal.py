@@ -52,7 +52,9 @@ judge judgement judgment grader grading evaluator evaluation critique verdict fe
 critic reviewer error traceback system reasoning explanation
 """)
 _NO_IDS = words_of("run rollout trial attempt seed user session model step level")
-_AUTHORS = words_of("model llm agent assistant bot gpt claude gemini llama qwen policy")
+_AUTHORS = words_of(
+    "model llm agent assistant bot gpt claude gemini llama qwen policy generated"
+)
 
 
 class NothingToJudge(NamedTuple):
@@ -194,7 +196,8 @@ def _fields(records: Sequence[Any]) -> list[_Column]:
                 for key, inner in islice(inside.items(), _MOST):
                     if not _NOT_PLAIN.search(key):
                         queue.append((below + _step(key), inner, depth + 1))
-    return [*fields.values()]
+    # what most records lack says nothing of them
+    return [place for place in fields.values() if 2 * len(place.values) >= len(records)]
 
 
 def _kind(value: Any) -> str:
@@ -214,7 +217,9 @@ def _kind(value: Any) -> str:
     turns = named_turns(value) or value
     if not all(map(is_object, turns)):
         return ""
-    roles = {ROLES.get(str(turn.get("role")).lower()) for turn in turns[:_MOST]}
+    # a turn with a type alone is a call, or its result
+    named = [turn for turn in turns[:_MOST] if "role" in turn or "type" not in turn]
+    roles = {ROLES.get(str(turn.get("role")).lower()) for turn in named}
     return "turns" if "assistant" in roles and None not in roles else ""
 
 
@@ -287,14 +292,16 @@ def _key(fields: Sequence[_Column], tasks: Mapping[int, Any]) -> Names:
         pairs = {(str(candidate.values.get(at)), str(tasks[at])) for at in tasks}
         keys = {key for key, _ in pairs}
         fits = len(keys) == len(pairs) < len(tasks)
-        if fits and not (candidate.asks or candidate.says(_NO_IDS)):
+        text = candidate.asks or candidate.answers
+        if fits and not (text or candidate.says(_NO_IDS)):
             return (candidate.path,)
     return ()
 
 
 def _nothing(fields: Sequence[_Column]) -> NothingToJudge:
     """Return the kind of what records hold without an answer, and the paths of that."""
-    gold = [text.path for text in fields if text.kind == "text" and text.says(_GOLD)]
+    texts = [text for text in fields if text.kind == "text" and not text.says(_AUTHORS)]
+    gold = [text.path for text in texts if text.says(_GOLD)]
     tasks = [task.path for task in fields if task.asks]
     tokens = [ids.path for ids in fields if ids.kind == "ids"]
     kinds: dict[Kind, list[str]] = {"gold": gold, "tasks": tasks, "tokens": tokens}

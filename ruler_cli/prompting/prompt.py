@@ -754,7 +754,7 @@ def why_unseen(layout: PromptLayout, ask: AskSettings) -> str:
     place = f"rollout {layout.places[at - 1]}" if at else "what its rollouts share"
     if ask.reads_pictures is None:
         return (
-            f"it has pictures, the first in {place}, and {ask.judge_model} reads none; give a judge "
+            f"it has pictures, the first in {place}, and {ask.judge_model} reads none; use a judge "
             "that does with -m NAME, or --pictures leave to judge by the text alone"
         )
     return (

@@ -83,7 +83,9 @@ class LabelAgreement:
         self._homes = Counter(about[1:] for about in self._left)
 
     def add(self, ids: Sequence[str], *groups: GroupRecord) -> None:
-        """Add one group as each file has it, its rollouts in one order."""
+        """Add one group as each file has it, its rollouts in one order; an empty one counts for nothing."""
+        if not ids:
+            return
         content = digest("".join(sorted(ids)))
         if content in self._seen:
             self.repeated += 1

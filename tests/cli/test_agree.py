@@ -206,6 +206,24 @@ def test_bad_usage(ruler: Ruler, tmp_path: Path) -> None:
         assert "Traceback" not in done.stderr
 
 
+def test_empty_groups(ruler: Ruler, tmp_path: Path) -> None:
+    """Groups without a rollout count for nothing, and are not called the same."""
+    empty = [
+        {"group_id": name, "trajectories": [], "ruler": {"status": "failed"}}
+        for name in "ab"
+    ]
+    sides = dump(2)[:2]
+    rollouts = [
+        {name: side[name] for name in ("messages", "reward", "ruler")} for side in sides
+    ]
+    full = {"group_id": "g", "trajectories": rollouts, "ruler": {"status": "scored"}}
+    write(tmp_path / "s.jsonl", [full, *empty])
+    done = ruler("agree", "s.jsonl", "--json")
+    page = json.loads(done.stdout)
+    assert (page["groups"], page["compared"], page["repeated"]) == (1, 2, 0)
+    assert "not counted again" not in done.stderr
+
+
 def test_hostile_annotations(ruler: Ruler, tmp_path: Path) -> None:
     """A value that is no number is named or ignored, and never ends the command."""
     odd: list[Any] = [

@@ -126,6 +126,25 @@ CASES = {
         ],
         "--messages talk --reward score.value --group-by case.id",
     ),
+    "conversations with calls that have a type alone": (
+        [
+            {"case": i // 2, "talk": [*turns(i), {"type": "tool_result", "out": i}]}
+            for i in EIGHT
+        ],
+        "--messages talk --group-by case",
+    ),
+    "generated answers that repeat, with passages beside": (
+        [
+            {
+                "query_id": i // 4,
+                "the_query": asked(i // 4 * 2),
+                "passage": f"The store of order {i} is empty.",
+                "generated_answer": said(i // 2 * 2),
+            }
+            for i in EIGHT
+        ],
+        "--messages generated_answer --prompt the_query --group-by query_id",
+    ),
     "steps": (
         [
             {
@@ -200,6 +219,10 @@ NOTHING = {
         {"input_ids": [*range(60)], "n": 1}
     ],
     "no field is clearly an answer": {"model": "gpt-4", "out": {"dir": "runs"}},
+    "no field is clearly an answer;": [
+        {"span": i, **({"output": json.dumps(turns(i))} if i > 5 else {})}
+        for i in EIGHT
+    ],
 }
 
 

@@ -9,6 +9,7 @@ import itertools
 import json
 import random
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -23,6 +24,8 @@ from ruler_cli.files.containers.parquet import Parquet
 from ruler_cli.files.parse import parse
 from ruler_cli.files.splice import read_object
 from ruler_cli.types import Line
+from tests.conftest import Ruler, write
+from tests.values import talk
 
 UTC = datetime.UTC
 WORDS = pa.dictionary(pa.int32(), pa.string())
@@ -341,8 +344,11 @@ NEW: list[tuple[Any, str]] = [
     ),
     ([{"a": 1}, {"b": 0.5}], "list<element: struct<a: int64, b: double>>"),
     ([[{"a": 1}], []], "list<element: list<element: struct<a: int64>>>"),
-    ({"a": [], "b": None}, "struct<a: list<element: null>, b: null>"),
-    ({"a": [1, {"b": 2}]}, "string"),
+    (
+        {"a": [], "b": None, "c": {}},
+        "struct<a: list<element: null>, b: null, c: string>",
+    ),
+    ({"a": [1, {"b": 2}]}, "struct<a: list<element: string>>"),
     ({}, "string"),
 ]
 """New values, and the types of their columns."""
@@ -500,3 +506,24 @@ def means(value: Any, expected: Any) -> bool:
     if isinstance(value, list) and isinstance(expected, list):
         return len(value) == len(expected) and all(map(means, value, expected))
     return bool(value == expected)
+
+
+def test_contents_of_two_kinds(ruler: Ruler, tmp_path: Path) -> None:
+    """A group with texts and parts as contents is written as a table that reads again; only a mixed member is text."""
+    parts = [{"type": "text", "text": "Rome."}]
+    rollouts = [
+        {"messages": talk("Paris."), "meta": {}, "passed": True},
+        {"messages": talk("Rome."), "meta": {"n": 1 << 70}, "passed": 0.5},
+    ]
+    rollouts[1]["messages"][-1]["content"] = parts
+    write(tmp_path / "in.jsonl", [{"group_id": "g", "trajectories": rollouts}])
+    done = ruler("score", "in.jsonl", "out.parquet", "-m", "offline")
+    assert done.returncode == 0, done.stderr
+    (row,) = pq.read_table(tmp_path / "out.parquet").to_pylist()
+    first, second = row["trajectories"]
+    assert first["messages"][-1]["content"] == "Paris."
+    assert json.loads(second["messages"][-1]["content"]) == parts
+    assert (first["passed"], second["passed"]) == (1.0, 0.5)
+    assert json.loads(second["meta"]["n"]) == 1 << 70
+    page = json.loads(ruler("report", "out.parquet", "--json").stdout)
+    assert page["figures"]["rollouts"]["scored"] == 2
