@@ -38,7 +38,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 NAMES = [".".join(path.relative_to(PACKAGE).with_suffix("").parts) for path in MODULES]
 KNOWN = frozenset(f"ruler_cli.{name}" for name in NAMES)
 
-MOST_TOKENS = {"ruler_cli": 299_000, "tests": 445_000}
+MOST_TOKENS = {"ruler_cli": 299_400, "tests": 445_000}
 """Limit of each folder, in tokens of code; comments, docstrings and blanks are free."""
 MOST_A_LINE = {"ruler_cli": 8.15}
 """Limit of tokens a line."""

@@ -715,3 +715,24 @@ async def test_rubric_of_a_group() -> None:
     assert [texts[one.fields["rubric"]] for one in streamed[:6]] == [
         text for *_, text in expected[:6]
     ]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("metadata", [[], ["a"], "text", "", 5])
+async def test_no_place_for_an_annotation(metadata: Any) -> None:
+    """A rollout whose place for `ruler` is no object fails alone; the value stays, and the others have scores."""
+    sample = {
+        "group_index": 0,
+        "prompt": [{"role": "user", "content": "What is 6 times 7?"}],
+        "response_length": 3,
+        "label": "42",
+        "reward": 0.0,
+        "metadata": {},
+    }
+    rollouts: list[Any] = [{**sample, "response": f"It is {40 + n}."} for n in range(3)]
+    rollouts[1]["metadata"] = metadata
+    async with Scorer(OFFLINE) as scorer:
+        judged = await scorer.score(rollouts)
+    assert [score is None for score in judged.scores] == [False, True, False]
+    assert judged.group[1]["metadata"] == metadata
+    assert judged.group[2]["metadata"]["ruler"]["score"] == judged.scores[2]

@@ -37,7 +37,13 @@ from ruler_cli.files.grouping import (
     surveyed,
     unchanged,
 )
-from ruler_cli.files.index import Index, MemberTable, OutputOrder, place
+from ruler_cli.files.index import (
+    Index,
+    MemberTable,
+    OutputOrder,
+    place,
+    short_hash,
+)
 from ruler_cli.files.location import Location
 from ruler_cli.files.marks import has_scores, not_replaced, refuse_foreign
 from ruler_cli.files.parse import dump, parse
@@ -304,7 +310,7 @@ class Input:
 
     `survey` is None for a stream, `reader` for an input without records. `notes` are sentences on parts that
     are not read. `fd` is a file in which a record can be read at its offset; None if there is none. `stack` closes
-    what is opened later. `lines` counts the lines of a file that is read once.
+    what is opened later. `lines` counts the lines of a file that is read once, and `hashes` are theirs.
     """
 
     settings: InputSettings
@@ -318,6 +324,7 @@ class Input:
     notes: list[str] = field(default_factory=list)
     fd: int | None = None
     lines: int | None = None
+    hashes: array[int] = field(default_factory=partial(array, "I"))
 
     @property
     def total(self) -> int | None:
@@ -411,21 +418,25 @@ class Input:
     def look_at_lines(self, reader: Reader, on_problem: OnProblem) -> bool:
         """Count the lines of a large file of groups, each of which is then parsed once, when it is its turn.
 
-        Return False if one of them is no object at a glance, so that the file is to be surveyed.
+        Return False if one of them is no object at a glance, or --grouping asks for more than lines, so that the file
+        is to be surveyed.
         """
         container = self.container
         if container.fd is None or reader.format.shape != "group":
             return False
-        lines = 0
+        if self.settings.grouping not in ("auto", "line"):
+            return False
+        hashes = array("I")
         end = (0, 0)
         for line in container.records():
             if line.skipped or line.error or line.raw.strip()[-1:] != b"}":
                 return False
-            lines += 1
+            hashes.append(short_hash(line.raw))
             end = (line.number, line.end)
         if end[1] < _LOOKED_AT:
             return False
-        self.lines = lines
+        self.lines = len(hashes)
+        self.hashes = hashes
         self.reader = reader
         self.index = self._new_index(reader)
         self.checks = PromptChecks.of(reader)
@@ -440,7 +451,7 @@ class Input:
         """Yield the groups of lines, and count them; InputChanged if the file is another one by then."""
         end = read.end
         with unchanged(self.container.name):
-            lines = read.noted(self._until(end))
+            lines = read.noted(self._looked_at())
             for record in records(lines, read.reader.read, on_problem):
                 read.add(record)
                 yield Group(str(record.key), (record,))
@@ -448,11 +459,12 @@ class Input:
                 raise UnreadableError(read.where(end[0]))
         read.finish()
 
-    def _until(self, end: tuple[int, int]) -> Iterator[Line]:
-        """Yield the lines up to the last one that was there at the beginning."""
-        for line in self.container.records():
-            if line.number > end[0]:
-                return
+    def _looked_at(self) -> Iterator[Line]:
+        """Yield the lines that were there at the beginning; UnreadableError if one has changed."""
+        # in this order no line is read behind the last
+        for hashed, line in zip(self.hashes, self.container.records(), strict=False):
+            if short_hash(line.raw) != hashed:
+                raise UnreadableError(line.where)
             yield line
 
     def _lines(self) -> Iterator[Line]:
@@ -535,8 +547,9 @@ class Input:
             return
         reader = read.reader
         if self.lines is not None:
-            lines = self._until(read.end)
-            yield from grouped(records(lines, reader.read, _ignore), alone=True)
+            with unchanged(self.container.name):
+                looked_at = records(self._looked_at(), reader.read, _ignore)
+                yield from grouped(looked_at, alone=True)
         elif self.in_order or self.fd is None:
             with unchanged(self.container.name):
                 lines = surveyed(self._lines(), read.end, read.where, self.index)

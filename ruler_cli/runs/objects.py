@@ -19,7 +19,7 @@ import orjson
 
 from ruler_cli.errors import UnreadableError, UsageError, WrongShapeError
 from ruler_cli.files.parse import dump, dump_escaped, parse_value
-from ruler_cli.files.splice import Patches, read_object
+from ruler_cli.files.splice import Patches, inner_object, read_object
 from ruler_cli.files.values import EMPTY, first_at, lookup, parts
 from ruler_cli.formats.annotate import AnnotationWriter, JsonMembers
 from ruler_cli.formats.format import SHAPE_ERRORS, Format
@@ -551,12 +551,19 @@ def _changes(
 
 
 def _changed(value: Any, changes: Mapping[str, Any]) -> Any:
-    """Return a copy with new members, the bytes of which are JSON; None takes a member out."""
+    """Return a copy with new members, the bytes of which are JSON; None takes a member out.
+
+    What has no such members stays: its rollout could not be read.
+    """
     if isinstance(value, str):  # the trajectory once more, as JSON text
-        raw = value.encode("utf-8", "surrogatepass")
-        patches = Patches(raw)
-        patches.put(read_object(raw), changes)
+        text = inner_object(dump(value))
+        if not text:
+            return value
+        patches = Patches(text)
+        patches.put(read_object(text), changes)
         return patches.apply().decode("utf-8", "surrogatepass")
+    if isinstance(value, list) and not all(map(str.isdecimal, changes)):
+        return value
     new = dict[Any, Any]()
     for name, change in changes.items():
         old = value[int(name)] if isinstance(value, list) else member(value, name)

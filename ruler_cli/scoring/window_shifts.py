@@ -21,7 +21,7 @@ With that ratio the ridge solution is the best linear unbiased prediction for wi
 those that vary less, and a ratio estimated from the group is no better, since it has too few windows.
 """
 _PRECISE = 1e-26
-"""Share of the squares at which a solution is exact."""
+"""Share of the squares of all scores at which a solution is exact: what is left is rounding."""
 _TINY = 1e-12
 
 Windows = Sequence[tuple[Sequence[int], Sequence[float]]]
@@ -107,7 +107,8 @@ def _levels(
     start = _residuals(windows, rollouts, levels)
     rest = direction = start
     square = _product(rest, rest)
-    enough = square * _PRECISE
+    # of scores that are equal but for rounding nothing else is left, and steps along it would lead anywhere
+    enough = fsum(_product(scores, scores) for _, scores in windows) * _PRECISE
     for _ in range(2 * len(windows)):
         if square <= enough:
             break

@@ -300,6 +300,11 @@ def test_groups_of_a_large_file(
         (warning,) = opened.warnings()
         assert warning.startswith("line 1 and line 4 have the same `group_id`")
         assert [group.key for group in opened.again()] == ["a", "b", "c", "a"]
+    again: tuple[Grouping, ...] = ("consecutive", "scattered")
+    for grouping in again:
+        with ExitStack() as stack, pytest.raises(UsageError, match="already is a"):
+            lying = InputSettings(str(path), grouping=grouping)
+            open_input(lying, stack, problems.append, once=True)
     with path.open("ab") as file:
         file.write(b'{"trajectories": [')
     with ExitStack() as stack:
@@ -320,4 +325,22 @@ def test_large_file_that_is_cut(
         size = path.stat().st_size
         os.truncate(path, size * 2 // 3)
         with pytest.raises(InputChanged, match="line 3"):
+            list(opened.groups)
+
+
+def test_large_file_whose_lines_change_places(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A large file of groups that is rewritten under the run ends it: no group is read twice, and none lost."""
+    monkeypatch.setattr(input_module, "_LOOKED_AT", 0)
+    lines = [
+        {"group_id": key, "trajectories": [{"messages": talk(key)}] * 2}
+        for key in ("a", "b", "c")
+    ]
+    path = write_records(tmp_path / "in.jsonl", lines)
+    with ExitStack() as stack:
+        opened = open_input(InputSettings(str(path)), stack, print, once=True)
+        write_records(path, [lines[0], lines[2], lines[1]])
+        assert next(opened.groups).key == "a"
+        with pytest.raises(InputChanged, match="line 2"):
             list(opened.groups)

@@ -511,7 +511,7 @@ def means(value: Any, expected: Any) -> bool:
 def test_contents_of_two_kinds(ruler: Ruler, tmp_path: Path) -> None:
     """A group with texts and parts as contents is written as a table that reads again; only a mixed member is text."""
     parts = [{"type": "text", "text": "Rome."}]
-    rollouts = [
+    rollouts: list[dict[str, Any]] = [
         {"messages": talk("Paris."), "meta": {}, "passed": True},
         {"messages": talk("Rome."), "meta": {"n": 1 << 70}, "passed": 0.5},
     ]

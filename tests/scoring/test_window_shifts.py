@@ -56,6 +56,21 @@ def test_shape(inputs: tuple[Windows, int]) -> None:
     assert rated is None or 0 <= rated[0] <= 1
 
 
+def test_equal_but_for_rounding() -> None:
+    """Scores that differ by rounding alone leave no noise."""
+    rounded = [
+        ([2], [0.5000000000000007]),
+        ([1], [0.5000000000000004]),
+        ([0, 1], [0.5000000000000003, 0.5000000000000004]),
+        ([1, 0, 2], [0.5000000000000008, 0.5, 0.5000000000000009]),
+        ([0], [0.5]),
+        ([0], [0.5000000000000001]),
+    ]
+    fitted = fit(rounded, 3)
+    assert fitted.anova.rest == pytest.approx(0.0, abs=1e-20)
+    assert known(fitted) == pytest.approx([0.5] * 3)
+
+
 def test_whole_table() -> None:
     """If every pass shows all, scores are means over passes and the analysis is the complete table's."""
     rng = random.Random(3)
