@@ -19,7 +19,7 @@ import re
 import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import accumulate, islice
 from operator import attrgetter
 from typing import Any, BinaryIO
 
@@ -139,7 +139,8 @@ def _wider(kind: Any, values: Sequence[Any]) -> Any:
         wider = pa.unify_schemas(fields, promote_options="permissive").field("x").type
     except (pa.ArrowException, TypeError, ValueError):
         return None
-    is_writable = "struct<>" not in str(wider) and str(wider).count("<") <= _DEEPEST
+    levels = accumulate((c == "<") - (c == ">") for c in str(wider))
+    is_writable = "struct<>" not in str(wider) and max(levels) <= _DEEPEST
     return wider if is_writable else None
 
 
