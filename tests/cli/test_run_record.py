@@ -35,7 +35,7 @@ def test_attributed(ruler: Ruler, tmp_path: Path, server: JudgeServer) -> None:
     run = ("score", "in.jsonl", "out.jsonl", *judge, "--rubric", f"use {KEY}")
     done = ruler(*run, "--summary", "sum.json", RULER_SEED="7")
     summary = summary_of(tmp_path / "sum.json")
-    assert (done.returncode, summary["exit_code"], summary["version"]) == (0, 0, 2)
+    assert (done.returncode, summary["exit_code"], summary["version"]) == (0, 0, 3)
     assert (summary["input"], summary["output"]) == ("in.jsonl", "out.jsonl")
     assert summary["output_state"] == "written"
     assert summary["started_at"] <= summary["ended_at"]
