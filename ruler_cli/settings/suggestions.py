@@ -17,8 +17,11 @@ _MOST = 5000
 """Names to compare at most: a directory or a record may hold any number, and an error must not take long."""
 _DEEP = 4
 """Levels of a record that are searched."""
-_LIKE = 0.7
+_LIKE = 0.8
 """Likeness of a suggestion, from 0 to 1: `passs` and `passes` have 0.91."""
+_SHORT = 4
+_LIKE_SHORT = 0.7
+"""Letters of a short word, and the likeness of its suggestion: `tsak` and `task` have 0.75."""
 
 
 _INSTEAD = """
@@ -91,7 +94,8 @@ def nearest(word: str, choices: Iterable[str]) -> str | None:
     import difflib  # of a mistake alone
 
     names = [*islice(choices, _MOST)]
-    near = difflib.get_close_matches(word, names, n=1, cutoff=_LIKE)
+    like = _LIKE_SHORT if len(word) <= _SHORT else _LIKE
+    near = difflib.get_close_matches(word, names, n=1, cutoff=like)
     return near[0] if near else None
 
 

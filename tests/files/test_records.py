@@ -176,7 +176,7 @@ def test_rows(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
 NOWHERE = {
     "data.run[]": "did you mean data.runs[]?",
     "metrics{}": "lists of objects are at data.runs[], pages[], pages[].rollouts[]",
-    "data[]": "did you mean data.runs[]?",
+    "data[]": "lists of objects are at data.runs[], pages[], pages[].rollouts[]",
 }
 
 
