@@ -126,7 +126,7 @@ def test_all_answers(show: Show, page: Path) -> None:
     assert choices == [
         *("left", "right", "equal", "unsure", "unsure", "equal", "left", "left")
     ]
-    assert "labels-file labels.jsonl" in view.text
+    assert "people labels.jsonl" in view.text
 
 
 def test_held_key(show: Show, page: Path) -> None:
