@@ -74,7 +74,7 @@ class Child:
         self._killer.start()
 
     def running(self) -> bool:
-        """Tell if it is running; it stays a zombie until `end`, so no signal reaches another process."""
+        """Return whether it is running; it stays a zombie until `end`, so no signal reaches another process."""
         flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
         return os.waitid(os.P_PID, self._process.pid, flags) is None
 

@@ -24,7 +24,7 @@ class Result:
 
     @property
     def holds(self) -> bool | None:
-        """Tell if the promise holds; None without a promise or a measurement."""
+        """Return whether the promise holds; None without a promise or a measurement."""
         if self.ratio is None or self.limit is None:
             return None
         return (

@@ -151,7 +151,7 @@ class Scored:
 
 
 def _undecided(group: dict[str, Any], gap: float) -> bool:
-    """Tell if `--escalate` would ask about a group: its scores lie within the gap, or twice their standard error."""
+    """Return whether `--escalate` would ask about a group whose scores lie within the gap, or twice their error."""
     if gap < 0:
         return False
     rollouts = [trajectory["ruler"] for trajectory in group["trajectories"]]

@@ -138,7 +138,7 @@ class Rubric:
                     f"criterion {number}: has no weight up to {_HEAVIEST:g}"
                 )
             if not isinstance(criterion.name, str):
-                raise ValueError(f"criterion {number}: has a name that is no text")
+                raise ValueError(f"criterion {number}: has a name that is not text")
             if not isinstance(criterion.veto, bool):
                 raise ValueError(f"criterion {number}: veto is true or false")
             texts = [level for level in criterion.levels if isinstance(level, str)]

@@ -216,7 +216,7 @@ def bare(value: Any) -> Any:
 
 
 def same(one: bytes, other: bytes) -> bool:
-    """Tell if a record is another one, annotated."""
+    """Return whether a record is another one, annotated."""
     try:
         return dump(bare(parse(one))) == dump(bare(parse(other)))
     except UnreadableError:

@@ -22,7 +22,7 @@ _SHARDS = ("a-2.jsonl", "a-10.jsonl.gz", "b/one.json")
 
 
 def fits(kind: str, record: bytes) -> bool:
-    """Tell if a container can hold a record: if more than line ends separate records, it must be JSON."""
+    """Return whether a container can hold a record: if more than line ends separate records, it must be JSON."""
     if kind in LINES:
         return True
     try:

@@ -254,7 +254,7 @@ def mistakes(server: JudgeServer, folder: Path) -> dict[str, Callable[[], Any]]:
         "leave --format trl out, or --messages": partial(
             of_file, file, format="trl", messages="x"
         ),
-        "--reward ruler: is no free place for a score": partial(
+        "--reward ruler: is not a free place for a score": partial(
             of_file, file, reward="ruler"
         ),
         "already is a group": partial(of_file, file, grouping="scattered"),

@@ -720,7 +720,7 @@ async def test_rubric_of_a_group() -> None:
 @pytest.mark.anyio
 @pytest.mark.parametrize("metadata", [[], ["a"], "text", "", 5])
 async def test_no_place_for_an_annotation(metadata: Any) -> None:
-    """A rollout whose place for `ruler` is no object fails alone; the value stays, and the others have scores."""
+    """A rollout whose place for `ruler` is not an object fails alone; the value stays, and the others have scores."""
     sample = {
         "group_index": 0,
         "prompt": [{"role": "user", "content": "What is 6 times 7?"}],

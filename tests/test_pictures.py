@@ -214,7 +214,7 @@ def test_forged(ruler: Ruler, tmp_path: Path) -> None:
 
 BAD: dict[str, Any] = {
     "is damaged": "data:image/png;base64,@@@",
-    "is no PNG, JPEG, GIF or WebP": address(
+    "is not a PNG, JPEG, GIF or WebP": address(
         b"<svg onload='alert(1)'/>", "image/svg+xml"
     ),
     "does not hold its bytes": "file:///etc/passwd",

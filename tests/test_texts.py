@@ -239,7 +239,7 @@ def test_texts_are_cleared(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_parameters_that_are_no_json() -> None:
-    """A parameter that is no JSON value, given from Python, stands as the name of its type."""
+    """A parameter that is not a JSON value, given from Python, stands as the name of its type."""
     judge = JudgeSettings(params={"b": object(), "a": float("nan")})
     summary, _ = texts_of(ScoreSettings(judge=judge), None)
     (text,) = summary.params_texts.values()

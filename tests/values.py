@@ -86,7 +86,7 @@ def text_of(value: Any, layout: dict[str, Any]) -> bytes:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Tell if two JSON values are equal, NaN to NaN and 1 not to 1.0."""
+    """Return whether two JSON values are equal, NaN to NaN and 1 not to 1.0."""
     return json.dumps(one) == json.dumps(other)
 
 

@@ -84,7 +84,7 @@ class Beside:
 
     @property
     def checked(self) -> bool:
-        """Tell if it is a row of the product."""
+        """Return whether it is a row of the product."""
         return self.name not in NOT_RULERS
 
     @property
@@ -96,7 +96,7 @@ class Beside:
 
     @property
     def holds(self) -> bool:
-        """Tell if the difference is within three standard errors."""
+        """Return whether the difference is within three standard errors."""
         return abs(self.deviation) <= 3
 
 

@@ -256,7 +256,7 @@ _SIGNIFICANT = {True: ", significant", False: ", not significant", None: ""}
 
 
 def _embedded(judges: Iterable[str]) -> bool:
-    """Tell if no judge of a file has a model."""
+    """Return whether no judge of a file has a model."""
     names = {name for panel in judges for name in panel.split(", ")}
     return bool(names) and names <= {*EMBEDDED}
 

@@ -47,18 +47,18 @@ class Location:
 
     @property
     def stream(self) -> bool:
-        """Tell if it is stdin or stdout."""
+        """Return whether it is stdin or stdout."""
         return self.name == "-"
 
     @property
     def remote(self) -> bool:
-        """Tell if it is an address, and no file of this machine; `C:/x` and `file:///x` are files."""
+        """Return whether it is an address, and no file of this machine; `C:/x` and `file:///x` are files."""
         match = _SCHEME.match(self.name)
         return match is not None and match[1].lower() != "file"
 
     @property
     def local(self) -> bool:
-        """Tell if it is on this machine's disk."""
+        """Return whether it is on this machine's disk."""
         return not self.stream and not self.remote
 
     @property
@@ -113,7 +113,7 @@ class Location:
         return RemoteStore(self.name, self.public)
 
     def same(self, other: str) -> bool:
-        """Tell if another name is the same file, also by a link, or the same address."""
+        """Return whether another name is the same file, also by a link, or the same address."""
         location = Location(other)
         if self.remote or location.remote:
             return self.public.rstrip("/") == location.public.rstrip("/")
@@ -144,7 +144,7 @@ class Location:
 
     @property
     def many(self) -> bool:
-        """Tell if it is a directory or a pattern, and not one file; for an address this asks the storage."""
+        """Return whether it is a directory or a pattern, and not one file; for an address this asks the storage."""
         if self.remote:
             return self.store().expand() != [self.name]
         if self.stream:
@@ -244,7 +244,7 @@ class Listing:
         return Location(self.base + name)
 
     def would_hold(self, file: Location) -> bool:
-        """Tell if a file is one of these, or would be one more; an address is only compared as text."""
+        """Return whether a file is one of these, or would be one more; an address is only compared as text."""
         if self.whole and file.remote:
             if file.public.rpartition("/")[0] + "/" == self.base:
                 return True
@@ -256,7 +256,7 @@ class Listing:
 
 
 def is_ignored(name: str) -> bool:
-    """Tell if a file, by its relative name, is no part of a dump."""
+    """Return whether a file, by its relative name, is no part of a dump."""
     hidden = any(part.startswith(".") for part in name.split("/"))
     return hidden or name.endswith(_OWN_FILES)
 

@@ -82,7 +82,7 @@ def not_replaced(location: Location, why: str) -> UsageError:
 
 
 def _has_bytes(location: Location) -> bool:
-    """Tell if there is a file that is not empty; streams and devices are none."""
+    """Return whether there is a file that is not empty; streams and devices are none."""
     if location.remote:
         store = location.store()
         with reading(location.public):
@@ -95,7 +95,7 @@ def _has_bytes(location: Location) -> bool:
 
 
 def has_scores(line: Line) -> bool:
-    """Tell if a record has an annotation of ruler."""
+    """Return whether a record has an annotation of ruler."""
     try:
         return _annotated(parse(line.raw), _DEEP)
     except (UnreadableError, RecursionError):

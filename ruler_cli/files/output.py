@@ -117,7 +117,7 @@ class LocalFile(PassThrough):
 
     @property
     def replaces(self) -> bool:  # type: ignore[override]  # a stream replaces nothing
-        """Tell if there is a file of this name."""
+        """Return whether there is a file of this name."""
         return self._target.exists()
 
     def commit(self) -> None:
@@ -179,7 +179,7 @@ def _open_locked(partial: Path) -> BinaryIO:
 
 
 def _is_at(path: Path, fd: int) -> bool:
-    """Tell if a path is that of an open file."""
+    """Return whether a path is that of an open file."""
     try:
         return os.path.samestat(os.fstat(fd), path.stat(follow_symlinks=False))
     except FileNotFoundError:
@@ -235,7 +235,7 @@ class RemoteFile(PassThrough):
 
     @property
     def replaces(self) -> bool:  # type: ignore[override]  # a stream replaces nothing
-        """Tell if there is an object of this name."""
+        """Return whether there is an object of this name."""
         return bool(self._system.exists(self._path))
 
     def commit(self) -> None:
@@ -385,7 +385,7 @@ class Output:
 
     @property
     def replaces(self) -> bool:
-        """Tell if `commit` takes the place of an OUTPUT that is there."""
+        """Return whether `commit` takes the place of an OUTPUT that is there."""
         with self._errors():
             return self._target.replaces
 
@@ -479,7 +479,7 @@ class FailedFile:
 
 
 def is_device(path: Path) -> bool:
-    """Tell if a path is one of the system's, where links such as /dev/stderr stand."""
+    """Return whether a path is one of the system's, where links such as /dev/stderr stand."""
     return path.parts[:2] in (("/", "dev"), ("/", "proc"))
 
 

@@ -93,7 +93,7 @@ def _tolerant(raw: bytes, complaint: str = "") -> Any:
 
 
 def _beyond_64_bits(raw: bytes) -> bool:
-    """Tell if orjson may round an integer: one of 19 digits or more outside a fraction."""
+    """Return whether orjson may round an integer: one of 19 digits or more outside a fraction."""
     zeros = raw.translate(_DIGITS)
     at = -1
     while (at := zeros.find(_LONG, at + 1)) >= 0:

@@ -183,7 +183,7 @@ class Source:
 
     @property
     def begins_with_line(self) -> bool:
-        """Tell if a file of text begins with a JSON object on its first line, and goes on."""
+        """Return whether a file of text begins with a JSON object on its first line, and goes on."""
         if not self._regular or self.head.removeprefix(BOM)[:1] != b"{":
             return False
         goes_on = self.read(len(self.first[0]), 1 << 16).strip()

@@ -43,7 +43,7 @@ def steps_of(path: str) -> Steps:
     many = any(step[0] != "." for step in steps)
     if _STEP.sub("", path) or not many or "{}" in steps[:-1]:
         raise UsageError(
-            "is no path of records",
+            "is not a path of records",
             "it leads to the items of a list, e.g. data.runs[], or to the members of an object, {}",
             place=f"--set records={path}",
         )

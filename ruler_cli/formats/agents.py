@@ -68,12 +68,12 @@ def _read(turns_of: Callable[[Any], Any], record: JsonObject) -> Rollout:
 
 
 def is_autogen_history(record: JsonObject) -> bool:
-    """Tell if a record holds messages of AutoGen."""
+    """Return whether a record holds messages of AutoGen."""
     return any(map(KINDS["autogen"].matches, _listed(record)[:1]))
 
 
 def is_langchain_history(record: JsonObject) -> bool:
-    """Tell if a record holds messages of LangChain."""
+    """Return whether a record holds messages of LangChain."""
     langchain = any(map(is_langchain, _listed(record)[:1]))
     return langchain and not is_autogen_history(record)
 

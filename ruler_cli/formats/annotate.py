@@ -63,7 +63,7 @@ def annotate(
     for rollout, annotation in annotated:
         path = rollout.path
         spans = lists[str(path[0])][int(path[1])] if path else whole
-        # a rollout that is no object cannot be annotated; the group's part counts it
+        # a rollout that is not an object cannot be annotated; the group's part counts it
         if isinstance(spans, ObjectSpans):
             trajectory = _Object(raw, spans)
             patches.put(spans, writer.changes(trajectory, rollout, annotation))

@@ -88,7 +88,7 @@ def _list_path(record: JsonObject) -> Path:
 
 
 def is_group(record: JsonObject) -> bool:
-    """Tell if a list of answers stands beside a prompt, or messages."""
+    """Return whether a list of answers stands beside a prompt, or messages."""
     if "messages" in record:
         return bool(answers_path(record))
     answers = value_at(record, _list_path(record))
@@ -122,7 +122,7 @@ def _answer_field(record: JsonObject) -> str | None:
 
 
 def is_pair(record: JsonObject) -> bool:
-    """Tell if a record has a prompt and one answer, and is not a whole conversation."""
+    """Return whether a record has a prompt and one answer, and is not a whole conversation."""
     named = None not in (prompt_field(record), _answer_field(record))
     return named and not answers_path(record)
 
@@ -261,7 +261,7 @@ def read_preference(record: JsonObject) -> Rollouts:
 
 
 def _are_json(record: JsonObject, sides: list[Any]) -> bool:
-    """Tell if answers in texts are messages as JSON, which beside a prompt in plain text is an agent's own text."""
+    """Return whether texts of answers are messages as JSON; beside a prompt in plain text they are the agent's text."""
     prompt = record.get(prompt_field(record) or "")
     if is_text(prompt) and prompt and not json_messages(prompt):
         return False
@@ -290,7 +290,7 @@ def _prompt(record: JsonObject) -> Messages:
 
 
 def _is_whole(answer: Any) -> bool:
-    """Tell if an answer is a conversation that begins with its own prompt."""
+    """Return whether an answer is a conversation that begins with its own prompt."""
     return lookup(answer, "0.role") in ("system", "developer", "user")
 
 
@@ -310,7 +310,7 @@ def _best(record: JsonObject, names: Names) -> str | None:
 
 
 def _is_named(label: str, name: str, record: JsonObject) -> bool:
-    """Tell if a text is the name of an answer (`response_A`, `model_a`, `A`, `A>B`), or of its model."""
+    """Return whether a text is the name of an answer (`response_A`, `model_a`, `A`, `A>B`), or of its model."""
     end = name[-1].casefold()
     if label == record.get(f"model_{end}"):
         return True
@@ -319,7 +319,7 @@ def _is_named(label: str, name: str, record: JsonObject) -> bool:
 
 
 def is_preference(record: JsonObject) -> bool:
-    """Tell if a record holds answers side by side, and a prompt."""
+    """Return whether a record holds answers side by side, and a prompt."""
     names = _names(record)
     values = [*map(record.get, names)]
     is_known = all(

@@ -3,7 +3,7 @@
 A conversation may be a file of messages, or a line that is a list of them; an agent's session is a file
 of events; a trace is all spans with one id, anywhere in the file. The record holds the events' own bytes:
 `{"file": …, "folder": …, "events": [event, …]}`, `{"trace_id": …, "spans": […]}`, `{"messages": LINE}`. An
-event that is no JSON object, such as a torn last line, becomes text and spoils no other event.
+event that is not a JSON object, such as a torn last line, becomes text and spoils no other event.
 
 Kinds of events are known by their keys and never by their texts.
 """

@@ -106,7 +106,7 @@ class Format(RecordPaths):
 
     @property
     def group_in_record(self) -> bool:
-        """Tell if the annotation of the group is written once in the record, not on each rollout."""
+        """Return whether the annotation of the group is written once in the record, not on each rollout."""
         return self.shape == "group" or (self.listed and self.shape == "trajectory")
 
     @property
@@ -152,7 +152,7 @@ class Format(RecordPaths):
 
 
 def _near(first: Any, second: Any) -> bool:
-    """Tell if two values are numbers that differ by rounding."""
+    """Return whether two values are numbers that differ by rounding."""
     both = isinstance(first, float) and isinstance(second, float)
     return both and isclose(first, second, rel_tol=1e-6)
 

@@ -418,8 +418,8 @@ class Input:
     def look_at_lines(self, reader: Reader, on_problem: OnProblem) -> bool:
         """Count the lines of a large file of groups, each of which is then parsed once, when it is its turn.
 
-        Return False if one of them is no object at a glance, or --grouping asks for more than lines, so that the file
-        is to be surveyed.
+        Return False if one of them is not an object at a glance, or if --grouping asks for more than lines: then the
+        file is to be surveyed.
         """
         container = self.container
         if container.fd is None or reader.format.shape != "group":

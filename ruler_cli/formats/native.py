@@ -58,7 +58,7 @@ def read_trajectory(value: Any, path: Path = ()) -> Rollout:
 
 def _read(value: Any, path: Path, reward: Any) -> Rollout:
     if not is_object(value):
-        raise UnreadableError("is no object")
+        raise UnreadableError("is not an object")
     recorded = _recorded(value) if "exchanges" in value else []
     messages = _main(value, recorded)
     if _BESIDE.isdisjoint(value):  # fast, as most dumps have none of these
@@ -137,5 +137,5 @@ def read_row(record: JsonObject) -> Rollout:
 
 
 def is_native(record: JsonObject) -> bool:
-    """Tell if `messages` are a rollout, and no list of answers stands beside them."""
+    """Return whether `messages` are a rollout, and no list of answers stands beside them."""
     return not answers_path(record)

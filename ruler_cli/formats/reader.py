@@ -322,7 +322,7 @@ class Reader:
         return first(filter(is_object, found))
 
     def _was_scored(self, value: JsonObject, rollouts: Rollouts) -> bool:
-        """Tell if ruler scored a record before.
+        """Return whether ruler scored a record before.
 
         UnreadableError if it would overwrite another's value, or if a list of rewards or keys does not hold
         one item for each rollout.
@@ -362,29 +362,29 @@ def _may_hold(value: Any, member: str) -> bool:
 
 
 def _is_blank(value: Any) -> bool:
-    """Tell if a value is empty, or a text of white space."""
+    """Return whether a value is empty, or a text of white space."""
     return value in EMPTY or (is_text(value) and not value.strip())
 
 
 def _is_deep(value: Any, levels: int = 200) -> bool:
-    """Tell if lists and objects stand in a value on more than so many levels; orjson writes no more than 254."""
+    """Return whether lists and objects stand in a value on more than so many levels; orjson writes no more than 254."""
     inner = value.values() if is_object(value) else value if is_list(value) else ()
     return not levels or any(_is_deep(one, levels - 1) for one in inner)
 
 
 def validated(rollout: Rollout) -> Rollout:
-    """Return the rollout, with an error if the agent did nothing in it or a message is no object."""
+    """Return the rollout, with an error if the agent did nothing in it or a message is not an object."""
     if rollout.error is not None:
         return rollout
     talks = (rollout.messages, *rollout.histories)
     known = all({*map(type, talk)} <= {dict} for talk in talks)
-    odd = "has a message that is no JSON object"
+    odd = "has a message that is not a JSON object"
     reason = nothing_to_judge(rollout) if known else odd
     return replace(rollout, error=reason) if reason else rollout
 
 
 def _is_ours(holder: Any, path: str) -> bool:
-    """Tell if a value is an annotation, JSON text of one, or a list of those; UnreadableError if it is another's."""
+    """Return whether a value is an annotation, JSON text of one, or a list of them; UnreadableError for another's."""
     value = lookup(holder, path)
     if value is None:
         return False
@@ -629,7 +629,7 @@ def _holders(values: Sequence[JsonObject]) -> Sequence[JsonObject]:
 
 
 def _lack(places: Sequence[JsonObject], path: str) -> bool:
-    """Tell if none has a value at a path."""
+    """Return whether none has a value at a path."""
     found = (
         value for place in places for _, value in every(place, present(place, path))
     )
@@ -654,7 +654,7 @@ def with_reward(name: str, given: str, reader: Reader, records: Records) -> Read
             return replace(reader, format=form, given=read)
     if not _is_free(reader, dotted):
         raise UsageError(
-            "is no free place for a score",
+            "is not a free place for a score",
             "name a field that ruler neither reads nor writes, by keys and the numbers of items",
             place=f"{name}: --reward {dotted}",
         )

@@ -89,7 +89,7 @@ class Session:
     def rollout(cls, record: JsonObject) -> Rollout:
         """Read a session as the rollout that it is."""
         if not cls.matches(record) or cls.is_sub_agent(record):
-            raise UnreadableError(f"is no session of {cls.name}, or a sub-agent's")
+            raise UnreadableError(f"is not a session of {cls.name}, or a sub-agent's")
         session = cls()
         session.read(record)
         if not session.begun:

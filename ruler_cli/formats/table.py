@@ -42,7 +42,7 @@ def key_of(form: Format, record: JsonObject) -> str | None:
 
 
 def fits(form: Format, record: JsonObject) -> bool:
-    """Tell if a record is of a format by its keys; False if its test raises an error."""
+    """Return whether a record is of a format by its keys; False if its test raises an error."""
     try:
         is_held = holds(record, form.has)
         return is_held and (form.test is None or bool(code(form.test)(record)))

@@ -24,7 +24,7 @@ def is_stream(data: bytes) -> bool:
 
 
 def chunks_of(data: bytes) -> Iterator[Any]:
-    """Yield the chunks of a stream, and {} for its end; ValueError for what is no JSON."""
+    """Yield the chunks of a stream, and {} for its end; ValueError for what is not JSON."""
     for event in re.sub(rb"\r\n?", b"\n", data).split(b"\n\n"):
         text = b"\n".join(_DATA.findall(event)).strip()
         if text == b"[DONE]":

@@ -152,7 +152,7 @@ def key_of(
     params: Mapping[str, Any],
     request: Request,
 ) -> bytes:
-    """Return the 16 bytes that identify a request; UsageError if a parameter is no JSON value.
+    """Return the 16 bytes that identify a request; UsageError if a parameter is not a JSON value.
 
     API key and answer format are no part of it, an address only as `at_address` adds it. Pictures are, by their
     original bytes and stated sizes.

@@ -68,7 +68,7 @@ def has_content(message: JsonObject) -> bool:
     content = message.get("content")
     if has_text(content):
         return True
-    # a call without arguments, a picture; a Responses item that is no text
+    # a call without arguments, a picture; a Responses item that is not text
     parts = objects(content) if "role" in message else [message, *objects(content)]
     if any(part.get("type") not in TEXT_KINDS for part in parts):
         return True

@@ -49,7 +49,7 @@ def check_messages(value: Any, where: str) -> Messages:
     UnreadableError if the value is no such list or an empty one; `where` is its path for the error.
     """
     if not is_list(value):
-        raise UnreadableError(f"`{where}` is no list of messages")
+        raise UnreadableError(f"`{where}` is not a list of messages")
     if not value:
         raise UnreadableError(f"`{where}` is empty: there are no messages to judge")
     # fast, because most of a dump is read twice: no Python statement for each message
@@ -65,7 +65,7 @@ def check_messages(value: Any, where: str) -> Messages:
         elif listed := json_messages(item):
             out += listed
         else:
-            raise UnreadableError(f"`{where}[{i}]` is no message object with a role")
+            raise UnreadableError(f"`{where}[{i}]` is not a message object with a role")
     return out
 
 

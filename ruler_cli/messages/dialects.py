@@ -209,7 +209,7 @@ def is_message(value: Any) -> bool:
 
 
 def is_langchain(event: JsonObject) -> bool:
-    """Tell if it is a message of LangChain, whose type is the speaker; also below `data` or `kwargs`."""
+    """Return whether it is a message of LangChain, whose type is the speaker; also below `data` or `kwargs`."""
     kind, body = langchain_body(event)
     return kind in LANGCHAIN and "role" not in event and "content" in body
 

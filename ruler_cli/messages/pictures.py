@@ -66,7 +66,7 @@ REFERENCES = ("@@@langfuseMedia:", "mlflow-attachment://")
 """The signs of it."""
 _TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 """Media types that judges take. A type is read from the bytes; what a record states is not believed."""
-_NOT_HELD = "is no address on the web, and the data does not hold its bytes"
+_NOT_HELD = "is not an address on the web, and the data does not hold its bytes"
 _ELSEWHERE = "is kept by a tracer, and the data does not hold its bytes"
 _UNSHOWN = "cannot be sent: judges are sent pictures alone"
 _PLACE = re.compile(
@@ -196,7 +196,7 @@ def read_picture(source: str, detail: str = "") -> Picture:
         return _named(source, detail, error=_NOT_HELD)
     measured = _measure(data)
     if measured is None:
-        return _named(data, detail, error="is no PNG, JPEG, GIF or WebP")
+        return _named(data, detail, error="is not a PNG, JPEG, GIF or WebP")
     media, width, height = measured
     return _named(data, detail, data=data, media=media, width=width, height=height)
 

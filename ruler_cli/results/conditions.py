@@ -69,7 +69,7 @@ class Condition:
 
     @property
     def about_rollouts(self) -> bool:
-        """Tell if it selects rollouts of a group, and not groups."""
+        """Return whether it selects rollouts of a group, and not groups."""
         named = self.name == "score" or self.name in _ENDS or self.criterion != ""
         return named or self.path != ""
 
@@ -80,7 +80,7 @@ class Condition:
         return "" if start else name
 
     def holds(self, group: GroupRecord) -> bool:
-        """Tell if it holds for a group; a group without the figure is in no range."""
+        """Return whether it holds for a group; a group without the figure is in no range."""
         if self.about_rollouts or self.name == MARK:
             return True
         if self.ends is None:
@@ -88,7 +88,7 @@ class Condition:
         return self._contains(FIGURES[self.name](group))
 
     def holds_for_rollout(self, rollout: RolloutRecord) -> bool:
-        """Tell if it holds for a rollout; one on groups holds for all of theirs, and so does one on a field."""
+        """Return whether it holds for a rollout; one on groups holds for all of theirs, and so does one on a field."""
         if self.criterion:
             value = rollout.criterion_values.get(self.criterion)
             return self._contains(value)
@@ -97,7 +97,7 @@ class Condition:
         return self.name != "score" or self._contains(rollout.score)
 
     def holds_for_value(self, value: Any) -> bool:
-        """Tell if it holds for the value of a field; None is null, or absent. A list holds each of its items."""
+        """Return whether it holds for the value of a field; None is null, or absent. A list holds each of its items."""
         if self.ends is not None:
             return type(value) in (int, float) and self._contains(value)
         return any(_is(item, self.value) for item in items(value) or [value])
@@ -111,7 +111,7 @@ _WORDS = {True: "true", False: "false", None: "null"}
 
 
 def _is(value: Any, text: str) -> bool:
-    """Tell if a value is the one that a text stands for: a text itself, a number or another scalar as JSON."""
+    """Return whether a value is the one that a text stands for: a text itself, a number or another scalar as JSON."""
     if isinstance(value, str):
         return value == text
     if value is None or isinstance(value, bool):

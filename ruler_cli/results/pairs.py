@@ -233,14 +233,14 @@ def _message(message: JsonObject, *, table: bool) -> Turn:
         is_plain = lookup(part, "type") in ("text", None)
         content = lookup(part, "text") if is_plain else content
     if not is_text(content) and not (content is None and calls):
-        raise UnreadableError("content that is no text")
+        raise UnreadableError("content that is not text")
     turn: Turn = {"role": role, "content": content}
     for name in _TEXTS:
         value = message.get(name)
         if value in EMPTY:
             continue
         if not is_text(value):
-            raise UnreadableError(f"`{name}` that is no text")
+            raise UnreadableError(f"`{name}` that is not text")
         turn[name] = value
     if calls:
         turn["tool_calls"] = [_call(call, table=table) for call in calls]

@@ -92,7 +92,7 @@ class ScoreTable:
 
     @property
     def each(self) -> bool:
-        """Tell if the judge saw each rollout alone: one score is all that it has to say."""
+        """Return whether the judge saw each rollout alone: one score is all that it has to say."""
         return self.pass_scores[0].asked_alone
 
     def vetoed(self, rollouts: Collection[int]) -> ScoreTable:
@@ -357,7 +357,7 @@ class BatchStatistics:
 
 
 def undecided(result: GroupResult, gap: float) -> bool:
-    """Tell if the judges of a group leave it to a stronger one.
+    """Return whether the judges of a group leave it to a stronger one.
 
     They do if no two of its scores lie further apart than the gap, or than twice the standard error of a score over
     passes; and if there are no scores, for another reason than the group itself, the cap or an interruption.
@@ -475,7 +475,7 @@ _EPSILON = 1e-9
 
 
 def _is_level(table: ScoreTable) -> bool:
-    """Tell if a judge gave all rollouts one score.
+    """Return whether a judge gave all rollouts one score.
 
     Probabilities are one if they differ by a unit of their last digit. Written scores are so in every request: what is
     subtracted from equal ones for position bias differs.

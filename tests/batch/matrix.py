@@ -42,7 +42,7 @@ class CrashResult:
 
     @property
     def good(self) -> bool:
-        """Tell if every request is answered, and paid for once."""
+        """Return whether every request is answered, and paid for once."""
         return (self.billed, self.again, self.answered) == (GROUPS, 0, GROUPS)
 
     def __str__(self) -> str:

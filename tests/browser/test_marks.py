@@ -257,15 +257,15 @@ def test_note_on_an_opened_label(show: Show, run: Path, tmp_path: Path) -> None:
 
 
 WRONG = (
-    (b"nonsense", "line 1 is no JSON"),
-    (b"\x00\xff\xfe" * 1_000, "line 1 is no JSON"),
-    (b'{"group": "task-2", "mark": "good"}\n[1]', "line 2 is no JSON object"),
+    (b"nonsense", "line 1 is not JSON"),
+    (b"\x00\xff\xfe" * 1_000, "line 1 is not JSON"),
+    (b'{"group": "task-2", "mark": "good"}\n[1]', "line 2 is not a JSON object"),
     (b"\n\n{}", "line 3 has no `group`"),
-    (b'{"group": "task-2", "note": 7}', "a `note` that is no text of 4,000"),
+    (b'{"group": "task-2", "note": 7}', "a `note` that is not text of 4,000"),
     (b'{"group": "task-2", "note": "%s"}' % (b"x" * 4_001), "a `note` that is no"),
     (b'{"group": "task-2", "label": "very"}', "a `label` that is no number"),
     (b'{"group": "task-2", "chance": 0}', "a `chance` that is no number"),
-    (b"[" * 10_000_000, "line 1 is no JSON"),
+    (b"[" * 10_000_000, "line 1 is not JSON"),
     (b'{"__proto__": {"group": "task-2", "__hit": 1}}', "has no `group`"),
     (b'{"group": "task-2", "mark": "good"}\n' * 300_000 + b"{", "line 300,001 is"),
 )

@@ -135,7 +135,7 @@ def run(server: JudgeServer, *more: str, judge: str = "good") -> list[str]:
 
 
 def shows(pattern: str, times: int = 1) -> Callable[[list[str]], bool]:
-    """Tell if so many different texts of a pattern were on the screen."""
+    """Return whether so many different texts of a pattern were on the screen."""
     seen = set[str]()
 
     def stop(screen: list[str]) -> bool:

@@ -40,12 +40,12 @@ class Seen:
 
     @property
     def corrective(self) -> bool:
-        """Tell if the request follows an answer that could not be used."""
+        """Return whether the request follows an answer that could not be used."""
         return any(note in self.body["messages"][-1]["content"] for note in _AGAIN)
 
     @property
     def cut_off(self) -> bool:
-        """Tell if the answer ended at a limit."""
+        """Return whether the answer ended at a limit."""
         return (
             self.status == 200
             and json.loads(self.answer)["choices"][0]["finish_reason"] == "length"

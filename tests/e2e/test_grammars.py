@@ -53,14 +53,14 @@ def _imported() -> tuple[Any, Any]:
 
 
 def xgrammar(schema: dict[str, Any], text: str) -> bool:
-    """Tell if xgrammar lets a judge write a text."""
+    """Return whether xgrammar lets a judge write a text."""
     module, testing = _imported()
     grammar = module.Grammar.from_json_schema(json.dumps(schema))
     return bool(testing._is_grammar_accept_string(grammar, text))
 
 
 def llguidance(schema: dict[str, Any], text: str) -> bool:
-    """Tell if llguidance lets a judge write a text, byte by byte."""
+    """Return whether llguidance lets a judge write a text, byte by byte."""
     module = pytest.importorskip("llguidance")
     tokenizer = module.LLTokenizer("byte")
     matcher = module.LLMatcher(
@@ -74,7 +74,7 @@ def llguidance(schema: dict[str, Any], text: str) -> bool:
 
 
 def outlines_core(schema: dict[str, Any], text: str) -> bool:
-    """Tell if outlines-core lets a judge write a text."""
+    """Return whether outlines-core lets a judge write a text."""
     module = pytest.importorskip("outlines_core")
     return (
         re.fullmatch(

@@ -18,7 +18,7 @@ from ruler_cli.types import Line, Problem
 
 
 def fits(line: Line) -> bool | None:
-    """Tell if a record has a `k`; other objects are of another kind."""
+    """Return whether a record has a `k`; other objects are of another kind."""
     try:
         return "k" in json.loads(line.raw)
     except ValueError:

@@ -120,7 +120,7 @@ def test_objects(tmp_path: Path) -> None:
 
 
 def test_other_items(tmp_path: Path) -> None:
-    """An item that is no object is a record too: its reader reports it."""
+    """An item that is not an object is a record too: its reader reports it."""
     items = [b"1", b'"a,]"', b'{"a": oops}', b"null", b"[2]", b'{"b": [1]]', b"-NaN"]
     text = b"[" + b", ".join(items) + b" ]"
     with ExitStack() as stack:

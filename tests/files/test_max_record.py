@@ -146,7 +146,7 @@ def test_skipped_in_a_pipe(kind: str, grouping: str, tmp_path: Path) -> None:
 
 
 def test_skipped_in_a_directory(tmp_path: Path) -> None:
-    """A file with one such record is reported and not left out; a large file that is no JSON is left out."""
+    """A file with one such record is reported and not left out; a large file that is not JSON is left out."""
     folder = tmp_path / "in"
     folder.mkdir()
     every = rows()

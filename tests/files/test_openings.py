@@ -71,7 +71,7 @@ def test_no_task(messages: list[Any], shown: bool, tmp_path: Path) -> None:
 
 
 def test_odd_roles(tmp_path: Path) -> None:
-    """A role that is no text, beside content that is none, is an opening like any other."""
+    """A role that is not text, beside content that is none, is an opening like any other."""
     odd = [{"role": ["x"], "content": ["q", 10**30]}, ANSWER]
     result, keys = opened(
         write(tmp_path / "in.jsonl", [{"task_id": 1, "messages": odd}] * 2)

@@ -496,7 +496,7 @@ def test_any_schema(types: list[Any], rng: random.Random, count: int, new: Any) 
 
 
 def means(value: Any, expected: Any) -> bool:
-    """Tell if a value means the same: numbers by value, JSON text by its content, absent as null."""
+    """Return whether a value means the same: numbers by value, JSON text by its content, absent as null."""
     if isinstance(value, str) and value != expected:
         return means(json.loads(value), expected)
     if isinstance(value, dict) and isinstance(expected, dict):

@@ -59,7 +59,7 @@ def test_huge_integers() -> None:
 
 
 def test_unreadable() -> None:
-    """The error for a line that is no JSON object gives the reason."""
+    """The error for a line that is not a JSON object gives the reason."""
     for raw, reason in UNREADABLE:
         with pytest.raises(UnreadableError) as error:
             parse(raw)

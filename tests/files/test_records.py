@@ -131,7 +131,7 @@ def test_bad_lines(tmp_path: Path) -> None:
 
 
 def test_first_line(tmp_path: Path) -> None:
-    """A first line that is no JSON, or torn, is named, and the lines behind it are read."""
+    """A first line that is not JSON, or torn, is named, and the lines behind it are read."""
     for first in (
         b"Loading the model",
         bytes(9),
@@ -227,7 +227,7 @@ def test_no_list(tmp_path: Path) -> None:
 )
 def test_no_path(tmp_path: Path, at: str) -> None:
     """Words that are no path of records are refused before INPUT is read."""
-    with pytest.raises(UsageError, match="is no path of records"):
+    with pytest.raises(UsageError, match="is not a path of records"):
         steps_of(at)
 
 

@@ -554,7 +554,7 @@ def test_failure() -> None:
 
 
 def fits(value: Any, whole: Any) -> bool:
-    """Tell if a value has the keys and types of another one; a number may be null, and a list empty."""
+    """Return whether a value has the keys and types of another one; a number may be null, and a list empty."""
     if isinstance(whole, dict):
         return value.keys() == whole.keys() and all(
             fits(value[name], whole[name]) for name in whole

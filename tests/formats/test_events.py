@@ -114,7 +114,7 @@ def test_session(tmp_path: Path) -> None:
 
 
 def test_torn_line(tmp_path: Path) -> None:
-    """A line that is no object becomes text: it is not lost, ends no record, and adds one event."""
+    """A line that is not an object becomes text: it is not lost, ends no record, and adds one event."""
     for bad in (
         SESSION[0][:20],
         "null",

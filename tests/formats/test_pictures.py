@@ -127,7 +127,7 @@ def test_damaged(subtests: pytest.Subtests) -> None:
         "is damaged": (
             "data:image/png;base64,@@", "data:image/png;base64,AAAAA", "data:;base64,é", B64 + "!",
         ),
-        "is no PNG": (
+        "is not a PNG": (
             address(b"<svg/>", "image/svg+xml"), address(b"%PDF-1.7"), "data:image/png,hi", "AAAA",
             "data:image/png;base64,",
         ),

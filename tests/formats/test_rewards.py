@@ -188,7 +188,10 @@ def test_no_room(ruler: Ruler, tmp_path: Path) -> None:
     (tmp_path / "in.jsonl").write_bytes(rows)
     assert ruler("score", "in.jsonl", "a", *SCORE).returncode == 0
     done = ruler("score", "a", "b", *SCORE, "--reward", "grade")
-    assert (done.returncode, "is no free place for a score" in done.stderr) == (2, True)
+    assert (done.returncode, "is not a free place for a score" in done.stderr) == (
+        2,
+        True,
+    )
 
 
 def test_not_finite(ruler: Ruler, tmp_path: Path) -> None:

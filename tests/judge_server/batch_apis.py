@@ -90,7 +90,7 @@ class _StepError:
     times: int
 
     def strikes(self, step: str) -> bool:
-        """Tell if this request fails, and count it."""
+        """Return whether this request fails, and count it."""
         self.times -= self.step == step
         return self.step == step and self.times >= 0
 

@@ -49,7 +49,7 @@ class Row:
 
     @property
     def good(self) -> bool:
-        """Tell if it has scores."""
+        """Return whether it has scores."""
         return self.kind == "succeeded"
 
 

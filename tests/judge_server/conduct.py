@@ -67,7 +67,7 @@ class Conduct:
 
     @property
     def draws(self) -> bool:
-        """Tell if anything is random."""
+        """Return whether anything is random."""
         return bool(self.chaos or self.latency_spread or self.completion is not None)
 
     def dice(self, body: bytes, seen: int) -> random.Random:

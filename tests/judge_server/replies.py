@@ -35,7 +35,7 @@ class Reply:
 
     @property
     def charged(self) -> bool:
-        """Tell if its tokens are paid for: a completion, good or not, that arrives whole."""
+        """Return whether its tokens are paid for: a completion, good or not, that arrives whole."""
         return self.status == 200 and self.delivery == "whole" and self.content != 0
 
     def wire(self, length: int) -> bytes:

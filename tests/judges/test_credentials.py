@@ -163,7 +163,7 @@ RUNS = (
 
 def test_command(ruler: Ruler, tmp_path: Path) -> None:
     """A run ends with exit code 2 before it reads anything, if any of its judges lacks something."""
-    (tmp_path / "in.jsonl").write_text("this is no JSON\n")
+    (tmp_path / "in.jsonl").write_text("this is not JSON\n")
     for judges in RUNS:
         done = ruler("score", "in.jsonl", "out.jsonl", *judges)
         assert done.returncode == 2, done.stderr

@@ -30,7 +30,7 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the environment name nothing."""
     names = [name for name in os.environ if name.lower().endswith("_proxy")]
     for name in (*names, *BUNDLES):
-        monkeypatch.delenv(name)
+        monkeypatch.delenv(name, raising=False)
 
 
 EXCEPTED = {

@@ -153,12 +153,12 @@ def test_context() -> None:
 
 def test_shared_scores() -> None:
     """Identical rollouts share a score, an unreadable one has none, and the others have their own."""
-    made = group(talk("a"), Rollout([], error="is no object"), talk("b"), talk("a"))
+    made = group(talk("a"), Rollout([], error="is not an object"), talk("b"), talk("a"))
     (request,), scores, _ = run_group(good, made=made)
     assert len(request.labels) == 2
     assert scored(scores) == [0.1, None, 0.5, 0.1]
     assert isinstance(scores, GroupScores)
-    assert (scores.rollouts[1].explanation, scores.tied) == ("is no object", False)
+    assert (scores.rollouts[1].explanation, scores.tied) == ("is not an object", False)
 
 
 def test_reward_and_outcome_of_parts() -> None:
@@ -168,7 +168,7 @@ def test_reward_and_outcome_of_parts() -> None:
         Rollout(talk("b"), reward=[1, 2], outcome="passed"),
         Rollout(talk("c"), member="m", reward=1, outcome=True),
         Rollout(talk("d"), member="m", reward=float("nan")),
-        Rollout([], error="is no object", member="other"),
+        Rollout([], error="is not an object", member="other"),
     )
 
     async def call(request: Request, *, again: bool = False) -> Reply | CallError:

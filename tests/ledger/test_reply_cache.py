@@ -246,7 +246,7 @@ def test_keys_differ(
 
 
 def test_parameter_without_content() -> None:
-    """A parameter that is no JSON value has no key, and the error states that."""
+    """A parameter that is not a JSON value has no key, and the error states that."""
     with pytest.raises(UsageError, match="--ledger none"):
         key_of("m", {"client": object()}, ASK)
 

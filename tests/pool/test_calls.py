@@ -277,7 +277,8 @@ def test_outage_without_end(error: CallError, longest: float) -> None:
     pauses = [later - earlier for earlier, later in pairwise(judge.times)][
         2 * DISTINCT :
     ]
-    assert min(pauses) >= 2.0
+    # the last one ends with the patience
+    assert min(pauses[:-1]) >= 2.0
     assert longest <= max(pauses) <= 1.5 * longest + 32
 
 

@@ -63,7 +63,7 @@ def places(attack: Attack) -> Iterator[Place]:
 
 
 def is_line(line: str) -> bool:
-    """Tell if a line is a head and one JSON value."""
+    """Return whether a line is a head and one JSON value."""
     if OURS.fullmatch(line):
         return True
     head = HEAD.match(line)

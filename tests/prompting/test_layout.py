@@ -24,7 +24,7 @@ def test_members() -> None:
         Rollout(talk(output), (i,), member="one")
         for i, output in enumerate(("first", "second"))
     ]
-    broken = Rollout([], (2,), member="one", error="is no object")
+    broken = Rollout([], (2,), member="one", error="is not an object")
     layout = build_layout(group(*parts, Rollout(talk("other"), (3,)), broken), ASK)
     assert layout.owner == (0, 0, 1, None)
     assert layout.distinct[0].index("first") < layout.distinct[0].index("second")

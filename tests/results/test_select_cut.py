@@ -19,7 +19,7 @@ FORMATS = {form.name: form for form in table.FORMATS}
 
 
 def is_part(short: bytes, whole: bytes) -> bool:
-    """Tell if some bytes are others with parts taken out."""
+    """Return whether some bytes are others with parts taken out."""
     rest = iter(whole)
     return all(byte in rest for byte in short)
 

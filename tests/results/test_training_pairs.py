@@ -116,7 +116,7 @@ def test_every_pair(
 
 ANSWER: dict[str, Any] = {"role": "assistant", "content": "x"}
 MESSAGES: dict[str, list[list[dict[str, Any]]]] = {
-    "content that is no text": [
+    "content that is not text": [
         [ASKED, ANSWER | {"content": [{"type": "text", "text": text} for text in "ab"]}],
         [ASKED, ANSWER | {"content": None, "reasoning": "hm"}],
     ],
@@ -133,7 +133,7 @@ MESSAGES: dict[str, list[list[dict[str, Any]]]] = {
         [ASKED, ANSWER | {"plan": "first a, then b"}],
         [ASKED, ANSWER | {"content": "", "refusal": "I will not."}],
     ],
-    "`thinking` that is no text": [[ASKED, ANSWER | {"thinking": [{"text": "hm"}]}]],
+    "`thinking` that is not text": [[ASKED, ANSWER | {"thinking": [{"text": "hm"}]}]],
     "the agent speaks before the user": [
         [ANSWER, ASKED, ANSWER],
         [{"role": "system", "content": "x"}, ANSWER],

@@ -31,7 +31,7 @@ _TASK_PATHS = (("eval", "task"), ("info", "environment_info", "domain_name"), ("
 """Paths of the task in Inspect's logs, tau2-bench's results, and the `metadata.json` of verifiers."""
 
 Fits = Callable[[Line], bool | None]
-"""Tells if a record is of the format; None: it is no JSON object."""
+"""Tells if a record is of the format; None: it is not a JSON object."""
 
 
 class Writer(ABC):
@@ -99,7 +99,7 @@ class Container(ABC):
 
     @classmethod
     def handles_name(cls, name: str, source: Container | None) -> bool:
-        """Tell if OUTPUT of this name, with the scores of `source`, is of this kind."""
+        """Return whether OUTPUT of this name, with the scores of `source`, is of this kind."""
         return name.endswith(cls.endings)
 
     @classmethod  # noqa: B027 - few kinds need a package
@@ -175,7 +175,7 @@ def kinds() -> list[type[Container]]:
 
 
 def task_of(head: bytes) -> str:
-    """Return the task that a JSON object names; empty if it is no object, or names none."""
+    """Return the task that a JSON object names; empty if it is not an object, or names none."""
     try:
         whole = parse(head)
     except (UnreadableError, RecursionError):

@@ -227,7 +227,7 @@ class InspectLog(Container):
 
     @classmethod
     def handles_name(cls, name: str, source: Container | None) -> bool:
-        """Tell if OUTPUT is an Inspect log: by its name alone, or because INPUT is one, too."""
+        """Return whether OUTPUT is an Inspect log: by its name alone, or because INPUT is one, too."""
         is_log = source is not None and source.log is not None
         return name.endswith(cls.endings if is_log else cls.packed)
 

@@ -200,12 +200,12 @@ const marks = (() => {
 
   /** A parsed line of a file as {group, rollout, by, line}; null for a comparison; an Error says why it is neither. */
   function lineOf(value) {
-    if (value === null || typeof value !== "object" || Array.isArray(value)) throw new Error("is no JSON object");
+    if (value === null || typeof value !== "object" || Array.isArray(value)) throw new Error("is not a JSON object");
     const given = (name) => (Object.hasOwn(value, name) ? (value[name] ?? "") : "");
     const text = (name) => {
       const found = given(name);
       const fits = typeof found === "string" && [...found.slice(0, 2 * LONGEST + 1)].length <= LONGEST;
-      if (!fits) throw new Error(`has a \`${name}\` that is no text of ${number(LONGEST)} letters`);
+      if (!fits) throw new Error(`has a \`${name}\` that is not text of ${number(LONGEST)} letters`);
       return found;
     };
     if (typeof given("group") !== "string" || !Object.hasOwn(value, "group")) throw new Error("has no `group`");
@@ -225,7 +225,7 @@ const marks = (() => {
     try {
       return lineOf(JSON.parse(text));
     } catch (error) {
-      throw new Error(`${place} ${error instanceof SyntaxError || error instanceof RangeError ? "is no JSON" : error.message}`);
+      throw new Error(`${place} ${error instanceof SyntaxError || error instanceof RangeError ? "is not JSON" : error.message}`);
     }
   }
 
