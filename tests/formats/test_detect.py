@@ -81,7 +81,7 @@ def test_deep(subtests: pytest.Subtests) -> None:
                 except (UnreadableError, UsageError) as error:
                     assert "nested too deeply" in str(
                         error
-                    ) or "no message object" in str(error)
+                    ) or "not a message object" in str(error)
 
 
 NO_OBJECTS: tuple[tuple[Any, str], ...] = (

@@ -131,7 +131,7 @@ def test_damaged(subtests: pytest.Subtests) -> None:
             address(b"<svg/>", "image/svg+xml"), address(b"%PDF-1.7"), "data:image/png,hi", "AAAA",
             "data:image/png;base64,",
         ),
-        "is no address": (
+        "is not an address": (
             "/etc/passwd.png", "file:///etc/passwd", "x.png", "gs://b/x.png", "attachment://1", "C:\\x.png",
             "file-abc", "data:…",
             "https://\ud800.example", "https://x.example/a b", "http://",
