@@ -121,6 +121,8 @@ def timeless(path: Path) -> bytes:
 def summary(path: Path) -> dict[str, Any]:
     """Return a run's summary without times, settings and names of files."""
     facts: dict[str, Any] = json.loads(Path(f"{path}.json").read_text())
+    # workers add their costs in another order
+    facts["usage"]["usd"] = round(facts["usage"]["usd"], 9)
     return {
         name: round(value, 9) if isinstance(value, float) else value
         for name, value in facts.items()
