@@ -44,12 +44,19 @@ _MODULES = (
 
 
 def _main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument(
-        "--quick", action="store_true", help="smaller files and fewer repeats, for CI"
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description=__doc__
     )
     parser.add_argument(
-        "--json", type=Path, metavar="FILE", help="write the table as JSON as well"
+        "--quick",
+        action="store_true",
+        help="smaller files and fewer repeats, for CI",
+    )
+    parser.add_argument(
+        "--json",
+        type=Path,
+        metavar="FILE",
+        help="write the table as JSON as well",
     )
     options = parser.parse_args()
     measures = [
@@ -59,11 +66,15 @@ def _main() -> int:
         promises.passes,
         promises.memory,
     ]
-    measures += [import_module(f"benchmarks.{name}").measure for name in _MODULES]
+    measures += [
+        import_module(f"benchmarks.{name}").measure for name in _MODULES
+    ]
     results, code = all_of(measures, options.quick)
     if options.json:
         rows = [{**asdict(result), "holds": result.holds} for result in results]
-        options.json.write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
+        options.json.write_text(
+            json.dumps(rows, indent=2) + "\n", encoding="utf-8"
+        )
     return code
 
 

@@ -30,7 +30,9 @@ class _Case:
     def name(self) -> str:
         """The case's name in the table."""
         reported = (
-            "" if self.retry_after is None else f", Retry-After {self.retry_after:g} s"
+            ""
+            if self.retry_after is None
+            else f", Retry-After {self.retry_after:g} s"
         )
         return f"hidden capacity {'→'.join(f'{self.capacity * f:g}' for f in self.factors)}{reported}"
 
@@ -71,7 +73,9 @@ def _measure(folder: Path, seconds: float, case: _Case) -> list[Result]:
     conduct = {"retry_after": case.retry_after, "schedule": schedule}
     with JudgeServer(case.latency, SERVER_LIFETIME, **conduct) as server:
         end = ended(
-            command(source, output, server.base, summary=here / "summary.json"), 0, 1
+            command(source, output, server.base, summary=here / "summary.json"),
+            0,
+            1,
         )
         stats = server.stats()
     return list(_rows(case, groups, end.cost.cpu / end.cost.wall, stats))
@@ -81,7 +85,8 @@ def _rows(case: _Case, groups: int, cpu: float, stats: Any) -> Iterator[Result]:
     warm_up, *phases = stats["phases"]
     spans = [phase["until"] - phase["began"] for phase in phases]
     offered = [
-        span * phase["capacity"] for span, phase in zip(spans, phases, strict=True)
+        span * phase["capacity"]
+        for span, phase in zip(spans, phases, strict=True)
     ]
     if not sum(offered):
         yield Result(
@@ -93,16 +98,23 @@ def _rows(case: _Case, groups: int, cpu: float, stats: Any) -> Iterator[Result]:
         )
         return
     each = [
-        (phase["used"] or 0.0) * o for phase, o in zip(phases, offered, strict=True)
+        (phase["used"] or 0.0) * o
+        for phase, o in zip(phases, offered, strict=True)
     ]
     shares = ", ".join(
         f"{phase['capacity']}: {phase['used'] or 0:.0%}" for phase in phases
     )
     detail = f"{shares}; {sum(spans):.0f} s after {warm_up['until']:.1f} s of warm-up; {cpu:.0%} CPU"
-    yield Result(None, f"{case.name}: used", sum(each) / sum(offered), detail, ">=")
+    yield Result(
+        None, f"{case.name}: used", sum(each) / sum(offered), detail, ">="
+    )
     refused = sum(phase["refused"] for phase in stats["phases"])
-    detail = f"{refused:,} of {stats['requests']:,} requests for {groups:,} groups"
-    yield Result(None, f"{case.name}: wasted", refused / stats["requests"], detail)
+    detail = (
+        f"{refused:,} of {stats['requests']:,} requests for {groups:,} groups"
+    )
+    yield Result(
+        None, f"{case.name}: wasted", refused / stats["requests"], detail
+    )
 
 
 if __name__ == "__main__":

@@ -21,7 +21,9 @@ def _main() -> int:
             with tempfile.TemporaryDirectory(prefix="ruler-matrix-") as folder:
                 columns[name] = list(what(name, Path(folder)))
         print(table(columns), end="\n\n", flush=True)
-        bad += sum(not each.good for result in columns.values() for each in result)
+        bad += sum(
+            not each.good for result in columns.values() for each in result
+        )
     print(f"{bad} points at which a request was lost or paid for twice")
     return 1 if bad else 0
 

@@ -24,7 +24,15 @@ from benchmarks.tokens import counter, ours
 from ruler_cli.formats.input import open_input
 from ruler_cli.settings.models import InputSettings
 from ruler_cli.types import Group
-from tests.trees import LEAVES, RETRIED, THIRDS, Turns, conversations, retries, tree
+from tests.trees import (
+    LEAVES,
+    RETRIED,
+    THIRDS,
+    Turns,
+    conversations,
+    retries,
+    tree,
+)
 
 _TASK = 2
 """Messages of a task: the system prompt and the user's first message."""
@@ -64,7 +72,9 @@ def _groups(source: Path) -> dict[str, list[Group]]:
     turns = [each[_TASK:] for each in rollouts]
     long = [each for each in turns if len(each) > RETRIED]
     with ExitStack() as stack:
-        given = open_input(InputSettings(str(source)), stack, lambda _: None).groups
+        given = open_input(
+            InputSettings(str(source)), stack, lambda _: None
+        ).groups
         independent = list(given)
     return {
         "tree": [tree(task, each) for each in _parts(turns)],
@@ -76,7 +86,10 @@ def _groups(source: Path) -> dict[str, list[Group]]:
 
 def _parts(turns: list[Turns]) -> list[list[Turns]]:
     """Return LEAVES at a time; what is left over is left out."""
-    return [turns[at : at + LEAVES] for at in range(0, len(turns) - LEAVES + 1, LEAVES)]
+    return [
+        turns[at : at + LEAVES]
+        for at in range(0, len(turns) - LEAVES + 1, LEAVES)
+    ]
 
 
 if __name__ == "__main__":

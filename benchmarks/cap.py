@@ -20,7 +20,9 @@ _RUNS, _QUICK = 50, 10
 _PANEL_RUNS, _PANEL_QUICK = 6, 3
 _PANEL: dict[str, object] = {"m": ("openai/good", "openai/fine"), "passes": 2}
 """Two judges and two passes: four calls for a group, under one cap."""
-_RUBRIC_TOKENS = 500  # roughly; a cap only has to be below the cost of the whole run
+_RUBRIC_TOKENS = (
+    500  # roughly; a cap only has to be below the cost of the whole run
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,9 @@ def _worst(
         ">=",
         1.0,
     )
-    yield Result(7, f"{name}: rerun pays again", float(paid_again), detail, "<=", 0.0)
+    yield Result(
+        7, f"{name}: rerun pays again", float(paid_again), detail, "<=", 0.0
+    )
 
 
 def _shares(runs: list[_Run]) -> str:
@@ -109,7 +113,8 @@ def _run(folder: Path, options: dict[str, object], number: int) -> _Run:
         "seed": number,
     }
     prompt = (
-        source.stat().st_size / groups / conduct["bytes_per_token"] + _RUBRIC_TOKENS
+        source.stat().st_size / groups / conduct["bytes_per_token"]
+        + _RUBRIC_TOKENS
     )
     whole = (
         per_group

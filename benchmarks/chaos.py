@@ -59,12 +59,16 @@ def measure(folder: Path, quick: bool) -> Iterator[Result]:
         None, f"{name}: wall time / fault-free", wild.wall / plain.wall, detail
     )
     detail = f"{wild.requests:,} requests; {plain.requests:,} without faults"
-    yield Result(None, f"{name}: requests per group", wild.requests / groups, detail)
+    yield Result(
+        None, f"{name}: requests per group", wild.requests / groups, detail
+    )
 
 
 def _slower(source: Path, how: str, plain: _Run, **options: object) -> Result:
     refused = _run(source, _REFUSED, **options)
-    name = f"a call in ten refused with Retry-After 1, {how}: wall time / without"
+    name = (
+        f"a call in ten refused with Retry-After 1, {how}: wall time / without"
+    )
     detail = f"{refused.wall:.1f} / {plain.wall:.1f} s; {refused.requests:,} / {plain.requests:,} requests"
     return Result(3, name, refused.wall / plain.wall, detail, "<=", 2.5)
 
@@ -72,11 +76,20 @@ def _slower(source: Path, how: str, plain: _Run, **options: object) -> Result:
 def _run(source: Path, chaos: dict[str, float], **options: object) -> _Run:
     output = source.with_name("scored.jsonl")
     with JudgeServer(
-        0.2, SERVER_LIFETIME, latency_spread=0.3, chaos=chaos, retry_after=1, seed=7
+        0.2,
+        SERVER_LIFETIME,
+        latency_spread=0.3,
+        chaos=chaos,
+        retry_after=1,
+        seed=7,
     ) as server:
-        end = ended(command(source, output, server.base, timeout=2, **options), 0, 1)
+        end = ended(
+            command(source, output, server.base, timeout=2, **options), 0, 1
+        )
         return _Run(
-            end.cost.wall, server.stats()["requests"], statuses(output).get("scored", 0)
+            end.cost.wall,
+            server.stats()["requests"],
+            statuses(output).get("scored", 0),
         )
 
 

@@ -30,10 +30,14 @@ def measure(folder: Path, quick: bool) -> Iterator[Result]:
     yield _tiny(folder, 10_000 if quick else 100_000)
 
 
-def _checked(folder: Path, shape: Shape, small: int, large: int) -> Iterator[Result]:
+def _checked(
+    folder: Path, shape: Shape, small: int, large: int
+) -> Iterator[Result]:
     few = _check(write(folder / "dump.jsonl", shape, small, "scattered"))
     source = write(folder / "dump.jsonl", shape, large, "scattered")
-    run("benchmarks.parse_loop", source)  # so that the file is in memory for both
+    run(
+        "benchmarks.parse_loop", source
+    )  # so that the file is in memory for both
     bare = run("benchmarks.parse_loop", source)
     many = _check(source)
     source.unlink()
@@ -63,7 +67,9 @@ def _scattered(folder: Path, shape: Shape, size: int) -> Result:
     def cost(order: Order) -> Cost:
         return _score(write(folder / "dump.jsonl", shape, size, order))
 
-    return _ratio(f"{shape}, {size // _MB} MB", cost("adjacent"), cost("scattered"))
+    return _ratio(
+        f"{shape}, {size // _MB} MB", cost("adjacent"), cost("scattered")
+    )
 
 
 def _tiny(folder: Path, groups: int) -> Result:
@@ -71,7 +77,9 @@ def _tiny(folder: Path, groups: int) -> Result:
         return _score(write_small(folder / "small.jsonl", groups, order))
 
     return _ratio(
-        f"{groups:,} groups of 2 short ones", cost("adjacent"), cost("scattered")
+        f"{groups:,} groups of 2 short ones",
+        cost("adjacent"),
+        cost("scattered"),
     )
 
 

@@ -93,7 +93,9 @@ class Child:
             tail = output.read()[-2000:].decode(errors="replace")
         unit = 1 if sys.platform == "darwin" else 1024
         return End(
-            code, Cost(wall, used.ru_utime + used.ru_stime, used.ru_maxrss * unit), tail
+            code,
+            Cost(wall, used.ru_utime + used.ru_stime, used.ru_maxrss * unit),
+            tail,
         )
 
 
@@ -125,7 +127,9 @@ def ended(line: Sequence[str], *codes: int) -> End:
     child = Child(line)
     end = child.end()
     if end.code not in (codes or (0,)):
-        raise SystemExit(f"{child.command} ended with {end.code}:\n{end.output}")
+        raise SystemExit(
+            f"{child.command} ended with {end.code}:\n{end.output}"
+        )
     return end
 
 
@@ -138,7 +142,9 @@ def printed(module: str, *words: object) -> Any:
     """Run a module and parse the JSON that it prints."""
     line = [PYTHON, "-m", module, *map(str, words)]
     return json.loads(
-        subprocess.check_output(line, cwd=ROOT, env=_environment(), timeout=LIMIT)
+        subprocess.check_output(
+            line, cwd=ROOT, env=_environment(), timeout=LIMIT
+        )
     )
 
 
@@ -150,7 +156,11 @@ def seconds_to_first_byte(command: Sequence[str]) -> float:
         began = time.perf_counter()
         quiet = subprocess.DEVNULL
         process = subprocess.Popen(
-            [*command, base], cwd=ROOT, env=_environment(), stdout=quiet, stderr=quiet
+            [*command, base],
+            cwd=ROOT,
+            env=_environment(),
+            stdout=quiet,
+            stderr=quiet,
         )
         try:
             connection, _ = listener.accept()

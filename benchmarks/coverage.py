@@ -32,7 +32,9 @@ def measure(folder: Path, quick: bool) -> Iterator[Result]:
             "benchmarks.coverage", source, folder / "out.jsonl", server.base
         )
     detail = f"{groups} groups, share of the run"
-    yield Result(None, "CPU: what is shown of the text", share, detail, "<=", 0.01)
+    yield Result(
+        None, "CPU: what is shown of the text", share, detail, "<=", 0.01
+    )
 
 
 def _one(source: str, output: str, base: str) -> None:

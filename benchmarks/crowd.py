@@ -37,7 +37,11 @@ _COMPLETION = {
             "finish_reason": "stop",
         }
     ],
-    "usage": {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110},
+    "usage": {
+        "prompt_tokens": 100,
+        "completion_tokens": 10,
+        "total_tokens": 110,
+    },
 }
 _BODY = json.dumps(_COMPLETION).encode()
 _FILL = (
@@ -51,7 +55,11 @@ def _fill(path: Path, rows: int) -> list[bytes]:
     """Make the ledger; return the keys of some rows, in random order."""
     Ledger(path).close()
     db = sqlite3.connect(path, isolation_level=None)
-    for statement in ("PRAGMA synchronous = OFF", "DROP INDEX replies_key", "BEGIN"):
+    for statement in (
+        "PRAGMA synchronous = OFF",
+        "DROP INDEX replies_key",
+        "BEGIN",
+    ):
         db.execute(statement)
     db.execute(_FILL, (rows, _BODY))
     for statement in (TABLES[1], "COMMIT", "PRAGMA wal_checkpoint(TRUNCATE)"):
@@ -80,7 +88,9 @@ def measure(folder: Path, rows: int) -> dict[str, float]:
     reply = reply_of(_BODY)
     if not isinstance(reply, Reply):
         raise TypeError(f"not a reply: {reply}")
-    fresh = [[os.urandom(16) for _ in range(_FEW)] for _ in range(_MANY // _FEW)]
+    fresh = [
+        [os.urandom(16) for _ in range(_FEW)] for _ in range(_MANY // _FEW)
+    ]
     with Ledger(path) as ledger:
 
         def import_all() -> None:
@@ -94,7 +104,8 @@ def measure(folder: Path, rows: int) -> dict[str, float]:
         figures = {
             "find": _cpu(lambda: [ledger.find(key) for key in keys], len(keys)),
             "missing": _cpu(
-                lambda: [ledger.find(os.urandom(16)) for _ in range(_MANY)], _MANY
+                lambda: [ledger.find(os.urandom(16)) for _ in range(_MANY)],
+                _MANY,
             ),
             "keep": _cpu(keep_each, _FEW),
             "import": _cpu(import_all, _MANY),

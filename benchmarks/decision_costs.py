@@ -57,7 +57,16 @@ _COLUMNS = (
 
 def estimate(dump: str, options: Sequence[str]) -> dict[str, float | None]:
     """Return the expected calls, tokens and cost of ROLLOUTS rollouts like those of a dump; exit if there is none."""
-    words = ["check", dump, "--json", "--ledger", "none", "--config", "none", *options]
+    words = [
+        "check",
+        dump,
+        "--json",
+        "--ledger",
+        "none",
+        "--config",
+        "none",
+        *options,
+    ]
     command = [sys.executable, "-m", "ruler_cli", *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode > 1:
@@ -99,7 +108,9 @@ def _main() -> None:
     print(_line(*["---"] * 2, *["---:"] * 4))
     for row in ROWS:
         values = map(_number, estimate(options.dump, row.options).values())
-        print(_line(row.name, f"`{' '.join(row.options)}`", *values), flush=True)
+        print(
+            _line(row.name, f"`{' '.join(row.options)}`", *values), flush=True
+        )
     if options.gpu_rate and options.gpu_price:
         own = estimate(options.dump, _OWN)
         hours = (own["prompt_tokens"] or 0.0) / options.gpu_rate / _HOUR

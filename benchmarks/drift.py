@@ -88,7 +88,9 @@ CASES: dict[str, tuple[DriftKind, World]] = {
 class Noise:
     """Normal noise that follows itself from step to step."""
 
-    def __init__(self, dice: random.Random, sd: float, correlation: float) -> None:
+    def __init__(
+        self, dice: random.Random, sd: float, correlation: float
+    ) -> None:
         self._dice, self._sd, self._correlation = dice, sd, correlation
         self._last = dice.gauss(0, 1)
 
@@ -145,7 +147,9 @@ def _add_groups(
             base = middle + 0.25 * label + by_length * longer
             scores = [
                 base + noise + more + dice.gauss(0, 0.15)
-                for noise, more in zip(judged, (added + first, added), strict=True)
+                for noise, more in zip(
+                    judged, (added + first, added), strict=True
+                )
             ]
             rollout = RolloutRecord(
                 "scored",
@@ -185,17 +189,23 @@ def measure(_: Path, quick: bool) -> Iterator[Result]:
     """Count the false alarms, and measure the delays."""
     runs = QUICK_RUNS if quick else RUNS
     # a count that is beyond chance for the stated rate
-    allowed = FALSE_ALARMS + 3 * math.sqrt(FALSE_ALARMS * (1 - FALSE_ALARMS) / runs)
+    allowed = FALSE_ALARMS + 3 * math.sqrt(
+        FALSE_ALARMS * (1 - FALSE_ALARMS) / runs
+    )
     with ProcessPoolExecutor() as pool:
         for words, world in NONE.items():
-            found = [*pool.map(partial(drifts, world), range(runs), chunksize=5)]
+            found = [
+                *pool.map(partial(drifts, world), range(runs), chunksize=5)
+            ]
             alarmed = sum(map(bool, found))
             what = f"trend: reports with a false alarm, {words}"
             limit = allowed if world.noise == World.noise else None
             detail = f"{alarmed} of {runs}"
             yield Result(None, what, alarmed / runs, detail, "<=", limit)
         for words, (kind, world) in CASES.items():
-            found = [*pool.map(partial(drifts, world), range(runs), chunksize=5)]
+            found = [
+                *pool.map(partial(drifts, world), range(runs), chunksize=5)
+            ]
             delays = _delays(kind, found)
             share = sum(map(math.isfinite, delays)) / len(delays)
             middle, late = (

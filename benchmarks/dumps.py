@@ -31,7 +31,9 @@ _POLICY = (
 
 def write(path: Path, shape: Shape, size: int, order: Order) -> Path:
     """Write about `size` bytes."""
-    make, trials, each = (_text, 16, 14_000) if shape == "texts" else (_chat, 8, 17_500)
+    make, trials, each = (
+        (_text, 16, 14_000) if shape == "texts" else (_chat, 8, 17_500)
+    )
     tasks = max(1, size // (each * trials))
     with path.open("wb") as file:
         for task, trial in in_order(tasks, trials, order):
@@ -58,15 +60,25 @@ def _chat(task: int, trial: int) -> Record:
     """Make a rollout of an agent: some 26 messages of 650 bytes, with tool calls."""
     task_dice, dice = random.Random(task), random.Random(f"{task} {trial}")
     messages: list[Record] = [
-        {"role": "system", "content": "You are an airline agent.\n" + _POLICY * 24},
-        {"role": "user", "content": f"I am user_{task}. {_lines(task_dice, 2)}"},
+        {
+            "role": "system",
+            "content": "You are an airline agent.\n" + _POLICY * 24,
+        },
+        {
+            "role": "user",
+            "content": f"I am user_{task}. {_lines(task_dice, 2)}",
+        },
     ]
     for turn in range(dice.randint(6, 10)):
         call = tool_call(dice, "search_direct_flight")
         flights_found = json.dumps(flights(dice, dice.randint(4, 20)))
         messages += [
             {"role": "assistant", "content": None, "tool_calls": [call]},
-            {"role": "tool", "tool_call_id": call["id"], "content": flights_found},
+            {
+                "role": "tool",
+                "tool_call_id": call["id"],
+                "content": flights_found,
+            },
             {"role": "assistant", "content": f"{turn}. {_lines(dice, 3)}"},
         ]
     return {
@@ -84,7 +96,10 @@ def _lines(dice: random.Random, number: int) -> str:
 
 def _stock() -> list[str]:
     dice = random.Random(1)
-    return [" ".join(dice.choices(_WORDS, k=dice.randint(6, 18))) for _ in range(400)]
+    return [
+        " ".join(dice.choices(_WORDS, k=dice.randint(6, 18)))
+        for _ in range(400)
+    ]
 
 
 _STOCK = _stock()

@@ -26,7 +26,10 @@ def measure(folder: Path, quick: bool) -> Iterator[Result]:
     requests = _QUICK if quick else _REQUESTS
     cpu = {}
     with JudgeServer(lifetime=SERVER_LIFETIME) as server:
-        for ask, groups in (("group", requests), ("each", requests // _ROLLOUTS)):
+        for ask, groups in (
+            ("group", requests),
+            ("each", requests // _ROLLOUTS),
+        ):
             source = write_rich(folder / f"{ask}.jsonl", groups, _ROLLOUTS)
             server.reset()
             line = command(
@@ -35,7 +38,9 @@ def measure(folder: Path, quick: bool) -> Iterator[Result]:
             cpu[ask] = ended(line).cost.cpu
             made = server.stats()["requests"]
             if made != requests:
-                raise SystemExit(f"{ask}: {made} requests in place of {requests}")
+                raise SystemExit(
+                    f"{ask}: {made} requests in place of {requests}"
+                )
     each, group = (1000 * cpu[ask] / requests for ask in ("each", "group"))
     yield Result(
         None,

@@ -77,7 +77,11 @@ def answer(form: str, requests: Path, replies: Path) -> int:
     with requests.open("rb") as lines:
         for number, line in enumerate(lines):
             offsets.append(
-                (number, orjson.dumps(FORMS[form](judge, orjson.loads(line))) + b"\n")
+                (
+                    number,
+                    orjson.dumps(FORMS[form](judge, orjson.loads(line)))
+                    + b"\n",
+                )
             )
     random.Random(len(offsets)).shuffle(offsets)
     with replies.open("wb") as out:

@@ -43,11 +43,16 @@ def attach(group: dict[str, Any], content: str) -> bytes:
     """Write each score of the reply to the rollout that it names."""
     for entry in orjson.loads(content)["scores"]:
         rollout = group["trajectories"][int(entry["trajectory_id"])]
-        rollout["reward"], rollout["explanation"] = entry["score"], entry["explanation"]
+        rollout["reward"], rollout["explanation"] = (
+            entry["score"],
+            entry["explanation"],
+        )
     return orjson.dumps(group) + b"\n"
 
 
-async def _run(lines: BinaryIO, output: BinaryIO, base: str, in_flight: int) -> None:
+async def _run(
+    lines: BinaryIO, output: BinaryIO, base: str, in_flight: int
+) -> None:
     numbered = enumerate(lines)
     ready: dict[int, bytes] = {}
     written = 0
@@ -59,12 +64,16 @@ async def _run(lines: BinaryIO, output: BinaryIO, base: str, in_flight: int) -> 
             nonlocal written
             for number, line in numbered:
                 group = orjson.loads(line)
-                body = orjson.dumps({"model": "good", "messages": prompt(group)})
+                body = orjson.dumps(
+                    {"model": "good", "messages": prompt(group)}
+                )
                 async with session.post(
                     f"{base}/chat/completions", data=body
                 ) as response:
                     reply = orjson.loads(await response.read())
-                ready[number] = attach(group, reply["choices"][0]["message"]["content"])
+                ready[number] = attach(
+                    group, reply["choices"][0]["message"]["content"]
+                )
                 while written in ready:
                     output.write(ready.pop(written))
                     written += 1

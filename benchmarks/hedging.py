@@ -62,10 +62,14 @@ def _dumps(spread: float, number: int) -> Result:
         [_run(spread, _PLACES, hedge, seed, work) for hedge in (False, True)]
         for seed in range(number)
     ]
-    usual, hedged = (sum(run[hedge][0] for run in runs) for hedge in (False, True))
+    usual, hedged = (
+        sum(run[hedge][0] for run in runs) for hedge in (False, True)
+    )
     more = sum(stats.hedged for _, (_, stats) in runs) / (number * _DUMP)
     name = f"--set hedge=true, {_DUMP:,} calls in {_PLACES} places, deviation {spread}: time"
-    return Result(None, name, hedged / usual, f"{more:.2%} more calls, {number} runs")
+    return Result(
+        None, name, hedged / usual, f"{more:.2%} more calls, {number} runs"
+    )
 
 
 def _run(
@@ -77,7 +81,10 @@ def _run(
         world = World(latency=2.0, spread=spread, seed=2 * seed + hedge)
         settings = PoolSettings(concurrency=places, hedge=hedge)
         caller = open_caller(
-            ResolvedJudge(world, None, None), JudgeSettings(), settings, StopSignal()
+            ResolvedJudge(world, None, None),
+            JudgeSettings(),
+            settings,
+            StopSignal(),
         )
         await work(caller)
         return anyio.current_time(), caller.stats

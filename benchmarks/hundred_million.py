@@ -72,7 +72,10 @@ def measure(folder: Path, quick: bool) -> Iterator[Result]:
         reported = f"{large[what]:.1f} / {small[what]:.1f} µs"
         which = f"{rows[1]:,} / {rows[0]:,} rows"
         yield Result(
-            None, f"ledger, {what}: CPU, {which}", large[what] / small[what], reported
+            None,
+            f"ledger, {what}: CPU, {which}",
+            large[what] / small[what],
+            reported,
         )
 
 
@@ -93,7 +96,9 @@ def _crowd(folder: Path, rows: int) -> dict[str, float]:
     return result
 
 
-def _rounded_figures(result: Stages, few: Given, many: Given) -> dict[str, float]:
+def _rounded_figures(
+    result: Stages, few: Given, many: Given
+) -> dict[str, float]:
     """Return the measured figures of a kind by name, rounded as in the table, for the computed rows."""
     figures = {
         **result.counts,
@@ -128,7 +133,8 @@ def report(folder: Path, quick: bool) -> str:
     result = _measured(folder, quick)
     prices = _prices()
     given = [
-        {**_rounded_figures(each, few, many), **prices} for each in result.values()
+        {**_rounded_figures(each, few, many), **prices}
+        for each in result.values()
     ]
     sizes = _QUICK if quick else _SIZES
 
@@ -142,7 +148,8 @@ def report(folder: Path, quick: bool) -> str:
         *project(given),
     ]
     heads = [
-        f"{kind} ({sizes[kind][1]:,} to {sizes[kind][2]:,} groups)" for kind in result
+        f"{kind} ({sizes[kind][1]:,} to {sizes[kind][2]:,} groups)"
+        for kind in result
     ]
     return f"{table(heads, rows)}\n{SOURCES}"
 

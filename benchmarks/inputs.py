@@ -34,7 +34,10 @@ def write_rich(path: Path, groups: int, rollouts: int = 8) -> Path:
     def rich(number: int) -> Iterator[dict[str, Any]]:
         start = [
             {"role": "system", "content": _POLICY + _text(dice, 50)},
-            {"role": "user", "content": f"I am user_{number}. " + _text(dice, 30)},
+            {
+                "role": "user",
+                "content": f"I am user_{number}. " + _text(dice, 30),
+            },
         ]
         for trial in range(rollouts):
             yield {"messages": start + _turns(dice), "reward": float(trial % 2)}
@@ -53,7 +56,9 @@ def write_trios(path: Path, groups: int) -> Path:
 
     def trio(number: int) -> Iterator[dict[str, Any]]:
         task, spread = _task(number, dice), dice.choice((0.03, 0.25))
-        truths = [min(0.98, max(0.02, dice.gauss(0.5, spread))) for _ in range(3)]
+        truths = [
+            min(0.98, max(0.02, dice.gauss(0.5, spread))) for _ in range(3)
+        ]
         for truth in truths:
             yield _rollout_of(task, f"{_text(dice, 8)} truth={truth:.3f}")
 
@@ -71,7 +76,9 @@ def write_criteria(path: Path, groups: int) -> Path:
         task = _task(number, dice)
         names = [f"mark{number}x{at}" for at in range(1 + number % 5)]
         rollouts = [
-            _rollout_of(task, " ".join(f"{name}={dice.random():.2f}" for name in names))
+            _rollout_of(
+                task, " ".join(f"{name}={dice.random():.2f}" for name in names)
+            )
             for _ in range(3)
         ]
         rubric = [
@@ -129,7 +136,9 @@ def _small(groups: int, layout: Layout) -> Iterator[dict[str, Any]]:
         yield {"group_id": f"task-{number}", **_rollout(number, trial)}
 
 
-def in_order(groups: int, trials: int, order: Order) -> Iterator[tuple[int, int]]:
+def in_order(
+    groups: int, trials: int, order: Order
+) -> Iterator[tuple[int, int]]:
     """Return the numbers of groups and trials: a group's trials adjacent, or trial after trial."""
     if order == "adjacent":
         return itertools.product(range(groups), range(trials))
@@ -147,7 +156,11 @@ def _rollout(number: int, trial: int) -> dict[str, Any]:
 
 def _turns(dice: random.Random) -> list[dict[str, Any]]:
     turns: list[dict[str, Any]] = []
-    for name in ("get_user_details", "search_direct_flight", "update_reservation"):
+    for name in (
+        "get_user_details",
+        "search_direct_flight",
+        "update_reservation",
+    ):
         call = tool_call(dice, name)
         turns += [
             {"role": "assistant", "content": None, "tool_calls": [call]},
@@ -158,7 +171,9 @@ def _turns(dice: random.Random) -> list[dict[str, Any]]:
             },
         ]
     turns.append({"role": "assistant", "content": _text(dice, 30)})
-    turns.append({"role": "user", "content": f'Yes.\nPlease do "{_text(dice, 8)}".'})
+    turns.append(
+        {"role": "user", "content": f'Yes.\nPlease do "{_text(dice, 8)}".'}
+    )
     turns.append({"role": "assistant", "content": _text(dice, 35)})
     return turns
 

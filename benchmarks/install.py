@@ -44,7 +44,10 @@ def measure(folder: Path, quick: bool) -> Iterator[Result]:
     """Measure the time and the size of both."""
     demo, pip = _cost(folder, _DEMO), _cost(folder, _PIP)
     for _ in range(0 if quick else 1):
-        demo, pip = min(demo, _cost(folder, _DEMO)), min(pip, _cost(folder, _PIP))
+        demo, pip = (
+            min(demo, _cost(folder, _DEMO)),
+            min(pip, _cost(folder, _PIP)),
+        )
     what = "make demo / pip install ."
     yield Result(
         10,
@@ -57,7 +60,10 @@ def measure(folder: Path, quick: bool) -> Iterator[Result]:
     detail = f"{demo.size / _MB:.0f} / {pip.size / _MB:.0f} MB in .venv"
     yield Result(10, f"{what}, size", demo.size / pip.size, detail, "<=", 1.3)
     yield Result(
-        10, f"{what}, wall", demo.wall / pip.wall, f"{demo.wall:.1f} / {pip.wall:.1f} s"
+        10,
+        f"{what}, wall",
+        demo.wall / pip.wall,
+        f"{demo.wall:.1f} / {pip.wall:.1f} s",
     )
 
 

@@ -36,7 +36,12 @@ def measure(folder: Path, quick: bool) -> Iterator[Result]:
     kinds = {"kill -9": (signal.SIGKILL, 25), "SIGTERM": (signal.SIGTERM, 10)}
     for name, (signal_number, times) in kinds.items():
         yield from _killed(
-            folder, name, signal_number, times if not quick else times // 2, groups, {}
+            folder,
+            name,
+            signal_number,
+            times if not quick else times // 2,
+            groups,
+            {},
         )
     name = "kill -9 of 3 passes, 2 judges"
     yield from _killed(
@@ -63,10 +68,17 @@ def _killed(
     with JudgeServer(_LATENCY, SERVER_LIFETIME) as server:
         ended(command(source, whole, server.base, c=_CALLS, **options))
     with JudgeServer(_LATENCY, SERVER_LIFETIME) as server:
-        line = command(source, output, server.base, c=_CALLS, ledger=ledger, **options)
+        line = command(
+            source, output, server.base, c=_CALLS, ledger=ledger, **options
+        )
         judges, per_group = (2, 6) if options else (1, 1)
         tally = _interrupt(
-            line, server, signal_number, times, groups * per_group, judges * _CALLS
+            line,
+            server,
+            signal_number,
+            times,
+            groups * per_group,
+            judges * _CALLS,
         )
         books = server.stats()["books"]
     same = digest(output) == digest(whole)
@@ -77,7 +89,12 @@ def _killed(
     what = f"{name}: paid again / in flight"
     detail = f"{books['paid_again']} calls of {books['contents']:,}, {tally.in_flight} in flight"
     yield Result(
-        7, what, books["paid_again"] / max(1, tally.in_flight), detail, "<=", 1.0
+        7,
+        what,
+        books["paid_again"] / max(1, tally.in_flight),
+        detail,
+        "<=",
+        1.0,
     )
 
 
@@ -117,7 +134,9 @@ def _interrupt(
 def _until_answered(server: JudgeServer, child: Child, calls: float) -> None:
     """Wait until so many calls are answered in all, or the command has ended."""
     end = time.monotonic() + _LONGEST
-    while child.running() and server.stats()["books"]["answered"]["calls"] < calls:
+    while (
+        child.running() and server.stats()["books"]["answered"]["calls"] < calls
+    ):
         if time.monotonic() > end:
             raise SystemExit(
                 f"{child.command} does not come as far as {calls:.0f} calls"
@@ -134,7 +153,10 @@ def _freeze(server: JudgeServer, child: Child, most: int) -> int:
     child.send(signal.SIGSTOP)
     stats = server.stats()
     return int(
-        min(most, stats["in_flight"] + stats["books"]["answered"]["calls"] - before)
+        min(
+            most,
+            stats["in_flight"] + stats["books"]["answered"]["calls"] - before,
+        )
     )
 
 

@@ -37,9 +37,7 @@ def measure(folder: Path, quick: bool) -> Iterator[Result]:
     page = folder / "label.html"
     scored = report.scored_file(folder, groups)
     cost = run("ruler_cli", "report", scored, "--label", _PAIRS, "-o", page)
-    sizes = (
-        f"{page.stat().st_size / 1e6:.2f} MB from {scored.stat().st_size / 1e6:.0f} MB"
-    )
+    sizes = f"{page.stat().st_size / 1e6:.2f} MB from {scored.stat().st_size / 1e6:.0f} MB"
     name = f"page of {_PAIRS} pairs out of {groups:,} groups, seconds to make"
     detail = f"{sizes}, {cost.peak / 2**20:.0f} MiB"
     yield Result(None, name, cost.wall, detail)
@@ -66,10 +64,10 @@ def _walk(browser: Browser, page: Path, pause: float) -> Result:
         lines = Path(found.value.path()).read_text().splitlines()
     seconds = time.perf_counter() - begin
     own = seconds - screens * pause
-    name = f"{_WALK} labels from open to download, {pause:g} s a screen, seconds"
-    detail = (
-        f"{len(lines)} lines, {screens} screens of text, {own:.1f} s without pauses"
+    name = (
+        f"{_WALK} labels from open to download, {pause:g} s a screen, seconds"
     )
+    detail = f"{len(lines)} lines, {screens} screens of text, {own:.1f} s without pauses"
     return Result(None, name, seconds, detail)
 
 

@@ -65,7 +65,10 @@ def traces() -> Iterator[dict[str, Any]]:
         groups.setdefault(f"tau-{record['task_id']}", []).append(rollout)
     for index, group in enumerate(_records("art_groups.jsonl")):
         groups[f"art-{index}"] = [
-            {"messages": rollout["messages_and_choices"], "reward": rollout["reward"]}
+            {
+                "messages": rollout["messages_and_choices"],
+                "reward": rollout["reward"],
+            }
             for rollout in group["trajectories"]
         ]
     for name, rollouts in groups.items():

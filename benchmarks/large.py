@@ -59,9 +59,18 @@ def cases(quick: bool) -> tuple[_Case, ...]:
     long = (200_000,) * 2 + (27_000,) * (10 if quick else 66)
     return (
         _Case(f"{len(many)} rollouts", many),
-        _Case(f"{_millions(long)}, context listed", long, listed=True, giants=2),
+        _Case(
+            f"{_millions(long)}, context listed", long, listed=True, giants=2
+        ),
         _Case(f"{_millions(long)}, context learnt", long, refusals=1, giants=2),
-        _Case(f"{_millions(long)}, listed, tokens 8 % shorter", long, True, 3.5, 1, 2),
+        _Case(
+            f"{_millions(long)}, listed, tokens 8 % shorter",
+            long,
+            True,
+            3.5,
+            1,
+            2,
+        ),
     )
 
 
@@ -77,7 +86,8 @@ def _millions(outputs: tuple[int, ...]) -> str:
 
 def _measure(folder: Path, case: _Case) -> Iterator[Result]:
     source, output, summary = (
-        folder / name for name in ("large.jsonl", "scored.jsonl", "summary.json")
+        folder / name
+        for name in ("large.jsonl", "scored.jsonl", "summary.json")
     )
     truths = _write(source, case)
     server_options: dict[str, Any] = {
@@ -86,7 +96,9 @@ def _measure(folder: Path, case: _Case) -> Iterator[Result]:
         "bytes_per_token": case.bytes_per_token,
     }
     with JudgeServer(0.2, SERVER_LIFETIME, **server_options) as server:
-        line = command(source, output, server.base, c=32, passes=2, summary=summary)
+        line = command(
+            source, output, server.base, c=32, passes=2, summary=summary
+        )
         if case.listed:  # a context is known by name only without an endpoint
             line = command(
                 source, output, None, m=_LISTED, c=32, passes=2, summary=summary
@@ -100,11 +112,15 @@ def _measure(folder: Path, case: _Case) -> Iterator[Result]:
         cost = ended(line, 0, 1).cost
         record = _record(source, server.root, case)
     scored = json.loads(output.read_text(encoding="utf-8"))
-    yield from _score_rows(case, scored["ruler"], scored["trajectories"], truths)
+    yield from _score_rows(
+        case, scored["ruler"], scored["trajectories"], truths
+    )
     yield from _request_rows(case, record)
     size = source.stat().st_size
     detail = f"{cost.peak / _MIB:.0f} / {size / _MIB:.1f} MiB; {cost.cpu:.1f} s CPU, {cost.wall:.1f} s"
-    yield Result(None, f"{case.name}: peak memory / input", cost.peak / size, detail)
+    yield Result(
+        None, f"{case.name}: peak memory / input", cost.peak / size, detail
+    )
 
 
 def _score_rows(
@@ -122,7 +138,9 @@ def _score_rows(
         result.get("reason")
         or f"{result.get('windows', 1)} windows a pass, {result['passes']} passes"
     )
-    yield Result(None, f"{name}: rollouts without a score", failed, detail, "<=", 0)
+    yield Result(
+        None, f"{name}: rollouts without a score", failed, detail, "<=", 0
+    )
     if not failed:
         detail = f"of {len(scores)}; reliability {result['reliability']:.2f}"
         yield Result(
@@ -140,7 +158,12 @@ def _request_rows(case: _Case, record: dict[str, Any]) -> Iterator[Result]:
     name, largest = case.name, record["largest"]
     detail = f"{largest:,} / {_CONTEXT:,} tokens; {record['answered']} calls, {record['tokens']:,} tokens"
     yield Result(
-        None, f"{name}: largest prompt / context", largest / _CONTEXT, detail, "<=", 1.0
+        None,
+        f"{name}: largest prompt / context",
+        largest / _CONTEXT,
+        detail,
+        "<=",
+        1.0,
     )
     detail = f"of {record['answered'] + record['refused']}"
     yield Result(
@@ -171,7 +194,9 @@ def _request_rows(case: _Case, record: dict[str, Any]) -> Iterator[Result]:
     )
     others = [at for at in record["cut"] if at >= case.giants]
     detail = f"{len(record['cut'])} shortened, of {case.giants} that fit no window, to {record['left']:,} bytes"
-    yield Result(None, f"{name}: shortened without need", len(others), detail, "<=", 0)
+    yield Result(
+        None, f"{name}: shortened without need", len(others), detail, "<=", 0
+    )
 
 
 def _write(path: Path, case: _Case) -> list[float]:
@@ -199,7 +224,9 @@ def _write(path: Path, case: _Case) -> list[float]:
             {"role": "tool", "tool_call_id": "1", "content": text},
             {
                 "role": "assistant",
-                "content": f"It was cause {number}: " + text[:200] + f" truth={truth}",
+                "content": f"It was cause {number}: "
+                + text[:200]
+                + f" truth={truth}",
             },
         ]
         rollouts.append({"messages": messages})

@@ -8,7 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
-from benchmarks.commands import PYTHON, SERVER_LIFETIME, Cost, command, ended, statuses
+from benchmarks.commands import (
+    PYTHON,
+    SERVER_LIFETIME,
+    Cost,
+    command,
+    ended,
+    statuses,
+)
 from benchmarks.inputs import write_small, write_trios
 from benchmarks.results import Result, alone
 from tests.judge_server import JudgeServer
@@ -18,8 +25,18 @@ Make = Callable[[Path, Path, str, int], list[str]]
 _Run = tuple[Cost, float, float, int]
 
 # (seconds of latency, calls in flight, groups): a multiple of the calls, so that the last round is full
-_CASES = ((0.02, 4, 1_000), (0.02, 8, 2_000), (0.2, 64, 4_096), (2.0, 256, 4_096))
-_QUICK = ((0.02, 4, 1_000), (0.02, 8, 1_000), (0.2, 64, 1_024), (2.0, 256, 1_024))
+_CASES = (
+    (0.02, 4, 1_000),
+    (0.02, 8, 2_000),
+    (0.2, 64, 4_096),
+    (2.0, 256, 4_096),
+)
+_QUICK = (
+    (0.02, 4, 1_000),
+    (0.02, 8, 1_000),
+    (0.2, 64, 1_024),
+    (2.0, 256, 1_024),
+)
 
 _LATENCY, _GROUPS = 0.25, 1_024
 _JUDGES = ("openai/good", "openai/fine")
@@ -43,9 +60,13 @@ def measure(folder: Path, quick: bool) -> Iterator[Result]:
         if (
             scored := statuses(folder / "scored-small.jsonl").get("scored", 0)
         ) != 2 * groups:
-            raise SystemExit(f"only {scored} of {2 * groups} rollouts were scored")
+            raise SystemExit(
+                f"only {scored} of {2 * groups} rollouts were scored"
+            )
         yield _row(
-            f"{1000 * latency:g} ms, {calls} in flight, {groups:,} groups", run, bare
+            f"{1000 * latency:g} ms, {calls} in flight, {groups:,} groups",
+            run,
+            bare,
         )
     for name in list(_SEVERAL)[-1:] if quick else _SEVERAL:
         yield _several(folder, name)
@@ -62,7 +83,9 @@ def _several(folder: Path, name: str) -> Result:
         folder / "many.jsonl", _GROUPS * int(str(options["passes"])), "line"
     )
     with ThreadPoolExecutor(1) as pool:
-        beside = pool.submit(_run, _floor, many, calls, _LATENCY, 2, noise=0.075)
+        beside = pool.submit(
+            _run, _floor, many, calls, _LATENCY, 2, noise=0.075
+        )
         run = _run(
             partial(_ruler, options=options),
             source,
@@ -73,7 +96,9 @@ def _several(folder: Path, name: str) -> Result:
             noise=0.075,
         )
         bare = beside.result()
-    what = f"{1000 * _LATENCY:g} ms, {calls} in flight, {_GROUPS:,} groups, {name}"
+    what = (
+        f"{1000 * _LATENCY:g} ms, {calls} in flight, {_GROUPS:,} groups, {name}"
+    )
     return _row(what, run, bare, f"; {run[3]:,} calls")
 
 
@@ -108,9 +133,16 @@ def _run(
 def _row(what: str, run: _Run, bare: _Run, more: str = "") -> Result:
     (cost, start, ideal, _), (floor, floor_start, floor_ideal, _) = run, bare
     detail = f"{cost.wall:.2f} s, start-up {start:.2f}, ideal {ideal:.2f}; {cost.cpu / cost.wall:.0%} CPU"
-    detail += f"{more}; bare loop {(floor.wall - floor_start) / floor_ideal:.3f}"
+    detail += (
+        f"{more}; bare loop {(floor.wall - floor_start) / floor_ideal:.3f}"
+    )
     return Result(
-        2, f"wall time / ideal, {what}", (cost.wall - start) / ideal, detail, "<=", 1.03
+        2,
+        f"wall time / ideal, {what}",
+        (cost.wall - start) / ideal,
+        detail,
+        "<=",
+        1.03,
     )
 
 

@@ -58,15 +58,20 @@ class Caching(World):
     async def ask(self, request: Request) -> Reply:
         """Give all labels one score, and count the tokens from the cache."""
         head = request.system + request.user[: request.user.index("</context>")]
-        result = max((_common_length(head, other) for other in self.read), default=0)
+        result = max(
+            (_common_length(head, other) for other in self.read), default=0
+        )
         tokens = result // _CHARACTERS // _STEP * _STEP
         self.cached += tokens if tokens >= _LEAST else 0
         self.shared += len(head) // _CHARACTERS // _STEP * _STEP
         self.times.setdefault(head, []).append(anyio.current_time())
-        await anyio.sleep(self.latency * random.Random(request.user).uniform(0.5, 1.5))
+        await anyio.sleep(
+            self.latency * random.Random(request.user).uniform(0.5, 1.5)
+        )
         self.read.append(head)
         entries = ",".join(
-            f'{{"trajectory_id":"{label}","score":0.5}}' for label in request.labels
+            f'{{"trajectory_id":"{label}","score":0.5}}'
+            for label in request.labels
         )
         return Reply(
             f'{{"scores":[{entries}]}}',
@@ -81,7 +86,11 @@ def measure(_: Path, __: bool) -> Iterator[Result]:
     most = (_PASSES - 1) / _PASSES * world.shared
     detail = f"{_GROUPS} groups, {_PASSES} passes, {_AT_ONCE} calls at once; 1 is all that there is"
     yield Result(
-        None, "prefix cache: used by further passes", world.cached / most, detail, ">="
+        None,
+        "prefix cache: used by further passes",
+        world.cached / most,
+        detail,
+        ">=",
     )
     spans = [max(times) - min(times) for times in world.times.values()]
     mean = sum(spans) / len(spans) / world.latency
@@ -96,9 +105,14 @@ def measure(_: Path, __: bool) -> Iterator[Result]:
 async def _score_groups(world: World) -> None:
     settings = PoolSettings(concurrency=_AT_ONCE)
     caller = open_caller(
-        ResolvedJudge(world, None, None), JudgeSettings(), settings, StopSignal()
+        ResolvedJudge(world, None, None),
+        JudgeSettings(),
+        settings,
+        StopSignal(),
     )
-    passes = ScoreSettings(InputSettings("-"), "-", ask=AskSettings(passes=_PASSES))
+    passes = ScoreSettings(
+        InputSettings("-"), "-", ask=AskSettings(passes=_PASSES)
+    )
     runner = JudgeRunner(passes, [PanelJudge(caller)])
     groups = iter([_group(number) for number in range(_GROUPS)])
 
@@ -108,7 +122,9 @@ async def _score_groups(world: World) -> None:
     async def work(group: Group) -> GroupResult:
         return await runner.start(group).judge()
 
-    engine = Engine(pull, work, lambda group: group.size, caller.gate.wait_for_demand)
+    engine = Engine(
+        pull, work, lambda group: group.size, caller.gate.wait_for_demand
+    )
     async with engine:
         async for _ in engine:
             pass
@@ -116,7 +132,9 @@ async def _score_groups(world: World) -> None:
 
 def _common_length(one: str, other: str) -> int:
     """Return the length of the common beginning."""
-    return sum(1 for _ in itertools.takewhile(bool, map(operator.eq, one, other)))
+    return sum(
+        1 for _ in itertools.takewhile(bool, map(operator.eq, one, other))
+    )
 
 
 def _group(number: int) -> Group:
@@ -128,12 +146,14 @@ def _group(number: int) -> Group:
     task = {"role": "user", "content": text(_CONTEXT)}
     rollouts = [
         Rollout(
-            [task, {"role": "assistant", "content": text(_ANSWER)}], ("trajectories", i)
+            [task, {"role": "assistant", "content": text(_ANSWER)}],
+            ("trajectories", i),
         )
         for i in range(_ROLLOUTS)
     ]
     return Group(
-        str(number), (Record(Line(number + 1, 0, b""), tuple(rollouts), str(number)),)
+        str(number),
+        (Record(Line(number + 1, 0, b""), tuple(rollouts), str(number)),),
     )
 
 

@@ -76,7 +76,9 @@ def _tokens(given: Given) -> float:
 
 def _more(given: Given) -> float:
     """Return bytes of explanation of a request that a real judge writes and the tests' server does not."""
-    return _PER_TOKEN * max(0.0, given["completion"] - given["server_completion"])
+    return _PER_TOKEN * max(
+        0.0, given["completion"] - given["server_completion"]
+    )
 
 
 def _batches(line: str, most: int, size: int) -> Callable[[Given], float]:
@@ -123,7 +125,9 @@ COMPUTED = (
         lambda g: _tokens(g) / _BILLION,
     ),
     _Computed(
-        "INPUT, TB", "measured × 100 million", lambda g: ROLLOUTS * g["input"] / _TB
+        "INPUT, TB",
+        "measured × 100 million",
+        lambda g: ROLLOUTS * g["input"] / _TB,
     ),
     _Computed(
         "request files for OpenAI, TB",
@@ -141,7 +145,9 @@ COMPUTED = (
         lambda g: REQUESTS * (g["reply"] + _more(g)) / _TB,
     ),
     _Computed(
-        "ledgers, TB", "the same", lambda g: REQUESTS * (g["ledger"] + _more(g)) / _TB
+        "ledgers, TB",
+        "the same",
+        lambda g: REQUESTS * (g["ledger"] + _more(g)) / _TB,
     ),
     _Computed(
         "OUTPUT, TB",

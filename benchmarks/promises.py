@@ -79,12 +79,20 @@ def _speed(
                         _run_to_the_end(make, files[n], n, server.base)
                     )
     ms, rate = dict[str, float](), dict[str, float]()
-    for name, (
-        _,
-        (few, many),
-    ) in contenders.items():  # the least of several: only noise makes one slower
+    for (
+        name,
+        (
+            _,
+            (few, many),
+        ),
+    ) in (
+        contenders.items()
+    ):  # the least of several: only noise makes one slower
         cpu, wall = (
-            {n: min(getattr(c, kind) for c in costs[name, n]) for n in (few, many)}
+            {
+                n: min(getattr(c, kind) for c in costs[name, n])
+                for n in (few, many)
+            }
             for kind in ("cpu", "wall")
         )
         ms[name] = 1000 * (cpu[many] - cpu[few]) / (many - few)
@@ -93,9 +101,7 @@ def _speed(
     detail = f"{ms['ruler']:.2f} / {ms['floor']:.2f} ms"
     yield Result(1, name, ms["ruler"] / ms["floor"], detail, "<=", floors)
     name = f"groups of {size} per second, ruler / litellm loop"
-    detail = (
-        f"{rate['ruler']:.0f} / {rate['litellm']:.0f} per s; floor {rate['floor']:.0f}"
-    )
+    detail = f"{rate['ruler']:.0f} / {rate['litellm']:.0f} per s; floor {rate['floor']:.0f}"
     yield Result(1, name, rate["ruler"] / rate["litellm"], detail, ">=", 5.0)
 
 
@@ -109,23 +115,32 @@ def passes(folder: Path, quick: bool) -> Iterator[Result]:
         for number in (1, 4):
             make = partial(_score, passes=number)
             short, long = (
-                _run_to_the_end(make, files[n], n, server.base) for n in (few, many)
+                _run_to_the_end(make, files[n], n, server.base)
+                for n in (few, many)
             )
             cpu.append(1000 * (long.cpu - short.cpu) / (many - few))
     one, four = cpu
     detail = f"{four / 4:.2f} / {one:.2f} ms; {four:.2f} ms per group"
-    yield Result(None, "CPU per call, 4 passes / 1 pass", four / 4 / one, detail)
+    yield Result(
+        None, "CPU per call, 4 passes / 1 pass", four / 4 / one, detail
+    )
 
 
 def memory(folder: Path, quick: bool) -> Iterator[Result]:
     """Promise 4: peak memory does not grow with the file, in any layout of groups and with any judge."""
     sizes = QUICK if quick else Sizes()
     with JudgeServer(lifetime=3600) as server:
-        yield _peaks(folder, sizes.memory, "line", "server", _score, server.base)
+        yield _peaks(
+            folder, sizes.memory, "line", "server", _score, server.base
+        )
     layouts: tuple[Layout, ...] = ("line", "adjacent", "scattered")
     for layout in layouts:
         yield _peaks(
-            folder, sizes.memory, layout, "offline", partial(_score, m="offline")
+            folder,
+            sizes.memory,
+            layout,
+            "offline",
+            partial(_score, m="offline"),
         )
     several: dict[str, Make] = {
         "2 passes to a file": partial(_score, m="simulated", passes=2),
@@ -153,7 +168,9 @@ def _peaks(
         )
         path.unlink()
     few, many = costs
-    detail = f"{many.peak / _MIB:.1f} / {few.peak / _MIB:.1f} MiB; {many.wall:.0f} s"
+    detail = (
+        f"{many.peak / _MIB:.1f} / {few.peak / _MIB:.1f} MiB; {many.wall:.0f} s"
+    )
     name = f"peak memory, {numbers[1]:,} / {numbers[0]:,} groups, {layout}, {judge}"
     return Result(4, name, many.peak / few.peak, detail, "<=", 1.1)
 
@@ -166,15 +183,27 @@ def starts(folder: Path, quick: bool) -> Iterator[Result]:
     typer = min(ended([PYTHON, "-c", "import typer"]).cost.wall for _ in times)
     detail = f"{1000 * shown:.0f} / {1000 * typer:.0f} ms"
     yield Result(
-        5, "start, ruler --help / import typer", shown / typer, detail, "<=", 2.0
+        5,
+        "start, ruler --help / import typer",
+        shown / typer,
+        detail,
+        "<=",
+        2.0,
     )
     source = write_rich(folder / "rich-1.jsonl", 1)
     line = [*_score(source, folder / "scored.jsonl", None), "--api-base"]
     first = min(seconds_to_first_byte(line) for _ in times)
-    litellm = min(ended([PYTHON, "-c", "import litellm"]).cost.wall for _ in times)
+    litellm = min(
+        ended([PYTHON, "-c", "import litellm"]).cost.wall for _ in times
+    )
     detail = f"{1000 * first:.0f} / {1000 * litellm:.0f} ms"
     yield Result(
-        5, "start, first request / import litellm", first / litellm, detail, "<=", 0.1
+        5,
+        "start, first request / import litellm",
+        first / litellm,
+        detail,
+        "<=",
+        0.1,
     )
 
 
@@ -182,7 +211,9 @@ def tokens(_folder: Path, _quick: bool) -> Iterator[Result]:
     """Promise 6: the tokens that a judge bills, on real rollouts."""
     what = "prompt size, ruler / json.dumps, tau-bench"
     if not TAU_BENCH.exists():
-        yield Result(6, what, None, f"skipped: {TAU_BENCH} is not there", "<=", 0.72)
+        yield Result(
+            6, what, None, f"skipped: {TAU_BENCH} is not there", "<=", 0.72
+        )
         return
     n = printed("benchmarks.tokens", TAU_BENCH)
     detail = f"{n['ours']:,} / {n['dumped']:,} {n['unit']}; ours {n['bytes'] / n['ours']:.2f} bytes each"
@@ -212,12 +243,20 @@ def _score(
 def _piped(source: Path, output: Path, base: None) -> list[str]:
     """Write to stdout, which a shell redirects before it becomes the command itself."""
     line = command(
-        source, Path("-"), base, c=_IN_FLIGHT, m="simulated", passes=4, adaptive=True
+        source,
+        Path("-"),
+        base,
+        c=_IN_FLIGHT,
+        m="simulated",
+        passes=4,
+        adaptive=True,
     )
     return ["sh", "-c", 'exec "$@" >"$0"', str(output), *line]
 
 
-def _run_to_the_end(make: Make, source: Path, lines: int, base: str | None) -> Cost:
+def _run_to_the_end(
+    make: Make, source: Path, lines: int, base: str | None
+) -> Cost:
     """Run a command that scores a file; SystemExit if it does not write so many lines."""
     output = source.with_name("scored.jsonl")
     line = make(source, output, base)

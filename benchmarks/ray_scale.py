@@ -35,8 +35,14 @@ def measure(folder: Path, quick: bool) -> Iterator[Result]:
     write_small(few, _FEW, "line")
     write_rich(rich, groups)
     with JudgeServer(0.0, SERVER_LIFETIME) as server:
-        bare, start = _run(few, server, folder), _run(few, server, folder, **_RAY)
-        one, two = _run(rich, server, folder), _run(rich, server, folder, **_RAY)
+        bare, start = (
+            _run(few, server, folder),
+            _run(few, server, folder, **_RAY),
+        )
+        one, two = (
+            _run(rich, server, folder),
+            _run(rich, server, folder, **_RAY),
+        )
     yield Result(
         None,
         "Ray: seconds more of a small run",
@@ -57,7 +63,9 @@ def measure(folder: Path, quick: bool) -> Iterator[Result]:
         detail,
     )
     same = one[1] == two[1] and bare[1] == start[1]
-    yield Result(None, "Ray: output equals one process's", float(same), "", ">=", 1.0)
+    yield Result(
+        None, "Ray: output equals one process's", float(same), "", ">=", 1.0
+    )
 
 
 def _run(
@@ -67,7 +75,9 @@ def _run(
     output, ledger = folder / "out.jsonl", folder / "ledger.sqlite"
     for old in folder.glob("ledger.sqlite*"):
         old.unlink()
-    cost = ended(command(source, output, server.base, ledger=ledger, **options)).cost
+    cost = ended(
+        command(source, output, server.base, ledger=ledger, **options)
+    ).cost
     return cost.wall, digest(output)
 
 

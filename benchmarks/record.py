@@ -23,7 +23,9 @@ def summarize(
 ) -> dict[str, Any]:
     """Count the windows and cuts of each rollout; requests of more than `most` tokens were refused."""
     rollouts = json.loads(source.read_text(encoding="utf-8"))["trajectories"]
-    first = json.dumps(rollouts[0]["messages"][0]["content"], ensure_ascii=False)
+    first = json.dumps(
+        rollouts[0]["messages"][0]["content"], ensure_ascii=False
+    )
     last = [
         json.dumps(each["messages"][-1]["content"], ensure_ascii=False)
         for each in rollouts
@@ -39,7 +41,9 @@ def summarize(
     broken = refused = left = 0
     for request in requests:
         texts = [message["content"] for message in request["messages"]]
-        tokens = int(sum(len(text.encode()) for text in texts) / bytes_per_token)
+        tokens = int(
+            sum(len(text.encode()) for text in texts) / bytes_per_token
+        )
         fits = tokens <= most
         refused += not fits
         if fits:
@@ -73,7 +77,9 @@ def _main(source: str, root: str, most: str, bytes_per_token: str) -> None:
     with opener.open(f"{root}/requests", timeout=60) as reply:
         requests = json.load(reply)
     print(
-        json.dumps(summarize(Path(source), requests, int(most), float(bytes_per_token)))
+        json.dumps(
+            summarize(Path(source), requests, int(most), float(bytes_per_token))
+        )
     )
 
 

@@ -60,7 +60,13 @@ _SEARCH = """async (words) => {
   while (drawnHash !== location.hash || status().includes("searching"));
   return performance.now() - start;
 }"""
-_SEARCHES = ("kettle", "get_order gate", "refund truth=0.5", "seat window 7", "nothing")
+_SEARCHES = (
+    "kettle",
+    "get_order gate",
+    "refund truth=0.5",
+    "seat window 7",
+    "nothing",
+)
 _BEFORE_A_SEARCH = 2_000
 """Milliseconds in which a person finds the search and types."""
 _WORDS = "search book cancel refund order parcel kettle window policy gate seat".split()  # noqa: SIM905 - plain
@@ -84,7 +90,9 @@ def chromium() -> Iterator[Browser | None]:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=found, args=list(QUIET))
+        browser = driver.chromium.launch(
+            executable_path=found, args=list(QUIET)
+        )
         yield browser
         browser.close()
 
@@ -129,7 +137,9 @@ def _search(browser: Browser, report: Path) -> tuple[float, float]:
     with shown(browser, report) as view:
         view.open("#groups")
         view.page.wait_for_timeout(_BEFORE_A_SEARCH)
-        first, *later = [view.page.evaluate(_SEARCH, words) for words in _SEARCHES]
+        first, *later = [
+            view.page.evaluate(_SEARCH, words) for words in _SEARCHES
+        ]
         return float(first), max(map(float, later))
 
 
@@ -182,8 +192,16 @@ def _turns(dice: random.Random, words: Any) -> Iterator[dict[str, Any]]:
             "type": "function",
             "function": {"name": "get_order", "arguments": "{}"},
         }
-        yield {"role": "assistant", "content": words(5, 25), "tool_calls": [call]}
-        yield {"role": "tool", "tool_call_id": f"c{turn}", "content": words(5, 40)}
+        yield {
+            "role": "assistant",
+            "content": words(5, 25),
+            "tool_calls": [call],
+        }
+        yield {
+            "role": "tool",
+            "tool_call_id": f"c{turn}",
+            "content": words(5, 40),
+        }
     yield {
         "role": "assistant",
         "content": f"Done: truth={dice.random():.2f} {words(8, 12)}",

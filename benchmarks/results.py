@@ -41,9 +41,13 @@ def table(results: list[Result]) -> str:
         measured = "-" if r.ratio is None else f"{r.ratio:.3g}"
         limit = "-" if r.limit is None else f"{r.relation} {r.limit:g}"
         holds = {True: "yes", False: "NO", None: "-"}[r.holds]
-        rows.append((f"{r.promise or '-'}  {r.what}", measured, limit, holds, r.detail))
+        rows.append(
+            (f"{r.promise or '-'}  {r.what}", measured, limit, holds, r.detail)
+        )
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+    return "\n".join(
+        "  ".join(map(str.ljust, row, widths)).rstrip() for row in rows
+    )
 
 
 def of_limit(
@@ -59,7 +63,9 @@ def of_limit(
 Measure = Callable[[Path, bool], Iterator[Result]]
 
 
-def all_of(measures: Iterable[Measure], quick: bool) -> tuple[list[Result], int]:
+def all_of(
+    measures: Iterable[Measure], quick: bool
+) -> tuple[list[Result], int]:
     """Measure and print the table; return the results, and 1 if a promise is broken."""
     results = []
     with tempfile.TemporaryDirectory(prefix="ruler-bench-") as folder:
@@ -75,5 +81,7 @@ def alone(measure: Measure) -> int:
     """Run one module's measurements alone; return 1 if a promise is broken."""
     module = sys.modules[measure.__module__]
     parser = argparse.ArgumentParser(description=module.__doc__)
-    parser.add_argument("--quick", action="store_true", help="smaller and shorter")
+    parser.add_argument(
+        "--quick", action="store_true", help="smaller and shorter"
+    )
     return all_of([measure], parser.parse_args().quick)[1]

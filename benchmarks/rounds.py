@@ -101,7 +101,9 @@ def _wall(case: Case, judges: list[dict[str, Any]]) -> Result:
     ideals = [judge["work"] / case.calls for judge in judges]
     end, ideal = max(judge["end"] for judge in judges), max(ideals)
     calls = " + ".join(f"{judge['asked']:,}" for judge in judges)
-    detail = f"{end:.0f} / {ideal:.1f} s; {calls} calls for {case.groups:,} groups"
+    detail = (
+        f"{end:.0f} / {ideal:.1f} s; {calls} calls for {case.groups:,} groups"
+    )
     name = f"virtual wall time / ideal, {case.name}, {case.calls} in flight"
     return Result(2, name, end / ideal, detail, "<=", 1.03)
 
@@ -126,7 +128,9 @@ def _tail(case: Case, judge: dict[str, Any]) -> Result:
     )
 
 
-def _limits(case: Case, judges: list[dict[str, Any]], minutes: int) -> Iterator[Result]:
+def _limits(
+    case: Case, judges: list[dict[str, Any]], minutes: int
+) -> Iterator[Result]:
     unit, limit = ("rpm", _RPM) if case.rpm else ("tpm", _TPM)
     for number, judge in enumerate(judges):
         name = f"virtual --{unit} {limit:,}, {case.name}, judge {number + 1}"

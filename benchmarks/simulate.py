@@ -32,7 +32,12 @@ from benchmarks.simulation.reference import (
     shown,
 )
 from benchmarks.simulation.schemes import aggregates, panels, passes
-from benchmarks.simulation.spending import MOST, UNIFORM, at_equal_cost, spending
+from benchmarks.simulation.spending import (
+    MOST,
+    UNIFORM,
+    at_equal_cost,
+    spending,
+)
 from benchmarks.simulation.worlds import KINDS, Kind
 
 METRICS = ("rmse", "spearman", "wrong_sign")
@@ -53,7 +58,10 @@ class Sizes:
 QUICK = Sizes(groups=100, seeds=3, large=12, labelled=20)
 Series = dict[tuple[str, ...], list[Any]]
 Task = tuple[
-    tuple[str, ...], Callable[..., dict[str, Any]], tuple[Any, ...], dict[str, Any]
+    tuple[str, ...],
+    Callable[..., dict[str, Any]],
+    tuple[Any, ...],
+    dict[str, Any],
 ]
 
 
@@ -62,8 +70,12 @@ def simulated(sizes: Sizes, workers: int) -> Series:
     tasks: list[Task] = []
     for seed in range(sizes.seeds):
         for kind in KINDS:
-            tasks.append((("passes", kind), passes, (seed, kind, sizes.groups), {}))
-            tasks.append((("spending", kind), spending, (seed, kind, sizes.groups), {}))
+            tasks.append(
+                (("passes", kind), passes, (seed, kind, sizes.groups), {})
+            )
+            tasks.append(
+                (("spending", kind), spending, (seed, kind, sizes.groups), {})
+            )
         tasks.append((("aggregates",), aggregates, (seed, sizes.groups), {}))
         tasks.append((("panels",), panels, (seed, sizes.groups), {}))
     tasks += [(("large",), large, (seed,), {}) for seed in range(sizes.large)]
@@ -85,7 +97,9 @@ def beside(result: Series, sizes: Sizes) -> Iterable[tuple[str, list[Beside]]]:
     A standard error of few seeds is itself uncertain: with fewer groups than the specification's, it
     grows with the root of their ratio.
     """
-    stated = STATED_ERROR * math.sqrt(max(1.0, 12_000 / (sizes.groups * sizes.seeds)))
+    stated = STATED_ERROR * math.sqrt(
+        max(1.0, 12_000 / (sizes.groups * sizes.seeds))
+    )
 
     def mean(*key: str, metric: str = "rmse") -> Mean:
         return Mean.of([getattr(value, metric) for value in result[key]])
@@ -113,15 +127,26 @@ def beside(result: Series, sizes: Sizes) -> Iterable[tuple[str, list[Beside]]]:
     yield (
         "Panels, graded truth",
         [
-            Beside(name, "rmse", mean("panels", name), theirs, max(stated, PANEL_ERROR))
+            Beside(
+                name,
+                "rmse",
+                mean("panels", name),
+                theirs,
+                max(stated, PANEL_ERROR),
+            )
             for name, theirs in PANELS.items()
         ],
     )
     rows = []
     for name, theirs in LARGE.items():
         ours = Mean.of(result["large", name])
-        rows.append(Beside(name, "spearman", ours, theirs, max(stated, ours.error)))
-    yield "Groups of 64 (theirs: 120 groups as well, so the same standard error)", rows
+        rows.append(
+            Beside(name, "spearman", ours, theirs, max(stated, ours.error))
+        )
+    yield (
+        "Groups of 64 (theirs: 120 groups as well, so the same standard error)",
+        rows,
+    )
 
 
 def adaptive(result: Series) -> Iterable[tuple[str, bool]]:
@@ -133,10 +158,13 @@ def adaptive(result: Series) -> Iterable[tuple[str, bool]]:
             ratios = []
             for number, adapted in enumerate(spent):
                 uniform = [
-                    result["spending", kind, f"uniform {k}"][number] for k in UNIFORM
+                    result["spending", kind, f"uniform {k}"][number]
+                    for k in UNIFORM
                 ]
                 wanted = at_equal_cost(uniform, adapted.passes, metric)
-                ratios.append(100 * (getattr(adapted.measured, metric) / wanted - 1))
+                ratios.append(
+                    100 * (getattr(adapted.measured, metric) / wanted - 1)
+                )
             changes[metric] = Mean.of(ratios)
         text = ", ".join(
             f"{metric} {change.value:+.2f} ± {change.error:.2f} %"
@@ -164,7 +192,10 @@ def main(arguments: list[str] | None = None) -> int:
         "--quick", action="store_true", help="few seeds: coarse, for tests"
     )
     parser.add_argument(
-        "--workers", type=int, default=2, help="processes; they change only the time"
+        "--workers",
+        type=int,
+        default=2,
+        help="processes; they change only the time",
     )
     parser.add_argument(
         "--markdown",
@@ -186,7 +217,10 @@ def main(arguments: list[str] | None = None) -> int:
         f"\n--adaptive --passes {MOST} against as many passes for all (the specification: {ADAPTIVE})"
     )
     for line, holds in adaptive(result):
-        print(line + ("" if holds else "\n    NO: worse than the same passes for all"))
+        print(
+            line
+            + ("" if holds else "\n    NO: worse than the same passes for all")
+        )
         failed += not holds
     print("\nCoverage of 95 % intervals, and their mean width")
     study = corrections.Study.of(sizes.labelled, options.workers)

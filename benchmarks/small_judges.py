@@ -41,9 +41,7 @@ WORDINGS = (
 )
 """Other questions than the built-in one; of a decision, the first three are asked side by side."""
 _SIDE_BY_SIDE = 3
-CRITERION = (
-    '[{"criterion": "The result is what the task asks for, and right", "weight": 1}]'
-)
+CRITERION = '[{"criterion": "The result is what the task asks for, and right", "weight": 1}]'
 CRITERION_WORDINGS = (None, "Is this criterion met?")
 GAPS = (0.05, 0.1, 0.15, 0.2)
 """Values of `escalate_gap`."""
@@ -58,7 +56,13 @@ _COLUMNS = (
     "of these cached",
     "seconds a group",
 )
-_CASCADE = ("judge", "gap", "asked again", "accuracy of the rest", "of the rest, A")
+_CASCADE = (
+    "judge",
+    "gap",
+    "asked again",
+    "accuracy of the rest",
+    "of the rest, A",
+)
 Agreement = dict[str, Any]
 
 
@@ -88,9 +92,13 @@ def _wordings() -> Iterator[Way]:
     for number, wording in enumerate(WORDINGS):
         yield Way(f"each alone: {wording}", {**_EACH, "question": wording})
         if number < _SIDE_BY_SIDE:
-            yield Way(f"side by side: {wording}", {**_GROUP, "question": wording})
+            yield Way(
+                f"side by side: {wording}", {**_GROUP, "question": wording}
+            )
     for question in CRITERION_WORDINGS:
-        name = f"a criterion, side by side: {question or 'the built-in question'}"
+        name = (
+            f"a criterion, side by side: {question or 'the built-in question'}"
+        )
         yield Way(name, {**_GROUP, "rubric": CRITERION, "question": question})
 
 
@@ -111,7 +119,9 @@ class Scored:
     groups: Sequence[tuple[int, dict[str, Any]]]
     folder: Path
 
-    def agreement(self, *, half: int | None = None, without: float = -1) -> Agreement:
+    def agreement(
+        self, *, half: int | None = None, without: float = -1
+    ) -> Agreement:
         """Return the agreement with the truth, of a half, without the groups whose scores lie within a gap."""
         path = self.folder / "part.jsonl"
         lines = [
@@ -125,12 +135,16 @@ class Scored:
         agreement: Agreement = json.loads(_ruler("agree", path, "--json"))
         return agreement
 
-    def accuracy(self, *, half: int | None = None, without: float = -1) -> float | None:
+    def accuracy(
+        self, *, half: int | None = None, without: float = -1
+    ) -> float | None:
         """Return the pairwise accuracy, None if there is no pair."""
         agreement = self.agreement(half=half, without=without)
         if not agreement:
             return None
-        accuracy: float | None = agreement["scorers"][0]["pairwise_accuracy"]["value"]
+        accuracy: float | None = agreement["scorers"][0]["pairwise_accuracy"][
+            "value"
+        ]
         return accuracy
 
     def asked_again(self, gap: float) -> float:
@@ -157,7 +171,9 @@ def _undecided(group: dict[str, Any], gap: float) -> bool:
     rollouts = [trajectory["ruler"] for trajectory in group["trajectories"]]
     rollouts = [rollout for rollout in rollouts if rollout["score"] is not None]
     scores = [rollout["score"] for rollout in rollouts]
-    passes = [*zip(*(rollout["pass_scores"] for rollout in rollouts), strict=True)]
+    passes = [
+        *zip(*(rollout["pass_scores"] for rollout in rollouts), strict=True)
+    ]
     error = 0.0
     if len(passes) > 1:
         table = Anova.of(passes)
@@ -186,7 +202,9 @@ async def _ask(lines: Sequence[str], runs: Sequence[ScoreSettings]) -> None:
                 await scorer.score(group)
 
 
-def _scored(path: Path, way: Way, settings: ScoreSettings, folder: Path) -> Scored:
+def _scored(
+    path: Path, way: Way, settings: ScoreSettings, folder: Path
+) -> Scored:
     """Score a file by kept replies."""
     out = folder / "out.jsonl"
     out.unlink(missing_ok=True)
@@ -230,7 +248,9 @@ def _row(
     accuracies = [
         _interval(part["pairwise_accuracy"]) if part else "–" for part in parts
     ]
-    pairs, against, tied = (parts[0][key] for key in ("pairs", "against", "tied"))
+    pairs, against, tied = (
+        parts[0][key] for key in ("pairs", "against", "tied")
+    )
     counts = f"{pairs - against - tied}, {against}, {tied}"
     return _line(name, groups, accuracies[0], counts, *accuracies[1:], *usage)
 
@@ -268,15 +288,26 @@ def _mean(values: Sequence[float | None]) -> str:
     return f"{fmean(known):.3f} of {len(known)}" if known else "–"
 
 
-def _means(files: Sequence[Sequence[Scored]], ways: Sequence[Way]) -> Iterator[str]:
+def _means(
+    files: Sequence[Sequence[Scored]], ways: Sequence[Way]
+) -> Iterator[str]:
     """Yield the mean accuracy over files, by which defaults are chosen (half A) and reported (half B)."""
-    yield _head(("judge", "half A", "half B", *[f"A, rest at {gap}" for gap in GAPS]))
+    yield _head(
+        ("judge", "half A", "half B", *[f"A, rest at {gap}" for gap in GAPS])
+    )
     for way in ways:
-        judged = [scored for file in files for scored in file if scored.way is way]
+        judged = [
+            scored for file in files for scored in file if scored.way is way
+        ]
         if not judged:
             continue
-        cells = [[part.accuracy(half=half) for part in judged] for half in (0, 1)]
-        rest = [[part.accuracy(half=0, without=gap) for part in judged] for gap in GAPS]
+        cells = [
+            [part.accuracy(half=half) for part in judged] for half in (0, 1)
+        ]
+        rest = [
+            [part.accuracy(half=0, without=gap) for part in judged]
+            for gap in GAPS
+        ]
         yield _line(way.name, *map(_mean, (*cells, *rest)))
 
 
@@ -286,10 +317,16 @@ def _main() -> None:
     parser.add_argument("--model", type=Path, help="weights in GGUF")
     parser.add_argument("--api-base", help="a server that runs")
     parser.add_argument("--api", default="auto", help="the API that it speaks")
-    parser.add_argument("--name", default="hosted_vllm/small", help="the model's name")
+    parser.add_argument(
+        "--name", default="hosted_vllm/small", help="the model's name"
+    )
     parser.add_argument("--ledger", default="small_judges.sqlite")
-    parser.add_argument("--wordings", action="store_true", help="compare questions")
-    parser.add_argument("--cached-only", action="store_true", help="ask nothing")
+    parser.add_argument(
+        "--wordings", action="store_true", help="compare questions"
+    )
+    parser.add_argument(
+        "--cached-only", action="store_true", help="ask nothing"
+    )
     options = parser.parse_args()
     typed = options.api in ("systemone", "decisions")
     ways = [*PROBABILITY] if typed else [TEXT, *PROBABILITY]

@@ -13,7 +13,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from benchmarks.commands import SERVER_LIFETIME, Cost, command, ended, printed, run
+from benchmarks.commands import (
+    SERVER_LIFETIME,
+    Cost,
+    command,
+    ended,
+    printed,
+    run,
+)
 from benchmarks.inputs import write_rich
 from benchmarks.projection import SHARDS, SIZE
 from benchmarks.promises import TAU_BENCH
@@ -61,7 +68,8 @@ def write_tau_bench(path: Path, groups: int) -> Path:
     policy at the head of all conversations names another case.
     """
     result = [
-        json.loads(line) for line in TAU_BENCH.read_text(encoding="utf-8").splitlines()
+        json.loads(line)
+        for line in TAU_BENCH.read_text(encoding="utf-8").splitlines()
     ]
     rollouts: dict[tuple[int, int], dict[str, Any]] = {
         (r["task_id"], r["trial"]): r for r in result
@@ -74,7 +82,10 @@ def write_tau_bench(path: Path, groups: int) -> Path:
                 copy, task = divmod(number, len(tasks))
                 source = rollouts[tasks[task], trials[trial % len(trials)]]
                 first, *rest, last = source["traj"]
-                first = {**first, "content": f"{first['content']}\nCase {copy}."}
+                first = {
+                    **first,
+                    "content": f"{first['content']}\nCase {copy}.",
+                }
                 last = {
                     **last,
                     "content": f"{last['content']}{' Bye.' * (trial // len(trials))}",
@@ -92,7 +103,9 @@ def write_tau_bench(path: Path, groups: int) -> Path:
 def measure(folder: Path, write: Write, sizes: tuple[int, int, int]) -> Stages:
     """Run every stage at each size."""
     with JudgeServer(lifetime=SERVER_LIFETIME) as server:
-        files = [_file_costs(folder, write, groups, server.base) for groups in sizes]
+        files = [
+            _file_costs(folder, write, groups, server.base) for groups in sizes
+        ]
     ms: dict[str, float] = {}
     growth: dict[str, float] = {}
     for stage in files[0].cost:
@@ -100,19 +113,24 @@ def measure(folder: Path, write: Write, sizes: tuple[int, int, int]) -> Stages:
             large.cost[stage].cpu - small.cost[stage].cpu
             for small, large in pairwise(files)
         ]
-        groups = [large.groups - small.groups for small, large in pairwise(files)]
+        groups = [
+            large.groups - small.groups for small, large in pairwise(files)
+        ]
         ms[stage] = 1000 * steps[-1] / groups[-1]
         if stage != "shard" and steps[0] >= _LEAST_CPU:
             growth[stage] = ms[stage] / (1000 * steps[0] / groups[0])
     ms["foreign"] = (SHARDS * ms.pop("shard") - ms["render"]) / (SHARDS - 1)
     peaks = tuple(
-        max(cost.peak for cost in each.cost.values()) / (1 << 20) for each in files
+        max(cost.peak for cost in each.cost.values()) / (1 << 20)
+        for each in files
     )
     counts = {**files[-1].counts, "anthropic": _anthropic_line(folder, write)}
     return Stages(ms, growth, peaks, counts)
 
 
-def _file_costs(folder: Path, write: Write, groups: int, base: str) -> FileCosts:
+def _file_costs(
+    folder: Path, write: Write, groups: int, base: str
+) -> FileCosts:
     here = folder / f"size-{groups}"
     here.mkdir()
     result, source = FileCosts(groups), write(here / "in.jsonl", groups)
@@ -127,7 +145,11 @@ def _file_costs(folder: Path, write: Write, groups: int, base: str) -> FileCosts
 def _run_all(result: FileCosts, here: Path, source: Path, base: str) -> None:
     """Run every stage, one after another."""
     groups, cost, counts = result.groups, result.cost, result.counts
-    ledger, live, out = here / "ledger.sqlite", here / "live.sqlite", here / "out.jsonl"
+    ledger, live, out = (
+        here / "ledger.sqlite",
+        here / "live.sqlite",
+        here / "out.jsonl",
+    )
     common = ("-m", _MODEL, "--ledger", ledger)
     counts["input"] = source.stat().st_size / groups / SIZE
     cost["check"] = run("ruler_cli", "check", source, *common)
@@ -143,9 +165,18 @@ def _run_all(result: FileCosts, here: Path, source: Path, base: str) -> None:
     counts["reply"] = sum(each.stat().st_size for each in replies) / groups
     shard = here / "shard.jsonl"
     cost["shard"] = run(
-        "ruler_cli", "batch", "export", source, shard, *common, "--shard", f"1/{SHARDS}"
+        "ruler_cli",
+        "batch",
+        "export",
+        source,
+        shard,
+        *common,
+        "--shard",
+        f"1/{SHARDS}",
     )
-    cost["import"] = run("ruler_cli", "batch", "import", *replies, "--ledger", ledger)
+    cost["import"] = run(
+        "ruler_cli", "batch", "import", *replies, "--ledger", ledger
+    )
     line = command(source, out, None, m=_MODEL, ledger=ledger, cached_only=True)
     cost["cached"] = ended(line).cost
     counts["ledger"] = ledger.stat().st_size / groups
@@ -157,9 +188,9 @@ def _run_all(result: FileCosts, here: Path, source: Path, base: str) -> None:
 
 def _count_tokens(counts: dict[str, float], source: Path, ledger: Path) -> None:
     """Count the tokens of a request: as the judge server counts them, and as `check` estimates them."""
-    reported = printed("ruler_cli", "ledger", "stats", "--ledger", ledger, "--json")[
-        "models"
-    ][0]
+    reported = printed(
+        "ruler_cli", "ledger", "stats", "--ledger", ledger, "--json"
+    )["models"][0]
     requests = reported["rows"]["answer"]
     counts["server_prompt"] = reported["prompt_tokens"] / requests
     counts["server_completion"] = reported["completion_tokens"] / requests
@@ -168,7 +199,8 @@ def _count_tokens(counts: dict[str, float], source: Path, ledger: Path) -> None:
     )["estimate"]
     for part in ("prompt", "completion"):
         counts[part] = (
-            estimate[f"{part}_tokens"]["expected"] / estimate["calls"]["expected"]
+            estimate[f"{part}_tokens"]["expected"]
+            / estimate["calls"]["expected"]
         )
 
 

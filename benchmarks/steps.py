@@ -74,7 +74,9 @@ def _steps(
         zip(steps, [*limits, limits[1]], strict=True), 1
     ):
         detail = f"{seconds:.2f} s, gather {gather:.2f} s"
-        yield Result(4, f"{name}: step {number}", seconds / gather, detail, "<=", limit)
+        yield Result(
+            4, f"{name}: step {number}", seconds / gather, detail, "<=", limit
+        )
 
 
 def _groups(step: int) -> list[dict[str, Any]]:
@@ -109,7 +111,9 @@ async def _gather(base: str) -> float:
     ) as session:
 
         async def post(body: bytes) -> bytes:
-            async with session.post(f"{base}/chat/completions", data=body) as response:
+            async with session.post(
+                f"{base}/chat/completions", data=body
+            ) as response:
                 return await response.read()
 
         for _ in range(2):
@@ -165,7 +169,12 @@ class Metered(World):
         wait = self.recent[0] + self.window - now if self.asks else None
         await anyio.sleep(0.01)
         return CallError(
-            "transport", "429", "call", retry_after=wait, rate=True, billed=False
+            "transport",
+            "429",
+            "call",
+            retry_after=wait,
+            rate=True,
+            billed=False,
         )
 
 
@@ -178,7 +187,12 @@ def _worlds() -> Iterator[World]:
             named = "names the wait" if asks else "names no wait"
             name = f"refuses beyond {limit} in {window:g} s, {named}"
             yield Metered(
-                _SECONDS, spread=0.3, limit=limit, window=window, asks=asks, name=name
+                _SECONDS,
+                spread=0.3,
+                limit=limit,
+                window=window,
+                asks=asks,
+                name=name,
             )
 
 
@@ -197,9 +211,7 @@ def _refused(world: World) -> Result:
         return anyio.current_time()
 
     seconds = virtually(main)
-    detail = (
-        f"{world.refused:,} of {world.asked:,} requests in {seconds:,.0f} virtual s"
-    )
+    detail = f"{world.refused:,} of {world.asked:,} requests in {seconds:,.0f} virtual s"
     return Result(
         4,
         f"a judge that {world.name}",

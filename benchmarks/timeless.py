@@ -107,4 +107,6 @@ def _report(judge: World) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(run_case(Path(sys.argv[1]), Case(**json.loads(sys.argv[2])))))
+    print(
+        json.dumps(run_case(Path(sys.argv[1]), Case(**json.loads(sys.argv[2]))))
+    )

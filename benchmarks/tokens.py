@@ -39,7 +39,9 @@ def counter() -> tuple[str, Callable[[str], int]]:
             # tiktoken would download a missing file of this name
             if (
                 folder
-                / sha1(_ORIGIN.format(name).encode(), usedforsecurity=False).hexdigest()
+                / sha1(
+                    _ORIGIN.format(name).encode(), usedforsecurity=False
+                ).hexdigest()
             ).exists():
                 import tiktoken
 
@@ -72,10 +74,17 @@ def dumped(group: Group) -> list[str]:
     all_messages = [rollout.messages for rollout in group.rollouts]
     columns = zip(*all_messages, strict=False)
     shared = len(
-        list(takewhile(lambda column: all(m == column[0] for m in column), columns))
+        list(
+            takewhile(
+                lambda column: all(m == column[0] for m in column), columns
+            )
+        )
     )
     parts = [f"<context>\n{json.dumps(all_messages[0][:shared])}\n</context>"]
-    labels = [*prompt.shown, *map(str, range(len(all_messages) - len(prompt.shown)))]
+    labels = [
+        *prompt.shown,
+        *map(str, range(len(all_messages) - len(prompt.shown))),
+    ]
     for label, messages in zip(labels, all_messages, strict=True):
         parts.append(
             f'<trajectory id="{label}">\n{json.dumps(messages[shared:])}\n</trajectory>'
@@ -89,7 +98,9 @@ def _main(source: str) -> None:
     totals = {"ours": 0, "dumped": 0, "bytes": 0}
     shares = []
     with ExitStack() as stack:
-        for group in open_input(InputSettings(source), stack, lambda _: None).groups:
+        for group in open_input(
+            InputSettings(source), stack, lambda _: None
+        ).groups:
             size = sum(map(count, ours(group)))
             totals["ours"] += size
             shares.append(sum(map(count, begun(group))) / size)

@@ -40,18 +40,26 @@ def measure(_: Path, quick: bool) -> Iterator[Result]:
         yield from _limited(tpm, Usage(1000 * times, 200 * times), "tpm")
     for capacity in _CAPACITIES_QUICK if quick else _CAPACITIES:
         for latency in _LATENCIES:
-            yield from _adaptive(capacity, latency, _ROUNDS_QUICK if quick else _ROUNDS)
+            yield from _adaptive(
+                capacity, latency, _ROUNDS_QUICK if quick else _ROUNDS
+            )
 
 
 def _flood(
-    world: World, until: float, limits: dict[str, float], calls: int | None = None
+    world: World,
+    until: float,
+    limits: dict[str, float],
+    calls: int | None = None,
 ) -> None:
     """Send calls to a world until a time or a number of them, without `-c`."""
 
     async def main() -> None:
         settings = PoolSettings(retries=2, **limits)  # type: ignore[arg-type]  # by keyword
         caller = open_caller(
-            ResolvedJudge(world, None, None), JudgeSettings(), settings, StopSignal()
+            ResolvedJudge(world, None, None),
+            JudgeSettings(),
+            settings,
+            StopSignal(),
         )
         await flood(caller, until, calls=calls)
 
@@ -59,7 +67,10 @@ def _flood(
 
 
 def _limited(limit: float, usage: Usage, unit: str) -> Iterator[Result]:
-    world, seconds = World(latency=2.0, spread=_SPREAD, usage=usage), 60.0 * _MINUTES
+    world, seconds = (
+        World(latency=2.0, spread=_SPREAD, usage=usage),
+        60.0 * _MINUTES,
+    )
     _flood(world, seconds, {unit: limit})
     world.sent = [
         (at, n) for at, n in world.sent if at < seconds
@@ -83,7 +94,9 @@ def _adaptive(capacity: int, latency: float, rounds: int) -> Iterator[Result]:
     start, end = max(seconds, times * latency), world.sent[-1][0]
     name = f"virtual, hidden capacity {capacity}, {latency:g} s"
     detail = f"{end - start:,.0f} virtual s after {start:,.0f} s of warm-up"
-    yield Result(None, f"{name}: used", world.used(start, end) / capacity, detail, ">=")
+    yield Result(
+        None, f"{name}: used", world.used(start, end) / capacity, detail, ">="
+    )
     detail = f"{world.refused:,} of {world.asked:,} requests"
     yield Result(None, f"{name}: wasted", world.refused / world.asked, detail)
 

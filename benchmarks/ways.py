@@ -50,11 +50,18 @@ class _Scene:
     options: tuple[str, ...] = ()
     """Options that say what a judge is shown."""
 
-    def score(self, output: str, ledger: str, model: str, *more: str | Path) -> Path:
+    def score(
+        self, output: str, ledger: str, model: str, *more: str | Path
+    ) -> Path:
         """Score into a file of the folder, with a ledger in it."""
         out = self.folder / output
         line = command(
-            self.source, out, None, m=model, ledger=self.folder / ledger, price=_PRICE
+            self.source,
+            out,
+            None,
+            m=model,
+            ledger=self.folder / ledger,
+            price=_PRICE,
         )
         ended([*line, *self.options, *map(str, more)])
         return out
@@ -65,7 +72,9 @@ class _Scene:
         base = (
             self.base if name == "openai" else self.base.removesuffix("/v1")
         )  # litellm adds it
-        return self.score(f"{name}.jsonl", f"{name}.sqlite", model, "--api-base", base)
+        return self.score(
+            f"{name}.jsonl", f"{name}.sqlite", model, "--api-base", base
+        )
 
     def files(self, form: str, target: str, model: str) -> Path:
         """Write requests, have an engine answer them, import the replies, and score without a call."""
@@ -93,7 +102,9 @@ class _Scene:
             run("ruler_cli", "batch", "import", replies, "--ledger", ledger)
             replies.unlink()
             part.unlink()
-        return self.score(f"{form}.out.jsonl", ledger.name, model, "--cached-only")
+        return self.score(
+            f"{form}.out.jsonl", ledger.name, model, "--cached-only"
+        )
 
     def batch(self, api: str, model: str) -> Path:
         """Submit batches, collect them, and score without a call."""
@@ -107,12 +118,21 @@ class _Scene:
                 "--ledger",
                 ledger,
             )
-            run("ruler_cli", "batch", "submit", self.source, *asked, *self.options)
+            run(
+                "ruler_cli",
+                "batch",
+                "submit",
+                self.source,
+                *asked,
+                *self.options,
+            )
             run("ruler_cli", "batch", "collect", "--wait", "--ledger", ledger)
             billed_again = server.billed_again
         if billed_again:
             raise SystemExit(f"{api}: billed more than once: {billed_again}")
-        return self.score(f"batch.{api}.jsonl", ledger.name, model, "--cached-only")
+        return self.score(
+            f"batch.{api}.jsonl", ledger.name, model, "--cached-only"
+        )
 
     def shards(self, model: str) -> Path:
         """Run a process for each shard, two at a time, then one that reads all ledgers."""
@@ -132,7 +152,11 @@ class _Scene:
 
         with ThreadPoolExecutor(2) as at_once:
             list(at_once.map(one, range(1, _SHARDS + 1)))
-        others = [word for name in ledgers for word in ("--ledger", self.folder / name)]
+        others = [
+            word
+            for name in ledgers
+            for word in ("--ledger", self.folder / name)
+        ]
         return self.score(
             "shards.out.jsonl", "merged.sqlite", model, *others, "--cached-only"
         )
@@ -149,18 +173,23 @@ def measure(folder: Path, quick: bool) -> Iterator[Result]:
     seen = write_criteria(folder / "criteria.jsonl", 200)
     for source in (TAU_BENCH, rich, seen):
         options = (
-            ("--reference", "gold", "--pictures", "send") if source == seen else ()
+            ("--reference", "gold", "--pictures", "send")
+            if source == seen
+            else ()
         )
         if source.exists():
             with JudgeServer(lifetime=SERVER_LIFETIME) as server:
                 where = folder / source.stem
-                yield from _rows(_Scene(source, where, server.base, options), quick)
+                yield from _rows(
+                    _Scene(source, where, server.base, options), quick
+                )
 
 
 def _rows(scene: _Scene, quick: bool) -> Iterator[Result]:
     scene.folder.mkdir()
     live = {
-        model: _timed(partial(scene.live, model)) for model in (_OPENAI, _ANTHROPIC)
+        model: _timed(partial(scene.live, model))
+        for model in (_OPENAI, _ANTHROPIC)
     }
     groups = f"{500 if quick else 20_000:,} groups"
     if scene.source == TAU_BENCH:
@@ -183,7 +212,11 @@ def _rows(scene: _Scene, quick: bool) -> Iterator[Result]:
 
 def _routes(scene: _Scene) -> Iterator[tuple[str, str, Callable[[], Path]]]:
     """Return each route by name, with the judge that it asks."""
-    for form, target in (("openai", "openai"), ("vllm", "vllm"), ("ray", "vllm")):
+    for form, target in (
+        ("openai", "openai"),
+        ("vllm", "vllm"),
+        ("ray", "vllm"),
+    ):
         name = f"file of {form}" if form != "ray" else "file of texts"
         yield name, _OPENAI, partial(scene.files, form, target, _OPENAI)
     yield (
@@ -191,7 +224,11 @@ def _routes(scene: _Scene) -> Iterator[tuple[str, str, Callable[[], Path]]]:
         _ANTHROPIC,
         partial(scene.files, "anthropic", "anthropic", _ANTHROPIC),
     )
-    yield "batch API of openai", _OPENAI, partial(scene.batch, "openai", _OPENAI)
+    yield (
+        "batch API of openai",
+        _OPENAI,
+        partial(scene.batch, "openai", _OPENAI),
+    )
     yield (
         "batch API of anthropic",
         _ANTHROPIC,

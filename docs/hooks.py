@@ -29,7 +29,9 @@ def on_files(files: Files, /, *, config: MkDocsConfig) -> Files:
     """Add the pages outside `docs/` and the samples."""
     for source, name in PAGES.items():
         if files.get_file_from_path(name) is None:
-            files.append(File.generated(config, name, abs_src_path=str(ROOT / source)))
+            files.append(
+                File.generated(config, name, abs_src_path=str(ROOT / source))
+            )
     for path in sorted((ROOT / "samples").rglob("*")):
         if path.is_file():
             name = path.relative_to(ROOT).as_posix()
@@ -43,18 +45,25 @@ def on_page_markdown(
     """Lead links to files outside `docs/` to their places in the site."""
     name = page.file.src_uri
     outside = {
-        inside: source for source, inside in PAGES.items() if inside != "index.md"
+        inside: source
+        for source, inside in PAGES.items()
+        if inside != "index.md"
     }
     source = outside.get(name, f"docs/{name}")
 
     def moved(match: re.Match[str]) -> str:
-        goal = posixpath.normpath(posixpath.join(posixpath.dirname(source), match[2]))
+        goal = posixpath.normpath(
+            posixpath.join(posixpath.dirname(source), match[2])
+        )
         goal = PAGES.get(goal, goal.removeprefix("docs/"))
         return f"{match[1]}{posixpath.relpath(goal, posixpath.dirname(name) or '.')}{match[3] or ''}{match[4]}"
 
-    parts = re.split(r"(^```.*?^```$)", markdown, flags=re.MULTILINE | re.DOTALL)
+    parts = re.split(
+        r"(^```.*?^```$)", markdown, flags=re.MULTILINE | re.DOTALL
+    )
     return "".join(
-        part if part.startswith("```") else _LINK.sub(moved, part) for part in parts
+        part if part.startswith("```") else _LINK.sub(moved, part)
+        for part in parts
     )
 
 

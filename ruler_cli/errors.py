@@ -24,7 +24,9 @@ class RulerError(Exception):
     resumable = True
     """The same command goes on."""
 
-    def __init__(self, problem: str, remedy: str = "", *, place: str = "") -> None:
+    def __init__(
+        self, problem: str, remedy: str = "", *, place: str = ""
+    ) -> None:
         """Take the parts; the problem alone may be the whole sentence."""
         self.problem = problem
         self.remedy = remedy
@@ -99,7 +101,9 @@ class InputChanged(RulerError):  # noqa: N818 - as the next ones
     def __init__(self, name: str, reason: str) -> None:
         """`name` is that of INPUT, `reason` the place that differs, or why it cannot be read any more."""
         problem = f"changed while it was read ({reason})"
-        super().__init__(problem, "run again when no program writes it", place=name)
+        super().__init__(
+            problem, "run again when no program writes it", place=name
+        )
 
 
 class RefusedError(RulerError):
@@ -115,7 +119,9 @@ class NoUsableReply(RefusedError):  # noqa: N818 - the judge answered
 
     def __init__(self, groups: int, reason: str = "", first: int = 1) -> None:
         """`reason` is that of the last of so many `groups`; the `first` of them has this number in INPUT."""
-        problem = f"of the first {groups} groups sent to the judge, none was scored"
+        problem = (
+            f"of the first {groups} groups sent to the judge, none was scored"
+        )
         if reason:
             problem += f", the last because {reason}"
         super().__init__(problem, place=_STOPPED)
@@ -133,9 +139,7 @@ class TooManyFailures(RulerError):  # noqa: N818 - the run stops as the user ask
         """`allowed` is the bound, as given."""
         problem = f"more failed than --max-failures {allowed} allows"
         if allowed.rstrip("%") == "0":
-            problem = (
-                f"a group or line failed, and --max-failures {allowed} allows none"
-            )
+            problem = f"a group or line failed, and --max-failures {allowed} allows none"
         remedy = "raise the limit, or ask again with --retry-failed"
         super().__init__(problem, remedy, place=_STOPPED)
 

@@ -30,7 +30,8 @@ _LETTERS = [*ascii_letters.encode(), *range(0xC3, 0xE2), *range(0xEA, 0xEE)]
 """ASCII letters, and the first bytes in UTF-8 of scripts with spaces; E2, EE, EF and F0 begin marks and pictures."""
 _DIGITS = digits.encode()
 _CLASSES = bytes(
-    1 if byte in _LETTERS else 2 if byte in _DIGITS else 0 for byte in range(256)
+    1 if byte in _LETTERS else 2 if byte in _DIGITS else 0
+    for byte in range(256)
 )
 _INSIDE = bytes([ord("'"), *range(0x80, 0xC0)])
 """Bytes that end no run: an apostrophe, since "don't" is one token of o200k, and later bytes of a character."""
@@ -89,14 +90,18 @@ def fewest_tokens(text: str) -> int:
 def likely_tokens(text: str) -> int:
     """Guess the tokens of a text by its bytes, and by its runs where those are short, as in hexadecimal digits."""
     size = len(text.encode("utf-8", "replace"))
-    return int(max(size / BYTES_PER_TOKEN, _OF_FEWEST * fewest_tokens(text))) + 1
+    return (
+        int(max(size / BYTES_PER_TOKEN, _OF_FEWEST * fewest_tokens(text))) + 1
+    )
 
 
 def most_tokens(text: str) -> int:
     """Guess how many tokens a text has at the most: for many tokenizers each digit is one."""
     data = text.encode("utf-8", "replace")
     plain = len(data.translate(None, _DIGITS))
-    return max(likely_tokens(text), int(plain / _LEAST_BYTES) + len(data) - plain)
+    return max(
+        likely_tokens(text), int(plain / _LEAST_BYTES) + len(data) - plain
+    )
 
 
 def possible(tokens: int, text: str) -> bool:

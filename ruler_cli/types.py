@@ -18,7 +18,13 @@ import orjson
 from ruler_cli.tokens import CHARACTERS_PER_TOKEN, AnswerSize
 
 Kind = Literal[
-    "reply", "transport", "refused", "too_long", "input", "budget", "interrupted"
+    "reply",
+    "transport",
+    "refused",
+    "too_long",
+    "input",
+    "budget",
+    "interrupted",
 ]
 """The kinds of failure of a group, or of a call."""
 Path = tuple[str | int, ...]
@@ -128,7 +134,10 @@ class Rubric:
         for number, criterion in enumerate(self.criteria, 1):
             if not isinstance(criterion, Criterion):
                 raise ValueError(f"criterion {number}: is no Criterion")
-            if not isinstance(criterion.text, str) or not criterion.text.strip():
+            if (
+                not isinstance(criterion.text, str)
+                or not criterion.text.strip()
+            ):
                 raise ValueError(
                     f"criterion {number}: has no statement; write it as `criterion`"
                 )
@@ -138,11 +147,18 @@ class Rubric:
                     f"criterion {number}: has no weight up to {_HEAVIEST:g}"
                 )
             if not isinstance(criterion.name, str):
-                raise ValueError(f"criterion {number}: has a name that is not text")
+                raise ValueError(
+                    f"criterion {number}: has a name that is not text"
+                )
             if not isinstance(criterion.veto, bool):
                 raise ValueError(f"criterion {number}: veto is true or false")
-            texts = [level for level in criterion.levels if isinstance(level, str)]
-            few = criterion.levels and not 2 <= len({*texts} - {""}) <= MOST_LEVELS
+            texts = [
+                level for level in criterion.levels if isinstance(level, str)
+            ]
+            few = (
+                criterion.levels
+                and not 2 <= len({*texts} - {""}) <= MOST_LEVELS
+            )
             if few or len({*texts}) < len(criterion.levels):
                 raise ValueError(
                     f"criterion {number}: levels are 2 to {MOST_LEVELS} different texts"
@@ -167,7 +183,11 @@ class Rubric:
                 "criterion": readable_text(criterion.text),
                 "weight": float(criterion.weight),
             }
-            | ({"name": readable_text(criterion.name)} if criterion.name else {})
+            | (
+                {"name": readable_text(criterion.name)}
+                if criterion.name
+                else {}
+            )
             | ({"veto": True} if criterion.veto else {})
             | (
                 {"levels": [*map(readable_text, criterion.levels)]}
@@ -193,26 +213,36 @@ class Rubric:
     def score(self, values: Sequence[float]) -> float:
         """Return the score of a rollout with these values, in the order of the criteria; 0 if a veto is broken."""
         if len(values) != len(self.criteria):
-            raise ValueError(f"has {len(self.criteria)} criteria, got {len(values)}")
+            raise ValueError(
+                f"has {len(self.criteria)} criteria, got {len(values)}"
+            )
         return 0.0 if self.vetoes(values) else self.weighted(values)
 
     def weighted(self, values: Sequence[float]) -> float:
         """Return the weighted mean of values, as a share of the way from the least to the greatest possible sum."""
         pairs = [*zip(self.criteria, values, strict=True)]
         least = math.fsum(
-            criterion.weight for criterion in self.criteria if criterion.weight < 0
+            criterion.weight
+            for criterion in self.criteria
+            if criterion.weight < 0
         )
         most = math.fsum(
-            criterion.weight for criterion in self.criteria if criterion.weight > 0
+            criterion.weight
+            for criterion in self.criteria
+            if criterion.weight > 0
         )
-        reached = math.fsum(criterion.weight * value for criterion, value in pairs)
+        reached = math.fsum(
+            criterion.weight * value for criterion, value in pairs
+        )
         return round((reached - least) / (most - least), 12)
 
     @property
     def rounding(self) -> float:
         """The variance that rounded values give to a score, by that of one value: a mean of many is finer."""
         total = math.fsum(abs(criterion.weight) for criterion in self.criteria)
-        return math.fsum((criterion.weight / total) ** 2 for criterion in self.criteria)
+        return math.fsum(
+            (criterion.weight / total) ** 2 for criterion in self.criteria
+        )
 
     def vetoes(self, values: Sequence[float]) -> list[str]:
         """Return the names of the vetoes that values break."""
@@ -221,7 +251,8 @@ class Rubric:
             for name, criterion, value in zip(
                 self.names, self.criteria, values, strict=True
             )
-            if criterion.veto and (1 - value if criterion.weight < 0 else value) < 0.5
+            if criterion.veto
+            and (1 - value if criterion.weight < 0 else value) < 0.5
         ]
 
 
@@ -238,7 +269,9 @@ def rubric_text(rubric: Standards) -> str:
 
 def name_of(criterion: Criterion) -> str:
     """Return the name of a criterion for people, or the beginning of its statement."""
-    return printable(" ".join((criterion.name or criterion.text).split()), _NAME)
+    return printable(
+        " ".join((criterion.name or criterion.text).split()), _NAME
+    )
 
 
 @lru_cache(64)
@@ -256,7 +289,9 @@ def _names(rubric: Rubric) -> tuple[str, ...]:
 
 @lru_cache(64)
 def _text(rubric: Rubric) -> str:
-    return "\n".join(orjson.dumps(statement).decode() for statement in rubric.stated)
+    return "\n".join(
+        orjson.dumps(statement).decode() for statement in rubric.stated
+    )
 
 
 ENDINGS = ("truncated", "aborted", "error")
@@ -323,9 +358,13 @@ def same_json(left: Any, right: Any) -> bool:
         a, b = pairs.pop()
         if isinstance(a, list) and isinstance(b, list) and len(a) == len(b):
             pairs += zip(a, b, strict=True)
-        elif isinstance(a, dict) and isinstance(b, dict) and a.keys() == b.keys():
+        elif (
+            isinstance(a, dict) and isinstance(b, dict) and a.keys() == b.keys()
+        ):
             pairs += ((a[key], b[key]) for key in a)
-        elif isinstance(a, bool) is not isinstance(b, bool) or (a is not b and a != b):
+        elif isinstance(a, bool) is not isinstance(b, bool) or (
+            a is not b and a != b
+        ):
             return False
     return True
 
@@ -340,7 +379,9 @@ class Group:
     @property
     def rollouts(self) -> list[Rollout]:
         """Every rollout of every record, in input order."""
-        return [rollout for record in self.records for rollout in record.rollouts]
+        return [
+            rollout for record in self.records for rollout in record.rollouts
+        ]
 
     @property
     def rubric(self) -> Standards | None:
@@ -353,15 +394,21 @@ class Group:
         stated = [r.rubric for r in self.records if r.rubric]
         if stated.count(stated[0]) < len(stated) if stated else False:
             return "is not the same in all its records"
-        return next((r.rubric_error for r in self.records if r.rubric_error), "")
+        return next(
+            (r.rubric_error for r in self.records if r.rubric_error), ""
+        )
 
     @property
     def mistake(self) -> str:
         """The reason why the group cannot be judged by what its records say of it; empty if it can."""
         references = [
-            rollout.reference for rollout in self.rollouts if rollout.error is None
+            rollout.reference
+            for rollout in self.rollouts
+            if rollout.error is None
         ]
-        if any(not same_json(references[0], rollout) for rollout in references[1:]):
+        if any(
+            not same_json(references[0], rollout) for rollout in references[1:]
+        ):
             return "its reference answer is not the same in all its rollouts"
         error = self.rubric_error
         between = ", " if error.startswith("criterion") else " "
@@ -381,7 +428,9 @@ class Group:
     @property
     def size(self) -> int:
         """Bytes of input that the group holds in memory."""
-        return sum(len(record.line.raw) // record.parts for record in self.records)
+        return sum(
+            len(record.line.raw) // record.parts for record in self.records
+        )
 
 
 @value
@@ -447,7 +496,8 @@ class Picture:
     def url(self) -> str:
         """Its address on the web, or one that holds its bytes."""
         return (
-            self.address or f"data:{self.media};base64,{b64encode(self.data).decode()}"
+            self.address
+            or f"data:{self.media};base64,{b64encode(self.data).decode()}"
         )
 
 
@@ -469,7 +519,9 @@ def content_of(
     for place, picture in pictures:
         parts.append({"type": "text", "text": text[at:place]})
         size = {"detail": picture.detail} if picture.detail in _DETAILS else {}
-        parts.append({"type": "image_url", "image_url": {"url": picture.url, **size}})
+        parts.append(
+            {"type": "image_url", "image_url": {"url": picture.url, **size}}
+        )
         at = place
     return [*parts, {"type": "text", "text": text[at:]}]
 
@@ -511,14 +563,20 @@ class Request:
     fitted: bool = field(default=False, compare=False)
     words: tuple[str, ...] = ()
     questions: tuple[Question, ...] = ()
-    criteria: Mapping[str, Criterion] = field(default_factory=dict, compare=False)
+    criteria: Mapping[str, Criterion] = field(
+        default_factory=dict, compare=False
+    )
     kept: bool = field(default=False, compare=False)
     shared: int = field(default=0, compare=False)
-    shown: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
+    shown: Mapping[str, int] = field(
+        default_factory=dict, repr=False, compare=False
+    )
     pictures: Placed = ()
     picture_tokens: int = field(default=0, compare=False)
     keyed_system: str = field(default="", repr=False, compare=False)
-    earlier: Callable[[], str] | None = field(default=None, repr=False, compare=False)
+    earlier: Callable[[], str] | None = field(
+        default=None, repr=False, compare=False
+    )
 
     @property
     def by_probability(self) -> bool:
@@ -633,8 +691,12 @@ class Reply:
     beside: bool = False
     model: str = field(default="", compare=False)
     left: Left | None = field(default=None, compare=False)
-    likely: tuple[tuple[str, float], ...] = field(default=(), repr=False, compare=False)
-    answers: Mapping[str, Any] | None = field(default=None, repr=False, compare=False)
+    likely: tuple[tuple[str, float], ...] = field(
+        default=(), repr=False, compare=False
+    )
+    answers: Mapping[str, Any] | None = field(
+        default=None, repr=False, compare=False
+    )
     cut: int = field(default=0, compare=False)
 
 
@@ -1071,7 +1133,9 @@ class Summary:
             else:
                 all_known = None not in numbers
                 setattr(
-                    whole, name, sum(numbers[1:], numbers[0]) if all_known else None
+                    whole,
+                    name,
+                    sum(numbers[1:], numbers[0]) if all_known else None,
                 )
         return whole
 
@@ -1092,12 +1156,18 @@ def iso(at: float | None) -> str | None:
 
 def duration(seconds: float) -> str:
     """Write seconds for people."""
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} minutes"
+    return (
+        f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} minutes"
+    )
 
 
 def wait_sentence(why: str, seconds: float) -> str:
     """Return the sentence on calls that wait for a judge, at most so many seconds."""
-    end = f"for up to {duration(seconds)}" if seconds < math.inf else "until it answers"
+    end = (
+        f"for up to {duration(seconds)}"
+        if seconds < math.inf
+        else "until it answers"
+    )
     return f"{why}; calls wait {end}"
 
 
@@ -1149,7 +1219,9 @@ class Status:
     ) -> Status:
         """Return the sum of several, with the longest wait of any, and of all for one judge."""
         longest = max(
-            parts, key=lambda status: (status.waiting, status.why), default=cls()
+            parts,
+            key=lambda status: (status.waiting, status.why),
+            default=cls(),
         )
         waits = [wait for status in parts for wait in status.waits]
         waits.sort(key=lambda wait: wait.seconds)
@@ -1188,7 +1260,10 @@ class Observer:
         """Take a group that could not be scored."""
 
     def scored(
-        self, group: str, scores: Sequence[float | None], fields: Mapping[str, Any]
+        self,
+        group: str,
+        scores: Sequence[float | None],
+        fields: Mapping[str, Any],
     ) -> None:
         """Take the final scores of a group by its key, once, also if its replies were cached.
 
@@ -1250,7 +1325,9 @@ _OBJECT = re.compile(r"\s?(?:ssl:)?<[\w.]+ object at 0x[0-9a-f]+>")
 _CONTROL = re.compile(
     r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]+"
 )
-_KEY = re.compile(r"\b(?:sk|pk|gsk|xai|AIza)[-_]?[A-Za-z0-9_\-*.]{8,}|\bBearer\s+\S+")
+_KEY = re.compile(
+    r"\b(?:sk|pk|gsk|xai|AIza)[-_]?[A-Za-z0-9_\-*.]{8,}|\bBearer\s+\S+"
+)
 _SENTENCE = 300
 """Characters of foreign text in a sentence."""
 
@@ -1260,7 +1337,9 @@ def readable_text(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return text.encode("utf-16", "surrogatepass").decode(
+            "utf-16", "replace"
+        )
     return text
 
 
@@ -1271,7 +1350,9 @@ def readable(value: Any) -> Any:
     if isinstance(value, int):  # as JavaScript reads it anyway
         return value if abs(value) < 1 << 63 else float(value)
     if isinstance(value, dict):
-        return {readable_text(name): readable(item) for name, item in value.items()}
+        return {
+            readable_text(name): readable(item) for name, item in value.items()
+        }
     return [*map(readable, value)] if isinstance(value, list | tuple) else value
 
 
@@ -1289,7 +1370,9 @@ def printable(
     longest: int = 60,
 ) -> str:
     """Return text of a dump for a message: printable characters, at most `longest` and an ellipsis."""
-    clean = "".join(c if c.isprintable() else "\ufffd" for c in text[: longest + 1])
+    clean = "".join(
+        c if c.isprintable() else "\ufffd" for c in text[: longest + 1]
+    )
     return clean[:longest] + "…" * (len(clean) > longest)
 
 

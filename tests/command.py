@@ -66,7 +66,9 @@ def _run() -> int:
     try:
         main()
     except SystemExit as end:
-        return end.code if isinstance(end.code, int) else int(end.code is not None)
+        return (
+            end.code if isinstance(end.code, int) else int(end.code is not None)
+        )
     except Exception:  # noqa: BLE001 - whatever it is, a process ends with it
         traceback.print_exc()
         return 1
@@ -109,7 +111,11 @@ def _pipes(stdin: bytes) -> Iterator[dict[int, str]]:
         (sys.stdin, sys.stdout, sys.stderr),
         [os.dup(number) for number in range(3)],
     )
-    (source, giving), (taking, out), (errors, err) = os.pipe(), os.pipe(), os.pipe()
+    (source, giving), (taking, out), (errors, err) = (
+        os.pipe(),
+        os.pipe(),
+        os.pipe(),
+    )
     for number, end in enumerate((source, out, err)):
         os.dup2(end, number)
         os.close(end)
@@ -122,7 +128,12 @@ def _pipes(stdin: bytes) -> Iterator[dict[int, str]]:
         os.fdopen(0, encoding="utf-8", closefd=False),
         os.fdopen(1, "w", encoding="utf-8", closefd=False),
         os.fdopen(
-            2, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False
+            2,
+            "w",
+            1,
+            encoding="utf-8",
+            errors="backslashreplace",
+            closefd=False,
         ),
     )
     sys.stdin, sys.stdout, sys.stderr = ours

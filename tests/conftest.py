@@ -41,7 +41,9 @@ def seconds_of_folders(reports: Iterable[object]) -> dict[str, float]:
             type(report) is pytest.TestReport
         ):  # not a subtest, whose time is in that of its test
             parts = report.nodeid.partition("::")[0].split("/")
-            folder = "/".join(parts[:2]) if len(parts) > 2 else f"{parts[0]}/*.py"
+            folder = (
+                "/".join(parts[:2]) if len(parts) > 2 else f"{parts[0]}/*.py"
+            )
             seconds[folder] += report.duration
     return seconds
 
@@ -49,10 +51,14 @@ def seconds_of_folders(reports: Iterable[object]) -> dict[str, float]:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print the time of each folder; workers run side by side, so the run itself took less than the sum."""
     seconds = seconds_of_folders(
-        report for reports in terminalreporter.stats.values() for report in reports
+        report
+        for reports in terminalreporter.stats.values()
+        for report in reports
     )
     if len(seconds) > 1:
-        terminalreporter.section("seconds of each folder, added up over the workers")
+        terminalreporter.section(
+            "seconds of each folder, added up over the workers"
+        )
         for folder, spent in sorted(seconds.items(), key=lambda item: -item[1]):
             terminalreporter.write_line(f"{spent:7.1f}  {folder}")
 
@@ -83,9 +89,9 @@ def server(judge_process: JudgeServer) -> JudgeServer:
 def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test finds a key or an option in a variable, so it can pay for nothing."""
     for name in list(os.environ):
-        if name.endswith(("_API_KEY", "_API_BASE", "_BASE_URL")) or name.startswith(
-            "RULER_"
-        ):
+        if name.endswith(
+            ("_API_KEY", "_API_BASE", "_BASE_URL")
+        ) or name.startswith("RULER_"):
             monkeypatch.delenv(name)
 
 
@@ -95,7 +101,8 @@ def no_home(
 ) -> None:
     """No test writes into a user's cache directory, or finds a reply that another test cached."""
     monkeypatch.setenv(
-        "XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / f"cache-{uuid4().hex}")
+        "XDG_CACHE_HOME",
+        str(tmp_path_factory.getbasetemp() / f"cache-{uuid4().hex}"),
     )
 
 
@@ -148,7 +155,8 @@ def group(name: str, *truths: float) -> dict[str, Any]:
     return {
         "group_id": name,
         "trajectories": [
-            rollout(t, f"{name}-{i}", reward=float(i)) for i, t in enumerate(truths)
+            rollout(t, f"{name}-{i}", reward=float(i))
+            for i, t in enumerate(truths)
         ],
     }
 

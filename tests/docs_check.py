@@ -85,7 +85,9 @@ def check(pages: list[str], *, everything: bool) -> Report:
 def main(arguments: list[str]) -> int:
     """Check, or write and then check, and return the exit code."""
     writes = "--write" in arguments
-    chosen = [_name(argument) for argument in arguments if argument != "--write"]
+    chosen = [
+        _name(argument) for argument in arguments if argument != "--write"
+    ]
     if unknown := [name for name in chosen if name not in names()]:
         print(
             f"docs_check: {unknown[0]} is no page; the pages are {', '.join(names())}",
@@ -108,7 +110,11 @@ def main(arguments: list[str]) -> int:
 
 def _name(argument: str) -> str:
     path = Path(argument).resolve()
-    return path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else argument
+    return (
+        path.relative_to(ROOT).as_posix()
+        if path.is_relative_to(ROOT)
+        else argument
+    )
 
 
 if __name__ == "__main__":

@@ -42,7 +42,14 @@ from ruler_cli.settings.models import (
     ScoreSettings,
 )
 from ruler_cli.types import Observer
-from tests.fuzz_containers import KINDS, OUTPUT, fits, in_files_read, pack, unpack
+from tests.fuzz_containers import (
+    KINDS,
+    OUTPUT,
+    fits,
+    in_files_read,
+    pack,
+    unpack,
+)
 from tests.fuzz_truths import EXACT, misplaced, plant
 from tests.values import NASTY
 
@@ -83,7 +90,9 @@ def _holder(value: Any, path: tuple[Any, ...]) -> Any:
 def change_value(record: bytes, rng: random.Random) -> bytes:
     """One value, at any depth, becomes another."""
     return _at_random(
-        record, rng, lambda holder, key: holder.__setitem__(key, rng.choice(VALUES))
+        record,
+        rng,
+        lambda holder, key: holder.__setitem__(key, rng.choice(VALUES)),
     )
 
 
@@ -117,7 +126,15 @@ def rename_key(record: bytes, rng: random.Random) -> bytes:
         if isinstance(holder, dict):
             holder[
                 rng.choice(
-                    ("", "messages", "ruler", "reward", "x" * 50, "\ud800", "metrics")
+                    (
+                        "",
+                        "messages",
+                        "ruler",
+                        "reward",
+                        "x" * 50,
+                        "\ud800",
+                        "metrics",
+                    )
                 )
             ] = holder.pop(key)
 
@@ -144,7 +161,9 @@ def flip_bytes(record: bytes, rng: random.Random) -> bytes:
     """A few bytes change; a line stays one line."""
     data = bytearray(record)
     for _ in range(rng.randint(1, 4)):
-        data[rng.randrange(len(data))] = rng.choice(b'\x00\x7f\x80\xff"{}[]\\,:0e- ')
+        data[rng.randrange(len(data))] = rng.choice(
+            b'\x00\x7f\x80\xff"{}[]\\,:0e- '
+        )
     return bytes(data)
 
 
@@ -183,7 +202,8 @@ def dumps(
 ) -> Iterator[tuple[Path, str, list[bytes], int]]:
     """Endless damaged dumps: the example, the container's kind, the records, how many are damaged."""
     examples = {
-        f: plant([r for r in f.read_bytes().split(b"\n") if r.strip()]) for f in files
+        f: plant([r for r in f.read_bytes().split(b"\n") if r.strip()])
+        for f in files
     }
     while True:
         for file, records in examples.items():
@@ -192,7 +212,9 @@ def dumps(
             for record in records:
                 new = record
                 if rng.random() < 0.75:
-                    new = rng.choice(MUTATIONS)(record, rng).replace(b"\n", b" ")
+                    new = rng.choice(MUTATIONS)(record, rng).replace(
+                        b"\n", b" "
+                    )
                 if new != record and fits(kind, new):
                     damaged += 1
                     out.append(new)
@@ -207,7 +229,9 @@ def bare(value: Any) -> Any:
     """A value without ruler's fields."""
     if isinstance(value, dict):
         left = {
-            k: bare(v) for k, v in value.items() if k not in OURS and k not in REWARDS
+            k: bare(v)
+            for k, v in value.items()
+            if k not in OURS and k not in REWARDS
         }
         return {
             k: v for k, v in left.items() if k != "metadata" or v
@@ -332,7 +356,9 @@ def run(files: list[Path], mutations: int, seed: int) -> Counter[str]:
             except Exception:
                 broken = Path(f"broken-{example.stem}-{seed}-{total}{kind}")
                 (shutil.copy if kind else shutil.copytree)(source, broken)
-                sys.stderr.write(f"{broken} broke a law:\n{traceback.format_exc()}\n")
+                sys.stderr.write(
+                    f"{broken} broke a law:\n{traceback.format_exc()}\n"
+                )
                 raise
             result[f"{example.name}"] += damaged
             total += damaged
@@ -344,15 +370,20 @@ def run(files: list[Path], mutations: int, seed: int) -> Counter[str]:
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("files", nargs="+", type=Path, help="examples: JSON lines")
+    parser.add_argument(
+        "files", nargs="+", type=Path, help="examples: JSON lines"
+    )
     parser.add_argument("--mutations", type=int, default=50_000)
     parser.add_argument("--seed", type=int, default=0)
     reported = parser.parse_args()
     begun = time.monotonic()
     result = run(reported.files, reported.mutations, reported.seed)
-    kinds = {kind: result.pop(kind, 0) for kind in ("scored", "in part", "refused")}
+    kinds = {
+        kind: result.pop(kind, 0) for kind in ("scored", "in part", "refused")
+    }
     print(
         f"{sum(result.values())} damaged records in {sum(kinds.values())} dumps, seed {reported.seed}:"
     )

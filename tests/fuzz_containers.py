@@ -16,7 +16,9 @@ LINES, DOCUMENTS = (
 )
 KINDS = (*LINES, *DOCUMENTS, "")
 """Endings of a name; none: a directory of shards."""
-OUTPUT = dict.fromkeys(KINDS, ".jsonl") | {kind: kind for kind in (*LINES, ".json")}
+OUTPUT = dict.fromkeys(KINDS, ".jsonl") | {
+    kind: kind for kind in (*LINES, ".json")
+}
 """Ending of INPUT → ending of the OUTPUT that has its records."""
 _SHARDS = ("a-2.jsonl", "a-10.jsonl.gz", "b/one.json")
 
@@ -61,7 +63,9 @@ def pack(path: Path, kind: str, records: Sequence[bytes], end: bytes) -> None:
             pack(path / name, inner, records[i * third : (i + 1) * third], end)
 
 
-def in_files_read(records: Sequence[bytes], left_out: Collection[str]) -> list[bytes]:
+def in_files_read(
+    records: Sequence[bytes], left_out: Collection[str]
+) -> list[bytes]:
     """Records of a directory without those of the files that a run left out, each with a sentence."""
     third = len(records) // 3 + 1
     return [

@@ -31,7 +31,11 @@ def plant(records: Sequence[bytes]) -> list[bytes]:
         try:
             value = parse(raw)
             rollouts = sorted(
-                (r for part in result.read(Line(number, 0, raw)) for r in part.rollouts)
+                (
+                    r
+                    for part in result.read(Line(number, 0, raw))
+                    for r in part.rollouts
+                )
                 if result
                 else (),
                 key=lambda r: [(str(type(p)), p) for p in r.path],
@@ -77,7 +81,9 @@ def _plant(
             return
 
 
-def misplaced(records: Sequence[bytes], written: Sequence[bytes]) -> Iterator[str]:
+def misplaced(
+    records: Sequence[bytes], written: Sequence[bytes]
+) -> Iterator[str]:
     """Each rollout of `written` whose score is not the truth that it states."""
     result = _reader(records)
     parts: dict[str, list[tuple[float, float]]] = {}
@@ -86,7 +92,11 @@ def misplaced(records: Sequence[bytes], written: Sequence[bytes]) -> Iterator[st
         try:
             value = parse(raw)
             rollouts = (
-                [r for part in result.read(Line(number, 0, raw)) for r in part.rollouts]
+                [
+                    r
+                    for part in result.read(Line(number, 0, raw))
+                    for r in part.rollouts
+                ]
                 if result
                 else []
             )
@@ -94,7 +104,9 @@ def misplaced(records: Sequence[bytes], written: Sequence[bytes]) -> Iterator[st
             continue
         for rollout in rollouts:
             if rollout.member is not None:
-                stated.setdefault(rollout.member, set()).update(_stated(rollout))
+                stated.setdefault(rollout.member, set()).update(
+                    _stated(rollout)
+                )
             pair = _pair(value, rollout, result) if result else None
             if pair is None:
                 continue
@@ -110,7 +122,9 @@ def misplaced(records: Sequence[bytes], written: Sequence[bytes]) -> Iterator[st
 def _stated(rollout: Rollout) -> set[float]:
     """Every truth in a rollout: of several parts the last shown part counts."""
     shown = "\n".join(
-        line for part in (rollout.messages, *rollout.histories) for line in render(part)
+        line
+        for part in (rollout.messages, *rollout.histories)
+        for line in render(part)
     )
     return {
         round(float(number) * 20) / 20
@@ -118,7 +132,9 @@ def _stated(rollout: Rollout) -> set[float]:
     }
 
 
-def _pair(value: Any, rollout: Rollout, result: Reader) -> tuple[float, float] | None:
+def _pair(
+    value: Any, rollout: Rollout, result: Reader
+) -> tuple[float, float] | None:
     """A rollout's truth and its score; None if it states no truth or has no score."""
     if rollout.error is not None or not rollout.messages:
         return None
@@ -134,7 +150,9 @@ def _pair(value: Any, rollout: Rollout, result: Reader) -> tuple[float, float] |
     if layout.listed:
         notes = value.get("ruler")
         notes = notes.get("rollouts") if isinstance(notes, dict) else notes
-        annotation = notes[int(rollout.path[-1])] if isinstance(notes, list) else None
+        annotation = (
+            notes[int(rollout.path[-1])] if isinstance(notes, list) else None
+        )
     else:
         annotation = lookup(rollout_object(value, rollout), layout.ruler)
     score = annotation.get("score") if isinstance(annotation, dict) else None

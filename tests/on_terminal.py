@@ -25,7 +25,15 @@ RAW = re.compile(
     "[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufe0f\ufeff\ud800-\udfff]"
 )
 """Characters of a file that must not reach a terminal."""
-_OURS = ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "PAGER", "LESS", "COLORTERM")
+_OURS = (
+    "NO_COLOR",
+    "FORCE_COLOR",
+    "COLUMNS",
+    "LINES",
+    "PAGER",
+    "LESS",
+    "COLORTERM",
+)
 
 
 def on_terminal(
@@ -33,8 +41,12 @@ def on_terminal(
 ) -> tuple[int, str]:
     """Run `ruler ARGS`, type `keys` once it is quiet; return its exit code and its output."""
     ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    inherited = {name: value for name, value in os.environ.items() if name not in _OURS}
+    fcntl.ioctl(
+        theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0)
+    )
+    inherited = {
+        name: value for name, value in os.environ.items() if name not in _OURS
+    }
     command = [sys.executable, "-m", "ruler_cli", *map(str, args)]
     with subprocess.Popen(
         command, stdin=theirs, stdout=theirs, stderr=theirs, cwd=folder, start_new_session=True,
@@ -46,7 +58,9 @@ def on_terminal(
         return process.wait(_LONGEST), output.decode().replace("\r\n", "\n")
 
 
-def _read_until_end(ours: int, process: subprocess.Popen[bytes], keys: bytes) -> bytes:
+def _read_until_end(
+    ours: int, process: subprocess.Popen[bytes], keys: bytes
+) -> bytes:
     out, end = b"", time.monotonic() + _LONGEST
     while time.monotonic() < end:
         if select.select([ours], [], [], 0.5)[0]:
@@ -128,8 +142,12 @@ def watched(
     The process gets a SIGINT, or the terminal `resize` columns, once `stop` is true of the lines.
     """
     ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    inherited = {name: value for name, value in os.environ.items() if name not in _OURS}
+    fcntl.ioctl(
+        theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0)
+    )
+    inherited = {
+        name: value for name, value in os.environ.items() if name not in _OURS
+    }
     command = [sys.executable, "-m", "ruler_cli", *map(str, args)]
     source = theirs if stdin is None else subprocess.PIPE
     screens, screen, decoder = (
@@ -152,7 +170,9 @@ def watched(
                 if resize:
                     screen.columns = resize
                     fcntl.ioctl(
-                        ours, termios.TIOCSWINSZ, struct.pack("HHHH", 24, resize, 0, 0)
+                        ours,
+                        termios.TIOCSWINSZ,
+                        struct.pack("HHHH", 24, resize, 0, 0),
                     )
                 else:
                     process.send_signal(signal.SIGINT)

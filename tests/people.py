@@ -62,18 +62,32 @@ def comparisons(
                 choice = "equal"
             if dice.random() < _UNSURE:
                 choice = "unsure"
-            line = {"group": name, "left": left, "right": right, "choice": choice}
+            line = {
+                "group": name,
+                "left": left,
+                "right": right,
+                "choice": choice,
+            }
             lines.append(line | _rest(by, drawn, number / len(pairs)))
     return lines
 
 
 def marks(
-    scored: Path, number: int, *, by: str = "ana", drawn: str = "random", seed: int = 0
+    scored: Path,
+    number: int,
+    *,
+    by: str = "ana",
+    drawn: str = "random",
+    seed: int = 0,
 ) -> list[dict[str, Any]]:
     """Draw rollouts, and mark each as good if its truth is above one half."""
     every = [(name, *one) for name, group in rollouts(scored) for one in group]
     return [
-        {"group": name, "rollout": one, "mark": "good" if value > 0.5 else "bad"}
+        {
+            "group": name,
+            "rollout": one,
+            "mark": "good" if value > 0.5 else "bad",
+        }
         | _rest(by, drawn, number / len(every))
         for name, one, value in random.Random(seed).sample(every, number)
     ]
@@ -81,7 +95,13 @@ def marks(
 
 def _rest(by: str, drawn: str, chance: float) -> dict[str, Any]:
     more = {"chance": round(chance, 6)} if drawn == "random" else {}
-    return {"note": "", "by": by, "drawn": drawn, **more, "at": "2026-11-21T02:14:05Z"}
+    return {
+        "note": "",
+        "by": by,
+        "drawn": drawn,
+        **more,
+        "at": "2026-11-21T02:14:05Z",
+    }
 
 
 def sample(folder: Path) -> str:

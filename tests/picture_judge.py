@@ -51,7 +51,10 @@ def address(data: bytes, media: str = "image/png") -> str:
 
 def part(score: float, **more: Any) -> dict[str, Any]:
     """Return a picture as a part of an OpenAI message."""
-    return {"type": "image_url", "image_url": {"url": address(png(score)), **more}}
+    return {
+        "type": "image_url",
+        "image_url": {"url": address(png(score)), **more},
+    }
 
 
 def rollout(*parts: Any, text: str = "Done.") -> dict[str, Any]:
@@ -69,11 +72,15 @@ def rollout(*parts: Any, text: str = "Done.") -> dict[str, Any]:
 def screenshots(groups: int, rollouts: int) -> tuple[str, list[list[float]]]:
     """Return groups, as JSON lines, whose rollouts differ only in their screenshots, and the true scores."""
     truths = [
-        [((7 * g + 31 * r) % 50) / 50 for r in range(rollouts)] for g in range(groups)
+        [((7 * g + 31 * r) % 50) / 50 for r in range(rollouts)]
+        for g in range(groups)
     ]
     lines = [
         json.dumps(
-            {"group_id": f"g{g}", "trajectories": [rollout(part(t)) for t in own]}
+            {
+                "group_id": f"g{g}",
+                "trajectories": [rollout(part(t)) for t in own],
+            }
         )
         for g, own in enumerate(truths)
     ]
@@ -85,11 +92,15 @@ def look(content: Any) -> dict[str, float]:
     scores: dict[str, float] = {}
     label = ""
     for each in (
-        content if isinstance(content, list) else [{"type": "text", "text": content}]
+        content
+        if isinstance(content, list)
+        else [{"type": "text", "text": content}]
     ):
         if each["type"] == "text":
             for mark in re.finditer(
-                r'<trajectory id="(\w+)">|^</trajectory>$', each["text"], re.MULTILINE
+                r'<trajectory id="(\w+)">|^</trajectory>$',
+                each["text"],
+                re.MULTILINE,
             ):
                 label = mark[1] or ""
         elif label:
@@ -120,13 +131,19 @@ class PictureJudge:
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 """Answer with the score of each rollout that has pictures, and 0.5 for any other."""
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                body = json.loads(
+                    self.rfile.read(int(self.headers["Content-Length"]))
+                )
                 judge.requests.append(body)
                 time.sleep(wait)
                 sent = pictures_in(body)
-                message = judge.refusal.format(sent=sent) if sent > judge.most else ""
+                message = (
+                    judge.refusal.format(sent=sent) if sent > judge.most else ""
+                )
                 said: dict[str, Any] = {"error": {"message": message}}
-                reply = json.dumps(said if message else judge.answer(body)).encode()
+                reply = json.dumps(
+                    said if message else judge.answer(body)
+                ).encode()
                 self.send_response(400 if message else 200)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(reply)))
@@ -153,10 +170,15 @@ class PictureJudge:
             }
             for label in wanted
         ]
-        message = {"role": "assistant", "content": json.dumps({"scores": entries})}
+        message = {
+            "role": "assistant",
+            "content": json.dumps({"scores": entries}),
+        }
         return {
             "model": "eyes",
-            "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
+            "choices": [
+                {"index": 0, "message": message, "finish_reason": "stop"}
+            ],
             "usage": {
                 "prompt_tokens": 100,
                 "completion_tokens": 10,

@@ -67,7 +67,9 @@ class _Judge(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         """Answer one request."""
-        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        request = json.loads(
+            self.rfile.read(int(self.headers["Content-Length"]))
+        )
         text = request["messages"][-1]["content"]
         scores = []
         for label, rollout in re.findall(
@@ -77,9 +79,16 @@ class _Judge(BaseHTTPRequestHandler):
                 reply for words, reply in _REPLIES.items() if words in rollout
             )
             scores.append(
-                {"trajectory_id": label, "explanation": explanation, "score": score}
+                {
+                    "trajectory_id": label,
+                    "explanation": explanation,
+                    "score": score,
+                }
             )
-        message = {"role": "assistant", "content": json.dumps({"scores": scores})}
+        message = {
+            "role": "assistant",
+            "content": json.dumps({"scores": scores}),
+        }
         reply = json.dumps(
             {"choices": [{"message": message, "finish_reason": "stop"}]}
         ).encode()
@@ -120,12 +129,20 @@ def take(folder: Path, browser: Browser) -> None:
         _ruler("report", scored, "-o", scored.with_suffix(".html"))
     with shown(browser, run.with_suffix(".html"), width=1280) as view:
         _picture(view, "overview", "", below="#chart-scores")
-    with shown(browser, run.with_suffix(".html"), theme="dark", width=1280) as view:
+    with shown(
+        browser, run.with_suffix(".html"), theme="dark", width=1280
+    ) as view:
         _picture(view, "overview-dark", "", below="#chart-scores")
-    with shown(browser, run.with_suffix(".html"), width=1280, height=662) as view:
+    with shown(
+        browser, run.with_suffix(".html"), width=1280, height=662
+    ) as view:
         _picture(view, "groups", "#groups")
-    with shown(browser, run.with_suffix(".html"), width=1920, height=900) as view:
-        _picture(view, "groups-wide", "#groups?where=disputed&sort=-disagreement")
+    with shown(
+        browser, run.with_suffix(".html"), width=1920, height=900
+    ) as view:
+        _picture(
+            view, "groups-wide", "#groups?where=disputed&sort=-disagreement"
+        )
     with shown(browser, conversations.with_suffix(".html")) as view:
         view.open("#groups")
         key = view.page.evaluate("opened.rows.key[0]")
@@ -143,11 +160,17 @@ def take(folder: Path, browser: Browser) -> None:
             f"#group={key}",
             below="[data-rollout='1'] .g-turn:nth-child(1)",
         )
-    with shown(browser, run.with_suffix(".html"), width=390, height=856) as view:
+    with shown(
+        browser, run.with_suffix(".html"), width=390, height=856
+    ) as view:
         _picture(view, "phone-groups", "#groups")
         _picture(view, "phone", "", below="[aria-labelledby=worst-head]")
     with shown(
-        browser, conversations.with_suffix(".html"), theme="dark", width=390, height=844
+        browser,
+        conversations.with_suffix(".html"),
+        theme="dark",
+        width=390,
+        height=844,
     ) as view:
         _picture(
             view,
@@ -225,7 +248,9 @@ def _training(folder: Path, scored: Path, browser: Browser) -> None:
         dice = random.Random(step)
         since = max(0, step - 120) / 10
         groups = [json.loads(line) for line in dice.sample(lines, 28)]
-        for rollout in (one for group in groups for one in group["trajectories"]):
+        for rollout in (
+            one for group in groups for one in group["trajectories"]
+        ):
             words = max(1, round(dice.gauss(40, 12) * (1 + 0.06 * since)))
             own = rollout["ruler"]
             score = own["score"] + 0.02 * since + (words - 40) * 0.0003 * since
@@ -249,7 +274,11 @@ def _score(sample: str, scored: Path, *judge: str) -> None:
     """Score a sample, as if at the time JUDGED."""
     _ruler("score", ROOT / f"samples/{sample}.jsonl", scored, *judge)
     scored.write_text(
-        re.sub(r'"judged_at": ?"[^"]+"', f'"judged_at":"{JUDGED}"', scored.read_text())
+        re.sub(
+            r'"judged_at": ?"[^"]+"',
+            f'"judged_at":"{JUDGED}"',
+            scored.read_text(),
+        )
     )
 
 
@@ -275,7 +304,10 @@ def _picture(view: View, name: str, hash_: str, below: str = "") -> None:
             "element => element.getBoundingClientRect().bottom + scrollY"
         )
         view.page.set_viewport_size(
-            {"width": view.page.evaluate("innerWidth"), "height": round(end) + 6}
+            {
+                "width": view.page.evaluate("innerWidth"),
+                "height": round(end) + 6,
+            }
         )
     view.page.screenshot(path=PICTURES / f"{name}.png")
     view.clean()
@@ -292,7 +324,9 @@ def _terminal(folder: Path, scored: Path, browser: Browser) -> None:
     page.write_text(
         console.export_html(inline_styles=True, theme=_THEME), encoding="utf-8"
     )
-    window = browser.new_context(viewport={"width": 760, "height": 600}).new_page()
+    window = browser.new_context(
+        viewport={"width": 760, "height": 600}
+    ).new_page()
     window.goto(page.as_uri())
     window.add_style_tag(content=_FRAME)
     window.screenshot(path=PICTURES / "terminal.png", full_page=True)
@@ -346,7 +380,9 @@ def _main() -> int:
         tempfile.TemporaryDirectory(prefix="ruler-pictures-") as folder,
         sync_playwright() as driver,
     ):
-        browser = driver.chromium.launch(executable_path=result, args=list(QUIET))
+        browser = driver.chromium.launch(
+            executable_path=result, args=list(QUIET)
+        )
         take(Path(folder), browser)
         browser.close()
     return 0

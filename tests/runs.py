@@ -110,7 +110,10 @@ def _completion(
 ) -> Reply:
     body = {
         "choices": [
-            {"message": {"content": content, **message}, "finish_reason": "stop"}
+            {
+                "message": {"content": content, **message},
+                "finish_reason": "stop",
+            }
         ],
         "usage": {"prompt_tokens": tokens[0], "completion_tokens": tokens[1]},
     }
@@ -134,14 +137,20 @@ def served(cue: str = "well") -> Say:
             for asked in request.questions
         }
         if not request.questions:
-            roles = zip(("system", "user"), (request.system, request.user), strict=True)
+            roles = zip(
+                ("system", "user"), (request.system, request.user), strict=True
+            )
             body = {
                 "model": cue,
-                "messages": [{"role": role, "content": text} for role, text in roles],
+                "messages": [
+                    {"role": role, "content": text} for role, text in roles
+                ],
                 "logprobs": bool(request.words),
                 "top_logprobs": 20,
             }
-        return reply_of(server.answer(orjson.dumps(body), 0.0, accepted=True).body)
+        return reply_of(
+            server.answer(orjson.dumps(body), 0.0, accepted=True).body
+        )
 
     return say
 
@@ -202,7 +211,9 @@ class Stub:
     @property
     def passes_asked(self) -> list[tuple[str, int]]:
         """The group and pass of every request, sorted."""
-        return sorted((group_of(request), request.pass_index) for request in self.asked)
+        return sorted(
+            (group_of(request), request.pass_index) for request in self.asked
+        )
 
 
 class Stage:
@@ -231,7 +242,11 @@ class Stage:
 
     def settings(self, *names: str, **more: Any) -> Settings:
         """A run of the judges of these names; fields of all settings by their names."""
-        kinds = {"ask": AskSettings, "combine": CombineSettings, "pool": PoolSettings}
+        kinds = {
+            "ask": AskSettings,
+            "combine": CombineSettings,
+            "pool": PoolSettings,
+        }
         named = {
             kind: {f.name for f in fields(made)} & set(more)
             for kind, made in kinds.items()
@@ -248,7 +263,8 @@ class Stage:
         output = str(self.path / more.pop("output", "out.jsonl"))
         ledger = more.pop("ledger", "ledger.sqlite")
         source = InputSettings(
-            str(self.path / more.pop("source", "in.jsonl")), **more.pop("reading", {})
+            str(self.path / more.pop("source", "in.jsonl")),
+            **more.pop("reading", {}),
         )
         return Settings(
             source,
@@ -260,7 +276,9 @@ class Stage:
             **more,
         )
 
-    def run(self, *names: str, until: int | None = None, **more: Any) -> RunResult:
+    def run(
+        self, *names: str, until: int | None = None, **more: Any
+    ) -> RunResult:
         """Run to the end, or interrupt the run once so many requests were sent."""
         settings = self.settings(*names, **more)
 

@@ -36,7 +36,9 @@ def assert_typed(target: Target, row: Mapping[str, Any]) -> None:
     """
     if target == "anthropic":
         params = {
-            name: each for name, each in row["params"].items() if name not in SAMPLING
+            name: each
+            for name, each in row["params"].items()
+            if name not in SAMPLING
         }
         sent: Any = {**row, "params": params}
     else:

@@ -67,7 +67,10 @@ def art_group() -> TrajectoryGroup:
                     Choice(
                         finish_reason="stop",
                         index=0,
-                        message={"role": "assistant", "content": f"n{i} truth={truth}"},
+                        message={
+                            "role": "assistant",
+                            "content": f"n{i} truth={truth}",
+                        },
                     ),
                 ],
                 reward=float(i),
@@ -113,7 +116,9 @@ async def test_art_object(server: JudgeServer) -> None:
         original.metrics,
     )
     assert after.logs == original.logs
-    again = await ruler_cli.score_group(after, "openai/good", {"api_base": server.base})
+    again = await ruler_cli.score_group(
+        after, "openai/good", {"api_base": server.base}
+    )
     assert [t.metrics["independent_reward"] for t in again.trajectories] == [
         0.0,
         1.0,
@@ -129,7 +134,9 @@ async def test_dict() -> None:
     after = await ruler_cli.score_group(before, "offline")
     assert before == original
     assert after["ruler"]["status"] == "scored"
-    assert [t["ruler"]["independent_reward"] for t in after["trajectories"]] == [
+    assert [
+        t["ruler"]["independent_reward"] for t in after["trajectories"]
+    ] == [
         0.0,
         1.0,
     ]
@@ -157,7 +164,9 @@ async def test_failures(
     with pytest.raises(RulerError, match="reply"):
         await ruler_cli.score_group(bad, "openai/empty", where)
     assert (
-        await ruler_cli.score_group(bad, "openai/empty", where, swallow_exceptions=True)
+        await ruler_cli.score_group(
+            bad, "openai/empty", where, swallow_exceptions=True
+        )
         is None
     )
     with pytest.raises(RulerError, match="reply"):
@@ -216,7 +225,9 @@ async def test_without_a_reward(caplog: pytest.LogCaptureFixture) -> None:
     """An object whose reward would be None is left out of the copy, with a warning; a dict stays in it."""
     silent = [{"role": "user", "content": "q"}]
     before = art_group()
-    before.trajectories.insert(1, Trajectory(messages_and_choices=silent, reward=0.5))
+    before.trajectories.insert(
+        1, Trajectory(messages_and_choices=silent, reward=0.5)
+    )
     after = await ruler_cli.score_group(before, "offline")
     assert [t.metrics["independent_reward"] for t in after.trajectories] == [
         0.0,
@@ -244,7 +255,12 @@ async def test_without_a_reward(caplog: pytest.LogCaptureFixture) -> None:
         silenced = await scorer.score(
             TrajectoryGroup(trajectories=[before.trajectories[1]])
         )
-    assert [score is None for score in judged.scores] == [False, True, False, False]
+    assert [score is None for score in judged.scores] == [
+        False,
+        True,
+        False,
+        False,
+    ]
     assert "no turn of the agent" in judged.trajectories[1]["reason"]
     assert (silenced.failed, silenced.group.trajectories) == (True, [])
 
@@ -256,16 +272,24 @@ async def test_recorded_exchanges() -> None:
         exchanges: dict[str, list[Any]]
 
     def recorded(answer: str) -> Recorded:
-        request = {"messages": [{"role": "user", "content": "Cancel order 17."}]}
-        response = {"choices": [{"message": {"role": "assistant", "content": answer}}]}
-        exchanges = {"chat_completions": [{"request": request, "response": response}]}
+        request = {
+            "messages": [{"role": "user", "content": "Cancel order 17."}]
+        }
+        response = {
+            "choices": [{"message": {"role": "assistant", "content": answer}}]
+        }
+        exchanges = {
+            "chat_completions": [{"request": request, "response": response}]
+        }
         return Recorded(messages_and_choices=[], exchanges=exchanges)
 
     answers = ("Order 17 is cancelled.", "I cannot cancel orders, sorry.")
     group_of_two = TrajectoryGroup(
         trajectories=[recorded(answer) for answer in answers]
     )
-    best, worst = (await ruler_cli.score_group(group_of_two, "offline")).trajectories
+    best, worst = (
+        await ruler_cli.score_group(group_of_two, "offline")
+    ).trajectories
     assert best.reward > worst.reward
 
 
@@ -275,7 +299,8 @@ async def test_cost_in_the_metrics_of_art(
     """The cost of a group is added once to ART's metrics, if they are collected in this context."""
     costs: list[tuple[str, float]] = []
     step = SimpleNamespace(
-        cost_context="train", add_cost=lambda path, usd: costs.append((path, usd))
+        cost_context="train",
+        add_cost=lambda path, usd: costs.append((path, usd)),
     )
     active = ContextVar[Any]("active")
     builder = SimpleNamespace(get_active=active.get)
@@ -301,14 +326,18 @@ async def test_cost_in_the_metrics_of_art(
 async def test_tools_of_a_wrong_shape(tools: Any) -> None:
     """Tools that are no list of dicts are refused."""
     with pytest.raises(WrongShapeError, match="tools"):
-        await ruler_cli.ruler([rollout(0.1)["messages"]], "offline", tools=tools)
+        await ruler_cli.ruler(
+            [rollout(0.1)["messages"]], "offline", tools=tools
+        )
 
 
 @pytest.mark.parametrize(
     ("paths", "name"),
     [((5, "o"), "input"), (("i", None), "output"), ((b"i", "o"), "input")],
 )
-async def test_files_of_a_wrong_shape(paths: tuple[Any, Any], name: str) -> None:
+async def test_files_of_a_wrong_shape(
+    paths: tuple[Any, Any], name: str
+) -> None:
     """A file that is not named by a path is refused."""
     with pytest.raises(WrongShapeError, match=f"^{name}: is of type"):
         await ruler_cli.score_file(

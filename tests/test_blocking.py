@@ -35,7 +35,9 @@ def test_in_order(server: JudgeServer) -> None:
     """All groups of an iterable come back in order, and the counts are there afterwards too."""
     threads = threading.active_count()
     with Scorer(at(server)) as scorer:
-        assert [judged.scores for judged in scorer.score_all(iter(GROUPS))] == TRUE
+        assert [
+            judged.scores for judged in scorer.score_all(iter(GROUPS))
+        ] == TRUE
         assert scorer.score_all([]) == []
         (alone,) = scorer.score_all(GROUPS[1:2])
         assert alone.scores == TRUE[1]
@@ -57,7 +59,9 @@ def test_many_threads(server: JudgeServer) -> None:
     ):
         parts = [many(40)[i : i + 5] for i in range(0, 40, 5)]
         out = list(threads.map(scorer.score_all, parts))
-        assert all(judged.scores[:2] == (0.1, 0.9) for part in out for judged in part)
+        assert all(
+            judged.scores[:2] == (0.1, 0.9) for part in out for judged in part
+        )
         assert scorer.summary().scored == 40
     assert server.stats()["in_flight_max"] == 3
 
@@ -88,7 +92,9 @@ def test_errors_keep_their_types(server: JudgeServer) -> None:
             scorer.score_all([Remote()])
     with pytest.raises(UsageError, match="NO_SUCH_KEY"):
         Scorer(
-            ScoreSettings(judge=JudgeSettings("openai/x", api_key_env="NO_SUCH_KEY"))
+            ScoreSettings(
+                judge=JudgeSettings("openai/x", api_key_env="NO_SUCH_KEY")
+            )
         ).__enter__()
 
 
@@ -133,7 +139,9 @@ async def test_open_and_close() -> None:
             await scorer.score(GROUPS[0])
 
 
-def test_loop_that_ends(server: JudgeServer, caplog: pytest.LogCaptureFixture) -> None:
+def test_loop_that_ends(
+    server: JudgeServer, caplog: pytest.LogCaptureFixture
+) -> None:
     """A Scorer that is not closed is closed with its event loop, and may be opened in another one."""
     scorer = Scorer(at(server))
 
@@ -180,7 +188,9 @@ def program(code: str, server: JudgeServer) -> subprocess.Popen[str]:
     """Start a program with some groups and a function that makes a Scorer."""
     command = [sys.executable, "-W", "error", "-c", _HEAD + code, server.base]
     pipe = subprocess.PIPE
-    return subprocess.Popen(command, cwd=ROOT, stdout=pipe, stderr=pipe, text=True)
+    return subprocess.Popen(
+        command, cwd=ROOT, stdout=pipe, stderr=pipe, text=True
+    )
 
 
 def output(code: str, server: JudgeServer) -> str:
@@ -333,4 +343,6 @@ def test_closed_by_another_thread(server: JudgeServer) -> None:
             time.sleep(0.05)
     for thread in threads:
         thread.join()
-    assert ends == ["the Scorer was closed before its groups were all scored"] * 3
+    assert (
+        ends == ["the Scorer was closed before its groups were all scored"] * 3
+    )

@@ -63,7 +63,8 @@ class Books(Stub):
             return CallError("transport", "it broke", "call", billed=False)
         words = "word " * self._dice.randint(1, self.longest)
         entries: list[dict[str, Any]] = [
-            {"trajectory_id": label, "explanation": words} for label in request.labels
+            {"trajectory_id": label, "explanation": words}
+            for label in request.labels
         ]
         for entry in entries:
             if request.criteria:
@@ -81,7 +82,9 @@ class Books(Stub):
             "choices": [{"message": {"content": text}, "finish_reason": "stop"}]
         }
         if self.report is not None:
-            numbers = [round(tokens * self.report) for tokens in (prompt, answer)]
+            numbers = [
+                round(tokens * self.report) for tokens in (prompt, answer)
+            ]
             if not isinstance(self.report, float):
                 numbers = [self.report, self.report]
             names = ("prompt_tokens", "completion_tokens")
@@ -101,7 +104,9 @@ def groups(dice: random.Random, number: int = 24) -> list[dict[str, Any]]:
     made = []
     for at in range(number):
         words = "some words " * round(10 ** dice.uniform(1, 3.3))
-        rollouts = [rollout(0.5, f"g{at}-{i}") for i in range(dice.randint(2, 5))]
+        rollouts = [
+            rollout(0.5, f"g{at}-{i}") for i in range(dice.randint(2, 5))
+        ]
         for shown in rollouts:
             shown["messages"][-1]["content"] += f" {words}"
         made.append({"group_id": f"g{at}", "trajectories": rollouts})
@@ -127,7 +132,9 @@ class Bounded(Stage):
     def settings(self, *names: str, **more: Any) -> Any:
         """Return settings with the bound."""
         made = super().settings(*names, **more)
-        return replace(made, judge=replace(made.judge, params={"max_tokens": BOUND}))
+        return replace(
+            made, judge=replace(made.judge, params={"max_tokens": BOUND})
+        )
 
 
 BOUND = 600
@@ -149,7 +156,9 @@ def test_cap(
     records = groups(dice)
     if shape == "criteria":
         records = [{**record, "rubric": RUBRIC} for record in records]
-    panel = [Books(f"j{at}", price=PRICES[at], seed=seed) for at in range(judges)]
+    panel = [
+        Books(f"j{at}", price=PRICES[at], seed=seed) for at in range(judges)
+    ]
     names = [judge.name for judge in panel]
     kind = Bounded if shape == "bounded" else Stage
     stage = kind(tmp_path, monkeypatch, records, *panel)
@@ -166,7 +175,9 @@ def test_cap(
         for judge in panel:
             judge.restart(factor, flaws)
         cap = total * dice.uniform(0.05, 0.7)
-        done = stage.run(*names, ledger=None, output=report, max_cost=cap, **more)
+        done = stage.run(
+            *names, ledger=None, output=report, max_cost=cap, **more
+        )
         check(stage, panel, done, cap, alone, (shape, report, flaws, seed))
 
 
@@ -201,7 +212,9 @@ def check(
     # a few may not be ended: those to be corrected at the very end, and the first one of a server that tells too much
     unended = 2 * (panel[0].flaws > 0) + ("much" in case)
     assert len(begun & left) <= unended, case
-    if bills and "spread" not in case:  # its sample ends where a group does not fit
+    if (
+        bills and "spread" not in case
+    ):  # its sample ends where a group does not fit
         cheapest = min(
             sum(
                 judge.cost(tokens, BOUND if bounded else longest(judge))

@@ -37,7 +37,9 @@ def cluster() -> Iterator[str]:
     from ray.cluster_utils import Cluster
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(ROOT))  # Ray's processes find this package there
+        patch.setenv(
+            "PYTHONPATH", str(ROOT)
+        )  # Ray's processes find this package there
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         small = {
             "num_cpus": 1,
@@ -101,7 +103,11 @@ def started(
         text=True,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
-    until(lambda: server.stats()["requests"] >= requests or process.poll() is not None)
+    until(
+        lambda: (
+            server.stats()["requests"] >= requests or process.poll() is not None
+        )
+    )
     return process
 
 
@@ -200,7 +206,11 @@ def test_equality(
 
 @pytest.mark.long
 def test_options_for_all_groups(
-    process: Ruler, server: JudgeServer, groups: Path, cluster: str, tmp_path: Path
+    process: Ruler,
+    server: JudgeServer,
+    groups: Path,
+    cluster: str,
+    tmp_path: Path,
 ) -> None:
     """Options that need all groups work as in one process, also with workers on two nodes."""
     others = (
@@ -228,10 +238,17 @@ def test_options_for_all_groups(
 
 @pytest.mark.long
 def test_rows_for_another_node(
-    process: Ruler, server: JudgeServer, groups: Path, cluster: str, tmp_path: Path
+    process: Ruler,
+    server: JudgeServer,
+    groups: Path,
+    cluster: str,
+    tmp_path: Path,
 ) -> None:
     """A worker on another node begins with the ledger's rows for the run's judges: nothing is paid twice."""
-    assert process(*arguments(server, "ray.jsonl", "--shard", "1/3")).returncode == 0
+    assert (
+        process(*arguments(server, "ray.jsonl", "--shard", "1/3")).returncode
+        == 0
+    )
     run = arguments(server, "ray.jsonl", *ray_options("--ray-address", cluster))
     done = process(*run)
     assert done.returncode == 0, done.stderr
@@ -286,13 +303,17 @@ def test_stopped_driver(
     tmp_path: Path, request: pytest.FixtureRequest,
 ) -> None:  # fmt: skip
     """If the driver ends, its workers end, the ledger has the replies, and the same command continues."""
-    address = ("--ray-address", request.getfixturevalue("cluster")) if joined else ()
+    address = (
+        ("--ray-address", request.getfixturevalue("cluster")) if joined else ()
+    )
     server.configure(latency=0.3)
     run = started(tmp_path, server, 20, "-c", "6", *address)
     parent = os.getpid() if joined else run.pid
     run.send_signal(stop_signal)
     stderr = run.communicate(timeout=_LONGEST)[1]
-    assert run.returncode == (130 if stop_signal == signal.SIGINT else -9), stderr
+    assert run.returncode == (130 if stop_signal == signal.SIGINT else -9), (
+        stderr
+    )
     until(lambda: not workers_of(parent))
     assert not (tmp_path / "ray.jsonl").exists()
     if stop_signal == signal.SIGINT:
@@ -353,7 +374,9 @@ _REFUSED = (
 )
 
 
-def test_refused_options(ruler: Ruler, groups: Path, subtests: pytest.Subtests) -> None:
+def test_refused_options(
+    ruler: Ruler, groups: Path, subtests: pytest.Subtests
+) -> None:
     """Options that Ray cannot support are refused with advice."""
     os.mkfifo(groups.with_name("in.fifo"))
     for source, options, message in _REFUSED:
@@ -368,7 +391,9 @@ def test_refused_options(ruler: Ruler, groups: Path, subtests: pytest.Subtests) 
                 "http://h/v1",
                 *options,
             )
-            assert (done.returncode, message in done.stderr) == (2, True), done.stderr
+            assert (done.returncode, message in done.stderr) == (2, True), (
+                done.stderr
+            )
 
 
 @pytest.mark.parametrize("listens", [False, True])
@@ -393,7 +418,9 @@ def test_no_ray_at_the_address(
         )
         done = ruler(*run, *ray_options("--ray-address", address))
         message = f"Ray at {address}: no Ray answers there"
-        assert (done.returncode, message in done.stderr) == (3, True), done.stderr
+        assert (done.returncode, message in done.stderr) == (3, True), (
+            done.stderr
+        )
         done = ruler(*run, *ray_options(), RAY_ADDRESS=address)
         assert (done.returncode, message in done.stderr) == (3, True)
 

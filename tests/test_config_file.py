@@ -27,7 +27,9 @@ def run_with(
     assert virtually(lambda: score(settings)).summary.complete
 
 
-def test_limits_of_a_judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_limits_of_a_judge(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A judge's own limits hold in the place of the run's, and another judge has those of the run."""
     groups = [group(f"g{i}", 0.1, 0.9) for i in range(40)]
     one, two = Stub("one"), Stub("two")
@@ -35,7 +37,9 @@ def test_limits_of_a_judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     run_with(stage, ("one", "two"), PoolSettings(concurrency=5), concurrency=2)
     assert (one.most, two.most) == (2, 5)
     run_with(stage, ("one",), PoolSettings(concurrency=40, rpm=600), rpm=6)
-    assert one.times[-1][0] - one.times[0][0] > 4 * 60  # 40 requests at 6 a minute
+    assert (
+        one.times[-1][0] - one.times[0][0] > 4 * 60
+    )  # 40 requests at 6 a minute
     run_with(stage, ("one",), PoolSettings(concurrency=40, rpm=6), rpm=600)
     assert one.times[-1][0] - one.times[0][0] < 30
 

@@ -13,14 +13,23 @@ from ruler_cli.pool.limits import ConcurrencyLimit
 from ruler_cli.pool.retries import Caller
 from ruler_cli.runs.session import RunStats
 from ruler_cli.settings.models import MaxFailures
-from ruler_cli.types import Group, GroupError, GroupResult, GroupScores, Kind, Usage
+from ruler_cli.types import (
+    Group,
+    GroupError,
+    GroupResult,
+    GroupScores,
+    Kind,
+    Usage,
+)
 from tests.virtual import ASKED, World, virtually
 
 GROUP = Group("g", ())
 SEEN = Usage(1000, 200, 0, 1)
 
 
-def counted(most: MaxFailures | None = None, price: Price | None = None) -> RunStats:
+def counted(
+    most: MaxFailures | None = None, price: Price | None = None
+) -> RunStats:
     """The stats of a run that has paid for one reply of SEEN."""
 
     async def main() -> RunStats:
@@ -32,7 +41,9 @@ def counted(most: MaxFailures | None = None, price: Price | None = None) -> RunS
             timeout=9.0,
         )
         await caller.call(ASKED)
-        return RunStats(most, Panel([PanelJudge(caller, price=price)], stop_signal))
+        return RunStats(
+            most, Panel([PanelJudge(caller, price=price)], stop_signal)
+        )
 
     return virtually(main)
 

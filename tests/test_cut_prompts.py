@@ -42,7 +42,10 @@ def scores(path: Path) -> list[list[Any]]:
 
 def test_windows(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
     """A group whose prompt was cut is shown in parts that the server reads whole, also through litellm."""
-    write(tmp_path / "in.jsonl", [of("a", 200), of("b", 200), of("c", 60, [0.5, 0.7])])
+    write(
+        tmp_path / "in.jsonl",
+        [of("a", 200), of("b", 200), of("c", 60, [0.5, 0.7])],
+    )
     for judge in (
         ("-m", "ollama/m", "-c", 1),
         ("-m", "openai/m", "--set", "via=litellm", "-c", 1),
@@ -53,7 +56,9 @@ def test_windows(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
         done = ruler("score", "in.jsonl", "out.jsonl", *judge, *address)
         assert done.returncode == 0, done.stderr
         assert scores(tmp_path / "out.jsonl") == [TRUTHS, TRUTHS, [0.5, 0.7]]
-        one, two, three = [record["ruler"] for record in read(tmp_path / "out.jsonl")]
+        one, two, three = [
+            record["ruler"] for record in read(tmp_path / "out.jsonl")
+        ]
         assert min(one["windows"], two["windows"]) > 1 > three["windows"]
         assert one["usage"]["estimated"]  # the cut reply is paid for
         assert not three["usage"]["estimated"]
@@ -61,10 +66,15 @@ def test_windows(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
         again = ruler("score", "in.jsonl", "out.jsonl", *judge, *address)
         assert again.returncode == 0
         assert scores(tmp_path / "out.jsonl") == [TRUTHS, TRUTHS, [0.5, 0.7]]
-        assert server.stats()["requests"] - asked in (1, 2)  # cut ones once more
+        assert server.stats()["requests"] - asked in (
+            1,
+            2,
+        )  # cut ones once more
 
 
-def test_nothing_fits(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
+def test_nothing_fits(
+    ruler: Ruler, server: JudgeServer, tmp_path: Path
+) -> None:
     """The run stops with the remedy if the first three groups fit no part of what the server reads; later they fail."""
     server.configure(cut=CUT)
     address = ("-m", "ollama/m", "--api-base", server.base, *CONFIG, "-c", 1)
@@ -90,7 +100,10 @@ def test_nothing_fits(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None
 
 
 def test_older_ledger(
-    ruler: Ruler, server: JudgeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ruler: Ruler,
+    server: JudgeServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A cut reply that an older version kept is no answer: the next run asks again."""
     write(tmp_path / "in.jsonl", [of("a", 200)])
@@ -153,9 +166,14 @@ def test_good_replies(monkeypatch: pytest.MonkeyPatch) -> None:
     }  # fmt: skip
 
     async def ask(request: JudgeRequest) -> dict[str, Any]:
-        tokens = len(encode(request.system + request.user, disallowed_special=()))
+        tokens = len(
+            encode(request.system + request.user, disallowed_special=())
+        )
         usage = {**reports[report](tokens), "completion_tokens": 100}
-        choice = {"message": {"content": reply(request)}, "finish_reason": "stop"}
+        choice = {
+            "message": {"content": reply(request)},
+            "finish_reason": "stop",
+        }
         return {"choices": [choice], "usage": usage}
 
     groups = [of(name, 60, [0.1, 0.9]) for name in TEXTS]

@@ -31,7 +31,9 @@ from tests.judge_server import JudgeServer
 
 def test_words() -> None:
     """An error is its place, problem and remedy in one sentence, in the same words for Python and the command."""
-    error = UsageError("is too low", "use 3 or more", place="--set min_passes=1")
+    error = UsageError(
+        "is too low", "use 3 or more", place="--set min_passes=1"
+    )
     assert str(error) == "--set min_passes=1: is too low; use 3 or more"
     assert error.brief == "--set min_passes=1: is too low"
     moved = error.with_parts(place="ruler.toml [score] min_passes")
@@ -59,13 +61,16 @@ def scored(settings: ScoreSettings, *groups: Any) -> list[Any]:
     async def main() -> list[Any]:
         async with Scorer(settings) as scorer:
             return [
-                await scorer.score(each) for each in groups or (group("g", 0.1, 0.9),)
+                await scorer.score(each)
+                for each in groups or (group("g", 0.1, 0.9),)
             ]
 
     return asyncio.run(main())
 
 
-def of_file(path: Path, more: dict[str, Any] | None = None, **parts: Any) -> Any:
+def of_file(
+    path: Path, more: dict[str, Any] | None = None, **parts: Any
+) -> Any:
     """Score a file with settings."""
     settings = ScoreSettings(
         **{
@@ -84,16 +89,21 @@ def mistakes(server: JudgeServer, folder: Path) -> dict[str, Callable[[], Any]]:
     options: Any = ruler_cli.load_settings
     at = partial(JudgeSettings, api_base=server.base)
     offline, one = JudgeSettings("offline"), group("g", 0.1, 0.9)
-    file = write(folder / "in.jsonl", [group(f"g{i}", 0.1, 0.9) for i in range(3)])
+    file = write(
+        folder / "in.jsonl", [group(f"g{i}", 0.1, 0.9) for i in range(3)]
+    )
     odd = write(folder / "odd.jsonl", [{"turns": [1]}])
     mixed = write(
-        folder / "mixed.jsonl", [{"messages": [], "group_id": "a"}, group("b", 0.1)]
+        folder / "mixed.jsonl",
+        [{"messages": [], "group_id": "a"}, group("b", 0.1)],
     )
     scorer = Scorer(ScoreSettings(judge=offline, ledger=None))
     art = ruler_cli.score_group
     calls: dict[str, Callable[[], Any]] = {
         # settings, from options and by themselves
-        "no such option: passe; did you mean passes?": partial(options, passe=3),
+        "no such option: passe; did you mean passes?": partial(
+            options, passe=3
+        ),
         "name the variable that holds the key": partial(
             options, api_key="sk-0123456789abcdef"
         ),
@@ -119,7 +129,9 @@ def mistakes(server: JudgeServer, folder: Path) -> dict[str, Callable[[], Any]]:
         ),
         "--max-failures: '5x'": partial(ScoreSettings, max_failures="5x"),
         "price: '2'": lambda: JudgeSettings(price="2"),  # type: ignore[arg-type]  # as one may
-        "--rubric @no.txt: no such file": partial(AskSettings, rubric="@no.txt"),
+        "--rubric @no.txt: no such file": partial(
+            AskSettings, rubric="@no.txt"
+        ),
         "shard: '3/2'": partial(InputSettings, shard="3/2"),  # type: ignore[arg-type]  # as one may
         "--passes: 0 is not 1 or more": partial(AskSettings, passes=0),
         "adaptive: starts with 2 passes": partial(ScoreSettings, adaptive=True),
@@ -139,7 +151,10 @@ def mistakes(server: JudgeServer, folder: Path) -> dict[str, Callable[[], Any]]:
             ScoreSettings, panel=(JudgeSettings(),)
         ),
         "needs all groups, and a shard has some": partial(
-            of_file, file, {"combine": CombineSettings(debias=True)}, shard="1/2"
+            of_file,
+            file,
+            {"combine": CombineSettings(debias=True)},
+            shard="1/2",
         ),
         "says how a file is read": partial(
             Scorer, ScoreSettings(input=InputSettings(limit=3))
@@ -167,11 +182,14 @@ def mistakes(server: JudgeServer, folder: Path) -> dict[str, Callable[[], Any]]:
             scored, ScoreSettings(judge=JudgeSettings("x", "http://a:b@c/v1"))
         ),
         "judge offline: takes no parameters": partial(
-            scored, ScoreSettings(judge=JudgeSettings("offline", params={"a": 1}))
+            scored,
+            ScoreSettings(judge=JudgeSettings("offline", params={"a": 1})),
         ),
         "the price of": partial(
             scored,
-            ScoreSettings(judge=at("openai/good"), pool=PoolSettings(max_cost=1.0)),
+            ScoreSettings(
+                judge=at("openai/good"), pool=PoolSettings(max_cost=1.0)
+            ),
         ),
         "the ledger keeps none": partial(
             scored, ScoreSettings(judge=offline, cached_only=True)
@@ -182,7 +200,9 @@ def mistakes(server: JudgeServer, folder: Path) -> dict[str, Callable[[], Any]]:
         "and of several ledgers": partial(
             scored,
             ScoreSettings(
-                judge=at("x"), ledger=folder / "a.sqlite", ledgers=(folder / "none",)
+                judge=at("x"),
+                ledger=folder / "a.sqlite",
+                ledgers=(folder / "none",),
             ),
         ),
         "answered 401": partial(
@@ -217,7 +237,9 @@ def mistakes(server: JudgeServer, folder: Path) -> dict[str, Callable[[], Any]]:
         ),
         "a group or line failed, and --max-failures 0 allows none": partial(
             scored,
-            ScoreSettings(judge=at("openai/empty"), max_failures=0, ledger=None),
+            ScoreSettings(
+                judge=at("openai/empty"), max_failures=0, ledger=None
+            ),
             one,
             one,
         ),
@@ -239,8 +261,12 @@ def mistakes(server: JudgeServer, folder: Path) -> dict[str, Callable[[], Any]]:
             scored, ScoreSettings(judge=offline, ledger=None), {}
         ),
         "the Scorer is not open": lambda: asyncio.run(scorer.score(one)),
-        "timeout: -1": lambda: asyncio.run(art(one, "offline", {"timeout": -1})),
-        "message_lists: is of type str": lambda: asyncio.run(ruler_cli.ruler("text")),
+        "timeout: -1": lambda: asyncio.run(
+            art(one, "offline", {"timeout": -1})
+        ),
+        "message_lists: is of type str": lambda: asyncio.run(
+            ruler_cli.ruler("text")
+        ),
         "not scored (refused)": lambda: asyncio.run(
             art(one, "openai/401", {"api_base": server.base})
         ),
@@ -263,7 +289,9 @@ def mistakes(server: JudgeServer, folder: Path) -> dict[str, Callable[[], Any]]:
         ),
         "is INPUT, of which only": lambda: asyncio.run(
             ruler_cli.score_file(
-                file, file, ScoreSettings(judge=offline, input=InputSettings(limit=1))
+                file,
+                file,
+                ScoreSettings(judge=offline, input=InputSettings(limit=1)),
             )
         ),
         "have each scored by itself": lambda: of_file(
@@ -288,11 +316,17 @@ def test_python_words(
 
 def test_reasons(server: JudgeServer) -> None:
     """The reason of a group that failed says what the judge or the data did."""
-    of_five = {"trajectories": [rollout(0.1, reward=5.0), rollout(0.9, reward=0.0)]}
+    of_five = {
+        "trajectories": [rollout(0.1, reward=5.0), rollout(0.9, reward=0.0)]
+    }
     cases: list[tuple[str, dict[str, Any], str]] = [
         ("cutoff", {}, "the parameter max_tokens bounds it"),
         ("html", {}, "is the endpoint's address right?"),
-        ("good", {"combine": CombineSettings(blend=0.5)}, "rollout 1 has the reward 5"),
+        (
+            "good",
+            {"combine": CombineSettings(blend=0.5)},
+            "rollout 1 has the reward 5",
+        ),
     ]
     for cue, more, says in cases:
         judge = JudgeSettings(f"openai/{cue}", server.base, price=(1, 1))

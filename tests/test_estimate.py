@@ -45,7 +45,9 @@ EMPTY = group(key="empty")
 
 
 def estimate(
-    groups: Iterable[Group], judges: Sequence[JudgeEstimate], ask: AskSettings = ASK
+    groups: Iterable[Group],
+    judges: Sequence[JudgeEstimate],
+    ask: AskSettings = ASK,
 ) -> Estimate:
     """Estimate several judges, each with its own context."""
     for judge in judges:
@@ -80,7 +82,10 @@ def many(number: int, words: int) -> Iterator[Group]:
 
 drawn_groups = st.builds(
     lambda sizes, words, alike, key: group(
-        *(talk(f"{key} {0 if alike else i} " + "word " * words) for i in range(sizes)),
+        *(
+            talk(f"{key} {0 if alike else i} " + "word " * words)
+            for i in range(sizes)
+        ),
         key=str(key),
     ),
     st.integers(1, 11),
@@ -104,14 +109,18 @@ models = st.builds(
 )
 
 
-def requests(groups: Sequence[Group], ask: AskSettings, passes: int = 99) -> int:
+def requests(
+    groups: Sequence[Group], ask: AskSettings, passes: int = 99
+) -> int:
     """Count the requests of the planning functions, of the first `passes` at most."""
     layouts = [build_layout(each, ask) for each in groups]
     count = 0
     for layout in layouts:
         windows = len(requests_of_pass(layout, ask, 0))
         pass_indices = (
-            range(pass_count(layout, ask, windows))[:passes] if windows else range(0)
+            range(pass_count(layout, ask, windows))[:passes]
+            if windows
+            else range(0)
         )
         count += sum(
             len(requests_of_pass(layout, ask, index)) for index in pass_indices
@@ -129,7 +138,9 @@ def test_planned_calls(
     groups: list[Group], ask: AskSettings, model: ModelInfo, adaptive: bool
 ) -> None:
     """The estimate has the planned calls: at least the certain passes, and all of them as expected calls."""
-    result = estimate(groups, [JudgeEstimate("a", model, adaptive=adaptive)], ask)
+    result = estimate(
+        groups, [JudgeEstimate("a", model, adaptive=adaptive)], ask
+    )
     own, totals = replace(ask, context_tokens=model.context), result.totals
     planned = requests(groups, own)
     assert adaptive or totals.calls.expected == planned
@@ -177,7 +188,11 @@ def test_one_group() -> None:
         0,
     )
     both = estimate([PAIR, EMPTY, ALIKE], [JudgeEstimate("j", PLAIN)])
-    assert (both.identical_rollouts, both.tied_groups, both.laid_out) == (2, 1, 2)
+    assert (both.identical_rollouts, both.tied_groups, both.laid_out) == (
+        2,
+        1,
+        2,
+    )
 
 
 def test_answers() -> None:
@@ -188,7 +203,9 @@ def test_answers() -> None:
         (False, Range(0, 0, 0)),
         (None, Range(0, 0, THINKING.high)),
     ):
-        answer = of_one([PAIR], ModelInfo(reasoning=reasoning)).completion_tokens
+        answer = of_one(
+            [PAIR], ModelInfo(reasoning=reasoning)
+        ).completion_tokens
         assert answer == (entries + more) * CALLS
     for params, most, bound in (
         ({}, None, None),
@@ -212,10 +229,15 @@ def test_cap_of_a_panel() -> None:
     model = ModelInfo(price, reasoning=False)
     result = estimate(
         [distinct_group(2)],
-        [JudgeEstimate("a", model), JudgeEstimate("b", model, role="escalation")],
+        [
+            JudgeEstimate("a", model),
+            JudgeEstimate("b", model, role="escalation"),
+        ],
     ).totals
     reserved = price.of(
-        Estimates().highest(write_prompt(build_layout(distinct_group(2), ASK), ASK))
+        Estimates().highest(
+            write_prompt(build_layout(distinct_group(2), ASK), ASK)
+        )
     )
     assert result.cost_usd is not None
     assert result.max_cost_usd == pytest.approx(3 * reserved)

@@ -9,7 +9,11 @@ import anyio
 import pytest
 
 from ruler_cli.runs.file import RunResult, score
-from ruler_cli.settings.models import InputSettings, JudgeSettings, ScoreSettings
+from ruler_cli.settings.models import (
+    InputSettings,
+    JudgeSettings,
+    ScoreSettings,
+)
 from tests.conftest import read, write
 from tests.values import render, talk
 
@@ -21,7 +25,9 @@ def scored(path: Path, records: list[Any]) -> tuple[RunResult, list[Any]]:
     source, out = write(path / "in.jsonl", records), path / "out.jsonl"
     done = anyio.run(
         score,
-        ScoreSettings(InputSettings(str(source)), str(out), JudgeSettings("simulated")),
+        ScoreSettings(
+            InputSettings(str(source)), str(out), JudgeSettings("simulated")
+        ),
     )
     return done, read(out)
 
@@ -43,12 +49,17 @@ def test_silent(own: list[Any], reason: str, tmp_path: Path) -> None:
     records: list[Any] = [
         {"group_id": "a", "messages": talk(text)} for text in ("41", "42")
     ]
-    records.insert(1, {"group_id": "a", "messages": [ASKED, *own], "reward": 1.0})
+    records.insert(
+        1, {"group_id": "a", "messages": [ASKED, *own], "reward": 1.0}
+    )
     done, out = scored(tmp_path, records)
     assert [r["ruler"]["status"] for r in out] == ["scored", "failed", "scored"]
     assert out[1]["ruler"]["kind"] == "input"
     assert reason in out[1]["ruler"]["reason"]
-    assert (out[1]["reward"], out[1]["ruler"]["independent_reward"]) == (None, 1.0)
+    assert (out[1]["reward"], out[1]["ruler"]["independent_reward"]) == (
+        None,
+        1.0,
+    )
     assert not done.summary.complete
 
 
@@ -60,7 +71,11 @@ def test_silent(own: list[Any], reason: str, tmp_path: Path) -> None:
             "tool_calls": [{"function": {"name": "look", "arguments": "{}"}}],
         },
         {"content": "", "toolCalls": [{"name": "look", "arguments": "{}"}]},
-        {"content": [{"type": "tool_use", "id": "1", "name": "look", "input": {}}]},
+        {
+            "content": [
+                {"type": "tool_use", "id": "1", "name": "look", "input": {}}
+            ]
+        },
         {"content": None, "reasoning_content": "Six sevens."},
         {"content": None, "refusal": "No."},
         {"content": None, "patch": "+42"},
@@ -75,7 +90,10 @@ def test_something(fields: dict[str, Any], tmp_path: Path) -> None:
     assert not any(line.endswith(': ""') for line in render([message]))
     _, out = scored(
         tmp_path,
-        [{"group_id": "a", "messages": m} for m in (talk("41"), [ASKED, message])],
+        [
+            {"group_id": "a", "messages": m}
+            for m in (talk("41"), [ASKED, message])
+        ],
     )
     assert [r["ruler"]["status"] for r in out] == ["scored", "scored"]
 

@@ -17,7 +17,10 @@ from tests.runs import Stage, Stub, answer, refusing, truthful
 def score(folder: Path, *options: str) -> Done:
     """Score `in.jsonl` with the embedded judge."""
     return run_here(
-        ["score", "in.jsonl", "out.jsonl", "-m", "offline", *options], "", folder, {}
+        ["score", "in.jsonl", "out.jsonl", "-m", "offline", *options],
+        "",
+        folder,
+        {},
     )
 
 
@@ -31,7 +34,10 @@ def groups(number: int, **each: list[Any]) -> list[dict[str, Any]]:
                 {
                     "messages": [
                         {"role": "user", "content": f"task {g}"},
-                        {"role": "assistant", "content": f"answer {i} truth=0.{i + 1}"},
+                        {
+                            "role": "assistant",
+                            "content": f"answer {i} truth=0.{i + 1}",
+                        },
                     ],
                     **{name: values[i] for name, values in each.items()},
                 }
@@ -42,7 +48,9 @@ def groups(number: int, **each: list[Any]) -> list[dict[str, Any]]:
     ]
 
 
-@pytest.mark.parametrize("option", ["--rpm", "--tpm", "--max-cost", "--timeout"])
+@pytest.mark.parametrize(
+    "option", ["--rpm", "--tpm", "--max-cost", "--timeout"]
+)
 def test_nan_is_no_number(tmp_path: Path, option: str) -> None:
     """An option of `nan` is refused before any request: it would pass every bound."""
     write(tmp_path / "in.jsonl", groups(1, reward=[0.0, 1.0]))
@@ -63,7 +71,8 @@ def test_no_outcome_to_order_by(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [(), ("--passes", "2"), ("--set", "debias=true", "--outcome", "reward")]
+    "options",
+    [(), ("--passes", "2"), ("--set", "debias=true", "--outcome", "reward")],
 )
 def test_deep_reward(tmp_path: Path, options: tuple[str, ...]) -> None:
     """A reward nested more deeply than Python's stack stays unchanged, also while groups wait."""
@@ -102,7 +111,9 @@ def test_panel_that_scores_positions(
     )
     for passes in (1, 2, 3):
         assert stage.run("a", "b", passes=passes).summary.complete
-        assert all(part["tied"] and part["weight"] == 0 for part in stage.parts())
+        assert all(
+            part["tied"] and part["weight"] == 0 for part in stage.parts()
+        )
 
 
 @pytest.mark.parametrize(
@@ -125,11 +136,17 @@ def test_passes_in_one_order(
     assert "counts as reliability" not in score(tmp_path, *options).stderr
 
 
-def test_refused_window(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refused_window(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """If a judge refuses every window with a certain rollout, the next judge takes the whole group."""
 
     def picky(request: Request) -> Reply | CallError:
-        return refusing(request) if '"g-0 truth' in request.user else truthful(request)
+        return (
+            refusing(request)
+            if '"g-0 truth' in request.user
+            else truthful(request)
+        )
 
     made = group("g", *(i / 10 for i in range(8)))
     stage = Stage(tmp_path, monkeypatch, [made], Stub("a", picky), Stub("b"))

@@ -35,12 +35,15 @@ READERS = {("ledger", "ruler_cli.judges.replies")}
 """But this: a ledger keeps bodies as they came, and the reader of bodies reads them again."""
 
 MODULES = sorted(PACKAGE.rglob("*.py"))
-NAMES = [".".join(path.relative_to(PACKAGE).with_suffix("").parts) for path in MODULES]
+NAMES = [
+    ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
+    for path in MODULES
+]
 KNOWN = frozenset(f"ruler_cli.{name}" for name in NAMES)
 
-MOST_TOKENS = {"ruler_cli": 299_400, "tests": 445_000}
+MOST_TOKENS = {"ruler_cli": 299_900, "tests": 445_000}
 """Limit of each folder, in tokens of code; comments, docstrings and blanks are free."""
-MOST_A_LINE = {"ruler_cli": 8.15}
+MOST_A_LINE = {"ruler_cli": 7.5}
 """Limit of tokens a line."""
 FREE = {
     tokenize.COMMENT,
@@ -90,7 +93,9 @@ def violations(path: Path) -> Iterator[str]:
         return  # the names of `api`, on demand
     for name in imports(path):
         other = name.split(".")[1] if name.startswith("ruler_cli.") else part
-        independent = other in INDEPENDENT and part in INDEPENDENT and other != part
+        independent = (
+            other in INDEPENDENT and part in INDEPENDENT and other != part
+        )
         independent = independent and (part, name) not in READERS
         if independent or layer(other) < layer(part):
             yield f"{path.relative_to(PACKAGE)} imports {name}"
@@ -118,7 +123,11 @@ def test_no_cycles() -> None:
 def litellm_imports(path: Path) -> set[str]:
     """Return a module's imports of litellm; in the litellm judge only those at the top count."""
     if path.name == "litellm.py":
-        top = [n for n in tree(path).body if isinstance(n, ast.Import | ast.ImportFrom)]
+        top = [
+            n
+            for n in tree(path).body
+            if isinstance(n, ast.Import | ast.ImportFrom)
+        ]
         result = {getattr(n, "module", None) or n.names[0].name for n in top}
     else:
         result = set(imports(path))
@@ -128,7 +137,9 @@ def litellm_imports(path: Path) -> set[str]:
 def test_one_file_knows_litellm() -> None:
     """Only the litellm judge imports litellm, and inside a function, because it takes seconds."""
     assert {
-        path.name: result for path in MODULES if (result := litellm_imports(path))
+        path.name: result
+        for path in MODULES
+        if (result := litellm_imports(path))
     } == {}
 
 
@@ -145,7 +156,9 @@ def stdout_calls(path: Path) -> set[str]:
 def test_only_the_command_line_prints() -> None:
     """Nothing below the command line writes to stdout, which may be a pipe of records."""
     below = [path for path in MODULES if path.parent.name != "cli"]
-    assert {path.name: result for path in below if (result := stdout_calls(path))} == {}
+    assert {
+        path.name: result for path in below if (result := stdout_calls(path))
+    } == {}
 
 
 def test_only_the_command_line_reads_its_words() -> None:
@@ -178,7 +191,9 @@ def test_class_names() -> None:
         for node in ast.walk(tree(path))
         if isinstance(node, ast.ClassDef)
     ]
-    assert [name for name, number in Counter(classes).items() if number > 1] == []
+    assert [
+        name for name, number in Counter(classes).items() if number > 1
+    ] == []
 
 
 PROTOCOLS = {"Container", "Generic", "Protocol"}
@@ -202,7 +217,9 @@ def foreign_bases(path: Path) -> Iterator[tuple[str, str]]:
             name = ast.unparse(base).partition("[")[0]
             parts = origins.get(name, "").split(".")
             # types.py and errors.py stand beside the rooms
-            elsewhere = parts[0] == "ruler_cli" and (PACKAGE / parts[1]).is_dir()
+            elsewhere = (
+                parts[0] == "ruler_cli" and (PACKAGE / parts[1]).is_dir()
+            )
             if elsewhere and parts[1] != room and name not in PROTOCOLS:
                 yield node.name, name
 
@@ -215,7 +232,9 @@ def test_no_class_of_another_room() -> None:
 
 def test_docstrings() -> None:
     """A docstring begins with a verb or a noun, and with no clause."""
-    clause = re.compile(r"(What|Where|Whether|Who|Whom|Whose|How|Which|When)\b(?!-)")
+    clause = re.compile(
+        r"(What|Where|Whether|Who|Whom|Whose|How|Which|When)\b(?!-)"
+    )
     begin = re.compile(rf"[\"']\s*{clause.pattern}")
     wrong = []
     for path in [
@@ -228,7 +247,9 @@ def test_docstrings() -> None:
         if not begin.search(source):
             continue
         for node in ast.walk(ast.parse(source)):
-            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            if isinstance(node, ast.Expr) and isinstance(
+                node.value, ast.Constant
+            ):
                 text = node.value.value
                 wrong += (
                     [f"{path}: {text}"]

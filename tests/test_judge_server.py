@@ -29,13 +29,22 @@ def test_load() -> None:
     load.arrive(5.0, 2)
     load.arrive(7.0, 4)
     warm_up, two, four = (phase.report(0.0) for phase in load.phases)
-    assert (warm_up["used"], warm_up["requests"], warm_up["refused"]) == (1.0, 2, 0)
+    assert (warm_up["used"], warm_up["requests"], warm_up["refused"]) == (
+        1.0,
+        2,
+        0,
+    )
     assert (two["began"], two["until"], two["used"]) == (
         1.0,
         7.0,
         (2 + 2 * 1 + 2) / (2 * 6),
     )
-    assert (two["requests"], two["refused"], four["requests"], four["capacity"]) == (
+    assert (
+        two["requests"],
+        two["refused"],
+        four["requests"],
+        four["capacity"],
+    ) == (
         2,
         1,
         1,
@@ -46,10 +55,14 @@ def test_load() -> None:
 def test_window() -> None:
     """The fullest window is the fullest of all that end with an arrival."""
     dice, window = Random(1), Window(60)
-    arrivals = sorted((dice.uniform(0, 400), dice.randrange(100)) for _ in range(300))
+    arrivals = sorted(
+        (dice.uniform(0, 400), dice.randrange(100)) for _ in range(300)
+    )
     for now, tokens in arrivals:
         window.add(now, tokens)
-    inside = [[t for at, t in arrivals if now - 60 < at <= now] for now, _ in arrivals]
+    inside = [
+        [t for at, t in arrivals if now - 60 < at <= now] for now, _ in arrivals
+    ]
     assert window.most_requests == max(map(len, inside))
     assert window.most_tokens == max(map(sum, inside))
 
@@ -58,8 +71,19 @@ def test_books() -> None:
     """Every whole completion is billed to its model and content, good or not; a failure is not."""
     shown = '<trajectory id="b">\nassistant: "truth=1"\n</trajectory>\ntrajectory_ids to score: ["b"]'
     with JudgeServer(completion=50) as judge:
-        for model in ("good", "good", "good", "not-json", "500", "drop", "half"):
-            body = {"model": model, "messages": [{"role": "user", "content": shown}]}
+        for model in (
+            "good",
+            "good",
+            "good",
+            "not-json",
+            "500",
+            "drop",
+            "half",
+        ):
+            body = {
+                "model": model,
+                "messages": [{"role": "user", "content": shown}],
+            }
             url = f"{judge.base}/chat/completions"
             request = urllib.request.Request(url, json.dumps(body).encode())
             with (
@@ -73,16 +97,27 @@ def test_books() -> None:
         {"1": 1, "3": 1},
         2,
     )
-    assert (books["answered"]["calls"], books["answered"]["completion"]) == (4, 200)
+    assert (books["answered"]["calls"], books["answered"]["completion"]) == (
+        4,
+        200,
+    )
     assert books["abandoned"]["calls"] == 0
 
 
 def test_end() -> None:
     """The server ends by itself, in silence, when its lifetime is over or its stdin closes."""
     for lifetime, text in (("0.1", None), ("600", "")):
-        command = [sys.executable, "-m", "tests.judge_server", "--lifetime", lifetime]
+        command = [
+            sys.executable,
+            "-m",
+            "tests.judge_server",
+            "--lifetime",
+            lifetime,
+        ]
         pipe = subprocess.PIPE
-        with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+        with subprocess.Popen(
+            command, stdin=pipe, stdout=pipe, stderr=pipe
+        ) as process:
             if text is None:
                 assert process.wait(10) == 0
             out, err = process.communicate(timeout=10)

@@ -81,5 +81,6 @@ def test_text() -> None:
     """Of a text long keys and all given secrets are left out, and nothing else."""
     text = "task sk-learn-2 has sk-proj-0123456789abcdef and hunter2"
     assert (
-        without_keys(text, ["hunter2"]) == f"task sk-learn-2 has {HIDDEN} and {HIDDEN}"
+        without_keys(text, ["hunter2"])
+        == f"task sk-learn-2 has {HIDDEN} and {HIDDEN}"
     )

@@ -55,7 +55,8 @@ async def score(
 def asked(server: JudgeServer) -> list[list[str]]:
     """The rollouts of each request, from the server's record."""
     return [
-        sorted(read_ask(request).rollouts.values()) for request in server.requests()
+        sorted(read_ask(request).rollouts.values())
+        for request in server.requests()
     ]
 
 
@@ -68,11 +69,17 @@ def rewards(path: Path) -> list[list[Any]]:
 
 
 @pytest.mark.parametrize(
-    ("size", "most", "windows"), few(2, [(33, 32, 2), (130, 8, 17), (100, 32, 4)])
+    ("size", "most", "windows"),
+    few(2, [(33, 32, 2), (130, 8, 17), (100, 32, 4)]),
 )
 @pytest.mark.parametrize("passes", [1, 3])
 async def test_more_than_a_window(
-    size: int, most: int, windows: int, passes: int, tmp_path: Path, server: JudgeServer
+    size: int,
+    most: int,
+    windows: int,
+    passes: int,
+    tmp_path: Path,
+    server: JudgeServer,
 ) -> None:
     """Above --group-size each pass is windows with every rollout once; scores keep the true order."""
     write(tmp_path / "in.jsonl", [large("big", size), large("small", 5)])
@@ -102,7 +109,9 @@ async def test_more_than_a_window(
 
 
 @pytest.mark.parametrize("cue", ["crowded", "400-context"])
-async def test_context_too_small(cue: str, tmp_path: Path, server: JudgeServer) -> None:
+async def test_context_too_small(
+    cue: str, tmp_path: Path, server: JudgeServer
+) -> None:
     """A group that leaves too little context for its answer, or that the judge refuses, is windowed."""
     write(tmp_path / "in.jsonl", [large("big", 24, 200), large("small", 4, 20)])
     done = await score(tmp_path, server, cue, passes=2)
@@ -145,7 +154,9 @@ async def test_window_that_does_not_fit(
     for i, rollout_ in enumerate(made["trajectories"]):
         rollout_["messages"][1]["content"] += f" truth={i / 1000}"
     write(tmp_path / "in.jsonl", [made])
-    done = await score(tmp_path, server, "400-context", passes=passes, group_size=8)
+    done = await score(
+        tmp_path, server, "400-context", passes=passes, group_size=8
+    )
     assert server.stats()["by_status"]["400"] > 0
     assert (done.complete, done.degraded, done.shortened) == (True, 0, 0)
     (result,) = rewards(tmp_path)
@@ -153,7 +164,10 @@ async def test_window_that_does_not_fit(
     assert result == pytest.approx([i / 1000 for i in range(40)], abs=1e-6)
     requests = server.stats()["requests"]
     await score(tmp_path, server, "400-context", passes=passes, group_size=8)
-    assert (server.stats()["requests"], rewards(tmp_path)) == (requests, [result])
+    assert (server.stats()["requests"], rewards(tmp_path)) == (
+        requests,
+        [result],
+    )
 
 
 async def test_nothing_fits(tmp_path: Path, server: JudgeServer) -> None:

@@ -33,7 +33,9 @@ class Strict:
         dense = text.count(DENSE) * len(DENSE.encode())
         return dense + (len(text.encode()) - dense) // 4
 
-    async def call(self, request: Request, *, again: bool = False) -> Reply | CallError:
+    async def call(
+        self, request: Request, *, again: bool = False
+    ) -> Reply | CallError:
         """Give all the same score, or refuse with the numbers."""
         tokens = self.tokens(request)
         if tokens > self.context:
@@ -53,7 +55,9 @@ class Strict:
         return Reply(json.dumps({"scores": output}), Usage(tokens, 10, 0, 1))
 
 
-def result_of(judge: Strict, texts: list[str], known: int | None = None) -> GroupResult:
+def result_of(
+    judge: Strict, texts: list[str], known: int | None = None
+) -> GroupResult:
     """The result of a group of these answers."""
     runner = JudgeRunner(
         ScoreSettings(InputSettings("-"), "-"), [StubJudge(judge.call, known)]
@@ -70,7 +74,8 @@ def test_dense_text(dense: list[bool], known: int | None) -> None:
     """For any token density of the texts, each rollout is scored whole in two passes."""
     judge = Strict(20_000)
     texts = [
-        f"{n} {DENSE * 130 if each else PLAIN * 180}" for n, each in enumerate(dense)
+        f"{n} {DENSE * 130 if each else PLAIN * 180}"
+        for n, each in enumerate(dense)
     ]
     result = result_of(judge, texts, known)
     assert result.failed_calls == ()
@@ -82,10 +87,14 @@ def test_dense_text(dense: list[bool], known: int | None) -> None:
     )
     passes = {pass_index for _, pass_index in seen}
     assert seen == Counter(
-        (rollout, pass_index) for rollout in range(len(texts)) for pass_index in passes
+        (rollout, pass_index)
+        for rollout in range(len(texts))
+        for pass_index in passes
     )
     assert len(passes) == 2 or len(judge.answered) == 1
-    windows = [(scores.pass_index, scores.window) for scores in result.pass_scores]
+    windows = [
+        (scores.pass_index, scores.window) for scores in result.pass_scores
+    ]
     assert len(set(windows)) == len(windows)
 
 
@@ -115,5 +124,7 @@ def test_order_does_not_matter() -> None:
         result_of(judge, some, 20_000)
         asked.append(sorted(request.user for request in judge.answered))
         assert judge.refused
-        assert build_layout(group(*map(talk, some)), AskSettings()).shortening == 0
+        assert (
+            build_layout(group(*map(talk, some)), AskSettings()).shortening == 0
+        )
     assert asked[0] == asked[1]

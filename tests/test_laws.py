@@ -24,7 +24,8 @@ from tests.conftest import OLD, ROOT, Ruler, group, read, write
 from tests.values import needs_full_device
 
 GROUPS = [
-    {**group(f"g{n}", 0.1, 0.9), "note": os.urandom(200).hex()} for n in range(40)
+    {**group(f"g{n}", 0.1, 0.9), "note": os.urandom(200).hex()}
+    for n in range(40)
 ]
 SCORE = "score in.jsonl {} -m offline"
 
@@ -64,7 +65,9 @@ DEVICES = {
 def one_error(stderr: str) -> str:
     """Return the last line of a command that failed and could be run again, which is no traceback."""
     assert "Traceback" not in stderr
-    return "\n".join(line for line in stderr.splitlines() if line.startswith("ruler: "))
+    return "\n".join(
+        line for line in stderr.splitlines() if line.startswith("ruler: ")
+    )
 
 
 @pytest.fixture
@@ -84,7 +87,9 @@ def test_full_disk(line: str, ruler: Ruler, inputs: Path) -> None:
     assert done.returncode == 1
     assert FULL[line] in one_error(done.stderr), done.stderr
     after = {path.name: path.read_bytes() for path in inputs.iterdir()}
-    left = {name: after[name] for name in after if after[name] != before.get(name)}
+    left = {
+        name: after[name] for name in after if after[name] != before.get(name)
+    }
     assert all(name.endswith(".partial") for name in left)
     for text in left.values() if "out.jsonl " in line else ():
         whole = [json.loads(record) for record in text.splitlines()]
@@ -136,7 +141,9 @@ def test_named_pipes(ruler: Ruler, tmp_path: Path) -> None:
     )
     ends = [
         threading.Thread(target=lambda: (tmp_path / "in").write_bytes(text)),
-        threading.Thread(target=lambda: taken.append((tmp_path / "out").read_bytes())),
+        threading.Thread(
+            target=lambda: taken.append((tmp_path / "out").read_bytes())
+        ),
     ]
     for end in ends:
         end.start()

@@ -23,7 +23,9 @@ from tests.runs import Stage
 from tests.test_shards import LIES, bare, laid, staged
 
 
-def limited(stage: Stage, kind: str, limit: int | None, **more: Any) -> RunResult:
+def limited(
+    stage: Stage, kind: str, limit: int | None, **more: Any
+) -> RunResult:
     """Run over the first groups, with one ledger for all runs."""
     reading = {"limit": limit, **more.pop("reading", {})}
     names: Any = {
@@ -31,12 +33,16 @@ def limited(stage: Stage, kind: str, limit: int | None, **more: Any) -> RunResul
         "output": f"out-{limit}{OUTPUT[kind]}",
         "ledger": "ledger",
     }
-    return stage.run(reading=reading, failed=stage.path / "failed", **names, **more)
+    return stage.run(
+        reading=reading, failed=stage.path / "failed", **names, **more
+    )
 
 
 def keys(records: list[bytes]) -> list[str]:
     """The keys of the groups of records, each once, in order."""
-    return list(dict.fromkeys(json.loads(record)["group_id"] for record in records))
+    return list(
+        dict.fromkeys(json.loads(record)["group_id"] for record in records)
+    )
 
 
 @settings(
@@ -51,12 +57,16 @@ def keys(records: list[bytes]) -> list[str]:
     ),
     st.integers(1, 7),
 )
-def test_first_groups(kind: str, lie: str, sizes: list[int], limit: int) -> None:
+def test_first_groups(
+    kind: str, lie: str, sizes: list[int], limit: int
+) -> None:
     """OUTPUT holds what a whole run writes for the first groups, and the whole run pays the rest only."""
     records = [json.dumps(record).encode() for record in laid(sizes, lie)]
     with staged(records, kind) as stage:
         summary = limited(stage, kind, limit).summary
-        some = bare(unpack(stage.path / f"out-{limit}{OUTPUT[kind]}", OUTPUT[kind]))
+        some = bare(
+            unpack(stage.path / f"out-{limit}{OUTPUT[kind]}", OUTPUT[kind])
+        )
         assert (summary.total, summary.scored) == (min(limit, len(sizes)),) * 2
         first = stage.asked
         limited(stage, kind, None)
@@ -115,14 +125,19 @@ def test_columns_are_not_cut(tmp_path: Path) -> None:
     line = {"prompt": talks, "completion": ["a", "b", "c"], "step": [1, 2, 3]}
     path = write(tmp_path / "in.jsonl", [line, line, line])
     assert len(opened(path)[0]) == 9
-    assert [len(opened(path, limit=limit)[0]) for limit in (1, 3, 4)] == [3, 3, 6]
+    assert [len(opened(path, limit=limit)[0]) for limit in (1, 3, 4)] == [
+        3,
+        3,
+        6,
+    ]
 
 
 def test_limit_before_shard(tmp_path: Path) -> None:
     """Shards share the first groups, so that together they judge them once."""
     path = write(tmp_path / "in.jsonl", laid([2] * 40, "scattered"))
     parts = [
-        opened(path, limit=10, shard=shard_of(f"{number}/3"))[0] for number in (1, 2, 3)
+        opened(path, limit=10, shard=shard_of(f"{number}/3"))[0]
+        for number in (1, 2, 3)
     ]
     assert sorted(key for part in parts for key in part) == sorted(
         f"g{i}" for i in range(10)
@@ -133,16 +148,27 @@ def test_stdin(ruler: Ruler, tmp_path: Path) -> None:
     """From stdin the first groups are scored, and the rest may be anything."""
     groups = "".join(json.dumps(group(name, 0.1, 0.9)) + "\n" for name in "abc")
     done = ruler(
-        "score", "-", "-", "-m", "offline", "--limit", "2", stdin=groups + "no JSON\n"
+        "score",
+        "-",
+        "-",
+        "-m",
+        "offline",
+        "--limit",
+        "2",
+        stdin=groups + "no JSON\n",
     )
     assert done.returncode == 0, done.stderr
-    assert [json.loads(line)["group_id"] for line in done.stdout.splitlines()] == [
+    assert [
+        json.loads(line)["group_id"] for line in done.stdout.splitlines()
+    ] == [
         "a",
         "b",
     ]
     assert done.stderr.count("--limit") == 1
     assert "--limit 2: the first 2 groups only" in done.stderr
-    rows = "".join(json.dumps(row) + "\n" for row in laid([2, 3, 2], "scattered"))
+    rows = "".join(
+        json.dumps(row) + "\n" for row in laid([2, 3, 2], "scattered")
+    )
     scattered = ("--grouping", "scattered", "--limit", "2")
     done = ruler("score", "-", "-", "-m", "offline", *scattered, stdin=rows)
     assert keys(done.stdout.encode().splitlines()) == ["g0", "g1"]
@@ -154,7 +180,8 @@ def test_group_that_goes_on(ruler: Ruler) -> None:
 
     def rows(names: str) -> str:
         records = [
-            {"task_id": name, **rollout(0.5, f"{i}")} for i, name in enumerate(names)
+            {"task_id": name, **rollout(0.5, f"{i}")}
+            for i, name in enumerate(names)
         ]
         return "".join(json.dumps(record) + "\n" for record in records)
 
@@ -177,9 +204,9 @@ def test_group_that_goes_on(ruler: Ruler) -> None:
     )
     done = ruler(*words, stdin=rows("aabbccdc"))
     assert done.returncode == 0, done.stderr
-    assert [json.loads(line)["task_id"] for line in done.stdout.splitlines()] == list(
-        "aabb"
-    )
+    assert [
+        json.loads(line)["task_id"] for line in done.stdout.splitlines()
+    ] == list("aabb")
 
 
 def test_endless_stdin() -> None:
@@ -207,7 +234,9 @@ def test_other_commands(ruler: Ruler, tmp_path: Path) -> None:
     done = ruler("check", "in.jsonl", "--limit", "4")
     assert (done.stdout.count("--limit"), done.stderr) == (1, "")
     assert "--limit 4: the first 4 groups only" in done.stdout
-    facts = json.loads(ruler("check", "in.jsonl", "--limit", "4", "--json").stdout)
+    facts = json.loads(
+        ruler("check", "in.jsonl", "--limit", "4", "--json").stdout
+    )
     assert (
         facts["groups"],
         facts["rollouts"],
@@ -220,7 +249,10 @@ def test_other_commands(ruler: Ruler, tmp_path: Path) -> None:
         == 0
     )
     assert len(read(tmp_path / "requests.jsonl")) == 4
-    assert ruler("prompt", "in.jsonl", "--group", "g3", "--limit", "4").returncode == 0
+    assert (
+        ruler("prompt", "in.jsonl", "--group", "g3", "--limit", "4").returncode
+        == 0
+    )
     assert (
         "no group"
         in ruler("prompt", "in.jsonl", "--group", "g4", "--limit", "4").stderr
@@ -231,7 +263,9 @@ def test_refused(ruler: Ruler, tmp_path: Path) -> None:
     """OUTPUT that is INPUT would lose the groups that are left out."""
     path = write(tmp_path / "in.jsonl", [group("a", 0.1), group("b", 0.2)])
     before = path.read_bytes()
-    done = ruler("score", "in.jsonl", "in.jsonl", "-m", "offline", "--limit", "1")
+    done = ruler(
+        "score", "in.jsonl", "in.jsonl", "-m", "offline", "--limit", "1"
+    )
     assert (done.returncode, path.read_bytes()) == (2, before)
     assert (
         "--limit: OUTPUT in.jsonl is INPUT, of which only a part would be left"
@@ -240,7 +274,13 @@ def test_refused(ruler: Ruler, tmp_path: Path) -> None:
     for bad in ("0", "-1", "x"):
         assert (
             ruler(
-                "score", "in.jsonl", "out.jsonl", "-m", "offline", "--limit", bad
+                "score",
+                "in.jsonl",
+                "out.jsonl",
+                "-m",
+                "offline",
+                "--limit",
+                bad,
             ).returncode
             == 2
         )
@@ -251,7 +291,10 @@ def test_quiet(ruler: Ruler, tmp_path: Path) -> None:
     write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9)])
     for word in ("-q", "--progress=none"):
         assert (
-            ruler("score", "in.jsonl", "out.jsonl", "-m", "offline", word).stderr == ""
+            ruler(
+                "score", "in.jsonl", "out.jsonl", "-m", "offline", word
+            ).stderr
+            == ""
         )
 
 
@@ -269,20 +312,28 @@ def test_no_cache(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
     )
     for number in (1, 2):
         done = ruler(*run, "--ledger", "none", RULER_LEDGER="ledger")
-        assert (done.returncode, server.stats()["requests"]) == (0, number), done.stderr
+        assert (done.returncode, server.stats()["requests"]) == (0, number), (
+            done.stderr
+        )
     assert not (tmp_path / "ledger").exists()
     for words in (("--ledger", "x"), ("--cached-only",)):
         done = ruler(*run, "--ledger", "none", *words)
-        assert (done.returncode, "; leave " in done.stderr) == (2, True), done.stderr
+        assert (done.returncode, "; leave " in done.stderr) == (2, True), (
+            done.stderr
+        )
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("lie", LIES)
 def test_each_container(kind: str, lie: str) -> None:
     """Each container and arrangement of groups, with records behind the first groups."""
-    records = [json.dumps(record).encode() for record in laid([2, 1, 3, 2, 2, 2], lie)]
+    records = [
+        json.dumps(record).encode() for record in laid([2, 1, 3, 2, 2, 2], lie)
+    ]
     with staged(records, kind) as stage:
         for limit in (1, 3, 5):
             assert limited(stage, kind, limit).summary.scored == limit
-            out = unpack(stage.path / f"out-{limit}{OUTPUT[kind]}", OUTPUT[kind])
+            out = unpack(
+                stage.path / f"out-{limit}{OUTPUT[kind]}", OUTPUT[kind]
+            )
             assert keys(out) == keys(records)[:limit]

@@ -20,7 +20,10 @@ from tests.virtual import virtually
 
 ALONE = [group(f"g{i}", 0.5) for i in range(3)]
 ALIKE = [
-    {"group_id": f"h{i}", "trajectories": [group("h", 0.5)["trajectories"][0]] * 2}
+    {
+        "group_id": f"h{i}",
+        "trajectories": [group("h", 0.5)["trajectories"][0]] * 2,
+    }
     for i in range(3)
 ]
 PAIR = group("pair", 0.1, 0.9)
@@ -45,7 +48,9 @@ def test_nothing_to_compare(
     write(tmp_path / "in.jsonl", records)
     (tmp_path / "out.jsonl").write_text(OLD)
     source = "in.jsonl" if where == "file" else "-"
-    result = ruler("score", source, "out.jsonl", *asking(server), stdin=lines(records))
+    result = ruler(
+        "score", source, "out.jsonl", *asking(server), stdin=lines(records)
+    )
     assert result.returncode == 2
     assert "nothing to compare" not in result.stdout
     assert "anything to compare" in result.stderr
@@ -67,9 +72,16 @@ def test_nothing_to_submit(
     for source in ("-", "in.jsonl"):
         words = [source if word == "-" else word for word in command]
         result = ruler(
-            *words, "-m", "openai/gpt-4o", stdin=lines(ALONE), OPENAI_API_KEY="x" * 20
+            *words,
+            "-m",
+            "openai/gpt-4o",
+            stdin=lines(ALONE),
+            OPENAI_API_KEY="x" * 20,
         )
-        assert (result.returncode, "anything to compare" in result.stderr) == (2, True)
+        assert (result.returncode, "anything to compare" in result.stderr) == (
+            2,
+            True,
+        )
     assert not (tmp_path / "r.jsonl").exists()
 
 
@@ -88,8 +100,12 @@ def test_asked_for(ruler: Ruler, tmp_path: Path, more: list[str]) -> None:
 
 def test_nothing_to_ask(ruler: Ruler, tmp_path: Path) -> None:
     """Groups about which no judge would be asked are named one by one, as beside others."""
-    write(tmp_path / "in.jsonl", [{"group_id": "empty", "trajectories": []}] * 2)
-    assert ruler("score", "in.jsonl", "out.jsonl", "-m", "offline").returncode == 1
+    write(
+        tmp_path / "in.jsonl", [{"group_id": "empty", "trajectories": []}] * 2
+    )
+    assert (
+        ruler("score", "in.jsonl", "out.jsonl", "-m", "offline").returncode == 1
+    )
     assert (
         ruler(
             "score",
@@ -113,10 +129,14 @@ def test_held(ruler: Ruler, before: int, warned: bool) -> None:
     assert result.returncode == 0
     keys = [json.loads(line)["group_id"] for line in result.stdout.splitlines()]
     assert keys == [record["group_id"] for record in records]
-    assert ("the first 20 groups have nothing to compare" in result.stderr) == warned
+    assert (
+        "the first 20 groups have nothing to compare" in result.stderr
+    ) == warned
 
 
-def test_scattered_halves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scattered_halves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One comparable group in a file is enough, however its groups lie; cached replies are not."""
     halves = [
         {**one, "group_id": f"g{i}"}
@@ -127,7 +147,9 @@ def test_scattered_halves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(NothingToCompare):
         virtually(lambda: score(stage.settings()))
     assert stage.asked == 0
-    more = [{**one, "group_id": "g0"} for one in group("y", 0.9)["trajectories"]]
+    more = [
+        {**one, "group_id": "g0"} for one in group("y", 0.9)["trajectories"]
+    ]
     write(tmp_path / "in.jsonl", [*halves, *more])
     assert stage.run().summary.scored == 30
     stage.forget()
@@ -156,7 +178,9 @@ def test_kept(
     result = stage.run()
     assert (result.whole, result.summary.scored) == (False, 0)
     assert (tmp_path / "out.jsonl").read_bytes() == YESTERDAY
-    assert len(stage.records("out.jsonl.partial") if groups else []) == len(groups)
+    assert len(stage.records("out.jsonl.partial") if groups else []) == len(
+        groups
+    )
     assert stage.run(output="new.jsonl").whole
     assert len(stage.records("new.jsonl")) == len(groups)
 
@@ -187,25 +211,36 @@ def test_no_call_fits(
     ruler: Ruler, server: JudgeServer, tmp_path: Path, output: str, passes: str
 ) -> None:
     """A cap below the price of one call ends the run with 4, and each group as failed."""
-    write(tmp_path / "in.jsonl", [{"group_id": "empty", "trajectories": []}, *GROUPS])
+    write(
+        tmp_path / "in.jsonl",
+        [{"group_id": "empty", "trajectories": []}, *GROUPS],
+    )
     priced = (*asking(server), "--price", "1,1", "--passes", passes)
-    result = ruler("score", "in.jsonl", output, *priced, "--max-cost", "0.000001")
+    result = ruler(
+        "score", "in.jsonl", output, *priced, "--max-cost", "0.000001"
+    )
     assert result.returncode == 4
     assert "is less than any group left may cost" in result.stderr
     written = result.stdout or (tmp_path / "out.jsonl").read_text()
     kinds = [json.loads(line)["ruler"]["kind"] for line in written.splitlines()]
     assert kinds == ["input", *["budget"] * len(GROUPS)]
     (tmp_path / "out.jsonl").write_bytes(YESTERDAY)
-    result = ruler("score", "in.jsonl", "out.jsonl", *priced, "--max-cost", "0.000001")
+    result = ruler(
+        "score", "in.jsonl", "out.jsonl", *priced, "--max-cost", "0.000001"
+    )
     assert "out.jsonl is unchanged" in result.stderr
     assert (tmp_path / "out.jsonl").read_bytes() == YESTERDAY
     assert server.requests() == []
 
 
-def test_kept_replies_fit(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
+def test_kept_replies_fit(
+    ruler: Ruler, server: JudgeServer, tmp_path: Path
+) -> None:
     """Under such a cap groups that the ledger answers are written, with those before them, in order."""
     write(tmp_path / "in.jsonl", GROUPS[2:3])
-    assert ruler("score", "in.jsonl", "out.jsonl", *asking(server)).returncode == 0
+    assert (
+        ruler("score", "in.jsonl", "out.jsonl", *asking(server)).returncode == 0
+    )
     write(tmp_path / "in.jsonl", GROUPS)
     result = ruler(
         "score",
@@ -219,7 +254,12 @@ def test_kept_replies_fit(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> 
     )
     assert result.returncode == 4
     records = [json.loads(line) for line in result.stdout.splitlines()]
-    assert [record["group_id"] for record in records] == ["g0", "g1", "g2", "g3"]
+    assert [record["group_id"] for record in records] == [
+        "g0",
+        "g1",
+        "g2",
+        "g3",
+    ]
     assert [record["ruler"]["status"] for record in records] == [
         "failed",
         "failed",
@@ -231,20 +271,35 @@ def test_kept_replies_fit(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> 
 MANY = [group(f"g{i:02}", 0.1, 0.9) for i in range(40)]
 
 
-def test_no_usable_reply(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
+def test_no_usable_reply(
+    ruler: Ruler, server: JudgeServer, tmp_path: Path
+) -> None:
     """If none of the first 20 groups gets a score the run stops, and names the command that shows a reply."""
     write(tmp_path / "in.jsonl", MANY)
     judge = ("-m", "openai/not-json", "--api-base", server.base)
     result = ruler(
-        "score", "in.jsonl", "out.jsonl", *judge, "-c", "1", "-q", "--summary", "s.json"
+        "score",
+        "in.jsonl",
+        "out.jsonl",
+        *judge,
+        "-c",
+        "1",
+        "-q",
+        "--summary",
+        "s.json",
     )
     assert result.returncode == 3
-    assert "of the first 20 groups sent to the judge, none was scored" in result.stderr
+    assert (
+        "of the first 20 groups sent to the judge, none was scored"
+        in result.stderr
+    )
     assert "to resume" not in result.stderr
     assert not (tmp_path / "out.jsonl").exists()
     calls = server.stats()["requests"]
     assert 4 * 20 <= calls <= 4 * 24
-    command = result.stderr.splitlines()[-1].partition("to see a reply: ")[2].split()
+    command = (
+        result.stderr.splitlines()[-1].partition("to see a reply: ")[2].split()
+    )
     assert command[:4] == ["ruler", "score", "in.jsonl", "-"]
     shown = ruler(*command[1:])
     assert shown.returncode == 1
@@ -252,7 +307,9 @@ def test_no_usable_reply(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> N
     assert server.stats()["requests"] == calls
 
 
-def test_one_score_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_score_is_enough(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One score ends the rule; so do fewer groups, or --max-failures, which has its own exit code."""
     judge = Stub(say=failing(lambda request: group_of(request) != "g05"))
     stage = Stage(tmp_path, monkeypatch, MANY, judge)
@@ -266,7 +323,9 @@ def test_one_score_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert isinstance(stopped, TooManyFailures)
     assert stage.asked >= 30
     assert (
-        stage.run(ledger=None, max_failures=MaxFailures(100, percent=True)).stopped
+        stage.run(
+            ledger=None, max_failures=MaxFailures(100, percent=True)
+        ).stopped
         is None
     )
     stopped = stage.run(ledger=None, concurrency=1).stopped
@@ -276,7 +335,9 @@ def test_one_score_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert stage.run(ledger=None).stopped is None
 
 
-def test_failures_of_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failures_of_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Failures of the ledger, and of groups themselves, stop no run; scores of the ledger keep none going."""
     judge = Stub(
         say=lambda request: CallError("transport", "400", "group", body=b"kept")
@@ -306,7 +367,9 @@ def test_failures_of_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.anyio
 async def test_scorer_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """A Scorer logs, once, that none of the first groups got a score, and goes on."""
     stage = Stage(tmp_path, monkeypatch, [], Stub(say=broken, latency=0))
@@ -314,11 +377,15 @@ async def test_scorer_goes_on(
         "ruler_cli.runs.scorer.resolve_judges",
         lambda _: [stage._choose(JudgeSettings("one"))],
     )
-    async with Scorer(ScoreSettings(judge=JudgeSettings("one"), ledger=None)) as scorer:
+    async with Scorer(
+        ScoreSettings(judge=JudgeSettings("one"), ledger=None)
+    ) as scorer:
         scored = [one async for one in scorer.score_groups(MANY)]
     assert [one.kind for one in scored] == ["transport"] * 40
-    told = [record for record in caplog.records if record.levelname == "WARNING"]
-    assert ["of the first 20 groups" in record.getMessage() for record in told] == [
-        True
+    told = [
+        record for record in caplog.records if record.levelname == "WARNING"
     ]
+    assert [
+        "of the first 20 groups" in record.getMessage() for record in told
+    ] == [True]
     assert {record.name for record in told} == {"ruler_cli"}

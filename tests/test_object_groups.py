@@ -48,7 +48,11 @@ async def test_single(server: JudgeServer) -> None:
     )
     async with Scorer(settings) as scorer:
         judged = await scorer.score({"trajectories": [rollout(0.7)]})
-    assert (judged.scores, judged.tied, judged.fields["passes"]) == ((0.7,), False, 2)
+    assert (judged.scores, judged.tied, judged.fields["passes"]) == (
+        (0.7,),
+        False,
+        2,
+    )
 
 
 @pytest.mark.parametrize(
@@ -85,7 +89,8 @@ def talk(answer: str, **beside: Any) -> dict[str, Any]:
 NATIVE = [
     {
         "trajectories": [
-            talk("a", system="Be safe.", model_patch=f"diff {n}") for n in range(2)
+            talk("a", system="Be safe.", model_patch=f"diff {n}")
+            for n in range(2)
         ]
     },
     {
@@ -96,7 +101,8 @@ NATIVE = [
     },
     {
         "trajectories": [
-            talk(f"{n}", info={"submission": f"diff {n}", "seed": 1}) for n in range(2)
+            talk(f"{n}", info={"submission": f"diff {n}", "seed": 1})
+            for n in range(2)
         ]
     },
     {
@@ -106,7 +112,11 @@ NATIVE = [
         ]
     },
     *(
-        {"trajectories": [talk(f"{n} {field}", **{field: tools}) for n in range(2)]}
+        {
+            "trajectories": [
+                talk(f"{n} {field}", **{field: tools}) for n in range(2)
+            ]
+        }
         for field, tools in (
             ("functions", [{"name": "f"}]),
             ("info", {"oai_tools": [{"name": "f"}]}),
@@ -150,7 +160,9 @@ ART = [
                                 "tools": [{"name": "f"}],
                             },
                             "response": {
-                                "choices": [{"message": talk(f"{n}")["messages"][1]}]
+                                "choices": [
+                                    {"message": talk(f"{n}")["messages"][1]}
+                                ]
                             },
                         }
                     ]
@@ -164,11 +176,22 @@ ART = [
 
 @pytest.mark.parametrize("groups", [NATIVE, ART])
 def test_requests_of_the_command(
-    groups: list[dict[str, Any]], tmp_path: Path, server: JudgeServer, ruler: Ruler
+    groups: list[dict[str, Any]],
+    tmp_path: Path,
+    server: JudgeServer,
+    ruler: Ruler,
 ) -> None:
     """A group from Python, as dicts or as objects, is shown to the judge as the command shows it."""
     source = write(tmp_path / "in.jsonl", groups)
-    ruler("score", source, "out.jsonl", "-m", "openai/good", "--api-base", server.base)
+    ruler(
+        "score",
+        source,
+        "out.jsonl",
+        "-m",
+        "openai/good",
+        "--api-base",
+        server.base,
+    )
     sent = server.stats()["requests"]
     assert sent >= len(groups)
     settings = ScoreSettings(judge=JudgeSettings("openai/good", server.base))
@@ -200,7 +223,9 @@ async def test_changed_while_judged(server: JudgeServer) -> None:
     given = group("g", 0.1, 0.9, 0.4)
     before = copy.deepcopy(given)
     async with Scorer(
-        ScoreSettings(judge=JudgeSettings("openai/good", server.base), ledger=None)
+        ScoreSettings(
+            judge=JudgeSettings("openai/good", server.base), ledger=None
+        )
     ) as scorer:
         task = asyncio.create_task(scorer.score(given))
         await asyncio.sleep(0)
@@ -278,14 +303,16 @@ def test_plain_values() -> None:
     )
     for number in numbers:
         (shown,) = read(
-            {"trajectories": [talk("a", reward=number, ok=number)]}, outcome="ok"
+            {"trajectories": [talk("a", reward=number, ok=number)]},
+            outcome="ok",
         ).rollouts
         assert (shown.reward, shown.outcome) == (1, 1)
         assert type(shown.reward) in (int, float, bool)
 
 
 @pytest.mark.parametrize(
-    "value", [b"Done.", object(), len, {1}, iter("a"), Path("a"), ValueError("a")]
+    "value",
+    [b"Done.", object(), len, {1}, iter("a"), Path("a"), ValueError("a")],
 )
 def test_values_without_a_text(value: Any) -> None:
     """A value that JSON has no form for is its trajectory's error, and never shown as an address."""
@@ -296,7 +323,8 @@ def test_values_without_a_text(value: Any) -> None:
     )
     assert other.error is None
     with pytest.raises(
-        WrongShapeError, match=r"^group 1: `tools` holds a value that is of type"
+        WrongShapeError,
+        match=r"^group 1: `tools` holds a value that is of type",
     ):
         read({"tools": [value], "trajectories": [talk("Done.")]})
 
@@ -313,10 +341,17 @@ def test_objects_that_are_shown() -> None:
 
     given = {"trajectories": [talk("a", client=object()), Busy()]}
     fine, busy = read(given).rollouts
-    assert (fine.error, "`response` cannot be read" in busy.error) == (None, True)
+    assert (fine.error, "`response` cannot be read" in busy.error) == (
+        None,
+        True,
+    )
     for name in ("response", "system"):
-        (rollout,) = read({"trajectories": [talk("a", **{name: object()})]}).rollouts
-        assert f"`{name}` holds a value that is of type object" in str(rollout.error)
+        (rollout,) = read(
+            {"trajectories": [talk("a", **{name: object()})]}
+        ).rollouts
+        assert f"`{name}` holds a value that is of type object" in str(
+            rollout.error
+        )
 
 
 def test_mapping_with_rules() -> None:
@@ -352,12 +387,12 @@ def test_paths_of_the_command(tmp_path: Path, ruler: Ruler) -> None:
     ):
         done = ruler("check", source, "--outcome", path, "-m", "offline")
         assert (done.returncode == 2) == (value is None), path
-        assert [rollout.outcome for rollout in read(both, outcome=path).rollouts] == [
-            value
-        ] * 2
-    assert [rollout.outcome for rollout in read(both, outcome="none").rollouts] == [
-        None
-    ] * 2
+        assert [
+            rollout.outcome for rollout in read(both, outcome=path).rollouts
+        ] == [value] * 2
+    assert [
+        rollout.outcome for rollout in read(both, outcome="none").rollouts
+    ] == [None] * 2
 
 
 class Pair(NamedTuple):
@@ -376,11 +411,15 @@ class Guarded:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("given", [Pair([talk("a")]), {"trajectories": [Guarded()]}])
+@pytest.mark.parametrize(
+    "given", [Pair([talk("a")]), {"trajectories": [Guarded()]}]
+)
 async def test_no_copy(server: JudgeServer, given: Any) -> None:
     """A group of which no annotated copy can be made is refused before it is paid for."""
     async with Scorer(
-        ScoreSettings(judge=JudgeSettings("openai/good", server.base), ledger=None)
+        ScoreSettings(
+            judge=JudgeSettings("openai/good", server.base), ledger=None
+        )
     ) as scorer:
         with pytest.raises(WrongShapeError, match="no copy of this"):
             await scorer.score(given)
@@ -388,7 +427,9 @@ async def test_no_copy(server: JudgeServer, given: Any) -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("kind", [dict, collections.OrderedDict, collections.UserDict])
+@pytest.mark.parametrize(
+    "kind", [dict, collections.OrderedDict, collections.UserDict]
+)
 async def test_kinds_of_dicts(kind: Callable[..., Any]) -> None:
     """A dict of its own kind comes back as that kind, and the one that was given is unchanged."""
     given = kind(trajectories=[kind(talk("Done."))])
@@ -460,7 +501,11 @@ SHAPES: dict[str, Any] = {
     "tuple": tuple(PAIRS),
     "trajectories": {"group_id": "g", "trajectories": PAIRS},
     "answers": {"prompt": TASK, "completion": list(ANSWERS)},
-    "columns": {"prompt": [TASK] * 2, "completion": list(ANSWERS), "step": [7, 7]},
+    "columns": {
+        "prompt": [TASK] * 2,
+        "completion": list(ANSWERS),
+        "step": [7, 7],
+    },
     "chat": [
         {
             "prompt": [{"role": "user", "content": TASK}],
@@ -497,13 +542,16 @@ async def test_shapes(subtests: pytest.Subtests) -> None:
                 assert type(judged.group) is type(given)
                 assert given == before
                 in_dict = judged.group if isinstance(judged.group, dict) else {}
-                each = in_dict.get("trajectories", [] if in_dict else judged.group)
+                each = in_dict.get(
+                    "trajectories", [] if in_dict else judged.group
+                )
                 assert [member(one, "reward") for one in each] == [0.8, 0.724][
                     : len(each)
                 ]
                 assert not in_dict or in_dict["ruler"]
                 assert all(
-                    isinstance(one, types.SimpleNamespace) or one["ruler"]["score"]
+                    isinstance(one, types.SimpleNamespace)
+                    or one["ruler"]["score"]
                     for one in each
                 )
     states = await _scored(SHAPES["states"])
@@ -512,7 +560,10 @@ async def test_shapes(subtests: pytest.Subtests) -> None:
         "3",
         SHAPES["states"][0]["completion"],
     )
-    assert [one["independent_reward"] for one in states.trajectories] == [0.5, 0.5]
+    assert [one["independent_reward"] for one in states.trajectories] == [
+        0.5,
+        0.5,
+    ]
     assert (await _scored(SHAPES["trajectories"])).fields["key"] == "g"
 
 
@@ -529,7 +580,10 @@ async def _scored(given: Any, **paths: Any) -> Any:
             [{"a": "b"}],
             r"^group: `\[0\]` holds no rollouts that ruler knows \(its keys: a\); name the path",
         ),
-        ({"trajectories": [{"a": "b"}]}, r"`trajectories\[0\]` holds no rollouts"),
+        (
+            {"trajectories": [{"a": "b"}]},
+            r"`trajectories\[0\]` holds no rollouts",
+        ),
         (
             talk("a")["messages"],
             r"`\[0\]` holds no rollouts that ruler knows \(its keys: role, content\)",
@@ -543,7 +597,11 @@ async def _scored(given: Any, **paths: Any) -> Any:
             "the dict holds no rollouts that ruler knows",
         ),
         (
-            {"prompt": [TASK, "Else."], "completion": ["a", "b"], "step": [1, 1]},
+            {
+                "prompt": [TASK, "Else."],
+                "completion": ["a", "b"],
+                "step": [1, 1],
+            },
             r"holds 2 groups \(ms-swift steps\); give each group as a list of its rollouts, a dict each",
         ),
         (
@@ -579,7 +637,12 @@ async def test_unknown_shapes(given: Any, sentence: str) -> None:
 @pytest.mark.anyio
 async def test_broken_records(caplog: pytest.LogCaptureFixture) -> None:
     """A record that cannot be judged has its reason, and costs the others nothing."""
-    given = [PAIRS[0], {"prompt": TASK, "completion": None}, {"prompt": TASK}, PAIRS[1]]
+    given = [
+        PAIRS[0],
+        {"prompt": TASK, "completion": None},
+        {"prompt": TASK},
+        PAIRS[1],
+    ]
     judged = await _scored([*given, {"prompt": TASK, "completion": object()}])
     assert judged.scores == (0.8, None, None, 0.724, None)
     reasons = [each["reason"] for each in judged.trajectories]
@@ -592,7 +655,9 @@ async def test_broken_records(caplog: pytest.LogCaptureFixture) -> None:
     class Lazy(dict[str, Any]):
         def __getitem__(self, key: str) -> Any:
             return (
-                1 / 0 if super().__getitem__(key) is None else super().__getitem__(key)
+                1 / 0
+                if super().__getitem__(key) is None
+                else super().__getitem__(key)
             )
 
     lazy = [
@@ -607,13 +672,20 @@ async def test_broken_records(caplog: pytest.LogCaptureFixture) -> None:
         in judged.trajectories[2]["reason"]
     )
     filters = [
-        {"doc_id": 1, "filter": name, "arguments": [[TASK]], "resps": [[*ANSWERS, ""]]}
+        {
+            "doc_id": 1,
+            "filter": name,
+            "arguments": [[TASK]],
+            "resps": [[*ANSWERS, ""]],
+        }
         for name in "ab"
     ]
     judged = await _scored(filters)
     assert judged.scores == (0.8, 0.724, None) * 2
     assert len(judged.group) == 2
-    assert "left out" not in caplog.text  # as an object is that cannot be judged
+    assert (
+        "left out" not in caplog.text
+    )  # as an object is that cannot be judged
 
 
 @pytest.mark.anyio
@@ -627,16 +699,24 @@ async def test_shapes_by_their_paths() -> None:
     judged = await _scored(given, **paths)
     assert judged.scores == (0.8, 0.724)
     assert [each["about"]["score"] for each in judged.group] == [0.8, 0.724]
-    assert [each["independent_reward"] for each in judged.trajectories] == [0, 1]
+    assert [each["independent_reward"] for each in judged.trajectories] == [
+        0,
+        1,
+    ]
     assert given[0]["about"] == {"task": TASK, "score": 0}
-    assert (await _scored({"trajectories": given}, **paths)).scores == judged.scores
+    assert (
+        await _scored({"trajectories": given}, **paths)
+    ).scores == judged.scores
     with pytest.raises(
-        WrongShapeError, match="none of the first records has it; their keys: prompt,"
+        WrongShapeError,
+        match="none of the first records has it; their keys: prompt,",
     ):
         await _scored(PAIRS, messages="log")
     with pytest.raises(WrongShapeError, match="is not of the format trl"):
         await _scored(PAIRS, format="trl")
-    assert (await _scored(PAIRS, format="prompt-completion")).scores == judged.scores
+    assert (
+        await _scored(PAIRS, format="prompt-completion")
+    ).scores == judged.scores
 
 
 SAMPLE = {"task_id": "a", "passed": True}
@@ -688,9 +768,17 @@ async def test_rubric_of_a_group() -> None:
         expected = (
             (talks, None, "By default."),
             ({"trajectories": talks, "rubric": ""}, None, "By default."),
-            ({"trajectories": talks, "rubric": "Of a dict."}, None, "Of a dict."),
+            (
+                {"trajectories": talks, "rubric": "Of a dict."},
+                None,
+                "Of a dict.",
+            ),
             ({"trajectories": PAIRS, "rubric": "Of pairs."}, None, "Of pairs."),
-            ([{**PAIRS[0], "rubric": "Of a record."}, PAIRS[1]], None, "Of a record."),
+            (
+                [{**PAIRS[0], "rubric": "Of a record."}, PAIRS[1]],
+                None,
+                "Of a record.",
+            ),
             (objects, None, "Of an object."),
             (objects, "Given.", "Given."),
             (PAIRS, "Given.", "Given."),
@@ -701,16 +789,23 @@ async def test_rubric_of_a_group() -> None:
         ]
         streamed = [
             one
-            async for one in scorer.score_groups([given for given, _, _ in expected])
+            async for one in scorer.score_groups(
+                [given for given, _, _ in expected]
+            )
         ]
         texts = scorer.summary().rubric_texts
         with pytest.raises(WrongShapeError, match="`rubric` is neither a text"):
             await scorer.score(talks, rubric=5)  # type: ignore[arg-type]  # as a caller may
-        with pytest.raises(WrongShapeError, match="rubric: only settings read `@FILE`"):
+        with pytest.raises(
+            WrongShapeError, match="rubric: only settings read `@FILE`"
+        ):
             await scorer.score(talks, rubric="@rubric.txt")
-    assert [texts[digest] for digest in digests] == [text for *_, text in expected]
+    assert [texts[digest] for digest in digests] == [
+        text for *_, text in expected
+    ]
     assert all(
-        text in system for (*_, text), system in zip(expected, seen, strict=False)
+        text in system
+        for (*_, text), system in zip(expected, seen, strict=False)
     )
     assert [texts[one.fields["rubric"]] for one in streamed[:6]] == [
         text for *_, text in expected[:6]
@@ -729,7 +824,9 @@ async def test_no_place_for_an_annotation(metadata: Any) -> None:
         "reward": 0.0,
         "metadata": {},
     }
-    rollouts: list[Any] = [{**sample, "response": f"It is {40 + n}."} for n in range(3)]
+    rollouts: list[Any] = [
+        {**sample, "response": f"It is {40 + n}."} for n in range(3)
+    ]
     rollouts[1]["metadata"] = metadata
     async with Scorer(OFFLINE) as scorer:
         judged = await scorer.score(rollouts)

@@ -16,7 +16,12 @@ from ruler_cli.files.index import Index
 from ruler_cli.files.scratch import digest
 from ruler_cli.pool.engine import StopSignal
 from ruler_cli.pool.gate import Gate
-from ruler_cli.pool.limits import AdaptiveConcurrency, Budget, ConcurrencyLimit, Window
+from ruler_cli.pool.limits import (
+    AdaptiveConcurrency,
+    Budget,
+    ConcurrencyLimit,
+    Window,
+)
 from ruler_cli.pool.retries import Caller, RetryBudget
 from ruler_cli.types import CallError, Line, Record, Reply, Request, Usage
 from tests.conftest import ROOT, Ruler, group, read, write
@@ -39,7 +44,9 @@ def test_index_closed_while_read() -> None:
             try:
                 for number in range(10**6):
                     key = digest(str(number))
-                    index.add(Record(Line(number, 0, b""), ()), key, None, mine=True)
+                    index.add(
+                        Record(Line(number, 0, b""), ()), key, None, mine=True
+                    )
                     if number == 4_000:
                         begun.set()
             except Exception as error:  # noqa: BLE001 - whatever ends the thread
@@ -55,9 +62,13 @@ def test_index_closed_while_read() -> None:
 
 def test_some_never_answered() -> None:
     """Requests that the judge can never answer do not keep others from it."""
-    broken = CallError("transport", "the judge answered 500", "call", billed=False)
+    broken = CallError(
+        "transport", "the judge answered 500", "call", billed=False
+    )
     judge = World(
-        error=lambda request, *_: broken if int(request.user) % 10 == 0 else None
+        error=lambda request, *_: (
+            broken if int(request.user) % 10 == 0 else None
+        )
     )
 
     async def main() -> int:
@@ -72,7 +83,9 @@ def test_some_never_answered() -> None:
         )
 
         async def one(number: int) -> None:
-            if isinstance(await caller.call(Request("s", str(number), ("a",))), Reply):
+            if isinstance(
+                await caller.call(Request("s", str(number), ("a",))), Reply
+            ):
                 replies.append(number)
 
         async with anyio.create_task_group() as tasks:
@@ -119,12 +132,16 @@ def test_outage_that_is_waited_for(
     cause = f"the judge answered 500: The server had an error. (openai/500 at {server.base})"
     assert done.returncode == 3
     assert f" s; the last time: {cause}\n" in done.stderr
-    assert cause in json.loads((tmp_path / "summary.json").read_text())["stopped"]
+    assert (
+        cause in json.loads((tmp_path / "summary.json").read_text())["stopped"]
+    )
     wrong = ruler(*usual, "--set", "max_outage=-1")
     assert (wrong.returncode, "--set max_outage" in wrong.stderr) == (2, True)
 
 
-def test_interrupted_outage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_outage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A run that is interrupted while its judge is down says so at its end, with the cause."""
     error = CallError(
         "transport", "the judge answered 503: no upstream", "call", billed=False
@@ -138,7 +155,11 @@ def test_interrupted_outage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     done = stage.run(until=60, max_outage=1e6)
     assert done.stopped is not None
     cause = "interrupted; the judge is down: the judge answered 503: no upstream (one)"
-    assert (str(done.stopped), done.stopped.exit_code, done.summary.stopped) == (
+    assert (
+        str(done.stopped),
+        done.stopped.exit_code,
+        done.summary.stopped,
+    ) == (
         cause,
         130,
         cause,
@@ -198,23 +219,39 @@ def test_closed_stderr(server: JudgeServer, tmp_path: Path) -> None:
 
 def test_share_of_a_file(ruler: Ruler, tmp_path: Path) -> None:
     """--max-failures P% is a share of the whole file, also of the lines that its first reading finds."""
-    records = "".join(json.dumps(group(f"g{i}", 0.1, 0.9)) + "\n" for i in range(100))
+    records = "".join(
+        json.dumps(group(f"g{i}", 0.1, 0.9)) + "\n" for i in range(100)
+    )
     (tmp_path / "in.jsonl").write_text(records + "no JSON\n" * 4)
     assert (
         ruler(
-            "score", "in.jsonl", "out.jsonl", "-m", "offline", "--max-failures", "5%"
+            "score",
+            "in.jsonl",
+            "out.jsonl",
+            "-m",
+            "offline",
+            "--max-failures",
+            "5%",
         ).returncode
         == 1
     )
     assert len(read(tmp_path / "out.jsonl")) == 100
     done = ruler(
-        "score", "in.jsonl", "two.jsonl", "-m", "offline", "--max-failures", "3%"
+        "score",
+        "in.jsonl",
+        "two.jsonl",
+        "-m",
+        "offline",
+        "--max-failures",
+        "3%",
     )
     assert "--max-failures 3%" in done.stderr
     assert not (tmp_path / "two.jsonl").exists()
 
 
-def test_what_cannot_be_sent(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
+def test_what_cannot_be_sent(
+    ruler: Ruler, server: JudgeServer, tmp_path: Path
+) -> None:
     """A parameter that cannot be sent is bad usage, reported before any call."""
     write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9)])
     usual = (

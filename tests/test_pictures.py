@@ -18,7 +18,14 @@ import pytest
 from ruler_cli.messages import pictures
 from ruler_cli.messages.pictures import read_picture
 from tests.conftest import ROOT, Ruler
-from tests.picture_judge import PictureJudge, address, part, png, rollout, screenshots
+from tests.picture_judge import (
+    PictureJudge,
+    address,
+    part,
+    png,
+    rollout,
+    screenshots,
+)
 
 
 def judged(path: Path) -> list[dict[str, Any]]:
@@ -28,7 +35,9 @@ def judged(path: Path) -> list[dict[str, Any]]:
 
 def scores_in(path: Path) -> list[list[float | None]]:
     """Return the scores of each group of an OUTPUT."""
-    return [[one["reward"] for one in each["trajectories"]] for each in judged(path)]
+    return [
+        [one["reward"] for one in each["trajectories"]] for each in judged(path)
+    ]
 
 
 def write(path: Path, *groups: list[dict[str, Any]]) -> None:
@@ -59,7 +68,9 @@ WAYS: dict[str, tuple[str, ...]] = {
 }
 
 
-def test_screenshots(ruler: Ruler, tmp_path: Path, subtests: pytest.Subtests) -> None:
+def test_screenshots(
+    ruler: Ruler, tmp_path: Path, subtests: pytest.Subtests
+) -> None:
     """Rollouts that differ only in screenshots get the scores of these, in any order and in windows.
 
     A second run asks nothing.
@@ -69,7 +80,12 @@ def test_screenshots(ruler: Ruler, tmp_path: Path, subtests: pytest.Subtests) ->
     for name, options in WAYS.items():
         with subtests.test(name), PictureJudge() as judge:
             given = asked(
-                judge, "--pictures", "send", "--ledger", f"{name}.sqlite", *options
+                judge,
+                "--pictures",
+                "send",
+                "--ledger",
+                f"{name}.sqlite",
+                *options,
             )
             for requests in (True, False):
                 done = ruler(*SCORE, *given)
@@ -78,7 +94,9 @@ def test_screenshots(ruler: Ruler, tmp_path: Path, subtests: pytest.Subtests) ->
                 if name == "in windows":  # they are brought to one scale
                     assert [*map(ranks, got)] == [*map(ranks, truths)]
                 else:
-                    assert got == [pytest.approx(own, abs=0.005) for own in truths]
+                    assert got == [
+                        pytest.approx(own, abs=0.005) for own in truths
+                    ]
                 assert bool(judge.requests) is requests
                 judge.requests.clear()
 
@@ -121,14 +139,23 @@ def test_no_eyes(ruler: Ruler, tmp_path: Path) -> None:
     embedded = ruler(
         "score", "in.jsonl", "e.jsonl", "-m", "offline", "--pictures", "send"
     )
-    assert (done.returncode, checked.returncode, embedded.returncode) == (1, 1, 1)
+    assert (done.returncode, checked.returncode, embedded.returncode) == (
+        1,
+        1,
+        1,
+    )
     for said in (done.stderr, checked.stdout):
         assert "--pictures send" in said
         assert "--pictures leave" in said
-    assert "the first in rollout 1, and offline reads none; use" in embedded.stderr
+    assert (
+        "the first in rollout 1, and offline reads none; use" in embedded.stderr
+    )
     assert "--pictures send" not in embedded.stderr
     for group in judged(tmp_path / "out.jsonl"):
-        assert (group["ruler"]["kind"], group["ruler"]["status"]) == ("input", "failed")
+        assert (group["ruler"]["kind"], group["ruler"]["status"]) == (
+            "input",
+            "failed",
+        )
         assert [one["reward"] for one in group["trajectories"]] == [None] * 4
 
 
@@ -158,7 +185,9 @@ def test_named_judge(ruler: Ruler, tmp_path: Path) -> None:
 def test_left(ruler: Ruler, tmp_path: Path) -> None:
     """`--pictures leave` sends none and counts them; rollouts that differ in nothing else are not compared."""
     texts = [rollout(part(n / 10), text=f"Done {n}.") for n in range(3)]
-    write(tmp_path / "in.jsonl", texts, [rollout(part(0.1)), rollout(part(0.9))])
+    write(
+        tmp_path / "in.jsonl", texts, [rollout(part(0.1)), rollout(part(0.9))]
+    )
     with PictureJudge() as judge:
         done = ruler(*SCORE, *asked(judge, "--pictures", "leave"))
         (sent,) = judge.requests
@@ -167,13 +196,18 @@ def test_left(ruler: Ruler, tmp_path: Path) -> None:
     good, bad = judged(tmp_path / "out.jsonl")
     assert good["ruler"]["pictures_left_out"] == 3
     assert [one["reward"] for one in good["trajectories"]] == [0.5] * 3
-    assert bad["ruler"]["reason"].startswith("nothing to compare: rollouts 1 and 2")
+    assert bad["ruler"]["reason"].startswith(
+        "nothing to compare: rollouts 1 and 2"
+    )
     assert [one["reward"] for one in bad["trajectories"]] == [None, None]
 
 
 def test_most_pictures(ruler: Ruler, tmp_path: Path) -> None:
     """`--set most_pictures=K` shows the last K of each rollout, and says of the others that they are not shown."""
-    own = [rollout(*map(part, (0.1, 0.2, last)), text=f"{last}") for last in (0.8, 0.3)]
+    own = [
+        rollout(*map(part, (0.1, 0.2, last)), text=f"{last}")
+        for last in (0.8, 0.3)
+    ]
     write(tmp_path / "in.jsonl", own)
     with PictureJudge() as judge:
         given = asked(judge, "--pictures", "send", "--set", "most_pictures=1")
@@ -181,13 +215,17 @@ def test_most_pictures(ruler: Ruler, tmp_path: Path) -> None:
         (sent,) = judge.requests
     assert done.returncode == 0, done.stderr
     content = sent["messages"][1]["content"]
-    assert [one["type"] for one in content] == ["text", "image_url"] * 2 + ["text"]
+    assert [one["type"] for one in content] == ["text", "image_url"] * 2 + [
+        "text"
+    ]
     assert content[0]["text"].endswith(
         "\n(picture 1 is not shown)\n(picture 2 is not shown)\n(picture 3)"
     )
     (group,) = judged(tmp_path / "out.jsonl")
     assert group["ruler"]["pictures_left_out"] == 4
-    assert scores_in(tmp_path / "out.jsonl") == [pytest.approx([0.8, 0.3], abs=0.005)]
+    assert scores_in(tmp_path / "out.jsonl") == [
+        pytest.approx([0.8, 0.3], abs=0.005)
+    ]
 
 
 def test_forged(ruler: Ruler, tmp_path: Path) -> None:
@@ -221,14 +259,21 @@ BAD: dict[str, Any] = {
 }
 
 
-def test_bad_pictures(ruler: Ruler, tmp_path: Path, subtests: pytest.Subtests) -> None:
+def test_bad_pictures(
+    ruler: Ruler, tmp_path: Path, subtests: pytest.Subtests
+) -> None:
     """A rollout with a picture that cannot be sent fails with the reason, and the others are scored."""
     for reason, url in BAD.items():
         with subtests.test(reason), PictureJudge() as judge:
             bad = rollout({"type": "image_url", "image_url": {"url": url}})
-            write(tmp_path / "in.jsonl", [rollout(part(0.2)), bad, rollout(part(0.8))])
+            write(
+                tmp_path / "in.jsonl",
+                [rollout(part(0.2)), bad, rollout(part(0.8))],
+            )
             done = ruler(*SCORE, *asked(judge, "--pictures", "send"))
-            checked = ruler("check", "in.jsonl", *asked(judge, "--pictures", "send"))
+            checked = ruler(
+                "check", "in.jsonl", *asked(judge, "--pictures", "send")
+            )
             assert (done.returncode, checked.returncode) == (1, 1)
             assert "`trajectories.1` picture 1 " in done.stderr
             for said in (done.stderr, checked.stdout):
@@ -275,7 +320,9 @@ TOO_MANY = {
 }  # fmt: skip
 
 
-def test_too_many(ruler: Ruler, tmp_path: Path, subtests: pytest.Subtests) -> None:
+def test_too_many(
+    ruler: Ruler, tmp_path: Path, subtests: pytest.Subtests
+) -> None:
     """A judge that takes fewer pictures in a request is shown fewer rollouts, then fewer pictures, which is told."""
     truths = [0.1, 0.9, 0.3, 0.7]
     for message, most in TOO_MANY.items():
@@ -284,9 +331,12 @@ def test_too_many(ruler: Ruler, tmp_path: Path, subtests: pytest.Subtests) -> No
             with subtests.test(message, each=each), PictureJudge() as judge:
                 judge.refusal, judge.most = message, most
                 pictures = [
-                    [part(i / 100) for i in range(each - 1)] + [part(t)] for t in truths
+                    [part(i / 100) for i in range(each - 1)] + [part(t)]
+                    for t in truths
                 ]
-                write(tmp_path / "in.jsonl", [rollout(*own) for own in pictures])
+                write(
+                    tmp_path / "in.jsonl", [rollout(*own) for own in pictures]
+                )
                 way = asked(judge, "--pictures", "send", "--ledger", "none")
                 done = ruler(*SCORE, *way)
                 assert done.returncode == 0, done.stderr
@@ -295,7 +345,9 @@ def test_too_many(ruler: Ruler, tmp_path: Path, subtests: pytest.Subtests) -> No
                 (group,) = judged(tmp_path / "out.jsonl")
                 out = group["ruler"]["pictures_left_out"]
                 assert out == left
-                assert ("without some of their pictures" in done.stderr) == (out > 0)
+                assert ("without some of their pictures" in done.stderr) == (
+                    out > 0
+                )
 
 
 def test_too_many_for_good(
@@ -316,15 +368,23 @@ def test_too_many_for_good(
             done = ruler(*SCORE, *way)
             assert done.returncode == 1
             (group,) = judged(tmp_path / "out.jsonl")
-            assert [one["reward"] for one in group["trajectories"]] == [None, None]
-            assert message.partition(":")[0].rstrip(".") in group["ruler"]["reason"]
+            assert [one["reward"] for one in group["trajectories"]] == [
+                None,
+                None,
+            ]
+            assert (
+                message.partition(":")[0].rstrip(".")
+                in group["ruler"]["reason"]
+            )
             assert remedy in done.stderr
 
 
 def test_same_pictures(ruler: Ruler, tmp_path: Path) -> None:
     """Rollouts with the same text and pictures are one; with another stated size or other bytes they are two."""
     same = rollout(part(0.4))
-    small = json.loads(json.dumps(same).replace('"url"', '"detail": "low", "url"'))
+    small = json.loads(
+        json.dumps(same).replace('"url"', '"detail": "low", "url"')
+    )
     other = rollout(
         {"type": "image_url", "image_url": {"url": address(png(0.4, note=1))}}
     )
@@ -338,7 +398,11 @@ def test_same_pictures(ruler: Ruler, tmp_path: Path) -> None:
         for one in sent["messages"][1]["content"]
         if one["type"] == "image_url"
     ]
-    assert sorted(each.get("detail", "") for each in pictures) == ["", "", "low"]
+    assert sorted(each.get("detail", "") for each in pictures) == [
+        "",
+        "",
+        "low",
+    ]
 
 
 def test_looking(ruler: Ruler, tmp_path: Path) -> None:
@@ -352,7 +416,9 @@ def test_looking(ruler: Ruler, tmp_path: Path) -> None:
     assert rendered.returncode == 0
     (line,) = (tmp_path / "requests.jsonl").read_text().splitlines()
     content = json.loads(line)["body"]["messages"][1]["content"]
-    assert [one["type"] for one in content] == ["text", "image_url"] * 3 + ["text"]
+    assert [one["type"] for one in content] == ["text", "image_url"] * 3 + [
+        "text"
+    ]
     checked = ruler("check", "in.jsonl", *model)
     assert (checked.returncode, "pictures" in checked.stdout) == (0, True)
     assert "3 pictures sent" in checked.stdout
@@ -370,21 +436,31 @@ def test_looking(ruler: Ruler, tmp_path: Path) -> None:
 
 def test_estimates(ruler: Ruler, tmp_path: Path) -> None:
     """`check` counts the tokens of pictures by the rule of the judge's provider."""
-    large = {"type": "image_url", "image_url": {"url": address(png(0.4, 1000, 750))}}
-    write(tmp_path / "in.jsonl", [rollout(large, text="Done!"), rollout(part(0.2))])
+    large = {
+        "type": "image_url",
+        "image_url": {"url": address(png(0.4, 1000, 750))},
+    }
+    write(
+        tmp_path / "in.jsonl",
+        [rollout(large, text="Done!"), rollout(part(0.2))],
+    )
     text = tokens_of(ruler, "openai/gpt-4o", "--pictures", "leave")
     for model, tokens in {
         "openai/gpt-4o": 85 + 4 * 170 + 85 + 170,
         "anthropic/claude-sonnet-4-5": 1000 + 1,
         "gemini/gemini-2.5-pro": 2 * 258 + 258,
     }.items():
-        assert tokens_of(ruler, model) - text == pytest.approx(tokens, abs=30), model
+        assert tokens_of(ruler, model) - text == pytest.approx(
+            tokens, abs=30
+        ), model
 
 
 def tokens_of(ruler: Ruler, model: str, *options: str) -> float:
     """Return the expected prompt tokens of a run."""
     done = ruler("check", "in.jsonl", "-m", model, "--json", *options)
-    expected: float = json.loads(done.stdout)["estimate"]["prompt_tokens"]["expected"]
+    expected: float = json.loads(done.stdout)["estimate"]["prompt_tokens"][
+        "expected"
+    ]
     return expected
 
 
@@ -395,7 +471,10 @@ def test_large_pictures(
     pytest.importorskip("PIL", reason="Pillow is not installed")
     large = [
         rollout(
-            {"type": "image_url", "image_url": {"url": address(png(s, 3000, 1000))}}
+            {
+                "type": "image_url",
+                "image_url": {"url": address(png(s, 3000, 1000))},
+            }
         )
         for s in (0.2, 0.8)
     ]
@@ -423,11 +502,22 @@ def test_panel(ruler: Ruler, tmp_path: Path) -> None:
             f"[judges.eyes]\n{table}pictures = true\n[judges.blind]\n{blind}"
         )
         done = ruler(*SCORE, "-m", "eyes", "-m", "blind")
-        in_turn = ("-m", "blind", "-m", "eyes", "--fallback", "--ledger", "none")
+        in_turn = (
+            "-m",
+            "blind",
+            "-m",
+            "eyes",
+            "--fallback",
+            "--ledger",
+            "none",
+        )
         turned = ruler("score", "in.jsonl", "turned.jsonl", *in_turn)
     assert (done.returncode, turned.returncode) == (0, 0), done.stderr
     seen, read = judged(tmp_path / "out.jsonl")
     assert (seen["ruler"]["judge"], seen["ruler"]["degraded"]) == ("eyes", True)
-    assert (read["ruler"]["judge"], read["ruler"]["degraded"]) == ("eyes, blind", False)
+    assert (read["ruler"]["judge"], read["ruler"]["degraded"]) == (
+        "eyes, blind",
+        False,
+    )
     seen, read = judged(tmp_path / "turned.jsonl")
     assert (seen["ruler"]["judge"], read["ruler"]["judge"]) == ("eyes", "blind")

@@ -30,7 +30,9 @@ def _computed(**changed: float) -> dict[str, float]:
 
 
 def _cells() -> list[list[str]]:
-    stated = [Row(title, (_GIVEN[key],), "measured") for key, title in _TITLES.items()]
+    stated = [
+        Row(title, (_GIVEN[key],), "measured") for key, title in _TITLES.items()
+    ]
     lines = table(["a kind"], [*stated, *project([_GIVEN])]).splitlines()[2:]
     return [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
 
@@ -52,8 +54,12 @@ def test_limits() -> None:
     assert _computed(openai=1_000.0)["batches at OpenAI"] == 250
     assert _computed(openai=150_000_000.0)["batches at OpenAI"] == 12_500_000
     title = "hours at 10,000 requests and 30 million tokens a minute"
-    assert _computed(prompt=1_000.0)[title] == pytest.approx(12_500_000 / 10_000 / 60)
-    assert _computed(prompt=29_520.0)[title] == pytest.approx(12_500_000 / 1_000 / 60)
+    assert _computed(prompt=1_000.0)[title] == pytest.approx(
+        12_500_000 / 10_000 / 60
+    )
+    assert _computed(prompt=29_520.0)[title] == pytest.approx(
+        12_500_000 / 1_000 / 60
+    )
 
 
 def test_half_in_batches() -> None:

@@ -34,7 +34,9 @@ def _duckdb(path: Path) -> Rows:
 
 def _pandas(path: Path) -> Rows:
     rows: Rows = (
-        pytest.importorskip("pandas").read_json(path, lines=True).to_dict("records")
+        pytest.importorskip("pandas")
+        .read_json(path, lines=True)
+        .to_dict("records")
     )
     return rows
 
@@ -105,7 +107,9 @@ def told(rows: Rows) -> list[Any]:
 
 
 @pytest.mark.parametrize("shape", ["groups", "trajectories"])
-@pytest.mark.parametrize("reader", [_polars, _duckdb, _pandas, _pyarrow, _datasets])
+@pytest.mark.parametrize(
+    "reader", [_polars, _duckdb, _pandas, _pyarrow, _datasets]
+)
 def test_readers(
     outputs: dict[str, Path],
     shape: str,
@@ -114,7 +118,9 @@ def test_readers(
 ) -> None:
     """Every library finds all records, scores and failures, though the only failure stands at the end."""
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    rows = [json.loads(line) for line in outputs[shape].read_bytes().splitlines()]
+    rows = [
+        json.loads(line) for line in outputs[shape].read_bytes().splitlines()
+    ]
     assert [one[0] for one in told(rows)[-2:]] == [None, None]
     read = reader(outputs[shape])
     assert len(read) == len(rows)

@@ -81,7 +81,9 @@ def test_file_and_pipe_are_the_same(
     assert OF_THE_BATCH.sub(b"", filed) == OF_THE_BATCH.sub(b"", piped)
     assert done.summary.written == len(filed.splitlines()) > 0
     simulated(source, source)
-    assert OF_THE_BATCH.sub(b"", source.read_bytes()) == OF_THE_BATCH.sub(b"", filed)
+    assert OF_THE_BATCH.sub(b"", source.read_bytes()) == OF_THE_BATCH.sub(
+        b"", filed
+    )
 
 
 def test_one_pass_does_not_wait(
@@ -89,9 +91,14 @@ def test_one_pass_does_not_wait(
 ) -> None:
     """If no score needs the batch no result waits on disk; if one does, all do."""
     held = []
-    monkeypatch.setattr(Scratch, "put", lambda _, waiting: held.append(waiting[0].key))
+    monkeypatch.setattr(
+        Scratch, "put", lambda _, waiting: held.append(waiting[0].key)
+    )
     stage = Stage(
-        tmp_path, monkeypatch, [group(f"g{i}", 0.1, 0.9) for i in range(5)], Stub()
+        tmp_path,
+        monkeypatch,
+        [group(f"g{i}", 0.1, 0.9) for i in range(5)],
+        Stub(),
     )
     stage.run(passes=1)
     assert held == []
@@ -112,7 +119,9 @@ def test_on_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stage = Stage(tmp_path, monkeypatch, groups, judge)
     lines = (tmp_path / "in.jsonl").read_bytes().splitlines(keepends=True)
     stage.run(passes=3, on_failure="keep", output="kept.jsonl")
-    assert [t["reward"] for t in stage.records("kept.jsonl")[1]["trajectories"]] == [
+    assert [
+        t["reward"] for t in stage.records("kept.jsonl")[1]["trajectories"]
+    ] == [
         0.0,
         1.0,
     ]
@@ -124,7 +133,9 @@ def test_on_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "g3",
         "g5",
     ]
-    assert (tmp_path / "in.jsonl.failed.jsonl").read_bytes() == lines[1] + lines[4]
+    assert (tmp_path / "in.jsonl.failed.jsonl").read_bytes() == lines[
+        1
+    ] + lines[4]
 
 
 def test_deep_reward_waits(tmp_path: Path) -> None:
@@ -136,7 +147,9 @@ def test_deep_reward_waits(tmp_path: Path) -> None:
     (tmp_path / "in.jsonl").write_bytes(
         lines.replace(b'"reward": 0.0', b'"reward": ' + deep)
     )
-    assert simulated(tmp_path / "in.jsonl", tmp_path / "out.jsonl").summary.complete
+    assert simulated(
+        tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    ).summary.complete
     assert (tmp_path / "out.jsonl").read_bytes().count(deep) >= 2
 
 
@@ -153,8 +166,9 @@ def test_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         )
         done = stage.run(passes=2)
     assert isinstance(done.stopped, OutputError)
-    assert "cannot write a temporary file: No space left on device; make room" in str(
-        done.stopped
+    assert (
+        "cannot write a temporary file: No space left on device; make room"
+        in str(done.stopped)
     )
     assert not (tmp_path / "out.jsonl").exists()
     assert stage.run(passes=2).summary.complete
@@ -168,9 +182,13 @@ def test_no_directory_to_wait_in(
     stage = Stage(tmp_path, monkeypatch, [group("g0", 0.1, 0.9)], Stub())
 
     def nowhere(**_: Any) -> None:
-        raise FileNotFoundError(2, "No usable temporary directory found in ['/tmp']")
+        raise FileNotFoundError(
+            2, "No usable temporary directory found in ['/tmp']"
+        )
 
-    monkeypatch.setattr("ruler_cli.files.scratch.tempfile.TemporaryFile", nowhere)
+    monkeypatch.setattr(
+        "ruler_cli.files.scratch.tempfile.TemporaryFile", nowhere
+    )
     monkeypatch.setattr("ruler_cli.files.scratch.tempfile.tempdir", None)
     monkeypatch.setattr(
         "ruler_cli.files.scratch.tempfile._get_default_tempdir", nowhere
@@ -188,7 +206,10 @@ def test_memory_is_flat(tmp_path: Path) -> None:
     for number in (80, 480):
         write(
             tmp_path / "in.jsonl",
-            [{**group(f"g{i}", 0.2, 0.8), "note": "x" * 20_000} for i in range(number)],
+            [
+                {**group(f"g{i}", 0.2, 0.8), "note": "x" * 20_000}
+                for i in range(number)
+            ],
         )
         tracemalloc.start()
         simulated(tmp_path / "in.jsonl", tmp_path / "out.jsonl", debias=True)
@@ -234,7 +255,10 @@ def test_reader_that_stops(tmp_path: Path) -> None:
     """A stopped run ends even if nobody reads the rest of a batch that has waited."""
     write(
         tmp_path / "in.jsonl",
-        [{**group(f"g{i}", 0.1, 0.9), "note": "x" * 20_000} for i in range(100)],
+        [
+            {**group(f"g{i}", 0.1, 0.9), "note": "x" * 20_000}
+            for i in range(100)
+        ],
     )
     command = [
         sys.executable,

@@ -60,7 +60,12 @@ def begun(
 def line(server: JudgeServer, *more: str) -> list[str]:
     """The command line of a run."""
     given = dict(zip(more[::2], more[1::2], strict=True))
-    options = {"-m": "openai/good", "--api-base": server.base, "-c": "4", **given}
+    options = {
+        "-m": "openai/good",
+        "--api-base": server.base,
+        "-c": "4",
+        **given,
+    }
     return [
         "score",
         "in.jsonl",
@@ -119,7 +124,9 @@ def test_continues(
     assert masked(tmp_path / "out.jsonl") == resumed
 
 
-def test_ledger_deleted(server: JudgeServer, ruler: Ruler, tmp_path: Path) -> None:
+def test_ledger_deleted(
+    server: JudgeServer, ruler: Ruler, tmp_path: Path
+) -> None:
     """A run whose ledger is deleted stops and says so; the same command goes on with a new one."""
     server.configure(latency=0.05)
     process = begun(tmp_path, server, 21, "--ledger", "kept/ledger.sqlite")
@@ -153,7 +160,9 @@ def test_drains(
     assert "4 calls in flight" in output
     assert "to resume: ruler score in.jsonl" in output
     assert (
-        server.stats()["requests"] == server.stats()["books"]["answered"]["calls"] == 4
+        server.stats()["requests"]
+        == server.stats()["books"]["answered"]["calls"]
+        == 4
     )
     assert server.stats()["books"]["abandoned"]["calls"] == 0
 
@@ -180,7 +189,8 @@ def test_slow_reader(server: JudgeServer, tmp_path: Path) -> None:
     assert process.returncode == 143
     assert out.endswith(b"\n")
     assert all(
-        json.loads(record)["ruler"]["status"] == "scored" for record in out.splitlines()
+        json.loads(record)["ruler"]["status"] == "scored"
+        for record in out.splitlines()
     )
 
 
@@ -209,7 +219,9 @@ def test_second_signal(server: JudgeServer, tmp_path: Path) -> None:
     until(lambda: server.stats()["in_flight"] == 0)
 
 
-def test_permanent_errors(server: JudgeServer, ruler: Ruler, tmp_path: Path) -> None:
+def test_permanent_errors(
+    server: JudgeServer, ruler: Ruler, tmp_path: Path
+) -> None:
     """A permanent error is asked again with --retry-failed only, and its reply then stays."""
     write(tmp_path / "in.jsonl", GROUPS[:5])
     bad = line(server, "-m", "openai/400")
@@ -225,7 +237,9 @@ def test_permanent_errors(server: JudgeServer, ruler: Ruler, tmp_path: Path) -> 
     assert server.stats()["requests"] == 10
 
 
-def test_retry_failed(server: JudgeServer, ruler: Ruler, tmp_path: Path) -> None:
+def test_retry_failed(
+    server: JudgeServer, ruler: Ruler, tmp_path: Path
+) -> None:
     """A judge that answers by now is asked once more with --retry-failed, and never after that."""
     write(tmp_path / "in.jsonl", GROUPS[:5])
     run = line(server, "-m", "openai/once-400")
@@ -234,12 +248,14 @@ def test_retry_failed(server: JudgeServer, ruler: Ruler, tmp_path: Path) -> None
     assert ruler(*run, "--retry-failed").returncode == 0
     assert ruler(*run).returncode == 0
     assert server.stats()["requests"] == 10
-    assert [r["trajectories"][1]["reward"] for r in read(tmp_path / "out.jsonl")] == [
-        i / 100 for i in range(5)
-    ]
+    assert [
+        r["trajectories"][1]["reward"] for r in read(tmp_path / "out.jsonl")
+    ] == [i / 100 for i in range(5)]
 
 
-def test_cached_exchange(server: JudgeServer, ruler: Ruler, tmp_path: Path) -> None:
+def test_cached_exchange(
+    server: JudgeServer, ruler: Ruler, tmp_path: Path
+) -> None:
     """An exchange of several requests is cached whole: a rerun sends none of them."""
     write(tmp_path / "in.jsonl", GROUPS[:5])
     run = line(server, "-m", "openai/once-not-json")
@@ -248,7 +264,9 @@ def test_cached_exchange(server: JudgeServer, ruler: Ruler, tmp_path: Path) -> N
     assert ruler(*run).returncode == 0
     assert server.stats()["requests"] == 10
     assert masked(tmp_path / "out.jsonl") == first
-    assert {r["ruler"]["cached"] for r in read(tmp_path / "out.jsonl")} == {True}
+    assert {r["ruler"]["cached"] for r in read(tmp_path / "out.jsonl")} == {
+        True
+    }
 
 
 def test_cap(server: JudgeServer, ruler: Ruler, tmp_path: Path) -> None:
@@ -272,7 +290,9 @@ def test_cap(server: JudgeServer, ruler: Ruler, tmp_path: Path) -> None:
     )
 
 
-def test_cap_in_place(server: JudgeServer, ruler: Ruler, tmp_path: Path) -> None:
+def test_cap_in_place(
+    server: JudgeServer, ruler: Ruler, tmp_path: Path
+) -> None:
     """With INPUT = OUTPUT and `drop`, a cap leaves every record for the run that goes on."""
     write(tmp_path / "in.jsonl", GROUPS)
     run = [
@@ -280,7 +300,10 @@ def test_cap_in_place(server: JudgeServer, ruler: Ruler, tmp_path: Path) -> None
         for text in line(server, "--price", "2,8")
     ]
     before = read(tmp_path / "in.jsonl")
-    assert ruler(*run, "--on-failure", "drop", "--max-cost", "0.05").returncode == 4
+    assert (
+        ruler(*run, "--on-failure", "drop", "--max-cost", "0.05").returncode
+        == 4
+    )
     assert read(tmp_path / "in.jsonl") == before
     assert ruler(*run, "--on-failure", "drop").returncode == 0
     assert len(read(tmp_path / "in.jsonl")) == len(GROUPS)
@@ -289,18 +312,24 @@ def test_cap_in_place(server: JudgeServer, ruler: Ruler, tmp_path: Path) -> None
 
 
 @needs_full_device
-def test_unwritable_summary(server: JudgeServer, ruler: Ruler, tmp_path: Path) -> None:
+def test_unwritable_summary(
+    server: JudgeServer, ruler: Ruler, tmp_path: Path
+) -> None:
     """A summary that cannot be written is reported, and does not hide the reason why the run stopped."""
     write(tmp_path / "in.jsonl", GROUPS)
     (tmp_path / "sum").symlink_to("/dev/full")
     done = ruler(
-        *line(server, "--price", "2,8", "--max-cost", "0.05", "--summary", "sum")
+        *line(
+            server, "--price", "2,8", "--max-cost", "0.05", "--summary", "sum"
+        )
     )
     assert done.returncode == 4
     assert "--summary sum: cannot be written" in done.stderr
 
 
-def test_cap_needs_a_price(server: JudgeServer, ruler: Ruler, tmp_path: Path) -> None:
+def test_cap_needs_a_price(
+    server: JudgeServer, ruler: Ruler, tmp_path: Path
+) -> None:
     """A cap without a known price is bad usage, reported before any request."""
     write(tmp_path / "in.jsonl", GROUPS)
     done = ruler(*line(server, "--max-cost", "1"))
@@ -313,7 +342,12 @@ def test_cap_needs_a_price(server: JudgeServer, ruler: Ruler, tmp_path: Path) ->
     ("most", "code", "asked"), [("3", 1, 30), ("10%", 1, 40), ("100%", 1, 60)]
 )
 def test_max_failures(
-    most: str, code: int, asked: int, server: JudgeServer, ruler: Ruler, tmp_path: Path
+    most: str,
+    code: int,
+    asked: int,
+    server: JudgeServer,
+    ruler: Ruler,
+    tmp_path: Path,
 ) -> None:
     """If more groups fail than allowed the run stops with code 1 and keeps its whole records."""
     write(tmp_path / "in.jsonl", GROUPS)
@@ -324,18 +358,28 @@ def test_max_failures(
 
 
 @pytest.mark.parametrize("text", ["-1", "101%", "many", "0.5"])
-def test_max_failures_is_a_number(text: str, ruler: Ruler, tmp_path: Path) -> None:
+def test_max_failures_is_a_number(
+    text: str, ruler: Ruler, tmp_path: Path
+) -> None:
     """A value that is neither a number nor a share is bad usage."""
     write(tmp_path / "in.jsonl", GROUPS)
     assert (
         ruler(
-            "score", "in.jsonl", "out.jsonl", "-m", "offline", "--max-failures", text
+            "score",
+            "in.jsonl",
+            "out.jsonl",
+            "-m",
+            "offline",
+            "--max-failures",
+            text,
         ).returncode
         == 2
     )
 
 
-def test_fatal_drains(server: JudgeServer, ruler: Ruler, tmp_path: Path) -> None:
+def test_fatal_drains(
+    server: JudgeServer, ruler: Ruler, tmp_path: Path
+) -> None:
     """An account that runs out during a run ends it with 3; no answered request is sent again."""
     write(tmp_path / "in.jsonl", GROUPS)
     server.configure(latency=0.05, chaos={"quota": 0.05}, seed=1)
@@ -350,13 +394,16 @@ def test_fatal_drains(server: JudgeServer, ruler: Ruler, tmp_path: Path) -> None
     assert 0 < answered < len(GROUPS)
 
 
-def test_equal_requests(server: JudgeServer, ruler: Ruler, tmp_path: Path) -> None:
+def test_equal_requests(
+    server: JudgeServer, ruler: Ruler, tmp_path: Path
+) -> None:
     """Equal requests are one call, even if both wait for it at once."""
     write(tmp_path / "in.jsonl", [group("same", 0.2, 0.7)] * 10)
     assert ruler(*line(server)).returncode == 0
     assert server.stats()["requests"] == 1
     rewards = [
-        [t["reward"] for t in r["trajectories"]] for r in read(tmp_path / "out.jsonl")
+        [t["reward"] for t in r["trajectories"]]
+        for r in read(tmp_path / "out.jsonl")
     ]
     assert rewards == [[0.2, 0.7]] * 10
 
@@ -369,14 +416,24 @@ def test_two_runs_share_a_ledger(server: JudgeServer, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "ruler_cli", *line(server)]
     command[command.index("out.jsonl")] = "other.jsonl"
     second = subprocess.run(
-        command, cwd=tmp_path, env=other, capture_output=True, timeout=60, check=False
+        command,
+        cwd=tmp_path,
+        env=other,
+        capture_output=True,
+        timeout=60,
+        check=False,
     )
     first.communicate(timeout=60)
     assert (first.returncode, second.returncode) == (0, 0)
     assert masked(tmp_path / "out.jsonl") == masked(tmp_path / "other.jsonl")
     asked = server.stats()["requests"]
     subprocess.run(
-        command, cwd=tmp_path, env=other, capture_output=True, timeout=60, check=True
+        command,
+        cwd=tmp_path,
+        env=other,
+        capture_output=True,
+        timeout=60,
+        check=True,
     )
     assert server.stats()["requests"] == asked
 
@@ -390,7 +447,10 @@ def test_unwritable_ledger() -> None:
 
     async def main() -> tuple[Reply | CallError, str, Reply | CallError]:
         caller = Caller(
-            World(), Gate(ConcurrencyLimit(1), StopSignal()), retries=0, timeout=9.0
+            World(),
+            Gate(ConcurrencyLimit(1), StopSignal()),
+            retries=0,
+            timeout=9.0,
         )
         judge = PanelJudge(caller, Full(None, "m", {}))
         first = await judge.call(Request("s", "u", ("a",)))

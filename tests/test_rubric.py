@@ -86,12 +86,16 @@ def test_long_rubrics() -> None:
 async def test_settings(server: JudgeServer) -> None:
     """A rubric of the settings with another scale is refused before a call."""
     judge = JudgeSettings("openai/good", api_base=server.base)
-    with pytest.raises(UsageError, match=r"rubric: names another scale \(0 to 100\)"):
+    with pytest.raises(
+        UsageError, match=r"rubric: names another scale \(0 to 100\)"
+    ):
         Scorer(ScoreSettings(judge=judge, ask=AskSettings(rubric=PERCENT)))
     async with Scorer(ScoreSettings(judge=judge, ledger=None)) as scorer:
         judged = await scorer.score({**group("g", 0.1, 0.9), "rubric": PERCENT})
     assert judged.kind == "input"
-    assert str(judged.reason).startswith("its rubric names another scale (0 to 100)")
+    assert str(judged.reason).startswith(
+        "its rubric names another scale (0 to 100)"
+    )
     assert server.stats()["requests"] == 0
 
 
@@ -104,12 +108,19 @@ def test_commands(tmp_path: Path, ruler: Ruler) -> None:
     refused = ruler(
         "score", "in.jsonl", "out.jsonl", "-m", "offline", "--rubric", PERCENT
     )
-    assert (refused.returncode, "another scale (0 to 100)" in refused.stderr) == (
+    assert (
+        refused.returncode,
+        "another scale (0 to 100)" in refused.stderr,
+    ) == (
         2,
         True,
     )
-    assert ruler("score", "in.jsonl", "out.jsonl", "-m", "offline").returncode == 1
-    assert [line["ruler"]["status"] for line in read(tmp_path / "out.jsonl")] == [
+    assert (
+        ruler("score", "in.jsonl", "out.jsonl", "-m", "offline").returncode == 1
+    )
+    assert [
+        line["ruler"]["status"] for line in read(tmp_path / "out.jsonl")
+    ] == [
         "failed",
         "scored",
     ]
@@ -119,7 +130,10 @@ def test_commands(tmp_path: Path, ruler: Ruler) -> None:
         json.loads(checked.stdout)["bad"]
     )
     shown = ruler("prompt", "in.jsonl", "-m", "offline")
-    assert (shown.returncode, "its rubric names another scale" in shown.stderr) == (
+    assert (
+        shown.returncode,
+        "its rubric names another scale" in shown.stderr,
+    ) == (
         2,
         True,
     )
@@ -147,7 +161,9 @@ REFUSED: dict[str, Any] = {
         "score1_description": "bad",
         "score5_description": "good",
     },
-    "levels": [{"criterion": "Tone", "options": [{"label": "kind", "value": 1}]}],
+    "levels": [
+        {"criterion": "Tone", "options": [{"label": "kind", "value": 1}]}
+    ],
     "a type that is no statement": [
         {"description": "Good?", "type": "likert", "points": 5}
     ],
@@ -195,7 +211,9 @@ REFUSED: dict[str, Any] = {
     "an id alone": [{"id": "C1", "weight": 3}],
     "a name alone": [{"name": "Value", "weight": 3}],
     "two spellings": [{"criterion": "a", "weight": 3, "Weight": 5}],
-    "a word beside a number": [{"criterion": "a", "weight": "essential", "points": 5}],
+    "a word beside a number": [
+        {"criterion": "a", "weight": "essential", "points": 5}
+    ],
     "a sign that is not read": [
         {"criterion": "a", "weight": 1, "category": "negative"}
     ],
@@ -224,7 +242,9 @@ def test_remedy() -> None:
     """A misspelt member is told its name, and one that is spelt right is never asked for by the same name."""
     with pytest.raises(UnreadableError, match="did you mean weight"):
         rubric_of([{"criterion": "a", "weigth": 3}])
-    with pytest.raises(UnreadableError, match="state each criterion as a sentence"):
+    with pytest.raises(
+        UnreadableError, match="state each criterion as a sentence"
+    ):
         rubric_of([{"criterion": "a", "operator": "not"}])
 
 

@@ -45,7 +45,9 @@ LIMITS = ["429", "429-date", "529"]
 FATAL = ["401", "403", "404", "quota"]
 
 
-async def score(run: ScoreSettings, observer: Observer | None = None) -> Summary:
+async def score(
+    run: ScoreSettings, observer: Observer | None = None
+) -> Summary:
     """Run to the end, and raise the error that stops the run."""
     done = await run_score(run, observer)
     if done.stopped is not None:
@@ -60,7 +62,9 @@ def settings(
     write(path / "in.jsonl", GROUPS)
     values = {"retries": 1, "timeout": 20.0, **judge}
     pool = {
-        name: values.pop(name) for name in ("retries", "concurrency") if name in values
+        name: values.pop(name)
+        for name in ("retries", "concurrency")
+        if name in values
     }
     return ScoreSettings(
         InputSettings(str(path / "in.jsonl")),
@@ -110,7 +114,9 @@ async def test_failed(
             done = await score(settings(tmp_path, server, cue))
             assert sum(done.failed.values()) == len(GROUPS)
             assert all(
-                reward is None for record in rewards(tmp_path) for reward in record
+                reward is None
+                for record in rewards(tmp_path)
+                for reward in record
             )
             for record in read(tmp_path / "out.jsonl"):
                 assert record["ruler"]["status"] == "failed"
@@ -133,7 +139,9 @@ async def test_deadline(tmp_path: Path, server: JudgeServer) -> None:
     """The deadline holds by the wall clock, even while bytes drip in."""
     for cue in ("drip", "hang", "slow"):
         with anyio.fail_after(60):  # a drip would last for ever
-            done = await score(settings(tmp_path, server, cue, timeout=0.3, retries=0))
+            done = await score(
+                settings(tmp_path, server, cue, timeout=0.3, retries=0)
+            )
         assert done.failed == {"transport": 3}
 
 
@@ -181,7 +189,9 @@ async def test_limits(tmp_path: Path, server: JudgeServer) -> None:
     }
     for cue, names in limits.items():
         server.reset()
-        assert (await score(settings(tmp_path, server, cue, concurrency=1))).complete
+        assert (
+            await score(settings(tmp_path, server, cue, concurrency=1))
+        ).complete
         assert rewards(tmp_path) == TRUE
         sent = [
             {name for name in request if name.startswith("max_")}
@@ -190,7 +200,9 @@ async def test_limits(tmp_path: Path, server: JudgeServer) -> None:
         assert sent == names
 
 
-async def test_cut_off_asks_for_the_rest(tmp_path: Path, server: JudgeServer) -> None:
+async def test_cut_off_asks_for_the_rest(
+    tmp_path: Path, server: JudgeServer
+) -> None:
     """After two cut-off replies the complete entries count, and only the missing ids are asked for."""
     done = await score(settings(tmp_path, server, "twice-cutoff"))
     assert done.complete
@@ -215,7 +227,9 @@ async def test_on_failure(tmp_path: Path, server: JudgeServer) -> None:
 async def test_rescoring(tmp_path: Path, server: JudgeServer) -> None:
     """Scoring in place, twice, keeps the first original reward and one explanation."""
     run = settings(tmp_path, server, "good")
-    run = ScoreSettings(run.input, str(tmp_path / "in.jsonl"), run.judge, ledger=None)
+    run = ScoreSettings(
+        run.input, str(tmp_path / "in.jsonl"), run.judge, ledger=None
+    )
     await score(run)
     await score(run)
     for record in read(tmp_path / "in.jsonl"):
@@ -242,11 +256,15 @@ async def test_scattered(tmp_path: Path, server: JudgeServer) -> None:
     assert server.stats()["requests"] == 4
     assert done.written == len(members)
     out = read(tmp_path / "out.jsonl")
-    assert [r["reward"] for r in out] == [t / 10 for t in range(6) for _ in range(4)]
+    assert [r["reward"] for r in out] == [
+        t / 10 for t in range(6) for _ in range(4)
+    ]
     assert [r["messages"] for r in out] == [m["messages"] for m in members]
 
 
-async def test_identical_and_single(tmp_path: Path, server: JudgeServer) -> None:
+async def test_identical_and_single(
+    tmp_path: Path, server: JudgeServer
+) -> None:
     """Identical rollouts share one score; a group without relative signal is flagged tied."""
     same = rollout(0.3, "same")
     groups = [
@@ -270,7 +288,9 @@ async def test_identical_and_single(tmp_path: Path, server: JudgeServer) -> None
     assert (done.tied, done.failed) == (2, {"input": 1})
 
 
-async def test_bad_trajectory_in_group(tmp_path: Path, server: JudgeServer) -> None:
+async def test_bad_trajectory_in_group(
+    tmp_path: Path, server: JudgeServer
+) -> None:
     """One trajectory that cannot be read fails alone; its bytes stand in the failed file."""
     bad = {"reward": 7, "messages": None}
     run = settings(tmp_path, server, "good")
@@ -281,7 +301,8 @@ async def test_bad_trajectory_in_group(tmp_path: Path, server: JudgeServer) -> N
     done = await score(run)
     assert rewards(tmp_path) == [[0.3, None, 0.6]]
     assert (
-        read(tmp_path / "out.jsonl")[0]["trajectories"][1]["ruler"]["kind"] == "input"
+        read(tmp_path / "out.jsonl")[0]["trajectories"][1]["ruler"]["kind"]
+        == "input"
     )
     assert read(tmp_path / "out.jsonl.failed.jsonl") == [bad]
     assert not done.complete
@@ -289,8 +310,15 @@ async def test_bad_trajectory_in_group(tmp_path: Path, server: JudgeServer) -> N
 
 async def test_summary_counts(tmp_path: Path, server: JudgeServer) -> None:
     """The summary counts groups, rollouts, calls, tokens and money."""
-    done = await score(settings(tmp_path, server, "plain-map", price=(1.0, 2.0)))
-    assert (done.groups, done.scored, done.rollouts, done.written) == (3, 3, 9, 3)
+    done = await score(
+        settings(tmp_path, server, "plain-map", price=(1.0, 2.0))
+    )
+    assert (done.groups, done.scored, done.rollouts, done.written) == (
+        3,
+        3,
+        9,
+        3,
+    )
     assert done.usage.calls == 3
     assert done.cost_usd == pytest.approx(
         (done.usage.prompt + 2 * done.usage.completion) / 1e6
@@ -303,7 +331,11 @@ async def test_input_order(tmp_path: Path, server: JudgeServer) -> None:
     run = settings(tmp_path, server, "good")
     await score(
         ScoreSettings(
-            run.input, run.output, run.judge, AskSettings(order="input"), ledger=None
+            run.input,
+            run.output,
+            run.judge,
+            AskSettings(order="input"),
+            ledger=None,
         )
     )
     asked = [body["messages"][1]["content"] for body in server.requests()]
@@ -346,9 +378,9 @@ def test_command_with_an_input_that_changes(
         or "begin anew" in done.stderr
     )
     assert not (tmp_path / "out.jsonl").exists()
-    assert [record["group_id"] for record in read(tmp_path / "out.jsonl.partial")] == [
-        f"g{i}" for i in range(150)
-    ]
+    assert [
+        record["group_id"] for record in read(tmp_path / "out.jsonl.partial")
+    ] == [f"g{i}" for i in range(150)]
 
 
 @pytest.mark.parametrize("change", ["cut", "spoil"])
@@ -360,7 +392,8 @@ async def test_input_that_changes(
         "note": "x" * 4000
     }  # so that most of the file is not yet read when judging begins
     path = write(
-        tmp_path / "in.jsonl", [group(f"g{i}", 0.1, 0.2) | long for i in range(500)]
+        tmp_path / "in.jsonl",
+        [group(f"g{i}", 0.1, 0.2) | long for i in range(500)],
     )
     whole = path.read_bytes()
 
@@ -371,11 +404,15 @@ async def test_input_that_changes(
             """Cut the file, or spoil its second half."""
             half = whole[: whole.index(b"\n", len(whole) // 2) + 1]
             path.write_bytes(
-                half if change == "cut" else half + b"x" * (len(whole) - len(half))
+                half
+                if change == "cut"
+                else half + b"x" * (len(whole) - len(half))
             )
 
     run = ScoreSettings(
-        InputSettings(str(path)), str(tmp_path / "out.jsonl"), JudgeSettings("offline")
+        InputSettings(str(path)),
+        str(tmp_path / "out.jsonl"),
+        JudgeSettings("offline"),
     )
     with pytest.raises(InputChanged, match="changed while it was read"):
         await score(run, Meddler())
@@ -403,10 +440,14 @@ async def test_memory_of_a_group(tmp_path: Path, more: dict[str, Any]) -> None:
     gc.freeze()  # what was there before is no garbage of this run, and slow to look through
     gc.disable()
     try:
-        await score(ScoreSettings(source, output, JudgeSettings("simulated"), **more))
+        await score(
+            ScoreSettings(source, output, JudgeSettings("simulated"), **more)
+        )
         gc.set_debug(gc.DEBUG_SAVEALL)
         gc.collect()
-        assert [one for one in gc.garbage if isinstance(one, Group | Rollout)] == []
+        assert [
+            one for one in gc.garbage if isinstance(one, Group | Rollout)
+        ] == []
     finally:
         gc.set_debug(0)
         gc.garbage.clear()

@@ -42,7 +42,9 @@ def bare(record: dict[str, Any]) -> str:
     """A record without ruler's fields, as text: NaN equals itself there."""
     own = {key: value for key, value in record.items() if key not in OURS}
     if isinstance(own.get("trajectories"), list):
-        own["trajectories"] = [bare(trajectory) for trajectory in own["trajectories"]]
+        own["trajectories"] = [
+            bare(trajectory) for trajectory in own["trajectories"]
+        ]
     return repr(own)
 
 
@@ -84,7 +86,9 @@ def test_check(name: str) -> None:
 
 def test_identical_rollouts(tmp_path: Path) -> None:
     """The first and the last rollout of the first sample group are the same, and so are their scores."""
-    first, _, _, last = scored("groups", tmp_path / "out.jsonl")[0]["trajectories"]
+    first, _, _, last = scored("groups", tmp_path / "out.jsonl")[0][
+        "trajectories"
+    ]
     assert first["messages"] == last["messages"]
     assert first["ruler"]["score"] == last["ruler"]["score"]
 

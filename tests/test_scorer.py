@@ -70,9 +70,14 @@ GROUPS = [
 ]
 TRUE = [(0.1, 0.9, 0.4), (0.8, 0.2), (0.5, 0.75, 0.25, 1.0)]
 OFFLINE = ScoreSettings(judge=JudgeSettings("offline"), ledger=None)
-GONE = CallError("transport", "nobody listens", "call", sent=False, billed=False)
+GONE = CallError(
+    "transport", "nobody listens", "call", sent=False, billed=False
+)
 UPSTREAM = CallError(
-    "transport", "the judge answered 503: no healthy upstream", "call", billed=False
+    "transport",
+    "the judge answered 503: no healthy upstream",
+    "call",
+    billed=False,
 )
 REFUSED = CallError("refused", "the key is wrong", "run", billed=False)
 
@@ -80,7 +85,8 @@ REFUSED = CallError("refused", "the key is wrong", "run", billed=False)
 def at(server: JudgeServer, cue: str = "good", **more: Any) -> ScoreSettings:
     """Settings for a judge of the server."""
     return ScoreSettings(
-        judge=JudgeSettings(f"openai/{cue}", server.base), **{"ledger": None, **more}
+        judge=JudgeSettings(f"openai/{cue}", server.base),
+        **{"ledger": None, **more},
     )
 
 
@@ -101,16 +107,23 @@ def timeless(value: Any) -> Any:
     """A JSON value without what depends on the time."""
     text = json.dumps(value)
     return json.loads(
-        re.sub(r'"(judged_at|latency_s)": ("[^"]*"|[0-9.e-]+)', r'"\1": 0', text)
+        re.sub(
+            r'"(judged_at|latency_s)": ("[^"]*"|[0-9.e-]+)', r'"\1": 0', text
+        )
     )
 
 
 def many(number: int) -> list[Any]:
     """Groups of three rollouts."""
-    return [group(f"g{i:03}", 0.1, 0.9, round(i % 10 / 10, 1)) for i in range(number)]
+    return [
+        group(f"g{i:03}", 0.1, 0.9, round(i % 10 / 10, 1))
+        for i in range(number)
+    ]
 
 
-def test_like_the_command(tmp_path: Path, server: JudgeServer, ruler: Ruler) -> None:
+def test_like_the_command(
+    tmp_path: Path, server: JudgeServer, ruler: Ruler
+) -> None:
     """A stream gives each dict what the command writes, in order, and changes none of its arguments."""
     source = write(tmp_path / "in.jsonl", GROUPS)
     ruler(
@@ -146,7 +159,9 @@ def test_file_like_the_command(
     options = ("--passes", "2", "--api-base", server.base, "--ledger", "none")
     ruler("score", source, "one.jsonl", "-m", "openai/good", *options)
     settings = at(server, ask=AskSettings(passes=2))
-    summary = asyncio.run(score_file(source, str(tmp_path / "two.jsonl"), settings))
+    summary = asyncio.run(
+        score_file(source, str(tmp_path / "two.jsonl"), settings)
+    )
     assert timeless(read(tmp_path / "one.jsonl")) == timeless(
         read(tmp_path / "two.jsonl")
     )
@@ -157,21 +172,32 @@ def test_file_like_the_command(
     )
     assert one == two
     assert isinstance(summary, Summary)
-    assert (summary.groups, summary.scored, summary.unreadable, summary.asked) == (
+    assert (
+        summary.groups,
+        summary.scored,
+        summary.unreadable,
+        summary.asked,
+    ) == (
         3,
         3,
         1,
         6,
     )
     with pytest.raises(RefusedError, match="key"):
-        asyncio.run(score_file(source, tmp_path / "three.jsonl", at(server, "401")))
+        asyncio.run(
+            score_file(source, tmp_path / "three.jsonl", at(server, "401"))
+        )
     with pytest.raises(UsageError, match="nothing"):
         asyncio.run(
-            score_file(tmp_path / "nothing", tmp_path / "three.jsonl", at(server))
+            score_file(
+                tmp_path / "nothing", tmp_path / "three.jsonl", at(server)
+            )
         )
     with pytest.raises(UsageError, match="adaptive"):
         asyncio.run(
-            score_file(source, tmp_path / "three.jsonl", at(server, adaptive=True))
+            score_file(
+                source, tmp_path / "three.jsonl", at(server, adaptive=True)
+            )
         )
 
 
@@ -180,7 +206,15 @@ def test_ledger_of_the_command(
 ) -> None:
     """Replies go into the command's ledger by default: none is paid for twice, whoever asks."""
     source = write(tmp_path / "in.jsonl", GROUPS[:2])
-    ruler("score", source, "out.jsonl", "-m", "openai/good", "--api-base", server.base)
+    ruler(
+        "score",
+        source,
+        "out.jsonl",
+        "-m",
+        "openai/good",
+        "--api-base",
+        server.base,
+    )
     settings = ScoreSettings(judge=JudgeSettings("openai/good", server.base))
     assert server.stats()["requests"] == 2
     for _ in range(2):
@@ -196,7 +230,9 @@ def test_ledger_of_the_command(
     asyncio.run(alone())
     assert server.stats()["requests"] == 3
     asyncio.run(
-        score_file(source, tmp_path / "out.jsonl", replace(settings, ledger=None))
+        score_file(
+            source, tmp_path / "out.jsonl", replace(settings, ledger=None)
+        )
     )
     assert server.stats()["requests"] == 5
 
@@ -219,7 +255,11 @@ async def test_failures_are_values(server: JudgeServer) -> None:
         for one in out:
             assert one.failed
             assert (one.kind, set(one.scores)) == ("reply", {None})
-            assert one.reason == one.fields["reason"] == one.trajectories[0]["reason"]
+            assert (
+                one.reason
+                == one.fields["reason"]
+                == one.trajectories[0]["reason"]
+            )
             assert one.group["trajectories"][1]["reward"] == reward
             assert one.group["trajectories"][1]["metrics"] == {
                 "independent_reward": 1.0
@@ -229,13 +269,16 @@ async def test_failures_are_values(server: JudgeServer) -> None:
     ]:  # a second try finds the rewards that were there first
         async with Scorer(at(server)) as scorer:
             scored = await scorer.score(again)
-        assert [t["ruler"]["independent_reward"] for t in scored.group["trajectories"]][
-            :2
-        ] == [0.0, 1.0]
+        assert [
+            t["ruler"]["independent_reward"]
+            for t in scored.group["trajectories"]
+        ][:2] == [0.0, 1.0]
 
 
 @pytest.mark.anyio
-async def test_wrong_shapes(server: JudgeServer, subtests: pytest.Subtests) -> None:
+async def test_wrong_shapes(
+    server: JudgeServer, subtests: pytest.Subtests
+) -> None:
     """A value that is no group raises an error that is a TypeError too, and names its place."""
     shapes: list[tuple[Any, str]] = [
         (GROUPS, r"`\[0\]` is a whole group \(native groups\); give it alone"),
@@ -268,11 +311,15 @@ async def test_wrong_shapes(server: JudgeServer, subtests: pytest.Subtests) -> N
             with pytest.raises(
                 TypeError, match=sentence
             ):  # it is the program that is wrong, not the judge
-                await ruler_cli.score_group(shape, "offline", swallow_exceptions=True)
+                await ruler_cli.score_group(
+                    shape, "offline", swallow_exceptions=True
+                )
             async with Scorer(at(server)) as scorer:
                 with pytest.raises(WrongShapeError, match=sentence):
                     await scorer.score(shape)
-            out, error = await collect([GROUPS[0], shape, GROUPS[1]], at(server))
+            out, error = await collect(
+                [GROUPS[0], shape, GROUPS[1]], at(server)
+            )
             assert isinstance(error, WrongShapeError)
             assert str(error).startswith("group 2: ")
             assert [one.scores for one in out] == TRUE[:1]
@@ -285,7 +332,9 @@ async def test_wrong_shapes(server: JudgeServer, subtests: pytest.Subtests) -> N
     with pytest.raises(WrongShapeError, match=r"^settings: is of type str"):
         await ruler_cli.score_file("in.jsonl", "out.jsonl", "openai/o3")  # type: ignore[arg-type]  # as a caller may
     for lists in (None, "text", ["text"], 3):
-        with pytest.raises(WrongShapeError, match=r"^message_lists: .* of type"):
+        with pytest.raises(
+            WrongShapeError, match=r"^message_lists: .* of type"
+        ):
             await ruler_cli.ruler(lists, "offline")
     assert server.stats()["requests"] == 0
 
@@ -299,7 +348,10 @@ async def test_settings_that_cannot_be(
         ({"combine": CombineSettings(standardize=True)}, "standardize"),
         ({"adaptive": True}, "adaptive"),
         ({"combine": CombineSettings(min_passes=2)}, "--set min_passes"),
-        ({"panel": (JudgeSettings("openai/good"),)}, "have one name, or one model"),
+        (
+            {"panel": (JudgeSettings("openai/good"),)},
+            "have one name, or one model",
+        ),
         ({"fallback": True}, "fallback"),
         ({"input": InputSettings(group_by="x")}, "group_by"),
         ({"input": InputSettings(limit=3)}, "limit"),
@@ -309,7 +361,10 @@ async def test_settings_that_cannot_be(
             {"on_failure": "kepp"},
             "--on-failure: 'kepp' is not 'null', 'drop' or 'keep'",
         ),
-        ({"max_failures": [3]}, r"--max-failures: '\[3\]' is neither a whole number"),
+        (
+            {"max_failures": [3]},
+            r"--max-failures: '\[3\]' is neither a whole number",
+        ),
         (
             {"judge": "offline"},
             "judge: 'offline' is not an instance of JudgeSettings",
@@ -333,7 +388,9 @@ async def test_settings_that_cannot_be(
         with subtests.test(str(values)), pytest.raises(UsageError):
             kind(**values)
     with pytest.raises(UsageError, match="score_groups"):
-        async with Scorer(at(server, combine=CombineSettings(debias=True))) as scorer:
+        async with Scorer(
+            at(server, combine=CombineSettings(debias=True))
+        ) as scorer:
             await scorer.score(GROUPS[0])
     with pytest.raises(UsageError, match="async with"):
         await Scorer(OFFLINE).score(GROUPS[0])
@@ -387,11 +444,16 @@ def test_one_pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     judge = Stub()
 
     async def main(stage: Stage) -> None:
-        async with Scorer(stage.settings(rpm=60, concurrency=4, ledger=None)) as scorer:
+        async with Scorer(
+            stage.settings(rpm=60, concurrency=4, ledger=None)
+        ) as scorer:
 
             async def stream(start: int) -> None:
                 groups = many(start + 50)[start:]
-                assert len([one async for one in scorer.score_groups(groups)]) == 50
+                assert (
+                    len([one async for one in scorer.score_groups(groups)])
+                    == 50
+                )
 
             async with anyio.create_task_group() as tasks:
                 for start in (0, 50):
@@ -399,11 +461,18 @@ def test_one_pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
                 for one in many(130)[100:]:
                     tasks.start_soon(scorer.score, one)
             summary = scorer.summary()
-        assert (summary.groups, summary.scored, summary.asked) == (130, 130, 130)
+        assert (summary.groups, summary.scored, summary.asked) == (
+            130,
+            130,
+            130,
+        )
         assert judge.most <= 4
         times = [begun for begun, _ in judge.times]
         assert (
-            max(sum(start <= at < start + 60 for at in times) for start in times) <= 60
+            max(
+                sum(start <= at < start + 60 for at in times) for start in times
+            )
+            <= 60
         )
         assert times[-1] - times[0] > 120
 
@@ -434,7 +503,9 @@ def test_cap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
                 await scorer.score(many(1)[0])
             ).failed  # the ledger answers it still
             summary = scorer.summary()
-        assert [one.kind for one in again] == [None] * (len(again) - 1) + ["budget"]
+        assert [one.kind for one in again] == [None] * (len(again) - 1) + [
+            "budget"
+        ]
         assert len(again) - 1 == len(scored) + len(judge.asked)
         assert summary.cost_usd is not None
         assert 0 < summary.cost_usd <= 0.05
@@ -442,7 +513,9 @@ def test_cap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         async with Scorer(
             replace(settings, ledger=None)
         ) as scorer:  # calls that are paid for come back
-            together = await asyncio.gather(*[scorer.score(one) for one in many(40)])
+            together = await asyncio.gather(
+                *[scorer.score(one) for one in many(40)]
+            )
             assert {one.kind for one in together} == {None, "budget"}
             with pytest.raises(CapReached):
                 await scorer.score(many(1)[0])
@@ -484,7 +557,10 @@ def test_endless_at_the_cap(
 @pytest.mark.anyio
 async def test_batches() -> None:
     """Each stream is a batch of its own, whatever else its Scorer scores before it or beside it."""
-    panel, combine = (JudgeSettings("simulated"),), CombineSettings(standardize=True)
+    panel, combine = (
+        (JudgeSettings("simulated"),),
+        CombineSettings(standardize=True),
+    )
     settings = replace(OFFLINE, panel=panel, combine=combine)
     low = [group(f"a{i}", 0.0, 0.2, 0.1) for i in range(20)]
     high = [group(f"b{i}", 0.7, 0.9, 0.8) for i in range(20)]
@@ -509,7 +585,8 @@ async def test_missing_outcome() -> None:
     groups = [group(f"o{i}", 0.1, 0.9) for i in range(30)]
     async with Scorer(settings) as scorer:
         with pytest.raises(
-            UsageError, match=r"--outcome m.won: none of the first 20 groups has it"
+            UsageError,
+            match=r"--outcome m.won: none of the first 20 groups has it",
         ):
             async for _ in scorer.score_groups(groups):
                 pass
@@ -519,14 +596,18 @@ async def test_missing_outcome() -> None:
 
 
 def test_observer_that_fails(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """An exception of any method of an observer costs no score; each method's first one is logged."""
 
     def fails(*_: Any) -> None:
         raise ZeroDivisionError("observed")
 
-    methods = {name: fails for name in vars(Observer) if not name.startswith("_")}
+    methods = {
+        name: fails for name in vars(Observer) if not name.startswith("_")
+    }
     failing_observer = type("Failing", (Observer,), methods)()
 
     def say(request: Request) -> Reply | CallError:
@@ -569,7 +650,11 @@ def test_logged(caplog: pytest.LogCaptureFixture) -> None:
 
     def hidden(i: int) -> dict[str, Any]:
         events = [{"body": f"{i}-{n} {'word ' * 400}"} for n in range(3)]
-        return {**group(f"h{i}", 0.1, 0.9), "scratch": events, "tensor": object()}
+        return {
+            **group(f"h{i}", 0.1, 0.9),
+            "scratch": events,
+            "tensor": object(),
+        }
 
     async def one() -> None:
         async with Scorer(replace(OFFLINE, debug=True)) as scorer:
@@ -608,7 +693,9 @@ def test_observer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def main(stage: Stage) -> None:
         observer = Counting()
-        async with Scorer(stage.settings(ledger=None), observer=observer) as scorer:
+        async with Scorer(
+            stage.settings(ledger=None), observer=observer
+        ) as scorer:
 
             async def stream(number: int) -> None:
                 assert [one async for one in scorer.score_groups(many(number))]
@@ -627,7 +714,9 @@ def test_observer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("wrong", [print, Observer, {}])
 def test_no_observer(wrong: Any) -> None:
     """A value that is no observer is refused before any call."""
-    with pytest.raises(WrongShapeError, match=r"observer: is .*; give an object"):
+    with pytest.raises(
+        WrongShapeError, match=r"observer: is .*; give an object"
+    ):
         Scorer(OFFLINE, observer=wrong)
 
 
@@ -639,22 +728,35 @@ def test_scored(tmp_path: Path, server: JudgeServer) -> None:
             self.taken: list[tuple[str, tuple[float | None, ...], str]] = []
 
         def scored(
-            self, group: str, scores: Sequence[float | None], fields: Mapping[str, Any]
+            self,
+            group: str,
+            scores: Sequence[float | None],
+            fields: Mapping[str, Any],
         ) -> None:
             self.taken.append((group, tuple(scores), fields["judge"]))
 
         def failed(self, group: str, kind: str, reason: str) -> None:
             self.taken.append((group, (), kind))
 
-    groups: list[Any] = [*copy.deepcopy(GROUPS), {"group_id": "d", "trajectories": []}]
+    groups: list[Any] = [
+        *copy.deepcopy(GROUPS),
+        {"group_id": "d", "trajectories": []},
+    ]
     groups[0]["trajectories"].append({"messages": []})
-    expected = [("a", (*TRUE[0], None)), ("b", TRUE[1]), ("c", TRUE[2]), ("d", ())]
+    expected = [
+        ("a", (*TRUE[0], None)),
+        ("b", TRUE[1]),
+        ("c", TRUE[2]),
+        ("d", ()),
+    ]
     judges = (
         JudgeSettings("openai/good", server.base),
         JudgeSettings("openai/second", server.base),
     )
     settings = ScoreSettings(
-        judge=judges[0], panel=judges[1:], combine=CombineSettings(standardize=True)
+        judge=judges[0],
+        panel=judges[1:],
+        combine=CombineSettings(standardize=True),
     )
 
     async def one_by_one(observer: Observer) -> None:
@@ -668,17 +770,23 @@ def test_scored(tmp_path: Path, server: JudgeServer) -> None:
 
     async def file(observer: Observer) -> None:
         source = write(tmp_path / "in.jsonl", groups)
-        await score_file(source, tmp_path / "out.jsonl", settings, observer=observer)
+        await score_file(
+            source, tmp_path / "out.jsonl", settings, observer=observer
+        )
 
     streamed: list[Any] = []
     takers = [Taker() for _ in range(4)]
-    for way, taker in zip((one_by_one, stream, stream, file), takers, strict=True):
+    for way, taker in zip(
+        (one_by_one, stream, stream, file), takers, strict=True
+    ):
         asyncio.run(way(taker))
     assert [(key, scores) for key, scores, _ in takers[0].taken] == expected
     for taker in takers[1:]:
         taken = sorted(taker.taken)
         assert (
-            [scores for _, scores, _ in taken[:3]] == streamed[0][:3] == streamed[1][:3]
+            [scores for _, scores, _ in taken[:3]]
+            == streamed[0][:3]
+            == streamed[1][:3]
         )
         assert [key for key, *_ in taken] == ["a", "b", "c", "d"]
         assert taken[3] == ("d", (), "input")
@@ -732,12 +840,15 @@ def test_refused_for_now(
     judge, groups = Stub(say=say), many(64)
 
     async def main(stage: Stage) -> None:
-        async with Scorer(replace(stage.settings(ledger=None), pool=pool)) as scorer:
+        async with Scorer(
+            replace(stage.settings(ledger=None), pool=pool)
+        ) as scorer:
 
             async def step() -> list[Any]:
                 began = len(judge.asked)
                 ends = await asyncio.gather(
-                    *[scorer.score(one) for one in groups], return_exceptions=True
+                    *[scorer.score(one) for one in groups],
+                    return_exceptions=True,
                 )
                 asked.append(len(judge.asked) - began)
                 return ends
@@ -781,7 +892,9 @@ def test_grace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         return REFUSED if group_of(request) == "g006" else truthful(request)
 
     async def main(stage: Stage) -> None:
-        settings = replace(stage.settings(concurrency=10, ledger=None), grace=30)
+        settings = replace(
+            stage.settings(concurrency=10, ledger=None), grace=30
+        )
         out, error = await collect(many(40), settings)
         assert isinstance(error, RefusedError)
         assert [one.index for one in out][:4] == [0, 2, 3, 5]
@@ -799,7 +912,9 @@ def test_grace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     staged(tmp_path, monkeypatch, main, Hanging(say=say))
 
 
-def test_error_of_the_caller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_of_the_caller(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An error of the groups' own iterator is raised after all groups before it, which finish."""
 
     async def broken() -> AsyncIterator[Any]:
@@ -810,7 +925,9 @@ def test_error_of_the_caller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     async def main(stage: Stage) -> None:
         out = []
         with pytest.raises(KeyError, match="worker"):
-            async for one in score_groups(broken(), stage.settings(ledger=None)):
+            async for one in score_groups(
+                broken(), stage.settings(ledger=None)
+            ):
                 out.append(one)
         assert len(out) == 10
 
@@ -875,8 +992,16 @@ def test_all_options(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: dict[str, Any]
 ) -> None:
     """Passes, panel, windows and all that needs the batch give the rewards that a file gets."""
-    judges = [Stub("one", noisy), Stub("two", truthful), Stub("strong", truthful)]
-    names = ("one", "two") if more.keys() & {"standardize", "fallback"} else ("one",)
+    judges = [
+        Stub("one", noisy),
+        Stub("two", truthful),
+        Stub("strong", truthful),
+    ]
+    names = (
+        ("one", "two")
+        if more.keys() & {"standardize", "fallback"}
+        else ("one",)
+    )
     stage = Stage(tmp_path, monkeypatch, many(70), *judges)
     stage.run(*names, ledger=None, **more)
     stage.forget()
@@ -895,18 +1020,26 @@ def test_all_options(
 
 
 def test_judge_that_comes_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """A Scorer logs an outage with its cause, fails groups after `max_outage`, and goes on afterwards."""
 
     def say(request: Request) -> Reply | CallError:
-        return UPSTREAM if 5 < anyio.current_time() < 3000 else truthful(request)
+        return (
+            UPSTREAM if 5 < anyio.current_time() < 3000 else truthful(request)
+        )
 
     async def main(stage: Stage) -> None:
         pool = PoolSettings(max_outage=300.0)
         groups = many(20)
-        async with Scorer(replace(stage.settings(ledger=None), pool=pool)) as scorer:
-            assert (await scorer.score(GROUPS[0])).scores == pytest.approx(TRUE[0])
+        async with Scorer(
+            replace(stage.settings(ledger=None), pool=pool)
+        ) as scorer:
+            assert (await scorer.score(GROUPS[0])).scores == pytest.approx(
+                TRUE[0]
+            )
             await anyio.sleep(10)
             out = [one async for one in scorer.score_groups(groups)]
             assert 300 < anyio.current_time() < 2500
@@ -914,7 +1047,9 @@ def test_judge_that_comes_back(
                 assert one.kind == "transport"
                 assert "no healthy upstream (one)" in str(one.reason)
             await anyio.sleep(3000)
-            assert not [one async for one in scorer.score_groups(groups) if one.failed]
+            assert not [
+                one async for one in scorer.score_groups(groups) if one.failed
+            ]
 
     with caplog.at_level("WARNING", "ruler_cli"):
         staged(tmp_path, monkeypatch, main, Stub(say=say))
@@ -926,8 +1061,12 @@ def test_judge_that_comes_back(
     down = "the judge is down: the judge answered 503: no healthy upstream (one); calls wait for up to "
     assert [line[: len(down)] for line in lines] == [down] * len(lines)
     assert lines[0].endswith("5 minutes")
-    assert 5 <= len(lines) < 50  # no more than one each minute in which calls wait
-    assert caplog.records[-1].getMessage().startswith("one answers again after ")
+    assert (
+        5 <= len(lines) < 50
+    )  # no more than one each minute in which calls wait
+    assert (
+        caplog.records[-1].getMessage().startswith("one answers again after ")
+    )
 
 
 def left_behind() -> set[Any]:
@@ -1007,7 +1146,9 @@ def test_generators_of_a_loop_that_ends(
         async with Scorer(at(server)) as scorer:
             await ends(scorer)
 
-    for _ in range(5):  # the order in which a loop closes its generators is by chance
+    for _ in range(
+        5
+    ):  # the order in which a loop closes its generators is by chance
         asyncio.run(ends(None))
         asyncio.run(opens())
     assert caplog.messages == []

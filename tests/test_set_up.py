@@ -23,7 +23,8 @@ def pins(name: str) -> set[tuple[str, str]]:
         re.MULTILINE,
     )
     return {
-        (package + version, hashes.rstrip()) for package, version, hashes in entries
+        (package + version, hashes.rstrip())
+        for package, version, hashes in entries
     }
 
 
@@ -45,7 +46,9 @@ def test_demo_installs_no_more() -> None:
         "pandas",
         "s3fs",
     }
-    names = {package.partition("==")[0] for package, _ in pins("constraints-run.txt")}
+    names = {
+        package.partition("==")[0] for package, _ in pins("constraints-run.txt")
+    }
     assert "litellm" in names
     assert names.isdisjoint(needless)
 
@@ -72,7 +75,9 @@ def test_seconds_of_folders() -> None:
 
 def test_targets() -> None:
     """Each target of make that a page or CI names exists."""
-    targets = set(re.findall(r"^([a-z0-9-]+):", text_of("Makefile"), re.MULTILINE))
+    targets = set(
+        re.findall(r"^([a-z0-9-]+):", text_of("Makefile"), re.MULTILINE)
+    )
     for name in (
         "README.md",
         "CONTRIBUTING.md",

@@ -31,9 +31,14 @@ LIES = ("line", "adjacent", "scattered")
 
 
 @contextmanager
-def staged(records: list[bytes], kind: str = ".jsonl", **judge: Any) -> Iterator[Stage]:
+def staged(
+    records: list[bytes], kind: str = ".jsonl", **judge: Any
+) -> Iterator[Stage]:
     """A folder of its own with a container of records, and a judge."""
-    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        pytest.MonkeyPatch.context() as patch,
+    ):
         patch.setenv("XDG_CACHE_HOME", folder)
         stage = Stage(Path(folder), patch, [], Stub(**judge))
         (stage.path / "in.jsonl").unlink()
@@ -41,7 +46,9 @@ def staged(records: list[bytes], kind: str = ".jsonl", **judge: Any) -> Iterator
         yield stage
 
 
-def run_shard(stage: Stage, kind: str, number: int, of: int, **more: Any) -> RunResult:
+def run_shard(
+    stage: Stage, kind: str, number: int, of: int, **more: Any
+) -> RunResult:
     """Run one shard with a ledger and a failed file of its own."""
     given = {
         "source": f"in{kind}",
@@ -50,15 +57,22 @@ def run_shard(stage: Stage, kind: str, number: int, of: int, **more: Any) -> Run
         **more,
     }
     reading = {"shard": shard_of(f"{number}/{of}"), **given.pop("reading", {})}
-    return stage.run(reading=reading, failed=stage.path / f"failed-{number}", **given)
+    return stage.run(
+        reading=reading, failed=stage.path / f"failed-{number}", **given
+    )
 
 
-def whole(stage: Stage, kind: str, ledger: str, *others: str, **more: Any) -> RunResult:
+def whole(
+    stage: Stage, kind: str, ledger: str, *others: str, **more: Any
+) -> RunResult:
     """Run over the whole, with more ledgers to look things up in."""
     ledgers = tuple(stage.path / name for name in others)
     given = {"source": f"in{kind}", "output": f"whole{OUTPUT[kind]}", **more}
     return stage.run(
-        ledger=ledger, ledgers=ledgers, failed=stage.path / "failed-whole", **given
+        ledger=ledger,
+        ledgers=ledgers,
+        failed=stage.path / "failed-whole",
+        **given,
     )
 
 
@@ -70,7 +84,9 @@ def refused(stage: Stage, **more: Any) -> None:
 def failed(stage: Stage, name: object) -> Counter[bytes]:
     """The lines of a failed file."""
     path = stage.path / f"failed-{name}"
-    return Counter(path.read_bytes().splitlines()) if path.exists() else Counter()
+    return (
+        Counter(path.read_bytes().splitlines()) if path.exists() else Counter()
+    )
 
 
 def bare(records: list[bytes]) -> list[str]:
@@ -83,7 +99,11 @@ def bare(records: list[bytes]) -> list[str]:
                 for k, v in value.items()
                 if k not in ("judged_at", "cached", "latency_s")
             }
-        return [timeless(item) for item in value] if isinstance(value, list) else value
+        return (
+            [timeless(item) for item in value]
+            if isinstance(value, list)
+            else value
+        )
 
     return [json.dumps(timeless(json.loads(record))) for record in records]
 
@@ -100,7 +120,9 @@ def laid(sizes: list[int], lie: str) -> list[dict[str, Any]]:
         for i, size in enumerate(sizes)
         for j in range(size)
     ]
-    numbers = [place[::-1] if lie == "scattered" else place for place in sorted(places)]
+    numbers = [
+        place[::-1] if lie == "scattered" else place for place in sorted(places)
+    ]
     return [
         rollout(0.1 + j / 10, f"g{i}-{j}", group_id=f"g{i}", reward=j)
         for i, j in numbers
@@ -119,9 +141,15 @@ def dumps(draw: st.DrawFn) -> tuple[str, list[bytes]]:
         json.dumps(record).encode()
         for record in laid(sizes, draw(st.sampled_from(LIES)))
     ]
-    bad = DAMAGED if kind in (".jsonl", ".jsonl.gz", ".jsonl.zst") else DAMAGED[2:]
+    bad = (
+        DAMAGED
+        if kind in (".jsonl", ".jsonl.gz", ".jsonl.zst")
+        else DAMAGED[2:]
+    )
     for _ in range(draw(st.integers(0, 3))):
-        records.insert(draw(st.integers(1, len(records))), draw(st.sampled_from(bad)))
+        records.insert(
+            draw(st.integers(1, len(records))), draw(st.sampled_from(bad))
+        )
     return kind, records
 
 
@@ -152,7 +180,9 @@ def test_together(dump: tuple[str, list[bytes]], of: int, passes: int) -> None:
         ]
         assert stage.asked == asked
         result = [
-            bare(unpack(stage.path / f"out-{number}{OUTPUT[kind]}", OUTPUT[kind]))
+            bare(
+                unpack(stage.path / f"out-{number}{OUTPUT[kind]}", OUTPUT[kind])
+            )
             for number in range(1, of + 1)
         ]
         if passes == 1:  # else some fields of a record are of the whole batch
@@ -160,21 +190,39 @@ def test_together(dump: tuple[str, list[bytes]], of: int, passes: int) -> None:
                 rest = iter(alone)
                 assert all(record in rest for record in part)
             assert Counter(itertools.chain(*result)) == Counter(alone)
-        for name in ("total", "groups", "scored", "rollouts", "written", "unreadable"):
-            assert sum(getattr(each, name) for each in shards) == getattr(one, name), (
-                name
-            )
+        for name in (
+            "total",
+            "groups",
+            "scored",
+            "rollouts",
+            "written",
+            "unreadable",
+        ):
+            assert sum(getattr(each, name) for each in shards) == getattr(
+                one, name
+            ), name
         assert (
-            sum((failed(stage, number) for number in range(1, of + 1)), Counter())
+            sum(
+                (failed(stage, number) for number in range(1, of + 1)),
+                Counter(),
+            )
             == lost
         )
         stage.forget()
         others = [f"ledger-{number}" for number in range(1, of + 1)]
         summary = whole(
-            stage, kind, "main", *others, passes=passes, output=f"merged{OUTPUT[kind]}"
+            stage,
+            kind,
+            "main",
+            *others,
+            passes=passes,
+            output=f"merged{OUTPUT[kind]}",
         ).summary
         assert (stage.asked, summary.kept) == (0, summary.groups)
-        assert bare(unpack(stage.path / f"merged{OUTPUT[kind]}", OUTPUT[kind])) == again
+        assert (
+            bare(unpack(stage.path / f"merged{OUTPUT[kind]}", OUTPUT[kind]))
+            == again
+        )
 
 
 GROUPS = [group(f"g{i}", 0.1, 0.4, 0.9) for i in range(24)]
@@ -210,7 +258,9 @@ def test_resumed() -> None:
     with staged(LINES) as stage:
         for number in (1, 2, 3):
             assert (
-                run_shard(stage, ".jsonl", number, 3, until=2, concurrency=1).stopped
+                run_shard(
+                    stage, ".jsonl", number, 3, until=2, concurrency=1
+                ).stopped
                 is not None
             )
         for number in (1, 2, 3):
@@ -235,7 +285,10 @@ def test_what_is_missing_is_asked() -> None:
 
 def test_asked_further() -> None:
     """Requests that all groups decide together are sent by the last run alone, and no cached one again."""
-    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        pytest.MonkeyPatch.context() as patch,
+    ):
         unsure = groups(48)
         stage = Stage(Path(folder), patch, unsure, Stub(say=drawing(0.12)))
         further: dict[str, Any] = {"adaptive": True, "passes": 4}
@@ -256,7 +309,9 @@ def test_share_of_failures() -> None:
     """A percentage of --max-failures is one of the shard's own groups."""
     with staged(LINES, say=failing(lambda request: True)) as stage:
         most = MaxFailures(50, percent=True)
-        done = run_shard(stage, ".jsonl", 1, 4, max_failures=most, concurrency=1)
+        done = run_shard(
+            stage, ".jsonl", 1, 4, max_failures=most, concurrency=1
+        )
         assert done.stopped is not None
         own = done.summary.total
         assert own is not None
@@ -283,19 +338,28 @@ def test_dropped() -> None:
 def test_columns() -> None:
     """A record whose groups belong to several shards is refused with a way out."""
     records = (
-        (ROOT / "samples" / "formats" / "ms_swift.jsonl").read_bytes().splitlines()
+        (ROOT / "samples" / "formats" / "ms_swift.jsonl")
+        .read_bytes()
+        .splitlines()
     )
     with staged(records) as stage, pytest.raises(UsageError, match="split -n"):
         refused(stage, reading={"shard": Shard(1, 2)})
 
 
 @pytest.mark.parametrize("output", ["in.jsonl", "./in.jsonl"])
-def test_in_place(output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_place(
+    output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """OUTPUT of a shard is never INPUT, whose other records would be lost."""
     monkeypatch.chdir(tmp_path)
     stage = Stage(tmp_path, monkeypatch, GROUPS, Stub())
     with pytest.raises(
         UsageError, match="is INPUT, of which only a part would be left"
     ):
-        refused(stage, source="in.jsonl", output=output, reading={"shard": Shard(1, 2)})
+        refused(
+            stage,
+            source="in.jsonl",
+            output=output,
+            reading={"shard": Shard(1, 2)},
+        )
     assert stage.records("in.jsonl") == GROUPS

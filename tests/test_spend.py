@@ -23,7 +23,9 @@ PRICE = (10.0, 10.0)
 CALL = 0.011
 
 
-def capped(stage: Stage, calls: float, spend: str = "spread", **more: Any) -> list[str]:
+def capped(
+    stage: Stage, calls: float, spend: str = "spread", **more: Any
+) -> list[str]:
     """Run under a cap of so many calls; return the keys of the groups that were scored, in OUTPUT's order."""
     more = {"ledger": None, "max_cost": calls * CALL, "spend": spend, **more}
     stopped = stage.run(**more).stopped
@@ -44,7 +46,8 @@ def test_fair_sample(
     draw = random.Random(0)
     means = sorted(draw.random() for _ in range(200))
     groups = [
-        group(f"g{i:03}", mean * 0.8, mean * 0.8 + 0.2) for i, mean in enumerate(means)
+        group(f"g{i:03}", mean * 0.8, mean * 0.8 + 0.2)
+        for i, mean in enumerate(means)
     ]
     stage = Stage(tmp_path, monkeypatch, groups, Stub(price=PRICE))
     stage.run(ledger=None)
@@ -54,9 +57,15 @@ def test_fair_sample(
         """The distance of a capped run's mean from that of all, and its standard error."""
         done = capped(stage, 60, spend, seed=seed)
         assert 50 <= len(done) <= 60
-        scored = [fmean(rewards) for rewards in stage.rewards() if None not in rewards]
-        left = math.sqrt(1 - len(scored) / 200)  # a sample of a finite population
-        return abs(fmean(scored) - full), stdev(scored) / math.sqrt(len(scored)) * left
+        scored = [
+            fmean(rewards) for rewards in stage.rewards() if None not in rewards
+        ]
+        left = math.sqrt(
+            1 - len(scored) / 200
+        )  # a sample of a finite population
+        return abs(fmean(scored) - full), stdev(scored) / math.sqrt(
+            len(scored)
+        ) * left
 
     distance, error = sample("spread")
     assert distance < 2.5 * error
@@ -148,7 +157,8 @@ def steps(number: int) -> list[dict[str, Any]]:
             "id": [f"{name}{step}" for name in "abab"],
             "prompt": [f"Task {name}{step}." for name in "abab"],
             "responses": [
-                f"{name}{step}x-{i} truth={i / 10}" for i, name in enumerate("abab")
+                f"{name}{step}x-{i} truth={i / 10}"
+                for i, name in enumerate("abab")
             ],
             "scores": [0.0] * 4,
         }
@@ -164,7 +174,8 @@ def test_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     records = stage.records()
     assert [record["global_step"][0] for record in records] == [*range(20)]
     scored = [
-        sum(score is not None for score in record["scores"]) for record in records
+        sum(score is not None for score in record["scores"])
+        for record in records
     ]
     assert {*scored[5:]} >= {0, 4}
     assert scored.count(2) <= 1
@@ -200,6 +211,8 @@ def test_refused(ruler: Ruler, tmp_path: Path) -> None:
     assert ruler(*uncapped).returncode == 0
     assert ruler("score", "in.jsonl", "out.jsonl", *run[3:]).returncode == 0
     assert (
-        ruler("score", "in.jsonl", "s.jsonl", *run[3:], "--shard", "1/1").returncode
+        ruler(
+            "score", "in.jsonl", "s.jsonl", *run[3:], "--shard", "1/1"
+        ).returncode
         == 0
     )

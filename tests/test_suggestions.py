@@ -18,7 +18,9 @@ def test_word() -> None:
         "zebra": None,
         "": None,
     }
-    assert {word: suggestions.nearest(word, known) for word in suggested} == suggested
+    assert {
+        word: suggestions.nearest(word, known) for word in suggested
+    } == suggested
     assert suggestions.question("a") == "; did you mean a?"
     assert not suggestions.question(None)
 

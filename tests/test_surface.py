@@ -43,7 +43,8 @@ def test_names() -> None:
 def documented() -> set[str]:
     """Return the names at the top of modules that a string follows."""
     bodies = [
-        ast.parse(path.read_text()).body for path in (ROOT / "ruler_cli").rglob("*.py")
+        ast.parse(path.read_text()).body
+        for path in (ROOT / "ruler_cli").rglob("*.py")
     ]
     return {
         ast.unparse(target)

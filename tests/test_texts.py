@@ -54,7 +54,9 @@ def test_a_group_names_what_made_its_score(
     for _ in range(2):  # asked, then cached
         done = ruler(*command)
         assert done.returncode == 0, done.stderr
-        usual, other = (record["ruler"] for record in read(tmp_path / "out.jsonl"))
+        usual, other = (
+            record["ruler"] for record in read(tmp_path / "out.jsonl")
+        )
         params = '[{"judge":"openai/good","model":"openai/good","params":{"temperature":0.2}}]'
         assert usual["rubric"] == sha(templates.DEFAULT_RUBRIC)
         assert other["rubric"] == sha("Only colour counts.")
@@ -74,10 +76,16 @@ def test_a_group_names_what_made_its_score(
         [{**rollout(truth), "group_id": "flat"} for truth in (0.3, 0.6)],
     )
     ruler(
-        "score", "flat.jsonl", "flat.out.jsonl", *command[3:], "--rubric", "Be brief."
+        "score",
+        "flat.jsonl",
+        "flat.out.jsonl",
+        *command[3:],
+        "--rubric",
+        "Be brief.",
     )
     assert [
-        line["ruler"]["group"]["rubric"] for line in read(tmp_path / "flat.out.jsonl")
+        line["ruler"]["group"]["rubric"]
+        for line in read(tmp_path / "flat.out.jsonl")
     ] == [sha("Be brief.")] * 2
 
 
@@ -95,7 +103,8 @@ def test_a_scorer_keeps_texts(server: JudgeServer, tmp_path: Path) -> None:
     assert fields["rubric"] == sha(templates.DEFAULT_RUBRIC)
     assert summary.rubric_texts == {fields["rubric"]: templates.DEFAULT_RUBRIC}
     assert (
-        texts([tmp_path / "ledger.sqlite"], [fields["params"]]) == summary.params_texts
+        texts([tmp_path / "ledger.sqlite"], [fields["params"]])
+        == summary.params_texts
     )
 
 
@@ -134,10 +143,14 @@ def test_secrets_are_in_no_text(
             "extra_headers": {"X-Auth-Token": other},
             **more,
         }
-        judge = JudgeSettings("openai/good", api_key_env="MY_KEY", params=params)
+        judge = JudgeSettings(
+            "openai/good", api_key_env="MY_KEY", params=params
+        )
         rubric = f"Ask {other}; the key is {key}."
         with Ledger(tmp_path / "ledger.sqlite") as ledger:
-            summary, (digests,) = texts_of(ScoreSettings(judge=judge), ledger, rubric)
+            summary, (digests,) = texts_of(
+                ScoreSettings(judge=judge), ledger, rubric
+            )
         return summary, digests
 
     (one, digests), (_, others) = kept(KEY, SECRET), kept(KEY + "0", SECRET)
@@ -171,12 +184,22 @@ def test_secrets_are_in_no_text(
         },
         {"proxy_auth": ["me", "hunter2"]},
         {"metadata": '{"kind": "x", "api_key": "hunter2"}'},
-        {"bearer": "hunter2", "jwt": "hunter2", "sig": ["hunter2"], "pwd": "hunter2"},
+        {
+            "bearer": "hunter2",
+            "jwt": "hunter2",
+            "sig": ["hunter2"],
+            "pwd": "hunter2",
+        },
         {
             "note": "Endpoint=sb://h/;SharedAccessKeyName=me;SharedAccessKey=hunter2hunter2="
         },
         {"note": "Server=h;AccountKey=hunter2+hunter2/x==;Sort=a"},
-        {"note": ["https://h/p?se=2&sig=hunter2hunter2", "as Bearer hunter2hunter2"]},
+        {
+            "note": [
+                "https://h/p?se=2&sig=hunter2hunter2",
+                "as Bearer hunter2hunter2",
+            ]
+        },
         {"extra_query": {"sig": "hunter2"}, "headers": {"X": "hunter2"}},
     ],
 )
@@ -218,7 +241,9 @@ def test_texts_of_no_ledger(tmp_path: Path) -> None:
     for path in (tmp_path / "absent.sqlite", old, damaged, tmp_path):
         assert texts([path], [sha("text")]) == {}
     with closing(sqlite3.connect(old)) as file, file:
-        file.execute("CREATE TABLE texts (digest TEXT PRIMARY KEY, kind TEXT, text)")
+        file.execute(
+            "CREATE TABLE texts (digest TEXT PRIMARY KEY, kind TEXT, text)"
+        )
         file.executemany(
             "INSERT INTO texts VALUES (?, 'rubric', ?)",
             [(sha("a"), "b"), (sha("c"), 7)],

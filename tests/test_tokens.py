@@ -52,20 +52,33 @@ def tokenizers(monkeypatch: pytest.MonkeyPatch) -> list[tiktoken.Encoding]:
     """Return OpenAI's tokenizers, whose vocabularies litellm carries."""
     spec = find_spec("litellm")
     assert spec and spec.origin
-    vocabularies = Path(spec.origin).parent / "litellm_core_utils" / "tokenizers"
+    vocabularies = (
+        Path(spec.origin).parent / "litellm_core_utils" / "tokenizers"
+    )
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(vocabularies))
-    return [tiktoken.get_encoding(name) for name in ("o200k_base", "cl100k_base")]
+    return [
+        tiktoken.get_encoding(name) for name in ("o200k_base", "cl100k_base")
+    ]
 
 
 def test_fewest_is_a_lower_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """No text has fewer tokens with a real tokenizer, and text in any script has at most four times as many."""
     files = [*ROOT.glob("samples/*.jsonl"), *SHARED.glob("data/*.jsonl")]
     texts = TEXTS | {file.name: file.read_text()[:50_000] for file in files}
-    marks = {"table", "separators", "bars", "indented", "full-width blanks", "emoji"}
+    marks = {
+        "table",
+        "separators",
+        "bars",
+        "indented",
+        "full-width blanks",
+        "emoji",
+    }
     encodings = tokenizers(monkeypatch)
     for name, text in texts.items():
         fewest = fewest_tokens(text)
-        counts = [len(each.encode(text, disallowed_special=())) for each in encodings]
+        counts = [
+            len(each.encode(text, disallowed_special=())) for each in encodings
+        ]
         assert fewest <= min(counts), name
         if name not in marks | {"numbers"}:
             assert min(counts) <= 4 * fewest, name
@@ -91,7 +104,9 @@ def test_guess_is_no_lower_than_the_fewest() -> None:
 
 def test_impossible_reports_are_replaced() -> None:
     """A number of tokens that is missing, zero or below half of the fewest becomes an estimate, and says so."""
-    request = Request("Score each. " * 20, TEXTS["english"], ("a",), picture_tokens=50)
+    request = Request(
+        "Score each. " * 20, TEXTS["english"], ("a",), picture_tokens=50
+    )
     sent = f"{request.system}\n{request.user}"
     answer = "The order was found and cancelled. " * 10
     prompt, completion = likely_tokens(sent) + 50, likely_tokens(answer)
@@ -113,7 +128,9 @@ def test_impossible_reports_are_replaced() -> None:
         reply = Reply(answer, Usage(*reported, calls=1), body=b"{}")
         usage = counted(request, reply, lambda usage: usage.prompt / 1000).usage
         assert usage.usd == usage.prompt / 1000
-        assert (usage.prompt, usage.completion, usage.estimated) == right, reported
+        assert (usage.prompt, usage.completion, usage.estimated) == right, (
+            reported
+        )
     embedded = Reply(answer, Usage(calls=1))
     assert counted(request, embedded, lambda _: None) == embedded
     silent = Reply("", Usage(1000, 0, calls=1), refusal="No.", body=b"{}")
@@ -122,7 +139,10 @@ def test_impossible_reports_are_replaced() -> None:
 
 def test_cached_tokens_beside_the_prompt() -> None:
     """Cached and written tokens count as part of the prompt also where the endpoint reports them beside it."""
-    beside = {"cache_read_input_tokens": 9000, "cache_creation_input_tokens": 500}
+    beside = {
+        "cache_read_input_tokens": 9000,
+        "cache_creation_input_tokens": 500,
+    }
     for usage, prompt, cached in (
         ({"prompt_tokens": 9600, "prompt_tokens_details": {"cached_tokens": 9000}}, 9600, 9000),
         ({"prompt_tokens": 9600, "prompt_tokens_details": {"cached_tokens": 9000}, **beside}, 9600, 9000),

@@ -31,9 +31,14 @@ CONFIG = {
 def programs(folder: Path) -> list[str]:
     """Write the programs of the pages on Python, and return their paths."""
     pages = "".join(
-        [(ROOT / "docs" / name).read_text() for name in ("python.md", "extend.md")]
+        [
+            (ROOT / "docs" / name).read_text()
+            for name in ("python.md", "extend.md")
+        ]
     )
-    found = re.findall(r"^```python\n(.*?)^```", pages, re.MULTILINE | re.DOTALL)
+    found = re.findall(
+        r"^```python\n(.*?)^```", pages, re.MULTILINE | re.DOTALL
+    )
     paths = [folder / f"program_{number}.py" for number in range(len(found))]
     for path, text in zip(paths, found, strict=True):
         path.write_text(text)
@@ -55,7 +60,8 @@ def test_page_with_mypy(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(
-    not PYRIGHT, reason="pyright is not installed: pip install 'pyright[nodejs]'"
+    not PYRIGHT,
+    reason="pyright is not installed: pip install 'pyright[nodejs]'",
 )
 def test_pyright(tmp_path: Path) -> None:
     """pyright finds nothing in the programs of the pages, and each mistake that mypy is told to ignore."""
@@ -77,7 +83,9 @@ def test_pyright(tmp_path: Path) -> None:
         check=False,
     )
     found = json.loads(done.stdout)["generalDiagnostics"]
-    lines = {(Path(one["file"]).name, one["range"]["start"]["line"]) for one in found}
+    lines = {
+        (Path(one["file"]).name, one["range"]["start"]["line"]) for one in found
+    }
     ignored = [
         i
         for i, line in enumerate(PROGRAMS.read_text().splitlines())

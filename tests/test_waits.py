@@ -13,9 +13,22 @@ from typing import Any
 import anyio
 import pytest
 
-from ruler_cli import JudgedGroup, JudgeSettings, PoolSettings, Scorer, ScoreSettings
+from ruler_cli import (
+    JudgedGroup,
+    JudgeSettings,
+    PoolSettings,
+    Scorer,
+    ScoreSettings,
+)
 from ruler_cli.runs.waits import WaitReports
-from ruler_cli.types import CallError, JudgeWait, Observer, Reply, Request, Status
+from ruler_cli.types import (
+    CallError,
+    JudgeWait,
+    Observer,
+    Reply,
+    Request,
+    Status,
+)
 from tests.conftest import Ruler, group, write
 from tests.judge_server import JudgeServer
 from tests.runs import Say, Stage, Stub, truthful
@@ -40,7 +53,8 @@ class Heard(Observer):
 def down(*judges: str, why: str = "down", queued: int = 1) -> Status:
     """The state while calls wait for these judges."""
     return Status(
-        queued=queued, waits=tuple(JudgeWait(judge, why, 9.0) for judge in judges)
+        queued=queued,
+        waits=tuple(JudgeWait(judge, why, 9.0) for judge in judges),
     )
 
 
@@ -59,7 +73,9 @@ def test_changes() -> None:
         (float(now), down("one", why="503" if now < 30 else "refused"))
         for now in range(130)
     ]
-    assert reported((0.0, Status()), *looks, (130.0, Status()), (131.0, Status())) == [
+    assert reported(
+        (0.0, Status()), *looks, (130.0, Status()), (131.0, Status())
+    ) == [
         "one 503 9",
         "one refused 9",
         "one refused 9",
@@ -70,7 +86,8 @@ def test_changes() -> None:
 def test_flapping() -> None:
     """Waits that come and go within a minute of a report are one report."""
     often = [
-        (float(now), down("one") if now % 2 == 0 else Status()) for now in range(40)
+        (float(now), down("one") if now % 2 == 0 else Status())
+        for now in range(40)
     ]
     assert reported(*often) == ["one down 9", "one back after 1"]
     stays = [(float(now), down("one")) for now in range(40, 70)]
@@ -100,13 +117,17 @@ def test_each_judge() -> None:
 def test_idle() -> None:
     """While no call waits, only the begin and the end of an outage are reported."""
     looks = [(float(now), down("one", queued=0)) for now in range(500)]
-    assert reported(*looks, (500.0, Status())) == ["one down 9", "one back after 500"]
+    assert reported(*looks, (500.0, Status())) == [
+        "one down 9",
+        "one back after 500",
+    ]
 
 
 def test_of_workers() -> None:
     """Workers that wait for one judge are one wait, the longest."""
     one, other = (
-        Status(waits=(JudgeWait("one", "down", seconds),)) for seconds in (3.0, 8.0)
+        Status(waits=(JudgeWait("one", "down", seconds),))
+        for seconds in (3.0, 8.0)
     )
     assert Status.of([other, one]).waits == (JudgeWait("one", "down", 8.0),)
     assert Status.of([one, other]).outage == "down"
@@ -144,7 +165,12 @@ def free_port() -> int:
 def test_never_up(ruler: Ruler, tmp_path: Path) -> None:
     """A run waits for a judge that is not up yet as long as --set wait_for_judge says, and says so."""
     write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9)])
-    judge = ("-m", "openai/good", "--api-base", f"http://127.0.0.1:{free_port()}/v1")
+    judge = (
+        "-m",
+        "openai/good",
+        "--api-base",
+        f"http://127.0.0.1:{free_port()}/v1",
+    )
     began = time.monotonic()
     done = ruler(
         "score",
@@ -159,7 +185,8 @@ def test_never_up(ruler: Ruler, tmp_path: Path) -> None:
     assert done.returncode == 3
     assert time.monotonic() - began > 1.5
     assert (
-        "warning: the judge is not up yet: the judge at http://127.0.0.1" in done.stderr
+        "warning: the judge is not up yet: the judge at http://127.0.0.1"
+        in done.stderr
     )
     assert (
         "the judge has answered no call for 2 s; the last time: the judge at"
@@ -184,9 +211,9 @@ async def test_up_later() -> None:
     try:
         async with Scorer(settings, observer=observer) as scorer:
             groups = [scorer.score(group(f"g{i}", 0.1, 0.9)) for i in range(64)]
-            assert {judged.scores for judged in await asyncio.gather(*groups)} == {
-                (0.1, 0.9)
-            }
+            assert {
+                judged.scores for judged in await asyncio.gather(*groups)
+            } == {(0.1, 0.9)}
     finally:
         server.__exit__()
     begin, end = observer.words
@@ -198,14 +225,20 @@ DOWN = CallError("transport", "the judge answered 503", "call", billed=False)
 
 
 def told(
-    path: Path, patch: pytest.MonkeyPatch, say: Say, pool: PoolSettings, **more: Any
+    path: Path,
+    patch: pytest.MonkeyPatch,
+    say: Say,
+    pool: PoolSettings,
+    **more: Any,
 ) -> tuple[list[str], list[JudgedGroup[Any]], float]:
     """Score a group, and 64 ten seconds later; return what an observer hears, the groups and the seconds."""
     heard = Timed()
 
     async def main() -> tuple[list[str], list[JudgedGroup[Any]], float]:
         settings = Stage(path, patch, [], Stub(say=say)).settings(ledger=None)
-        settings = replace(settings, pool=pool, judge=replace(settings.judge, **more))
+        settings = replace(
+            settings, pool=pool, judge=replace(settings.judge, **more)
+        )
         async with Scorer(settings, observer=heard) as scorer:
             await scorer.score(group("first", 0.1, 0.9))
             await anyio.sleep_until(10.0)
@@ -227,7 +260,9 @@ class Timed(Observer):
 
     def waiting(self, judge: str, why: str, seconds: float) -> None:
         """Add a wait."""
-        self.words.append(f"{anyio.current_time():.0f}: {judge} {why} {seconds:.0f}")
+        self.words.append(
+            f"{anyio.current_time():.0f}: {judge} {why} {seconds:.0f}"
+        )
 
     def answering(self, judge: str, seconds: float) -> None:
         """Add its end."""
@@ -239,14 +274,23 @@ def test_short_outage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gone = replace(DOWN, sent=False)
     for error in (DOWN, gone):
 
-        def say(request: Request, error: CallError = error) -> Reply | CallError:
-            return error if 9.0 < anyio.current_time() < 22.0 else truthful(request)
+        def say(
+            request: Request, error: CallError = error
+        ) -> Reply | CallError:
+            return (
+                error
+                if 9.0 < anyio.current_time() < 22.0
+                else truthful(request)
+            )
 
         words, out, seconds = told(
             tmp_path, monkeypatch, say, PoolSettings(concurrency=64)
         )
         assert not any(judged.failed for judged in out)
-        assert words[0] == "11: one the judge is down: the judge answered 503 (one) 900"
+        assert (
+            words[0]
+            == "11: one the judge is down: the judge answered 503 (one) 900"
+        )
         assert len(words) == 2
         assert words[1].endswith(": one back")
         assert seconds < 12.0 * 1.3 + 3.0  # a try, and a call after it
@@ -258,11 +302,22 @@ def test_wait_that_is_asked_for(
     """A wait that the judge asks all calls for is told if it is long."""
     for asked, number in ((20.0, 2), (2.0, 0)):
         limit = CallError(
-            "transport", "429", "call", retry_after=asked, rate=True, billed=False
+            "transport",
+            "429",
+            "call",
+            retry_after=asked,
+            rate=True,
+            billed=False,
         )
 
-        def say(request: Request, limit: CallError = limit) -> Reply | CallError:
-            return limit if 9.0 < anyio.current_time() < 11.5 else truthful(request)
+        def say(
+            request: Request, limit: CallError = limit
+        ) -> Reply | CallError:
+            return (
+                limit
+                if 9.0 < anyio.current_time() < 11.5
+                else truthful(request)
+            )
 
         words, out, _ = told(tmp_path, monkeypatch, say, PoolSettings())
         assert not any(judged.failed for judged in out)
@@ -272,7 +327,9 @@ def test_wait_that_is_asked_for(
         )
 
 
-def test_patience_of_a_judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_patience_of_a_judge(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A judge's own `max_outage` stands before that of the pool; groups fail when it has passed."""
 
     def say(request: Request) -> Reply | CallError:
@@ -284,7 +341,11 @@ def test_patience_of_a_judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         (10.0, 60.0, 60.0),
     ):
         _, out, seconds = told(
-            tmp_path, monkeypatch, say, PoolSettings(max_outage=pool), max_outage=own
+            tmp_path,
+            monkeypatch,
+            say,
+            PoolSettings(max_outage=pool),
+            max_outage=own,
         )
         assert {judged.kind for judged in out} == {"transport"}
         assert most <= seconds <= most + 3.0

@@ -61,14 +61,20 @@ def run() -> ScoreSettings:
     ScoreSettings(max_failures=MaxFailures(5, percent=True))
     ScoreSettings(max_failures="5%")
     ask = AskSettings(rubric=DEFAULT_RUBRIC + "\n- Be brief.")
-    return ScoreSettings(judge=JudgeSettings("offline"), ask=ask, max_failures=5)
+    return ScoreSettings(
+        judge=JudgeSettings("offline"), ask=ask, max_failures=5
+    )
 
 
 async def art() -> None:
     """A group comes back as what it was given, and as None only if errors are swallowed."""
     assert_type(await score_group(Group()), Group)
-    assert_type(await score_group(Group(), "offline", swallow_exceptions=False), Group)
-    assert_type(await score_group(Group(), swallow_exceptions=True), Group | None)
+    assert_type(
+        await score_group(Group(), "offline", swallow_exceptions=False), Group
+    )
+    assert_type(
+        await score_group(Group(), swallow_exceptions=True), Group | None
+    )
     (await score_group({"trajectories": []}, swallow_exceptions=True)).items()  # type: ignore[union-attr]
 
 

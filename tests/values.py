@@ -28,7 +28,9 @@ needs_full_device = pytest.mark.skipif(
 def few(number: int, cases: Iterable[Any]) -> list[Any]:
     """Cases of a test: the first few always run, the others among the long tests."""
     every = list(cases)
-    rest = [case if isinstance(case, tuple) else (case,) for case in every[number:]]
+    rest = [
+        case if isinstance(case, tuple) else (case,) for case in every[number:]
+    ]
     return every[:number] + [
         pytest.param(*case, marks=pytest.mark.long) for case in rest
     ]
@@ -76,7 +78,9 @@ def layouts(draw: st.DrawFn) -> dict[str, Any]:
     return {
         "indent": draw(st.none() | st.just(2) | st.just("\t")),
         "ensure_ascii": draw(st.booleans()),
-        "separators": draw(st.sampled_from([None, (",", ":"), (" , ", " :\t")])),
+        "separators": draw(
+            st.sampled_from([None, (",", ":"), (" , ", " :\t")])
+        ),
     }
 
 
@@ -106,13 +110,17 @@ def read(*records: Any, **reported: Any) -> list[Record]:
     """Records as their format reads them."""
     result = reader(*records, **reported)
     return [
-        record for i, r in enumerate(records, 1) for record in result.read(line(r, i))
+        record
+        for i, r in enumerate(records, 1)
+        for record in result.read(line(r, i))
     ]
 
 
 def group(*conversations: Any, key: str = "g", **of_record: Any) -> Group:
     """A group of rollouts given as message lists or as rollouts."""
-    rollouts = tuple(c if isinstance(c, Rollout) else Rollout(c) for c in conversations)
+    rollouts = tuple(
+        c if isinstance(c, Rollout) else Rollout(c) for c in conversations
+    )
     return Group(key, (Record(Line(1, 0, b"{}"), rollouts, key, **of_record),))
 
 

@@ -19,7 +19,14 @@ from typing import Any, Self, TypeVar
 import anyio
 import anyio.lowlevel
 
-from ruler_cli.pool.engine import BOUNDS, Bounds, Engine, Item, Result, StopSignal
+from ruler_cli.pool.engine import (
+    BOUNDS,
+    Bounds,
+    Engine,
+    Item,
+    Result,
+    StopSignal,
+)
 from ruler_cli.pool.gate import Gate
 from ruler_cli.pool.limits import ConcurrencyLimit
 from ruler_cli.pool.retries import Caller, Hedging
@@ -35,7 +42,9 @@ class _Jumping(selectors.SelectSelector):
 
     def select(self, timeout: float | None = None) -> Any:
         if timeout is None:
-            raise RuntimeError("everything waits and nothing is due: the pool is stuck")
+            raise RuntimeError(
+                "everything waits and nothing is due: the pool is stuck"
+            )
         self.now += max(0.0, timeout)
         return super().select(0)
 
@@ -72,7 +81,9 @@ class World:
     spread: float = 0.0
     usage: Usage = _USAGE
     retry_after: float | None = None
-    error: Callable[[Request, float, random.Random], CallError | None] = lambda *_: None
+    error: Callable[[Request, float, random.Random], CallError | None] = (
+        lambda *_: None
+    )
     seed: int = 0
     name: str = "virtual"
     sent: list[tuple[float, int]] = field(default_factory=list)
@@ -103,8 +114,12 @@ class World:
             )
         self.in_flight += 1
         self.most = max(self.most, self.in_flight)
-        scale = math.exp(self.dice.gauss(0, self.spread)) if self.spread else 1.0
-        usage = Usage(self.usage.prompt, int(self.usage.completion * scale), 0, 1)
+        scale = (
+            math.exp(self.dice.gauss(0, self.spread)) if self.spread else 1.0
+        )
+        usage = Usage(
+            self.usage.prompt, int(self.usage.completion * scale), 0, 1
+        )
         self.sent.append((now, usage.prompt + usage.completion))
         try:
             await anyio.sleep(self.latency * scale)
@@ -127,9 +142,9 @@ class World:
 
     def used(self, start: float, end: float) -> float:
         """The mean number of calls in work between two times."""
-        return sum(max(0.0, min(b, end) - max(a, start)) for a, b in self.busy) / (
-            end - start
-        )
+        return sum(
+            max(0.0, min(b, end) - max(a, start)) for a, b in self.busy
+        ) / (end - start)
 
     async def __aenter__(self) -> Self:
         return self
@@ -168,9 +183,16 @@ class Gateway(World):
         self.asked += 1
         self.refused += 1
         await anyio.sleep(self.latency if self.late else 0.01)
-        self.asks.setdefault(request.user, []).append(anyio.current_time() + seconds)
+        self.asks.setdefault(request.user, []).append(
+            anyio.current_time() + seconds
+        )
         return CallError(
-            "transport", "429", "call", retry_after=seconds, rate=True, billed=False
+            "transport",
+            "429",
+            "call",
+            retry_after=seconds,
+            rate=True,
+            billed=False,
         )
 
 
@@ -226,7 +248,9 @@ def called(
 
     async def main() -> T:
         gate = Gate(limit, StopSignal(outages=outages), **parts)
-        caller = Caller(judge, gate, retries=retries, timeout=timeout, hedging=hedging)
+        caller = Caller(
+            judge, gate, retries=retries, timeout=timeout, hedging=hedging
+        )
         return await work(caller)
 
     return virtually(main)
@@ -259,7 +283,10 @@ ASKED = Request("s" * 3000, "u" * 800, ("a",))
 
 
 async def flood(
-    caller: Caller, until: float, request: Request = ASKED, calls: int | None = None
+    caller: Caller,
+    until: float,
+    request: Request = ASKED,
+    calls: int | None = None,
 ) -> None:
     """Have the engine send requests as fast as the pool allows, until that time or for so many calls."""
     left = itertools.count() if calls is None else iter(range(calls))

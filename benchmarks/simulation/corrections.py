@@ -94,9 +94,7 @@ class AccuracyCell:
     people: str = "one"
 
     def __str__(self) -> str:
-        return (
-            f"{self.labels:4} {self.of_group:4} {self.accuracy:5.2f}  {self.people:24}"
-        )
+        return f"{self.labels:4} {self.of_group:4} {self.accuracy:5.2f}  {self.people:24}"
 
 
 def world(cell: Cell, dice: random.Random) -> list[list[_Row]]:
@@ -115,7 +113,9 @@ def _group(cell: Cell, height: float, dice: random.Random) -> list[_Row]:
     ]
 
 
-def _seen(judge: str, quality: float, error: float, dice: random.Random) -> _Row:
+def _seen(
+    judge: str, quality: float, error: float, dice: random.Random
+) -> _Row:
     label = float(quality > 0)
     if judge == "right":
         return abs(label - (dice.random() < _WRONG)), label
@@ -130,7 +130,9 @@ def corrections(cell: Cell, runs: int) -> Covered:
     alone, corrected, plain = list[_Ends](), list[_Ends](), list[_Ends]()
     for _ in range(runs):
         groups = world(cell, dice)
-        places = [(g, i) for g, group in enumerate(groups) for i in range(len(group))]
+        places = [
+            (g, i) for g, group in enumerate(groups) for i in range(len(group))
+        ]
         drawn = dice.sample(places, cell.labels)
         labelled: dict[int, list[tuple[float, float, float]]] = {}
         for g, i in drawn:
@@ -160,7 +162,11 @@ def _plain(scores: Sequence[float], labelled: Sequence[_Row]) -> _Ends:
     spread = _variance(scores)
     middle, label = fmean(seen), fmean(labels)
     both = sum((f - middle) * (y - label) for f, y in labelled) / (n - 1)
-    slope = min(1.0, max(0.0, both / ((1 + n / number) * spread))) if spread else 0.0
+    slope = (
+        min(1.0, max(0.0, both / ((1 + n / number) * spread)))
+        if spread
+        else 0.0
+    )
     value = label + slope * (fmean(scores) - middle)
     rest = _variance([y - slope * f for f, y in labelled])
     half = 1.96 * math.sqrt(slope**2 * spread / number + rest / n)
@@ -173,7 +179,9 @@ def _variance(values: Sequence[float]) -> float:
 
 
 @FEWER_RESAMPLES
-def accuracies(cell: AccuracyCell, runs: int) -> tuple[Coverage, Coverage | None]:
+def accuracies(
+    cell: AccuracyCell, runs: int
+) -> tuple[Coverage, Coverage | None]:
     """Measure the coverage of the accuracy, and of the agreement of two of the people if there are several.
 
     Both are about those who labelled.
@@ -216,21 +224,31 @@ def _labelled(
     for start in range(0, cell.labels, cell.of_group):
         accuracy = cell.accuracy
         if cell.of_group > 1:
-            accuracy = dice.betavariate(accuracy * alike, (1 - accuracy) * alike)
+            accuracy = dice.betavariate(
+                accuracy * alike, (1 - accuracy) * alike
+            )
         votes = []
         scores = list[float]()
         for number in range(start, min(start + cell.of_group, cell.labels)):
             right = dice.random() < accuracy
-            who = names if cell.people.endswith("all") else [names[number % len(names)]]
+            who = (
+                names
+                if cell.people.endswith("all")
+                else [names[number % len(names)]]
+            )
             choices = [dice.random() < abilities[name] for name in who]
             # the first rollout of the pair is better, and the judge tells so if it is right
             first = len(scores)
             scores += [0.75, 0.25] if right else [0.25, 0.75]
             for choice in choices:
                 others = len(choices) - 1
-                agreed = (choices.count(choice) - 1) / others if others else None
+                agreed = (
+                    (choices.count(choice) - 1) / others if others else None
+                )
                 places = (first, first + 1) if choice else (first + 1, first)
-                votes.append(Vote(*places, share=1 / len(choices), agreed=agreed))
+                votes.append(
+                    Vote(*places, share=1 / len(choices), agreed=agreed)
+                )
         rollouts = [RolloutRecord("scored", score, score) for score in scores]
         group = GroupRecord("scored", str(start), rollouts=tuple(rollouts))
         builder.add(group, votes=votes, labelled=range(len(scores)))
@@ -240,7 +258,10 @@ def _labelled(
 CELLS = [Cell(*parts) for parts in product(LABELS, SIZES, JUDGES, SHARES)]
 ACCURACY_CELLS = [
     *[AccuracyCell(*parts) for parts in product(LABELS, (1, 4), ACCURACIES)],
-    *[AccuracyCell(*parts) for parts in product(LABELS, (1,), (0.85,), PEOPLE[1:])],
+    *[
+        AccuracyCell(*parts)
+        for parts in product(LABELS, (1,), (0.85,), PEOPLE[1:])
+    ],
 ]
 
 
@@ -272,9 +293,14 @@ class Study:
             True,
         )
         for cell, one in self.corrections.items():
-            holds = one.alone.holds(self.runs) and one.corrected.holds(self.runs)
+            holds = one.alone.holds(self.runs) and one.corrected.holds(
+                self.runs
+            )
             yield f"{cell} | {one.alone} | {one.corrected} | {one.plain}", holds
-        yield "labels, of a group, accuracy, people | accuracy      | two people", True
+        yield (
+            "labels, of a group, accuracy, people | accuracy      | two people",
+            True,
+        )
         for place, (judge, people) in self.accuracies.items():
             found = [own for own in (judge, people) if own]
             holds = all(own.holds(self.runs) for own in found)

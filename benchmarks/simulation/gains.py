@@ -42,7 +42,9 @@ def markdown(result: Series, groups: int, seeds: int, large: int) -> str:
     ]
     for option, name in OPTIONS:
         cells = [_cell(_measured(result, kind, name)) for kind in KINDS]
-        lines.append(f"| {option} | {_calls(result, name)} | {cells[0]} | {cells[1]} |")
+        lines.append(
+            f"| {option} | {_calls(result, name)} | {cells[0]} | {cells[1]} |"
+        )
     shares = [f"{100 * share(result, kind):.0f} %" for kind in KINDS]
     lines += [
         "",
@@ -65,8 +67,12 @@ def share(result: Series, kind: str) -> float:
     """Return the calls of adaptive spending, as a share of those that reach its RMSE with equal passes for all."""
     shares = []
     for number, spent in enumerate(result["spending", kind, "adaptive"]):
-        uniform = [result["spending", kind, f"uniform {k}"][number] for k in UNIFORM]
-        shares.append(spent.passes / at_equal_error(uniform, spent.measured.rmse))
+        uniform = [
+            result["spending", kind, f"uniform {k}"][number] for k in UNIFORM
+        ]
+        shares.append(
+            spent.passes / at_equal_error(uniform, spent.measured.rmse)
+        )
     return fmean(shares)
 
 
@@ -81,13 +87,16 @@ def _calls(result: Series, name: str) -> str:
         return name[0]
     means = []
     for kind in KINDS:
-        passes = [spent.passes for spent in result["spending", kind, "adaptive"]]
+        passes = [
+            spent.passes for spent in result["spending", kind, "adaptive"]
+        ]
         means.append(f"{fmean(passes):.1f}")
     return f"{means[0]} and {means[1]}"
 
 
 def _cell(values: Sequence[Any]) -> str:
     rmse, rank, wrong = (
-        fmean(getattr(v, m) for v in values) for m in ("rmse", "spearman", "wrong_sign")
+        fmean(getattr(v, m) for v in values)
+        for m in ("rmse", "spearman", "wrong_sign")
     )
     return f"{rmse:.2f} / {rank:.2f} / {100 * wrong:.1f} %"

@@ -8,7 +8,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from benchmarks.simulation.measures import spearman
-from benchmarks.simulation.schemes import MEAN, by_rollout, scores_of, standardised
+from benchmarks.simulation.schemes import (
+    MEAN,
+    by_rollout,
+    scores_of,
+    standardised,
+)
 from benchmarks.simulation.worlds import HIGHEST, LOWEST, Case, Model
 from ruler_cli.prompting.prompt import balanced
 from ruler_cli.prompting.windows import Packing, Windows
@@ -24,7 +29,9 @@ NOISIER = replace(MODEL, noise=1.5 * MODEL.noise)
 def large(seed: int) -> dict[str, float]:
     """Return Spearman's correlation with the truth, by scheme for one group of 64."""
     rng = random.Random(f"{seed}/large")
-    truths = [min(HIGHEST, max(LOWEST, 0.5 + 0.12 * rng.gauss())) for _ in range(SIZE)]
+    truths = [
+        min(HIGHEST, max(LOWEST, 0.5 + 0.12 * rng.gauss())) for _ in range(SIZE)
+    ]
     case = Case(truths, rng, (MODEL, NOISIER))
     windows = _windows(case)
     result = {
@@ -61,16 +68,23 @@ def _windows(case: Case) -> list[list[PassScores]]:
     ]
 
 
-def _combined(case: Case, passes: Sequence[Sequence[PassScores]]) -> list[float]:
+def _combined(
+    case: Case, passes: Sequence[Sequence[PassScores]]
+) -> list[float]:
     """Combine windows as ruler does."""
     all_scores = [pass_scores for each in passes for pass_scores in each]
-    one = replace(case.group_result(all_scores, windows=SIZE // WINDOW), judges=1)
-    return [round(score, 9) for score in scores_of(one, MEAN, BatchStatistics())]
+    one = replace(
+        case.group_result(all_scores, windows=SIZE // WINDOW), judges=1
+    )
+    return [
+        round(score, 9) for score in scores_of(one, MEAN, BatchStatistics())
+    ]
 
 
 def _standardised(all_scores: Sequence[PassScores]) -> list[float]:
     standard = [
-        replace(one, scores=tuple(standardised(one.scores))) for one in all_scores
+        replace(one, scores=tuple(standardised(one.scores)))
+        for one in all_scores
     ]
     return [round(score, 9) for score in by_rollout(standard)]
 
@@ -82,7 +96,9 @@ def _anchored(case: Case, anchors: int) -> list[float]:
     seen = []
     for start in range(0, len(rest), size):
         window = [*fixed, *rest[start : start + size]]
-        pass_scores = case.ask(case.rng.sample(window, len(window)), 0, new_noise=True)
+        pass_scores = case.ask(
+            case.rng.sample(window, len(window)), 0, new_noise=True
+        )
         seen.append((pass_scores.distinct, pass_scores.scores))
     return [
         round(score, 9)
@@ -108,4 +124,6 @@ def _sliding(case: Case) -> list[float]:
 
 
 def _whole(case: Case, judge: int) -> list[float]:
-    return by_rollout([case.ask(case.random_order(), 0, judge=judge, new_noise=True)])
+    return by_rollout(
+        [case.ask(case.random_order(), 0, judge=judge, new_noise=True)]
+    )

@@ -28,7 +28,9 @@ class Measured:
     tied: float
 
 
-def measured(pairs: Iterable[tuple[Sequence[float], Sequence[float]]]) -> Measured:
+def measured(
+    pairs: Iterable[tuple[Sequence[float], Sequence[float]]],
+) -> Measured:
     """Measure pairs of true and estimated scores, group by group."""
     squares: list[float] = []
     correlations: list[float] = []
@@ -49,7 +51,9 @@ def measured(pairs: Iterable[tuple[Sequence[float], Sequence[float]]]) -> Measur
         correlations.append(spearman(truths, given))
         whole += sum(map(abs, true))
         wrong += sum(
-            abs(a) for a, b in zip(true, estimated, strict=True) if _sign(a) != _sign(b)
+            abs(a)
+            for a, b in zip(true, estimated, strict=True)
+            if _sign(a) != _sign(b)
         )
     worst = sorted(squares)[-max(1, round(_WORST * len(squares))) :]
     return Measured(
@@ -93,7 +97,9 @@ def spearman(one: Sequence[float], other: Sequence[float]) -> float:
     """Return the correlation of average ranks; 0 if one side has no order."""
     a, b = ranks(one), ranks(other)
     middle = (len(a) + 1) / 2
-    product = sum((x - middle) * (y - middle) for x, y in zip(a, b, strict=True))
+    product = sum(
+        (x - middle) * (y - middle) for x, y in zip(a, b, strict=True)
+    )
     scale = math.sqrt(
         sum((x - middle) ** 2 for x in a) * sum((y - middle) ** 2 for y in b)
     )

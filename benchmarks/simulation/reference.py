@@ -9,14 +9,25 @@ from dataclasses import dataclass
 Triple = tuple[float, float, float]
 PASSES: dict[str, tuple[Triple, Triple]] = {
     "1, input order": ((0.707, 0.595, 0.174), (0.468, 0.661, 0.073)),
-    "1, random order + slot correction": ((0.674, 0.618, 0.156), (0.440, 0.665, 0.063)),
+    "1, random order + slot correction": (
+        (0.674, 0.618, 0.156),
+        (0.440, 0.665, 0.063),
+    ),
     "2, same order": ((0.665, 0.626, 0.154), (0.418, 0.673, 0.059)),
-    "2, an order and its reverse": ((0.625, 0.658, 0.140), (0.376, 0.690, 0.048)),
+    "2, an order and its reverse": (
+        (0.625, 0.658, 0.140),
+        (0.376, 0.690, 0.048),
+    ),
     "4 balanced": ((0.585, 0.686, 0.123), (0.340, 0.702, 0.039)),
     "8, same order": ((0.620, 0.659, 0.134), (0.369, 0.688, 0.046)),
 }
 """Table "passes": advantage RMSE, Spearman, share of wrong sign; graded and outcome-like truth."""
-AGGREGATES = {"mean": 0.599, "median": 0.611, "mean of z-scores": 0.663, "Borda": 0.687}
+AGGREGATES = {
+    "mean": 0.599,
+    "median": 0.611,
+    "mean of z-scores": 0.663,
+    "Borda": 0.687,
+}
 """RMSE, graded truth. The text does not name the passes: four independent random orders give the figures."""
 PANELS = {
     "three weak judges twice, errors correlated by 0.3": 0.626,
@@ -68,7 +79,9 @@ class Mean:
         mean = math.fsum(values) / number
         return cls(
             mean,
-            math.sqrt(sum((v - mean) ** 2 for v in values) / (number - 1) / number),
+            math.sqrt(
+                sum((v - mean) ** 2 for v in values) / (number - 1) / number
+            ),
         )
 
 
@@ -107,7 +120,9 @@ def shown(title: str, rows: Sequence[Beside]) -> str:
         f"  {'':50} {'metric':20} {'ours':>6} {'± se':>7} {'theirs':>7} {'off/se':>7}  within 3 se",
     ]
     for row in rows:
-        within = ("yes" if row.holds else "NO") if row.checked else "not ruler's"
+        within = (
+            ("yes" if row.holds else "NO") if row.checked else "not ruler's"
+        )
         lines.append(
             f"  {row.name:50} {row.metric:20} {row.ours.value:6.3f} {row.ours.error:7.4f} {row.theirs:7.3f} "
             f"{row.deviation:+7.1f}  {within}"

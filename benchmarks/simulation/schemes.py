@@ -72,7 +72,9 @@ def passes(seed: int, kind: Kind, number: int) -> MeasuredRows:
         }
         for name, all_scores in by_row.items():
             rows[name].append(case.group_result(all_scores))
-    return {row.name: combined(groups, rows[row.name], row.settings) for row in ROWS}
+    return {
+        row.name: combined(groups, rows[row.name], row.settings) for row in ROWS
+    }
 
 
 def combined(
@@ -104,13 +106,19 @@ def aggregates(seed: int, number: int) -> MeasuredRows:
     groups = cases(seed, "graded", number)
     results = [
         case.group_result(
-            [case.ask(case.random_order(), pass_index) for pass_index in range(4)]
+            [
+                case.ask(case.random_order(), pass_index)
+                for pass_index in range(4)
+            ]
         )
         for case in groups
     ]
     result = {"mean": combined(groups, results)}
     others: Mapping[
-        str, tuple[Callable[[list[float]], list[float]], Callable[[list[float]], float]]
+        str,
+        tuple[
+            Callable[[list[float]], list[float]], Callable[[list[float]], float]
+        ],
     ] = {
         "median": (list, median),
         "mean of z-scores": (standardised, fmean),
@@ -153,7 +161,9 @@ def panels(seed: int, number: int) -> MeasuredRows:
     """Measure three weak judges with correlated errors, each an order and its reverse; and one strong."""
     result = {}
     for shared in (0.3, 0.7):
-        groups = cases(seed, "graded", number, (replace(WEAK, shared=shared),) * 3)
+        groups = cases(
+            seed, "graded", number, (replace(WEAK, shared=shared),) * 3
+        )
         results = [
             case.group_result(
                 [
@@ -164,11 +174,12 @@ def panels(seed: int, number: int) -> MeasuredRows:
             )
             for case in groups
         ]
-        result[f"three weak judges twice, errors correlated by {shared}"] = combined(
-            groups, results
+        result[f"three weak judges twice, errors correlated by {shared}"] = (
+            combined(groups, results)
         )
     strong = cases(seed, "graded", number)
     result["one strong judge twice"] = combined(
-        strong, [case.group_result(BalancedCase(case).first(2)) for case in strong]
+        strong,
+        [case.group_result(BalancedCase(case).first(2)) for case in strong],
     )
     return result

@@ -54,7 +54,9 @@ def _spent(groups: Sequence[BalancedCase], passes: Sequence[int]) -> Spent:
     return Spent(sum(passes) / len(passes), measured)
 
 
-def at_equal_cost(uniform: Sequence[Spent], passes: float, metric: str) -> float:
+def at_equal_cost(
+    uniform: Sequence[Spent], passes: float, metric: str
+) -> float:
     """Return the measure of so many passes for all, interpolated on log scales."""
     points = [
         (math.log(spent.passes), math.log(getattr(spent.measured, metric)))
@@ -66,7 +68,8 @@ def at_equal_cost(uniform: Sequence[Spent], passes: float, metric: str) -> float
 def at_equal_error(uniform: Sequence[Spent], rmse: float) -> float:
     """Return the passes for all that reach an RMSE, interpolated on log scales."""
     points = [
-        (-math.log(spent.measured.rmse), math.log(spent.passes)) for spent in uniform
+        (-math.log(spent.measured.rmse), math.log(spent.passes))
+        for spent in uniform
     ]
     return math.exp(_interpolated(points, -math.log(rmse)))
 

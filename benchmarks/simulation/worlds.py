@@ -37,17 +37,23 @@ class Model(SimulatedModel):
     gain: float = 0.0
     shared: float = 0.0
 
-    def in_its_range(self, values: Sequence[float], gain: float) -> Sequence[float]:
+    def in_its_range(
+        self, values: Sequence[float], gain: float
+    ) -> Sequence[float]:
         """Return values as the judge uses its range for them; `gain` is standard normal."""
         if self.stretch:
             centre, spread = fmean(values), pstdev(values)
-            standard = [(v - centre) / spread if spread else 0.0 for v in values]
+            standard = [
+                (v - centre) / spread if spread else 0.0 for v in values
+            ]
             values = [
                 (1 - self.stretch) * v + self.stretch * (0.5 + RANGE * z)
                 for v, z in zip(values, standard, strict=True)
             ]
         factor = math.exp(self.gain * gain)
-        return [0.5 + factor * (v - 0.5) for v in values] if self.gain else values
+        return (
+            [0.5 + factor * (v - 0.5) for v in values] if self.gain else values
+        )
 
 
 @dataclass(slots=True)
@@ -94,7 +100,12 @@ class Case:
         level, gain = gauss(), gauss() if model.gain else 0.0
         scores = answers(model, model.in_its_range(values, gain), noise, level)
         return PassScores(
-            judge, pass_index, window, tuple(order), tuple(scores), ("",) * len(order)
+            judge,
+            pass_index,
+            window,
+            tuple(order),
+            tuple(scores),
+            ("",) * len(order),
         )
 
     def group_result(
@@ -133,7 +144,9 @@ class BalancedCase:
                 self._base = self.case.random_order()
             self._pass_scores.append(
                 self.case.ask(
-                    balanced(self._base, pass_index), pass_index, judge=self.judge
+                    balanced(self._base, pass_index),
+                    pass_index,
+                    judge=self.judge,
                 )
             )
         return self._pass_scores[:passes]

@@ -65,7 +65,9 @@ def _load(name: str) -> Any:
     else:
         alone = typer.Typer(add_completion=False, **_SETTINGS)
         more: Any = getattr(module, "SETTINGS", None)
-        alone.command(name, cls=SectionedCommand, context_settings=more)(module.command)
+        alone.command(name, cls=SectionedCommand, context_settings=more)(
+            module.command
+        )
         command = typer.main.get_command(alone)
     return command
 
@@ -112,7 +114,10 @@ def main() -> None:
     except KeyboardInterrupt:  # before a run has set its handlers of signals
         code = 130
     except Exception as error:
-        from ruler_cli.cli.messages import hide_keys_of_tracebacks, report_usage_error
+        from ruler_cli.cli.messages import (
+            hide_keys_of_tracebacks,
+            report_usage_error,
+        )
 
         code = report_usage_error(error)
         if code is None:

@@ -142,18 +142,25 @@ def _measured(options: Options, scored: ScoredFiles) -> tuple[Any, Agreement]:
     labels = LabelFiles.read(files, option="--people") if files else None
     second = len(scored.files) > 1
     judges = ("A", "B") if second else ("score",)
-    measure = LabelAgreement(labels, *judges, of_records=options.labels is not None)
+    measure = LabelAgreement(
+        labels, *judges, of_records=options.labels is not None
+    )
     for group in scored.groups(rollout_ids):
         sides = (group.first, group.second) if second else (group.first,)
         measure.add(group.kept, *sides)
     agreement = measure.agreement(scored.reading.paired if second else None)
-    agreement = {"labels": {"path": options.labels, "files": files}, **agreement}
+    agreement = {
+        "labels": {"path": options.labels, "files": files},
+        **agreement,
+    }
     if second and not files:
         scored.reading.agreement = agreement
     figures = scored.figures()
     if measure.repeated:
         groups = count(measure.repeated, "group")
-        print_note(f"{groups} with the rollouts of another one, not counted again")
+        print_note(
+            f"{groups} with the rollouts of another one, not counted again"
+        )
     left = []
     for group, *rollouts in measure.left:
         label = f"label of {' and '.join(rollouts)} in group {group!r}"
@@ -178,14 +185,20 @@ def _input(head: _Json, file: ScoredFile) -> dict[str, Any]:
     }
 
 
-def _refuse_empty(agreement: Agreement, file: ScoredFile, left: Sequence[str]) -> None:
+def _refuse_empty(
+    agreement: Agreement, file: ScoredFile, left: Sequence[str]
+) -> None:
     """Raise UsageError if there is nothing to compare, with the reason and the way out.
 
     `left` are sentences on labels of no rollout.
     """
     labelled = any(scorer["pairs"] for scorer in agreement["scorers"])
     both = agreement["correlation"]
-    if labelled or agreement["corrected"] or (both and both["value"] is not None):
+    if (
+        labelled
+        or agreement["corrected"]
+        or (both and both["value"] is not None)
+    ):
         return
     counts = file.figures.rollouts
     labels = agreement["labelled"]

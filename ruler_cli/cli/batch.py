@@ -119,7 +119,9 @@ def submit(
             print_figures(_SUBMITTED, result)
             print_note(*(status.error for status in uncertain))
             failed = (
-                missing.unreadable or missing.unaskable or result.large + result.held
+                missing.unreadable
+                or missing.unaskable
+                or result.large + result.held
             )
             code = 1 if failed or uncertain else 0
             still_open = result.batches or result.out or uncertain
@@ -158,11 +160,16 @@ def status(
         else:
             _print_all(batches)
         if any(
-            status.remote and status.remote.state != "running" for status in batches
+            status.remote and status.remote.state != "running"
+            for status in batches
         ):
             print_note(f"next: {ledger_command(options, 'batch collect')}")
         errors = [status.error for status in batches if status.error]
-        return 0 if all(isinstance(error, UncertainBatch) for error in errors) else 3
+        return (
+            0
+            if all(isinstance(error, UncertainBatch) for error in errors)
+            else 3
+        )
 
 
 @app.command("collect", cls=SectionedCommand)
@@ -213,7 +220,9 @@ def cancel(
     ctx: typer.Context,
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[TAG|ID]...", help="Batches as `status` names them."),
+        typer.Argument(
+            metavar="[TAG|ID]...", help="Batches as `status` names them."
+        ),
     ] = None,
 ) -> int:
     """Cancel batches; requests that are done by then are paid for.
@@ -259,7 +268,9 @@ def _run(
 
         async def with_batches() -> T:
             async with Providers(key_env) as providers:
-                return await main(Batches(journal, providers, console, options.settle))
+                return await main(
+                    Batches(journal, providers, console, options.settle)
+                )
 
         return run_cancellable(with_batches)
 
@@ -273,7 +284,8 @@ def _print_all(batches: Sequence[BatchStatus]) -> int:
         if status.error:
             print_note(status.error)
     return max(
-        (status.error.exit_code for status in batches if status.error), default=0
+        (status.error.exit_code for status in batches if status.error),
+        default=0,
     )
 
 
@@ -300,7 +312,10 @@ def _facts(status: BatchStatus) -> dict[str, Any]:
         "expected_usd": batch.usd,
         "created": iso(batch.created),
         "changed": iso(batch.changed),
-        "remote": remote and {name: getattr(remote, name) for name in _REPORTED},
-        "candidates": [candidate.id for candidate in getattr(error, "candidates", ())],
+        "remote": remote
+        and {name: getattr(remote, name) for name in _REPORTED},
+        "candidates": [
+            candidate.id for candidate in getattr(error, "candidates", ())
+        ],
         "trouble": error and str(error),
     }

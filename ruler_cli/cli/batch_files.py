@@ -75,7 +75,11 @@ def export(
     asked about; 2 bad usage or unreadable input; 130 and 143 interrupted, and nothing is written.
     """
     with running(ctx, source, requests) as options:
-        from ruler_cli.files.output import refuse_clashes, refuse_input, refuse_name
+        from ruler_cli.files.output import (
+            refuse_clashes,
+            refuse_input,
+            refuse_name,
+        )
         from ruler_cli.judges.resolve import cached_only
         from ruler_cli.runs.batch.requests import (
             find_missing,
@@ -93,12 +97,15 @@ def export(
         for judge in judges:
             cached_only(judge)
         lines = [
-            request_line(target_of(judge, options.target), judge) for judge in judges
+            request_line(target_of(judge, options.target), judge)
+            for judge in judges
         ]
         names = names_for(output, [judge.label for judge in judges])
         with closing(Console("log", source)) as console, ExitStack() as stack:
             files = []
-            create = partial(create_file, kind="request file", force=options.force)
+            create = partial(
+                create_file, kind="request file", force=options.force
+            )
             for name in names:
                 files.append(create(Location(name)))
                 stack.callback(files[-1].discard)
@@ -107,7 +114,9 @@ def export(
                 with writing(names[judge]):
                     files[judge].stream.write(lines[judge](key, request))
 
-            rendered = run_cancellable(lambda: find_missing(settings, write, console))
+            rendered = run_cancellable(
+                lambda: find_missing(settings, write, console)
+            )
             with writing(output):
                 for file in files:
                     file.commit()
@@ -150,7 +159,11 @@ def import_(
     """
     with running(ctx, replies) as options:
         from ruler_cli.ledger.reply_cache import Ledger
-        from ruler_cli.runs.batch.replies import import_rows, reply_files, rows_of
+        from ruler_cli.runs.batch.replies import (
+            import_rows,
+            reply_files,
+            rows_of,
+        )
 
         file, files = required_ledger_path(options), reply_files(replies)
         name = next(iter(options.models), None)
@@ -158,7 +171,9 @@ def import_(
             name = str(options.file.judges[name]["model"])
         with Ledger(file) as opened:
             result = import_rows(opened, rows_of(files), name)
-        failed, again = (result.unanswered(for_good=kind) for kind in (True, False))
+        failed, again = (
+            result.unanswered(for_good=kind) for kind in (True, False)
+        )
         facts = {
             "ledger": str(file),
             "rows": result.rows,

@@ -38,7 +38,11 @@ from ruler_cli.formats.keys import PROMPT_HASH
 from ruler_cli.formats.names import FIGURES, JUDGED, REFERENCES, RUBRICS
 from ruler_cli.formats.reader import Reader
 from ruler_cli.formats.table import fits
-from ruler_cli.judges.providers import EMBEDDED, MissingCredentialsError, ModelInfo
+from ruler_cli.judges.providers import (
+    EMBEDDED,
+    MissingCredentialsError,
+    ModelInfo,
+)
 from ruler_cli.judges.resolve import model_of, with_eyes
 from ruler_cli.judging.panel import cache_of, first_level
 from ruler_cli.ledger.reply_cache import Ledger
@@ -58,7 +62,11 @@ from ruler_cli.runs.file import judge_errors
 from ruler_cli.scoring.statistics import quantile
 from ruler_cli.settings.fields import paths
 from ruler_cli.settings.load import score_settings
-from ruler_cli.settings.models import InputSettings, JudgeSettings, ScoreSettings
+from ruler_cli.settings.models import (
+    InputSettings,
+    JudgeSettings,
+    ScoreSettings,
+)
 from ruler_cli.settings.options import Options
 from ruler_cli.types import ENDINGS, Problem, printable
 
@@ -79,9 +87,7 @@ _HASH = re.compile(r"[0-9a-fA-F-]{16,}|[A-Za-z0-9+/_-]{40,}=*")
 _NAMES = 19
 """Columns of the names."""
 
-_NO_PRICE = (
-    "unknown; use --price IN,OUT, in USD per million prompt and completion tokens"
-)
+_NO_PRICE = "unknown; use --price IN,OUT, in USD per million prompt and completion tokens"
 _ROLES = {"panel": "", "fallback": " (fallback)", "escalation": " (escalation)"}
 Facts = dict[str, Any]
 """Figures by name, as `--json` prints them."""
@@ -124,7 +130,9 @@ def check(settings: ScoreSettings, options: Options) -> int:
 
         def add_problem(problem: Problem) -> None:
             reason = str(problem.reason)
-            bad.append({"line": problem.line, "where": problem.where, "reason": reason})
+            bad.append(
+                {"line": problem.line, "where": problem.where, "reason": reason}
+            )
             if not options.as_json:
                 console.problem(problem)
 
@@ -170,7 +178,10 @@ def check(settings: ScoreSettings, options: Options) -> int:
 
 
 def _figures(
-    settings: ScoreSettings, source: Input, notes: InputCounts, estimate: Estimate
+    settings: ScoreSettings,
+    source: Input,
+    notes: InputCounts,
+    estimate: Estimate,
 ) -> Facts:
     """Return the figures on INPUT, its prompts and their cost."""
     reader, coverage = source.reader, estimate.coverage
@@ -193,7 +204,9 @@ def _figures(
             }
         )
     grouping = source.survey.grouping if source.survey else "consecutive"
-    common = sorted(sizes.items(), key=lambda pair: (-pair[1], pair[0]))[:_COMMONEST]
+    common = sorted(sizes.items(), key=lambda pair: (-pair[1], pair[0]))[
+        :_COMMONEST
+    ]
     # if nothing is compared, the verdict says so
     alone = settings.absolute or not estimate.comparable
     warnings = (
@@ -216,7 +229,9 @@ def _figures(
             "min": min(sizes, default=None),
             "median": quantile(sizes.elements(), 0.5) or 0,
             "max": max(sizes, default=None),
-            "commonest": [{"size": size, "groups": number} for size, number in common],
+            "commonest": [
+                {"size": size, "groups": number} for size, number in common
+            ],
         },
         "tokens_per_rollout": {
             name: quantile(estimate.lengths.elements(), share) or 0
@@ -240,13 +255,16 @@ def _figures(
         },
         "rollouts_without_task": source.checks.taskless,
         "groups_of_several_tasks": source.checks.mixed,
-        "shared_prefix": estimate.shared / estimate.bytes if estimate.bytes else 0.0,
+        "shared_prefix": estimate.shared / estimate.bytes
+        if estimate.bytes
+        else 0.0,
         "ended": {how: notes.ended[how] for how in ENDINGS},
         "identical_rollouts": estimate.identical_rollouts,
         "tied_groups": estimate.tied_groups,
         "equal_reward_groups": estimate.equal_reward_groups,
         "rewards": notes.rewards.facts | {"spread": spread},
-        "outcomes": notes.outcomes.facts | {"of_truth": notes.outcomes.of_truth},
+        "outcomes": notes.outcomes.facts
+        | {"of_truth": notes.outcomes.of_truth},
         "judge": {"model": first.name, "context_tokens": first.model.context},
         "judges": judges,
         "passes": settings.ask.passes,
@@ -257,7 +275,10 @@ def _figures(
         },
         "estimate": estimate.totals,
         "suspect_rollouts": estimate.suspect_rollouts,
-        "too_long": {"groups": widest.too_long, "first": list(widest.too_long_keys)},
+        "too_long": {
+            "groups": widest.too_long,
+            "first": list(widest.too_long_keys),
+        },
         "laid_out": estimate.laid_out,
         "exact": estimate.exact,
         "warnings": list(map(str, warnings)),
@@ -265,7 +286,10 @@ def _figures(
 
 
 def _judge_estimate(
-    settings: ScoreSettings, number: int, judge: JudgeSettings, ledger: Ledger | None
+    settings: ScoreSettings,
+    number: int,
+    judge: JudgeSettings,
+    ledger: Ledger | None,
 ) -> JudgeEstimate:
     """Return an empty estimate for a judge, with its replies in the ledger."""
     role: JudgeRole = "fallback" if settings.fallback and number else "panel"
@@ -293,7 +317,9 @@ def _judge_estimate(
 
 
 def _duration(
-    settings: ScoreSettings, bills: Sequence[JudgeEstimate], ledger: Ledger | None
+    settings: ScoreSettings,
+    bills: Sequence[JudgeEstimate],
+    ledger: Ledger | None,
 ) -> float | None:
     """Return the seconds that a run is expected to take: those of its slowest judge, None if no pace is known.
 
@@ -303,7 +329,9 @@ def _duration(
     for judge, bill in zip(settings.judges, bills, strict=True):
         limits, totals = settings.pool.of(judge), bill.totals(None)
         calls = totals.calls.expected
-        tokens = totals.prompt_tokens.expected + totals.completion_tokens.expected
+        tokens = (
+            totals.prompt_tokens.expected + totals.completion_tokens.expected
+        )
         call = ledger.pace(judge.model) if ledger else None
         level = limits.concurrency or first_level(judge.model)
         paces = [
@@ -372,7 +400,9 @@ def _paths(
     form, rewards, outcomes = reader.format, notes.rewards, notes.outcomes
     examples: Facts = {}
     for record in notes.first:
-        rollouts = [rollout for rollout in record.rollouts if rollout.error is None]
+        rollouts = [
+            rollout for rollout in record.rollouts if rollout.error is None
+        ]
         if rollouts and not examples:
             first = rollouts[0]
             last = first.messages[-1]
@@ -457,19 +487,29 @@ def _fields_named(notes: InputCounts, names: frozenset[str]) -> list[str]:
     refused = set[str]()
     for record in notes.first:
         parsed = parse(record.line.raw, exact=False)
-        readable = [rollout for rollout in record.rollouts if rollout.error is None]
-        responses = {str(rollout.messages[-1].get("content")) for rollout in readable}
+        readable = [
+            rollout for rollout in record.rollouts if rollout.error is None
+        ]
+        responses = {
+            str(rollout.messages[-1].get("content")) for rollout in readable
+        }
         for path in paths_named(parsed, names):
             value = str(lookup(parsed, path))
             first = shared.setdefault((record.key, path), value)
-            if first != value or _HASH.fullmatch(value) or FIGURES & {*path.split(".")}:
+            if (
+                first != value
+                or _HASH.fullmatch(value)
+                or FIGURES & {*path.split(".")}
+            ):
                 refused.add(path)
             elif value not in responses:
                 fields[path] = None
     return [path for path in fields if path not in refused]
 
 
-def _batch_facts(judges: Sequence[JudgeSettings], bills: list[JudgeEstimate]) -> Facts:
+def _batch_facts(
+    judges: Sequence[JudgeSettings], bills: list[JudgeEstimate]
+) -> Facts:
     """Return USD and hours of the run in providers' batches; the cost may be unknown (None)."""
     facts: list[Facts] = []
     for judge, bill in zip(judges, bills, strict=True):
@@ -534,7 +574,9 @@ def _size(facts: Facts, about: str) -> str:
     price = "cost unknown"
     if cost is not None:
         price = f"about ${rounded(cost.expected)}" if cost.high else "no cost"
-    return f"{number_of(facts['groups'], 'group')}, {calls}, {price} with {judges}"
+    return (
+        f"{number_of(facts['groups'], 'group')}, {calls}, {price} with {judges}"
+    )
 
 
 def _input_rows(facts: Facts, source: Input) -> Iterator[Row]:
@@ -544,10 +586,15 @@ def _input_rows(facts: Facts, source: Input) -> Iterator[Row]:
         first = count(form["first"], "record")
         tells = f"{form['agreed']} of the first {first} have {form['tells']}"
         yield "format", f"{form['name']}: {tells}"
-    yield "cannot be scored", _some(facts["cannot_be_scored"], "line or trajectory")
+    yield (
+        "cannot be scored",
+        _some(facts["cannot_be_scored"], "line or trajectory"),
+    )
     for name, part in facts["paths"].items():
         path = part["path"]
-        nowhere = not part["given"] and part["absent"] >= max(1, facts["rollouts"])
+        nowhere = not part["given"] and part["absent"] >= max(
+            1, facts["rollouts"]
+        )
         if nowhere or not path:
             continue
         words = []
@@ -575,7 +622,9 @@ def _group_rows(facts: Facts, about: str) -> Iterator[Row]:
     yield "rollouts", f"{facts['rollouts']:,} in {records}"
     yield "no task", _some(facts["rollouts_without_task"], "rollout")
     yield "several tasks", _some(facts["groups_of_several_tasks"], "group")
-    ended = [f"{number:,} {how}" for how, number in facts["ended"].items() if number]
+    ended = [
+        f"{number:,} {how}" for how, number in facts["ended"].items() if number
+    ]
     yield "ended early", ", ".join(ended)
     identical = facts["identical_rollouts"]
     yield "identical", _some(identical, "rollout", about, ", shown once")
@@ -609,7 +658,9 @@ def _prompt_rows(facts: Facts, estimate: Estimate, about: str) -> Iterator[Row]:
     shared = f"{about}{facts['shared_prefix']:.0%} of the prompts, shown once per group"
     yield "shared prefix", shared if round(facts["shared_prefix"], 2) else ""
     windows = facts["windows"]
-    parts = f" in parts, twice at least: {_range(windows['calls'])} of the calls"
+    parts = (
+        f" in parts, twice at least: {_range(windows['calls'])} of the calls"
+    )
     yield "windows", _some(windows["groups"], "group", about, parts)
     attack = " with text that addresses a judge"
     yield "suspect", _some(facts["suspect_rollouts"], "rollout", about, attack)
@@ -632,12 +683,19 @@ def _reward_rows(facts: Facts, about: str) -> Iterator[Row]:
         yield missing, _some(values["no_number"], name.removesuffix("s"))
         if spread is not None:
             yield "range per group", f"{about}{spread:.4g} on average"
-    equal, why = facts["equal_reward_groups"], " (their own rewards teach nothing)"
+    equal, why = (
+        facts["equal_reward_groups"],
+        " (their own rewards teach nothing)",
+    )
     yield "equal rewards", _some(equal, "group", about, why)
 
 
 def _cost_rows(facts: Facts, about: str) -> Iterator[Row]:
-    estimate, judges, passes = facts["estimate"], facts["judges"], facts["passes"]
+    estimate, judges, passes = (
+        facts["estimate"],
+        facts["judges"],
+        facts["passes"],
+    )
     names = [judge["model"] + _ROLES[judge["asked"]] for judge in judges]
     yield "judge", ", ".join(names)
     if facts["adaptive"]:
@@ -653,7 +711,10 @@ def _cost_rows(facts: Facts, about: str) -> Iterator[Row]:
     yield "cost", _dollars(estimate.cost_usd)
     cap, duration = estimate.max_cost_usd, facts["seconds"]
     if cap:
-        yield "--max-cost", f"{rounded(cap, up=True)} or more lets every call go"
+        yield (
+            "--max-cost",
+            f"{rounded(cap, up=True)} or more lets every call go",
+        )
     if duration:
         yield "time", f"about {seconds(duration)}, at the pace that is known"
     batch = facts.get("batch")
@@ -665,13 +726,18 @@ def _cost_rows(facts: Facts, about: str) -> Iterator[Row]:
         yield f"judge {number}", f"{judge['model']}: {calls} calls, {cost}"
         yield f"cached {number}", _some(judge["kept"], "call")
         context = f" for its {judge['context_tokens'] or 0:,} tokens"
-        yield f"too long {number}", _some(judge["too_long"], "group", "", context)
+        yield (
+            f"too long {number}",
+            _some(judge["too_long"], "group", "", context),
+        )
     for number, judge in enumerate(batch["judges"] if batch else (), 1):
         cost = _dollars(judge["cost_usd"])
         if judge["price"]:
             cost += f", {judge['price']} price"
         if judge["provider"] is None:
-            cost = f"{judge['model']} has no batch API; use `ruler batch export`"
+            cost = (
+                f"{judge['model']} has no batch API; use `ruler batch export`"
+            )
         yield f"batch cost {number}", cost
 
 

@@ -26,7 +26,14 @@ from ruler_cli.settings.models import JudgeSettings, ScoreSettings
 from ruler_cli.settings.options import COMMAND_LINE, FILE, Options
 from ruler_cli.settings.suggestions import OLD, nearest, question
 
-_NOT_SCORED = {"target", "wait", "wait_timeout", "settle", "retry_failed", "force"}
+_NOT_SCORED = {
+    "target",
+    "wait",
+    "wait_timeout",
+    "settle",
+    "retry_failed",
+    "force",
+}
 """Options of `batch export` and `batch submit` that `score` does not take, or that the next one does not need."""
 
 
@@ -35,7 +42,9 @@ def running(
     ctx: typer.Context,
     *arguments: Any,
     resumes: bool = False,
-    refused: Callable[[Mapping[str, Any], RulerError], object] = lambda *_: None,
+    refused: Callable[[Mapping[str, Any], RulerError], object] = lambda *_: (
+        None
+    ),
 ) -> Iterator[Options]:
     """Yield the options of a command, whose errors are printed as one sentence.
 
@@ -101,7 +110,9 @@ def options_of(ctx: typer.Context) -> Options:
         if field not in names:
             raise unknown_setting(name, names)
         if not equals:
-            raise UsageError("is not NAME=VALUE", f"write {name}=VALUE", place="--set")
+            raise UsageError(
+                "is not NAME=VALUE", f"write {name}=VALUE", place="--set"
+            )
         if field in typed:
             raise SettingError(field, "is set twice", "leave one out")
         typed[field] = value
@@ -117,7 +128,9 @@ def warn_of_variables() -> None:
         if variable.startswith(prefix) and variable not in variables:
             name = variable.removeprefix(prefix)
             if name.lower() in OLD:
-                raise UsageError("is a former name", OLD[name.lower()], place=variable)
+                raise UsageError(
+                    "is a former name", OLD[name.lower()], place=variable
+                )
             near = nearest(name, names)
             advice = question(near and prefix + near)
             print_note(f"warning: {variable} sets no option{advice}")
@@ -137,13 +150,18 @@ def command_line(
     """
     names = [Location(name).public for name in arguments]
     # a file's name is no option
-    names = [name if name == "-" else re.sub("^-", "./-", name) for name in names]
+    names = [
+        name if name == "-" else re.sub("^-", "./-", name) for name in names
+    ]
     words = ["ruler", *command.split(), *names]
     values = {
         name: origin.value
         for name, origin in options.origins.items()
         if name not in leave
-        and (origin.rank == COMMAND_LINE or (name == "ledger" and origin.rank > FILE))
+        and (
+            origin.rank == COMMAND_LINE
+            or (name == "ledger" and origin.rank > FILE)
+        )
     }
     if options.config is not None:
         values["config"] = options.config

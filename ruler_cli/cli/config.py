@@ -26,7 +26,15 @@ from ruler_cli.settings.parameters import params_of
 
 _VALUE = 36
 """Characters of a value that are printed: three columns fit a terminal of 80."""
-_JUDGE_FACTS = ("via", "price", "rpm", "tpm", "concurrency", "max_outage", "timeout")
+_JUDGE_FACTS = (
+    "via",
+    "price",
+    "rpm",
+    "tpm",
+    "concurrency",
+    "max_outage",
+    "timeout",
+)
 SETTINGS = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 """The words are another command line, which its own command reads."""
 
@@ -65,7 +73,9 @@ def command(
     command_words = [word for word in words if word not in ("--json", "--all")]
     every = every or "--all" in words
     explained = read_words(command_words)
-    explained.params["config"] = explained.params["config"] or ctx.params["config"]
+    explained.params["config"] = (
+        explained.params["config"] or ctx.params["config"]
+    )
     with running(explained) as options:
         facts = _facts(explained, options, every=every)
         if as_json or "--json" in words:
@@ -163,7 +173,9 @@ def judge_facts(judge: JudgeSettings, options: Options) -> dict[str, Any]:
         "key_set": key and bool(os.environ.get(key)),
         "params": _params(judge.params),
         **{name: getattr(judge, name) for name in _JUDGE_FACTS},
-        "from": f"{file.name} [judges.{judge.name}]" if file and judge.name else None,
+        "from": f"{file.name} [judges.{judge.name}]"
+        if file and judge.name
+        else None,
     }
 
 

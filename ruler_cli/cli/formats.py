@@ -52,14 +52,22 @@ def command(
         mine = {key: row for key, row in own.items() if name in ("", key)}
         if not (rows or mine):
             known = (*own, *(form.family for form in FORMATS))
-            near = question(nearest(name, known)) or "; `ruler formats` lists all"
+            near = (
+                question(nearest(name, known)) or "; `ruler formats` lists all"
+            )
             problem = f"no such format: {name}{near}"
             raise UsageError(problem)
         if name:
             names = [name, *(f"{name}-{i}" for i in range(2, 1 + len(rows)))]
             pairs = zip(names, rows, strict=False)
-            lines = [line for one, form in pairs for line in row_lines(one, form)]
-            lines += [line for key, row in mine.items() for line in row_lines(key, row)]
+            lines = [
+                line for one, form in pairs for line in row_lines(one, form)
+            ]
+            lines += [
+                line
+                for key, row in mine.items()
+                for line in row_lines(key, row)
+            ]
         else:
             lines = [*columns([*_table(rows, mine)])]
         for line in lines:
@@ -67,7 +75,9 @@ def command(
     return 0
 
 
-def _table(rows: list[Format], own: dict[str, RecordPaths]) -> Iterator[list[str]]:
+def _table(
+    rows: list[Format], own: dict[str, RecordPaths]
+) -> Iterator[list[str]]:
     yield ["format", "a record is", "its keys"]
     for key, row in own.items():
         paths = "`, `".join((*row.messages, *row.answers))
@@ -81,7 +91,11 @@ def row_lines(name: str, row: RecordPaths) -> Iterator[str]:
     if isinstance(row, Format) and row.read:
         yield f"# {row.name}: ruler's own code reads it"
         return
-    key = name if name.replace("-", "").replace("_", "").isalnum() else json.dumps(name)
+    key = (
+        name
+        if name.replace("-", "").replace("_", "").isalnum()
+        else json.dumps(name)
+    )
     yield f"[formats.{key}]"
     for field in fields(RecordPaths):
         value: Any = getattr(row, field.name)

@@ -75,7 +75,9 @@ class SectionedCommand(TyperCommand):
         """List the arguments, then the options in sections, `--help` last."""
         params: list[Any] = self.get_params(ctx)
         titles = ("Arguments", "Options", *PANELS[1:])
-        sections: dict[str, list[tuple[str, str]]] = {title: [] for title in titles}
+        sections: dict[str, list[tuple[str, str]]] = {
+            title: [] for title in titles
+        }
         for param in params:
             if param.param_type_name == "argument":
                 sections["Arguments"].append((param.metavar, param.help or ""))
@@ -84,7 +86,9 @@ class SectionedCommand(TyperCommand):
                 continue
             panel = "Other" if param.name == "help" else param.rich_help_panel
             few = len(params) <= _FEW
-            sections["Options" if few or not panel else panel].append(_row(param))
+            sections["Options" if few or not panel else panel].append(
+                _row(param)
+            )
         for title, rows in sections.items():
             if rows:
                 with formatter.section(title):

@@ -95,9 +95,14 @@ def stats(
                 "cost_usd": cost,
             }
             models.append(figures)
-            worth = "price unknown" if cost is None else f"${cost:.2f} at list price"
+            worth = (
+                "price unknown"
+                if cost is None
+                else f"${cost:.2f} at list price"
+            )
             kinds = {
-                _STATUS.get(kind, kind): amount for kind, amount in model.rows.items()
+                _STATUS.get(kind, kind): amount
+                for kind, amount in model.rows.items()
             }
             lines += rows(_MODEL, {**figures, "rows": kinds, "price": worth})
         facts = {
@@ -112,7 +117,9 @@ def stats(
             print_json(facts)
             return 0
         number = sum(totals.rows.values())
-        head = rows(_STATS, {**facts, "used": size(totals.size), "total": number})
+        head = rows(
+            _STATS, {**facts, "used": size(totals.size), "total": number}
+        )
         print_table([*head, *lines])
         if not models:
             typer.echo("it is empty")
@@ -152,7 +159,9 @@ def clear(
             number = opened.clear(older)
             left = opened.stats().size
         removed = count(number, "row")
-        typer.echo(f"removed {removed} from {safe(str(file))}, now {size(left)}")
+        typer.echo(
+            f"removed {removed} from {safe(str(file))}, now {size(left)}"
+        )
         return 0
 
 

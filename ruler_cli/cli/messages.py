@@ -33,7 +33,9 @@ _NO_COMMAND = re.compile("No such command '(.*?)'")
 
 def print_stderr(text: str) -> None:
     """Print a line on stderr, without the keys that stand in it."""
-    with suppress(OSError):  # a terminal or pipe that is gone must not end the run
+    with suppress(
+        OSError
+    ):  # a terminal or pipe that is gone must not end the run
         typer.echo(one_line(hide_keys(text)), err=True)
 
 
@@ -66,7 +68,8 @@ def hide_keys_of(value: Any) -> Any:
     """Return a JSON value whose texts hold no keys of a command line."""
     if isinstance(value, Mapping):
         return {
-            hide_keys(name): hide_keys_of(content) for name, content in value.items()
+            hide_keys(name): hide_keys_of(content)
+            for name, content in value.items()
         }
     if isinstance(value, list | tuple):
         return [hide_keys_of(item) for item in value]
@@ -78,7 +81,9 @@ def hide_keys_of_tracebacks() -> None:
     import traceback
 
     def show(
-        kind: type[BaseException], error: BaseException, trace: TracebackType | None
+        kind: type[BaseException],
+        error: BaseException,
+        trace: TracebackType | None,
     ) -> None:
         sys.stderr.write(
             hide_keys("".join(traceback.format_exception(kind, error, trace)))
@@ -140,9 +145,7 @@ def report_errors(resume: Callable[[], str] = lambda: "") -> Iterator[None]:
         try:
             if sys.stdout is not None:
                 sys.stdout.flush()
-        except (
-            OSError
-        ):  # text that cannot be written would fail once more at exit, with a traceback
+        except OSError:  # text that cannot be written would fail once more at exit, with a traceback
             sys.stdout = None
         file = f"{error.filename}: " if error.filename else ""
         problem, remedy = system_problem(error)

@@ -114,7 +114,13 @@ REQUEST_OPTIONS = (
     "reference",
 )
 """Options of `score` that choose the groups of INPUT or change a request."""
-RUN_OPTIONS = (*REQUEST_OPTIONS, "params", "fallback", "escalate", "escalate_gap")
+RUN_OPTIONS = (
+    *REQUEST_OPTIONS,
+    "params",
+    "fallback",
+    "escalate",
+    "escalate_gap",
+)
 """Options of `score` that change which requests a run makes."""
 RECORD_OPTIONS = ("format", "group_by", "grouping", "messages", "prompt")
 """Options by which the records of a scored file are read."""
@@ -149,7 +155,9 @@ def options_of_command(callback: Any) -> list[TyperOption]:
         return []
     params = [_option(name) for name in names]
     if "progress" in names:
-        quiet = TyperOption(param_decls=["quiet", "-q"], is_flag=True, hidden=True)
+        quiet = TyperOption(
+            param_decls=["quiet", "-q"], is_flag=True, hidden=True
+        )
         params.append(quiet)
     if settings:
         params.append(
@@ -209,7 +217,11 @@ def _option(name: str) -> TyperOption:
 def default_of(name: str) -> Any:
     """Return the default of a setting, by its field; None if it is computed, or nothing."""
     member = fields_of(SECTIONS[name])[name]
-    return None if member.is_required() or member.default_factory else member.default
+    return (
+        None
+        if member.is_required() or member.default_factory
+        else member.default
+    )
 
 
 def default_words(name: str) -> str:

@@ -44,7 +44,9 @@ _BETWEEN = ", "
 class Problems:
     """Problems in sentences: the `first` are printed at once, the rest is counted."""
 
-    def __init__(self, what: str, print_: Callable[[str], object] = print_note) -> None:
+    def __init__(
+        self, what: str, print_: Callable[[str], object] = print_note
+    ) -> None:
         """`what` names many of them."""
         self._what = what
         self._print = print_
@@ -117,7 +119,9 @@ class Console(Observer):
         """Move the bar; tqdm draws it a few times a second at most."""
         self.summary = summary
         if self._bar is not None:
-            self._bar.initial = summary.kept  # cached groups are no part of the rate
+            self._bar.initial = (
+                summary.kept
+            )  # cached groups are no part of the rate
             self._bar.update(summary.groups - self._bar.n)
 
     def tick(self, summary: Summary, status: Status) -> None:
@@ -179,7 +183,9 @@ class Console(Observer):
             self._printed.add(text)
             self._print(text)
 
-    def _print(self, text: str, print_: Callable[[str], None] = print_note) -> None:
+    def _print(
+        self, text: str, print_: Callable[[str], None] = print_note
+    ) -> None:
         """Print a sentence above the bar."""
         if self._bar is not None:
             self._bar.clear()

@@ -11,7 +11,12 @@ import typer
 from ruler_cli.cli.command import running
 from ruler_cli.cli.group_keys import KeySearch, see_check
 from ruler_cli.cli.messages import print_note
-from ruler_cli.cli.options import REQUEST_OPTIONS, REQUEST_SETTINGS, Source, takes
+from ruler_cli.cli.options import (
+    REQUEST_OPTIONS,
+    REQUEST_SETTINGS,
+    Source,
+    takes,
+)
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.safe_text import safe
 from ruler_cli.cli.units import count
@@ -41,7 +46,9 @@ def command(
     Exit codes: 0 printed; 2 bad usage or unreadable input.
     """
     with running(ctx, source) as options:
-        from ruler_cli.judges.chat_completions import messages as request_messages
+        from ruler_cli.judges.chat_completions import (
+            messages as request_messages,
+        )
         from ruler_cli.judges.resolve import (
             answer_format_of,
             model_of,
@@ -62,16 +69,22 @@ def command(
             with_eyes(settings.ask_of(settings.judge), settings.judge),
             context_tokens=model_of(settings.judge).context,
         )
-        ask = replace(ask, passes=max(ask.passes, number if ask.ask == "group" else 1))
+        ask = replace(
+            ask, passes=max(ask.passes, number if ask.ask == "group" else 1)
+        )
         chosen = _group(settings.input, options.group)
         layout, name = build_layout(chosen, ask), f"group {chosen.key!r}"
-        windows = requests_of_pass(layout, ask, number - 1) if layout.distinct else []
+        windows = (
+            requests_of_pass(layout, ask, number - 1) if layout.distinct else []
+        )
         passes = pass_count(layout, ask, max(1, len(windows)))
         if not windows:
             error = why_unaskable(chosen, layout, ask)
             reason = str(error.reason)
             if not layout.distinct:
-                raise UsageError(f"{name}: {reason}", place=Location(source).shown)
+                raise UsageError(
+                    f"{name}: {reason}", place=Location(source).shown
+                )
             long = " is too long" if error.kind == "too_long" else ""
             print_note(f"warning: this is not sent, {name}{long}: {reason}")
         for field, value, most, what in (
@@ -90,7 +103,9 @@ def command(
         part = windows[window - 1] if windows else None
         request, *others = requests_about(layout, ask, part)
         if others:
-            print_note(f"{name}: the first of {count(1 + len(others), 'request')}")
+            print_note(
+                f"{name}: the first of {count(1 + len(others), 'request')}"
+            )
         if request.questions:
             typer.echo(safe(typed_body(settings.judge, request).decode()))
             return 0

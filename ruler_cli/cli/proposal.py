@@ -57,7 +57,11 @@ _CONTENTS = {
 
 
 def refuse(
-    error: UnknownShapeError, settings: InputSettings, options: Options, *, check: bool
+    error: UnknownShapeError,
+    settings: InputSettings,
+    options: Options,
+    *,
+    check: bool,
 ) -> UnknownShapeError:
     """Return the error of an unknown shape with the reason, or the command that proposes; `check` prints it."""
     row = propose(error.values)
@@ -72,7 +76,9 @@ def refuse(
         facts = _facts(row, settings.source, options)
         command = f"ruler check {shell_word(Location(settings.source).public)}"
         proposes = f"`{command}` proposes how to read it"
-        error = error.with_parts(remedy="see the proposal" if check else proposes)
+        error = error.with_parts(
+            remedy="see the proposal" if check else proposes
+        )
         if check and not options.as_json:
             _print_page(facts, record)
     if check and options.as_json:
@@ -92,8 +98,12 @@ def _record(row: RecordPaths, settings: InputSettings) -> list[str] | None:
             first = container.sample(SAMPLE)
             if first and len(first[0].raw) > _LARGE:
                 return []
-            reader = detect(container.name, first, replace(settings, format=row))
-            records = [record for line in first[:1] for record in reader.read(line)]
+            reader = detect(
+                container.name, first, replace(settings, format=row)
+            )
+            records = [
+                record for line in first[:1] for record in reader.read(line)
+            ]
         except (UsageError, UnreadableError):
             return None
     lines = list[str]()
@@ -101,7 +111,10 @@ def _record(row: RecordPaths, settings: InputSettings) -> list[str] | None:
         for rollout in record.rollouts:
             if rollout.error:
                 return None
-            lines += ["", *islice(render(read_messages(rollout.messages)), _LINES)]
+            lines += [
+                "",
+                *islice(render(read_messages(rollout.messages)), _LINES),
+            ]
     return [shorten(one_line(line), _WIDE) for line in lines[1:_LINES]]
 
 
@@ -119,7 +132,9 @@ def _facts(row: RecordPaths, source: str, options: Options) -> dict[str, Any]:
         words += map(_word, option_words(name, path))
     flags = " ".join(words)
     stem = PurePath(source).name.partition(".")[0]
-    name = "".join(c if c.isascii() and c.isalnum() else "-" for c in stem).strip("-")
+    name = "".join(
+        c if c.isascii() and c.isalnum() else "-" for c in stem
+    ).strip("-")
     if name in ("auto", *FAMILIES):
         name = f"my-{name}"
     for field, origin in options.origins.items():

@@ -157,7 +157,9 @@ def _show_figures(
     return scored
 
 
-def _write_page(options: Options, sources: list[str], stack: ExitStack) -> ScoredFiles:
+def _write_page(
+    options: Options, sources: list[str], stack: ExitStack
+) -> ScoredFiles:
     """Write the page for a browser, and open it if asked."""
     from ruler_cli.cli.report_view import view_of
     from ruler_cli.results.report.page import MOST_GROUPS, ReportPage
@@ -247,7 +249,9 @@ def _target(options: Options, stack: ExitStack) -> str:
     # the user alone can read it; it stays, unless there is an error
     folder = Path(tempfile.mkdtemp(prefix="ruler-report-"))
     stack.push(partial(_remove_after_error, folder))
-    return str(folder / ("report.html" if options.label is None else "label.html"))
+    return str(
+        folder / ("report.html" if options.label is None else "label.html")
+    )
 
 
 def _remove_after_error(
@@ -287,7 +291,9 @@ def _open(page: str, fragment: str) -> None:
     child.returncode = 0  # it goes on without this process
 
 
-def _show_groups(options: Options, sources: list[str], stack: ExitStack) -> ScoredFiles:
+def _show_groups(
+    options: Options, sources: list[str], stack: ExitStack
+) -> ScoredFiles:
     """Show the first groups of a key; UsageError if there are none, or none that is the same in both files."""
     from ruler_cli.cli import report_group
     from ruler_cli.results.group_text import GroupText, text_json

@@ -35,7 +35,9 @@ def show(
     terminal.show(_rule(f"group {terminal.key(group.key)}"))
     for (name, scored), origin in zip(files.items(), origins, strict=True):
         rows = [(name, origin), ("figures", _figures(scored))]
-        terminal.show(terminal.facts(rows, figures=BAD if scored.failed else ""))
+        terminal.show(
+            terminal.facts(rows, figures=BAD if scored.failed else "")
+        )
     if order:
         terminal.show("", _table([*files.values()], order, terminal))
     explanations = []
@@ -54,7 +56,9 @@ def show(
     }
     for i in order:
         # the first rollout above with the same text
-        same_as = next(j for j in order if text.identical[j] == text.identical[i])
+        same_as = next(
+            j for j in order if text.identical[j] == text.identical[i]
+        )
         lines = text.rollouts[i]
         if same_as != i:
             lines = [f"(same text as rollout {same_as + 1})"]
@@ -78,7 +82,15 @@ def _figures(group: GroupRecord) -> str:
     """Write the figures of a group in a line, by their names in JSON; without unknown ones and lists."""
     values = group.as_json()
     # the flags come last, and the times of a run are in its report
-    left_out = ("key", "flags", "judged_at", "latency_s", "schema", "rubric", "params")
+    left_out = (
+        "key",
+        "flags",
+        "judged_at",
+        "latency_s",
+        "schema",
+        "rubric",
+        "params",
+    )
     values |= values.pop("usage") | dict.fromkeys(left_out)
     words = []
     for name, value in values.items():
@@ -118,7 +130,9 @@ def _table(
 def _explanation(rollout: RolloutRecord) -> list[str]:
     """Return the lines of the explanation, or of each judge of a panel, and the reason of a failure."""
     lines = rollout.explanation.split("\n")
-    if rollout.explanation in [judge["explanation"] for judge in rollout.judges]:
+    if rollout.explanation in [
+        judge["explanation"] for judge in rollout.judges
+    ]:
         lines = []
     for judge in rollout.judges:
         words = f"{judge['judge']} {given(judge['score'], '{:.2f}')}"

@@ -117,7 +117,9 @@ def _refuse(options: Options, sources: Sequence[str]) -> None:
         place = Location(source)
         real = str(place.real) if place.local else place.public
         if real in seen:
-            raise UsageError("is named twice", "name it once", place=place.shown)
+            raise UsageError(
+                "is named twice", "name it once", place=place.shown
+            )
         seen.add(real)
         if place.local and not place.many and not Path(source).exists():
             with place.open():  # says what is wrong
@@ -171,7 +173,9 @@ class TrendView:
         self._running = [test.kind for test in trend.tests if test.runs]
         first, last = (_number(trend.steps[i].step) for i in (0, -1))
         files = count(len(trend.steps), "file")
-        self._found = f"{files}, steps {first} to {last}, {_ORIGINS[trend.origin]}"
+        self._found = (
+            f"{files}, steps {first} to {last}, {_ORIGINS[trend.origin]}"
+        )
         judged = [step.file for step in trend.steps if not step.reason]
         self._judges = judges(judged[0].figures(lambda _: {}))
         self._steps = trend.as_json()["steps"]
@@ -197,7 +201,9 @@ class TrendView:
             noted = [step for step in trend.steps if getattr(step, key)]
             for step in noted[:_NOTED]:
                 note = words.format(getattr(step, key))
-                place = f"step {_number(step.step)} ({source_name(step.source)})"
+                place = (
+                    f"step {_number(step.step)} ({source_name(step.source)})"
+                )
                 yield name, f"{place}: {note}"
             if len(noted) > _NOTED:
                 yield name, f"and {count(len(noted) - _NOTED, 'more step')}"
@@ -210,20 +216,24 @@ class TrendView:
         for drift in trend.drifts:
             yield _TESTS[drift.kind][0], self._sentence(drift)
         drifting = [drift.kind for drift in trend.drifts]
-        quiet = [_TESTS[kind][0] for kind in self._running if kind not in drifting]
+        quiet = [
+            _TESTS[kind][0] for kind in self._running if kind not in drifting
+        ]
         yield "within chance", ", ".join(quiet)
         kinds = [test.kind for test in trend.tests]
         early = [_TESTS[kind][0] for kind in kinds if kind not in self._running]
         if early:
-            sentence = f"{', '.join(early)}: {LEAST} steps with scores are needed"
+            sentence = (
+                f"{', '.join(early)}: {LEAST} steps with scores are needed"
+            )
             yield "not tested yet", sentence
         if {*kinds} <= {"length"}:
-            remedy = "name labels with --labels PATH, or score with a second judge"
+            remedy = (
+                "name labels with --labels PATH, or score with a second judge"
+            )
             yield "no rewards", remedy
         if self._running:
-            share = (
-                f"in at most {FALSE_ALARMS:.0%} of trainings in which nothing drifts"
-            )
+            share = f"in at most {FALSE_ALARMS:.0%} of trainings in which nothing drifts"
             limit = "if noise hardly follows itself from step to step; up to 30% were measured where it does"
             yield "false alarms", f"{share}, {limit}"
 
@@ -233,10 +243,14 @@ class TrendView:
         moved = []
         explained = 0.0
         levels = drift.levels.values()
-        for words, (before, after) in zip(_TESTS[drift.kind][1:], levels, strict=True):
+        for words, (before, after) in zip(
+            _TESTS[drift.kind][1:], levels, strict=True
+        ):
             name = words.format(self._label, *names)
             verb = "rose" if after > before else "fell"
-            moved.append(f"{name} {verb} from {_three(before)} to {_three(after)}")
+            moved.append(
+                f"{name} {verb} from {_three(before)} to {_three(after)}"
+            )
             explained = drift.slope * (after - before)
         if drift.kind != "length":
             part = f"{explained:+.3f}" if explained > 0 else "none"
@@ -281,7 +295,9 @@ class TrendView:
         for head, (group, name, form) in _MEASURES.items():
             values = [(step[group] or {}).get(name) for step in self._steps]
             if any(isinstance(value, float) or value for value in values):
-                cells = ["–" if value is None else form(value) for value in values]
+                cells = [
+                    "–" if value is None else form(value) for value in values
+                ]
                 columns[head] = cells
         return columns
 
@@ -291,7 +307,9 @@ class TrendView:
         terminal.show(terminal.facts(facts), "", Text(self.heading, TITLE))
         terminal.show(terminal.facts(self.findings()), "")
         columns = [*self._columns().items()][: terminal.width // _COLUMN]
-        heads = [Column(head, justify="right", no_wrap=True) for head, _ in columns]
+        heads = [
+            Column(head, justify="right", no_wrap=True) for head, _ in columns
+        ]
         heads[0].justify = "left"
         rows = zip(*(cells for _, cells in columns), strict=True)
         terminal.show(terminal.table(heads, rows))

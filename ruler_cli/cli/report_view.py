@@ -61,7 +61,8 @@ class RunView:
         return {
             "found": self.reading.file.input.found(),
             "figures": compact({**figures, "made_by": None}),
-            "made_by": compact(figures["made_by"], _TEXT) | {"built_in": BUILT_IN},
+            "made_by": compact(figures["made_by"], _TEXT)
+            | {"built_in": BUILT_IN},
             "facts": sentences.facts(figures),
             "lists": compact(self.reading.lists_as_json()),
             "dispute": self.reading.shortlist.dispute,
@@ -101,7 +102,9 @@ class RunView:
             yield name, sentence
             if name == "failed":
                 for reason in figures["reasons"][:_REASONS]:
-                    times = f"{reason['groups']} x " if reason["groups"] > 1 else ""
+                    times = (
+                        f"{reason['groups']} x " if reason["groups"] > 1 else ""
+                    )
                     yield "", times + shorten(reason["reason"], _LONGEST)
         yield from sentences.times(figures)
 
@@ -112,7 +115,9 @@ class RunView:
             numbers = [bar["n"] for bar in figures["bins"]]
             if min(sum(numbers), self.figures["groups"]["scored"]) >= ENOUGH:
                 # rounded up: only no rollout has the lowest bar
-                bars = "".join(_BARS[-(-7 * n // max(numbers))] for n in numbers)
+                bars = "".join(
+                    _BARS[-(-7 * n // max(numbers))] for n in numbers
+                )
                 end = figures["bins"][-1]["to"]
                 value = f"{middle} {figures[middle]:.2f}"
                 yield f"{title:<22} 0 {bars} {end:g}, {value}"
@@ -173,7 +178,9 @@ class ComparisonView:
     def _of_files(self) -> Iterator[_Sides]:
         """Yield rows about each file as a whole; on what made the scores only if the files differ in it."""
         columns = []
-        for source, file in zip(self.sources, self.figures["files"], strict=True):
+        for source, file in zip(
+            self.sources, self.figures["files"], strict=True
+        ):
             figures = file["figures"]
             facts = (
                 ("file", source),
@@ -227,14 +234,21 @@ class ComparisonView:
                 f"pairwise accuracy {', '.join(accuracies)}; 0.500 by chance",
             )
         whose = ""
-        if any(file["figures"]["rollouts"]["moved"] for file in figures["files"]):
+        if any(
+            file["figures"]["rollouts"]["moved"] for file in figures["files"]
+        ):
             whose = f" ({OWN_SCORES})"
-        apart = "differ by {mean:.2f} on average, {max:.2f} at most".format(**distance)
+        apart = "differ by {mean:.2f} on average, {max:.2f} at most".format(
+            **distance
+        )
         yield "scores", apart + whose
         correlation = figures["correlation"]
         if correlation["value"] is not None:
             ends = interval(correlation)
-            yield "correlation", f"{measured(correlation)} ({ends}) within groups"
+            yield (
+                "correlation",
+                f"{measured(correlation)} ({ends}) within groups",
+            )
         a, b = figures["one_scored"]
         in_a, in_b = paired["alone"]
         left_out = {
@@ -247,7 +261,9 @@ class ComparisonView:
                 paired["groups"] - figures["groups"] - a - b
             ),
         }
-        words = [f"{count(n, 'group')} {what}" for what, n in left_out.items() if n]
+        words = [
+            f"{count(n, 'group')} {what}" for what, n in left_out.items() if n
+        ]
         yield "not compared", ", ".join(words)
 
 
@@ -277,14 +293,19 @@ def _differing(group: ComparedGroup) -> dict[str, Any]:
     """Return a group as JSON, with what both judges say of the rollout whose scores are the furthest apart."""
     i = group.furthest
     opinions = [
-        {"score": side.rollouts[i].score, "explanation": side.rollouts[i].explanation}
+        {
+            "score": side.rollouts[i].score,
+            "explanation": side.rollouts[i].explanation,
+        }
         for side in (group.first, group.second)
         if i is not None
     ]
     return group.as_json() | {"furthest": i, "said": opinions}
 
 
-def _criteria(criteria: Sequence[dict[str, Any]], terminal: Terminal) -> RenderableType:
+def _criteria(
+    criteria: Sequence[dict[str, Any]], terminal: Terminal
+) -> RenderableType:
     """Make the table of criteria, the one that goes with the score the most first."""
     names = ("mean", "with_score", "reliability", "first_less_last")
     heads = (

@@ -98,7 +98,9 @@ class RunRecord:
         self._console = console
         for judge in settings.judges:
             facts = judge_facts(judge, self._options)
-            self._facts["judges"].append({name: facts[name] for name in _OF_JUDGES})
+            self._facts["judges"].append(
+                {name: facts[name] for name in _OF_JUDGES}
+            )
         if _is_stream(self._path):
             return
         try:
@@ -142,7 +144,9 @@ class RunRecord:
         tb: TracebackType | None,
     ) -> None:
         try:
-            self.end(0 if error is None else exit_code_of(error), _reason(error))
+            self.end(
+                0 if error is None else exit_code_of(error), _reason(error)
+            )
         except OutputError as problem:
             if error is None or isinstance(error, typer.Exit):
                 raise
@@ -196,7 +200,9 @@ def _replace(path: Path, content: bytes) -> None:
         raise
 
 
-def _refuse_summary(path: Path, source: str, output: str, options: Options) -> None:
+def _refuse_summary(
+    path: Path, source: str, output: str, options: Options
+) -> None:
     """Raise UsageError if the summary would be another file of the run, or stand among the records."""
     wrong = partial(UsageError, place=f"--summary {path}")
     if str(path) == "-":
@@ -207,7 +213,9 @@ def _refuse_summary(path: Path, source: str, output: str, options: Options) -> N
         raise wrong("is a directory", "name a file in it")
     failed = options.failed or output.rstrip("/") + ".failed.jsonl"
     files = (source, output, output + ".partial", str(failed), *options.ledgers)
-    taken = {Path(file).resolve() for file in files if not Location(file).remote}
+    taken = {
+        Path(file).resolve() for file in files if not Location(file).remote
+    }
     # the second is where it is written until it is whole
     places = {path.resolve(), path.with_name(f"{path.name}.partial").resolve()}
     if not taken.isdisjoint(places):

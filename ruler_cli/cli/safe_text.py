@@ -48,7 +48,9 @@ def shell_word(text: str) -> str:
 
 
 def _in_shell(character: str) -> str:
-    if character in "'!" or not (character.isascii() or character.isprintable()):
+    if character in "'!" or not (
+        character.isascii() or character.isprintable()
+    ):
         data = character.encode(errors="surrogateescape")
         return "".join(f"\\{byte:03o}" for byte in data)
     return (
@@ -98,7 +100,9 @@ def parse_key(text: str) -> str:
     """Return the key of a text of `printable_key`; text that is not `$'…'` is the key itself."""
     if len(text) < 3 or not (text.startswith("$'") and text.endswith("'")):
         return text
-    return _ESCAPED.sub(lambda c: chr(int(c[1] or c[2] or c[3], 16)), text[2:-1])
+    return _ESCAPED.sub(
+        lambda c: chr(int(c[1] or c[2] or c[3], 16)), text[2:-1]
+    )
 
 
 def print_json(value: Any, groups: Iterable[Any] | None = None) -> None:
@@ -112,7 +116,9 @@ def print_json(value: Any, groups: Iterable[Any] | None = None) -> None:
     if groups is None:
         typer.echo(text.encode())
         return
-    typer.echo((text.removesuffix("\n}") + ',\n  "groups": [').encode(), nl=False)
+    typer.echo(
+        (text.removesuffix("\n}") + ',\n  "groups": [').encode(), nl=False
+    )
     for i, group in enumerate(groups):
         comma = "," if i else ""
         typer.echo(f"{comma}\n    {_json_text(group)}".encode(), nl=False)

@@ -70,7 +70,9 @@ def command(
     Exit codes: 0 every group scored; 1 some not scored; 2 bad usage or unreadable input; 3 the judge
     refused the run; 4 --max-cost is reached; 130 and 143 interrupted. Run it again to resume.
     """
-    with running(ctx, source, output, resumes=True, refused=record_refusal) as options:
+    with running(
+        ctx, source, output, resumes=True, refused=record_refusal
+    ) as options:
         return _run(options, source, output)
 
 
@@ -87,7 +89,9 @@ def _run(options: Options, source: str, output: str) -> int:
         return code
 
 
-def _report(settings: ScoreSettings, options: Options, result: RunResult) -> int:
+def _report(
+    settings: ScoreSettings, options: Options, result: RunResult
+) -> int:
     """Print the result of a run, and raise the error that stopped it; return the exit code."""
     summary, stopped = result.summary, result.stopped
     shown = options.progress != "none" and not isinstance(stopped, ReaderGone)
@@ -100,8 +104,12 @@ def _report(settings: ScoreSettings, options: Options, result: RunResult) -> int
         print_note(*_endings(settings, result))
     if shown:
         written = result.whole and not Location(settings.output).stream
-        parts = [f"written to {Location(settings.output).shown}"] if written else []
-        if stopped is None and (following := _next_command(settings, options, result)):
+        parts = (
+            [f"written to {Location(settings.output).shown}"] if written else []
+        )
+        if stopped is None and (
+            following := _next_command(settings, options, result)
+        ):
             parts.append(f"next: {following}")
         if parts:
             print_note("; ".join(parts))
@@ -110,7 +118,9 @@ def _report(settings: ScoreSettings, options: Options, result: RunResult) -> int
             leave = ("summary", "progress", "on_failure")
             more = {"debug": True, "limit": stopped.first}
             source = settings.input.source
-            shows = command_line(options, "score", source, "-", leave=leave, **more)
+            shows = command_line(
+                options, "score", source, "-", leave=leave, **more
+            )
             stopped = stopped.with_parts(remedy=f"to see a reply: {shows}")
         raise stopped
     # a shard may have no group
@@ -127,7 +137,9 @@ def _refuse_engine(settings: ScoreSettings, options: Options) -> None:
         # a line of the file is for the runs that use Ray
         if options.rank("ray_address") > FILE:
             raise UsageError(
-                "needs --engine ray", "add it, or leave it out", place="--ray-address"
+                "needs --engine ray",
+                "add it, or leave it out",
+                place="--ray-address",
             )
         return
     source = settings.input.source
@@ -167,12 +179,16 @@ def _ask_ray(address: str) -> None:
     except (OSError, ValueError, subprocess.SubprocessError):
         remedy = "`ray status` tells the address; without one a cluster is started here"
         place = f"Ray at {address}"
-        raise RefusedError("no Ray answers there", remedy, place=place) from None
+        raise RefusedError(
+            "no Ray answers there", remedy, place=place
+        ) from None
 
 
 def _warnings(settings: ScoreSettings) -> Iterator[str]:
     """Yield a sentence for each setting that misleads, or costs twice."""
-    repeated = settings.ask.passes > 1 or (settings.panel and not settings.fallback)
+    repeated = settings.ask.passes > 1 or (
+        settings.panel and not settings.fallback
+    )
     if settings.ask.order == "input" and repeated:
         yield (
             "warning: with --set order=input every pass has the same order, so position bias counts as "
@@ -187,7 +203,9 @@ def _open_requests(settings: ScoreSettings) -> int:
     """Return the number of requests that open batches of the ledger hold."""
     from ruler_cli.runs.batch.journal import count_open_requests
 
-    return 0 if settings.ledger is None else count_open_requests(settings.ledger)
+    return (
+        0 if settings.ledger is None else count_open_requests(settings.ledger)
+    )
 
 
 def _judge_here(
@@ -200,8 +218,14 @@ def _judge_here(
     from ruler_cli.runs.file import score
 
     progress = options.progress
-    shared = settings.output == "-" and sys.stdout is not None and sys.stdout.isatty()
-    if progress == "auto" and shared:  # records are printed on the same terminal
+    shared = (
+        settings.output == "-"
+        and sys.stdout is not None
+        and sys.stdout.isatty()
+    )
+    if (
+        progress == "auto" and shared
+    ):  # records are printed on the same terminal
         progress = "log"
     with closing(Console(progress, settings.input.source)) as console:
         record.begin(settings, console)
@@ -219,8 +243,12 @@ def _judge_on_ray(
     from ruler_cli.runs.places import may_replace
 
     judges = resolve_judges(settings)
-    embedded = (isinstance(judge, ResolvedJudge) and judge.embedded for judge in judges)
-    if settings.cached_only or all(embedded):  # there is no call for a worker to make
+    embedded = (
+        isinstance(judge, ResolvedJudge) and judge.embedded for judge in judges
+    )
+    if settings.cached_only or all(
+        embedded
+    ):  # there is no call for a worker to make
         return _judge_here(settings, options, record)
     with Output(settings.output, force=may_replace(settings)):
         pass  # fails now if it cannot be written
@@ -237,7 +265,11 @@ def _endings(settings: ScoreSettings, result: RunResult) -> Iterator[str]:
     failed = failed_path(settings)
     dropped = settings.on_failure == "drop" and result.summary.failed
     if failed and (result.summary.unreadable or dropped) and failed.exists():
-        what = "dropped records and unreadable lines" if dropped else "unreadable lines"
+        what = (
+            "dropped records and unreadable lines"
+            if dropped
+            else "unreadable lines"
+        )
         yield f"{what} are in {failed}"
     if result.whole or output.stream:
         return
@@ -247,13 +279,17 @@ def _endings(settings: ScoreSettings, result: RunResult) -> Iterator[str]:
         yield f"finished groups are in {settings.output}.partial"
 
 
-def _next_command(settings: ScoreSettings, options: Options, result: RunResult) -> str:
+def _next_command(
+    settings: ScoreSettings, options: Options, result: RunResult
+) -> str:
     """Return the command that helps after a run: one for its failures, else `ruler report`; or nothing."""
     summary = result.summary
     output = Location(settings.output)
     source = settings.input.source
     if summary.unanswered and (number := _open_requests(settings)):
-        print_note(f"{count(number, 'request')} of this ledger are in open batches")
+        print_note(
+            f"{count(number, 'request')} of this ledger are in open batches"
+        )
         return ledger_command(options, "batch collect")
     # after a run in place the groups that were dropped are in another file
     in_place = settings.on_failure == "drop" and output.same(source)

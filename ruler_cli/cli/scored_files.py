@@ -28,7 +28,9 @@ class FileProblems(Problems):
     def __init__(self) -> None:
         super().__init__("problems")
 
-    def open(self, source: str, options: Options, stack: ExitStack) -> ScoredFile:
+    def open(
+        self, source: str, options: Options, stack: ExitStack
+    ) -> ScoredFile:
         """Open a file, and print what it is; UsageError if it cannot be read."""
         from ruler_cli.results.figures import ScoredFile
 
@@ -78,7 +80,9 @@ class ScoredFiles:
         self._options = options
         self.problems = FileProblems()
         self.left_out: list[LeftOutGroup] = []
-        self.files = [self.problems.open(name, options, stack) for name in sources]
+        self.files = [
+            self.problems.open(name, options, stack) for name in sources
+        ]
         self.reading: Any = Run(self.files[0])
         if self.files[1:]:
             self.reading = Comparison(self.files, self.left_out.append)
@@ -95,7 +99,9 @@ class ScoredFiles:
         from ruler_cli.ledger.database import texts
 
         path = ledger_path(self._options.ledger_name)
-        return self.reading.figures(partial(texts, [] if path is None else [path]))
+        return self.reading.figures(
+            partial(texts, [] if path is None else [path])
+        )
 
     def report_problems(self) -> None:
         """Print the groups that are left out, and the warnings on files that were read."""
@@ -114,6 +120,9 @@ class ScoredFiles:
     def heads(self) -> list[dict[str, Any]]:
         """The name of each file, without a password, and a line that describes it."""
         return [
-            {"source": Location(file.source).public, "found": file.input.found()}
+            {
+                "source": Location(file.source).public,
+                "found": file.input.found(),
+            }
             for file in self.files
         ]

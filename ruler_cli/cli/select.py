@@ -100,7 +100,11 @@ def _run(options: Options, source: str, output: str) -> int:
 
     _refuse_others(options)
     conditions = list(map(parse_condition, options.where))
-    files = LabelFiles.read(options.marks, option="--marks") if options.marks else None
+    files = (
+        LabelFiles.read(options.marks, option="--marks")
+        if options.marks
+        else None
+    )
     choice = Choice(conditions, _keep(options), files)
     if choice == Choice([]) and options.as_ is None:
         raise UsageError(
@@ -116,7 +120,9 @@ def _run(options: Options, source: str, output: str) -> int:
     pairs = None
     if options.as_ == "pairs":
         table = Location(output).unpacked.endswith(".parquet")
-        pairs = PairMaker(options.gap, options.per_group, options.shape, table=table)
+        pairs = PairMaker(
+            options.gap, options.per_group, options.shape, table=table
+        )
     with group_counter() as bar, unwind_on_signal():
         selector = select(
             settings,
@@ -133,7 +139,9 @@ def _run(options: Options, source: str, output: str) -> int:
     _name_unmatched(unmatched, source)
     counts = selector.counts
     counts["unmatched"] = len(unmatched)
-    written = lines(_KEPT, counts) if pairs is None else lines(_PAIRS, counts, pairs)
+    written = (
+        lines(_KEPT, counts) if pairs is None else lines(_PAIRS, counts, pairs)
+    )
     console.note("; ".join([*written, *lines(_LEFT_OUT, counts)]))
     return 0 if not unmatched and not counts["unreadable"] else 1
 
@@ -165,10 +173,25 @@ def _keep(options: Options) -> Keep | None:
     answer = options.answer
     wrong = (
         (by and most is None, "by", by, "needs --keep M"),
-        (most and by is None, "keep", most, "needs --by score, variance or majority"),
+        (
+            most and by is None,
+            "keep",
+            most,
+            "needs --by score, variance or majority",
+        ),
         (by == "majority" and answer is None, "by", by, "needs --answer PATH"),
-        (answer and by != "majority", "answer", answer, "only with --by majority"),
-        (most == 1 and by == "variance", "keep", 1, "one score has no variance"),
+        (
+            answer and by != "majority",
+            "answer",
+            answer,
+            "only with --by majority",
+        ),
+        (
+            most == 1 and by == "variance",
+            "keep",
+            1,
+            "one score has no variance",
+        ),
     )
     for holds, field, value, problem in wrong:
         if holds:

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 _Json = Mapping[str, Any]
 Fact = tuple[str, str]
 """A name and a sentence."""
-OWN_SCORES = "the judges' own, before --set blend or --set order_by_outcome=true"
+OWN_SCORES = (
+    "the judges' own, before --set blend or --set order_by_outcome=true"
+)
 LEFT_OUT = {
     "failed": "not scored",
     "unmarked": "not annotated",
@@ -98,7 +100,10 @@ def counts(figures: ReportFigures) -> Iterator[Fact]:
         "failed": n["failed"],
         "not judged": n["unmarked"],
     }
-    yield "groups", f"{n['scored']} of {n['all']} scored ({states}){_also(others)}"
+    yield (
+        "groups",
+        f"{n['scored']} of {n['all']} scored ({states}){_also(others)}",
+    )
     yield "failed", kinds(figures)
     n = figures["rollouts"]
     others = {
@@ -107,7 +112,10 @@ def counts(figures: ReportFigures) -> Iterator[Fact]:
         "suspect (text that addresses the judge)": n["suspect"],
     }
     yield "rollouts", f"{n['scored']} of {n['all']} scored{_also(others)}"
-    yield "flags", ", ".join(f"{n} {flag}" for flag, n in figures["flags"].items())
+    yield (
+        "flags",
+        ", ".join(f"{n} {flag}" for flag, n in figures["flags"].items()),
+    )
     yield "cost", cost(figures)
 
 
@@ -117,7 +125,9 @@ def _also(others: Mapping[str, int]) -> str:
 
 def kinds(figures: ReportFigures) -> str:
     """Count the failed groups by kind."""
-    return ", ".join(f"{n} {kind}" for kind, n in figures["failed_by_kind"].items())
+    return ", ".join(
+        f"{n} {kind}" for kind, n in figures["failed_by_kind"].items()
+    )
 
 
 def findings(figures: ReportFigures) -> Iterator[Fact]:
@@ -143,10 +153,14 @@ def findings(figures: ReportFigures) -> Iterator[Fact]:
     weak = weakness(tied, groups["one_score"], compared, values["median"])
     if values["median"] is not None:
         low = sum(bar["n"] for bar in values["bins"] if bar["to"] <= LOW + 1e-9)
-        words = reliability(values["median"], values["groups"], low, advise=not weak)
+        words = reliability(
+            values["median"], values["groups"], low, advise=not weak
+        )
         yield "reliability", words
     yield "weak judge", weak
-    same = same_explanations(groups["same_explanations"], groups["explained"], "group")
+    same = same_explanations(
+        groups["same_explanations"], groups["explained"], "group"
+    )
     yield "explanations", same
 
 
@@ -184,7 +198,9 @@ def times(figures: ReportFigures) -> Iterator[Fact]:
         yield "judged", f"{' to '.join(minutes)} UTC"
     latency = figures["latency_s"]
     if (latency["max"] or 0.0) >= _FAST:
-        median, late, most = (seconds(latency[name]) for name in ("p50", "p90", "max"))
+        median, late, most = (
+            seconds(latency[name]) for name in ("p50", "p90", "max")
+        )
         yield "a group", f"median {median}, p90 {late}, max {most}"
 
 
@@ -192,7 +208,9 @@ def _counted(counts: Mapping[str, int]) -> str:
     """List words, with the groups of each if there are several."""
     if len(counts) == 1:
         return next(iter(counts))
-    return ", ".join(f"{name} ({count(n, 'group')})" for name, n in counts.items())
+    return ", ".join(
+        f"{name} ({count(n, 'group')})" for name, n in counts.items()
+    )
 
 
 def made_by(figures: ReportFigures, longest: int) -> Iterator[Fact]:
@@ -220,7 +238,9 @@ def _texts(listed: Sequence[_Json], more: int, longest: int) -> str:
         if one["digest"] == BUILT_IN:
             text = "built-in"
         text = shorten(" ".join(f"{one['digest']}: {text}".split()), longest)
-        texts.append(f"{count(one['groups'], 'group')}: {text}" if texts else text)
+        texts.append(
+            f"{count(one['groups'], 'group')}: {text}" if texts else text
+        )
     return "; ".join(texts)
 
 
@@ -230,7 +250,9 @@ def _plain(text: str) -> str:
     try:
         for judge in json.loads(text):
             asked = {
-                key: judge[key] for key in ("ask", "read", "question") if key in judge
+                key: judge[key]
+                for key in ("ask", "read", "question")
+                if key in judge
             }
             given = [
                 f"{name}={json.dumps(value, ensure_ascii=False)}"
@@ -250,7 +272,9 @@ def opening(figures: _Json) -> str:
 
 def differing(differs: Mapping[str, bool | None]) -> str:
     """Name what made the scores of two files differently."""
-    return ", ".join(words for name, words in _DIFFERENCES.items() if differs[name])
+    return ", ".join(
+        words for name, words in _DIFFERENCES.items() if differs[name]
+    )
 
 
 def money(figures: _Json) -> str:
@@ -319,7 +343,9 @@ def pair_counts(pairs: int, against: int, tied: int, what: str = "") -> str:
     return f"{in_order} of {of} in order, {against} reversed, {tied} tied"
 
 
-def position_bias(bars: Sequence[_Json], *, corrected: bool, several: bool) -> str:
+def position_bias(
+    bars: Sequence[_Json], *, corrected: bool, several: bool
+) -> str:
     """Describe a significant position bias and what becomes of it; empty without one.
 
     A bar has the `mean` difference of the scores at a position, and its standard `error`. `corrected`: it
@@ -343,7 +369,9 @@ def position_bias(bars: Sequence[_Json], *, corrected: bool, several: bool) -> s
     return f"{', '.join(moved)} (± {max(errors):.3f}); {done}"
 
 
-def weakness(tied: int, one_score: int, compared: int, median: float | None) -> str:
+def weakness(
+    tied: int, one_score: int, compared: int, median: float | None
+) -> str:
     """Say that the judge tells few rollouts apart, if that is so.
 
     Of `compared` groups `tied` are, `one_score` because each got one score: more than a third of them, or nearly
@@ -367,7 +395,9 @@ def same_explanations(same: int, explained: int, what: str) -> str:
     """Say that many replies, or groups, have one text for every rollout, if over a third have."""
     if 3 * same <= explained:
         return ""
-    return f"in {same} of {count(explained, what)} all explanations are the same"
+    return (
+        f"in {same} of {count(explained, what)} all explanations are the same"
+    )
 
 
 def length_bias(trend: _Json) -> str:
@@ -384,7 +414,9 @@ def reliability(median: float, groups: int, low: int, *, advise: bool) -> str:
     """Describe the reliability of `groups`, `low` of them below LOW; `advise` what raises it."""
     words = f"{median:.2f}"
     if groups > 1:
-        words = f"median {words}, below {LOW} in {low} of {count(groups, 'group')}"
+        words = (
+            f"median {words}, below {LOW} in {low} of {count(groups, 'group')}"
+        )
     if median < LOW and advise:
         words += "; more --passes raise it"
     return words
@@ -399,7 +431,11 @@ def given(number: float | None, form: str) -> str:
 
 def left_out_words(counts: Mapping[str, int]) -> str:
     """Count the rollouts and scores of a file that are not measured."""
-    left = [f"{counts[key]} {words}" for key, words in LEFT_OUT.items() if counts[key]]
+    left = [
+        f"{counts[key]} {words}"
+        for key, words in LEFT_OUT.items()
+        if counts[key]
+    ]
     return ", ".join(left)
 
 
@@ -443,7 +479,9 @@ def summary_lines(summary: Summary, *, debug: bool = False) -> list[str]:
     tied, scored = (n - summary.alone for n in (summary.tied, summary.scored))
     median = summary.figures.reliability_median if summary.figures else None
     weak = weakness(tied, summary.one_score, scored, median)
-    same = same_explanations(summary.same_explanations, summary.explained, "reply")
+    same = same_explanations(
+        summary.same_explanations, summary.explained, "reply"
+    )
     out += filter(None, (weak, same))
     if summary.figures is not None:
         out += figure_lines(summary.figures, weak=bool(weak))
@@ -453,7 +491,9 @@ def summary_lines(summary: Summary, *, debug: bool = False) -> list[str]:
         out.append(f"calls tried again: {tried}")
     if summary.unsure_usd:
         more = usd(summary.unsure_usd)
-        out.append(f"calls without a stated usage may have cost up to {more} more")
+        out.append(
+            f"calls without a stated usage may have cost up to {more} more"
+        )
     return out
 
 
@@ -495,7 +535,9 @@ def figure_lines(figures: BatchFigures, *, weak: bool = False) -> Iterator[str]:
         )
         if bias:
             yield f"position bias: {bias}"
-    if figures.length is not None and (bias := length_bias(asdict(figures.length))):
+    if figures.length is not None and (
+        bias := length_bias(asdict(figures.length))
+    ):
         yield f"length: {bias}"
 
 
@@ -503,7 +545,9 @@ def rubric_in_words(usual: Standards | None, own: int) -> str:
     """Return what the usual rubric is, and the number of records that have one of their own."""
     words = "built-in" if usual is None else "a text"
     if isinstance(usual, Rubric):
-        weights = " ".join(f"{one.weight:g}" for one in usual.criteria[:_WEIGHTS])
+        weights = " ".join(
+            f"{one.weight:g}" for one in usual.criteria[:_WEIGHTS]
+        )
         vetoes = sum(one.veto for one in usual.criteria)
         more = " …" * (len(usual.criteria) > _WEIGHTS)
         words = f"{len(usual.criteria)} criteria of weight {weights}{more}"

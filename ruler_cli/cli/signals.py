@@ -36,7 +36,8 @@ def run_interruptible(
 
 
 def run_cancellable(
-    main: Callable[[], Awaitable[T]], on_stop: Callable[[], object] = lambda: None
+    main: Callable[[], Awaitable[T]],
+    on_stop: Callable[[], object] = lambda: None,
 ) -> T:
     """Run `main`: the first signal calls `on_stop` and cancels it, the second ends it at once."""
     from ruler_cli.pool.engine import run_beside
@@ -53,7 +54,8 @@ def run_cancellable(
 
 
 async def _watch_signals(
-    main: Callable[[StopSignal], Awaitable[T]], before_end: Callable[[int], None]
+    main: Callable[[StopSignal], Awaitable[T]],
+    before_end: Callable[[int], None],
 ) -> T:
     import asyncio
 
@@ -103,7 +105,10 @@ async def _watch_signals(
         raise first_of(group) from None
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        for number, handler in handlers.items():  # None: one that is not of Python
+        for (
+            number,
+            handler,
+        ) in handlers.items():  # None: one that is not of Python
             signal.signal(number, handler or signal.SIG_DFL)
 
 

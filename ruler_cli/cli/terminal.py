@@ -93,13 +93,19 @@ class Terminal:
             for part in parts:
                 self._console.print(part)
         # our own bars in a terminal without their characters
-        shown = captured.get().encode(self.encoding, "replace").decode(self.encoding)
+        shown = (
+            captured.get()
+            .encode(self.encoding, "replace")
+            .decode(self.encoding)
+        )
         for line in shown.splitlines():
             self.write(line.rstrip() + "\n")
         sys.stdout.flush()
 
     def table(
-        self, heads: Sequence[Column | str], rows: Iterable[Sequence[RenderableType]]
+        self,
+        heads: Sequence[Column | str],
+        rows: Iterable[Sequence[RenderableType]],
     ) -> Table:
         """Make a table; a cell that is a string may be foreign text. Columns without any text are left out."""
         cells = [
@@ -113,7 +119,9 @@ class Terminal:
             box=None,
             padding=(0, 2, 0, 0),
             pad_edge=False,
-            show_header=any(isinstance(one, str) or one.header for one in columns),
+            show_header=any(
+                isinstance(one, str) or one.header for one in columns
+            ),
             header_style=MUTED,
         )
         for row in cells:
@@ -134,11 +142,15 @@ class Terminal:
         return self.table(heads, cells)
 
     def groups(
-        self, heads: Sequence[str], rows: Iterable[tuple[str, Sequence[RenderableType]]]
+        self,
+        heads: Sequence[str],
+        rows: Iterable[tuple[str, Sequence[RenderableType]]],
     ) -> RenderableType:
         """Make a table of groups: of each its key, a reason that is not folded, and more."""
         width = max(8, int(self.width * _KEY))
-        key = Column("group", no_wrap=True, max_width=width, overflow="ellipsis")
+        key = Column(
+            "group", no_wrap=True, max_width=width, overflow="ellipsis"
+        )
         columns = [key]
         for i, head in enumerate(heads):
             columns.append(Column(head, no_wrap=not i, overflow="fold"))

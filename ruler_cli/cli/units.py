@@ -23,16 +23,25 @@ _MINUTE, _HOUR = 60, 3600
 
 def count(number: int, what: str) -> str:
     """Return a number with its noun, e.g. `1 group`, `2 groups`."""
-    return f"1 {what}" if number == 1 else f"{number} {_PLURALS.get(what, what + 's')}"
+    return (
+        f"1 {what}"
+        if number == 1
+        else f"{number} {_PLURALS.get(what, what + 's')}"
+    )
 
 
 def columns(
-    rows: Sequence[Sequence[str]], justify: Callable[[str, int], str] = str.ljust
+    rows: Sequence[Sequence[str]],
+    justify: Callable[[str, int], str] = str.ljust,
 ) -> Iterator[str]:
     """Yield rows as lines with columns of one width; the first is left-justified."""
-    first, *others = (max(map(len, column)) for column in zip(*rows, strict=True))
+    first, *others = (
+        max(map(len, column)) for column in zip(*rows, strict=True)
+    )
     for name, *cells in rows:
-        yield "  ".join([name.ljust(first), *map(justify, cells, others)]).rstrip()
+        yield "  ".join(
+            [name.ljust(first), *map(justify, cells, others)]
+        ).rstrip()
 
 
 def shorten(text: str, most: int) -> str:
@@ -66,7 +75,9 @@ def seconds(number: float) -> str:
     if number < _MINUTE:
         return f"{number:.1f} s"
     return (
-        f"{number / _MINUTE:.1f} min" if number < _HOUR else f"{number / _HOUR:.1f} h"
+        f"{number / _MINUTE:.1f} min"
+        if number < _HOUR
+        else f"{number / _HOUR:.1f} h"
     )
 
 
@@ -85,7 +96,9 @@ def rounded(usd: float, *, up: bool | None = None) -> str:
 
     exact = Decimal(f"{usd:.9g}")
     digits = 2 if not usd or usd >= 0.1 else 1 - exact.adjusted()
-    rounding = ROUND_HALF_EVEN if up is None else ROUND_CEILING if up else ROUND_FLOOR
+    rounding = (
+        ROUND_HALF_EVEN if up is None else ROUND_CEILING if up else ROUND_FLOOR
+    )
     return f"{exact.quantize(Decimal(1).scaleb(-digits), rounding):f}"
 
 
@@ -118,7 +131,9 @@ class _Figures(string.Formatter):
 _FIGURES = _Figures()
 
 
-def rows(template: str, figures: Mapping[str, Any], *objects: Any) -> Iterator[Row]:
+def rows(
+    template: str, figures: Mapping[str, Any], *objects: Any
+) -> Iterator[Row]:
     """Fill the lines of a template, and divide them into name and value."""
     for line in _known(template, figures, objects):
         name, _, value = line.partition(": ")
@@ -128,7 +143,9 @@ def rows(template: str, figures: Mapping[str, Any], *objects: Any) -> Iterator[R
         )
 
 
-def lines(template: str, figures: Mapping[str, Any], *objects: Any) -> Iterator[str]:
+def lines(
+    template: str, figures: Mapping[str, Any], *objects: Any
+) -> Iterator[str]:
     """Fill the lines of a template; `{0.name}` is an attribute of the first object.
 
     A line is left out if one of its figures is absent, 0, or empty, unless it stands as `{figure!s}`.
@@ -144,7 +161,9 @@ def _known(
         parsed = _FIGURES.parse(line)
         fields = [field for _, field, _, empty in parsed if field and not empty]
         try:
-            values = [_FIGURES.get_field(name, objects, figures)[0] for name in fields]
+            values = [
+                _FIGURES.get_field(name, objects, figures)[0] for name in fields
+            ]
         except (AttributeError, KeyError, TypeError):
             continue
         if all(value or isinstance(value, float) for value in values):

@@ -38,8 +38,12 @@ def open_container(
     from ruler_cli.files.source import Source
 
     location = Location(name)
-    source = Source(location, stack, most, keep=keep, records=records, events=events)
-    if source.begins_with_line:  # no other kind does, and their modules are not needed
+    source = Source(
+        location, stack, most, keep=keep, records=records, events=events
+    )
+    if (
+        source.begins_with_line
+    ):  # no other kind does, and their modules are not needed
         from ruler_cli.files.containers.lines import JsonLines
 
         container: Container = JsonLines.open(source)

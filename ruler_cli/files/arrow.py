@@ -125,7 +125,9 @@ def _other_type(value: Any) -> Any:
 def _lists(column: Any) -> list[Any]:
     items = iter(_values(column.flatten()))
     sizes = pc.list_value_length(column).to_pylist()
-    return [None if size is None else list(islice(items, size)) for size in sizes]
+    return [
+        None if size is None else list(islice(items, size)) for size in sizes
+    ]
 
 
 def _wider(kind: Any, values: Sequence[Any]) -> Any:
@@ -136,7 +138,11 @@ def _wider(kind: Any, values: Sequence[Any]) -> Any:
         )  # refuses what Arrow cannot hold: lone surrogates, integers of any size
         inferred = pa.infer_type(values)
         fields = [pa.schema([("x", each)]) for each in (kind, inferred)]
-        wider = pa.unify_schemas(fields, promote_options="permissive").field("x").type
+        wider = (
+            pa.unify_schemas(fields, promote_options="permissive")
+            .field("x")
+            .type
+        )
     except (pa.ArrowException, TypeError, ValueError):
         return None
     levels = accumulate((c == "<") - (c == ">") for c in str(wider))
@@ -216,16 +222,23 @@ class TableWriter(Writer):
             self._schema = table.schema
             self._rows = table.records()
         self._spool = Scratch()
-        weakref.finalize(self, self._spool.close)  # a run that stops never calls `end`
+        weakref.finalize(
+            self, self._spool.close
+        )  # a run that stops never calls `end`
         self._fixed = {
-            field.name for field in self._schema if _NO_JSON.search(str(field.type))
+            field.name
+            for field in self._schema
+            if _NO_JSON.search(str(field.type))
         }
         self._types: dict[str, Any] = {}
         """Columns that are made anew, in order, with their types; None: JSON text."""
         self._mixed: dict[str, _Mixed] = {}
 
     def begin(
-        self, ruler: Path, columns: Callable[[], set[str]], on_failure: OnFailure
+        self,
+        ruler: Path,
+        columns: Callable[[], set[str]],
+        on_failure: OnFailure,
     ) -> None:
         """Raise UsageError for a column of INPUT that gets a score and cannot be made of its JSON."""
         if self._fixed:
@@ -244,7 +257,9 @@ class TableWriter(Writer):
         new = _members(record)
         old = dict[str, bytes]()
         if self._table is not None:
-            row = next((row for row in self._rows if row.number == number), None)
+            row = next(
+                (row for row in self._rows if row.number == number), None
+            )
             if row is None:
                 raise InputChanged(self._table.name, f"row {number} is gone")
             old = _members(row.raw)
@@ -285,7 +300,9 @@ class TableWriter(Writer):
             fields[name] = field.with_nullable(True)
         metadata = dict(self._schema.metadata or {})
         # what pandas notes of columns that changed is left out
-        with contextlib.suppress(KeyError, ValueError, TypeError, AttributeError):
+        with contextlib.suppress(
+            KeyError, ValueError, TypeError, AttributeError
+        ):
             pandas = json.loads(metadata[b"pandas"])
             pandas["columns"] = [
                 column
@@ -308,7 +325,9 @@ class TableWriter(Writer):
             for name in names:
                 if (kind := self._types[name]) is not None:
                     try:
-                        values = _parsed(columns[name], self._mixed.get(name, {}))
+                        values = _parsed(
+                            columns[name], self._mixed.get(name, {})
+                        )
                     except (RecursionError, UnreadableError):
                         values = [{}]  # nothing but text holds it
                     self._types[name] = _wider(kind, values)
@@ -316,7 +335,10 @@ class TableWriter(Writer):
             for name in names:
                 kind = self._types[name]
                 mixed = self._mixed.get(name, {})
-                if kind is not None and _cells(kind, columns[name], mixed) is None:
+                if (
+                    kind is not None
+                    and _cells(kind, columns[name], mixed) is None
+                ):
                     self._types[name] = None
 
     def _find_mixed(self, names: Sequence[str]) -> None:
@@ -342,10 +364,13 @@ class TableWriter(Writer):
 
     def _spooled_columns(self) -> Iterator[dict[str, list[bytes]]]:
         """Yield the JSON of the columns that changed, in pieces of a bounded size."""
-        for records in _pieces((record for _, record in self._spool.all()), len, BATCH):
+        for records in _pieces(
+            (record for _, record in self._spool.all()), len, BATCH
+        ):
             rows = list(map(_members, records))
             yield {
-                name: [row.get(name, b"null") for row in rows] for name in self._types
+                name: [row.get(name, b"null") for row in rows]
+                for name in self._types
             }
 
     def _batches(self, schema: Any) -> Iterator[Any]:
@@ -371,7 +396,9 @@ class TableWriter(Writer):
         """Yield the records in pieces of a bounded size, each with its rows of a Parquet INPUT."""
         spooled = self._spool.all()
         if self._table is None:
-            for records in _pieces((record for _, record in spooled), len, BATCH):
+            for records in _pieces(
+                (record for _, record in spooled), len, BATCH
+            ):
                 yield None, records
             return
         put = next(spooled, None)
@@ -394,7 +421,8 @@ def _members(record: bytes) -> dict[str, bytes]:
     """Return name → JSON of the members of an object, the names as Arrow takes them."""
     members = read_object(record).members
     return {
-        _encodable(name): record[start:end] for name, (_, start, end) in members.items()
+        _encodable(name): record[start:end]
+        for name, (_, start, end) in members.items()
     }
 
 

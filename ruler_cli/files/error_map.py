@@ -48,7 +48,9 @@ _STORAGE = (
 def message_of(error: BaseException) -> str:
     """Return the first line of a library's message, in characters that are safe to print."""
     first = (str(error).splitlines() or [""])[0]
-    clean = "".join(c if c.isprintable() and c.isascii() else "?" for c in first)
+    clean = "".join(
+        c if c.isprintable() and c.isascii() else "?" for c in first
+    )
     return clean[:150].rstrip(". ")
 
 
@@ -81,14 +83,18 @@ def temporary() -> AbstractContextManager[None]:
     """Turn an error of writing a temporary file, or a temporary table of SQLite, into an OutputError."""
     remedy = "make room, or set TMPDIR to another directory"
     folder = tempfile.tempdir or "temporary files"
-    return _mapped(folder, "write a temporary file", OutputError, lambda _: remedy)
+    return _mapped(
+        folder, "write a temporary file", OutputError, lambda _: remedy
+    )
 
 
 @contextmanager
 def creating(place: str, real: Path) -> Iterator[None]:
     """Turn an error of opening a place for writing into a UsageError; `real` is its path without links."""
     elsewhere = "give another name, or `-` for stdout"
-    with _mapped(place, "be written", UsageError, lambda remedy: remedy or elsewhere):
+    with _mapped(
+        place, "be written", UsageError, lambda remedy: remedy or elsewhere
+    ):
         try:
             yield
         except FileNotFoundError:
@@ -122,7 +128,9 @@ def _mapped(
             remedy = ""
         else:
             raise
-        raise kind(f"cannot {verb}: {problem}", advice(remedy), place=place) from None
+        raise kind(
+            f"cannot {verb}: {problem}", advice(remedy), place=place
+        ) from None
 
 
 def _is_address(place: str) -> bool:
@@ -133,7 +141,9 @@ def explain(error: BaseException) -> tuple[str, str]:
     """Return problem and remedy of a storage's error, without its own message, which may quote a key."""
     signs = set[str]()
     link: BaseException | None = error
-    for _ in range(8):  # a file system may report a lost connection as a missing file
+    for _ in range(
+        8
+    ):  # a file system may report a lost connection as a missing file
         if link is None:
             break
         signs.update(kind.__name__ for kind in type(link).__mro__)
@@ -142,7 +152,9 @@ def explain(error: BaseException) -> tuple[str, str]:
     for known, problem, remedy in _STORAGE:
         if not signs.isdisjoint(known.split()):
             return problem, remedy
-    reason = _status(error) or getattr(error, "strerror", "") or type(error).__name__
+    reason = (
+        _status(error) or getattr(error, "strerror", "") or type(error).__name__
+    )
     return f"failed ({reason})", "try again, or copy the file to this machine"
 
 
@@ -150,8 +162,14 @@ def _status(error: BaseException) -> str:
     """Return the HTTP status of an error, under any of the names that libraries use; "" for none."""
     response = getattr(error, "response", None)
     if isinstance(response, dict):
-        return str(response.get("ResponseMetadata", {}).get("HTTPStatusCode") or "")
-    for holder, name in ((error, "status"), (error, "code"), (response, "status_code")):
+        return str(
+            response.get("ResponseMetadata", {}).get("HTTPStatusCode") or ""
+        )
+    for holder, name in (
+        (error, "status"),
+        (error, "code"),
+        (response, "status_code"),
+    ):
         code = str(getattr(holder, name, None))
         if code.isdigit():
             return code

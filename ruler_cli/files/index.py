@@ -175,9 +175,13 @@ class Index:
         self._opened.append(0)
         self._mixed.append(0)
         self._mine.append(mine)
-        if self.seed is not None:  # only the seed, of any size, and the bytes decide
+        if (
+            self.seed is not None
+        ):  # only the seed, of any size, and the bytes decide
             seed = blake2b(str(self.seed).encode(), digest_size=32).digest()
-            draw = blake2b(raw, digest_size=8, person=b"draw", key=seed).digest()
+            draw = blake2b(
+                raw, digest_size=8, person=b"draw", key=seed
+            ).digest()
             self._draws.append(int.from_bytes(draw, signed=True))
 
     def _read(self, rows: int, at: int) -> bytes:
@@ -223,7 +227,10 @@ class Index:
         mixed = set[tuple[int, str | None]]()
         for row in self._all():
             part = row.group, labels.get(names[row.source])
-            if row.opens and openings.setdefault(part, row.opening) != row.opening:
+            if (
+                row.opens
+                and openings.setdefault(part, row.opening) != row.opening
+            ):
                 mixed.add(part)
         return len(mixed), 0
 
@@ -268,7 +275,9 @@ class Index:
             first = self._row(members[begin])
             if chosen is not None and first.place not in chosen:
                 continue
-            rows = [self._row(record) for record in members[begin : ends[group]]]
+            rows = [
+                self._row(record) for record in members[begin : ends[group]]
+            ]
             yield first.place, rows
 
     def lines(self) -> Iterator[Row]:

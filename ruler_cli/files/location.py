@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from ruler_cli.files.remote import RemoteStore
 
 BUFFER = 1 << 18
-_BUCKETS = frozenset({"s3", "s3a", "gs", "gcs", "hf", "az", "abfs", "abfss", "adl"})
+_BUCKETS = frozenset(
+    {"s3", "s3a", "gs", "gcs", "hf", "az", "abfs", "abfss", "adl"}
+)
 """Schemes whose addresses hold a bucket where others hold a host."""
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _PATTERN = re.compile(r"[*?\[]")
@@ -103,7 +105,9 @@ class Location:
         scheme, _, rest = self.name.lower().partition("://")
         host = rest.partition("/")[0]
         # `abfs://container@account` holds no key
-        holds_key = ":" in host or ("@" in host and scheme.startswith(("s3", "g")))
+        holds_key = ":" in host or (
+            "@" in host and scheme.startswith(("s3", "g"))
+        )
         if scheme in _BUCKETS and holds_key:
             raise UsageError(
                 "holds a key, which other users of this machine can see",
@@ -132,7 +136,11 @@ class Location:
             return
         with reading(name):
             try:
-                raw = io.FileIO(0, closefd=False) if self.stream else io.FileIO(name)
+                raw = (
+                    io.FileIO(0, closefd=False)
+                    if self.stream
+                    else io.FileIO(name)
+                )
             except (FileNotFoundError, NotADirectoryError):
                 remedy = suggestions.other_file(
                     name, "check the path, or give `-` for stdin"
@@ -161,7 +169,9 @@ class Location:
         could have any file of the user copied into OUTPUT. Numbers in names count as numbers: part-2 comes
         before part-10.
         """
-        listing = self._remote_listing() if self.remote else self._local_listing()
+        listing = (
+            self._remote_listing() if self.remote else self._local_listing()
+        )
         if listing.names:
             return listing
         pattern = not (self.remote or listing.whole)
@@ -186,7 +196,9 @@ class Location:
         parts = Path(self.name).parts
         whole = os.path.isdir(self.name)  # noqa: PTH112 - no error where the name is too long
         # names begin with the first part that is a pattern
-        fixed = itertools.takewhile(lambda part: not _PATTERN.search(part), parts)
+        fixed = itertools.takewhile(
+            lambda part: not _PATTERN.search(part), parts
+        )
         folder = Path(*parts if whole else fixed)
         parts = parts[len(folder.parts) :]
         base = "" if folder == Path() else f"{str(folder).rstrip('/')}/"
@@ -208,7 +220,9 @@ class Location:
                         continue
                     if not deep and not fnmatchcase(entry.name, parts[0]):
                         continue
-                    if entry.is_symlink():  # a link to a folder may lead in circles
+                    if (
+                        entry.is_symlink()
+                    ):  # a link to a folder may lead in circles
                         to = os.path.realpath(entry.path)
                         inside = os.path.commonpath((root, to)) == root
                         if inside and os.path.isfile(to):  # noqa: PTH113 - a loop is none

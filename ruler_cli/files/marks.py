@@ -24,7 +24,9 @@ Kind = Literal["OUTPUT", "page", "summary", "request file"]
 _HEADS = {
     "request file": re.compile(rb'\{"custom_id":"[0-9a-f]{32}",'),
     "page": re.compile(rb'[^{]*<meta name="generator" content="ruler '),
-    "summary": re.compile(rb'\{\s*"version": \d+,\s*"(ruler|groups|scored|total)"'),
+    "summary": re.compile(
+        rb'\{\s*"version": \d+,\s*"(ruler|groups|scored|total)"'
+    ),
 }
 """The begins of what is no list of records; those of the first versions among them."""
 _EXPORTS = (
@@ -37,7 +39,9 @@ _DEEP = 6
 """Levels of a record that are searched for an annotation."""
 
 
-def refuse_foreign(location: Location, kind: Kind, *, force: bool = False) -> bool:
+def refuse_foreign(
+    location: Location, kind: Kind, *, force: bool = False
+) -> bool:
     """Raise UsageError for a file that ruler did not write as this kind, unless it is empty; tell if it holds scores.
 
     It may be compressed, a table, or at an address. With `force` it is not looked at.
@@ -51,7 +55,11 @@ def refuse_foreign(location: Location, kind: Kind, *, force: bool = False) -> bo
                 container = open_container(location.name, stack)
                 line = next(container.records(), None)
                 # a log may begin with a sample that is not scored
-                lines = container.records() if container.log else filter(None, [line])
+                lines = (
+                    container.records()
+                    if container.log
+                    else filter(None, [line])
+                )
                 if line is None:
                     known = container.rewritable
                 elif any(map(has_scores, lines)):

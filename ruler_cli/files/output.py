@@ -76,8 +76,11 @@ class PassThrough:
         if name == "-" and sys.stdout is None:
             raise UsageError("stdout is closed", "give a file name", place="-")
         self.may_block = name == "-"
-        file: Any = sys.stdout.buffer if self.may_block else Path(name).open("wb")  # noqa: SIM115 - `close`
-        self.file: BinaryIO = file
+        self.file: BinaryIO
+        if self.may_block:
+            self.file = sys.stdout.buffer
+        else:
+            self.file = Path(name).open("wb")  # noqa: SIM115 - `close`
         self.stream = compressed(name, self.file)
 
     def flush(self) -> None:
@@ -94,7 +97,9 @@ class PassThrough:
     def close(self) -> None:
         """Close it with what is written so far; stdout stays open."""
         if not self.may_block:
-            with self.file:  # it is closed also where the rest cannot be written
+            with (
+                self.file
+            ):  # it is closed also where the rest cannot be written
                 self.flush()
 
     discard = close  # what was written is there already
@@ -112,7 +117,9 @@ class LocalFile(PassThrough):
         self.partial = self._target.with_name(self._target.name + ".partial")
         self.file = _open_locked(self.partial)
         if self._target.exists():  # its permissions stay
-            os.fchmod(self.file.fileno(), stat.S_IMODE(self._target.stat().st_mode))
+            os.fchmod(
+                self.file.fileno(), stat.S_IMODE(self._target.stat().st_mode)
+            )
         self.stream = compressed(name, self.file)
 
     @property
@@ -142,7 +149,9 @@ class LocalFile(PassThrough):
             return  # nobody can cut what is compressed
         with open(os.open(self.partial, _OLD), "r+b") as file:  # noqa: PTH123 - a descriptor
             if size := file.seek(0, os.SEEK_END):
-                with mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as text:
+                with mmap.mmap(
+                    file.fileno(), size, access=mmap.ACCESS_READ
+                ) as text:
                     size = text.rfind(b"\n") + 1
                 file.truncate(size)
 
@@ -216,8 +225,12 @@ class RemoteFile(PassThrough):
         self._system = store.system
         self._path = store.path
         protocols = self._system.protocol
-        protocols = {protocols} if isinstance(protocols, str) else set(protocols)
-        self._staged = "" if protocols & _OBJECT_STORES else f"{self._path}.partial"
+        protocols = (
+            {protocols} if isinstance(protocols, str) else set(protocols)
+        )
+        self._staged = (
+            "" if protocols & _OBJECT_STORES else f"{self._path}.partial"
+        )
         # no bucket, no credentials, no network: known now, and not at the end
         if self._staged:
             self._system.open(self._staged, "wb").close()
@@ -302,7 +315,9 @@ def refuse_output(name: str) -> None:
             location.real.parent.stat()
 
 
-def _kind_of(output: Location, scores: Container | None = None) -> type[Container]:
+def _kind_of(
+    output: Location, scores: Container | None = None
+) -> type[Container]:
     """Return the kind of OUTPUT; without the `scores` of an INPUT none can be put into a log."""
     name = output.unpacked
     if name.endswith(JsonLines.endings):  # the other kinds need not be imported
@@ -313,7 +328,9 @@ def _kind_of(output: Location, scores: Container | None = None) -> type[Containe
 class Output:
     """OUTPUT, open for records; use as a context and `commit` at the end."""
 
-    def __init__(self, name: str, *, keep: bool = True, force: bool = False) -> None:
+    def __init__(
+        self, name: str, *, keep: bool = True, force: bool = False
+    ) -> None:
         """Open a file, an address or `-`; UsageError if it cannot be written, before anything is read.
 
         `keep`: after an error whole records stay in NAME.partial. `force`: another program's file is replaced.
@@ -400,7 +417,9 @@ class Output:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+    def __exit__(
+        self, _: object, error: BaseException | None, __: object
+    ) -> None:
         """Close; without `commit` whole records stay in .partial files if they are to be kept."""
         if self._done:
             return
@@ -412,7 +431,10 @@ class Output:
                 return
             try:
                 # a list or a table gets its end; damage of INPUT was reported
-                with contextlib.closing(target), contextlib.suppress(UsageError):
+                with (
+                    contextlib.closing(target),
+                    contextlib.suppress(UsageError),
+                ):
                     if not self._ended:
                         self.writer.end()
             finally:
@@ -442,7 +464,9 @@ class FailedFile:
             return
         with writing(str(self.path)):
             raw = problem.raw
-            if raw[:1] in b"{[":  # a record of a document may lie over several lines
+            if (
+                raw[:1] in b"{["
+            ):  # a record of a document may lie over several lines
                 raw = raw.replace(b"\n", b" ")
             file = self._file
             # a row of a table may lie over several lines, too
@@ -489,11 +513,15 @@ def refuse_input(source: str, output: str) -> None:
         raise UsageError("is INPUT", "give another name", place=output)
 
 
-def refuse_clashes(source: str, output: str, failed: Path | None = None) -> None:
+def refuse_clashes(
+    source: str, output: str, failed: Path | None = None
+) -> None:
     """Raise UsageError if a file of the run is another one: the later would destroy the earlier."""
     out = Location(output)
     given = Location(source)
-    partial = f"{out.real}.partial" if out.local else "-"  # OUTPUT may be a link
+    partial = (
+        f"{out.real}.partial" if out.local else "-"
+    )  # OUTPUT may be a link
     if out.local and given.same(partial):
         raise UsageError(
             "is where OUTPUT is written until it is whole",
@@ -503,7 +531,9 @@ def refuse_clashes(source: str, output: str, failed: Path | None = None) -> None
     places = [out]
     if failed is not None:
         place = Location.of(failed)
-        other_kind = failed.name.endswith((".gz", ".zst", ".json", *_OTHER_ENDINGS))
+        other_kind = failed.name.endswith(
+            (".gz", ".zst", ".json", *_OTHER_ENDINGS)
+        )
         if place.remote or failed.is_dir() or other_kind:
             raise UsageError(
                 "give the name of a plain file of this machine",

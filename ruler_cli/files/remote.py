@@ -84,11 +84,17 @@ class RemoteStore:
                 entries = self.system.ls(self.path, detail=True)
             else:
                 return [self._address]
-            names = [str(entry["name"]) for entry in entries if entry["type"] == "file"]
+            names = [
+                str(entry["name"])
+                for entry in entries
+                if entry["type"] == "file"
+            ]
             # a name such as _SUCCESS is that of a note
             notes = (".", "_")
             listed = (
-                name for name in names if not name.split("/")[-1].startswith(notes)
+                name
+                for name in names
+                if not name.split("/")[-1].startswith(notes)
             )
             whole = self._address.rstrip("/")
             path = self.path.rstrip("/")

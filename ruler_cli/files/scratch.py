@@ -20,7 +20,8 @@ class Scratch(AbstractContextManager["Scratch"]):
 
     def __init__(self) -> None:
         with temporary():
-            self.file = cast(BinaryIO, tempfile.TemporaryFile(buffering=1 << 16))  # noqa: SIM115 - see `close`
+            file = tempfile.TemporaryFile(buffering=1 << 16)  # noqa: SIM115 - see `close`
+        self.file = cast(BinaryIO, file)
         self.size = 0
 
     def write(self, data: bytes) -> int:
@@ -118,7 +119,9 @@ class KeyTable:
         """Return the slot of a digest, or the empty one that it would take."""
         mask = len(self._slots) - 1
         slot = short & mask
-        while self._slots[slot] and self._digests[self._slots[slot] - 1] != short:
+        while (
+            self._slots[slot] and self._digests[self._slots[slot] - 1] != short
+        ):
             slot = (slot + 1) & mask
         return slot
 
@@ -130,4 +133,6 @@ class KeyTable:
 
 def digest(key: str) -> bytes:
     """Return 16 bytes that stand for a group key."""
-    return blake2b(key.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    return blake2b(
+        key.encode("utf-8", "surrogatepass"), digest_size=16
+    ).digest()

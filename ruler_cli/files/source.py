@@ -151,7 +151,9 @@ class Source:
         self.events = events
         self.name = location.shown
         self.stack = stack
-        self.listing: Listing | None = location.listed() if location.many else None
+        self.listing: Listing | None = (
+            location.listed() if location.many else None
+        )
         if self.listing is not None:
             return
         self.stream = stack.enter_context(location.open())
@@ -219,7 +221,9 @@ class Source:
             with self.location.open() as stream:
                 yield decompressed(self.name, stream)
 
-    def _spooled(self, stream: BinaryIO, head: Sequence[bytes] = ()) -> BinaryIO:
+    def _spooled(
+        self, stream: BinaryIO, head: Sequence[bytes] = ()
+    ) -> BinaryIO:
         """Write the lines of `head` and the rest of a stream to a temporary file."""
         spool = self.stack.enter_context(Scratch())
         spool.write(b"".join(head))

@@ -127,10 +127,14 @@ class Patches:
             self.replace(*span, value)
         elif opens == ord("{"):
             self.put(read_object(self.raw, start), value)
-        elif opens == ord('"') and (text := inner_object(self.raw[slice(*span)])):
+        elif opens == ord('"') and (
+            text := inner_object(self.raw[slice(*span)])
+        ):
             inner = Patches(text)
             inner.put(read_object(text), value)
-            self.replace(*span, dump(inner.apply().decode("utf-8", "surrogatepass")))
+            self.replace(
+                *span, dump(inner.apply().decode("utf-8", "surrogatepass"))
+            )
         elif opens == ord("[") and all(key.isdecimal() for key in value):
             items = read_array(self.raw, start)
             for key, item in value.items():
@@ -174,7 +178,9 @@ def _encode_value(value: NewMembers | bytes) -> bytes:
     return b"{%s}" % encode_members(members)
 
 
-def span_at(raw: bytes, path: Iterable[str | int], start: int = 0) -> Span | None:
+def span_at(
+    raw: bytes, path: Iterable[str | int], start: int = 0
+) -> Span | None:
     """Find the value at a path from the value that begins at `start`; None if it is absent."""
     at = skip(raw, start)
     end = None
@@ -198,7 +204,9 @@ def span_at(raw: bytes, path: Iterable[str | int], start: int = 0) -> Span | Non
 
 def encode_members(values: Mapping[str, bytes]) -> bytes:
     """Write members as they stand between braces; the values are JSON already."""
-    return b", ".join([dump(key) + b": " + value for key, value in values.items()])
+    return b", ".join(
+        [dump(key) + b": " + value for key, value in values.items()]
+    )
 
 
 def _value_end(raw: bytes, at: int) -> int:
@@ -249,7 +257,9 @@ def read_object(
     return ObjectSpans(start, skip(raw, end) + 1, members, every)
 
 
-def _read_items(raw: bytes, at: int, *, inside: bool = True) -> tuple[ListItems, int]:
+def _read_items(
+    raw: bytes, at: int, *, inside: bool = True
+) -> tuple[ListItems, int]:
     """Find the items of the array that starts at `at`, objects with their members, and the array's end.
 
     With `inside` off, objects are spans only.

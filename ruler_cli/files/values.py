@@ -68,7 +68,9 @@ def first(values: Iterable[T]) -> T | None:
 
 def first_at(record: Any, *paths: str) -> Any:
     """Return the first value at these dotted paths that is not null; None if there is none."""
-    return first(value for path in paths if (value := lookup(record, path)) is not None)
+    return first(
+        value for path in paths if (value := lookup(record, path)) is not None
+    )
 
 
 def first_of(record: JsonObject, names: Names) -> Any:
@@ -97,7 +99,9 @@ _ITEM = re.compile("0|[1-9][0-9]{0,8}")
 def parts(path: str) -> Path:
     """Return the keys and the numbers of items in a dotted path; a key in quotes may hold dots."""
     names = [name.strip('"') for name in _DOT.split(path)]
-    return tuple([int(name) if _ITEM.fullmatch(name) else name for name in names])
+    return tuple(
+        [int(name) if _ITEM.fullmatch(name) else name for name in names]
+    )
 
 
 def lookup(record: Any, path: str) -> Any:

@@ -31,7 +31,11 @@ from ruler_cli.formats.events import KINDS
 from ruler_cli.formats.format import holds
 from ruler_cli.formats.paths import list_field
 from ruler_cli.messages.content import Messages, Turn, new_turn
-from ruler_cli.messages.conversations import check_messages, content_turns, prompt_turns
+from ruler_cli.messages.conversations import (
+    check_messages,
+    content_turns,
+    prompt_turns,
+)
 from ruler_cli.messages.dialects import (
     call_turn,
     each_at,
@@ -42,7 +46,9 @@ from ruler_cli.messages.dialects import (
 from ruler_cli.messages.parts import pick
 from ruler_cli.types import Rollout
 
-_USERS = words("user human user_proxy userproxy userproxyagent user_proxy_agent")
+_USERS = words(
+    "user human user_proxy userproxy userproxyagent user_proxy_agent"
+)
 _SILENT = words(
     "ModelClientStreamingChunkEvent SelectSpeakerEvent SelectorEvent UserInputRequestedEvent"
 )
@@ -94,7 +100,9 @@ def _autogen_turns(message: Turn) -> Iterator[Turn]:
     elif kind not in _SILENT:
         thought = kind == "ThoughtEvent"
         calls = objects(content)
-        called = calls == content and all(holds(c, "name arguments") for c in calls)
+        called = calls == content and all(
+            holds(c, "name arguments") for c in calls
+        )
         yield new_turn(
             "assistant",
             None if called or thought else content,
@@ -126,7 +134,9 @@ def _events(events: Iterable[Any]) -> Iterator[Turn]:
     decoded = [json_value(content) for content in contents if is_text(content)]
     parts = [content for content in decoded if items(lookup(content, "parts"))]
     if len(parts) == len(contents):
-        listed = [{**e, "content": json_value(e.get("content"))} for e in listed]
+        listed = [
+            {**e, "content": json_value(e.get("content"))} for e in listed
+        ]
     for event in listed:
         if event.get("partial"):
             continue
@@ -155,7 +165,11 @@ def read_swe_agent(record: JsonObject) -> Rollout:
         )
     for message in check_messages(record["history"], "history"):
         answers = message.get("role") == "tool"
-        turn = {"tool_call_id": lookup(message, "tool_call_ids.0")} if answers else {}
+        turn = (
+            {"tool_call_id": lookup(message, "tool_call_ids.0")}
+            if answers
+            else {}
+        )
         turn |= message
         if turn.get("tool_calls"):  # which `thought` and `action` say once more
             turn = {key: turn[key] for key in turn if key not in _REPEATED}
@@ -168,7 +182,9 @@ def read_swe_agent(record: JsonObject) -> Rollout:
     return Rollout(with_submission(record, messages))
 
 
-_RESOLVED = words("report.resolved test_result.report.resolved test_result.resolved")
+_RESOLVED = words(
+    "report.resolved test_result.report.resolved test_result.resolved"
+)
 _NO_TURNS = words("agent_state_changed change_agent_state null recall")
 _METADATA = words(
     "thought content hidden blocking confirmation_state security_risk is_input"
@@ -178,7 +194,9 @@ _METADATA = words(
 
 def read_openhands(record: JsonObject) -> Rollout:
     """Read an output of OpenHands, or the events of a conversation."""
-    listed = record["events"] if "events" in record else items(record.get("history"))
+    listed = (
+        record["events"] if "events" in record else items(record.get("history"))
+    )
     messages = [
         turn
         for item in listed
@@ -260,7 +278,9 @@ def _sdk_turns(event: JsonObject) -> Iterator[Turn]:
 
 
 _ACTION = "tool_call_id tool_name tool_call.arguments action thought reasoning_content thinking_blocks"
-_OBSERVATION = "tool_call_id error|rejection_reason|observation.content|observation"
+_OBSERVATION = (
+    "tool_call_id error|rejection_reason|observation.content|observation"
+)
 
 
 def _with_extension(content: Any, event: JsonObject) -> Any:
@@ -294,9 +314,13 @@ def is_mini_swe_agent(record: JsonObject) -> bool:
 
 def read_atif(record: JsonObject) -> Rollout:
     """Read an ATIF trajectory, with those of its sub-agents."""
-    further = tuple(map(_atif_turns, objects(record.get("subagent_trajectories"))))
+    further = tuple(
+        map(_atif_turns, objects(record.get("subagent_trajectories")))
+    )
     tools = lookup(record, "agent.tool_definitions")
-    copied = any(step.get("is_copied_context") for step in objects(record.get("steps")))
+    copied = any(
+        step.get("is_copied_context") for step in objects(record.get("steps"))
+    )
     # names the rollout of a record that is only a part of it
     session = record.get("session_id")
     part = copied or record.get("continued_trajectory_ref")
@@ -320,10 +344,14 @@ def _atif_turns(record: JsonObject) -> Messages:
             for call in items(step.get("tool_calls"))
         ]
         text, thought = each_at(step, "message reasoning_content")
-        out.append(new_turn(role, text, reasoning_content=thought, tool_calls=calls))
+        out.append(
+            new_turn(role, text, reasoning_content=thought, tool_calls=calls)
+        )
         for result in objects(lookup(step, "observation.results")):
             turn = result_turn(*each_at(result, "source_call_id content"))
-            if turn["content"] is None and result.get("subagent_trajectory_ref"):
+            if turn["content"] is None and result.get(
+                "subagent_trajectory_ref"
+            ):
                 turn["content"] = "(a sub-agent's work)"
             out.append(turn)
     return out
@@ -333,7 +361,9 @@ def read_trial(record: JsonObject) -> Rollout:
     """Read a trial of Harbor, which is made of the files of its folder."""
     trajectory = record.get("trajectory")
     if not is_object(trajectory) or not is_atif(trajectory):
-        raise UnreadableError("has no ATIF trajectory in `agent/trajectory.json`")
+        raise UnreadableError(
+            "has no ATIF trajectory in `agent/trajectory.json`"
+        )
     outcome = first_at(record, "reward_file.reward", "reward_file")
     stated = lookup(record, "result.verifier_result.rewards.reward")
     reward = outcome if stated is None else stated

@@ -54,11 +54,15 @@ def annotate(
         whole = read_object(raw)
         changes = writer.in_lists(_Object(raw, whole), annotated)
         if group:
-            changes["ruler"] = group[:-1] + b', "rollouts": ' + changes["ruler"] + b"}"
+            changes["ruler"] = (
+                group[:-1] + b', "rollouts": ' + changes["ruler"] + b"}"
+            )
         patches.put(whole, changes)
         return patches.apply()
     # one pass over the record: rollouts are items of one of its lists, or the record itself
-    lists: dict[str, ListItems] = {str(r.path[0]): [] for r, _ in annotated if r.path}
+    lists: dict[str, ListItems] = {
+        str(r.path[0]): [] for r, _ in annotated if r.path
+    }
     whole = read_object(raw, 0, lists)
     for rollout, annotation in annotated:
         path = rollout.path
@@ -72,7 +76,9 @@ def annotate(
     return patches.apply()
 
 
-def _bytes_at(raw: bytes, path: Iterable[str | int], start: int = 0) -> bytes | None:
+def _bytes_at(
+    raw: bytes, path: Iterable[str | int], start: int = 0
+) -> bytes | None:
     span = span_at(raw, path, start)
     if span is None:
         return None
@@ -241,7 +247,9 @@ class AnnotationWriter:
         form = self.form
         objects: list[Members] = [trajectory]
         # the trajectory once more, as JSON text; ART has no place for `ruler` there
-        if form.payload and (text := inner_object(trajectory.value(form.payload))):
+        if form.payload and (
+            text := inner_object(trajectory.value(form.payload))
+        ):
             objects.append(_Object(text, read_object(text)))
         now = form.absent
         if form.elsewhere:
@@ -261,7 +269,9 @@ class AnnotationWriter:
         """Yield the objects in which an earlier run may have noted the first reward."""
         holders = (self.form.ruler, "metrics")[: 1 + self.form.extras]
         inner = (
-            inner_object(members.value(name)) for members in objects for name in holders
+            inner_object(members.value(name))
+            for members in objects
+            for name in holders
         )
         return filter(None, inner)
 
@@ -284,7 +294,9 @@ class AnnotationWriter:
                 reward = _stated(_bytes_at(earlier, place))
             elif path and not form.elsewhere:
                 entry = (
-                    dump({"path": path})[:-1] + b',"value":' + (_strict(now) or b"null")
+                    dump({"path": path})[:-1]
+                    + b',"value":'
+                    + (_strict(now) or b"null")
                 )
                 others = others[:-1] + b"," * bool(kept) + entry + b"}]"
             named = before.get("reward_path")

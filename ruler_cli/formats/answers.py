@@ -49,7 +49,12 @@ from ruler_cli.formats.chat import (
 )
 from ruler_cli.formats.format import Format
 from ruler_cli.formats.keys import hashed_key, key_text
-from ruler_cli.formats.names import ANSWER_LISTS, ANSWERS, FURTHER_PROMPTS, PROBLEMS
+from ruler_cli.formats.names import (
+    ANSWER_LISTS,
+    ANSWERS,
+    FURTHER_PROMPTS,
+    PROBLEMS,
+)
 from ruler_cli.formats.paths import Rollouts, is_text_list
 from ruler_cli.messages.content import Messages, new_turn, text_of
 from ruler_cli.messages.conversations import (
@@ -82,7 +87,9 @@ def lm_eval_key(record: JsonObject) -> str | None:
 
 def _list_path(record: JsonObject) -> Path:
     """Return the path of the answers to a prompt; () if there are none."""
-    lists = [n for n in ANSWER_LISTS if n != "choices" and is_list(record.get(n))]
+    lists = [
+        n for n in ANSWER_LISTS if n != "choices" and is_list(record.get(n))
+    ]
     lists += [name for name in ANSWERS if is_text_list(record.get(name))]
     return answers_path(record) or tuple(lists[:1])
 
@@ -100,7 +107,9 @@ def read_group(record: JsonObject) -> Rollouts:
     """Read the answers to one prompt; of a record that is known to be a group it may be only one."""
     answers = value_at(record, _list_path(record) or answers_path(record, 1))
     if not is_list(answers):
-        raise UnreadableError(f"has no list of answers (`{'`, `'.join(ANSWER_LISTS)}`)")
+        raise UnreadableError(
+            f"has no list of answers (`{'`, `'.join(ANSWER_LISTS)}`)"
+        )
     if (stated := record.get("messages")) is not None:
         prompt = chat_turns(stated, "messages")
     else:
@@ -109,7 +118,9 @@ def read_group(record: JsonObject) -> Rollouts:
     def read(answer: Any) -> Rollout:
         return make_rollout(prompt, answer_turns(answer, "answer"))
 
-    return [read_or_error((i,), read, answer) for i, answer in enumerate(answers)]
+    return [
+        read_or_error((i,), read, answer) for i, answer in enumerate(answers)
+    ]
 
 
 def _answer_field(record: JsonObject) -> str | None:
@@ -127,7 +138,9 @@ def is_pair(record: JsonObject) -> bool:
     return named and not answers_path(record)
 
 
-_RETRIEVED = words("context contexts retrieved_contexts retrieval_context documents")
+_RETRIEVED = words(
+    "context contexts retrieved_contexts retrieval_context documents"
+)
 """Fields with a list of texts retrieved to answer a question: of promptflow, Ragas, DeepEval.
 
 They are shown, but are no part of the key: another system retrieves other texts for the same question.
@@ -147,7 +160,9 @@ def read_pair(record: JsonObject, *, as_json: bool = False) -> Rollout:
     label = record.get("label")
     tools = tools_of(record)
     outcome = label if isinstance(label, bool) else None
-    rollout = make_rollout(prompt, [*context, *answer], tools=tools, outcome=outcome)
+    rollout = make_rollout(
+        prompt, [*context, *answer], tools=tools, outcome=outcome
+    )
     return replace(rollout, prompt_length=len(prompt)) if context else rollout
 
 
@@ -194,7 +209,9 @@ _PREFERRED = [
     )
 ]
 """Names of the preferred answer and of the other one."""
-_STEMS = words("response output answer completion generation conversation human_ref")
+_STEMS = words(
+    "response output answer completion generation conversation human_ref"
+)
 _MARKS = ("_", "", " ")
 _ENDS = ("abc", "ABC", range(1000), range(1, 1000))
 """Stems, marks behind them and ends of the names of answers; with all letters they are the options of a question."""
@@ -254,7 +271,9 @@ def read_preference(record: JsonObject) -> Rollouts:
             judged = record.get("turn")
             asked = sum(message.get("role") == "user" for message in answer)
             if type(judged) is int and asked > judged:
-                outcome = None  # it goes on after the turn that was judged (MT-bench)
+                outcome = (
+                    None  # it goes on after the turn that was judged (MT-bench)
+                )
         return make_rollout(shown, answer, tools=tools, outcome=outcome)
 
     return [read_or_error((i,), read, i, name) for i, name in enumerate(names)]
@@ -315,7 +334,9 @@ def _is_named(label: str, name: str, record: JsonObject) -> bool:
     if label == record.get(f"model_{end}"):
         return True
     text = "".join(filter(str.isalnum, label.casefold().partition(">")[0]))
-    return text in [noun + end for noun in _NOUNS] or (text == end and end.isalpha())
+    return text in [noun + end for noun in _NOUNS] or (
+        text == end and end.isalpha()
+    )
 
 
 def is_preference(record: JsonObject) -> bool:

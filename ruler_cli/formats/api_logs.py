@@ -112,10 +112,14 @@ def _exchange_with(record: JsonObject, response: Any) -> Rollout:
         )
     answer = messages_of(response, "assistant")
     if answer is None or not all(map(is_own, answer)):
-        raise UnreadableError("has no answer in its response, as after a failed call")
+        raise UnreadableError(
+            "has no answer in its response, as after a failed call"
+        )
     tools = offered_tools(request) or None
     ended = first_ending(_ENDS, partial(lookup, response))
-    rollout = make_rollout(question_turns(request), answer, tools=tools, ended=ended)
+    rollout = make_rollout(
+        question_turns(request), answer, tools=tools, ended=ended
+    )
     session = first_at(record, *_SESSIONS)
     if session is None:
         return rollout

@@ -111,7 +111,9 @@ def nothing_to_judge(rollout: Rollout) -> str | None:
         return None
     if any(map(is_agent, behind)):
         return "has only empty turns of the agent: there is nothing to judge"
-    roles = dict.fromkeys(str(message.get("role")) for message in rollout.messages)
+    roles = dict.fromkeys(
+        str(message.get("role")) for message in rollout.messages
+    )
     names = printable(", ".join(roles), 200)
     return f"has no turn of the agent to judge (its roles: {names})"
 
@@ -177,7 +179,9 @@ def find_answer(value: Any, where: str) -> Messages | None:
     # a list at `content` is of parts
     held = [*map(value.get, _HOLDERS), *objects([value.get("content")])]
     for inner in held:
-        if isinstance(inner, dict | list) and (answer := find_answer(inner, where)):
+        if isinstance(inner, dict | list) and (
+            answer := find_answer(inner, where)
+        ):
             return answer
     stated = map(value.get, _TEXTS)
     content = first(text for text in stated if is_text(text) or items(text))
@@ -229,7 +233,9 @@ def prompt_size(conversation: Messages, whole: Messages) -> int | None:
     """
     size = len(conversation)
     replied = first_agent_turn(conversation) < size < len(whole)
-    return size if replied and conversation[-1].get("role") in USER_ROLES else None
+    return (
+        size if replied and conversation[-1].get("role") in USER_ROLES else None
+    )
 
 
 def read_conversation(
@@ -252,7 +258,10 @@ def answers_path(record: JsonObject, least: int = 2) -> Path:
     paths = (path for name in names for path in ((name,), (name, "choices")))
     if is_reply(lookup(json_value(record.get("messages")), "-1")):
         return ()
-    return first(path for path in paths if _is_answer_list(record, path, least)) or ()
+    return (
+        first(path for path in paths if _is_answer_list(record, path, least))
+        or ()
+    )
 
 
 def _is_answer_list(record: JsonObject, path: Path, least: int) -> bool:
@@ -264,7 +273,9 @@ def _is_answer_list(record: JsonObject, path: Path, least: int) -> bool:
         return inside == values
     # a list of messages under a name for one answer is one conversation
     listed = path[-1] in ANSWER_LISTS
-    return listed or not any({"role", "type"} & value.keys() for value in inside)
+    return listed or not any(
+        {"role", "type"} & value.keys() for value in inside
+    )
 
 
 def read_or_error(

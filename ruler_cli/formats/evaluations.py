@@ -65,7 +65,9 @@ def read_inspect(record: JsonObject) -> Rollout:
     if is_object(attached := record.get("attachments")):
         messages = _resolved(messages, attached)
     scores = record["scores"] if is_object(record.get("scores")) else {}
-    ours = first_at(record, "metadata.ruler.status", "scores.ruler.metadata.status")
+    ours = first_at(
+        record, "metadata.ruler.status", "scores.ruler.metadata.status"
+    )
     if "ruler" in scores and ours is None:
         raise UnreadableError(
             "has a scorer `ruler` that ruler did not write; rename it"
@@ -95,7 +97,11 @@ def _inspect_turns(message: Turn) -> Iterator[Turn]:
     """A message as others write it: server-side tool use as a call and its result, an error as text."""
     content = message.get("content")
     error = lookup(message, "error.message")
-    if message["role"] == "tool" and is_text(error) and error not in str(content):
+    if (
+        message["role"] == "tool"
+        and is_text(error)
+        and error not in str(content)
+    ):
         before = f"{content}\n" if content else ""
         content = f"{before}error: {error}"
     if not is_list(content):
@@ -105,7 +111,9 @@ def _inspect_turns(message: Turn) -> Iterator[Turn]:
     for part in content:
         kind = lookup(part, "type")
         if kind == "tool_use":
-            identity, name, arguments = map(part.get, ("id", "name", "arguments"))
+            identity, name, arguments = map(
+                part.get, ("id", "name", "arguments")
+            )
             yield call_turn(identity, name, arguments) | {"content": parts}
             yield result_turn(identity, part.get("error") or part.get("result"))
             parts = []
@@ -158,7 +166,8 @@ def steps_of(record: JsonObject) -> Messages:
 def read_steps(record: JsonObject) -> Rollout:
     """Read an agent's steps, or Gemini's contents, behind the record's task and before the answer beside them."""
     contents = [
-        {"role": "user", **content} for content in objects(record.get("contents"))
+        {"role": "user", **content}
+        for content in objects(record.get("contents"))
     ]
     turns = chat_turns(contents, "contents") if contents else steps_of(record)
     return read_conversation(record, with_task(record, turns))
@@ -166,7 +175,9 @@ def read_steps(record: JsonObject) -> Rollout:
 
 def with_results(_: JsonObject, rollout: Rollout) -> Rollout:
     """Read the results of calls in a simulation of tau2-bench."""
-    turns = [turn for message in rollout.messages for turn in _tau2_turns(message)]
+    turns = [
+        turn for message in rollout.messages for turn in _tau2_turns(message)
+    ]
     return replace(rollout, messages=turns)
 
 
@@ -180,7 +191,10 @@ def _tau2_turns(message: Turn) -> Iterator[Turn]:
     if role == "tool":
         message = {**message, "tool_call_id": message.get("id")}
     elif role == "user" and calls:
-        named = [{**call, "name": f"{call.get('name')} (the user's)"} for call in calls]
+        named = [
+            {**call, "name": f"{call.get('name')} (the user's)"}
+            for call in calls
+        ]
         message = {**message, "tool_calls": named}
     if "tool_messages" not in message:
         yield message
@@ -198,7 +212,8 @@ def is_bfcl(record: JsonObject) -> bool:
     if lookup(record, "prompt.question") is not None:
         return True
     is_result = any(
-        key in record for key in ("inference_log", "input_token_count", "traceback")
+        key in record
+        for key in ("inference_log", "input_token_count", "traceback")
     )
     return is_result and record["id"].startswith(_BFCL)
 
@@ -277,9 +292,13 @@ def read_mt_bench(record: JsonObject) -> Rollouts:
     def read(answers: Any) -> Rollout:
         count = len(items(answers))
         if not 0 < count <= len(questions):
-            raise UnreadableError(f"has {count} answers for {len(questions)} questions")
+            raise UnreadableError(
+                f"has {count} answers for {len(questions)} questions"
+            )
         turns = chain(*zip(questions, answers, strict=False))
-        texts = (turn.get("content") if is_object(turn) else turn for turn in turns)
+        texts = (
+            turn.get("content") if is_object(turn) else turn for turn in turns
+        )
         return Rollout([*map(new_turn, cycle(("user", "assistant")), texts)])
 
     return [

@@ -153,7 +153,11 @@ def is_span(event: Event) -> bool:
     """Return whether it is a span, with its trace and its own id, or an object of many (OTLP, APIs)."""
     if spans_in(event):
         return True
-    if trace_id(event) is None or event.get("observations") or event.get("child_runs"):
+    if (
+        trace_id(event) is None
+        or event.get("observations")
+        or event.get("child_runs")
+    ):
         return False  # it holds its trace
     return KINDS["span"].matches(event)
 
@@ -188,7 +192,10 @@ Raw = bytes | int
 
 _SAMPLE = 20
 """First records that show if they are events."""
-_UNREADABLE = {"messages": ("role", "content"), "conversations": ("from", "value")}
+_UNREADABLE = {
+    "messages": ("role", "content"),
+    "conversations": ("from", "value"),
+}
 """Members of a message that is made of a line which cannot be read: the speaker, and the text."""
 
 
@@ -211,13 +218,19 @@ def _gathering(events: Sequence[Event]) -> Gathering | None:
         return None
     for kind in KINDS.values():
         if kind.conversations:
-            named = [event for event in events if conversation_id(event) is not None]
+            named = [
+                event for event in events if conversation_id(event) is not None
+            ]
             fitting = [*filter(kind.matches, named)]
             if 2 * len(fitting) >= len(events):
-                return Gathering(kind.member, conversation_id, "conversation_id")
+                return Gathering(
+                    kind.member, conversation_id, "conversation_id"
+                )
         if not kind.member:
             continue
-        if all(map(kind.matches, events)) or (kind.most and kind.is_made_of(events)):
+        if all(map(kind.matches, events)) or (
+            kind.most and kind.is_made_of(events)
+        ):
             return Gathering(kind.member)
     if all(map(is_span, events)):
         return Gathering("spans", trace_id, "trace_id")
@@ -230,7 +243,9 @@ def may_be_event(raw: bytes) -> bool:
     return event is not None and _gathering([event]) is not None
 
 
-def assemble_rollouts(container: Container, file: str, stack: ExitStack) -> Container:
+def assemble_rollouts(
+    container: Container, file: str, stack: ExitStack
+) -> Container:
     """Return a container of events as one of rollouts; any other container as it is.
 
     `file` is the file's name for the record, relative to INPUT; empty if it has none.
@@ -282,7 +297,11 @@ class MessageLists(Container):
         """Yield an object for every list."""
         for line in self._source.records():
             member = None if line.skipped else _list_member(line.raw)
-            raw = line.raw if member is None else b"{%s: %s}" % (dump(member), line.raw)
+            raw = (
+                line.raw
+                if member is None
+                else b"{%s: %s}" % (dump(member), line.raw)
+            )
             yield replace(line, raw=raw)
 
 
@@ -292,7 +311,11 @@ class AssembledRollouts(Container):
     unit = "rollout"
 
     def __init__(
-        self, source: Container, gathering: Gathering, file: str, stack: ExitStack
+        self,
+        source: Container,
+        gathering: Gathering,
+        file: str,
+        stack: ExitStack,
     ) -> None:
         super().__init__(source.name, source.most)
         self._source = source
@@ -341,7 +364,9 @@ class AssembledRollouts(Container):
             events = self._events.execute(_EVENTS, (key,))
             yield self._record(number, key, (raw for (raw,) in events))
 
-    def _record(self, number: int, key: bytes | int, events: Iterator[Raw]) -> Line:
+    def _record(
+        self, number: int, key: bytes | int, events: Iterator[Raw]
+    ) -> Line:
         """Make one record of the bytes of its events; it is not held if it is larger than the bound."""
         parts = list[bytes]()
         size = 0

@@ -107,7 +107,9 @@ class Format(RecordPaths):
     @property
     def group_in_record(self) -> bool:
         """Return whether the annotation of the group is written once in the record, not on each rollout."""
-        return self.shape == "group" or (self.listed and self.shape == "trajectory")
+        return self.shape == "group" or (
+            self.listed and self.shape == "trajectory"
+        )
 
     @property
     def annotations(self) -> str:
@@ -126,7 +128,9 @@ class Format(RecordPaths):
     @property
     def key_paths(self) -> list[str]:
         """The paths at which a group key may stand, the best first."""
-        return [path for names in paths(self.group_by) for path in names.split("|")]
+        return [
+            path for names in paths(self.group_by) for path in names.split("|")
+        ]
 
     def original_in(self, before: JsonObject, now: Any) -> int | None:
         """Return where what an earlier run noted has the original of the reward field; the value `now` stands there.
@@ -134,7 +138,9 @@ class Format(RecordPaths):
         It is -1 for the first reward, and a number for one of `rewards`; None: the value is the original.
         """
         place = parts(self.read_at or self.reward)
-        kept = [lookup(reward, "path") for reward in items(before.get("rewards"))]
+        kept = [
+            lookup(reward, "path") for reward in items(before.get("rewards"))
+        ]
         places = [parts(path) if is_text(path) else None for path in kept]
         if place in places:
             return places.index(place)
@@ -145,7 +151,9 @@ class Format(RecordPaths):
             return -1
         score = before.get("score", before.get("ruler_score"))
         is_score = isinstance(score, int | float)
-        text = self.written.replace(b"%s", dump(score)) if is_score else self.lost
+        text = (
+            self.written.replace(b"%s", dump(score)) if is_score else self.lost
+        )
         left = parse_value(text or b"null")
         stays = first is not None and now == before.get("independent_reward")
         return -1 if stays or now in (None, left) or _near(now, left) else None

@@ -66,7 +66,11 @@ from ruler_cli.types import (
     printable,
 )
 
-_LAYOUTS = {"line": "one per line", "consecutive": "adjacent", "scattered": "scattered"}
+_LAYOUTS = {
+    "line": "one per line",
+    "consecutive": "adjacent",
+    "scattered": "scattered",
+}
 _LOOKED_AT = 8 << 20
 """Bytes of a file of groups from which on it is read once: a smaller one is surveyed in no time."""
 OnRecord = Callable[[Record, int], object]
@@ -121,10 +125,14 @@ class PromptChecks:
                 self.taskless += 1
                 self.first_taskless = self.first_taskless or where
             if self.simulated_user:
-                if not any(turn.get("role") in _SYSTEM for turn in rollout.messages):
+                if not any(
+                    turn.get("role") in _SYSTEM for turn in rollout.messages
+                ):
                     self.ruleless += 1
                 asked = [turn for turn in asked if turn.get("role") in _SYSTEM]
-            openings.append([(turn.get("role"), turn.get("content")) for turn in asked])
+            openings.append(
+                [(turn.get("role"), turn.get("content")) for turn in asked]
+            )
         return openings
 
     def compare(self, openings: Sequence[Opening], where: str) -> None:
@@ -248,7 +256,9 @@ class Survey:
         index = self.index
         self.done = True
         sizes = index.sizes()
-        self.groups, self.smallest, self.largest, self.singles, self.mine = sizes
+        self.groups, self.smallest, self.largest, self.singles, self.mine = (
+            sizes
+        )
         if self.whole:
             self.repeated = index.repeated
             return
@@ -290,7 +300,9 @@ class Survey:
                 warnings.append(_doubt(all_one))
         elif several and self.largest > 8 * max(1, mean):
             sizes = f"{self.smallest} to {self.largest}"
-            warnings.append(_doubt(f"group sizes are very uneven, {sizes} ({key})"))
+            warnings.append(
+                _doubt(f"group sizes are very uneven, {sizes} ({key})")
+            )
         if self.repeated:
             first, second = map(self.where, self.repeated)
             warnings.append(
@@ -341,7 +353,9 @@ class Input:
     @property
     def in_order(self) -> bool:
         """Return whether groups come as their records lie in INPUT; else output waits for its turn."""
-        scattered = self.survey is not None and self.survey.grouping == "scattered"
+        scattered = (
+            self.survey is not None and self.survey.grouping == "scattered"
+        )
         return not scattered and self.index.seed is None
 
     @property
@@ -441,7 +455,12 @@ class Input:
         self.index = self._new_index(reader)
         self.checks = PromptChecks.of(reader)
         read = Survey(
-            reader, self.settings, self.index, self.checks, container.where, end=end
+            reader,
+            self.settings,
+            self.index,
+            self.checks,
+            container.where,
+            end=end,
         )
         self.survey = read
         self.groups = self._once(read, on_problem)
@@ -462,7 +481,9 @@ class Input:
     def _looked_at(self) -> Iterator[Line]:
         """Yield the lines that were there at the beginning; UnreadableError if one has changed."""
         # in this order no line is read behind the last
-        for hashed, line in zip(self.hashes, self.container.records(), strict=False):
+        for hashed, line in zip(
+            self.hashes, self.container.records(), strict=False
+        ):
             if short_hash(line.raw) != hashed:
                 raise UnreadableError(line.where)
             yield line
@@ -481,7 +502,9 @@ class Input:
         """Copy the lines of the run's own groups to a file, and return its descriptor."""
         scratch = self.stack.enter_context(Scratch())
         with unchanged(self.container.name):
-            for line in surveyed(self._lines(), read.end, read.where, self.index):
+            for line in surveyed(
+                self._lines(), read.end, read.where, self.index
+            ):
                 scratch.skip(line.offset)
                 scratch.write(line.raw)
         return scratch.fileno()
@@ -497,7 +520,9 @@ class Input:
         lacking = list[str]()
         for path, near in self.reader.missing.items() if self.reader else ():
             suggestion = question(near and printable(near))
-            lacking.append(f"no record has a value at --reward {path}{suggestion}")
+            lacking.append(
+                f"no record has a value at --reward {path}{suggestion}"
+            )
         return [*self.container.warnings(), *grouping, *lacking]
 
     def report(
@@ -534,7 +559,9 @@ class Input:
         """Yield groups from a file, by the places of their records."""
         for first, rows in self.index.places(chosen):
             with unchanged(self.container.name):
-                group = fetched(fd, reader.read, first, rows, self.container.line)
+                group = fetched(
+                    fd, reader.read, first, rows, self.container.line
+                )
             yield group
 
     def again(self) -> Iterator[Group]:
@@ -552,7 +579,9 @@ class Input:
                 yield from grouped(looked_at, alone=True)
         elif self.in_order or self.fd is None:
             with unchanged(self.container.name):
-                lines = surveyed(self._lines(), read.end, read.where, self.index)
+                lines = surveyed(
+                    self._lines(), read.end, read.where, self.index
+                )
                 parts = itertools.chain.from_iterable(map(reader.read, lines))
                 yield from grouped(parts, alone=read.grouping == "line")
         else:
@@ -572,7 +601,9 @@ class Input:
         rollouts = _count(read.largest, "rollout")
         if read.smallest != read.largest:
             rollouts = f"{read.smallest} to {read.largest} rollouts"
-        counts = f"{_count(read.records, 'record')}, {_count(read.groups, 'group')}"
+        counts = (
+            f"{_count(read.records, 'record')}, {_count(read.groups, 'group')}"
+        )
         return f"{head}: {counts} of {rollouts}, {layout}"
 
 
@@ -662,7 +693,9 @@ def open_input(
 
     if settings.limit is not None:
         groups = _count(settings.limit, "group")
-        opened.notes.append(f"--limit {settings.limit}: the first {groups} only")
+        opened.notes.append(
+            f"--limit {settings.limit}: the first {groups} only"
+        )
     if shard is not None:
         opened.notes.append(str(shard))
     if container.once:
@@ -689,7 +722,9 @@ def _refuse_damaged(container: Container) -> None:
         )
 
 
-def _reader_of(name: str, first: Sequence[Line], settings: InputSettings) -> Reader:
+def _reader_of(
+    name: str, first: Sequence[Line], settings: InputSettings
+) -> Reader:
     """Return the reader of the format of the first records; UsageError for paths that cannot be meant."""
     reader = detect(name, first, settings)
     if len(settings.messages) == 1:
@@ -783,7 +818,9 @@ def streamed(
             yield group
 
 
-def labelled(reader: Reader, tasks: Mapping[str, str], index: Index) -> Reader | None:
+def labelled(
+    reader: Reader, tasks: Mapping[str, str], index: Index
+) -> Reader | None:
     """Return the reader with a label of each file in its keys; None if the keys tell the tasks apart.
 
     Indices of tasks begin at 0 in every file of an evaluation: without a label the first tasks of all of
@@ -801,7 +838,9 @@ def labelled(reader: Reader, tasks: Mapping[str, str], index: Index) -> Reader |
         return None
     folders = {name: PurePath(name).parts[:-1] for name in tasks}
     for depth in range(1, 1 + max(map(len, folders.values()))):
-        labels = {name: "/".join(parts[:depth]) for name, parts in folders.items()}
+        labels = {
+            name: "/".join(parts[:depth]) for name, parts in folders.items()
+        }
         if index.mixed(labels)[0] == least:
             return replace(reader, labels=labels, label_kind="folder")
     return replace(reader, labels=files, label_kind="file")
@@ -830,7 +869,9 @@ def refuse_other_groups(source: Input, output: str, *, force: bool) -> None:
         for group in source.again():
             if _name(group, by_prompt=labels) in names:
                 return
-    raise not_replaced(location, "holds scores of other groups than those of INPUT")
+    raise not_replaced(
+        location, "holds scores of other groups than those of INPUT"
+    )
 
 
 def _name(group: Group, *, by_prompt: bool) -> str:

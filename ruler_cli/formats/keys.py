@@ -21,9 +21,7 @@ of a field, because records may have a field `prompt`."""
 GIVEN = "the group as it was given"
 """The group key of records from Python, whose group the caller knows."""
 
-ID_KEYS = (
-    "group_id|group|group_index|prompt_id|example_id|problem_id|task_id|instance_id"
-)
+ID_KEYS = "group_id|group|group_index|prompt_id|example_id|problem_id|task_id|instance_id"
 """Fields of generic shapes that hold a group key. Not `uid` or `index`: they often differ between
 the rollouts of a group."""
 
@@ -84,7 +82,9 @@ def prompt_key(rollout: Rollout, step: Any) -> str:
         excluded = _NOT_IN_KEY | {"name"} if "role" in message else _NOT_IN_KEY
         # without content, or with calls, other fields alone tell two messages apart
         if part[1] is None or message.get("tool_calls"):
-            fields = {k: v for k, v in message.items() if k not in excluded and v}
+            fields = {
+                k: v for k, v in message.items() if k not in excluded and v
+            }
             part += filter(None, [fields])
         prompt.append(part)
     return "prompt-" + blake2b(dump([prompt, step]), digest_size=8).hexdigest()

@@ -13,10 +13,14 @@ WITH_CONTEXT = words("instruction query question user_input user_query")
 """Prompts that a `context` beside them completes; other prompts mostly hold it themselves."""
 TASKS = (
     *PROMPTS,
-    *words("task goal objective task_description task.instruction task.description"),
+    *words(
+        "task goal objective task_description task.instruction task.description"
+    ),
 )
 """Paths of the task of a record with an agent's steps alone."""
-FURTHER_PROMPTS = words("input.messages question.full_text inputs context history")
+FURTHER_PROMPTS = words(
+    "input.messages question.full_text inputs context history"
+)
 """Further paths of a pair's prompt: in sets of OpenAI, WebGPT, HelpSteer 3 and SHP."""
 GYM_TASKS = words("problem_statement question prompt instruction problem task")
 """Members of the metadata of NeMo-Gym's requests with the task."""
@@ -27,7 +31,9 @@ ANSWERS = words(
     "agent_response model_answer full_output final_text"
 )
 """Fields with an answer beside its prompt, best first. Not `answer`: that is mostly the reference answer."""
-ANSWER_LISTS = words("responses completions outputs generations choices rollouts")
+ANSWER_LISTS = words(
+    "responses completions outputs generations choices rollouts"
+)
 """Fields with several answers to one prompt. Not `candidates`: those are mostly the options of a question."""
 STEP_LISTS = words("steps trajectory history trace turns")
 """Lists of an agent's steps."""

@@ -21,7 +21,12 @@ from ruler_cli.files.values import (
     objects,
     words,
 )
-from ruler_cli.formats.chat import answers_path, read_conversation, tools_of, with_task
+from ruler_cli.formats.chat import (
+    answers_path,
+    read_conversation,
+    tools_of,
+    with_task,
+)
 from ruler_cli.formats.names import ANSWER_LISTS, ANSWERS, SUBMISSIONS, TOOLS
 from ruler_cli.formats.paths import Rollouts, list_field
 from ruler_cli.messages.content import Messages
@@ -117,7 +122,10 @@ def _recorded(trajectory: JsonObject) -> list[Messages]:
 def read_group(record: JsonObject) -> Rollouts:
     """Read all trajectories of a group line; one that cannot be read does not stop the others."""
     trajectories = list_field(record, "trajectories")
-    return [read_trajectory(t, ("trajectories", i)) for i, t in enumerate(trajectories)]
+    return [
+        read_trajectory(t, ("trajectories", i))
+        for i, t in enumerate(trajectories)
+    ]
 
 
 def read_single(record: JsonObject) -> Rollout:
@@ -125,7 +133,9 @@ def read_single(record: JsonObject) -> Rollout:
     rollout = read_trajectory(record)
     if rollout.error is not None:
         raise UnreadableError(rollout.error)
-    label = record.get("label")  # of TRL's and LLaMA-Factory's unpaired preferences
+    label = record.get(
+        "label"
+    )  # of TRL's and LLaMA-Factory's unpaired preferences
     if isinstance(label, bool):
         return replace(rollout, outcome=label)
     return rollout

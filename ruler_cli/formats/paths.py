@@ -50,7 +50,9 @@ def _at(record: Any, path: str) -> Any:
 def _inside(holder: Any, mark: str) -> Iterable[tuple[int | str, Any]]:
     """Return the items of a list, or the entries of an object, with their numbers or keys."""
     if mark == "{}" and is_object(holder):
-        return [(key, {"key": key, "value": inner}) for key, inner in holder.items()]
+        return [
+            (key, {"key": key, "value": inner}) for key, inner in holder.items()
+        ]
     return enumerate(items(holder))
 
 
@@ -65,7 +67,9 @@ def every(
     mark, rest = marked
     whole = start + before
     for number, item in _inside(_at(record, before), mark):
-        yield from every(item, rest, (*places, (whole, number)), f"{whole}{mark}.")
+        yield from every(
+            item, rest, (*places, (whole, number)), f"{whole}{mark}."
+        )
 
 
 def item_at(record: JsonObject, names: str, places: Places = ()) -> Any:
@@ -125,7 +129,9 @@ def list_field(record: JsonObject, name: str) -> list[Any]:
 
 def wrong_size(path: str, size: int) -> UnreadableError:
     """Return the error for a list at a path that has not one item for each of `size` rollouts."""
-    return UnreadableError(f"has no list of {size} items at `{path}`, one a rollout")
+    return UnreadableError(
+        f"has no list of {size} items at `{path}`, one a rollout"
+    )
 
 
 def column(record: JsonObject, name: str, size: int) -> list[Any]:
@@ -166,7 +172,9 @@ class RolloutPaths:
         """The lists that lead to the rollout; those of one that a row did not read are in its path."""
         rollout = self.rollout
         holder = ".".join(map(str, rollout.path[:-1]))
-        numbers = [(holder, part) for part in rollout.path if isinstance(part, int)]
+        numbers = [
+            (holder, part) for part in rollout.path if isinstance(part, int)
+        ]
         return rollout.places or tuple(numbers)
 
     def own(self, path: str) -> Any:

@@ -15,7 +15,14 @@ from itertools import islice
 from typing import Any, Literal, NamedTuple
 
 from ruler_cli.errors import UsageError
-from ruler_cli.files.values import Names, is_list, is_object, is_text, items, lookup
+from ruler_cli.files.values import (
+    Names,
+    is_list,
+    is_object,
+    is_text,
+    items,
+    lookup,
+)
 from ruler_cli.messages.content import first_agent_turn
 from ruler_cli.messages.conversations import json_messages, named_turns
 from ruler_cli.messages.names import ROLES
@@ -51,7 +58,9 @@ _GRADERS = words_of("""
 judge judgement judgment grader grading evaluator evaluation critique verdict feedback rubric config metrics tool
 critic reviewer error traceback system reasoning explanation
 """)
-_NO_IDS = words_of("run rollout trial attempt seed user session model step level")
+_NO_IDS = words_of(
+    "run rollout trial attempt seed user session model step level"
+)
 _AUTHORS = words_of(
     "model llm agent assistant bot gpt claude gemini llama qwen policy generated"
 )
@@ -87,7 +96,9 @@ class _Column:
 
     def rank(self, names: Sequence[str]) -> tuple[int, int]:
         """Return the place of its best word, and how deep it is."""
-        ranks = [place for place, name in enumerate(names) if name in self.words]
+        ranks = [
+            place for place, name in enumerate(names) if name in self.words
+        ]
         return min(ranks, default=len(names)), self.path.count(".")
 
     @cached_property
@@ -134,7 +145,10 @@ def refuse_tasks(name: str, values: Sequence[Any], path: str) -> None:
     row = propose([item for inside in lists for item in inside])
     if isinstance(row, NothingToJudge) or row.records or not row.prompt:
         return
-    tasks = [{str(lookup(item, row.prompt[-1])) for item in inside} for inside in lists]
+    tasks = [
+        {str(lookup(item, row.prompt[-1])) for item in inside}
+        for inside in lists
+    ]
     if max(map(len, tasks)) < 2:
         return
     raise UsageError(
@@ -157,7 +171,9 @@ def _records(values: Sequence[Any]) -> Iterator[tuple[str, Sequence[Any]]]:
                 yield f"{path}[]", value[:_MOST]
         elif is_object(value) and depth < _DEEPEST:
             members = [*islice(value.items(), _MOST)]
-            shapes = {frozenset(inner) for _, inner in members if is_object(inner)}
+            shapes = {
+                frozenset(inner) for _, inner in members if is_object(inner)
+            }
             if len(members) >= _MEMBERS and len(shapes) == 1:
                 by_id = [{"key": key, "value": inner} for key, inner in members]
                 yield f"{path}{{}}", by_id
@@ -165,7 +181,8 @@ def _records(values: Sequence[Any]) -> Iterator[tuple[str, Sequence[Any]]]:
                 yield "", values
             if len(queue) < _MOST:
                 queue += [
-                    (below + _step(key), inner, depth + 1) for key, inner in members
+                    (below + _step(key), inner, depth + 1)
+                    for key, inner in members
                 ]
 
 
@@ -197,7 +214,11 @@ def _fields(records: Sequence[Any]) -> list[_Column]:
                     if not _NOT_PLAIN.search(key):
                         queue.append((below + _step(key), inner, depth + 1))
     # what most records lack says nothing of them
-    return [place for place in fields.values() if 2 * len(place.values) >= len(records)]
+    return [
+        place
+        for place in fields.values()
+        if 2 * len(place.values) >= len(records)
+    ]
 
 
 def _kind(value: Any) -> str:
@@ -218,7 +239,9 @@ def _kind(value: Any) -> str:
     if not all(map(is_object, turns)):
         return ""
     # a turn with a type alone is a call, or its result
-    named = [turn for turn in turns[:_MOST] if "role" in turn or "type" not in turn]
+    named = [
+        turn for turn in turns[:_MOST] if "role" in turn or "type" not in turn
+    ]
     roles = {ROLES.get(str(turn.get("role")).lower()) for turn in named}
     return "turns" if "assistant" in roles and None not in roles else ""
 
@@ -230,7 +253,9 @@ def _step(key: str) -> str:
 def _row(path: str, fields: Sequence[_Column]) -> RecordPaths | None:
     """Return the row of the first shape that fits: its answers, and the task, reward and key beside."""
     for kind in ("turns", "texts", "text"):
-        answers = _best([answer for answer in fields if answer.answers], _ANSWERS, kind)
+        answers = _best(
+            [answer for answer in fields if answer.answers], _ANSWERS, kind
+        )
         tasks = _best([task for task in fields if task.asks], _TASKS, "text")
         if answers and (kind == "turns" or tasks):
             break
@@ -239,7 +264,9 @@ def _row(path: str, fields: Sequence[_Column]) -> RecordPaths | None:
     best = answers[0]
     openings: Mapping[int, Any] = {}
     if kind == "turns":
-        openings = {number: _opening(turns) for number, turns in best.values.items()}
+        openings = {
+            number: _opening(turns) for number, turns in best.values.items()
+        }
     if any(openings.values()):
         tasks = []
     elif tasks:
@@ -249,13 +276,17 @@ def _row(path: str, fields: Sequence[_Column]) -> RecordPaths | None:
     columns = [
         answer
         for answer in answers
-        if answer.words.intersection(_ANSWERS) == named and named and kind == "text"
+        if answer.words.intersection(_ANSWERS) == named
+        and named
+        and kind == "text"
     ]
     numbers = "numbers" if kind == "texts" else "number"
     single = len(columns) < 2
     row = RecordPaths(
         records=path,
-        messages=tuple(answer.path for answer in ([best] if single else columns)),
+        messages=tuple(
+            answer.path for answer in ([best] if single else columns)
+        ),
         prompt=tuple(task.path for task in tasks[:1]),
     )
     if not single:
@@ -270,13 +301,19 @@ def _row(path: str, fields: Sequence[_Column]) -> RecordPaths | None:
     )
 
 
-def _best(fields: Sequence[_Column], names: Sequence[str], kind: str) -> list[_Column]:
+def _best(
+    fields: Sequence[_Column], names: Sequence[str], kind: str
+) -> list[_Column]:
     """Return the fields of a kind, the best first; numbers have one of these words."""
     fitting = []
     for candidate in fields:
-        if candidate.kind == kind and (candidate.answers or candidate.says(names)):
+        if candidate.kind == kind and (
+            candidate.answers or candidate.says(names)
+        ):
             fitting.append(candidate)
-    return sorted(fitting, key=lambda place: (not place.prose, place.rank(names)))
+    return sorted(
+        fitting, key=lambda place: (not place.prose, place.rank(names))
+    )
 
 
 def _opening(value: Any) -> str:
@@ -288,8 +325,13 @@ def _opening(value: Any) -> str:
 
 def _key(fields: Sequence[_Column], tasks: Mapping[int, Any]) -> Names:
     """Return the path of an id that repeats, with the same task each time."""
-    for candidate in (*_best(fields, _IDS, "number"), *_best(fields, _IDS, "text")):
-        pairs = {(str(candidate.values.get(at)), str(tasks[at])) for at in tasks}
+    for candidate in (
+        *_best(fields, _IDS, "number"),
+        *_best(fields, _IDS, "text"),
+    ):
+        pairs = {
+            (str(candidate.values.get(at)), str(tasks[at])) for at in tasks
+        }
         keys = {key for key, _ in pairs}
         fits = len(keys) == len(pairs) < len(tasks)
         text = candidate.asks or candidate.answers
@@ -300,11 +342,19 @@ def _key(fields: Sequence[_Column], tasks: Mapping[int, Any]) -> Names:
 
 def _nothing(fields: Sequence[_Column]) -> NothingToJudge:
     """Return the kind of what records hold without an answer, and the paths of that."""
-    texts = [text for text in fields if text.kind == "text" and not text.says(_AUTHORS)]
+    texts = [
+        text
+        for text in fields
+        if text.kind == "text" and not text.says(_AUTHORS)
+    ]
     gold = [text.path for text in texts if text.says(_GOLD)]
     tasks = [task.path for task in fields if task.asks]
     tokens = [ids.path for ids in fields if ids.kind == "ids"]
-    kinds: dict[Kind, list[str]] = {"gold": gold, "tasks": tasks, "tokens": tokens}
+    kinds: dict[Kind, list[str]] = {
+        "gold": gold,
+        "tasks": tasks,
+        "tokens": tokens,
+    }
     for kind, paths in kinds.items():
         if paths:
             return NothingToJudge(kind, tuple(paths[:3]))

@@ -30,7 +30,13 @@ from ruler_cli.files.values import (
 from ruler_cli.formats import rows
 from ruler_cli.formats.chat import nothing_to_judge, with_prompt
 from ruler_cli.formats.format import OWN, SHAPE_ERRORS, UNFIT, Format
-from ruler_cli.formats.keys import GIVEN, PROMPT_HASH, GroupKey, key_text, prompt_key
+from ruler_cli.formats.keys import (
+    GIVEN,
+    PROMPT_HASH,
+    GroupKey,
+    key_text,
+    prompt_key,
+)
 from ruler_cli.formats.names import CONVERSATION
 from ruler_cli.formats.paths import (
     LISTS,
@@ -100,20 +106,25 @@ class Reader:
             reason = "is nested too deeply to be read; flatten the record"
         # in one place for all formats, whose input is untrusted
         except SHAPE_ERRORS as error:
-            reason = f"is not of the shape of {self.format.name} ({error!r:.80})"
+            reason = (
+                f"is not of the shape of {self.format.name} ({error!r:.80})"
+            )
         raise UnreadableError(reason)
 
     def _records(self, value: JsonObject, line: Line) -> tuple[Record, ...]:
         form = self.format
         rollouts = rollouts_of(form, value)
         if self.given:
-            places = [self._values(value, rollout).places for rollout in rollouts]
+            places = [
+                self._values(value, rollout).places for rollout in rollouts
+            ]
             own_paths = self.given.values()
             rows.check_lists(value, places, own_paths, listed=form.listed)
         if self.prompt:
             named = "`, `".join(self.prompt)
             rollouts = [
-                with_prompt(one, self._task(value, one), named) for one in rollouts
+                with_prompt(one, self._task(value, one), named)
+                for one in rollouts
             ]
             if form.shape == "trajectory" and rollouts[0].error is not None:
                 raise UnreadableError(rollouts[0].error)
@@ -153,11 +164,15 @@ class Reader:
             holders += [rollout_object(value, rollout) for rollout in rollouts]
         names = form.rubric.split("|")
         stated = [
-            lookup(own, name) for own in holders if is_object(own) for name in names
+            lookup(own, name)
+            for own in holders
+            if is_object(own)
+            for name in names
         ]
         if form.shape == "columns" and is_list(stated[0]):
             stated = [
-                self._values(value, rollout).own(names[0]) for rollout in rollouts
+                self._values(value, rollout).own(names[0])
+                for rollout in rollouts
             ]
         stated = [one for one in stated if not _is_blank(one)]
         if not stated:
@@ -169,7 +184,9 @@ class Reader:
         except UnreadableError as error:
             return None, error.reason
 
-    def _finished(self, value: JsonObject, rollout: Rollout, again: bool) -> Rollout:
+    def _finished(
+        self, value: JsonObject, rollout: Rollout, again: bool
+    ) -> Rollout:
         """Return a rollout as it is judged, with its outcome and its reward, the first if it is scored again."""
         rollout = validated(rollout)
         form = self.format
@@ -191,7 +208,9 @@ class Reader:
             reference = self._shared(values, self.reference)
             found["reference"] = reference
             if reference in EMPTY and rollout.error is None:
-                found["error"] = f"has no reference answer at `{self.reference}`"
+                found["error"] = (
+                    f"has no reference answer at `{self.reference}`"
+                )
             elif _is_deep(reference):
                 # what cannot be shown whole is not shown, and neither compared with those of others
                 found["reference"] = None
@@ -293,7 +312,11 @@ class Reader:
         return self._values(record, rollout).at(names)
 
     def _shared(self, values: RolloutPaths, path: str) -> Any:
-        return values.shared(path) if self.format.shape == "group" else values.at(path)
+        return (
+            values.shared(path)
+            if self.format.shape == "group"
+            else values.at(path)
+        )
 
     def _key_of(self, value: JsonObject, line: Line, rollouts: Rollouts) -> str:
         group = self.format.shape == "group"
@@ -316,7 +339,9 @@ class Reader:
         self, value: JsonObject, rollout: Rollout
     ) -> dict[str, Any] | None:
         """Return the annotation of a rollout from an earlier run; None if there is none."""
-        places = filter(None, (self.format.annotations, self.format.other_ruler))
+        places = filter(
+            None, (self.format.annotations, self.format.other_ruler)
+        )
         values = self._values(value, rollout)
         found = (json_value(values.own(path)) for path in places)
         return first(filter(is_object, found))
@@ -346,7 +371,9 @@ class Reader:
                     if isinstance(holder, kinds | None) or dotted in owner:
                         continue
                     where = f"`{path[i - 1]}`, where ruler would write"
-                    raise UnreadableError(f"has no object at {where}; rename it")
+                    raise UnreadableError(
+                        f"has no object at {where}; rename it"
+                    )
         return again
 
 
@@ -368,7 +395,9 @@ def _is_blank(value: Any) -> bool:
 
 def _is_deep(value: Any, levels: int = 200) -> bool:
     """Return whether lists and objects stand in a value on more than so many levels; orjson writes no more than 254."""
-    inner = value.values() if is_object(value) else value if is_list(value) else ()
+    inner = (
+        value.values() if is_object(value) else value if is_list(value) else ()
+    )
     return not levels or any(_is_deep(one, levels - 1) for one in inner)
 
 
@@ -390,7 +419,10 @@ def _is_ours(holder: Any, path: str) -> bool:
         return False
     value = json_value(value, text=True)
     for annotation in items(value) or [value]:
-        if annotation is not None and lookup(annotation, "status") not in _STATES:
+        if (
+            annotation is not None
+            and lookup(annotation, "status") not in _STATES
+        ):
             raise UnreadableError(
                 f"has a field `{path}` that ruler did not write; rename it"
             )
@@ -452,7 +484,9 @@ def _refuse_prompts(name: str, reader: Reader, records: Records) -> None:
     read = [record for line, _ in records for record in _read(reader, line)]
     rollouts = [rollout for record in read for rollout in record.rollouts]
     # a role may be anything, also what cannot be hashed
-    roles = [message.get("role") for one in rollouts for message in one.messages]
+    roles = [
+        message.get("role") for one in rollouts for message in one.messages
+    ]
     if roles and all(role in USER_ROLES for role in roles):
         problem = f"{records[0][0].where} is a prompt without an answer, as is every record read"
         raise UsageError(problem, "give the rollouts", place=name)
@@ -519,7 +553,9 @@ def _choose(name: str, records: Records, settings: InputSettings) -> Format:
     line, record = records[0]
     if not votes and any("trajectories" in value for value in values):
         # a group without trajectories, or with unknown ones: ruler's own rather than ART's
-        votes = {form: line for form in candidates if form.name == "native groups"}
+        votes = {
+            form: line for form in candidates if form.name == "native groups"
+        }
     for form in votes:
         return form
     keys = f"(its keys: {first_keys(record) or 'none'})"
@@ -527,7 +563,9 @@ def _choose(name: str, records: Records, settings: InputSettings) -> Format:
         problem = f"{line.where} is not of the format {wanted} {keys}"
         raise UsageError(problem, place=name)
     if (framework := _no_longer_read(record)) is not None:
-        problem = f"{line.where} is of {framework}, which this version does not read"
+        problem = (
+            f"{line.where} is of {framework}, which this version does not read"
+        )
         way = "name the paths of its parts, or export traces by OpenTelemetry's names (`gen_ai.…`)"
         raise UsageError(problem, way, place=name)
     remedy = (
@@ -580,7 +618,9 @@ def _scored_key(reader: Reader, records: Records) -> GroupKey:
     keys = [lookup(record, path) for _, record in records]
     if reader.format.shape != "trajectory" or not all(map(is_text, keys)):
         return reader.group_key
-    read = [[record.key for record in _read(reader, line)] for line, _ in records]
+    read = [
+        [record.key for record in _read(reader, line)] for line, _ in records
+    ]
     is_same = read == [[key] for key in keys]
     return reader.group_key if is_same else GroupKey.of_paths(path)
 
@@ -590,7 +630,10 @@ _REFUSED = "messages answers prompt tools reference group_by outcome"
 
 
 def _refuse_paths(
-    name: str, values: Sequence[JsonObject], settings: InputSettings, row: RecordPaths
+    name: str,
+    values: Sequence[JsonObject],
+    settings: InputSettings,
+    row: RecordPaths,
 ) -> None:
     """Raise UsageError for a path of the user's that no record has, or that leads to what is no group."""
     if settings.messages and settings.format in FAMILIES:
@@ -631,7 +674,9 @@ def _holders(values: Sequence[JsonObject]) -> Sequence[JsonObject]:
 def _lack(places: Sequence[JsonObject], path: str) -> bool:
     """Return whether none has a value at a path."""
     found = (
-        value for place in places for _, value in every(place, present(place, path))
+        value
+        for place in places
+        for _, value in every(place, present(place, path))
     )
     return all(value is None for value in found)
 
@@ -641,7 +686,9 @@ def first_keys(record: JsonObject) -> str:
     return ", ".join(printable(key) for key in itertools.islice(record, 12))
 
 
-def with_reward(name: str, given: str, reader: Reader, records: Records) -> Reader:
+def with_reward(
+    name: str, given: str, reader: Reader, records: Records
+) -> Reader:
     """Return the reader with its reward at a path; UsageError if a score there overwrites what is read."""
     form = reader.format
     read = {**reader.given, "reward": given}
@@ -680,7 +727,9 @@ def _is_free(reader: Reader, path: str) -> bool:
     if form.extras:
         taken += ["logs", "metrics.ruler_score", "metrics.independent_reward"]
     for paths_read in (form.messages, form.answers, form.prompt, reader.prompt):
-        taken += [path for names in paths(paths_read) for path in names.split("|")]
+        taken += [
+            path for names in paths(paths_read) for path in names.split("|")
+        ]
     taken += [*reader.key_paths, *form.key_paths, form.member, reader.reference]
     taken += [reader.tools, form.tools, *form.rubric.split("|")]
     reward = parts(form.reward)

@@ -61,7 +61,9 @@ from ruler_cli.types import Rollout
 Finish = Callable[[JsonObject, Rollout], Rollout] | None
 
 
-def read_row(form: Format, record: JsonObject, finish: Finish) -> Rollout | Rollouts:
+def read_row(
+    form: Format, record: JsonObject, finish: Finish
+) -> Rollout | Rollouts:
     """Read the rollouts of a record, or its only one; `finish` adds what no path says."""
     if form.shape == "trajectory" and not form.listed:
         path = _present(form, record)
@@ -141,14 +143,18 @@ def _rollout(
     is_named = form.rank == OWN
     if is_named and _is_structured(value):
         value = dump(value).decode("utf-8", "replace")
-    answers = [name for names in paths(form.answers) for name in names.split("|")]
+    answers = [
+        name for names in paths(form.answers) for name in names.split("|")
+    ]
     may_be_turns = is_list(value) or (form.as_json and is_text(value))
     if path not in answers and (may_be_turns or not is_named):
         rollout = _conversation(form, record, path, value)
     elif is_named:
         rollout = _answer(form, record, path, value)
     else:
-        rollout = make_rollout(_task(form, record, places), answer_turns(value, path))
+        rollout = make_rollout(
+            _task(form, record, places), answer_turns(value, path)
+        )
     tools = None
     if form.tools not in ("", "tools"):
         tools = tools_of({"tools": item_at(record, form.tools, places)})
@@ -175,7 +181,9 @@ def _answer(form: Format, record: JsonObject, path: str, value: Any) -> Rollout:
         what = "no list of messages and no answer" if value else "empty"
         raise UnreadableError(f"`{path}` is {what}")
     # the key of a group is no task, whatever its name
-    unkeyed = {key: inner for key, inner in record.items() if key not in form.key_paths}
+    unkeyed = {
+        key: inner for key, inner in record.items() if key not in form.key_paths
+    }
     name = None if form.prompt else prompt_field(unkeyed)
     prompt = task_turns(record, name) if name and name != path else []
     return make_rollout(prompt, answer)
@@ -188,7 +196,9 @@ def _is_structured(value: Any) -> bool:
     return bool(listed) and alone and named_turns(listed) is None
 
 
-def _conversation(form: Format, record: JsonObject, path: str, value: Any) -> Rollout:
+def _conversation(
+    form: Format, record: JsonObject, path: str, value: Any
+) -> Rollout:
     if not value:
         cause = form.cause and f" ({form.cause})"
         raise UnreadableError(f"has no messages in `{path}`{cause}")
@@ -224,7 +234,9 @@ def _task(form: Format, record: JsonObject, places: Places) -> Messages:
     return turns
 
 
-def row_format(name: str, row: RecordPaths, records: Sequence[JsonObject]) -> Format:
+def row_format(
+    name: str, row: RecordPaths, records: Sequence[JsonObject]
+) -> Format:
     """Return the format of a user's row, adapted to the first records.
 
     A list of conversations or answers at its path makes each record a group. If all texts there are JSON of
@@ -233,7 +245,9 @@ def row_format(name: str, row: RecordPaths, records: Sequence[JsonObject]) -> Fo
     listed_paths = [*_paths(row)]
     values = []
     for record in records:
-        values += [value for *_, value in _sources(row, record) if value is not None]
+        values += [
+            value for *_, value in _sources(row, record) if value is not None
+        ]
     pieces = []
     for value in values:
         pieces += value if is_list(value) else [value]
@@ -247,7 +261,9 @@ def row_format(name: str, row: RecordPaths, records: Sequence[JsonObject]) -> Fo
     several = len(listed_paths) > 1 or LISTS.search(listed_paths[0]) is not None
     holder, _, rest = listed_paths[0].partition("[].")
     # a rollout is an object of its own if it is in a list of the record, else an item of lists
-    objects = len(listed_paths) == 1 and rest and not LISTS.search(holder + rest)
+    objects = (
+        len(listed_paths) == 1 and rest and not LISTS.search(holder + rest)
+    )
     listed = several and not (objects and len(parts(holder)) == 1)
     # a path with `[]` is read; what is written has one place
     reward = row.reward if listed else row.reward.removeprefix(f"{holder}[].")
@@ -277,7 +293,9 @@ def program_format(read: ReadRecord, records: Sequence[JsonObject]) -> Format:
     """Return the format of a program's own reader."""
     several = False
     for record in records:
-        with suppress(*UNFIT):  # one that it cannot read is reported when it is read
+        with suppress(
+            *UNFIT
+        ):  # one that it cannot read is reported when it is read
             several = is_list(read(record))
             break
 

@@ -34,7 +34,13 @@ from ruler_cli.files.values import (
     words,
 )
 from ruler_cli.formats.events import KINDS
-from ruler_cli.messages.content import Messages, Turn, first_agent_turn, new_turn, texts
+from ruler_cli.messages.content import (
+    Messages,
+    Turn,
+    first_agent_turn,
+    new_turn,
+    texts,
+)
 from ruler_cli.messages.dialects import call_turn, each_at, result_turn
 from ruler_cli.messages.parts import normalize_call
 from ruler_cli.types import Rollout
@@ -83,13 +89,17 @@ class Session:
         """Return whether a record is a session of the agent itself."""
         # a document of messages would be taken for one of another kind
         document = "messages" in record
-        return cls.matches(record) and (document or not cls.is_sub_agent(record))
+        return cls.matches(record) and (
+            document or not cls.is_sub_agent(record)
+        )
 
     @classmethod
     def rollout(cls, record: JsonObject) -> Rollout:
         """Read a session as the rollout that it is."""
         if not cls.matches(record) or cls.is_sub_agent(record):
-            raise UnreadableError(f"is not a session of {cls.name}, or a sub-agent's")
+            raise UnreadableError(
+                f"is not a session of {cls.name}, or a sub-agent's"
+            )
         session = cls()
         session.read(record)
         if not session.begun:
@@ -109,7 +119,9 @@ class Session:
     def read_all(self, events: Iterable[Any]) -> None:
         """Read events one by one."""
         for event in events:
-            self.turns_before[str(lookup(event, self.event_id))] = len(self.turns)
+            self.turns_before[str(lookup(event, self.event_id))] = len(
+                self.turns
+            )
             if is_object(event):
                 self.read_event(event)
             else:
@@ -152,7 +164,9 @@ class Session:
     def act(self, event: JsonObject, kind: Any) -> bool:
         """Add what the row of a kind tells of an event; False if no row is of the kind."""
         rows = KINDS[self.kind].turns.items()
-        row = first(row for pattern, row in rows if re.fullmatch(pattern, str(kind)))
+        row = first(
+            row for pattern, row in rows if re.fullmatch(pattern, str(kind))
+        )
         role, _, places = (row or "").partition(" ")
         values = each_at(event, places)
         match role:
@@ -257,7 +271,9 @@ class Gemini(Session):
                 self.take_back(0)
             elif messages := objects(changed):
                 numbered = enumerate(messages)
-                turns = {str(t.get("id") or f"item {n}"): t for n, t in numbered}
+                turns = {
+                    str(t.get("id") or f"item {n}"): t for n, t in numbered
+                }
             elif head:
                 self.identify(event.get("sessionId"), begun=bool(turns))
             elif kind or not is_object(event):
@@ -270,14 +286,21 @@ class Gemini(Session):
         kind, content = map(event.get, ("type", "content"))
         spoken = self.last.get("content")
         agent = self.last.get("role") == "assistant"
-        if kind == "message" and event.get("delta") and agent and is_text(spoken):
+        if (
+            kind == "message"
+            and event.get("delta")
+            and agent
+            and is_text(spoken)
+        ):
             # the agent's messages are printed in pieces
             self.last["content"] = spoken + str(content)
         elif kind == "message":
             self.add(str(event.get("role")), content)
         elif kind == "user":
             parts = content_parts(content)
-            typed = [p for p in parts if not str(part_text(p)).startswith(_CONTEXT)]
+            typed = [
+                p for p in parts if not str(part_text(p)).startswith(_CONTEXT)
+            ]
             self.add("user", typed)
         elif kind in ("gemini", "model", "assistant"):
             calls = objects(event.get("toolCalls"))
@@ -287,7 +310,9 @@ class Gemini(Session):
             ]
             self.add("assistant", content, thoughts, calls)
             self.turns += [
-                result_turn(call.get("id"), _gemini_result(call), call.get("name"))
+                result_turn(
+                    call.get("id"), _gemini_result(call), call.get("name")
+                )
                 for call in calls
             ]
         else:
@@ -373,7 +398,11 @@ class Copilot(Session):
     def read_event(self, event: JsonObject) -> None:
         """Read an event of the session itself."""
         kind, data = map(event.get, ("type", "data"))
-        if not is_object(data) or event.get("agentId") or data.get("parentToolCallId"):
+        if (
+            not is_object(data)
+            or event.get("agentId")
+            or data.get("parentToolCallId")
+        ):
             return
         call = str(data.get("toolCallId"))
         match kind:
@@ -383,7 +412,9 @@ class Copilot(Session):
                 self.rewind(data.get("upToEventId"))
             case "user.message":
                 self._ask(data)
-            case "assistant.reasoning" if str(data.get("content")) in self.shown:
+            case "assistant.reasoning" if (
+                str(data.get("content")) in self.shown
+            ):
                 pass
             case "tool.user_requested":
                 self.shown.add(call)
@@ -402,7 +433,9 @@ class Copilot(Session):
         """Add what the user wrote and attached, or note what the harness wrote as the user."""
         parts = [data.get("content")]
         for file in objects(data.get("attachments")):
-            texts_of_file = filter(None, each_at(file, "displayName|title|path text"))
+            texts_of_file = filter(
+                None, each_at(file, "displayName|title|path text")
+            )
             shown = "\n".join(map(str, texts_of_file))
             parts.append(f"[file {shown}]")
         source = data.get("source") or "user"
@@ -530,11 +563,15 @@ class Claude(Session):
             self._ask(event, message.get("content"))
         elif kind == "queue-operation":
             self._queue(event.get("operation"), event.get("content"))
-        elif str(queued := plain_content(_queued(event))).startswith(_NOTIFICATIONS):
+        elif str(queued := plain_content(_queued(event))).startswith(
+            _NOTIFICATIONS
+        ):
             self.note(queued)
         else:
             self.add("user", queued)
-        if event.get("subtype") == "compact_boundary" or event.get("isCompactSummary"):
+        if event.get("subtype") == "compact_boundary" or event.get(
+            "isCompactSummary"
+        ):
             self.root = len(self.turns)
         self.turns_after[identity] = len(self.turns)
 
@@ -569,12 +606,16 @@ class Claude(Session):
         after_command = str(self.last.get("content")).startswith("<command-")
         meta = event.get("isMeta")
         typed = not text.startswith(_NOT_TYPED)
-        results = any(part.get("type") == "tool_result" for part in objects(content))
+        results = any(
+            part.get("type") == "tool_result" for part in objects(content)
+        )
         noted = typed if meta else text.startswith(_NOTIFICATIONS)
         if text.startswith("<command-name>/clear</command-name>"):
             self.cleared = True
         elif meta and after_command:
-            self.add("user", content)  # the text that the user's command stands for
+            self.add(
+                "user", content
+            )  # the text that the user's command stands for
         elif text.startswith(_LOCAL) and after_command:
             # a command to the harness, e.g. /model, which no agent answers
             self.take_back(len(self.turns) - 1)
@@ -650,12 +691,16 @@ class Codex(Session):
         """Return whether the head of a file names a sub-agent as its source."""
         source = lookup(event, "payload.source.subagent")
         is_thread = lookup(event, "payload.thread_source") == "subagent"
-        return event.get("type") == "session_meta" and (source is not None or is_thread)
+        return event.get("type") == "session_meta" and (
+            source is not None or is_thread
+        )
 
     def read(self, record: JsonObject) -> None:
         """Read the items and events."""
         items = filter(None, map(_item, objects(events_of(record))))
-        asked = [str(i.get("content")) for i in items if i.get("role") == "user"]
+        asked = [
+            str(i.get("content")) for i in items if i.get("role") == "user"
+        ]
         self.instructed = any(_USER_INSTRUCTIONS in text for text in asked)
         super().read(record)
 
@@ -701,7 +746,9 @@ class Codex(Session):
             heading = _AGENTS_MD.match(bare)
             if text is None:
                 parts.append(part)
-            elif _DROPPED.match(bare) or (role == "developer" and bare[:1] == "<"):
+            elif _DROPPED.match(bare) or (
+                role == "developer" and bare[:1] == "<"
+            ):
                 continue
             elif heading:
                 self.add("developer", bare[heading.end() :].strip())

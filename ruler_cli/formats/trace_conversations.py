@@ -85,7 +85,9 @@ def conversations_of(spans: list[Span]) -> list[Conversation]:
         called = {name for turn in talk.output for name in turn.called}
         if called:
             results = _results(spans[talk.last + 1 :])
-            talk.output += [turn for turn in results if turn.message["name"] in called]
+            talk.output += [
+                turn for turn in results if turn.message["name"] in called
+            ]
     return conversations
 
 

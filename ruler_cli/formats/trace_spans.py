@@ -66,7 +66,9 @@ _TOLD = ("input.value", "output.value")
 _ARGUMENTS = words(
     "gen_ai.tool.call.arguments gen_ai.tool.args tool.arguments input.value tool.parameters"
 )
-_RESULTS = words("gen_ai.tool.call.result tool.result output.value gen_ai.output")
+_RESULTS = words(
+    "gen_ai.tool.call.result tool.result output.value gen_ai.output"
+)
 _NAMES = words("gen_ai.tool.name tool.name")
 _TITLES = words("name span_name")
 _TOOL_LISTS = words("gen_ai.tool.definitions llm.tools")
@@ -120,7 +122,9 @@ def spans_of(listed: Any, *, encoded: bool = False) -> list[Span]:
 
     `encoded`: their own inputs and outputs are JSON text.
     """
-    spans = [_span(raw, parent, encoded=encoded) for raw, parent in _flat(listed)]
+    spans = [
+        _span(raw, parent, encoded=encoded) for raw, parent in _flat(listed)
+    ]
     by_id = {span.identity: span for span in spans if span.identity is not None}
     for span in spans:
         span.outer = by_id.get(span.parent or "")
@@ -216,7 +220,12 @@ def _event_messages(raw: JsonObject) -> tuple[Any, Any]:
         match = _EVENT.match(str(name))
         if match and match[2]:
             calls = decoded(body.get("tool_calls"))
-            message = {"content": None, **body, "role": match[2], "tool_calls": calls}
+            message = {
+                "content": None,
+                **body,
+                "role": match[2],
+                "tool_calls": calls,
+            }
             asked.append(message)
         elif match:
             message = decoded(body.get("message"))
@@ -292,7 +301,8 @@ def decoded(value: Any) -> Any:
 def _pairs(listed: Any) -> dict[str, Any]:
     """The members of an object that OTLP writes as a list of keys and values."""
     return {
-        str(pair.get("key")): _any_value(pair.get("value")) for pair in objects(listed)
+        str(pair.get("key")): _any_value(pair.get("value"))
+        for pair in objects(listed)
     }
 
 

@@ -71,7 +71,9 @@ _SCORES = words(
 _INPUTS = words("input inputs input_text")
 _OUTPUTS = words("output outputs output_text")
 _ANSWER_MEMBERS = frozenset(words("messages choices generations candidates"))
-_LANGFUSE = "id timestamp htmlPath|bookmarked|sessionId|userId|release|projectId"
+_LANGFUSE = (
+    "id timestamp htmlPath|bookmarked|sessionId|userId|release|projectId"
+)
 """Fields of Langfuse's traces beside their input and output."""
 _WORD = 4
 """Characters of a task that do not stand in another text by chance."""
@@ -114,7 +116,9 @@ def read_trace(record: JsonObject) -> Rollout:
         messages = main.messages
         if not _is_asked(question, conversations):
             messages = [*question, *messages]
-        elif first_agent_turn(messages) == 0:  # no message before it tells the task
+        elif (
+            first_agent_turn(messages) == 0
+        ):  # no message before it tells the task
             later = [turn for turn in messages if turn.get("role") == "user"]
             question = question or later[:1] or as_turn("user", task)
             messages = [*question, *messages]
@@ -130,11 +134,15 @@ def read_trace(record: JsonObject) -> Rollout:
     return Rollout(messages, (), tuple(further), tools or None, outcome=outcome)
 
 
-def _ends(record: JsonObject, spans: list[Span], *, encoded: bool) -> tuple[Any, Any]:
+def _ends(
+    record: JsonObject, spans: list[Span], *, encoded: bool
+) -> tuple[Any, Any]:
     """Return the input and output of the first span without a parent; one that it lacks is the trace's own."""
     outermost = [span for span in spans if span.parent is None]
     outermost = outermost or [span for span in spans if span.outer is None]
-    roots = [span for span in outermost if span.kind == "other" and span.has_ends]
+    roots = [
+        span for span in outermost if span.kind == "other" and span.has_ends
+    ]
     trace = _trace(record)
     if is_text(record.get("run_type")):
         trace = {}
@@ -164,7 +172,9 @@ def _first_stated(values: list[Any]) -> Any:
     return first(value for value in values if value is not None)
 
 
-def _main(conversations: list[Conversation], question: Messages) -> Conversation:
+def _main(
+    conversations: list[Conversation], question: Messages
+) -> Conversation:
     """Return the first conversation with the task, outside all tools if there is one."""
 
     def rank(talk: Conversation) -> tuple[bool, int]:
@@ -181,12 +191,16 @@ def _is_asked(question: Messages, conversations: list[Conversation]) -> bool:
     if not texts or not texts[-1]:
         return True
     asked = [turn for talk in conversations for turn in talk.input]
-    return any(is_within(texts[-1], text_of(turn.message), _WORD) for turn in asked)
+    return any(
+        is_within(texts[-1], text_of(turn.message), _WORD) for turn in asked
+    )
 
 
 def _unsaid(final: Any, conversations: list[Conversation]) -> Messages:
     """Return the root's final answer as a turn; none if a conversation has it."""
-    spoken = [turn for talk in conversations for turn in (*talk.input, *talk.output)]
+    spoken = [
+        turn for talk in conversations for turn in (*talk.input, *talk.output)
+    ]
     output = messages_of(final, "assistant") or []
     answers = [m for m in output if m.get("role") in OWN_ROLES and text_of(m)]
     last = (answers or output)[-1:]
@@ -209,11 +223,15 @@ def _without_calls(task: Any, final: Any, spans: list[Span]) -> Messages:
             "holds no model call with its messages, and no output of its root; let the tracer record "
             "what was said, not only when"
         )
-    messages = as_turn("user", task) if _has_more(task) else question_turns(task)
+    messages = (
+        as_turn("user", task) if _has_more(task) else question_turns(task)
+    )
     if len(answer) == 1:
         for tool in spans:
             if tool.kind == "tool":
-                call = call_turn(tool.identity or tool.name, tool.name, tool.input)
+                call = call_turn(
+                    tool.identity or tool.name, tool.name, tool.input
+                )
                 messages += [call, result_of(tool)]
     return [*messages, *answer]
 
@@ -254,7 +272,9 @@ def _outcome(record: JsonObject, spans: list[Span]) -> float | None:
     for holder in holders.values():
         for path in _SCORES:
             scores = [score for _, score in every(holder, path)]
-            numbers += [score for score in scores if isinstance(score, int | float)]
+            numbers += [
+                score for score in scores if isinstance(score, int | float)
+            ]
     return numbers[0] if len(numbers) == 1 else None
 
 

@@ -45,7 +45,11 @@ from ruler_cli.formats.keys import hashed_key, key_text
 from ruler_cli.formats.names import GYM_TASKS
 from ruler_cli.formats.paths import Rollouts, column, item_at
 from ruler_cli.messages.content import Messages, first_agent_turn, new_turn
-from ruler_cli.messages.conversations import check_messages, last_states, prompt_turns
+from ruler_cli.messages.conversations import (
+    check_messages,
+    last_states,
+    prompt_turns,
+)
 from ruler_cli.messages.endings import ending
 from ruler_cli.messages.names import TRANSCRIPT
 from ruler_cli.types import Rollout
@@ -85,7 +89,9 @@ def gym_key(record: JsonObject) -> str | None:
     if not task:  # the part of the output before the agent's first turn
         output = _gym_conversations(lookup(record, "response.output"))[-1]
         task = output[: first_agent_turn(output)]
-    return hashed_key("input", [asked.get("instructions"), task]) if task else None
+    return (
+        hashed_key("input", [asked.get("instructions"), task]) if task else None
+    )
 
 
 def _gym_task(asked: JsonObject) -> str | None:
@@ -101,7 +107,9 @@ def _gym_conversations(output: Any) -> list[Messages]:
     """
     if not items(output) or not all(map(is_list, output)):
         return [check_messages(output, "response.output")]
-    parts = last_states(check_messages(item, "response.output") for item in output)
+    parts = last_states(
+        check_messages(item, "response.output") for item in output
+    )
     return last_states(parts[::-1])[::-1]
 
 
@@ -139,7 +147,9 @@ def read_nemo_rl(record: JsonObject) -> Rollout:
         return Rollout(check_messages(content, "content[0]"), reward=reward)
     prompt, *rest = items(content)
     answer = new_turn("assistant", "".join(rest))
-    return make_rollout(prompt_turns(prompt, "content"), [answer], reward=reward)
+    return make_rollout(
+        prompt_turns(prompt, "content"), [answer], reward=reward
+    )
 
 
 _GROUP = ("tag", "group_id", "episode_id", "seed")
@@ -149,9 +159,15 @@ _GROUP = ("tag", "group_id", "episode_id", "seed")
 def with_environment(record: JsonObject, rollout: Rollout) -> Rollout:
     """Add the group of a conversation of ROLL's agents, and its reward if no column has it."""
     i = int(rollout.places[0][1])
-    about = json_value(column(record, "trajectory_data", len(record["messages"]))[i])
+    about = json_value(
+        column(record, "trajectory_data", len(record["messages"]))[i]
+    )
     env = lookup(about, "env_info")
-    key = "_".join(str(env.get(name)) for name in _GROUP) if is_object(env) else None
+    key = (
+        "_".join(str(env.get(name)) for name in _GROUP)
+        if is_object(env)
+        else None
+    )
     reward = item_at(record, "scores[]", rollout.places)
     if reward is None:
         reward = lookup(about, "reward_info.episode_reward")
@@ -185,7 +201,9 @@ def result_key(record: JsonObject) -> str | None:
         for number in more
         if isinstance(number, str | int | list) and number != []
     ]
-    return key_text([example, *stated]) if stated and example is not None else None
+    return (
+        key_text([example, *stated]) if stated and example is not None else None
+    )
 
 
 def with_metric(record: JsonObject, rollout: Rollout) -> Rollout:
@@ -203,7 +221,9 @@ def read_trace(trace: JsonObject) -> Rollout:
     parents = [node.get("parent") for node in nodes]
     for i, parent in enumerate(parents):
         if parent is not None and parent not in range(i):
-            raise UnreadableError(f"`nodes[{i}]` has no earlier node as its `parent`")
+            raise UnreadableError(
+                f"`nodes[{i}]` has no earlier node as its `parent`"
+            )
     branches = []
     for leaf in sorted({*range(len(nodes))}.difference(parents)):
         messages = []
@@ -257,14 +277,18 @@ def _rollouts(
         for i, value in members.items()
     ]
     if all(rollout.error is not None for rollout in rollouts):
-        raise UnreadableError(f"`{name}[{rollouts[0].path[1]}]` {rollouts[0].error}")
+        raise UnreadableError(
+            f"`{name}[{rollouts[0].path[1]}]` {rollouts[0].error}"
+        )
     return rollouts
 
 
 def task_key(record: JsonObject) -> str | None:
     """Return a hash of the task's data; None if the task has a key or hash of its own, or no data."""
     tasks = ("task", "traces.0.task")
-    key = first_at(record, *(f"{t}.{name}" for t in tasks for name in ("key", "hash")))
+    key = first_at(
+        record, *(f"{t}.{name}" for t in tasks for name in ("key", "hash"))
+    )
     data = first_at(record, *(f"{task}.data" for task in tasks))
     if key is None and data is not None:
         return hashed_key("task", data)
@@ -293,7 +317,9 @@ def rllm_key(record: JsonObject) -> str | None:
         task = hashed_key("task", record["task"])
     if task is None:
         return None
-    return key_text(task) + ("" if step is None else f" in step {key_text(step)}")
+    return key_text(task) + (
+        "" if step is None else f" in step {key_text(step)}"
+    )
 
 
 def read_rllm(record: JsonObject) -> Rollouts:
@@ -302,8 +328,12 @@ def read_rllm(record: JsonObject) -> Rollouts:
     def read(value: Any) -> Rollout:
         """Read the conversations of a trajectory's steps that no later step continues."""
         steps = objects(lookup(value, "steps"))
-        listed = filter(None, (items(step.get("chat_completions")) for step in steps))
-        talks = last_states(check_messages(m, "chat_completions") for m in listed)
+        listed = filter(
+            None, (items(step.get("chat_completions")) for step in steps)
+        )
+        talks = last_states(
+            check_messages(m, "chat_completions") for m in listed
+        )
         if not talks:
             raise UnreadableError(
                 "has no `chat_completions` in its steps: the workflow did not record them"

@@ -140,7 +140,8 @@ class AnswerFormat:
     def others(self) -> list[AnswerFormat]:
         """The formats with a later form, and the one with merged messages."""
         later = [
-            replace(self, forms=self.forms[at:]) for at in range(1, len(self.forms))
+            replace(self, forms=self.forms[at:])
+            for at in range(1, len(self.forms))
         ]
         return later if self.merged else [*later, replace(self, merged=True)]
 
@@ -161,13 +162,17 @@ class AnswerFormat:
             tokens = max(tokens, int(usual) * (1 + bool(asked)) + self.thinking)
         if users_limit is not None:
             return users_limit if asked is None else min(tokens, users_limit)
-        return tokens if self.max_output is None else min(tokens, self.max_output)
+        return (
+            tokens if self.max_output is None else min(tokens, self.max_output)
+        )
 
     def after_refusal(
         self, sent: AnswerFormat, status: int, message: str
     ) -> AnswerFormat | None:
         """The format to try after a refusal of the one that was `sent`; None if something else is refused."""
-        for words, name, before, after in _SWITCHES if status in _REFUSING else ():
+        for words, name, before, after in (
+            _SWITCHES if status in _REFUSING else ()
+        ):
             if getattr(sent, name) == before and words.search(message):
                 return replace(self, **{name: after})
         if refuses_format(status, message):
@@ -189,14 +194,20 @@ class AnswerFormat:
         if not (reply.truncated and reply.thought):
             return self
         thinking = min(_MOST_THINKING, max(_MEDIUM, 2 * reply.usage.completion))
-        return self if thinking <= self.thinking else replace(self, thinking=thinking)
+        return (
+            self
+            if thinking <= self.thinking
+            else replace(self, thinking=thinking)
+        )
 
 
 @dataclass(slots=True)
 class ChatJudge(Judge):
     """A judge behind chat completions; `answer_format` changes with its refusals and replies."""
 
-    name: str = field()  # a dataclass takes the property of the base for a default
+    name: str = (
+        field()
+    )  # a dataclass takes the property of the base for a default
     model: str
     base: str | None
     key: str | None = field(repr=False)
@@ -210,7 +221,9 @@ class ChatJudge(Judge):
     who: str = field(default="the judge", init=False)
     """The judge in sentences, with the proxy before it."""
     usable: Callable[[Reply, Request], bool] = field(
-        default=lambda reply, _: bool(reply.text.strip()), init=False, repr=False
+        default=lambda reply, _: bool(reply.text.strip()),
+        init=False,
+        repr=False,
     )
     """Tells if a reply can be used."""
     steps: int = field(default=0, init=False)
@@ -233,7 +246,9 @@ class ChatJudge(Judge):
             http_requests += 1
             sent = self.answer_format
             answer = await self._post(request, sent)
-            refused = answer.message if isinstance(answer, ErrorResponse) else ""
+            refused = (
+                answer.message if isinstance(answer, ErrorResponse) else ""
+            )
             if request.words and _NO_WORDS.search(refused):
                 if sent.likely > _LIKELY[-1]:
                     self.answer_format = replace(sent, likely=_LIKELY[-1])
@@ -250,10 +265,14 @@ class ChatJudge(Judge):
                 answer = error
             elif isinstance(answer, Reply) and not request.words:
                 self.answer_format = self.answer_format.after_reply(answer)
-            elif isinstance(answer, Reply) and not (answer.likely or answer.refusal):
+            elif isinstance(answer, Reply) and not (
+                answer.likely or answer.refusal
+            ):
                 answer = no_probabilities("", answer.body)
             if self._doubts(request, sent, answer):
-                return await self._in_other_forms(request, answer, http_requests)
+                return await self._in_other_forms(
+                    request, answer, http_requests
+                )
             if http_requests > 1:
                 return replace(answer, http_requests=http_requests)
             return answer
@@ -262,7 +281,11 @@ class ChatJudge(Judge):
         self, request: Request, sent: AnswerFormat, answer: Reply | CallError
     ) -> bool:
         """Note an answer, until a usable one has come; tell if too many in a row were none."""
-        if self._settled or request.words or sent.forms != self.answer_format.forms:
+        if (
+            self._settled
+            or request.words
+            or sent.forms != self.answer_format.forms
+        ):
             return False
         if isinstance(answer, Reply):
             self._settled = self.usable(answer, request)
@@ -270,7 +293,9 @@ class ChatJudge(Judge):
             empty = not _ENTRY_KEY.search(answer.text)
             counts = empty and not (self._settled or answer.refusal or thought)
         else:
-            counts = answer.kind == "transport" and answer.sent and not answer.rate
+            counts = (
+                answer.kind == "transport" and answer.sent and not answer.rate
+            )
         self._failed += counts
         return counts and self._failed >= self._patience
 
@@ -352,8 +377,12 @@ def first_format(
         own_engine = not ip_address(host).is_global
     except ValueError:
         own_engine = "." not in host or host.endswith(_OWN_HOSTS)
-    own_engine = provider in OWN_ENGINES or (own_engine and provider != "litellm_proxy")
-    sized = openai or (not host and provider in _SIZED and "claude" not in judge.model)
+    own_engine = provider in OWN_ENGINES or (
+        own_engine and provider != "litellm_proxy"
+    )
+    sized = openai or (
+        not host and provider in _SIZED and "claude" not in judge.model
+    )
     forms = _LISTS
     if "response_format" in params:  # the user's own is sent
         forms = ("text",)
@@ -363,7 +392,11 @@ def first_format(
         forms = ("keyed", *_LISTS)
     # else another model may have that name
     listed = judge.api_base is None or base is None
-    model = model_info(judge.model) if listed or provider == "openai" else ModelInfo()
+    model = (
+        model_info(judge.model)
+        if listed or provider == "openai"
+        else ModelInfo()
+    )
     return AnswerFormat(
         forms,
         LIMITS[0] if openai else LIMITS[1],
@@ -413,7 +446,9 @@ def messages(
         system = request.keyed_system or system
     if how.merged:
         begin = f"{system}\n\n"
-        pictures = ((len(begin) + at, picture) for at, picture in request.pictures)
+        pictures = (
+            (len(begin) + at, picture) for at, picture in request.pictures
+        )
         content = content_of(begin + request.user, tuple(pictures))
         return [{"role": "user", "content": content}]
     return [
@@ -445,7 +480,10 @@ def response_format(
             answer = {"criteria": exactly(values)}
             types = {"value": _SCORE}
         entry = exactly({"explanation": _EXPLANATION, **answer})
-        schema = {**exactly({"scores": scores}), "$defs": {"entry": entry, **types}}
+        schema = {
+            **exactly({"scores": scores}),
+            "$defs": {"entry": entry, **types},
+        }
     else:
         size = len(labels) if form == "sized" else 0
         schema = list_schema(size, request.criteria)

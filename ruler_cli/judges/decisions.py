@@ -40,7 +40,9 @@ _NO_ROUTE = (404, 405)
 
 def systemone_body(request: Request) -> dict[str, Any]:
     """Return what is asked in the words of System One, without any field that some server refuses."""
-    questions = {question.name: _noul(question) for question in request.questions}
+    questions = {
+        question.name: _noul(question) for question in request.questions
+    }
     return {"state": request.state, "questions": questions}
 
 
@@ -56,7 +58,9 @@ def decisions_body(request: Request) -> dict[str, Any]:
     state: Any = request.state
     if request.pictures:
         before = len(state) - len(request.user)
-        placed = tuple([(before + at, picture) for at, picture in request.pictures])
+        placed = tuple(
+            [(before + at, picture) for at, picture in request.pictures]
+        )
         parts: Any = content_of(state, placed)
         shown = [_part(part) for part in parts if part.get("text") != ""]
         state = [{"role": "user", "content": shown}]
@@ -132,7 +136,9 @@ def unshown(request: Request) -> CallError | None:
 class DecisionJudge(Judge):
     """A decision model at an endpoint, asked by the API that the endpoint turns out to have."""
 
-    name: str = field()  # a dataclass takes the property of the base for a default
+    name: str = (
+        field()
+    )  # a dataclass takes the property of the base for a default
     model: str
     params: Mapping[str, Any]
     client: HttpClient
@@ -158,7 +164,9 @@ class DecisionJudge(Judge):
         answer = await self._post(request, route)
         http_requests = 1
         # another call may have learned the API meanwhile
-        if _lacks_route(answer) and not (self._answered and route is self.route):
+        if _lacks_route(answer) and not (
+            self._answered and route is self.route
+        ):
             other_route = _OTHER[route.path]
             further = await self._post(request, other_route)
             http_requests = 2
@@ -171,7 +179,9 @@ class DecisionJudge(Judge):
             # rows of the table are about the API
             codes = f"{route.path} {answer.codes}"
             secret = self.client.secret
-            answer = classify(*answer._replace(codes=codes), secret, self.client.who)
+            answer = classify(
+                *answer._replace(codes=codes), secret, self.client.who
+            )
         return replace(answer, http_requests=http_requests)
 
     async def _post(

@@ -67,7 +67,10 @@ class FunctionJudge(Judge):
             _FORMAT.max_tokens(request, settings.params),
             request.pass_index,
             request.words,
-            {label: criterion.text for label, criterion in request.criteria.items()},
+            {
+                label: criterion.text
+                for label, criterion in request.criteria.items()
+            },
             request.pictures,
         )
         try:

@@ -66,18 +66,23 @@ class HttpClient:
                 while chunk := await response.content.read(LARGEST):
                     data += chunk  # decompressed a little at a time
                     # the pieces of a stream are many times the answer
-                    if len(data) > LARGEST * (_PIECES if is_stream(data) else 1):
+                    if len(data) > LARGEST * (
+                        _PIECES if is_stream(data) else 1
+                    ):
                         return CallError("transport", TOO_LARGE, "call")
-        except (aiohttp.ConnectionTimeoutError, aiohttp.ClientConnectorError) as error:
+        except (
+            aiohttp.ConnectionTimeoutError,
+            aiohttp.ClientConnectorError,
+        ) as error:
             why = clean(str(getattr(error, "os_error", error)), secret)
             through = self.who.removeprefix("the judge")
             unreached = f"the judge at {self.base} cannot be reached{through} ({why}); {advice(why, self._proxy)}"
-            return CallError("transport", unreached, "call", sent=False, billed=False)
+            return CallError(
+                "transport", unreached, "call", sent=False, billed=False
+            )
         except (aiohttp.InvalidURL, ValueError) as error:
             # a name that cannot be looked up, a bad proxy
-            unusable = (
-                f"the judge's address cannot be used ({clean(str(error), secret)})"
-            )
+            unusable = f"the judge's address cannot be used ({clean(str(error), secret)})"
             return CallError("transport", unusable, "run")
         except (
             aiohttp.ClientError,
@@ -97,14 +102,19 @@ class HttpClient:
         self.who = judge_through(self._proxy)
         if self.key and _OF_KEY not in self.headers:
             headers["Authorization"] = f"Bearer {self.key}"
-        for name, value in self.headers.items():  # one replaces another in any case
+        for (
+            name,
+            value,
+        ) in self.headers.items():  # one replaces another in any case
             headers[name] = value
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
                 limit=0, ttl_dns_cache=300, ssl=trusted(self.base)
             ),
             # `ask` has the deadline of the whole call; an unreachable host is reported sooner
-            timeout=aiohttp.ClientTimeout(sock_connect=min(_CONNECT, self.timeout)),
+            timeout=aiohttp.ClientTimeout(
+                sock_connect=min(_CONNECT, self.timeout)
+            ),
             headers=headers,
             proxy=self._proxy,
         )

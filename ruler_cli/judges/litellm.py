@@ -72,7 +72,9 @@ from ruler_cli.types import (
 )
 
 _UNREACHED = {
-    *words_of("ConnectError ClientConnectorError ConnectionRefusedError gaierror")
+    *words_of(
+        "ConnectError ClientConnectorError ConnectionRefusedError gaierror"
+    )
 }
 _TOO_LATE = {*words_of("Timeout TimeoutException TimeoutError APITimeoutError")}
 _BROKEN = {*words_of("TransportError ClientError ConnectionError")}
@@ -124,8 +126,12 @@ def read_error(
         cause = cause.__cause__ or cause.__context__
     for cause in reversed(causes):
         # as the provider sent it: litellm changes 529 to 500 and drops codes
-        response: Any = getattr(cause, "response", None)  # not every error has one
-        with suppress(AttributeError, RuntimeError):  # none, or one that was not read
+        response: Any = getattr(
+            cause, "response", None
+        )  # not every error has one
+        with suppress(
+            AttributeError, RuntimeError
+        ):  # none, or one that was not read
             if content := response.content:
                 headers = dict(response.headers)
                 codes = error_of(without_key(content, secret))
@@ -140,7 +146,10 @@ def read_error(
     names = {base.__name__ for cause in causes for base in type(cause).__mro__}
     if call_error := _unanswered(names, message, clean(message, secret)):
         return call_error
-    if type(error).__name__ == "UnsupportedParamsError" and "max_tokens" not in message:
+    if (
+        type(error).__name__ == "UnsupportedParamsError"
+        and "max_tokens" not in message
+    ):
         message = f"response_format: {message}"  # litellm may name no parameter
     body = getattr(error, "body", None)
     headers = dict(getattr(error, "litellm_response_headers", None) or {})
@@ -204,7 +213,9 @@ class LitellmJudge(ChatJudge):
             answer = joined([chunk.model_dump() async for chunk in answer])
         return answer
 
-    async def _called(self, call: Awaitable[Any]) -> Reply | CallError | ErrorResponse:
+    async def _called(
+        self, call: Awaitable[Any]
+    ) -> Reply | CallError | ErrorResponse:
         """Return the answer of a call of litellm's."""
         try:
             return _reply(await call, self.secret)
@@ -221,7 +232,9 @@ class LitellmJudge(ChatJudge):
         how: AnswerFormat,
     ) -> dict[str, Any]:
         """The arguments of `litellm.completion`."""
-        how = replace(how, responses=False)  # litellm's own way has another form
+        how = replace(
+            how, responses=False
+        )  # litellm's own way has another form
         asked = chat_arguments(self.model, self.params, request, how)
         arguments = self._conduct() | asked
         if (
@@ -264,7 +277,10 @@ class LitellmJudge(ChatJudge):
         named = {"key": bool(key), "base": bool(self.base)}
         if refuse_needs(self.name, provider, self.params, **named):
             return
-        keys = _litellm().validate_environment(self.model).get("missing_keys") or []
+        keys = (
+            _litellm().validate_environment(self.model).get("missing_keys")
+            or []
+        )
         known = has_credentials(provider, self.params)
         if len(keys) == 1 and keys[0].endswith("_API_KEY") and not known:
             raise missing_key(self.name, keys[0])
@@ -317,7 +333,8 @@ def _marked(request: Request) -> list[dict[str, Any]]:
     at = request.shared
     shared = [pair for pair in request.pictures if pair[0] <= at]
     further = [
-        (place - at, picture) for place, picture in request.pictures[len(shared) :]
+        (place - at, picture)
+        for place, picture in request.pictures[len(shared) :]
     ]
     first = _in_parts(request.user[:at], shared)
     first[-1] = {**first[-1], "cache_control": {"type": "ephemeral"}}
@@ -329,7 +346,11 @@ def _in_parts(
 ) -> list[dict[str, Any]]:
     """A text with its pictures as a list of parts, none of them empty."""
     content = content_of(text, tuple(pictures))
-    parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    parts = (
+        [{"type": "text", "text": content}]
+        if isinstance(content, str)
+        else content
+    )
     return [part for part in parts if part.get("text") != ""]
 
 
@@ -341,7 +362,9 @@ def anthropic_params(settings: JudgeSettings) -> Callable[[Request], bytes]:
     """
     if read_name(settings.model)[1] != "anthropic":
         problem = f"judge {settings.model} is not one of Anthropic's"
-        raise UsageError(problem, "name it anthropic/…", place="--target anthropic")
+        raise UsageError(
+            problem, "name it anthropic/…", place="--target anthropic"
+        )
     how = replace(first_format(settings, None), stream="")
     model = settings.model
     judge = LitellmJudge(
@@ -424,7 +447,9 @@ def _template(
         body.setdefault("output_config", {})["format"] = form
     prompt = _prompt(_SYSTEM, [{"type": "text", "text": _USER}])
     if not body.items() >= prompt.items():
-        raise _not_in_a_batch(judge, "litellm's request does not hold its texts once")
+        raise _not_in_a_batch(
+            judge, "litellm's request does not hold its texts once"
+        )
     return body
 
 

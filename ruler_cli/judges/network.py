@@ -45,7 +45,9 @@ def proxy_of(base: str) -> str | None:
 
 def judge_through(proxy: str | None) -> str:
     """Return the name of a judge in sentences, with its proxy."""
-    return f"the judge through the proxy {clean(proxy)}" if proxy else "the judge"
+    return (
+        f"the judge through the proxy {clean(proxy)}" if proxy else "the judge"
+    )
 
 
 def _is_excepted(
@@ -59,7 +61,12 @@ def _is_excepted(
             if ip_address(host) in ip_network(entry.strip("[]"), strict=False):
                 return True
         name, _, stated = entry.rpartition(":")
-        name = (name if stated == str(port) else entry).strip("[]").lstrip("*.").lower()
+        name = (
+            (name if stated == str(port) else entry)
+            .strip("[]")
+            .lstrip("*.")
+            .lower()
+        )
         if name and f".{host}".endswith(f".{name}"):
             return True
     return False
@@ -86,7 +93,9 @@ def trust_bundles(context: ssl.SSLContext) -> None:
         except OSError as error:  # an error of SSL, too
             why = error.strerror or error
             problem = f"no certificates can be read from {path} ({why})"
-            raise UsageError(problem, "correct the variable", place=name) from None
+            raise UsageError(
+                problem, "correct the variable", place=name
+            ) from None
 
 
 def advice(

@@ -128,7 +128,9 @@ def observe(rollout: str) -> RolloutSignals:
                 "transfer" in words and not _PEOPLE.isdisjoint(words)
             ):
                 handed_off = True
-            elif next((word in _WRITES for word in words if word in _VERBS), False):
+            elif next(
+                (word in _WRITES for word in words if word in _VERBS), False
+            ):
                 changes.add(call)
         elif kind == "tool":
             edges = value
@@ -185,10 +187,15 @@ def rate(rollouts: Iterable[str]) -> dict[str, tuple[float, str]]:
             number = len(signal.changes)
             overlap = 2 * shared / (siblings * number + counts.total() - number)
             points += SHARE * (1 - overlap)
-            phrases.append(f"{overlap:.0%} of its state changes shared with siblings")
+            phrases.append(
+                f"{overlap:.0%} of its state changes shared with siblings"
+            )
         score = round(min(1.0, BEST * math.exp(-points)), 3)
         listed = ", ".join(phrases) or "nothing amiss"
-        ratings[rollout] = score, f"No LLM judged this: {listed}; rule of thumb."
+        ratings[rollout] = (
+            score,
+            f"No LLM judged this: {listed}; rule of thumb.",
+        )
     return ratings
 
 
@@ -198,7 +205,10 @@ def _canonical(arguments: str) -> str:
         return orjson.dumps(
             orjson.loads(arguments), option=orjson.OPT_SORT_KEYS
         ).decode()
-    except (orjson.JSONDecodeError, TypeError):  # no JSON, or too deep for orjson
+    except (
+        orjson.JSONDecodeError,
+        TypeError,
+    ):  # no JSON, or too deep for orjson
         return arguments
 
 
@@ -238,7 +248,9 @@ def reply_with(
 
 def _value(score: float, criterion: Criterion) -> float:
     """The score, or the value of the level that is nearest to it."""
-    return min(criterion.values or [score], key=lambda value: abs(value - score))
+    return min(
+        criterion.values or [score], key=lambda value: abs(value - score)
+    )
 
 
 _BLOCK = re.compile(
@@ -253,7 +265,9 @@ def blocks(user: str) -> dict[str, str]:
     whole: dict[str, str] = {}
     for _, labels, lines in blocks_shown:
         for label in labels.split(" "):
-            if label in whole:  # a note of what stands before takes the first line
+            if (
+                label in whole
+            ):  # a note of what stands before takes the first line
                 whole[label] += lines.partition("\n")[2]
             else:
                 whole[label] = lines

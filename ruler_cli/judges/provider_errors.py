@@ -34,7 +34,16 @@ from ruler_cli.judges.replies import (
 )
 from ruler_cli.judges.responses import completion_of
 from ruler_cli.judges.streams import chunks_of, is_stream, joined
-from ruler_cli.types import BOM, CallError, Kind, Left, Reply, Secret, clean, words_of
+from ruler_cli.types import (
+    BOM,
+    CallError,
+    Kind,
+    Left,
+    Reply,
+    Secret,
+    clean,
+    words_of,
+)
 
 Scope = Literal["run", "group", "call"]
 
@@ -71,11 +80,15 @@ class ErrorRule(NamedTuple):
         if status < 300 and self.says and "200" not in statuses:
             status = 400
         listed = str(status) in statuses or f"{status // 100}xx" in statuses
-        return listed and re.search(self.pattern, text, re.IGNORECASE) is not None
+        return (
+            listed and re.search(self.pattern, text, re.IGNORECASE) is not None
+        )
 
 
 _ADDRESS = "is the endpoint's address right? It usually ends in /v1"
-_ROWS = tomllib.loads(Path(__file__).with_name("errors.toml").read_text("utf-8"))
+_ROWS = tomllib.loads(
+    Path(__file__).with_name("errors.toml").read_text("utf-8")
+)
 TABLE = tuple([ErrorRule(**row) for row in _ROWS["rules"]])
 SAYS = {rule.name: rule.pattern for rule in TABLE}
 """Patterns of rules that have a name."""
@@ -176,18 +189,26 @@ def most_pictures(error: CallError, sent: int) -> int:
     ):
         return 0
     stated = (
-        [_MANY_FROM] if SAYS["many"] in message else map(int, _COUNT.findall(message))
+        [_MANY_FROM]
+        if SAYS["many"] in message
+        else map(int, _COUNT.findall(message))
     )
-    limit = max((number for number in stated if 0 < number < sent), default=sent // 2)
+    limit = max(
+        (number for number in stated if 0 < number < sent), default=sent // 2
+    )
     return limit - ("fewer than" in message)
 
 
-_CODES = words_of("code type status error_type __type reason quotaId retryDelay")
+_CODES = words_of(
+    "code type status error_type __type reason quotaId retryDelay"
+)
 """Keys whose short values tell the kind of an error, at any depth."""
 _SHORT = 100
 _DEEP = 6
 _MOST = 30
-_TITLE = re.compile(r"<title[^>]{0,200}>(.{1,200}?)</title", re.IGNORECASE | re.DOTALL)
+_TITLE = re.compile(
+    r"<title[^>]{0,200}>(.{1,200}?)</title", re.IGNORECASE | re.DOTALL
+)
 _TAG = re.compile(r"<[^>]{0,500}>")
 _ASIDE = re.compile(
     r"\s(?:LiteLLM: model group '|LiteLLM Retried: \d|(?:Received Model Group|Passed model)="
@@ -235,7 +256,9 @@ def read_response(
     if not data.lstrip().startswith(b"<"):
         return reply
     page = clean(_page(data), key)
-    return replace(reply, reason=f"{reply.reason} but a web page ({page}); {_ADDRESS}")
+    return replace(
+        reply, reason=f"{reply.reason} but a web page ({page}); {_ADDRESS}"
+    )
 
 
 _ENDED = re.compile(
@@ -263,7 +286,11 @@ def _error_in(body: Any) -> Any:
                 return beside or {
                     "message": f"the answer ended with {name} {choice[name]}"
                 }
-        return None if message.get("content") and choice["finish_reason"] else beside
+        return (
+            None
+            if message.get("content") and choice["finish_reason"]
+            else beside
+        )
     return None
 
 
@@ -274,11 +301,15 @@ def _error_response(
     """Return the response that an error inside a good one stands for: with the status that it names, else 200."""
     status = 200
     with suppress(AttributeError, LookupError, TypeError):
-        codes = [str(error.get(name)) for name in ("code", "status", "status_code")]
+        codes = [
+            str(error.get(name)) for name in ("code", "status", "status_code")
+        ]
         status = int(next(filter(_STATUS.fullmatch, codes), status))
         # OpenRouter: those of the provider
         headers = {**headers, **error["metadata"]["headers"]}
-    return ErrorResponse(status, *error_of(orjson.dumps({"error": error})), headers)
+    return ErrorResponse(
+        status, *error_of(orjson.dumps({"error": error})), headers
+    )
 
 
 def error_of(data: bytes) -> tuple[str, str]:
@@ -316,7 +347,11 @@ def _codes(
     if not isinstance(value, Mapping) or not deep:
         return
     for name, item in value.items():
-        if name in _CODES and isinstance(item, str | int) and len(str(item)) <= _SHORT:
+        if (
+            name in _CODES
+            and isinstance(item, str | int)
+            and len(str(item)) <= _SHORT
+        ):
             yield f"{name}: {item}" if name == "retryDelay" else str(item)
         elif name not in ("input", "message"):  # FastAPI gives the request back
             yield from _codes(item, deep - 1)
@@ -340,7 +375,9 @@ def _page(data: bytes) -> str:
     """The title of an HTML page, else its words, else the text as it is."""
     text = data[: 4 * _LONGEST].decode("utf-8", "replace")
     title = _TITLE.search(text)
-    return " ".join((title[1] if title else _TAG.sub(" ", text)).split())[:_LONGEST]
+    return " ".join((title[1] if title else _TAG.sub(" ", text)).split())[
+        :_LONGEST
+    ]
 
 
 READ = 4000
@@ -413,7 +450,10 @@ def lowered(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def retry_after(
-    headers: Mapping[str, str], message: str, rate: bool, now: datetime | None = None
+    headers: Mapping[str, str],
+    message: str,
+    rate: bool,
+    now: datetime | None = None,
 ) -> float | None:
     """The seconds that a failed call is asked to wait; None if its headers and message name none.
 
@@ -425,19 +465,26 @@ def retry_after(
     if headers.get("rate_limit_type") != _IN_FLIGHT:
         fine = headers.get("retry-after-ms", "")
         coarse = _seconds(headers.get("retry-after", ""), now)
-        seconds = _finite(float(fine) / 1000) if _NUMBER.fullmatch(fine) else coarse
+        seconds = (
+            _finite(float(fine) / 1000) if _NUMBER.fullmatch(fine) else coarse
+        )
     if seconds is None:
         seconds = delay_in(message)
     if seconds is not None or not rate:
         return seconds
     # the latest reset of an exhausted limit; the next reset if no remainder is named
     resets = [
-        (headers.get(name.replace("reset", "remaining"), ""), _seconds(value, now))
+        (
+            headers.get(name.replace("reset", "remaining"), ""),
+            _seconds(value, now),
+        )
         for name, value in headers.items()
         if "ratelimit" in name and "reset" in name
     ]
     waits = [(left, wait) for left, wait in resets if wait is not None]
-    named = [(float(left), wait) for left, wait in waits if _NUMBER.fullmatch(left)]
+    named = [
+        (float(left), wait) for left, wait in waits if _NUMBER.fullmatch(left)
+    ]
     if named:
         return max((wait for left, wait in named if left <= 0), default=None)
     return min((wait for _, wait in waits if wait), default=None)
@@ -463,7 +510,9 @@ def _seconds(
         number = float(value)
         if number < _EPOCH:
             return _finite(number)
-        return _finite(number / (1 if number < _EPOCH_MS else 1000) - now.timestamp())
+        return _finite(
+            number / (1 if number < _EPOCH_MS else 1000) - now.timestamp()
+        )
     if _DURATION.fullmatch(value):
         return _finite(_span(value))
     for read in (datetime.fromisoformat, parsedate_to_datetime):
@@ -477,7 +526,8 @@ def _seconds(
 def _span(text: str) -> float:
     """The seconds of a span such as `1m30s`."""
     return sum(
-        float(number) * next(n for start, n in _UNITS.items() if unit.startswith(start))
+        float(number)
+        * next(n for start, n in _UNITS.items() if unit.startswith(start))
         for number, unit in _EACH.findall(text.lower())
     )
 

@@ -49,7 +49,9 @@ def unknown_judge(name: str) -> UsageError:
         f"{hint} provider/model, e.g. anthropic/…, or a judge of ruler.toml (`ruler config` lists them), or use "
         "--api-base for an endpoint of your own"
     )
-    return UsageError("no such provider or model", remedy, place=f"judge {name}")
+    return UsageError(
+        "no such provider or model", remedy, place=f"judge {name}"
+    )
 
 
 _AZURE_KEYS = """AZURE_API_KEY AZURE_OPENAI_API_KEY AZURE_AD_TOKEN AZURE_OPENAI_AD_TOKEN AZURE_CLIENT_SECRET
@@ -162,7 +164,9 @@ def home_of(provider: str) -> tuple[str, ...]:
 def base_variables(provider: str) -> list[str]:
     """The variables from which litellm takes the address of a provider."""
     stems = (provider, provider.replace("_", ""), provider.partition("_")[0])
-    names = [f"{stem}_{end}" for stem in stems for end in ("api_base", "base_url")]
+    names = [
+        f"{stem}_{end}" for stem in stems for end in ("api_base", "base_url")
+    ]
     if provider.startswith("bedrock"):
         names.append("aws_bedrock_runtime_endpoint")
     return [name.upper().replace("-", "_") for name in names]
@@ -188,7 +192,12 @@ def has_credentials(provider: str, params: Mapping[str, Any]) -> bool:
 
 
 def refuse_needs(
-    name: str, provider: str, params: Mapping[str, Any], *, key: bool, base: bool
+    name: str,
+    provider: str,
+    params: Mapping[str, Any],
+    *,
+    key: bool,
+    base: bool,
 ) -> bool:
     """Raise UsageError if a judge lacks a key, an address, a login or an SDK; return whether that could be known.
 
@@ -208,7 +217,9 @@ def refuse_needs(
                 " or ".join([*needs.keys[:2], needs.login]).removesuffix(" or ")
             )
         elif not (
-            has_project or os.environ.get(_PROJECT) or "vertex_project" in params
+            has_project
+            or os.environ.get(_PROJECT)
+            or "vertex_project" in params
         ):
             missing.append(f"{_PROJECT}, or -p vertex_project=NAME")
     if needs.package and not is_installed(needs.package):
@@ -365,7 +376,9 @@ input_cost_per_token output_cost_per_token cache_read_input_token_cost cache_cre
 cache_creation_input_token_cost_above_1hr output_cost_per_reasoning_token
 """)
 """Fields of an entry, in the order of those of a `Price`."""
-_STEP = re.compile(r"(?:in|out)put_cost_per_token(_above_(\d+)k_tokens)?(_[a-z]+)?")
+_STEP = re.compile(
+    r"(?:in|out)put_cost_per_token(_above_(\d+)k_tokens)?(_[a-z]+)?"
+)
 """A field for a length of the prompt, or for a service tier."""
 _CACHED = {"fireworks_ai": 0.5}
 """Share of the price of the prompt that a cached token costs where the list does not say."""
@@ -376,10 +389,16 @@ _INCLUSIVE = ("xai",)
 def _price(entry: Mapping[str, Any]) -> Price | None:
     """The prices of an entry, by the length of the prompt and by service tier; None if it has none."""
     own = {_PRICED[1]: entry.get(_PRICED[1])}
-    steps = [step for step in entry.get("tiered_pricing") or () if "range" in step]
+    steps = [
+        step for step in entry.get("tiered_pricing") or () if "range" in step
+    ]
     if steps:
-        return _ladder({step["range"][0]: _rates({**own, **step}) for step in steps})
-    fields = [match.groups("") for name in entry if (match := _STEP.fullmatch(name))]
+        return _ladder(
+            {step["range"][0]: _rates({**own, **step}) for step in steps}
+        )
+    fields = [
+        match.groups("") for name in entry if (match := _STEP.fullmatch(name))
+    ]
     less = entry.get("litellm_provider") in _INCLUSIVE
     bounds = {int(k) * 1000 - less if k else 0: above for above, k, _ in fields}
     prices = {
@@ -393,11 +412,15 @@ def _price(entry: Mapping[str, Any]) -> Price | None:
 
 def _ladder(prices: Mapping[int, Price | None]) -> Price | None:
     """The price of the lowest bound, with those above it; None if it has none."""
-    steps = [(bound, price) for bound in sorted(prices) if (price := prices[bound])]
+    steps = [
+        (bound, price) for bound in sorted(prices) if (price := prices[bound])
+    ]
     return replace(steps[0][1], above=tuple(steps[:0:-1])) if steps else None
 
 
-def _rates(entry: Mapping[str, Any], above: str = "", tier: str = "") -> Price | None:
+def _rates(
+    entry: Mapping[str, Any], above: str = "", tier: str = ""
+) -> Price | None:
     """The price for one length of the prompt and one service tier; None if the entry has none.
 
     What the list does not have for a tier costs as usual, and in a batch half of it.

@@ -15,7 +15,15 @@ from typing import Any
 
 import orjson
 
-from ruler_cli.types import BOM, CallError, Reply, Secret, Usage, clean, secret_texts
+from ruler_cli.types import (
+    BOM,
+    CallError,
+    Reply,
+    Secret,
+    Usage,
+    clean,
+    secret_texts,
+)
 
 _THOUGHTS = ("reasoning_content", "reasoning", "thinking_blocks")
 """Fields of a message with thoughts beside the answer."""
@@ -119,7 +127,9 @@ def reply_in(
                 texts.append(text)
         content = "".join(texts)
     refusal = message.get("refusal")
-    refusal = refusal or _object(message, "provider_specific_fields").get("refusal")
+    refusal = refusal or _object(message, "provider_specific_fields").get(
+        "refusal"
+    )
     reason = str(choice.get("finish_reason"))
     model = value.get("model")
     if _FILTERED.search(reason):
@@ -146,7 +156,9 @@ def _decided(value: Any) -> Reply | None:
     A list has the names of the questions in its items; a name that stands there twice is no name.
     """
     for wrapper in ("result", "response"):
-        if isinstance(value, Mapping) and isinstance(value.get(wrapper), Mapping):
+        if isinstance(value, Mapping) and isinstance(
+            value.get(wrapper), Mapping
+        ):
             value = value[wrapper]
     answers = value.get("answers") if isinstance(value, Mapping) else None
     if isinstance(answers, list):
@@ -173,7 +185,9 @@ def _name_in(answer: Any) -> str:
 
 def _beside(message: Mapping[str, Any]) -> str:
     """Return what a message without a text says elsewhere: in its one tool call, or where thoughts stand."""
-    calls = message.get("tool_calls") or [{"function": message.get("function_call")}]
+    calls = message.get("tool_calls") or [
+        {"function": message.get("function_call")}
+    ]
     texts = [message.get(name) for name in _THOUGHTS]
     with suppress(AttributeError, KeyError, TypeError, ValueError):
         (call,) = calls
@@ -247,7 +261,11 @@ def _thought(
     return _count(details, "reasoning_tokens") > 0
 
 
-_CACHED = ["cached_tokens", "cache_read_input_tokens", "prompt_cache_hit_tokens"]
+_CACHED = [
+    "cached_tokens",
+    "cache_read_input_tokens",
+    "prompt_cache_hit_tokens",
+]
 _WRITTEN = [
     "cache_creation_input_tokens",
     "cache_creation_tokens",
@@ -266,12 +284,16 @@ def usage_of(completion: Mapping[str, Any]) -> Usage:
     details = _object(usage, "prompt_tokens_details")
     details = details or _object(usage, "input_tokens_details")
     total = _count(usage, "total_tokens")
-    answer = _count(usage, "completion_tokens") or _count(usage, "output_tokens")
+    answer = _count(usage, "completion_tokens") or _count(
+        usage, "output_tokens"
+    )
     prompt = 0
     for name in ("prompt_tokens", "input_tokens", "inputTokens"):
         prompt = prompt or _count(usage, name)
     prompt = prompt or max(0, total - answer)
-    thought = _count(_object(usage, "completion_tokens_details"), "reasoning_tokens")
+    thought = _count(
+        _object(usage, "completion_tokens_details"), "reasoning_tokens"
+    )
     cached = _most((usage, details), _CACHED)
     written = _most((usage, details), _WRITTEN)
     if thought > answer or total == prompt + answer + thought:

@@ -12,7 +12,12 @@ from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 import orjson
 
 from ruler_cli.errors import UsageError
-from ruler_cli.judges.decisions import ROUTES, DecisionJudge, Route, refuse_parameters
+from ruler_cli.judges.decisions import (
+    ROUTES,
+    DecisionJudge,
+    Route,
+    refuse_parameters,
+)
 from ruler_cli.judges.network import proxy_of
 from ruler_cli.judges.providers import (
     EMBEDDED,
@@ -53,7 +58,9 @@ class DirectProvider(NamedTuple):
 
 def _providers(rows: str) -> dict[str, DirectProvider]:
     """Read rows of a name, both variables and the address, `-` for none."""
-    cells = [row.replace(" - ", "  ").split(" ") for row in rows.strip().splitlines()]
+    cells = [
+        row.replace(" - ", "  ").split(" ") for row in rows.strip().splitlines()
+    ]
     return {name: DirectProvider(*rest) for name, *rest in cells}
 
 
@@ -92,9 +99,7 @@ def endpoint_of(settings: JudgeSettings) -> Endpoint:
     """The OpenAI-compatible endpoint of a judge; UsageError if its key or address is missing."""
     base = address_of(settings)
     if base is None:
-        problem = (
-            "its address is not known; use --api-base URL (it usually ends in /v1)"
-        )
+        problem = "its address is not known; use --api-base URL (it usually ends in /v1)"
         raise UsageError(problem, place=f"judge {settings.label}")
     check_address(base, query=False)
     proxy_of(base)  # one that cannot be used is refused before anything is read
@@ -135,7 +140,11 @@ def stand_in_of(settings: JudgeSettings) -> str:
     """
     model = settings.model
     provider = provider_of(model)
-    if settings.function or provider is None or not is_own_model(model, provider):
+    if (
+        settings.function
+        or provider is None
+        or not is_own_model(model, provider)
+    ):
         return ""
     if _is_direct(settings):
         addresses = [address_of(settings)]
@@ -253,7 +262,9 @@ def check_address(
     try:
         parts = urlsplit(base)
         callable_ = (
-            parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+            parts.scheme in ("http", "https")
+            and parts.hostname
+            and parts.port != 0
         )
     except ValueError:
         callable_ = False
@@ -262,12 +273,12 @@ def check_address(
     elif parts.username or parts.password:
         problem = "holds a name or password"
     elif not query and ("?" in base or "#" in base):
-        problem = "holds more than the address of an endpoint, from `?` or `#` on"
+        problem = (
+            "holds more than the address of an endpoint, from `?` or `#` on"
+        )
     else:
         return
-    remedy = (
-        "write one such as http://localhost:8000/v1, and name a key with --api-key-env"
-    )
+    remedy = "write one such as http://localhost:8000/v1, and name a key with --api-key-env"
     raise UsageError(problem, remedy, place="--api-base")
 
 
@@ -348,7 +359,9 @@ def with_eyes(
         reads = (model or model_of(judge)).pictures
     if is_embedded(judge):
         reads = None
-        ask = replace(ask, pictures="leave" if ask.pictures == "leave" else "auto")
+        ask = replace(
+            ask, pictures="leave" if ask.pictures == "leave" else "auto"
+        )
     return replace(ask, reads_pictures=reads)
 
 
@@ -422,7 +435,9 @@ def refuse_word_probabilities(settings: JudgeSettings) -> None:
     elif settings.model.startswith("anthropic/") and not _is_direct(settings):
         problem = "has an API that tells no probabilities of words"
     elif thinks and thinking_tokens(settings.params, thinks=True):
-        problem = "thinks before it answers, and tells no probabilities of its answer"
+        problem = (
+            "thinks before it answers, and tells no probabilities of its answer"
+        )
     if problem:
         remedy = "name another one, or leave out --ask each and --read"
         raise UsageError(problem, remedy, place=f"judge {settings.label}")
@@ -500,7 +515,9 @@ def _judge(settings: JudgeSettings) -> Judge:
         from ruler_cli.judges.offline import Offline
 
         if params:
-            raise UsageError("takes no parameters", place=f"judge {settings.label}")
+            raise UsageError(
+                "takes no parameters", place=f"judge {settings.label}"
+            )
         return Offline()
     if name == "simulated":
         from ruler_cli.judges.simulated import Simulated, SimulatedModel
@@ -587,4 +604,6 @@ def _is_direct(settings: JudgeSettings) -> bool:
     direct = settings.model.partition("/")[0] in _direct(settings)
     if settings.via != "auto" or direct:
         return settings.via != "litellm"
-    return settings.api_base is not None and (provider is None or provider in PREFIXES)
+    return settings.api_base is not None and (
+        provider is None or provider in PREFIXES
+    )

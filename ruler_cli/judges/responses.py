@@ -56,7 +56,9 @@ def completion_of(response: Mapping[str, Any]) -> dict[str, Any]:
             {"message": message, "finish_reason": _ENDS.get(reason, "stop")},
         ],
         "usage": {
-            name.replace("input", "prompt").replace("output", "completion"): tokens
+            name.replace("input", "prompt").replace(
+                "output", "completion"
+            ): tokens
             for name, tokens in usage.items()
         },
     }

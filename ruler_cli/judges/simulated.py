@@ -76,17 +76,22 @@ class Simulated(Judge):
             (only, *others) = scores
             at = scores[asked[-1] if others else only]
             return Reply("", Usage(calls=1), likely=_likely(at, request.words))
-        ratings = {label: (score, _EXPLANATION) for label, score in scores.items()}
+        ratings = {
+            label: (score, _EXPLANATION) for label, score in scores.items()
+        }
         return reply_with(ratings, request)
 
 
-def _likely(score: float, words: Sequence[str]) -> tuple[tuple[str, float], ...]:
+def _likely(
+    score: float, words: Sequence[str]
+) -> tuple[tuple[str, float], ...]:
     """The logarithms of the probabilities of the words, whose mean place is the score."""
     at = score * (len(words) - 1)
     shares = [max(1e-6, 1 - abs(at - place)) for place in range(len(words))]
     return tuple(
         sorted(
-            zip(words, map(math.log, shares), strict=True), key=lambda pair: -pair[1]
+            zip(words, map(math.log, shares), strict=True),
+            key=lambda pair: -pair[1],
         )
     )
 
@@ -133,7 +138,9 @@ def score(model: SimulatedModel, request: Request) -> dict[str, float]:
     """Label → the judge's score, in the order of `request.labels`; positions are those in the prompt."""
     rollouts = blocks(request.user)
     shown = request.user
-    if len(rollouts) > 1 and request.words:  # the questions of a pass share its noise
+    if (
+        len(rollouts) > 1 and request.words
+    ):  # the questions of a pass share its noise
         shown = shown[: shown.rindex("</trajectory>")]
     whole = _hash(model.seed, "request", request.system, shown).hex()
     group = _hash(model.seed, "group", *sorted(rollouts.values())).hex()

@@ -42,7 +42,9 @@ def joined(chunks: Iterable[Any]) -> Any:
     """
     whole: dict[str, Any] = {}
     ended = False
-    with suppress(AttributeError, LookupError, RecursionError, TypeError, ValueError):
+    with suppress(
+        AttributeError, LookupError, RecursionError, TypeError, ValueError
+    ):
         for chunk in chunks:
             if error := chunk.get("error"):
                 return {"error": error}
@@ -81,7 +83,9 @@ def _add_item(
     name: str,
 ) -> None:
     """Add to the item of the same index, if it has one: a choice, a tool call; some servers number no choice."""
-    index = item.get("index", 0 if name == "choices" else None) if item else None
+    index = (
+        item.get("index", 0 if name == "choices" else None) if item else None
+    )
     for earlier in items:
         if index is not None and earlier.get("index", 0) == index:
             _add(earlier, item)

@@ -145,9 +145,13 @@ def exchange(
             else answer
         )
     whole: PassScores | None = None
-    for number, criteria in enumerate(criteria_parts(rubric, len(part.distinct))):
+    for number, criteria in enumerate(
+        criteria_parts(rubric, len(part.distinct))
+    ):
         resumed = state if state and state.criteria == number else None
-        answer = yield from _answered(layout, ask, part, resumed, scale, criteria)
+        answer = yield from _answered(
+            layout, ask, part, resumed, scale, criteria
+        )
         if isinstance(answer, Overflow):
             answer.state.criteria = number
         if not isinstance(answer, _Entries):
@@ -188,7 +192,9 @@ def _answered(
                     cut = isinstance(problem, CutOffError)
                     reply = replace(reply, truncated=cut)
             else:
-                bounds = (1 + named) * (reading.bounds and _only_bounds(standing))
+                bounds = (1 + named) * (
+                    reading.bounds and _only_bounds(standing)
+                )
                 entries = {**standing, **reading.entries}
                 read = _Entries(request, entries, reading, bounds)
                 # the run that kept it may have asked again
@@ -201,7 +207,10 @@ def _answered(
                 reply = replace(reply, truncated=False)
         state = state or ExchangeState()  # most requests need none
         if isinstance(reply, CallError):
-            if not (reply.context and _fits_with_less(*reply.context, request, state)):
+            if not (
+                reply.context
+                and _fits_with_less(*reply.context, request, state)
+            ):
                 return _failed(reply, request, layout, part, state)
             continue
         error = _correct(reply, defect, state)
@@ -213,7 +222,9 @@ def _answered(
         cut_twice = reply.truncated and len(state.cuts) == 2
         standing = {}
         if cut_twice:
-            standing = parse_complete(reply.text, request.labels, request.criteria)
+            standing = parse_complete(
+                reply.text, request.labels, request.criteria
+            )
         if scale.left and _only_bounds(standing):
             standing = {}
         state.attempt += not standing
@@ -236,15 +247,21 @@ def ask_questions(
     missing: CallError | None = None
     for attempt in range(_TIMES if ask.typed else 1):
         defect = ""
-        for request, subjects in question_requests(layout, ask, part, wanted, attempt):
+        for request, subjects in question_requests(
+            layout, ask, part, wanted, attempt
+        ):
             reply = yield request
             if reply is UNANSWERED:  # all that is missing is to be known
                 missing = reply
                 continue
             if isinstance(reply, CallError):
-                return _failed(reply, request, layout, part, state or ExchangeState())
+                return _failed(
+                    reply, request, layout, part, state or ExchangeState()
+                )
             if reply.refusal is not None:
-                return GroupError("refused", f"the judge refused: {reply.refusal}")
+                return GroupError(
+                    "refused", f"the judge refused: {reply.refusal}"
+                )
             model = reply.model or ask.judge_model
             try:
                 read = read_shares(reply, request)
@@ -276,7 +293,9 @@ def replay(
     find: Callable[[Request], Reply | CallError | None],
 ) -> Answer | None:
     """Read the answer about a part from replies that are kept; None if one is missing."""
-    steps = (ask_questions if ask.by_probability else exchange)(layout, ask, part)
+    steps = (ask_questions if ask.by_probability else exchange)(
+        layout, ask, part
+    )
     try:
         request = next(steps)
         while reply := find(request):
@@ -314,7 +333,9 @@ def _shares_of_pass(
     rubric = layout.rubric
     answered = tuple([at for at in part.distinct if at not in unanswered])
     number = len(rubric.criteria) if isinstance(rubric, Rubric) else 1
-    ordered = [shares[subject] for subject in asked if subject.rollout in answered]
+    ordered = [
+        shares[subject] for subject in asked if subject.rollout in answered
+    ]
     rows = [ordered[at : at + number] for at in range(0, len(ordered), number)]
     values = tuple([tuple([share.score for share in row]) for row in rows])
     by = f", by {model}; decision models give no reasons." if ask.typed else "."
@@ -327,7 +348,9 @@ def _shares_of_pass(
         window=part.window,
         distinct=answered,
         scores=tuple(scores),
-        explanations=tuple([f"{_probabilities(row, rubric)}{by}" for row in values]),
+        explanations=tuple(
+            [f"{_probabilities(row, rubric)}{by}" for row in values]
+        ),
         asked_alone=ask.ask == "each",
         error=max([share.error for row in rows for share in row], default=0.0),
         unanswered=tuple([at for at in part.distinct if at in unanswered]),
@@ -392,13 +415,17 @@ def read_reply(reply: Reply, request: Request) -> ParsedReply:
         ):
             if criterion.levels and round(number, 2) not in criterion.values:
                 values = ", ".join(f"{value:g}" for value in criterion.values)
-                raise DefectError(f"`{label}` has {number:g}, no level ({values})")
+                raise DefectError(
+                    f"`{label}` has {number:g}, no level ({values})"
+                )
     return reading
 
 
 def _only_bounds(entries: Mapping[str, Entry]) -> bool:
     return all(
-        number in (0, 1) for numbers, _ in entries.values() for number in numbers
+        number in (0, 1)
+        for numbers, _ in entries.values()
+        for number in numbers
     )
 
 
@@ -438,7 +465,8 @@ def _correct(
         if state.corrected == CORRECTIONS:
             times = f"{CORRECTIONS + 1} times"
             return GroupError(
-                "reply", f"the judge's answer could not be used {times}: {reason}"
+                "reply",
+                f"the judge's answer could not be used {times}: {reason}",
             )
         state.corrected += 1
         state.note = templates.corrected(reason)
@@ -453,10 +481,14 @@ def _failed(
     state: ExchangeState,
 ) -> GroupError | Overflow:
     """Return the error of a call, or an overflow if the prompt fills more than the server takes."""
-    group_error = GroupError(error.kind, error.reason, cut=error.cut is not None)
+    group_error = GroupError(
+        error.kind, error.reason, cut=error.cut is not None
+    )
     if error.context is None:
         few = most_pictures(error, len(request.pictures))
-        return Overflow(0, 0, 0, group_error, state, few) if few else group_error
+        return (
+            Overflow(0, 0, 0, group_error, state, few) if few else group_error
+        )
     limit, actual = error.context
     # a prompt alone was cut, or no answer is written
     alone = error.cut or request.by_probability
@@ -470,7 +502,10 @@ def _failed(
 
 
 def _crowded(
-    error: GroupError, layout: PromptLayout, part: RequestPart, state: ExchangeState
+    error: GroupError,
+    layout: PromptLayout,
+    part: RequestPart,
+    state: ExchangeState,
 ) -> GroupError | Overflow:
     """The error, unless the context took the prompt and left too few tokens for the answer.
 
@@ -499,7 +534,9 @@ def _pass_scores(
         window=part.window,
         distinct=tuple(request.shown.values()),
         scores=tuple([values[0] for values in numbers]),
-        explanations=_with_places([text for _, text in entries], layout, request),
+        explanations=_with_places(
+            [text for _, text in entries], layout, request
+        ),
         bounds=answer.bounds,
         mended=answer.reading.mended,
         unknown=answer.reading.unknown,
@@ -529,7 +566,9 @@ def _with_places(
     whole = "\n".join(texts).lower()
     shown = request.shown.items()
     places = {
-        label: f"rollout {layout.places[at]}" for label, at in shown if label in whole
+        label: f"rollout {layout.places[at]}"
+        for label, at in shown
+        if label in whole
     }
     for label, criterion in request.criteria.items():
         if label in whole:
@@ -542,4 +581,6 @@ def _with_places(
             return match[0]
         return place[0].upper() + place[1:] if match[0][:2].istitle() else place
 
-    return tuple([_NAMED.sub(placed, text) for text in texts] if places else texts)
+    return tuple(
+        [_NAMED.sub(placed, text) for text in texts] if places else texts
+    )

@@ -117,7 +117,8 @@ class GroupRun:
         self.runner = runner
         self.group = group
         self.judges = [
-            _JudgePasses(self, at, judge) for at, judge in enumerate(runner.judges)
+            _JudgePasses(self, at, judge)
+            for at, judge in enumerate(runner.judges)
         ]
         self.panel = self.judges
         if runner.settings.escalate:
@@ -169,7 +170,9 @@ class GroupRun:
         for judge in self.panel:
             await judge.begin()
             judge_scores = [
-                scores for scores in self.pass_scores if scores.judge == judge.number
+                scores
+                for scores in self.pass_scores
+                if scores.judge == judge.number
             ]
             refused = any(scores.unanswered for scores in judge_scores) or any(
                 call.error.kind in _REFUSED
@@ -182,7 +185,9 @@ class GroupRun:
             if whole or judge is self.panel[-1]:
                 return
             self.pass_scores = [
-                scores for scores in self.pass_scores if scores.judge != judge.number
+                scores
+                for scores in self.pass_scores
+                if scores.judge != judge.number
             ]
 
     async def _further(self) -> None:
@@ -204,8 +209,12 @@ class GroupRun:
         from ruler_cli.scoring.combine import undecided
 
         unanswered = UNANSWERED.reason
-        missing = any(call.error.reason == unanswered for call in self.failed_calls)
-        if missing or not undecided(self.result(), self.runner.settings.escalate_gap):
+        missing = any(
+            call.error.reason == unanswered for call in self.failed_calls
+        )
+        if missing or not undecided(
+            self.result(), self.runner.settings.escalate_gap
+        ):
             return
         stronger = self.judges[-1]
         self._escalated_to = stronger.number
@@ -220,7 +229,9 @@ class GroupRun:
         if settings.fallback and pass_scores:
             # the judges that refused before were replaced
             first = pass_scores[0].judge
-            failed_calls = [call for call in failed_calls if call.judge >= first]
+            failed_calls = [
+                call for call in failed_calls if call.judge >= first
+            ]
         numbers = {scores.judge for scores in pass_scores}
         # without scores, every judge that was asked
         scored = [
@@ -302,7 +313,9 @@ class _JudgePasses:
             parts = self._parts(range(1))
             if not parts:
                 if error is None:
-                    error = why_unaskable(self._run.group, self._laid_out(), self._ask)
+                    error = why_unaskable(
+                        self._run.group, self._laid_out(), self._ask
+                    )
                 failed = FailedCall(self.number, 0, 0, error)
                 self._run.failed_calls.append(failed)
                 return
@@ -392,7 +405,9 @@ class _JudgePasses:
         alone = run.runner.settings.fallback or self not in run.panel
         parts = list[RequestPart]()
         for own_index in passes:
-            index = own_index if alone else pass_of_judge(own_index, self.number)
+            index = (
+                own_index if alone else pass_of_judge(own_index, self.number)
+            )
             parts += requests_of_pass(layout, self._ask, index)
         return parts
 
@@ -510,7 +525,9 @@ def _by_member(
 ) -> tuple[T | None, ...]:
     """Values of rollouts; the parts of one rollout have one value, that of the last part with any."""
     pairs = list(zip(rollouts, values, strict=True))
-    last = {rollout.member: value for rollout, value in pairs if value is not None}
+    last = {
+        rollout.member: value for rollout, value in pairs if value is not None
+    }
     return tuple(
         [
             value if rollout.member is None else last.get(rollout.member)

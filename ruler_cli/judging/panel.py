@@ -131,7 +131,9 @@ class PanelJudge:
             if short:
                 return short
             asked = await _fitted(request)
-            return self._whole(request, await caller.call(asked, allowance=allowance))
+            return self._whole(
+                request, await caller.call(asked, allowance=allowance)
+            )
         key = cache.key(request)
         while key in self._in_flight:
             await self._in_flight[key].wait()
@@ -181,7 +183,9 @@ class PanelJudge:
                 and not is_usable(answer, request)
                 and cache.times(key) < _SCORELESS
             )
-        except RulerError as error:  # calls in flight are paid for and may finish
+        except (
+            RulerError
+        ) as error:  # calls in flight are paid for and may finish
             if self.stop_signal is not None:
                 self.stop_signal.stop(error)
             return INTERRUPTED
@@ -190,7 +194,9 @@ class PanelJudge:
         if scoreless:
             return None
         answer = counted(request, answer, cost_of(self.price))
-        return None if answer.cut and self.caller else self._whole(request, answer)
+        return (
+            None if answer.cut and self.caller else self._whole(request, answer)
+        )
 
     def _whole(
         self,
@@ -224,7 +230,12 @@ class PanelJudge:
         )
         context = (self.cut or 0, most_tokens(request.prompt))
         return CallError(
-            "too_long", words, "group", context=context, cut=usage, cached=cached
+            "too_long",
+            words,
+            "group",
+            context=context,
+            cut=usage,
+            cached=cached,
         )
 
 
@@ -249,7 +260,11 @@ class Panel:
 
     @cached_property
     def _gates(self) -> list[Gate]:
-        return [judge.caller.gate for judge in self.judges if judge.caller is not None]
+        return [
+            judge.caller.gate
+            for judge in self.judges
+            if judge.caller is not None
+        ]
 
     def watch(self, on_change: Callable[[], object]) -> None:
         """Have a function called each time that calls begin to wait for a judge, or that it answers again."""
@@ -291,7 +306,9 @@ class Panel:
         summary.asked = sum(judge_stats.calls for judge_stats in stats)
         summary.hedged = sum(judge_stats.hedged for judge_stats in stats)
         summary.most_in_flight = sum(judge_stats.most for judge_stats in stats)
-        retried = sum((judge_stats.retried for judge_stats in stats), Counter[str]())
+        retried = sum(
+            (judge_stats.retried for judge_stats in stats), Counter[str]()
+        )
         summary.retried = dict(sorted(retried.items()))
         summary.unanswered = sum(judge.unanswered for judge in self.judges)
 
@@ -365,7 +382,9 @@ def open_caller(
 ) -> Caller:
     """Make the calls of one judge, with limits of its own; UsageError if it may not open so many files."""
     if resolved.judge is None:
-        raise ValueError("a judge of whom only cached replies count makes no calls")
+        raise ValueError(
+            "a judge of whom only cached replies count makes no calls"
+        )
     most_open = max(1, open_files() - _SPARE)
     stated = settings.concurrency
     if stated and stated > most_open and not resolved.embedded:

@@ -90,7 +90,9 @@ def open_to_read(path: Path) -> sqlite3.Connection:
         # another user's run refuses an index of the log that this user created
         mode = "ro&readonly_shm=1"
     elif logged and log.stat().st_size:
-        raise UsageError(f"{path}: has a write-ahead log that only its owner can read")
+        raise UsageError(
+            f"{path}: has a write-ahead log that only its owner can read"
+        )
     else:
         mode = "ro&immutable=1"  # without a log nobody writes
     connection = sqlite3.connect(
@@ -136,7 +138,9 @@ def sqlite_errors(
         yield
     except sqlite3.Error as error:
         problem = f"the ledger cannot be {verb}: {error}"
-        raise OutputError(problem, remedy(error, way_out), place=str(path)) from None
+        raise OutputError(
+            problem, remedy(error, way_out), place=str(path)
+        ) from None
 
 
 def remedy(error: object, way_out: str) -> str:
@@ -200,7 +204,9 @@ def rows_of(
     """Yield the rows of a ledger whose id is above `after`, some at a time; of some models, or of all."""
     if path is None or not path.exists():
         return
-    of_models = f" AND model IN ({', '.join('?' * len(models))})" if models else ""
+    of_models = (
+        f" AND model IN ({', '.join('?' * len(models))})" if models else ""
+    )
     query = f"SELECT {COLUMNS} FROM replies WHERE id > ?{of_models} ORDER BY id"  # noqa: S608
     with (
         file_errors(f"{path}: cannot be read as a ledger", "leave it out"),
@@ -257,7 +263,8 @@ def _create_private(path: Path) -> Path:
                 f"{file}: belongs to another user, who could change its replies"
             )
         if not all(
-            os.access(checked, os.R_OK | os.W_OK) for checked in (file, real.parent)
+            os.access(checked, os.R_OK | os.W_OK)
+            for checked in (file, real.parent)
         ):
             raise UsageError(f"{file}: cannot be written")
     return real
@@ -320,7 +327,9 @@ def _set_journal_mode(connection: sqlite3.Connection) -> None:
 
 TEXTS = "CREATE TABLE IF NOT EXISTS texts (digest TEXT PRIMARY KEY, kind TEXT NOT NULL, text TEXT NOT NULL)"
 _FIND_TEXT = "SELECT text FROM texts WHERE digest = ?"
-INSERT_TEXT = "INSERT OR IGNORE INTO texts (digest, kind, text) VALUES (?, ?, ?)"
+INSERT_TEXT = (
+    "INSERT OR IGNORE INTO texts (digest, kind, text) VALUES (?, ?, ?)"
+)
 params_text = json.JSONEncoder(
     sort_keys=True,
     ensure_ascii=False,

@@ -70,7 +70,9 @@ RowStatus = Literal["answer", "truncated", "refusal", "odd", "fault"]
 """A reply (whole, cut off, declined), a body that is no chat completion, a call that failed for good."""
 # another program may have written values of other types
 _STATUS = "CAST(ifnull(status, '') AS TEXT)"
-_NEWEST = f"SELECT {_STATUS} FROM replies WHERE key = ? ORDER BY id DESC LIMIT 1"  # noqa: S608 - names of ours
+_NEWEST = (
+    f"SELECT {_STATUS} FROM replies WHERE key = ? ORDER BY id DESC LIMIT 1"  # noqa: S608 - names of ours
+)
 _PACE = (
     "SELECT avg(CAST(seconds AS REAL)) FROM (SELECT seconds FROM replies WHERE model = ? AND seconds > 0 "
     "ORDER BY id DESC LIMIT 100)"
@@ -101,9 +103,7 @@ _PAUSE = 0.005
 """Seconds between two looks whether another process still writes."""
 _TEXTS_TOGETHER, _MOST_TEXTS, _LONGEST_TEXT = 32, 1024, 1 << 20
 """Texts that are written together; the most that wait while another process writes; characters of one."""
-_ANOTHER = (
-    "give another file with --ledger PATH; a run can keep no replies: --ledger none"
-)
+_ANOTHER = "give another file with --ledger PATH; a run can keep no replies: --ledger none"
 _CORRECT = "correct the --ledger, or leave it out"
 NO_ADDRESS = (
     "it was kept without the address of its judge, which may be the provider's; if it is that of "
@@ -165,7 +165,9 @@ def key_of(
         raise UsageError(why, way_out, place="ledger") from None
     bounds = f"{request.max_output_tokens} {request.pass_index}"
     digest = blake2b(digest_size=16, person=b"ruler request 1")
-    pictures = [f"{place} {picture.digest}" for place, picture in request.pictures]
+    pictures = [
+        f"{place} {picture.digest}" for place, picture in request.pictures
+    ]
     questions = [request.asked] if request.questions else []
     texts = (
         model,
@@ -252,7 +254,11 @@ class Ledger(AbstractContextManager["Ledger"]):
     """
 
     def __init__(
-        self, path: Path | None, others: Sequence[Path] = (), *, make: bool = True
+        self,
+        path: Path | None,
+        others: Sequence[Path] = (),
+        *,
+        make: bool = True,
     ) -> None:
         """Open them. If the first is missing, it is created, or left out without `make`.
 
@@ -286,7 +292,9 @@ class Ledger(AbstractContextManager["Ledger"]):
             if path is not None:
                 files.pop(os.path.realpath(path), None)
             for further in files.values():
-                with file_errors(f"{further}: cannot be read as a ledger", _CORRECT):
+                with file_errors(
+                    f"{further}: cannot be read as a ledger", _CORRECT
+                ):
                     only = open_to_read(further)
                 stack.callback(only.close)
                 self._files.append(_File(further, only))
@@ -301,7 +309,9 @@ class Ledger(AbstractContextManager["Ledger"]):
         failed: CallError | None = None
         for file in self._files:
             for seconds, status, body in file.run("read", _FIND, key):
-                answer = _failed_call(body) if status == "fault" else reply_of(body)
+                answer = (
+                    _failed_call(body) if status == "fault" else reply_of(body)
+                )
                 if isinstance(answer, Reply):
                     return replace(answer, seconds=seconds or 0.0, cached=True)
                 if answer is not None and status == "fault" and failed is None:
@@ -357,7 +367,9 @@ class Ledger(AbstractContextManager["Ledger"]):
             for key, row in rows:
                 newest = connection.execute(_NEWEST, (key,)).fetchone()
                 earlier.append(newest[0] if newest else None)
-                if row and _RANKS.get(row[4], _REPLY) > _RANKS.get(earlier[-1], _REPLY):
+                if row and _RANKS.get(row[4], _REPLY) > _RANKS.get(
+                    earlier[-1], _REPLY
+                ):
                     connection.execute(INSERT, row)
         return earlier
 
@@ -394,11 +406,11 @@ class Ledger(AbstractContextManager["Ledger"]):
             return
         # else another file would be taken for the owner of its log
         with written.lock, suppress(sqlite3.Error):
-            written.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            written.connection.execute(
+                "PRAGMA wal_checkpoint(TRUNCATE)"
+            ).fetchall()
         problem = "the ledger was deleted or replaced during the run"
-        remedy = (
-            "put it back before you run again, or what this run kept is paid for again"
-        )
+        remedy = "put it back before you run again, or what this run kept is paid for again"
         raise OutputError(problem, remedy, place=str(written.path))
 
     def stats(self) -> LedgerStats:
@@ -408,11 +420,22 @@ class Ledger(AbstractContextManager["Ledger"]):
         for model, model_rows in itertools.groupby(rows, itemgetter(0)):
             counts = Counter[RowStatus]()
             usages = []
-            for _, status, _, _, number, prompt, completion, cached in model_rows:
+            for (
+                _,
+                status,
+                _,
+                _,
+                number,
+                prompt,
+                completion,
+                cached,
+            ) in model_rows:
                 counts[status] += number
                 calls = 0 if status == "fault" else number
                 usages.append(Usage(prompt, completion, cached, calls))
-            models.append(ModelRows(model, counts, sum(usages, Usage()), tuple(usages)))
+            models.append(
+                ModelRows(model, counts, sum(usages, Usage()), tuple(usages))
+            )
         files = files_of(Path(os.path.realpath(self._own.path)))
         return LedgerStats(
             tuple(models),
@@ -439,7 +462,9 @@ class Ledger(AbstractContextManager["Ledger"]):
         written = self._own
         with written.transaction("cleared") as connection:
             before = _before(older_than)
-            gone = connection.execute("DELETE FROM replies WHERE at < ?", (before,))
+            gone = connection.execute(
+                "DELETE FROM replies WHERE at < ?", (before,)
+            )
             if older_than is None:
                 connection.execute("DROP TABLE IF EXISTS texts")
         written.run("cleared", "VACUUM")
@@ -475,7 +500,9 @@ class Ledger(AbstractContextManager["Ledger"]):
         finally:
             self.close()
 
-    async def _in_thread(self, work: Callable[..., None], *args: object) -> None:
+    async def _in_thread(
+        self, work: Callable[..., None], *args: object
+    ) -> None:
         self._threads = self._threads or anyio.CapacityLimiter(1)
         # the reply is paid for, whatever stops the run
         with anyio.CancelScope(shield=True):
@@ -512,14 +539,18 @@ class ReplyCache:
 
     def key(self, request: Request) -> bytes:
         """Return the key of a request. UsageError as for `key_of`."""
-        return at_address(key_of(self.model, self.params, request), self.address)
+        return at_address(
+            key_of(self.model, self.params, request), self.address
+        )
 
     def earlier(self, request: Request) -> str:
         """Return why a reply that an earlier version kept of a request no longer answers; empty without one."""
         if self.ledger is None:
             return ""
         plain = replace(self, address="")
-        before = replace(request, user=request.earlier() if request.earlier else "")
+        before = replace(
+            request, user=request.earlier() if request.earlier else ""
+        )
         sources = [
             (self.address, plain, request, NO_ADDRESS),
             (before.user, self, before, OTHER_LAYOUT),
@@ -614,4 +645,6 @@ def _failed_call(body: bytes) -> CallError | None:
 def is_there(path: Path) -> bool:
     """Return whether a file exists and is not empty; UsageError if its directory cannot be read."""
     with system_errors("read", UsageError, place=str(path)):
-        return path.exists() and not (path.is_file() and not path.stat().st_size)
+        return path.exists() and not (
+            path.is_file() and not path.stat().st_size
+        )

@@ -16,7 +16,9 @@ _SHORTEST_DATA = 1000
 _SHORTEST_RUN = 900
 _LINE = 60
 """Characters of the shortest line of base64 that is broken into lines."""
-_ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_"
+_ALPHABET = (
+    b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_"
+)
 _AS_A = bytes.maketrans(_ALPHABET, b"A" * len(_ALPHABET))
 _RUNS = (
     b"A" * _SHORTEST_DATA,
@@ -31,7 +33,9 @@ _BREAK = re.compile(r"\\+[rn]|\s")
 _SAMPLE = 2000
 _LETTERS, _DIGITS, _DISTINCT = 0.12, 0.03, 48
 """Least shares of capital letters, small letters and digits, and least number of different characters, in bytes."""
-LEFT_OUT = re.compile(r"\[… [0-9,]+ characters of base64 left out by ruler, \w+ …\]")
+LEFT_OUT = re.compile(
+    r"\[… [0-9,]+ characters of base64 left out by ruler, \w+ …\]"
+)
 """A mark."""
 _CIPHER = re.compile(
     r'(?<!\\)(\\*)"(encrypted_(?:content|index|stdout)|redacted_thinking\1",\s?\1"data)\1":(\s?)\1"([^"\\\s]{40,})\1"'
@@ -41,8 +45,12 @@ _CIPHER = re.compile(
 
 def mark_of(text: str) -> str:
     """Return what stands for a binary text: its size, and a digest that other bytes do not have."""
-    digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
-    return f"[… {len(text):,} characters of base64 left out by ruler, {digest} …]"
+    digest = blake2b(
+        text.encode("utf-8", "surrogatepass"), digest_size=6
+    ).hexdigest()
+    return (
+        f"[… {len(text):,} characters of base64 left out by ruler, {digest} …]"
+    )
 
 
 def has_binary(text: str) -> bool:
@@ -50,7 +58,9 @@ def has_binary(text: str) -> bool:
     if "encrypted_" in text or "redacted_thinking" in text:
         return True
     begin, end = 0, _SHORTEST_RUN
-    while at := text.rfind(" ", begin, end) + 1 or text.rfind('"', begin, end) + 1:
+    while (
+        at := text.rfind(" ", begin, end) + 1 or text.rfind('"', begin, end) + 1
+    ):
         begin, end = at, at + _SHORTEST_RUN
     if len(text) < end:
         return False
@@ -62,7 +72,9 @@ def without_binary(text: str) -> str:
     """Return a text with marks in place of base64, and without ciphertext, which differs from call to call."""
     if not has_binary(text):
         return text
-    return _FOUND.sub(_marked, _CIPHER.sub(r'\1"\2\1":\3\1"[left out]\1"', text))
+    return _FOUND.sub(
+        _marked, _CIPHER.sub(r'\1"\2\1":\3\1"[left out]\1"', text)
+    )
 
 
 def _marked(match: re.Match[str]) -> str:
@@ -88,6 +100,7 @@ def _is_binary(run: str) -> bool:
     # a character may be cut off at the end
     texts = (data[:-3].decode("utf-8", "replace") for data in samples)
     return min(kinds) >= 1 and not any(
-        "\ufffd" not in text and all(c.isprintable() or c.isspace() for c in text)
+        "\ufffd" not in text
+        and all(c.isprintable() or c.isspace() for c in text)
         for text in texts
     )

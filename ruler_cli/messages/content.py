@@ -69,7 +69,9 @@ def has_content(message: JsonObject) -> bool:
     if has_text(content):
         return True
     # a call without arguments, a picture; a Responses item that is not text
-    parts = objects(content) if "role" in message else [message, *objects(content)]
+    parts = (
+        objects(content) if "role" in message else [message, *objects(content)]
+    )
     if any(part.get("type") not in TEXT_KINDS for part in parts):
         return True
     if message.get("refusal") or calls_of(message):
@@ -98,7 +100,10 @@ def calls_of(message: JsonObject) -> list[Any]:
 
 
 def other_text(
-    message: JsonObject, *, numbers: bool = False, besides: frozenset[str] = KNOWN
+    message: JsonObject,
+    *,
+    numbers: bool = False,
+    besides: frozenset[str] = KNOWN,
 ) -> dict[str, Any]:
     """Return the fields of a message that hold text and are neither its content, nor metadata, nor a grader's.
 
@@ -106,7 +111,9 @@ def other_text(
     """
     if besides.issuperset(message):  # fast, as most are
         return {}
-    fields = {key: value for key, value in message.items() if key not in besides}
+    fields = {
+        key: value for key, value in message.items() if key not in besides
+    }
     shown = {}
     for key, value in ungraded(fields).items():
         if numbers:
@@ -130,7 +137,11 @@ def ungraded(value: Any, depth: int = 0) -> Any:
         }
     if is_list(value):
         return [ungraded(inner, depth + 1) for inner in value]
-    inner = json_value(value) if is_text(value) and value[:1] in ("{", "[") else None
+    inner = (
+        json_value(value)
+        if is_text(value) and value[:1] in ("{", "[")
+        else None
+    )
     if isinstance(inner, dict | list):
         shown = ungraded(inner, depth + 1)
         return value if shown == inner else shown
@@ -163,7 +174,9 @@ def has_text(value: Any) -> bool:
     if value is None or is_text(value):  # fast
         return bool(value and not value.isspace())
     for leaf in leaves(value):
-        says = not leaf.isspace() if is_text(leaf) else not isinstance(leaf, bool)
+        says = (
+            not leaf.isspace() if is_text(leaf) else not isinstance(leaf, bool)
+        )
         if says:
             return True
     return False

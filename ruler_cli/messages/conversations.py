@@ -40,7 +40,12 @@ from ruler_cli.messages.content import (
     text_of,
 )
 from ruler_cli.messages.names import CALL_KEYS, ROLES, SINGLE_CALLS
-from ruler_cli.messages.parts import RETURNED, normalize_part, result_part, use_part
+from ruler_cli.messages.parts import (
+    RETURNED,
+    normalize_part,
+    result_part,
+    use_part,
+)
 
 
 def check_messages(value: Any, where: str) -> Messages:
@@ -51,9 +56,13 @@ def check_messages(value: Any, where: str) -> Messages:
     if not is_list(value):
         raise UnreadableError(f"`{where}` is not a list of messages")
     if not value:
-        raise UnreadableError(f"`{where}` is empty: there are no messages to judge")
+        raise UnreadableError(
+            f"`{where}` is empty: there are no messages to judge"
+        )
     # fast, because most of a dump is read twice: no Python statement for each message
-    if {*map(type, value)} == {dict} and all(map(contains, value, repeat("role"))):
+    if {*map(type, value)} == {dict} and all(
+        map(contains, value, repeat("role"))
+    ):
         return value
     out = []
     for i, item in enumerate(value):
@@ -65,7 +74,9 @@ def check_messages(value: Any, where: str) -> Messages:
         elif listed := json_messages(item):
             out += listed
         else:
-            raise UnreadableError(f"`{where}[{i}]` is not a message object with a role")
+            raise UnreadableError(
+                f"`{where}[{i}]` is not a message object with a role"
+            )
     return out
 
 
@@ -96,7 +107,9 @@ _APART = frozenset(_STEP_KEYS[0] + _STEP_KEYS[-1])
 """Fields of steps, of which each list of steps has one of both kinds."""
 _TOOL_KEYS = frozenset(words("name function tool tool_name api_name"))
 """Fields with the name of a tool."""
-_SPEAKER_KEYS = frozenset(words("role from speaker sender author source message_type"))
+_SPEAKER_KEYS = frozenset(
+    words("role from speaker sender author source message_type")
+)
 _CONTENT_KEYS = {"content", "tool_calls", "value", "text", "parts"}
 _MARKERS = (
     re.compile(r"(?:\A\s*|\n\n)(Human|Assistant|System):[ \t]*"),
@@ -158,7 +171,9 @@ def _named_turn(turn: Turn, by: str, text_key: str) -> Turn:
     speaker = turn.get(by)
     name = speaker if by == "agent" else None
     role = ROLES.get(str(speaker).lower(), "assistant" if name else speaker)
-    more = {key: inner for key, inner in turn.items() if key not in (by, text_key)}
+    more = {
+        key: inner for key, inner in turn.items() if key not in (by, text_key)
+    }
     return {**new_turn(role, turn.get(text_key), name=name), **more}
 
 
@@ -170,7 +185,9 @@ def _paired_turns(value: list[Turn]) -> Messages | None:
         for name, text in turn.items()
         if name in ROLES
     ]
-    if not (_is_exchange(turns) and all(is_text(turn["content"]) for turn in turns)):
+    if not (
+        _is_exchange(turns) and all(is_text(turn["content"]) for turn in turns)
+    ):
         return None
     more = any(other_text(turn).keys() - ROLES for turn in value)
     return None if more else turns
@@ -198,7 +215,9 @@ def _turns_of_step(step: JsonObject) -> Messages:
     made = [done for done in actions if done is not None]
     calls = [_call_of_step(done, keys[1], arguments) for done in made]
     turn = {key: value for key, value in step.items() if key not in keys}
-    turn |= new_turn("assistant", answer, reasoning_content=thought, tool_calls=calls)
+    turn |= new_turn(
+        "assistant", answer, reasoning_content=thought, tool_calls=calls
+    )
     turns = [turn] if has_content(turn) else []
     if seen is not None:
         begin = first(name for name in step if name in keys)
@@ -222,7 +241,9 @@ def content_turns(message: JsonObject) -> Iterator[Turn]:
         yield dict(message)
         return
     # a marker of a step holds its kind alone
-    stated = (part for part in parts if not is_object(part) or part.keys() - {"type"})
+    stated = (
+        part for part in parts if not is_object(part) or part.keys() - {"type"}
+    )
     both = (made for part in stated for made in _call_and_result(part))
     for returned, run in groupby(
         both, lambda part: lookup(part, "type") == "tool_result"
@@ -239,7 +260,10 @@ def _call_and_result(part: Any) -> list[Any]:
     """A part as it renders; one of Vercel's that holds a call with its result as two."""
     inner = lookup(part, "toolInvocation") or part
     kind = str(lookup(part, "type"))
-    if lookup(inner, "toolCallId") is None or kind in ("tool-call", "tool-result"):
+    if lookup(inner, "toolCallId") is None or kind in (
+        "tool-call",
+        "tool-result",
+    ):
         return [normalize_part(part)]
     inner = {"toolName": kind.removeprefix("tool-"), **inner}
     both = [use_part(inner), result_part(inner)]

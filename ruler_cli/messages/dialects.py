@@ -70,7 +70,9 @@ _ITEMS = words(
     "function_call function_call_output reasoning message web_search_call computer_call"
 )
 """Items of OpenAI's Responses, which render as they are."""
-_CONTENTS = frozenset(words("content contents parts tool_calls function_call text"))
+_CONTENTS = frozenset(
+    words("content contents parts tool_calls function_call text")
+)
 _PROMPTS = words(
     "messages contents new_message input inputs prompt prompts kwargs args"
 )
@@ -81,7 +83,9 @@ _SYSTEM = words(
 _CHOICES = words(
     "choices.0.message candidates.0.content generations.0.0.message choices.0.text generations.0.0.text"
 )
-_ANSWERS = words("messages message content output outputs text response answer result")
+_ANSWERS = words(
+    "messages message content output outputs text response answer result"
+)
 _CALLS = ("tool_use", "function_call")
 OWN_ROLES = ("assistant", None)
 """Roles of the agent's turns; an item of OpenAI's Responses has none."""
@@ -182,7 +186,9 @@ def as_turn(role: str, value: Any) -> Messages:
 def is_own(message: JsonObject) -> bool:
     """Return whether a message is the agent's, and holds no result of a tool."""
     parts = objects(message.get("content"))
-    held = is_result(message) or any(part.get("type") in RESULT_KINDS for part in parts)
+    held = is_result(message) or any(
+        part.get("type") in RESULT_KINDS for part in parts
+    )
     return message.get("role") in OWN_ROLES and not held
 
 
@@ -233,7 +239,9 @@ def langchain_body(event: JsonObject) -> tuple[str | None, JsonObject]:
 def normalize_message(value: JsonObject) -> Messages:
     """One message of any dialect as a list of one that renders; [] for a tool that was offered."""
     # OpenInference as Phoenix writes it in tables
-    value = {key.removeprefix("message."): inner for key, inner in value.items()}
+    value = {
+        key.removeprefix("message."): inner for key, inner in value.items()
+    }
     if is_object(value.get("message")):
         value = value["message"]  # OpenInference; a choice of OpenAI's
     role = value.get("role")
@@ -260,16 +268,22 @@ def normalize_message(value: JsonObject) -> Messages:
         elif role == "tool" and "tool_result" in kinds:
             role = "user"
         if len(calls) >= kinds.count("tool_use"):
-            parts = [part for part in parts if lookup(part, "type") != "tool_use"]
+            parts = [
+                part for part in parts if lookup(part, "type") != "tool_use"
+            ]
         else:
             calls = []
         content = parts[0]["text"] if kinds == ["text"] else parts
-    more = {name: body.get(name) for name in ("name", "tool_call_id", "refusal")}
+    more = {
+        name: body.get(name) for name in ("name", "tool_call_id", "refusal")
+    }
     thought = first_of(body, THOUGHT_KEYS) or lookup(
         body, "additional_kwargs.reasoning_content"
     )
     return [
-        new_turn(role, content, **more, tool_calls=calls, reasoning_content=thought)
+        new_turn(
+            role, content, **more, tool_calls=calls, reasoning_content=thought
+        )
     ]
 
 
@@ -290,7 +304,9 @@ def called_names(message: JsonObject) -> Names:
     parts = [message, *objects(message.get("content"))]
     calls = [part for part in parts if part.get("type") in _CALLS]
     calls += objects(message.get("tool_calls"))
-    names = [lookup(call, "function.name") or call.get("name") for call in calls]
+    names = [
+        lookup(call, "function.name") or call.get("name") for call in calls
+    ]
     return tuple(map(str, names))
 
 
@@ -330,6 +346,8 @@ def said(message: Turn) -> Said:
     elif not text:  # other parts tell it from other messages
         parts = message.get("content")
         if is_list(parts):
-            parts = [part for part in parts if lookup(part, "type") != "tool_use"]
+            parts = [
+                part for part in parts if lookup(part, "type") != "tool_use"
+            ]
         text = "" if parts in EMPTY else repr(parts)
     return Said(str(role), text, called_names(message), message)

@@ -39,7 +39,9 @@ The first that fits counts. A limit is one of length, turns, time or cost. The w
 SkyRL, rLLM, verifiers, Inspect, tau2-bench, eval-protocol, SWE-agent, mini-swe-agent, OpenHands, Harbor, AutoGen, of
 coding agents, and of the APIs of models. An error of the grader is none of the rollout.
 """
-_KNOWN = {ended: re.compile(text, re.VERBOSE) for ended, text in _MEANINGS.items()}
+_KNOWN = {
+    ended: re.compile(text, re.VERBOSE) for ended, text in _MEANINGS.items()
+}
 _SET = ("", "1", "true", "yes", "y", "t")
 """Values of a flag that is set, and of an object without a type."""
 _TOLD = re.compile("error|exception|limit")

@@ -62,7 +62,9 @@ class Message(NamedTuple):
     def is_plain(self) -> bool:
         """Return whether a line of text is all of it."""
         rest = self.calls or self.is_result or self.thought or self.results
-        return isinstance(self.text, str) and not (rest or self.fields or self.hidden)
+        return isinstance(self.text, str) and not (
+            rest or self.fields or self.hidden
+        )
 
 
 Conversation = tuple[Message, ...]

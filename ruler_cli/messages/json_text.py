@@ -61,7 +61,10 @@ def json_text(value: Any, option: int = 0) -> str:
         pass
     try:
         text = json.dumps(
-            value, ensure_ascii=False, separators=(",", ":"), sort_keys=option > 0
+            value,
+            ensure_ascii=False,
+            separators=(",", ":"),
+            sort_keys=option > 0,
         )
     except RecursionError:
         return '"(nested too deeply to be shown)"'

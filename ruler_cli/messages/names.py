@@ -85,5 +85,7 @@ _SPEAKERS = {
     "system": "system developer",
     "tool": "tool observation function function_response tool_response api environment",
 }
-ROLES = {name: role for role, names in _SPEAKERS.items() for name in names.split()}
+ROLES = {
+    name: role for role, names in _SPEAKERS.items() for name in names.split()
+}
 """Names of a speaker in data sets → the role of a chat message."""

@@ -41,7 +41,10 @@ def normalize_part(part: Any) -> Any:
     part = lookup(part, "message_content") or part
     if not is_object(part):
         return part
-    part = {key.removeprefix("message_content."): value for key, value in part.items()}
+    part = {
+        key.removeprefix("message_content."): value
+        for key, value in part.items()
+    }
     for name, read in _UNTYPED.items():
         if is_object(inner := pick(part, name)) and inner:
             return read(inner)
@@ -87,10 +90,13 @@ _UNTYPED: dict[str, Callable[..., Turn]] = {
     "tool_result": result_part,
     "reasoning_content": lambda part: {
         "type": "thinking",
-        "thinking": first_at(part, "reasoningText.text", "text") or "(not shown)",
+        "thinking": first_at(part, "reasoningText.text", "text")
+        or "(not shown)",
     },
     "executable_code": lambda part: use_part({"name": "code", "input": part}),
-    "code_execution_result": lambda part: result_part({"name": "code", "output": part}),
+    "code_execution_result": lambda part: result_part(
+        {"name": "code", "output": part}
+    ),
     "inline_data": lambda part: {
         "type": str(pick(part, "mime_type")),
         "inline_data": part,
@@ -110,7 +116,9 @@ def typed_part(part: Any) -> Any:
     if not is_object(part) or "text" in part:
         return part
     kind = part.get("type")
-    if kind == "toolRequest" and is_object(call := lookup(part, "toolCall.value")):
+    if kind == "toolRequest" and is_object(
+        call := lookup(part, "toolCall.value")
+    ):
         return {"type": "tool_use", "id": part.get("id"), **call}  # goose
     if kind == "toolResponse":
         inner = part.get("toolResult")
@@ -127,7 +135,9 @@ def as_usual(message: JsonObject, *, is_result: bool) -> JsonObject:
     """Return a message of LlamaIndex' or LangChain's, or one of speech or with files, as others write it."""
     more = message.get("additional_kwargs")
     if more and is_object(more):
-        stated = {name: value for name, value in message.items() if value is not None}
+        stated = {
+            name: value for name, value in message.items() if value is not None
+        }
         message = {**more, **stated}
     if not message.get("content"):
         for name in ("blocks", "parts"):
@@ -136,7 +146,9 @@ def as_usual(message: JsonObject, *, is_result: bool) -> JsonObject:
                 break
     beside: list[JsonObject] = []
     audio = message.get("audio")
-    if is_object(audio) and {"id", "data"} & audio.keys():  # OpenAI's, of speech
+    if (
+        is_object(audio) and {"id", "data"} & audio.keys()
+    ):  # OpenAI's, of speech
         beside.append({"type": "audio", **audio})
     for name in ("attachments", "files"):
         for file in items(message.get(name)):
@@ -167,12 +179,22 @@ def from_responses(item: JsonObject) -> tuple[str, JsonObject]:
     if kind == "reasoning":
         summary = item.get("summary")
         content = item.get("content")
-        both = [*summary, *content] if is_list(summary) and is_list(content) else None
-        return "assistant", {"reasoning": both or summary or content or "(not shown)"}
+        both = (
+            [*summary, *content]
+            if is_list(summary) and is_list(content)
+            else None
+        )
+        return "assistant", {
+            "reasoning": both or summary or content or "(not shown)"
+        }
     if "content" in item:
         return "assistant", item
-    if kind == "function_call" or (called is not None and kind.endswith("_call")):
-        inside = {key: rest[key] for key in rest if key not in ("type", "call_id")}
+    if kind == "function_call" or (
+        called is not None and kind.endswith("_call")
+    ):
+        inside = {
+            key: rest[key] for key in rest if key not in ("type", "call_id")
+        }
         call = inside if "name" in rest else {"name": kind, "arguments": inside}
         return "assistant", {"tool_calls": [{**call, "id": called}]}
     # a call of a server's own tool and its result in one item

@@ -167,7 +167,9 @@ def medium_of(part: JsonObject) -> Picture | None:
 def _kind_of(text: str) -> str:
     """Return the kind of a medium by a word in what is said of it."""
     kinds = {"image": "picture", "audio": "audio", "video": "video"}
-    return first(kinds[word] for word in kinds if word in text.lower()) or "file"
+    return (
+        first(kinds[word] for word in kinds if word in text.lower()) or "file"
+    )
 
 
 def mark_media(text: str, mark: Callable[[Picture], str]) -> str:
@@ -191,20 +193,26 @@ def read_picture(source: str, detail: str = "") -> Picture:
     elif stated or not _PLACE.match(source[:300]):
         data = _from_base64(source[stated.end() if stated else 0 :])
         if data is None:
-            return _named(source, detail, error="is damaged: its base64 cannot be read")
+            return _named(
+                source, detail, error="is damaged: its base64 cannot be read"
+            )
     if data is None:
         return _named(source, detail, error=_NOT_HELD)
     measured = _measure(data)
     if measured is None:
         return _named(data, detail, error="is not a PNG, JPEG, GIF or WebP")
     media, width, height = measured
-    return _named(data, detail, data=data, media=media, width=width, height=height)
+    return _named(
+        data, detail, data=data, media=media, width=width, height=height
+    )
 
 
 def _named(source: str | bytes, detail: str, **fields: Any) -> Picture:
     """Return a picture with its digest."""
     kind = b"text" if is_text(source) else b"data"
-    raw = source.encode("utf-8", "replace") if isinstance(source, str) else source
+    raw = (
+        source.encode("utf-8", "replace") if isinstance(source, str) else source
+    )
     salt = detail.encode("utf-8", "replace")[:16]
     digest = blake2b(raw, digest_size=16, person=kind, salt=salt)
     return Picture(digest.hexdigest(), detail=detail, **fields)
@@ -219,7 +227,9 @@ def _from_base64(text: str) -> bytes | None:
         text = unquote_to_bytes(text).decode("latin-1")
     text = "".join(text.split()).translate({45: 43, 95: 47}).rstrip("=")
     with suppress(ValueError):
-        return binascii.a2b_base64(text + "=" * (-len(text) % 4), strict_mode=True)
+        return binascii.a2b_base64(
+            text + "=" * (-len(text) % 4), strict_mode=True
+        )
     return None
 
 
@@ -304,7 +314,9 @@ def unsendable(picture: Picture) -> str:
     if pixels > _OPENED:
         return f"has {picture.width} × {picture.height} pixels, more than can be made smaller"
     side = max(picture.width, picture.height)
-    if not _has_pillow() and (side > _MOST_PIXELS or len(picture.data) > MOST_BYTES):
+    if not _has_pillow() and (
+        side > _MOST_PIXELS or len(picture.data) > MOST_BYTES
+    ):
         return (
             f"has {picture.width} × {picture.height} pixels and {len(picture.data):,} bytes, more than judges take; "
             "with Pillow, `pip install 'ruler-cli[pictures]'`, it is made smaller"
@@ -362,7 +374,12 @@ def with_smaller(request: Request) -> Request:
 _AREAS = {"claude": 750, "anthropic": 750, "qwen": 784}
 """Pixels of a token, by a word in the model's name (docs.anthropic.com, Vision; Qwen's patches of 28 × 28)."""
 _PATCHES = (("o4-mini", 1.72), ("-mini", 1.62), ("-nano", 2.46))
-_TILES = (("4o-mini", 2833, 5667), ("o1", 75, 150), ("o3", 75, 150), ("gpt-5", 70, 140))
+_TILES = (
+    ("4o-mini", 2833, 5667),
+    ("o1", 75, 150),
+    ("o3", 75, 150),
+    ("gpt-5", 70, 140),
+)
 """OpenAI's tokens of a picture and of each tile of it, and by the patch (platform.openai.com, Images and vision)."""
 
 
@@ -385,7 +402,9 @@ def picture_tokens(picture: Picture, model: str) -> int:
     if picture.detail == "low":
         return whole
     ratio = min(1.0, 768 / min(width, height))
-    return whole + tile * _tiles(round(width * ratio), round(height * ratio), 512)
+    return whole + tile * _tiles(
+        round(width * ratio), round(height * ratio), 512
+    )
 
 
 def _tiles(width: int, height: int, side: int) -> int:

@@ -97,7 +97,12 @@ def read_message(message: JsonObject) -> Message:
     content = message.get("content")
     size = len(message)
     # the common shapes first, without a search for rare fields
-    if type(role) is str and role and type(content) is str and MARKDOWN not in content:
+    if (
+        type(role) is str
+        and role
+        and type(content) is str
+        and MARKDOWN not in content
+    ):
         if size == 2 and role not in RESULT_ROLES:
             return Message(role, content, (), False, "", "", role in _AGENTS)
         if role == "tool" and size == 3 and "tool_call_id" in message:
@@ -163,7 +168,9 @@ class _MessageReader:
         role = str(stated or "assistant")
         is_result = role in RESULT_ROLES
         message = as_usual(message, is_result=is_result)
-        text, part_thought, part_calls, results = self._content(message.get("content"))
+        text, part_thought, part_calls, results = self._content(
+            message.get("content")
+        )
         thought = self._text(first_of(message, THOUGHT_KEYS)) or part_thought
         made = {call.id for call in part_calls if call.id}
         calls = [*part_calls]
@@ -251,7 +258,9 @@ class _MessageReader:
             elif kind in _REDACTED:
                 thoughts.append(_NOT_SHOWN)
             else:
-                texts.append(part if is_text(part) else self._part_text(kind, part))
+                texts.append(
+                    part if is_text(part) else self._part_text(kind, part)
+                )
         return _Content(joined(texts), joined(thoughts), calls, results)
 
     def _part_text(self, kind: Any, part: Any) -> Text:
@@ -283,7 +292,9 @@ class _MessageReader:
         fields of text count; so do they if there is one, and the message is not a user's.
         """
         fields = other_text(message)
-        named = {key: value for key, value in fields.items() if key in _TEXT_KEYS}
+        named = {
+            key: value for key, value in fields.items() if key in _TEXT_KEYS
+        }
         if not alone or (named and message.get("role") not in USER_ROLES):
             fields = named
         if len(fields) == 1 and named:
@@ -307,7 +318,9 @@ class _MessageReader:
             name = function if named else first_stated(call, _TOOL_NAMES)
         arguments = None if name else call
         holders = [inner, call]
-        for key, holder in ((key, holder) for key in _ARGUMENTS for holder in holders):
+        for key, holder in (
+            (key, holder) for key in _ARGUMENTS for holder in holders
+        ):
             if key in holder:
                 arguments = holder[key]
                 break

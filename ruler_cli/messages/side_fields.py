@@ -12,9 +12,13 @@ from ruler_cli.messages.form import SideField
 from ruler_cli.messages.json_text import json_text, quoted
 from ruler_cli.messages.names import KNOWN, USER_ROLES, words_of
 
-ABOUT = frozenset(words("note signature attachment file filename path uri url id uuid"))
+ABOUT = frozenset(
+    words("note signature attachment file filename path uri url id uuid")
+)
 """Words of keys with notes, and with names of other data."""
-HARNESS = frozenset(words("metadata meta config setting log usage stat version replay"))
+HARNESS = frozenset(
+    words("metadata meta config setting log usage stat version replay")
+)
 """Words of keys with text of a harness."""
 _MEASURED = frozenset(
     words(
@@ -46,7 +50,9 @@ def fields_told(
     Each with the texts and numbers in it. `besides` are those that are content or metadata.
     """
     fields = {}
-    for key, value in other_text(message, numbers=True, besides=besides).items():
+    for key, value in other_text(
+        message, numbers=True, besides=besides
+    ).items():
         says = [] if _NOTES & words_of(key) else [*_values_inside(value, key)]
         if says:
             fields[key] = (value, says)
@@ -59,7 +65,9 @@ def is_shown_beside(message: JsonObject, key: str) -> bool:
     A user's are not: they mostly describe a task, whose text is the content. An `answer` is not: it may be the
     reference.
     """
-    return message.get("role") not in USER_ROLES and "answer" not in words_of(key)
+    return message.get("role") not in USER_ROLES and "answer" not in words_of(
+        key
+    )
 
 
 def _values_inside(value: Any, key: str) -> Iterator[Any]:
@@ -72,7 +80,9 @@ def _values_inside(value: Any, key: str) -> Iterator[Any]:
             yield text.strip()
     if not _COUNTED & words_of(key):
         inside = leaves(value, _COUNTED)
-        numbers = [leaf for leaf in inside if not is_text(leaf) and leaf is not False]
+        numbers = [
+            leaf for leaf in inside if not is_text(leaf) and leaf is not False
+        ]
         if len(numbers) <= _MOST_NUMBERS:
             yield from numbers
 

@@ -70,7 +70,9 @@ class Cooldown:
             self._first = number
         self._first = min(self._first, number)
         self._end = max(self._end, now + seconds)
-        if number < self.newest:  # a later one was answered before this one was refused
+        if (
+            number < self.newest
+        ):  # a later one was answered before this one was refused
             self._refused += 1
             self._answered += 1
             self._contradictions += 1
@@ -115,7 +117,9 @@ class Cooldown:
 
     def _decide(self) -> float:
         waits = self._open and (self.begun or not self.single)
-        self.until = max(until for _, until in self._open) if waits else -math.inf
+        self.until = (
+            max(until for _, until in self._open) if waits else -math.inf
+        )
         return self.until
 
 
@@ -236,7 +240,11 @@ class Breaker:
     def left(self, now: float) -> float:
         """Return the seconds that an outage may still last."""
         patience = self._first_patience if self.starts else self._patience
-        return max(0.0, self._since + patience - now) if self._failing else patience
+        return (
+            max(0.0, self._since + patience - now)
+            if self._failing
+            else patience
+        )
 
     @property
     def cause(self) -> str:
@@ -249,14 +257,20 @@ class Breaker:
         words = reason if len(reason) <= _WORDS else reason[:_WORDS] + "…"
         if not judge or (address and address in words):
             return words
-        return f"{words} ({judge} at {address})" if address else f"{words} ({judge})"
+        return (
+            f"{words} ({judge} at {address})"
+            if address
+            else f"{words} ({judge})"
+        )
 
     @property
     def outage(self) -> str:
         """The sentence on an outage with its cause; empty if there is none."""
         if not self.open or self.last is None:
             return ""
-        state = "the judge is not up yet" if self.starts else "the judge is down"
+        state = (
+            "the judge is not up yet" if self.starts else "the judge is down"
+        )
         return f"{'rate limit of the judge' if self.last.rate else state}: {self.cause}"
 
     def over(self, now: float) -> str | None:
@@ -264,6 +278,4 @@ class Breaker:
         if not self.open or self.last is None or self.left(now):
             return None
         lasted = duration(self.lasted(now))
-        return (
-            f"the judge has answered no call for {lasted}; the last time: {self.cause}"
-        )
+        return f"the judge has answered no call for {lasted}; the last time: {self.cause}"

@@ -37,7 +37,10 @@ class StopSignal:
     """A signal to stop: no new call is sent; calls in flight may finish."""
 
     def __init__(
-        self, *, outages: bool = True, on_stop: Callable[[], object] = lambda: None
+        self,
+        *,
+        outages: bool = True,
+        on_stop: Callable[[], object] = lambda: None,
     ) -> None:
         """Make it where the loop runs. `outages`: a judge that is down for too long stops the run.
 
@@ -70,7 +73,9 @@ class StopSignal:
         future = asyncio.ensure_future(work)
         stopped = asyncio.ensure_future(self.event.wait())
         try:
-            await asyncio.wait((future, stopped), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(
+                (future, stopped), return_when=asyncio.FIRST_COMPLETED
+            )
         except asyncio.CancelledError:
             future.cancel()
             raise
@@ -171,19 +176,24 @@ class Engine(Generic[Item, Result]):
             while not self._last and (item := await self._next()) is not None:
                 size = self._size(item)
                 while held and (
-                    len(held) >= bounds.items or self._bytes + size > bounds.size
+                    len(held) >= bounds.items
+                    or self._bytes + size > bounds.size
                 ):
                     await self._next_taken()
                 # While the first is still worked on none can be taken, and there may be more.
                 if self._taking and len(held) > bounds.ready:
                     ready = sum(task.done() for _, _, task in held)
-                    if ready > bounds.ready:  # work goes on at the pace of their taker
+                    if (
+                        ready > bounds.ready
+                    ):  # work goes on at the pace of their taker
                         await self._next_taken()
                 task = asyncio.create_task(self._work(item))
                 held.append((item, size, task))
                 self._bytes += size
                 self._more.set()
-                await asyncio.sleep(0)  # its requests wait before demand is looked at
+                await asyncio.sleep(
+                    0
+                )  # its requests wait before demand is looked at
                 await self._demand()
         finally:
             # the task is done in the next turn of the loop
@@ -235,7 +245,9 @@ class ByteLimit:
         self._left.set()
 
 
-async def together(work: Sequence[Callable[[], Coroutine[Any, Any, None]]]) -> None:
+async def together(
+    work: Sequence[Callable[[], Coroutine[Any, Any, None]]],
+) -> None:
     """Run all of it at once; one alone needs no task. The first error ends the others."""
     if len(work) == 1:
         await work[0]()
@@ -257,7 +269,8 @@ def first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
 
 
 async def run_beside(
-    companion: Callable[[], Coroutine[Any, Any, None]], work: Callable[[], Awaitable[T]]
+    companion: Callable[[], Coroutine[Any, Any, None]],
+    work: Callable[[], Awaitable[T]],
 ) -> T:
     """Run `work` beside a companion; the end of `work` cancels it, an error that it raises cancels `work`."""
     try:
@@ -281,7 +294,9 @@ def inline(items: Iterator[T]) -> Callable[[], Awaitable[T | None]]:
 
 def threaded(items: Iterator[T]) -> Callable[[], Awaitable[T | None]]:
     """Pull from an iterator that may wait for a pipe, without stopping the calls in flight."""
-    asked: queue.SimpleQueue[asyncio.Future[T | None] | None] = queue.SimpleQueue()
+    asked: queue.SimpleQueue[asyncio.Future[T | None] | None] = (
+        queue.SimpleQueue()
+    )
 
     def read() -> None:
         while (future := asked.get()) is not None:
@@ -292,12 +307,16 @@ def threaded(items: Iterator[T]) -> Callable[[], Awaitable[T | None]]:
             except BaseException as raised:  # noqa: BLE001 - handed to the task that waits
                 error = raised
             with suppress(RuntimeError):  # the run has stopped
-                future.get_loop().call_soon_threadsafe(_settle, future, item, error)
+                future.get_loop().call_soon_threadsafe(
+                    _settle, future, item, error
+                )
 
     threading.Thread(target=read, name="ruler-input", daemon=True).start()
 
     async def pull() -> T | None:
-        future: asyncio.Future[T | None] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[T | None] = (
+            asyncio.get_running_loop().create_future()
+        )
         asked.put(future)
         return await future
 

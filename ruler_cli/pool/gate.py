@@ -61,7 +61,9 @@ class Permit:
         return self.sent.began
 
 
-_Waiting = tuple[float, int, Request, Allowance, asyncio.Future[Permit | CallError]]
+_Waiting = tuple[
+    float, int, Request, Allowance, asyncio.Future[Permit | CallError]
+]
 """A call in the queue. The lowest ticket goes first, also if it comes back to try again; of equal ones the
 lowest number of the queue. Those that cost more than is left have the last one."""
 _LAST = math.inf
@@ -112,7 +114,9 @@ class Gate:
     ) -> Permit | CallError:
         """Wait for a permit. Return a CallError if the call may not go; `allowance` is that of its group."""
         allowance = allowance or Allowance()
-        at_once = None if self._queue else self._answer(ticket, request, allowance)
+        at_once = (
+            None if self._queue else self._answer(ticket, request, allowance)
+        )
         if at_once:
             return at_once
         answer: asyncio.Future[Permit | CallError] = self._loop.create_future()
@@ -187,7 +191,9 @@ class Gate:
         """
         now = self.time()
         cooldown = self._cooldown
-        all_wait = seconds > 0 and cooldown.refused(now, permit.sent.number, seconds)
+        all_wait = seconds > 0 and cooldown.refused(
+            now, permit.sent.number, seconds
+        )
         self._cooling |= all_wait and cooldown.until - now >= _LONG
         if seconds and not all_wait:
             return True
@@ -230,7 +236,11 @@ class Gate:
                 if left.tokens is None
                 else left.tokens // max(1, self._expected(permit.request))
             )
-            named = [limit for limit in (left.requests, by_tokens) if limit is not None]
+            named = [
+                limit
+                for limit in (left.requests, by_tokens)
+                if limit is not None
+            ]
             calls = max(0, min(named) - later)
         self.concurrency.left(self.in_flight, calls)
         self.report()
@@ -344,14 +354,19 @@ class Gate:
         if queued:
             request = self._queue[0][2]
             waits["requests per minute"] = self.requests.wait(now, 1)
-            waits["tokens per minute"] = self.tokens.wait(now, self._expected(request))
+            waits["tokens per minute"] = self.tokens.wait(
+                now, self._expected(request)
+            )
         elif self.retries and not self.in_flight:
             why = _with_cause("failed calls are tried again", breaker.cause)
             waits[why] = min(self.retries) - now
         why, waiting = max(waits.items(), key=lambda item: item[1])
         if waiting <= 0:
             held = self.budget.waiting or (
-                queued and (self._many or not self._pays(0, request, self._queue[0][3]))
+                queued
+                and (
+                    self._many or not self._pays(0, request, self._queue[0][3])
+                )
             )
             why = "the cost cap" if held else breaker.outage
         wait = self._judge_wait
@@ -382,7 +397,9 @@ class Gate:
             return None
         cause = breaker.cause or breaker.judge
         why = _with_cause("the judge asks all calls to wait", cause)
-        return JudgeWait(breaker.judge, why, max(0.0, self._cooldown.until - now))
+        return JudgeWait(
+            breaker.judge, why, max(0.0, self._cooldown.until - now)
+        )
 
     def _closed(self) -> CallError | None:
         return None if self.stop_signal.reason is None else INTERRUPTED

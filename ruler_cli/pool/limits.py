@@ -601,11 +601,15 @@ class Budget:
         if self.cap is None:
             return True
         held = self.promised - left if promises else 0.0
-        return self.spent + self.unsure + self.reserved + held + amount <= self.cap
+        return (
+            self.spent + self.unsure + self.reserved + held + amount <= self.cap
+        )
 
     async def begin(self, prices: Sequence[Callable[[], float]]) -> Allowance:
         """Wait until a group may begin, in the order of the groups; its calls may cost `prices`, as far as is known."""
-        answer: asyncio.Future[Allowance] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[Allowance] = (
+            asyncio.get_running_loop().create_future()
+        )
         self._waiting.append((prices, answer))
         self.admit()
         try:
@@ -624,7 +628,9 @@ class Budget:
         """Take back what a group did not spend."""
         if not allowance.refused:
             self._begun -= 1
-            self.promised = self.promised - allowance.left if self._begun else 0.0
+            self.promised = (
+                self.promised - allowance.left if self._begun else 0.0
+            )
             allowance.left = 0.0
             self._notify()
 
@@ -759,7 +765,9 @@ class Estimates:
         if self.seen:
             prompt, answer = self._prompt.mean, self._completion.mean
         tokens = int(size.answer * answer) + 1
-        return Usage(int(size.prompt * prompt) + 1, min(tokens, size.bound or tokens))
+        return Usage(
+            int(size.prompt * prompt) + 1, min(tokens, size.bound or tokens)
+        )
 
     def size(self, request: Request) -> Size:
         """Guess the tokens from the length of the prompt and the number of labels."""
@@ -768,7 +776,9 @@ class Estimates:
             len(text if text.isascii() else text.encode("utf-8", "replace"))
             for text in texts
         )
-        bounds = [bound for bound in (request.max_output_tokens, self._most) if bound]
+        bounds = [
+            bound for bound in (request.max_output_tokens, self._most) if bound
+        ]
         return Size(
             int(length / BYTES_PER_TOKEN) + request.picture_tokens + 1,
             int(request.answer_tokens(USUAL_ANSWER)),

@@ -21,7 +21,12 @@ from ruler_cli.errors import RulerError
 from ruler_cli.pool.engine import end_tasks
 from ruler_cli.pool.gate import Cost, Gate, Permit
 from ruler_cli.pool.limits import Allowance
-from ruler_cli.tokens import USUAL_ANSWER, fewest_tokens, likely_tokens, possible
+from ruler_cli.tokens import (
+    USUAL_ANSWER,
+    fewest_tokens,
+    likely_tokens,
+    possible,
+)
 from ruler_cli.types import CallError, Judge, Reply, Request, Usage
 
 PATIENCE = 3600.0
@@ -47,7 +52,9 @@ def delay(
     floor + jitter · min(30, 0.5 · 2^retry), with jitter in [0, 1): Retry-After is a floor, so that callers
     that got the same number of seconds do not come back together.
     """
-    return (floor or 0.0) + jitter * min(_CEILING, _BASE * float(2 ** min(retry, 16)))
+    return (floor or 0.0) + jitter * min(
+        _CEILING, _BASE * float(2 ** min(retry, 16))
+    )
 
 
 @dataclass(slots=True)
@@ -270,7 +277,9 @@ class Caller:
             return None
         asked_to_wait = error.retry_after or 0.0
         if asked_to_wait > PATIENCE:
-            until = f"it asks to wait {asked_to_wait:.0f} s, run again after that"
+            until = (
+                f"it asks to wait {asked_to_wait:.0f} s, run again after that"
+            )
             return gate.refuse(f"{error.reason}; {until}")
         judges_fault = self._tell(permit, error)
         most = 1 if breaker.refused else min(_UNREACHED, 1 + self._retries)
@@ -309,7 +318,9 @@ class Caller:
             self.gate.concurrency.disturbed()
             if self.gate.time() - permit.began >= self._timeout:
                 self.gate.timed_out(permit)
-        return self.gate.refused(permit, error.retry_after or 0.0, rate=error.rate)
+        return self.gate.refused(
+            permit, error.retry_after or 0.0, rate=error.rate
+        )
 
     async def _keep(
         self,
@@ -347,7 +358,9 @@ def counted(
     if reply.body and not possible(completion, reply.text):
         completion = likely_tokens(reply.text)
     if (prompt, completion) != (usage.prompt, usage.completion):
-        usage = replace(usage, prompt=prompt, completion=completion, estimated=True)
+        usage = replace(
+            usage, prompt=prompt, completion=completion, estimated=True
+        )
     if usd := usage.usd or cost(usage):
         usage = replace(usage, usd=usd)
     return replace(reply, usage=usage, cut=cut)

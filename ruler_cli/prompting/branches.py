@@ -132,4 +132,8 @@ def _equal(rollouts: Sequence[Sequence[str]], at: int) -> int:
 def _behind(path: Sequence[int], told: int) -> str:
     """Return the line that names the blocks before a text, with the number of their lines; none if there are none."""
     numbers = ", ".join(map(str, path))
-    return f"(continues shared_messages {numbers}: {told} messages)\n" if path else ""
+    return (
+        f"(continues shared_messages {numbers}: {told} messages)\n"
+        if path
+        else ""
+    )

@@ -139,7 +139,9 @@ class Coverage:
         """The bytes of the rollouts' text, shown or not."""
         turns = self._turns()
         texts = self.shown + self.unseen
-        return sum(size for path, size in texts.items() if not _is_beside(path, turns))
+        return sum(
+            size for path, size in texts.items() if not _is_beside(path, turns)
+        )
 
     @property
     def missing(self) -> int:
@@ -165,7 +167,9 @@ class Coverage:
         """
         turns = self._turns()
         paths = [
-            pair for pair in self.unseen.items() if _is_beside(pair[0], turns) is beside
+            pair
+            for pair in self.unseen.items()
+            if _is_beside(pair[0], turns) is beside
         ]
         return sorted(paths, key=lambda pair: (-pair[1], pair[0]))
 
@@ -191,7 +195,9 @@ class Coverage:
     def not_shown_text(self) -> str:
         """Return the first of these paths with their sizes, for a sentence; empty if all is shown."""
         every = self.not_shown()
-        some = [f"{printable(path)} {size:,} bytes" for path, size in every[:_NAMED]]
+        some = [
+            f"{printable(path)} {size:,} bytes" for path, size in every[:_NAMED]
+        ]
         return ", ".join(some + ["…"] * (len(every) > _NAMED))
 
     def warnings(self) -> list[str]:
@@ -245,7 +251,10 @@ class Coverage:
             shown, whole = prompt.pieces_of(text)
         if prompt.exhausted:
             return
-        for counter, size in ((self.shown, shown), (self.unseen, whole - shown)):
+        for counter, size in (
+            (self.shown, shown),
+            (self.unseen, whole - shown),
+        ):
             if size and (path in counter or len(counter) < _MOST_PATHS):
                 counter[path] += size
 
@@ -277,7 +286,8 @@ class _PromptText:
         data = text.lstrip()[:1] in ("{", "[")
         least, text = (_VALUE, _KEYS.sub("", text)) if data else (_PIECE, text)
         split = (
-            _LEAD.sub("", piece, count=1).rstrip() for piece in _BREAKS.split(text)
+            _LEAD.sub("", piece, count=1).rstrip()
+            for piece in _BREAKS.split(text)
         )
         pieces = []
         for piece in split:
@@ -290,7 +300,9 @@ class _PromptText:
         whole = sum(map(_bytes, pieces))
         tried = pieces[:: -(-len(pieces) // _MOST_PIECES) or 1]
         shown = sum(_bytes(piece) for piece in tried if self._find(piece))
-        return (round(whole * shown / sum(map(_bytes, tried))) if shown else 0), whole
+        return (
+            round(whole * shown / sum(map(_bytes, tried))) if shown else 0
+        ), whole
 
     def _find(self, text: str) -> bool:
         if self.exhausted:
@@ -310,7 +322,9 @@ def _is_beside(path: str, turns: str) -> bool:
     return bool(named & _BESIDE or (named & HARNESS and not named & _TURNS))
 
 
-def _leaves(value: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:
+def _leaves(
+    value: Any, path: str = "", depth: int = 0
+) -> Iterator[tuple[str, str]]:
     """Yield path and text of each string that may count, in order.
 
     Without ruler's own, and without demonstrations, which an agent is given and formats leave out.

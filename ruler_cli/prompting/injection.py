@@ -20,8 +20,23 @@ _TOP = (
 )
 _ALL = r"\b100\s?%"
 _HINTS = (
-    *("trajectory", "judge", "grader", "evaluator", "score", "instruc", "10/10"),
-    *("available_tools", "shared_messages", " marks", "reward", "100%", "100 %"),
+    *(
+        "trajectory",
+        "judge",
+        "grader",
+        "evaluator",
+        "score",
+        "instruc",
+        "10/10",
+    ),
+    *(
+        "available_tools",
+        "shared_messages",
+        " marks",
+        "reward",
+        "100%",
+        "100 %",
+    ),
 )
 """Each phrase holds one of these."""
 _PHRASES = re.compile(
@@ -91,7 +106,9 @@ def suspects(rollouts: Sequence[str]) -> frozenset[int]:
     """Return the numbers of the suspect ones of rendered rollouts."""
     # one search of all is faster than one of each, and most groups hold no hint
     test = _has_mark if _may_have_mark("\n".join(rollouts)) else _is_master_key
-    numbers = [number for number, rollout in enumerate(rollouts) if test(rollout)]
+    numbers = [
+        number for number, rollout in enumerate(rollouts) if test(rollout)
+    ]
     return frozenset(numbers)
 
 
@@ -111,14 +128,19 @@ def _has_mark(rollout: str) -> bool:
     if not rollout.isascii() and _HIDDEN.search(rollout):
         return True
     low = rollout.lower()
-    stretches = (_ESCAPED.sub(" ", low[start:end]) for start, end in _near_hints(low))
+    stretches = (
+        _ESCAPED.sub(" ", low[start:end]) for start, end in _near_hints(low)
+    )
     return any(map(_PHRASES.search, stretches))
 
 
 def _is_master_key(rollout: str) -> bool:
     """Return whether the last line is an assistant's answer that is such a phrase."""
     last = rollout[-_LONGEST_KEY:].rpartition("\n")[2]
-    return last.startswith("assistant: ") and _MASTER_KEY.fullmatch(last) is not None
+    return (
+        last.startswith("assistant: ")
+        and _MASTER_KEY.fullmatch(last) is not None
+    )
 
 
 def _near_hints(low: str) -> Iterator[tuple[int, int]]:

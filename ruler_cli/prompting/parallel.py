@@ -111,7 +111,9 @@ def pair_results(
         if calls.places and len(owner.places) > 1
     }
     return (
-        Pairing(_order(events, lines, results), numbers, results) if results else None
+        Pairing(_order(events, lines, results), numbers, results)
+        if results
+        else None
     )
 
 

@@ -81,7 +81,9 @@ def balanced(base: Sequence[int], pass_index: int) -> list[int]:
 
 def keyed(*parts: bytes) -> bytes:
     """16 bytes that no other parts have, however they are cut."""
-    digest = blake2b(digest_size=16)  # updates take a third of the time of one text
+    digest = blake2b(
+        digest_size=16
+    )  # updates take a third of the time of one text
     for part in parts:
         digest.update(len(part).to_bytes(8))
         digest.update(part)
@@ -143,7 +145,9 @@ class PromptLayout:
 
     def drawn(self, rollouts: Iterable[int], key: bytes) -> list[int]:
         """Rollouts in an order that only `key` and their digests decide."""
-        return sorted(rollouts, key=lambda i: keyed(key, b"order", self.digests[i]))
+        return sorted(
+            rollouts, key=lambda i: keyed(key, b"order", self.digests[i])
+        )
 
     def key(self, seed: int, pass_index: int, attempt: int = 0) -> bytes:
         """The key of all draws for one attempt of a pass."""
@@ -195,7 +199,11 @@ class PromptLayout:
 
     def _unshared_tokens(self, rollouts: Sequence[int]) -> int:
         text = self._frame + sum(self.sizes[at] for at in rollouts)
-        return int(text / BYTES_PER_TOKEN) + PROMPT_FRAME + PROMPT_ENTRY * len(rollouts)
+        return (
+            int(text / BYTES_PER_TOKEN)
+            + PROMPT_FRAME
+            + PROMPT_ENTRY * len(rollouts)
+        )
 
     def bytes_within(self, tokens: int) -> int:
         """Bytes that rollouts, each with its ENTRY_BYTES, may take in a prompt of so many tokens."""
@@ -210,12 +218,16 @@ class PromptLayout:
     def _frame(self) -> int:
         reference = size_of(self.reference, self.pictures, self.model)
         tools = len(self.tools.encode())
-        return self.context_size + tools + reference + _rubric_bytes(self.rubric)
+        return (
+            self.context_size + tools + reference + _rubric_bytes(self.rubric)
+        )
 
 
 def shown_in(text: str, pictures: Mapping[str, Picture]) -> list[Picture]:
     """Return the pictures whose marks stand in a text, in order."""
-    return [pictures[mark[2]] for mark in MARK.finditer(text)] if pictures else []
+    return (
+        [pictures[mark[2]] for mark in MARK.finditer(text)] if pictures else []
+    )
 
 
 def size_of(text: str, pictures: Mapping[str, Picture], model: str) -> int:
@@ -323,7 +335,9 @@ def render_group(
     readable = [i for i, r in enumerate(joined) if r.error is None and shown]
     pictures: dict[str, Picture] = {}
     lines, seen = _lines_of(rollouts, readable, Seen(pictures, pair=pair))
-    pairings = [pairing for notes in seen.values() for pairing in notes.pairings]
+    pairings = [
+        pairing for notes in seen.values() for pairing in notes.pairings
+    ]
     tools, own_tools = _tools(group, [joined[i] for i in readable])
     shared = _shared_prefix(rollouts, {i: lines[i][0] for i in readable})
     context = "\n".join(lines[readable[0]][0][:shared]) if readable else ""
@@ -333,7 +347,11 @@ def render_group(
     faults = {}
     for i in readable:
         text = _text_of(rollouts[i], lines[i], shared, tools=own_tools)
-        if pictures and sent and (fault := _fault(context, text, pictures, ask)):
+        if (
+            pictures
+            and sent
+            and (fault := _fault(context, text, pictures, ask))
+        ):
             faults[i] = fault
             continue
         which[i] = distinct.setdefault((text, *seen[i].hidden), len(distinct))
@@ -341,7 +359,9 @@ def render_group(
     texts = [text for text, *_ in distinct]
     raws = [text.encode() for text in texts]
     digests = tuple(map(keyed, raws))
-    if len({*texts}) < len(texts):  # what is not shown tells rollouts of one text apart
+    if len({*texts}) < len(
+        texts
+    ):  # what is not shown tells rollouts of one text apart
         digests = tuple([keyed(*map(_raw, texts_of)) for texts_of in distinct])
     rubric = shown_rubric(group, ask.rubric)
     # other criteria over the same rollouts leave order and ids as they are, and so the beginning of the prompt
@@ -371,7 +391,9 @@ def render_group(
         places=tuple([i + 1 for i in example.values()]),
         reference=reference,
         faults={i: faults[at] for i, at in enumerate(place) if at in faults},
-        numbered=any(number for pairing in pairings for number, _ in pairing.calls),
+        numbered=any(
+            number for pairing in pairings for number, _ in pairing.calls
+        ),
         earlier=earlier if pairings else None,
     )
     return RenderedGroup(
@@ -499,11 +521,15 @@ def _rubric_bytes(rubric: Standards) -> int:
     """The bytes of a rubric in a request: of criteria those of the longest that one request may be about."""
     if isinstance(rubric, str):
         return len(rubric.encode())
-    sizes = sorted(map(len, map(templates.stated, rubric.criteria)), reverse=True)
+    sizes = sorted(
+        map(len, map(templates.stated, rubric.criteria)), reverse=True
+    )
     return sum(sizes[:_CRITERIA]) + ENTRY_BYTES * len(sizes[:_CRITERIA]) // 4
 
 
-def _reference(rollouts: Sequence[Rollout], pictures: dict[str, Picture]) -> str:
+def _reference(
+    rollouts: Sequence[Rollout], pictures: dict[str, Picture]
+) -> str:
     """Return the reference answer of a group as a JSON value, or as parts with pictures; empty if there is none."""
     stated = rollouts[0].reference if rollouts else None
     if stated is None:
@@ -555,7 +581,9 @@ def _add_part(parts: list[list[Any]], part: list[Any]) -> None:
     """Put a conversation in the place of the one that it continues, or behind all others."""
     if any(earlier[: len(part)] == part for earlier in parts):
         return
-    begun = [i for i, earlier in enumerate(parts) if part[: len(earlier)] == earlier]
+    begun = [
+        i for i, earlier in enumerate(parts) if part[: len(earlier)] == earlier
+    ]
     if begun:
         parts[begun[-1]] = part
     else:
@@ -566,13 +594,17 @@ def _opening(conversations: Sequence[Conversation]) -> int:
     """Count the first messages that are plain text and the same in all: they are rendered once."""
     for i, column in enumerate(zip(*conversations, strict=False)):
         message = column[0]
-        plain = message.is_plain and not any(map(message.text.__contains__, REFERENCES))
+        plain = message.is_plain and not any(
+            map(message.text.__contains__, REFERENCES)
+        )
         if not plain or column.count(message) < len(column):
             return i
     return min(map(len, conversations), default=0)
 
 
-def _shared_prefix(rollouts: list[ReadRollout], lines: dict[int, list[str]]) -> int:
+def _shared_prefix(
+    rollouts: list[ReadRollout], lines: dict[int, list[str]]
+) -> int:
     """Count the first messages that all rollouts share; each keeps at least one of its own.
 
     If nothing differs, the context is the prompt: the messages before the first assistant turn.
@@ -590,7 +622,9 @@ def _shared_prefix(rollouts: list[ReadRollout], lines: dict[int, list[str]]) -> 
 
 def _tools(group: Group, rollouts: list[Rollout]) -> tuple[str, bool]:
     """Return the tools that all rollouts share; True if rollouts show tools of their own instead."""
-    shown = {render_tools(rollout.tools) for rollout in rollouts if rollout.tools}
+    shown = {
+        render_tools(rollout.tools) for rollout in rollouts if rollout.tools
+    }
     if len(shown) == 1 and all(rollout.tools for rollout in rollouts):
         return shown.pop(), False
     common = render_tools(group.tools) if group.tools else ""
@@ -598,7 +632,11 @@ def _tools(group: Group, rollouts: list[Rollout]) -> tuple[str, bool]:
 
 
 def _text_of(
-    rollout: ReadRollout, parts: Sequence[list[str]], shared: int, *, tools: bool
+    rollout: ReadRollout,
+    parts: Sequence[list[str]],
+    shared: int,
+    *,
+    tools: bool,
 ) -> str:
     lines = []
     if tools and rollout.tools:
@@ -621,7 +659,17 @@ def _text_of(
 LADDER = (
     *(
         Shortening(tool=n)
-        for n in (256_000, 128_000, 64_000, 32_000, 16_000, 8000, 4000, 1500, 500)
+        for n in (
+            256_000,
+            128_000,
+            64_000,
+            32_000,
+            16_000,
+            8000,
+            4000,
+            1500,
+            500,
+        )
     ),
     *(Shortening(tool=500, reasoning=n) for n in (2000, 500, 100)),
     Shortening(tool=120, reasoning=0),
@@ -711,7 +759,9 @@ def halved(part: RequestPart, count: int) -> tuple[RequestPart, ...]:
     )
 
 
-def why_unaskable(group: Group, layout: PromptLayout, ask: AskSettings) -> GroupError:
+def why_unaskable(
+    group: Group, layout: PromptLayout, ask: AskSettings
+) -> GroupError:
     """The error of a group without a request: its rubric, nothing to judge, or nothing that fits."""
     from ruler_cli.prompting.windows import LEAST
 
@@ -751,7 +801,9 @@ def why_unseen(layout: PromptLayout, ask: AskSettings) -> str:
         return ""
     texts = (layout.context, *layout.distinct)
     at = next(at for at, text in enumerate(texts) if _marks(text))
-    place = f"rollout {layout.places[at - 1]}" if at else "what its rollouts share"
+    place = (
+        f"rollout {layout.places[at - 1]}" if at else "what its rollouts share"
+    )
     if ask.reads_pictures is None:
         return (
             f"it has pictures, the first in {place}, and {ask.judge_model} reads none; use a judge "
@@ -781,7 +833,11 @@ def with_fewer_pictures(
         if sum(counts[:widest]) <= room:
             return replace(ask, group_size=size)
     shown = room // widest
-    return replace(ask, group_size=LEAST, most_pictures=shown) if shown > 0 else None
+    return (
+        replace(ask, group_size=LEAST, most_pictures=shown)
+        if shown > 0
+        else None
+    )
 
 
 def too_long(tokens: int, limit: int) -> str:
@@ -807,7 +863,10 @@ def _shortened(rendered: RenderedGroup, ask: AskSettings) -> PromptLayout:
             long = [at for at, size in sizes if size + ENTRY_BYTES > most]
             rendered.shorten(keep, long, context=before.context_size > most)
             after = rendered.layout
-            if (after.distinct, after.context) != (before.distinct, before.context):
+            if (after.distinct, after.context) != (
+                before.distinct,
+                before.context,
+            ):
                 highest = max(highest, step)
     return rendered.finished(highest)
 
@@ -828,7 +887,9 @@ def _bar(layout: PromptLayout, ask: AskSettings, *, even: bool) -> int:
     capacity = layout.bytes_within(ask.context_tokens or 0) + context
     if not even:
         return max(capacity, 0) // (-(-number // count) + bool(layout.context))
-    sizes = sorted([*(size + ENTRY_BYTES for size in layout.sizes), *[context] * count])
+    sizes = sorted(
+        [*(size + ENTRY_BYTES for size in layout.sizes), *[context] * count]
+    )
     left = count * capacity
     for at, size in enumerate(sizes):
         if size * (len(sizes) - at) > left:
@@ -908,7 +969,9 @@ def criteria_parts(rubric: Rubric, rollouts: int) -> list[range]:
     return [range(*pair) for pair in itertools.pairwise(bounds)]
 
 
-def criteria_ranges(layout: PromptLayout, part: RequestPart) -> Sequence[range | None]:
+def criteria_ranges(
+    layout: PromptLayout, part: RequestPart
+) -> Sequence[range | None]:
     """The criteria of each request about a part, by their numbers; None: it is about a text."""
     if isinstance(layout.rubric, Rubric):
         return criteria_parts(layout.rubric, len(part.distinct))
@@ -1068,12 +1131,18 @@ def placed(text: str, pictures: Mapping[str, Picture]) -> tuple[str, Placed]:
 
 def picture_tokens_of(pictures: Placed, ask: AskSettings) -> int:
     """Return the tokens of pictures, as the judge's model counts them."""
-    return sum(picture_tokens(picture, ask.judge_model) for _, picture in pictures)
+    return sum(
+        picture_tokens(picture, ask.judge_model) for _, picture in pictures
+    )
 
 
-def common_blocks(layout: PromptLayout, *, reference_first: bool = False) -> list[str]:
+def common_blocks(
+    layout: PromptLayout, *, reference_first: bool = False
+) -> list[str]:
     """The blocks of all that the rollouts share."""
-    blocks = [f"<context>\n{layout.context}\n</context>"] if layout.context else []
+    blocks = (
+        [f"<context>\n{layout.context}\n</context>"] if layout.context else []
+    )
     if layout.tools:
         blocks.append(f"<available_tools>\n{layout.tools}\n</available_tools>")
     if layout.reference:
@@ -1084,7 +1153,9 @@ def common_blocks(layout: PromptLayout, *, reference_first: bool = False) -> lis
     return blocks
 
 
-def rollout_blocks(layout: PromptLayout, labels: Mapping[str, int]) -> list[str]:
+def rollout_blocks(
+    layout: PromptLayout, labels: Mapping[str, int]
+) -> list[str]:
     """The blocks of rollouts by their labels, in this order, after those of the messages that several share."""
     branches = layout.branches(list(labels.values()))
     return branches.shown(list(labels)) + [
@@ -1093,7 +1164,9 @@ def rollout_blocks(layout: PromptLayout, labels: Mapping[str, int]) -> list[str]
     ]
 
 
-def labels_of(layout: PromptLayout, key: bytes, order: Sequence[int]) -> dict[str, int]:
+def labels_of(
+    layout: PromptLayout, key: bytes, order: Sequence[int]
+) -> dict[str, int]:
     """An id for each rollout that no text of the request holds."""
     text = _text_shown(layout, order)
     labels: dict[str, int] = {}
@@ -1128,12 +1201,16 @@ def _text_shown(layout: PromptLayout, rollouts: Iterable[int]) -> str:
     """All texts of a request about these rollouts."""
     texts = [layout.distinct[i] for i in rollouts]
     rubric = layout.rubric
-    shown = rubric if isinstance(rubric, str) else readable_text(rubric.statements)
+    shown = (
+        rubric if isinstance(rubric, str) else readable_text(rubric.statements)
+    )
     common = (shown, layout.context, layout.tools)
     return "\n".join((*common, layout.reference, *texts))
 
 
-def _label(draws: tuple[bytes, bytes, bytes], text: str, taken: Container[str]) -> str:
+def _label(
+    draws: tuple[bytes, bytes, bytes], text: str, taken: Container[str]
+) -> str:
     """Four consonants or more that are not in the text and not taken; `draws` are key, kind and item."""
     key, kind, item = draws
     for draw in itertools.count():

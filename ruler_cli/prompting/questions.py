@@ -106,7 +106,10 @@ def question_requests(
     for start in range(0, len(subjects), most if ask.typed else 1):
         if ask.typed:
             batch = subjects[start : start + most]
-            typed = [_typed(names[subject.rollout], subject, ask) for subject in batch]
+            typed = [
+                _typed(names[subject.rollout], subject, ask)
+                for subject in batch
+            ]
             yield replace(request, questions=tuple(typed)), batch
             continue
         subject = subjects[start]
@@ -140,11 +143,17 @@ def _typed(label: str, subject: Subject, ask: AskSettings) -> Question:
 
 
 def _request(
-    layout: PromptLayout, ask: AskSettings, part: RequestPart, blocks: Sequence[str]
+    layout: PromptLayout,
+    ask: AskSettings,
+    part: RequestPart,
+    blocks: Sequence[str],
 ) -> Request:
     """The request without its questions."""
     standards = ""
-    if isinstance(layout.rubric, str) and layout.rubric != templates.DEFAULT_RUBRIC:
+    if (
+        isinstance(layout.rubric, str)
+        and layout.rubric != templates.DEFAULT_RUBRIC
+    ):
         standards = layout.rubric
     user, pictures = placed("\n".join(blocks), layout.pictures)
     return Request(

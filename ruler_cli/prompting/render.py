@@ -18,7 +18,13 @@ from itertools import repeat
 from typing import Any
 
 from ruler_cli.messages.binary import has_binary, without_binary
-from ruler_cli.messages.form import Message, SideField, Text, ToolCall, ToolResult
+from ruler_cli.messages.form import (
+    Message,
+    SideField,
+    Text,
+    ToolCall,
+    ToolResult,
+)
 from ruler_cli.messages.json_text import json_or_quoted, json_text, quoted
 from ruler_cli.messages.pictures import REFERENCES, mark_media
 from ruler_cli.messages.side_fields import is_said
@@ -70,14 +76,20 @@ def render(
     `seen` gets what the lines do not say.
     """
     seen = seen or Seen()
-    hidden = [side_field for message in messages for side_field in message.hidden]
-    seen.hidden += [f"{side_field.name} {[*side_field.says]}" for side_field in hidden]
+    hidden = [
+        side_field for message in messages for side_field in message.hidden
+    ]
+    seen.hidden += [
+        f"{side_field.name} {[*side_field.says]}" for side_field in hidden
+    ]
     order: Sequence[int] = range(len(messages))
     renderer = _Renderer(shortening, seen.pictures)
     lines = renderer.lines(messages, order)
     text = "\n".join(lines)
     refers = any(map(text.__contains__, REFERENCES))
-    paired = pair_results(renderer.events, messages, lines) if seen.pair else None
+    paired = (
+        pair_results(renderer.events, messages, lines) if seen.pair else None
+    )
     if paired or refers:
         # once more, with the numbers of calls that were made at once, and with marks of media kept elsewhere
         renderer = _Renderer(shortening, seen.pictures, refers=refers)
@@ -117,7 +129,9 @@ class _Renderer:
     at: int = 0
     events: list[Event] = field(default_factory=list)
 
-    def lines(self, messages: Sequence[Message], order: Iterable[int]) -> list[str]:
+    def lines(
+        self, messages: Sequence[Message], order: Iterable[int]
+    ) -> list[str]:
         """Render messages in an order, each with the marks of its pictures behind it."""
         rendered = []
         marks = self.marks
@@ -161,7 +175,9 @@ class _Renderer:
         apart = not message.call_id and any(map(self._number_of, call_ids))
         if message.is_result and not apart:
             alone = not calls
-            text = text or "\n".join([self._shown(result.text) for result in results])
+            text = text or "\n".join(
+                [self._shown(result.text) for result in results]
+            )
         else:
             alone = not (calls or results or thought)
             made = {call.id for call in calls if call.id}
@@ -177,7 +193,9 @@ class _Renderer:
             else:
                 lines.append(_spoken(message, text))
         lines += self._call_lines(calls)
-        lines += self._field_lines(message.role, message.fields, "\n".join(lines))
+        lines += self._field_lines(
+            message.role, message.fields, "\n".join(lines)
+        )
         return lines
 
     def _call_lines(self, calls: Iterable[ToolCall]) -> Iterator[str]:
@@ -202,7 +220,9 @@ class _Renderer:
     def _result_lines(self, results: Sequence[ToolResult]) -> Iterator[str]:
         """Yield the lines of results among the parts of a message, in the order of their calls."""
         if all(self._number_of(result.id) for result in results):
-            results = sorted(results, key=lambda result: self._number_of(result.id))
+            results = sorted(
+                results, key=lambda result: self._number_of(result.id)
+            )
         for result in results:
             number, called = self._result(result.id)
             text = self._shown(result.text)
@@ -228,7 +248,9 @@ class _Renderer:
     def _field(self, side_field: SideField) -> str:
         text = side_field.text
         cut = _without_middle(text, self.shortening.tool)
-        return f"{_name(side_field.name)}: {quoted(cut) if cut != text else text}"
+        return (
+            f"{_name(side_field.name)}: {quoted(cut) if cut != text else text}"
+        )
 
     def _shown(self, text: Text) -> str:
         """Return a text with a mark for each medium, and a line for each field of a part."""
@@ -266,7 +288,10 @@ class _Renderer:
         """
         for noted in of_parts if of_parts and not call_id else (call_id,):
             self.events.append((self.at, noted, None))
-        return self.results.get((self.at, call_id)) or ("", self.names.get(call_id))
+        return self.results.get((self.at, call_id)) or (
+            "",
+            self.names.get(call_id),
+        )
 
     def _number_of(self, call_id: str) -> int:
         """Return the number of a result in the message that is rendered; 0 without one."""

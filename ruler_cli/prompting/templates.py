@@ -149,13 +149,19 @@ def stated(criterion: Criterion) -> str:
         f"{value:g} = {quoted(level)}"
         for value, level in zip(criterion.values, criterion.levels, strict=True)
     ]
-    scale = f" (its value is that of a level: {', '.join(levels)})" if levels else ""
+    scale = (
+        f" (its value is that of a level: {', '.join(levels)})"
+        if levels
+        else ""
+    )
     return f"{quoted(criterion.text)}{scale}"
 
 
 def criteria_block(criteria: Mapping[str, Criterion]) -> str:
     """Return the block of criteria: label → statement."""
-    lines = (f"{label}: {stated(criterion)}" for label, criterion in criteria.items())
+    lines = (
+        f"{label}: {stated(criterion)}" for label, criterion in criteria.items()
+    )
     return "\n".join(("<criteria>", *lines, "</criteria>"))
 
 
@@ -165,12 +171,16 @@ def question_system(
 ) -> str:
     """Return the system message of questions about one rollout, or several; `rubric` is the user's own, or empty."""
     standards = f"Grading standards:\n{rubric}" if rubric else ""
-    task, rules = (_TASK_EACH, _RULES) if alone else (_TASK_EACH_OF, _RULES + _ORDER)
+    task, rules = (
+        (_TASK_EACH, _RULES) if alone else (_TASK_EACH_OF, _RULES + _ORDER)
+    )
     lines = _LINES + _ENDED * ended + _PICTURES * pictures
     return "\n\n".join(filter(None, (task, standards, rules, lines)))
 
 
-def question(text: str | None, label: str, criterion: Criterion | None = None) -> str:
+def question(
+    text: str | None, label: str, criterion: Criterion | None = None
+) -> str:
     """Return the question about a rollout, by its label among others, or alone (""); and about one criterion.
 
     `text` is the user's wording, None for the built-in one.
@@ -181,7 +191,9 @@ def question(text: str | None, label: str, criterion: Criterion | None = None) -
             return _QUESTION_OF.format(rollout=rollout) if label else QUESTION
         return f"About {rollout}: {text}" if label else text
     usual = _LEVEL_OF if criterion.levels else _CRITERION_OF
-    asked = f"About {rollout}: {text}" if text else usual.format(rollout=rollout)
+    asked = (
+        f"About {rollout}: {text}" if text else usual.format(rollout=rollout)
+    )
     return f"<criterion>\n{quoted(criterion.text)}\n</criterion>\n{asked}"
 
 

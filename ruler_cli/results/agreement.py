@@ -130,7 +130,9 @@ class AgreementBuilder:
         self._compared += sum(1 for i in labelled if values[i])
         sums = defaultdict[Any, float](float)
         if len(groups) > 1:
-            rows = [[row[judge] for judge in self._main] for row in values if row]
+            rows = [
+                [row[judge] for judge in self._main] for row in values if row
+            ]
             sums.update(products("ab", rows))
         asked = was_asked(groups[0])
         for vote in votes:
@@ -144,7 +146,11 @@ class AgreementBuilder:
             weight = vote.share * vote.weight
             for key, amount in results.items():
                 tied = float(amount == _TIED)
-                for name, part in (("pairs", 1.0), ("won", amount), ("tied", tied)):
+                for name, part in (
+                    ("pairs", 1.0),
+                    ("won", amount),
+                    ("tied", tied),
+                ):
                     self._counts[key, name] += vote.share * part
                     sums[key, name] += weight * part
             if result is not None and len(groups) > 1:
@@ -182,7 +188,9 @@ class AgreementBuilder:
         figures = self._figures()
         listed = defaultdict[str, list[Json]](list)
         for judge in self._judges:
-            listed[judge[0]].append({"name": judge[1], **self._row(judge, figures)})
+            listed[judge[0]].append(
+                {"name": judge[1], **self._row(judge, figures)}
+            )
         for judge, scorer in zip(self._main, listed["scorers"], strict=True):
             if len(self._main) == 1:
                 scorer[GATED] = figures[GATED, "won"]

@@ -79,7 +79,9 @@ class AnnotationReader:
         for record in group.records:
             value = self.value(record)
             for rollout, index in zip(record.rollouts, indices, strict=False):
-                annotation = self.reader.previous_annotation(value, rollout) or _NOTHING
+                annotation = (
+                    self.reader.previous_annotation(value, rollout) or _NOTHING
+                )
                 name = index if rollout.member is None else rollout.member
                 parts.setdefault(name, []).append((index, rollout, annotation))
                 part = part or _object(annotation.get("group"))
@@ -100,7 +102,9 @@ class AnnotationReader:
                 "kind": part.get("kind") or "unknown",
                 "reason": part.get("reason"),
             }
-            failed = [rollout for rollout in rollouts if rollout.status == "failed"]
+            failed = [
+                rollout for rollout in rollouts if rollout.status == "failed"
+            ]
             if failed and not part.get("kind"):
                 values = {"kind": failed[0].kind, "reason": failed[0].reason}
             values |= dict.fromkeys(_QUALITY)
@@ -172,7 +176,9 @@ class AnnotationReader:
             indices=tuple([index for index, _, _ in parts]),
             label=label,
             label_source=label_source,
-            size=sum([_size(part) for _, part, _ in parts]) if self._sized else 0,
+            size=sum([_size(part) for _, part, _ in parts])
+            if self._sized
+            else 0,
             odd_score=odd_score,
         )
         return self._checked(record)
@@ -184,7 +190,9 @@ class AnnotationReader:
             round(record.judge_score, 3),
         ) == tuple(record.pass_scores)
         if only or len(record.pass_scores) != len(record.slots):
-            changes["pass_scores"] = ()  # a single one says no more than the score
+            changes[
+                "pass_scores"
+            ] = ()  # a single one says no more than the score
         judges = []
         for judge in record.judges:
             if len(self._judges) < MOST_JUDGES:
@@ -205,7 +213,10 @@ class AnnotationReader:
         for _, rollout, annotation in reversed(parts):
             reward = None if self._given else rollout.reward
             score = number_in(annotation.get("score"))
-            ours = score is not None and annotation.get("independent_reward") is None
+            ours = (
+                score is not None
+                and annotation.get("independent_reward") is None
+            )
             if reward is not None and not (ours and number(reward) == score):
                 return label_of(reward), "reward"
             outcome = rollout.outcome if outcome is None else outcome
@@ -243,6 +254,8 @@ def _size(rollout: Rollout) -> int:
     """Count the bytes of the agent's messages as JSON; the prompt is the same for all of a group."""
     agent_turns = rollout.messages[first_agent_turn(rollout.messages) :]
     try:
-        return sum([len(dump(part)) for part in (agent_turns, *rollout.histories)])
+        return sum(
+            [len(dump(part)) for part in (agent_turns, *rollout.histories)]
+        )
     except RecursionError:  # so deep that it can be read but not written
         return 0

@@ -86,7 +86,9 @@ class Choice:
     def words(self) -> Sequence[str]:
         """The words that a line of marks must have."""
         return [
-            condition.value for condition in self.conditions if condition.name == MARK
+            condition.value
+            for condition in self.conditions
+            if condition.name == MARK
         ]
 
     @property
@@ -94,7 +96,10 @@ class Choice:
         """The paths of the values that decide."""
         answer = self.keep.answer if self.keep else None
         return [
-            *filter(None, (answer, *(condition.path for condition in self.conditions)))
+            *filter(
+                None,
+                (answer, *(condition.path for condition in self.conditions)),
+            )
         ]
 
 
@@ -124,7 +129,9 @@ class Selector:
     def __init__(self, choice: Choice) -> None:
         self.counts = Counter[str]()
         self._choice = choice
-        self._fields = [condition for condition in choice.conditions if condition.path]
+        self._fields = [
+            condition for condition in choice.conditions if condition.path
+        ]
         self._found = set[str]()
         """Paths of conditions at which there was a value."""
         self._sample: list[Any] = []
@@ -160,7 +167,8 @@ class Selector:
         for condition in conditions:
             if condition.criterion:
                 counts[condition.name] += any(
-                    condition.criterion in r.criterion_values for r in scored.rollouts
+                    condition.criterion in r.criterion_values
+                    for r in scored.rollouts
                 )
         rollouts: Sequence[RolloutRecord] = scored.rollouts
         if self._marked is not None:
@@ -200,7 +208,9 @@ class Selector:
             elif len(self._sample) < _SAMPLE:
                 self._sample += self._objects(group.records[0])
             rollouts = [
-                r for r in rollouts if condition.holds_for_value(r.last_of(values))
+                r
+                for r in rollouts
+                if condition.holds_for_value(r.last_of(values))
             ]
         return rollouts
 
@@ -209,7 +219,10 @@ class Selector:
         value = self.annotations.value(record)
         return [
             value,
-            *(rollout_object(value, rollout) for rollout in record.rollouts[:1]),
+            *(
+                rollout_object(value, rollout)
+                for rollout in record.rollouts[:1]
+            ),
         ]
 
     def _best(
@@ -238,9 +251,15 @@ class Selector:
             named = condition.name in FIGURES or condition.criterion
             if counts["score"] and named and not counts[condition.name]:
                 problem = f"no group of {name} has one"
-                need = _NEEDS.get(condition.name, "`ruler report` names the criteria")
-                raise UsageError(problem, need, place=f"--where {condition.name}")
-            absent = condition.path not in self._found and condition.value != "null"
+                need = _NEEDS.get(
+                    condition.name, "`ruler report` names the criteria"
+                )
+                raise UsageError(
+                    problem, need, place=f"--where {condition.name}"
+                )
+            absent = (
+                condition.path not in self._found and condition.value != "null"
+            )
             if counts["rollouts"] and condition.path and absent:
                 near = suggest_path(condition.path, self._sample)
                 raise UsageError(
@@ -248,7 +267,11 @@ class Selector:
                     f"did you mean {printable(near)}?" if near else _PLACE,
                     place=f"--where {printable(condition.name)}",
                 )
-        if keep and keep.answer and 0 < counts["answers"] == counts["unanswered"]:
+        if (
+            keep
+            and keep.answer
+            and 0 < counts["answers"] == counts["unanswered"]
+        ):
             raise UsageError(
                 f"no rollout of {name} has an answer there",
                 _PLACE,
@@ -262,7 +285,9 @@ class MarkedRollouts:
     def __init__(self, marks: Labels, words: Sequence[str]) -> None:
         self._wanted: dict[str, set[str]] = {}
         self._left: dict[tuple[str, ...], RolloutMark] = {}
-        for line in (line for listed in marks.marks.values() for line in listed):
+        for line in (
+            line for listed in marks.marks.values() for line in listed
+        ):
             if all(word == line.mark for word in words):
                 self._wanted.setdefault(line.group, set()).add(line.rollout)
                 self._left[line.about] = line
@@ -284,7 +309,9 @@ class MarkedRollouts:
         if "" in wanted:
             return scored.rollouts
         pairs = zip(scored.rollouts, ids, strict=True)
-        return [rollout for rollout, rollout_id in pairs if rollout_id in wanted]
+        return [
+            rollout for rollout, rollout_id in pairs if rollout_id in wanted
+        ]
 
 
 def highest(scores: Sequence[float], most: int) -> list[int]:

@@ -28,7 +28,12 @@ from ruler_cli.results.highlights import (
 )
 from ruler_cli.results.identity import digests_of
 from ruler_cli.results.record import GroupRecord, Json, RolloutRecord, changed
-from ruler_cli.scoring.statistics import Concordance, Moments, concordance, quantile
+from ruler_cli.scoring.statistics import (
+    Concordance,
+    Moments,
+    concordance,
+    quantile,
+)
 
 ComparisonFigures = Json
 """The figures of two files: a list of two holds the value of the first and that of the second."""
@@ -107,7 +112,9 @@ class ComparedGroup:
     @property
     def rank(self) -> Rank:
         """Order of groups by difference: pairs in another order, then the distance of scores."""
-        return (-1.0,) if self.distance is None else (self.against, self.distance)
+        return (
+            (-1.0,) if self.distance is None else (self.against, self.distance)
+        )
 
     @property
     def reasons(self) -> list[str]:
@@ -200,7 +207,9 @@ def _paired(
 ) -> ComparedGroup | LeftOutGroup:
     """Put the rollouts of the second group in the order of the first; equal ones stay in their order."""
     by_digest: dict[bytes, deque[RolloutRecord]] = {}
-    for digest, rollout in zip(second.digests, second.group.rollouts, strict=True):
+    for digest, rollout in zip(
+        second.digests, second.group.rollouts, strict=True
+    ):
         by_digest.setdefault(digest, deque()).append(rollout)
     first_rollouts = []
     second_rollouts = []
@@ -208,7 +217,9 @@ def _paired(
         b = by_digest[digest].popleft()
         label = a.label if b.label is None else b.label
         if a.label not in (None, label):
-            return LeftOutGroup(first.group.key, "labels differ between the files")
+            return LeftOutGroup(
+                first.group.key, "labels differ between the files"
+            )
         # not the scores that an outcome or a reward moved
         first_rollouts.append(changed(a, label=label, score=a.judge_score))
         second_rollouts.append(changed(b, label=label, score=b.judge_score))
@@ -227,7 +238,9 @@ class Comparison:
     differently, or their scores are JUDGES_APART on average.
     """
 
-    def __init__(self, files: Sequence[ScoredFile], on_left_out: OnLeftOut) -> None:
+    def __init__(
+        self, files: Sequence[ScoredFile], on_left_out: OnLeftOut
+    ) -> None:
         """`on_left_out` gets each group that is not compared."""
         self.files = files
         self._on_left_out = on_left_out
@@ -240,7 +253,9 @@ class Comparison:
         self._scores = array("d"), array("d")
         self._spreads = array("d"), array("d")
 
-    def groups(self, keep: Keep, wanted: Wanted = None) -> Iterator[ComparedGroup]:
+    def groups(
+        self, keep: Keep, wanted: Wanted = None
+    ) -> Iterator[ComparedGroup]:
         """Yield each group that both files have; or those with a `wanted` key.
 
         `keep` gets each group of the first file, and what it returns is `kept` with the compared group.
@@ -250,7 +265,9 @@ class Comparison:
         def digested(side: int) -> Iterator[DigestedGroup]:
             for number, group, scored in self.files[side].groups(wanted):
                 kept = None if side else keep(group, scored)
-                yield DigestedGroup(number, scored, digests_of(group, scored), kept)
+                yield DigestedGroup(
+                    number, scored, digests_of(group, scored), kept
+                )
 
         for group in pair_groups(digested(0), digested(1)):
             if isinstance(group, ComparedGroup):
@@ -273,7 +290,9 @@ class Comparison:
         self._against += group.against
         if group.common_scores:
             self._counts.update(a=group.first.is_tied, b=group.second.is_tied)
-            for side, scores in enumerate(zip(*group.common_scores, strict=True)):
+            for side, scores in enumerate(
+                zip(*group.common_scores, strict=True)
+            ):
                 self._scores[side].extend(scores)
                 self._spreads[side].append(Moments().add(scores).spread)
 
@@ -303,9 +322,7 @@ class Comparison:
         if not first:
             names = " and ".join(file.name for file in self.files)
             problem = f"{names}: no group in common{self._unlike}"
-            remedy = (
-                "give two scored files of the same input; three or more make a trend"
-            )
+            remedy = "give two scored files of the same input; three or more make a trend"
             if self._counts["groups"]:
                 problem = f"{names}: no rollout has a score in both files"
                 remedy = f"see why with `ruler report {self.files[1].name}`"
@@ -335,7 +352,9 @@ class Comparison:
             "differs": differences(*files),
         }
 
-    def as_json(self, heads: Sequence[Json], figures: ComparisonFigures) -> Json:
+    def as_json(
+        self, heads: Sequence[Json], figures: ComparisonFigures
+    ) -> Json:
         """Return the figures and the list as JSON; `heads` has what describes each file."""
         files = zip(heads, figures["files"], strict=True)
         return figures | {
@@ -363,7 +382,11 @@ def differences(first: Json, second: Json) -> dict[str, bool | None]:
         }
         ways.append({name: {*counts} for name, counts in way.items()})
     a, b = ways
-    differs = {name: a[name] != b[name] if a[name] and b[name] else None for name in a}
+    differs = {
+        name: a[name] != b[name] if a[name] and b[name] else None for name in a
+    }
     if differs["judge"]:
-        differs["parameters"] = None  # their digest is of the judges' names, too
+        differs["parameters"] = (
+            None  # their digest is of the judges' names, too
+        )
     return differs

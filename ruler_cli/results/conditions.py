@@ -70,7 +70,9 @@ class Condition:
     @property
     def about_rollouts(self) -> bool:
         """Return whether it selects rollouts of a group, and not groups."""
-        named = self.name == "score" or self.name in _ENDS or self.criterion != ""
+        named = (
+            self.name == "score" or self.name in _ENDS or self.criterion != ""
+        )
         return named or self.path != ""
 
     @property
@@ -135,11 +137,15 @@ def parse_condition(text: str) -> Condition:
     ranged |= name.startswith(CRITERIA) and name != CRITERIA
     if ranged:
         limits = _limits(ends)
-        if limits and (name not in _SHARES or (limits[0] <= 1 and limits[1] >= 0)):
+        if limits and (
+            name not in _SHARES or (limits[0] <= 1 and limits[1] >= 0)
+        ):
             return Condition(name, limits)
     elif name not in NAMES:
         return _field(text)
-    raise UsageError("is not a range", _RANGE, place=f"--where {printable(text)}")
+    raise UsageError(
+        "is not a range", _RANGE, place=f"--where {printable(text)}"
+    )
 
 
 def _limits(text: str) -> tuple[float, float] | None:
@@ -166,7 +172,9 @@ def _field(text: str) -> Condition:
     if path and equals and near is None and path != MARK:
         shown = quoted[1] if quoted else path
         return Condition(path, _limits(value), shown, value)
-    remedy = f"the conditions are {', '.join(NAMES)}, {MARK}=WORD and PATH=VALUE"
+    remedy = (
+        f"the conditions are {', '.join(NAMES)}, {MARK}=WORD and PATH=VALUE"
+    )
     if near is not None:
         shown = f' (or "{path}" of the records)' if equals else ""
         remedy = f"did you mean {near}{shown}? {remedy}"

@@ -79,7 +79,9 @@ class PairDraw:
         ids = sorted(indices)
         key = group_name(scored.key)
         content = orjson.dumps([key, *ids])
-        dice = random.Random(blake2b(content, digest_size=8, key=self._seed).digest())
+        dice = random.Random(
+            blake2b(content, digest_size=8, key=self._seed).digest()
+        )
         if len(ids) > _AT_ONCE:
             ids = dice.sample(ids, _AT_ONCE)
         kept = list[Any]()
@@ -122,7 +124,9 @@ class PairDraw:
                 way = RANDOM
                 chance = len(at_random) / self.pairs
             indices = tuple(entry.indices[name] for name in sides)
-            pair = DrawnPair(entry.group, sides, indices, way, chance, *entry.kept)
+            pair = DrawnPair(
+                entry.group, sides, indices, way, chance, *entry.kept
+            )
             pairs.append(pair)
         return pairs
 

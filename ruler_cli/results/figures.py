@@ -100,7 +100,9 @@ class ScoredFile:
         self.annotations = AnnotationReader(self.input.reader, given=at_path)
         self.figures = FileFigures()
 
-    def groups(self, wanted: Wanted = None) -> Iterator[tuple[int, Group, GroupRecord]]:
+    def groups(
+        self, wanted: Wanted = None
+    ) -> Iterator[tuple[int, Group, GroupRecord]]:
         """Yield each group with its number, from 1, and its annotations; or those with a `wanted` key.
 
         After all groups UsageError if none has an annotation, or none a label at the user's path.
@@ -118,7 +120,9 @@ class ScoredFile:
                 place=f"--labels {printable(self._labels)}",
             )
 
-    def read(self, wanted: Wanted = None) -> Iterator[tuple[int, Group, GroupRecord]]:
+    def read(
+        self, wanted: Wanted = None
+    ) -> Iterator[tuple[int, Group, GroupRecord]]:
         """Yield the same, whatever the annotations and labels are."""
         for number, group in enumerate(self.input.groups, 1):
             if wanted is None or wanted(group.key):
@@ -177,7 +181,9 @@ class FileFigures:
         self._reasons: dict[tuple[str, str], Json] = {}
         self._usage = Counter[str](calls=0)
         # a number of each group, or of each scored rollout, that has one
-        self._numbers: defaultdict[str, array[float]] = defaultdict(lambda: array("d"))
+        self._numbers: defaultdict[str, array[float]] = defaultdict(
+            lambda: array("d")
+        )
         # the time of each judged group, and the kind of its failure
         self._timed: list[tuple[float, str]] = []
 
@@ -265,11 +271,15 @@ class FileFigures:
         if group.sd is not None:
             # as in the table, to which a bin links
             self._add_numbers(sd=round(group.sd, 9))
-        scored = [rollout for rollout in values.rollouts if rollout.score is not None]
+        scored = [
+            rollout for rollout in values.rollouts if rollout.score is not None
+        ]
         by_position = scores_by_position(scored)
         if by_position and len(by_position[0]) > 1:
             # as with the order of the input
-            positions = [*dict.fromkeys(rollout.positions for rollout in scored)]
+            positions = [
+                *dict.fromkeys(rollout.positions for rollout in scored)
+            ]
             self.groups["in_order"] += positions == sorted(positions)
             self.groups["corrected"] += any(map(_is_corrected, scored))
 
@@ -280,7 +290,9 @@ class FileFigures:
         groups = self.groups + self.sums.counts
         rollouts = {name: self.rollouts[name] for name in _ROLLOUTS}
         rollouts["failed"] += self.rollouts["odd_scores"]
-        reasons = sorted(self._reasons.values(), key=lambda reason: -reason["groups"])
+        reasons = sorted(
+            self._reasons.values(), key=lambda reason: -reason["groups"]
+        )
         scores = self.sums.scores
         costs = numbers["cost"]
         times = [at for at, _ in self._timed]
@@ -301,7 +313,8 @@ class FileFigures:
                 "estimated": self._usage["estimated"] > 0,
             },
             "latency_s": {
-                name: quantile(latency, share) for name, share in _QUANTILES.items()
+                name: quantile(latency, share)
+                for name, share in _QUANTILES.items()
             },
             "started_at": iso(min(times, default=None)),
             "ended_at": iso(max(times, default=None)),
@@ -334,7 +347,10 @@ class FileFigures:
         texts_of = self._rubrics | {BUILT_IN: DEFAULT_RUBRIC, digest_of(""): ""}
         for name in self.words["judges"].listed():
             plain = {"judge": name, "model": name, "params": {}}
-            alone = {"ask": "each", "question": QUESTION}  # of an earlier version
+            alone = {
+                "ask": "each",
+                "question": QUESTION,
+            }  # of an earlier version
             read = alone | {"read": "probability"}
             for asked in ({}, alone, read, read | {"ask": "group"}):
                 text = params_text([{**plain, **asked}])
@@ -354,8 +370,12 @@ class FileFigures:
         return made
 
     def _against_label(self) -> Json:
-        points = zip(self._numbers["score"], self._numbers["label"], strict=True)
-        labelled = [(score, label) for score, label in points if math.isfinite(label)]
+        points = zip(
+            self._numbers["score"], self._numbers["label"], strict=True
+        )
+        labelled = [
+            (score, label) for score, label in points if math.isfinite(label)
+        ]
         labels = sorted({label for _, label in labelled})
         edges = labels
         exact = len(labels) <= _MOST_LABELS
@@ -376,7 +396,9 @@ class FileFigures:
         }
 
     def _length_bias(self) -> Json:
-        points = zip(self._numbers["score"], self._numbers["bytes"], strict=True)
+        points = zip(
+            self._numbers["score"], self._numbers["bytes"], strict=True
+        )
         trend = self.sums.lengths.trend()
         none = {"slope": None, "error": None, "correlation": None, "groups": 0}
         figures = asdict(trend) if trend else none
@@ -394,7 +416,9 @@ class FileFigures:
                     "mean": sums.values.mean,
                     "with_score": sums.with_score,
                     "reliability": sums.reliability,
-                    "first_less_last": bins[0].mean - bins[-1].mean if bins else None,
+                    "first_less_last": bins[0].mean - bins[-1].mean
+                    if bins
+                    else None,
                 }
             )
         # of rubrics of single records the common criteria come first
@@ -420,7 +444,11 @@ class FileFigures:
             for bar in positions.bins()
         ]
         corrected = self.groups["corrected"]
-        return {"bins": bins, "groups": positions.groups, "corrected": corrected}
+        return {
+            "bins": bins,
+            "groups": positions.groups,
+            "corrected": corrected,
+        }
 
 
 def _middle(numbers: Sequence[float], edges: Sequence[float]) -> Json:
@@ -434,7 +462,10 @@ def _is_corrected(rollout: RolloutValues) -> bool:
     spread = passes.deviation if rollout.spread is None else rollout.spread
     if score is None or not passes.number:
         return False
-    return max(abs(score - passes.mean), abs(spread - passes.deviation)) > _CORRECTED
+    return (
+        max(abs(score - passes.mean), abs(spread - passes.deviation))
+        > _CORRECTED
+    )
 
 
 def _bin(edges: Sequence[float], value: float) -> int:
@@ -458,16 +489,24 @@ def histogram(
             count: len(values_there),
             "values": _range(values_there),
         }
-        for values_there, (start, stop) in zip(held, pairwise(edges), strict=True)
+        for values_there, (start, stop) in zip(
+            held, pairwise(edges), strict=True
+        )
     ]
 
 
-def cells(points: Iterable[tuple[float, float]], **axes: Sequence[float]) -> list[Json]:
+def cells(
+    points: Iterable[tuple[float, float]], **axes: Sequence[float]
+) -> list[Json]:
     """Count points between the edges of two axes, which have names; empty cells are left out."""
     (x, first), (y, second) = axes.items()
-    held: defaultdict[tuple[int, int], list[tuple[float, float]]] = defaultdict(list)
+    held: defaultdict[tuple[int, int], list[tuple[float, float]]] = defaultdict(
+        list
+    )
     for x_value, y_value in points:
-        held[_bin(first, x_value), _bin(second, y_value)].append((x_value, y_value))
+        held[_bin(first, x_value), _bin(second, y_value)].append(
+            (x_value, y_value)
+        )
     filled = []
     for (i, j), points_there in sorted(held.items()):
         ones, others = zip(*points_there, strict=True)

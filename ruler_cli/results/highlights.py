@@ -96,7 +96,9 @@ def _doubt(group: GroupRecord) -> float:
     """Return 1 - reliability, or the largest spread over passes if the reliability is not known."""
     if group.reliability is not None:
         return 1 - group.reliability
-    return max((r.spread for r in group.rollouts if r.spread is not None), default=0.0)
+    return max(
+        (r.spread for r in group.rollouts if r.spread is not None), default=0.0
+    )
 
 
 def reasons(group: GroupRecord) -> list[HighlightReason]:
@@ -111,7 +113,9 @@ def reasons(group: GroupRecord) -> list[HighlightReason]:
         # ties alone are no dispute
         "disagrees": pairs.lost > 0 and pairs.against >= DISPUTED * pairs.pairs,
         "suspect": any(r.suspect for r in group.rollouts),
-        "unsure": doubt > 1 - UNRELIABLE if has_reliability else doubt >= UNSTEADY,
+        "unsure": doubt > 1 - UNRELIABLE
+        if has_reliability
+        else doubt >= UNSTEADY,
         "spread": wide and not group.is_tied,
         "tied": group.is_tied,
     }
@@ -174,7 +178,15 @@ class Shortlist:
         elif tied:
             doubt = 1.0
         doubted = doubt if tied or unsure else 0.0
-        rank = (new_kind, suspects, tied, doubted, asked, against, len(because_of))
+        rank = (
+            new_kind,
+            suspects,
+            tied,
+            doubted,
+            asked,
+            against,
+            len(because_of),
+        )
         worst: dict[HighlightReason, str] = {
             "failed": f"failed: {group.kind}" if asked else "",
             "suspect": "suspect" if suspects else "",
@@ -183,7 +195,9 @@ class Shortlist:
         }
         for because, why in worst.items():
             if why:
-                self._worst.add(rank, Highlight(group, self._number, because, why))
+                self._worst.add(
+                    rank, Highlight(group, self._number, because, why)
+                )
                 break
         if "disagrees" in because_of:
             why = f"{against:,.10g} of {group.pairs.pairs:,} pairs"
@@ -223,9 +237,15 @@ class Shortlist:
         """
         disputed = self._by_labels if self._labelled else self._by_judges
         lists = {"worst": self._worst.ranked(), "disputed": disputed.ranked()}
-        named = {highlight.ordinal for listed in lists.values() for highlight in listed}
+        named = {
+            highlight.ordinal
+            for listed in lists.values()
+            for highlight in listed
+        }
         others = [
-            highlight for highlight in self._first if highlight.ordinal not in named
+            highlight
+            for highlight in self._first
+            if highlight.ordinal not in named
         ]
         return lists | {"others": others if self._number < ENOUGH else []}
 

@@ -27,7 +27,9 @@ def group_name(key: str) -> str:
     """Name a group: its key as text that every reader takes, a very long one by its beginning and a digest."""
     if len(key) <= _LONGEST_KEY:
         return readable_text(key)
-    return readable_text(f"{key[:_LONGEST_KEY]}… {digest_of_text(key).hex()[:_ID]}")
+    return readable_text(
+        f"{key[:_LONGEST_KEY]}… {digest_of_text(key).hex()[:_ID]}"
+    )
 
 
 def rollout_ids(group: Group, scored: GroupRecord) -> tuple[str, ...]:

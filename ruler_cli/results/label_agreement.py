@@ -50,7 +50,9 @@ class LabelAgreement:
     group and rollouts.
     """
 
-    def __init__(self, labels: Labels | None, *names: str, of_records: bool) -> None:
+    def __init__(
+        self, labels: Labels | None, *names: str, of_records: bool
+    ) -> None:
         """Name the judge of each file. UsageError if what is known of scores chose all labels."""
         self._of_records = labels is None or of_records
         self._figures = AgreementBuilder(*names)
@@ -63,12 +65,16 @@ class LabelAgreement:
             lines += labels.comparisons
             for marks in labels.marks.values():
                 lines += [
-                    mark for mark in marks if mark.rollout and mark.label is not None
+                    mark
+                    for mark in marks
+                    if mark.rollout and mark.label is not None
                 ]
         ways = {line.drawn for line in lines}
         if ways == {DISPUTED}:
             problem = "all labels are of disputed pairs, and none at random"
-            raise UsageError(f"nothing to compare: {problem}", "label pairs at random")
+            raise UsageError(
+                f"nothing to compare: {problem}", "label pairs at random"
+            )
         self._drawn = RANDOM if RANDOM in ways else ""
         lines = [line for line in lines if line.drawn == self._drawn]
         comparisons = [line for line in lines if isinstance(line, PairLabel)]
@@ -136,7 +142,9 @@ class LabelAgreement:
                 vote = Vote(place, worse, people / decided, weight)
                 if decided + equal > 1:
                     others = decided + equal - 1
-                    vote = vote._replace(agreed=(people - 1 + equal / 2) / others)
+                    vote = vote._replace(
+                        agreed=(people - 1 + equal / 2) / others
+                    )
                 votes.append(vote)
             if decided:
                 self._count(groups, places)
@@ -175,7 +183,9 @@ class LabelAgreement:
         self._figures.add(*groups, votes=votes, labelled=labels)
         self._mean.add(scores, rows)
 
-    def _count(self, groups: Sequence[GroupRecord], places: Collection[int]) -> None:
+    def _count(
+        self, groups: Sequence[GroupRecord], places: Collection[int]
+    ) -> None:
         """Count a label by what the judges of all files say of its rollouts."""
         for group in groups:
             for i in places:
@@ -196,7 +206,11 @@ class LabelAgreement:
 
     def agreement(self, paired: Json | None = None) -> Agreement:
         """Measure all groups so far."""
-        counts = {"of": self._of, "drawn": self._drawn, "unmatched": len(self.left)}
+        counts = {
+            "of": self._of,
+            "drawn": self._drawn,
+            "unmatched": len(self.left),
+        }
         for name in _COUNTS:
             counts[name] = self._counts[name]
         files = None

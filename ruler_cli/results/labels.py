@@ -189,13 +189,17 @@ def parse_line(line: bytes) -> LabelLine:
     chance = value.get("chance")
     if chance is not None:
         if type(chance) not in (int, float) or not 0 < chance <= 1:
-            raise UnreadableError("has a `chance` that is not above 0 and at most 1")
+            raise UnreadableError(
+                "has a `chance` that is not above 0 and at most 1"
+            )
         fields["chance"] = float(chance)
     if "choice" in value:
         left = _text(value, "left")
         right = _text(value, "right")
         if not left or not right or left == right:
-            raise UnreadableError("does not name two rollouts, `left` and `right`")
+            raise UnreadableError(
+                "does not name two rollouts, `left` and `right`"
+            )
         choice = value["choice"]
         if choice not in _CHOICES:
             raise UnreadableError(f"has no `choice` of {', '.join(_CHOICES)}")
@@ -203,11 +207,15 @@ def parse_line(line: bytes) -> LabelLine:
     mark = _text(value, "mark")
     label = label_of(value.get("label"))
     if label is None and value.get("label") is not None:
-        raise UnreadableError("has a `label` that is not a number or a word for one")
+        raise UnreadableError(
+            "has a `label` that is not a number or a word for one"
+        )
     if label is None:
         label = _MARK_LABELS.get(mark)
     # a line of a script may name a rollout and say nothing of it
-    taken_back = value.get("mark") == "" and not fields["note"] and label is None
+    taken_back = (
+        value.get("mark") == "" and not fields["note"] and label is None
+    )
     return RolloutMark(
         rollout=_text(value, "rollout"),
         mark=mark,

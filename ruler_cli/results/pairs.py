@@ -24,7 +24,12 @@ from ruler_cli.files.values import (
     json_value,
     lookup,
 )
-from ruler_cli.messages.content import Turn, calls_of, first_agent_turn, other_text
+from ruler_cli.messages.content import (
+    Turn,
+    calls_of,
+    first_agent_turn,
+    other_text,
+)
 from ruler_cli.messages.names import THOUGHT_KEYS
 from ruler_cli.results.choice import Selected
 from ruler_cli.results.identity import group_name, rollout_ids
@@ -65,7 +70,9 @@ class PairMaker:
     was made.
     """
 
-    def __init__(self, gap: float, most: int, shape: Shape, *, table: bool) -> None:
+    def __init__(
+        self, gap: float, most: int, shape: Shape, *, table: bool
+    ) -> None:
         """Make at most so many pairs of a group.
 
         In a `table` all objects of a column have the same members, so arguments of calls are JSON text there.
@@ -84,10 +91,14 @@ class PairMaker:
         pairs = list[Pair]()
         if not reason:
             by_prompt = self._by_prompt(selected)
-            pairs = [pair for alike in by_prompt.values() for pair in self._of(alike)]
+            pairs = [
+                pair for alike in by_prompt.values() for pair in self._of(alike)
+            ]
             pairs = sorted(pairs, key=itemgetter(0), reverse=True)[: self._most]
             several = len(by_prompt) > 1
-            reason = "prompts differ" if several else "no two that can be written"
+            reason = (
+                "prompts differ" if several else "no two that can be written"
+            )
         if not pairs:
             self.no_pair[reason] += 1
             return []
@@ -114,7 +125,10 @@ class PairMaker:
         """Write rollouts; of those that read the same only the first counts."""
         scored = selected.scored
         names = rollout_ids(selected.group, scored)
-        ids = {r.indices: name for r, name in zip(scored.rollouts, names, strict=True)}
+        ids = {
+            r.indices: name
+            for r, name in zip(scored.rollouts, names, strict=True)
+        }
         by_prompt: ByPrompt = {}
         for rollout in selected.rollouts:
             try:
@@ -192,7 +206,9 @@ class PairMaker:
             "rejected_id": rejected.id,
         }
         members |= {name: _json(value) for name, value in about.items()}
-        body = ", ".join(f'"{name}": {value}' for name, value in members.items())
+        body = ", ".join(
+            f'"{name}": {value}' for name, value in members.items()
+        )
         return escaped(f"{{{body}}}".encode())
 
 

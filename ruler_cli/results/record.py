@@ -17,7 +17,12 @@ from typing import Annotated, Any, Literal, TypedDict, TypeVar, get_args
 from pydantic import PlainValidator, TypeAdapter
 
 from ruler_cli import __version__
-from ruler_cli.scoring.statistics import Concordance, Moments, concordance, one_score
+from ruler_cli.scoring.statistics import (
+    Concordance,
+    Moments,
+    concordance,
+    one_score,
+)
 from ruler_cli.types import (
     ENDINGS,
     MOST_CRITERIA,
@@ -219,10 +224,16 @@ class RolloutRecord:
     more_judges: Annotated[int, _Checked] = 0
 
     @classmethod
-    def read(cls, annotation: Json, status: Status, **values: Any) -> RolloutRecord:
+    def read(
+        cls, annotation: Json, status: Status, **values: Any
+    ) -> RolloutRecord:
         """Read an annotation of any version; `own` are the values that the reader knows."""
-        read = {name: annotation[name] for name in _READ_NAMES if name in annotation}
-        criteria, passes = _criteria(annotation) if status == "scored" else ([], [])
+        read = {
+            name: annotation[name] for name in _READ_NAMES if name in annotation
+        }
+        criteria, passes = (
+            _criteria(annotation) if status == "scored" else ([], [])
+        )
         judges = annotation.get("judges") if status == "scored" else None
         if isinstance(judges, dict):  # as the first schema has it
             judges = [{"judge": name, "score": judges[name]} for name in judges]
@@ -244,12 +255,16 @@ class RolloutRecord:
     def panel(self) -> Mapping[str, float]:
         """The scores of the judges of a panel, by name."""
         scores = {judge["judge"]: judge["score"] for judge in self.judges}
-        return {name: score for name, score in scores.items() if score is not None}
+        return {
+            name: score for name, score in scores.items() if score is not None
+        }
 
     @property
     def criterion_values(self) -> Mapping[str, float]:
         """The values of the criteria, by name."""
-        return {criterion["name"]: criterion["value"] for criterion in self.criteria}
+        return {
+            criterion["name"]: criterion["value"] for criterion in self.criteria
+        }
 
     @property
     def mean_position(self) -> float | None:
@@ -267,8 +282,12 @@ class RolloutRecord:
         """Return the numbers that figures count; `placed`: its positions are those among all rollouts."""
         criteria = []
         for i, criterion in enumerate(self.criteria):
-            passes = tuple(self.criteria_passes[i]) if self.criteria_passes else ()
-            score = CriterionScore(criterion["name"], criterion["value"], passes)
+            passes = (
+                tuple(self.criteria_passes[i]) if self.criteria_passes else ()
+            )
+            score = CriterionScore(
+                criterion["name"], criterion["value"], passes
+            )
             criteria.append(score)
         return RolloutValues(
             self.score,
@@ -339,7 +358,9 @@ class GroupRecord:
     def written(self) -> Json:
         """The fields of OUTPUT."""
         names = {"passes_for": "passes_for_0.9"}
-        return {names.get(name, name): value for name, value in vars(self).items()}
+        return {
+            names.get(name, name): value for name, value in vars(self).items()
+        }
 
     def as_json(self) -> Json:
         """Return the group as JSON, without the annotations and texts of its rollouts."""
@@ -368,7 +389,9 @@ class GroupRecord:
         """The indices of the rollouts, the highest score first, those without one last."""
         scores = [rollout.score for rollout in self.rollouts]
         indices = range(len(scores))
-        return sorted(indices, key=lambda i: (scores[i] is None, -(scores[i] or 0.0)))
+        return sorted(
+            indices, key=lambda i: (scores[i] is None, -(scores[i] or 0.0))
+        )
 
     @property
     def mean(self) -> float | None:
@@ -378,7 +401,9 @@ class GroupRecord:
     @cached_property
     def sd(self) -> float | None:
         """The standard deviation of the scores; None with fewer than two."""
-        return Moments().add(self.scores).spread if len(self.scores) > 1 else None
+        return (
+            Moments().add(self.scores).spread if len(self.scores) > 1 else None
+        )
 
     @property
     def failed(self) -> bool:
@@ -398,7 +423,9 @@ class GroupRecord:
     @property
     def one_score(self) -> bool:
         """True if the judge gave one score to rollouts that differ: it saw them at different positions."""
-        scored = [rollout for rollout in self.rollouts if rollout.score is not None]
+        scored = [
+            rollout for rollout in self.rollouts if rollout.score is not None
+        ]
         scores = [rollout.judge_score for rollout in scored]
         several = len({tuple(rollout.slots) for rollout in scored}) > 1
         return several and None not in scores and one_score(scores)
@@ -406,7 +433,9 @@ class GroupRecord:
     @property
     def alone(self) -> bool:
         """True if it is scored and the judge saw one distinct rollout; identical ones share positions."""
-        scored = [rollout for rollout in self.rollouts if rollout.score is not None]
+        scored = [
+            rollout for rollout in self.rollouts if rollout.score is not None
+        ]
         positions = {tuple(rollout.slots) for rollout in scored}
         return len(scored) == 1 or (len(positions) == 1 and any(positions))
 
@@ -469,7 +498,9 @@ _GROUP_NAMES = tuple(_names_of[: _names_of.index("rollouts")])
 def changed(record: _R, **changes: Any) -> _R:
     """Return a record that was read with other values."""
     member = {member.name for member in fields(record)}  # type: ignore[arg-type]
-    values = {name: value for name, value in vars(record).items() if name in member}
+    values = {
+        name: value for name, value in vars(record).items() if name in member
+    }
     return _made(type(record), values | changes)
 
 
@@ -485,7 +516,11 @@ def _criteria(annotation: Json) -> tuple[list[Json], list[Sequence[float]]]:
     values = annotation.get("criteria")
     listed = values[:MOST_CRITERIA] if isinstance(values, list) else []
     passes = annotation.get("criteria_passes")
-    rows = passes if isinstance(passes, list) and len(passes) == len(listed) else []
+    rows = (
+        passes
+        if isinstance(passes, list) and len(passes) == len(listed)
+        else []
+    )
     criteria: list[Json] = []
     read: list[Sequence[float]] = []
     for i, item in enumerate(listed):
@@ -530,7 +565,9 @@ def rollout_records(
         record = {
             "status": "failed" if score is None else "scored",
             "score": score,
-            "judge_score": score if judge_score == score else _fine(judge_score),
+            "judge_score": score
+            if judge_score == score
+            else _fine(judge_score),
             "explanation": values.explanation,
             "kind": kind,
             "reason": reason,
@@ -538,8 +575,12 @@ def rollout_records(
             "judges": judges,
             "passes": 0 if score is None else shared.passes,
             "spread": _fine(values.spread),
-            "slots": [round(position, _COARSE) for position in values.positions],
-            "pass_scores": [round(score, _COARSE) for score in values.pass_scores],
+            "slots": [
+                round(position, _COARSE) for position in values.positions
+            ],
+            "pass_scores": [
+                round(score, _COARSE) for score in values.pass_scores
+            ],
             "criteria": [
                 {"name": criterion.name, "value": round(criterion.value, _FINE)}
                 for criterion in values.criteria

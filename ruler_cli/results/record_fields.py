@@ -76,7 +76,11 @@ class RecordFields:
         reader = annotations.reader
         form = reader.format
         read = (*form.messages, *form.answers, *form.prompt, form.reward)
-        self._apart = {*reader.key_paths, *reader.given.values(), *reader.prompt}
+        self._apart = {
+            *reader.key_paths,
+            *reader.given.values(),
+            *reader.prompt,
+        }
         self._apart.update(path for names in read for path in names.split("|"))
 
     def add(self, group: Group) -> GroupValues:
@@ -84,11 +88,15 @@ class RecordFields:
         values: dict[str, dict[str, None]] = {}
         for record in group.records:
             whole = self._annotations.value(record)
-            below = {path for rollout in record.rollouts for path in rollout.path[:1]}
+            below = {
+                path for rollout in record.rollouts for path in rollout.path[:1]
+            }
             shared = dict(_scalars(whole, below))
             for rollout in record.rollouts:
                 below = rollout_object(whole, rollout)
-                held = shared if below is whole else shared | dict(_scalars(below))
+                held = (
+                    shared if below is whole else shared | dict(_scalars(below))
+                )
                 for path, text in held.items():
                     values.setdefault(path, {})[text] = None
         numbers = {path: i for i, path in enumerate(self._fields)}
@@ -102,13 +110,17 @@ class RecordFields:
                 numbers[path] = len(numbers)
                 self._fields[path] = _Field(path)
             if not self._fields[path].many:
-                rows.append((numbers[path], self._fields[path].numbers_of([*texts])))
+                rows.append(
+                    (numbers[path], self._fields[path].numbers_of([*texts]))
+                )
         return rows
 
     def offered(self) -> list[int]:
         """Return the numbers of the fields to filter by, after the last group."""
         fields = self._fields.values()
-        numbers = [number for number, counted in enumerate(fields) if counted.offered]
+        numbers = [
+            number for number, counted in enumerate(fields) if counted.offered
+        ]
         return numbers[:MOST_FIELDS]
 
     def as_json(self) -> list[Json]:
@@ -116,12 +128,16 @@ class RecordFields:
         fields = [*self._fields.values()]
         offered = [fields[number] for number in self.offered()]
         return [
-            {"path": counted.path, "values": [*counted.values]} for counted in offered
+            {"path": counted.path, "values": [*counted.values]}
+            for counted in offered
         ]
 
 
 def _scalars(
-    holder: Any, rollouts: Set[Any] = frozenset(), start: str = "", depth: int = _DEPTH
+    holder: Any,
+    rollouts: Set[Any] = frozenset(),
+    start: str = "",
+    depth: int = _DEPTH,
 ) -> Iterator[tuple[str, str]]:
     """Yield the paths of an object with their scalars, without what is below the names of its rollouts."""
     members = holder.items() if isinstance(holder, dict) else ()

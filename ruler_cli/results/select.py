@@ -83,7 +83,9 @@ def select(
                     raise UsageError(f"{scored.shown}: {error}") from None
             selector.refuse_missing(scored.shown)
             if counts["groups"] and not counts["kept groups"]:
-                refuse_in_place(f"be left with none of its {counts['groups']} groups")
+                refuse_in_place(
+                    f"be left with none of its {counts['groups']} groups"
+                )
         out.commit()
     return selector
 

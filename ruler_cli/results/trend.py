@@ -98,7 +98,10 @@ class TrendStep:
 
     def ways(self) -> dict[str, Counter[str]]:
         """Count its groups by the words of each thing that makes scores; without rubrics of single tasks."""
-        ways = {name: Counter(self.file.words[words]) for name, words in _WAYS.items()}
+        ways = {
+            name: Counter(self.file.words[words])
+            for name, words in _WAYS.items()
+        }
         if len(ways["rubric"]) > _RUBRICS:
             del ways["rubric"]
         return ways
@@ -137,9 +140,13 @@ class TrendStep:
             "rollouts": figures["rollouts"] | endings,
             "criteria": figures["criteria"],
             "spread": {"median": figures["spread"]["median"]},
-            "against_label": {"accuracy": figures["against_label"]["agreement"]},
+            "against_label": {
+                "accuracy": figures["against_label"]["agreement"]
+            },
             "with_length": {"score": figures["lengths"]["correlation"]},
-            "judges": [{"name": name, "mean": mean.mean} for name, mean in judges],
+            "judges": [
+                {"name": name, "mean": mean.mean} for name, mean in judges
+            ],
         }
 
 
@@ -290,7 +297,9 @@ def _changes(before: TrendStep, after: TrendStep) -> str:
     earlier = before.ways()
     for name, words in after.ways().items():
         usual = earlier.get(name, Counter())
-        new = {word: number for word, number in words.items() if word not in usual}
+        new = {
+            word: number for word, number in words.items() if word not in usual
+        }
         if usual and new:
             names.append(name)
             groups = max(groups, sum(new.values()))
@@ -312,9 +321,13 @@ def step_numbers(
         parts = [pattern.split(name) for name in names]
         if len({tuple(split[::2]) for split in parts}) > 1:
             continue
-        columns = [column for column in zip(*parts, strict=True) if len({*column}) > 1]
+        columns = [
+            column for column in zip(*parts, strict=True) if len({*column}) > 1
+        ]
         if len(columns) == 1 and max(map(len, columns[0])) <= _LONGEST_NUMBER:
-            numbers = [float(text) if "." in text else int(text) for text in columns[0]]
+            numbers = [
+                float(text) if "." in text else int(text) for text in columns[0]
+            ]
             if len({*numbers}) == len(names):
                 return numbers, "name"
     recorded = [step for step in fields if step is not None]

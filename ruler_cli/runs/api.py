@@ -65,9 +65,13 @@ async def score_file(
             )
     source = replace(settings.input, source=os.fspath(input))
     force = force or settings.force
-    settings = replace(settings, input=source, output=os.fspath(output), force=force)
+    settings = replace(
+        settings, input=source, output=os.fspath(output), force=force
+    )
     result = await score(settings, guarded(observer))
-    if result.stopped is not None and not isinstance(result.stopped, ReaderGone):
+    if result.stopped is not None and not isinstance(
+        result.stopped, ReaderGone
+    ):
         raise result.stopped
     return result.summary
 
@@ -131,14 +135,18 @@ async def ruler(
     usage.
     """
     group: Any = message_lists
-    if isinstance(message_lists, Sequence) and not isinstance(message_lists, str):
+    if isinstance(message_lists, Sequence) and not isinstance(
+        message_lists, str
+    ):
         if not message_lists:
             return []
         if not isinstance(tools, list | tuple | None):
             raise WrongShapeError("give a list of tools", place="tools")
         group = {"trajectories": message_lists, "tools": tools}
     elif tools is not None:
-        raise WrongShapeError("are those of the group; leave them out", place="tools")
+        raise WrongShapeError(
+            "are those of the group; leave them out", place="tools"
+        )
     ObjectReader(InputSettings()).read(group, 0, "message_lists")
     scored = await _score_once(
         group, judge_model, extra_litellm_params, rubric, debug=debug
@@ -147,9 +155,12 @@ async def ruler(
     for number, fields in enumerate(scored.trajectories, 1):
         score = fields["score"]
         if score is None:
-            raise NotScoredError("input", f"conversation {number} {fields['reason']}")
+            raise NotScoredError(
+                "input", f"conversation {number} {fields['reason']}"
+            )
         criteria = {
-            criterion["name"]: criterion["value"] for criterion in fields["criteria"]
+            criterion["name"]: criterion["value"]
+            for criterion in fields["criteria"]
         }
         rollouts.append(
             TrajectoryScore(
@@ -212,9 +223,7 @@ async def score_group(
             group, judge_model, extra_litellm_params, rubric, debug=debug
         )
     except Exception as error:
-        if (
-            not swallow_exceptions
-        ):  # ART swallows what is raised between its check of the group and the scores
+        if not swallow_exceptions:  # ART swallows what is raised between its check of the group and the scores
             raise
         Log().warn(str(error) if isinstance(error, RulerError) else repr(error))
         return None

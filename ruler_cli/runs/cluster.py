@@ -87,7 +87,9 @@ def ray_session(address: str | None) -> Iterator[Any]:
             "include_dashboard": False,
         }
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Ray's would go to the command's stderr
+        warnings.simplefilter(
+            "ignore"
+        )  # Ray's would go to the command's stderr
         import ray
         from ray._private import worker
 
@@ -128,7 +130,9 @@ async def score_on_ray(
             return await score(settings, observer, stop_signal)
         if error := nothing_to_compare(settings, source):
             raise error
-        refuse_other_groups(source, settings.output, force=may_replace(settings))
+        refuse_other_groups(
+            source, settings.output, force=may_replace(settings)
+        )
         source.report(observer)
         groups = source.survey.mine
         shape = source.reader.format.shape
@@ -209,7 +213,9 @@ class _RayRun:
             await asyncio.sleep(_TICK)
             summary = self.summary
             self.status = Status.of([report.status for report in self.reports])
-            self.most_in_flight = max(self.most_in_flight, self.status.in_flight)
+            self.most_in_flight = max(
+                self.most_in_flight, self.status.in_flight
+            )
             waits.look(time.monotonic(), self.status)
             self.observer.tick(summary, self.status)
             if allowed is None:
@@ -218,8 +224,12 @@ class _RayRun:
                 if not summary.scored and unusable >= FIRST_ASKED:
                     self.stop_signal.stop(NoUsableReply(unusable))
                 continue
-            failed = sum(summary.failed.values()) - summary.failed.get("budget", 0)
-            if failed + max(unreadable, summary.unreadable) > allowed.of(groups):
+            failed = sum(summary.failed.values()) - summary.failed.get(
+                "budget", 0
+            )
+            if failed + max(unreadable, summary.unreadable) > allowed.of(
+                groups
+            ):
                 self.stop_signal.stop(TooManyFailures(allowed.shown))
         self.observer.stopping(self.status.in_flight, self.settings.grace)
         for worker in self.ready:
@@ -247,7 +257,9 @@ class _RayRun:
                     await asyncio.to_thread(append_rows, settings.ledger, rows)
             report = self.reports[index]
             summary = report.summary
-            self.spent += (summary.cost_usd or 0.0) + (summary.unsure_usd or 0.0)
+            self.spent += (summary.cost_usd or 0.0) + (
+                summary.unsure_usd or 0.0
+            )
             if report.stopped is not None:
                 self.stop_signal.stop(report.stopped)
         except RulerError as error:  # Ray wraps one of a worker
@@ -273,7 +285,9 @@ class _RayRun:
         keys = environment(settings.judges)
         if await worker.begin.remote(__version__, settings, home, keys):
             caches = [cache_of(None, judge) for judge in settings.judges]
-            models = [name for cache in caches for name in (cache.model, cache.name)]
+            models = [
+                name for cache in caches for name in (cache.model, cache.name)
+            ]
             # the newest row of a request counts there: those of the run's own ledger
             for path in (*settings.ledgers, settings.ledger):
                 for rows in rows_of(path, models):
@@ -331,14 +345,18 @@ class Worker(Observer):
         append_rows(self._ledger, rows)
         self._last_row += len(rows)
 
-    async def score(self) -> AsyncIterator[tuple[ShardReport, list[ReplyRecord]]]:
+    async def score(
+        self,
+    ) -> AsyncIterator[tuple[ShardReport, list[ReplyRecord]]]:
         """Score the shard; yield reports, each with the new rows of this node's ledger."""
         run = asyncio.ensure_future(self._score_shard())
         while not (await asyncio.wait([run], timeout=_TICK))[0]:
             yield self._report, self._new_rows()
         try:
             last = await run
-        except RulerError as error:  # replies since the last report are paid for
+        except (
+            RulerError
+        ) as error:  # replies since the last report are paid for
             last = replace(self._report, stopped=error)
         rows = self._new_rows()
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -368,13 +386,17 @@ class Worker(Observer):
 
     def _new_rows(self) -> list[ReplyRecord]:
         rows = [
-            row for part in rows_of(self._ledger, after=self._last_row) for row in part
+            row
+            for part in rows_of(self._ledger, after=self._last_row)
+            for row in part
         ]
         self._last_row += len(rows)
         return rows
 
 
-def _for_worker(settings: ScoreSettings, number: int, count: int) -> ScoreSettings:
+def _for_worker(
+    settings: ScoreSettings, number: int, count: int
+) -> ScoreSettings:
     """Return the settings of one of `count` workers.
 
     It has a shard, a share of the limits, absolute paths, and no option that needs the whole batch.

@@ -235,7 +235,9 @@ class JudgeEstimate:
             longest = min(size * weight.longest_ratio, most)
             self.add(Range(mean, mean, longest), request, calls)
         sizes = (self._dearest, missing)
-        self._dearest = max(sizes, key=lambda calls: sum(size.prompt for size in calls))
+        self._dearest = max(
+            sizes, key=lambda calls: sum(size.prompt for size in calls)
+        )
 
     def _planned(
         self, layout: PromptLayout, windows: int, share: Range
@@ -267,12 +269,17 @@ class JudgeEstimate:
         answer = map_ranges(lambda tokens: min(tokens, longest), answer)
         written = Range(0, request.common / max(1, request.size), 1)
         values: Iterator[Any] = zip(
-            *map(_VALUES, (tokens * PROMPT, answer, written, times)), strict=True
+            *map(_VALUES, (tokens * PROMPT, answer, written, times)),
+            strict=True,
         )
         for at, (prompt, completion, share, weight) in enumerate(values):
             key = at, int((prompt - 1) // 1000)
             usage = Usage(
-                prompt * weight, completion * weight, 0, weight, prompt * share * weight
+                prompt * weight,
+                completion * weight,
+                0,
+                weight,
+                prompt * share * weight,
             )
             self.usages[key] = self.usages.get(key, NO_USAGE) + usage
 
@@ -344,7 +351,9 @@ class Estimate:
     @property
     def totals(self) -> Totals:
         """Return the totals of all judges together."""
-        first, *others = (judge.totals(judge.model.price) for judge in self.judges)
+        first, *others = (
+            judge.totals(judge.model.price) for judge in self.judges
+        )
         return sum(others, first)
 
     @property
@@ -358,11 +367,15 @@ class Estimate:
         """Return the number of groups with two distinct rollouts or more."""
         return self.sizes.total() - self.tied_groups
 
-    def _add_faults(self, group: Group, layout: PromptLayout, groups: int) -> None:
+    def _add_faults(
+        self, group: Group, layout: PromptLayout, groups: int
+    ) -> None:
         """Count what keeps a group from being judged, but for the mistakes of single records."""
         for fault in layout.faults.values():
             self.faults[fault] += groups
-        if group.mistake and not any(record.rubric_error for record in group.records):
+        if group.mistake and not any(
+            record.rubric_error for record in group.records
+        ):
             self.mistakes[group.mistake] += groups
 
     def add(self, group: Group, weight: SampleWeight) -> None:
@@ -405,7 +418,9 @@ class Estimate:
         suspects = sum(owner in layout.suspects for owner in layout.owner)
         self.identical_rollouts += groups * (len(owners) - len(layout.distinct))
         # one that is asked about alone has a score of its own
-        single = len(owners) == 1 and any(j.ask.ask == "each" for j in self.judges)
+        single = len(owners) == 1 and any(
+            j.ask.ask == "each" for j in self.judges
+        )
         self.tied_groups += groups * (layout.alone and not single)
         self.suspect_rollouts += groups * suspects
         common = layout.context_size + len(layout.tools.encode())
@@ -425,8 +440,12 @@ class Estimate:
         for judge in self.judges:
             limit = judge.ask.context_tokens
             shown = layout
-            fits = not layout.shortening and (limit is None or layout.tokens <= limit)
-            counted = not layout.pictures or judge.ask.judge_model == layout.model
+            fits = not layout.shortening and (
+                limit is None or layout.tokens <= limit
+            )
+            counted = (
+                not layout.pictures or judge.ask.judge_model == layout.model
+            )
             if (not fits and judge.ask != first) or not counted:
                 shown = build_layout(group, judge.ask)
             judge.add_group(group.key, shown, weight, _SHARES[judge.role])
@@ -512,7 +531,9 @@ class InputCounts:
             self.on_problem(problem("is a group without trajectories"))
         self.own_rubrics += record.rubric is not None
         if mistake := rubric_mistake(record):
-            begin = "with a mistake in" if mistake[:9] == "criterion" else "that"
+            begin = (
+                "with a mistake in" if mistake[:9] == "criterion" else "that"
+            )
             self.on_problem(problem(f"has a rubric {begin} {mistake}"))
         for rollout in record.rollouts:
             if rollout.error is not None:
@@ -565,7 +586,9 @@ def sample(source: Input, size: int) -> Iterator[tuple[Group, SampleWeight]]:
         kind = leading_bits(rollouts, 6), leading_bits(length, 3)
         weight = last.get(kind)
         if weight is None or weight.bytes + length > size / samples:
-            last[kind] = weights[record] = SampleWeight(length, 1, length, length)
+            last[kind] = weights[record] = SampleWeight(
+                length, 1, length, length
+            )
             continue
         weight.groups += 1
         weight.bytes += length

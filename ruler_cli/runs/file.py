@@ -60,7 +60,9 @@ from ruler_cli.types import (
     Summary,
 )
 
-if TYPE_CHECKING:  # imported at the first reply, so that the first request goes sooner
+if (
+    TYPE_CHECKING
+):  # imported at the first reply, so that the first request goes sooner
     from ruler_cli.formats.annotate import Annotated
 
 _HELD_GROUPS = 20
@@ -120,7 +122,12 @@ async def score(
         stack.callback(failed.close)
         sink = Annotations(settings, output, failed)
         session, source = await judge_file(
-            settings, resolved, observer, stop_signal or StopSignal(), sink, inputs
+            settings,
+            resolved,
+            observer,
+            stop_signal or StopSignal(),
+            sink,
+            inputs,
         )
         failed.close()
         summary = session.stats.summary
@@ -174,7 +181,9 @@ async def judge_file(
             session.stop_if_too_many()
             if source.reader is not None:
                 sink.begin(source, session)
-                await run(session, FileSource(session, source, source.reader), sink)
+                await run(
+                    session, FileSource(session, source, source.reader), sink
+                )
     return session, source
 
 
@@ -209,7 +218,9 @@ class FileSource:
     endless = False
     on_disk = True
 
-    def __init__(self, session: ScoringSession, source: Input, reader: Reader) -> None:
+    def __init__(
+        self, session: ScoringSession, source: Input, reader: Reader
+    ) -> None:
         self._stop_signal = session.stop_signal
         self._reader = reader
         groups = held_groups(session.settings, source, session.observer)
@@ -219,7 +230,9 @@ class FileSource:
         """Return the next group; None after the last, or where INPUT cannot be read on."""
         try:
             return await self._pull()
-        except RulerError as error:  # calls in flight are paid for and may finish
+        except (
+            RulerError
+        ) as error:  # calls in flight are paid for and may finish
             self._stop_signal.stop(error)
             return None
 
@@ -227,7 +240,8 @@ class FileSource:
         """Return a group with its messages, which stand in the bytes of its records."""
         with suppress(UnreadableError):
             records = [
-                self._reader.read(record.line)[record.part] for record in group.records
+                self._reader.read(record.line)[record.part]
+                for record in group.records
             ]
             return Group(group.key, tuple(records))
         return None  # of a line of several groups the last alone has the bytes
@@ -276,7 +290,9 @@ class Annotations:
     def unreadable(self, problem: Problem) -> None:
         """Keep the bytes of a part of INPUT; UsageError if OUTPUT takes its place, and would lose it."""
         output = self._settings.output
-        in_place = output != "-" and Location(self._settings.input.source).same(output)
+        in_place = output != "-" and Location(self._settings.input.source).same(
+            output
+        )
         if problem.too_large and in_place and self._output.log is None:
             lost = f"is INPUT, and would lose {problem.where}, which"
             raise UsageError(f"{lost} {problem.reason}", place=output)
@@ -316,7 +332,9 @@ class Annotations:
             return self._dropped(group, scores)
         names = self._session.scores.names
         rollouts = rollout_records(group, scores, names, part)
-        annotations: list[Mapping[str, Any]] = [vars(rollout) for rollout in rollouts]
+        annotations: list[Mapping[str, Any]] = [
+            vars(rollout) for rollout in rollouts
+        ]
         # without a record for it the group's part stands on each rollout
         if not form.group_in_record:
             annotations = [
@@ -343,7 +361,9 @@ class Annotations:
             records.append((line.number, body))
         return records
 
-    def _report_fault(self, record: Record, rollout: Rollout, fault: str) -> None:
+    def _report_fault(
+        self, record: Record, rollout: Rollout, fault: str
+    ) -> None:
         """Report a rollout that could not be judged, and keep the bytes of its own object."""
         line = record.line
         listed = rollout.path and isinstance(rollout.path[0], int)
@@ -355,7 +375,9 @@ class Annotations:
         self._session.observer.problem(problem)
         self._failed.add(problem)
 
-    def _dropped(self, group: Group, error: GroupError) -> list[tuple[int, bytes]]:
+    def _dropped(
+        self, group: Group, error: GroupError
+    ) -> list[tuple[int, bytes]]:
         """Leave a group out of OUTPUT; the failed file gets it, unless the run that goes on does."""
         lines = [record.line for record in group.records]
         if error.kind == "budget":
@@ -406,7 +428,9 @@ async def open_judges(
     another still uses.
     """
     ledger = None
-    if settings.ledger is not None and not all(way.embedded for way in resolved):
+    if settings.ledger is not None and not all(
+        way.embedded for way in resolved
+    ):
         ledger = stack.enter_context(Ledger(settings.ledger, settings.ledgers))
     for way in resolved:
         if way.judge is not None:

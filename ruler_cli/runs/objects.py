@@ -158,7 +158,11 @@ class ObjectReader:
         self._readers = dict[frozenset[tuple[str, Any]], Reader]()
 
     def read(
-        self, group: G, index: int, name: str = "", rubric: Standards | None = None
+        self,
+        group: G,
+        index: int,
+        name: str = "",
+        rubric: Standards | None = None,
     ) -> ObjectGroup[G]:
         """Read a group; WrongShapeError if it is none. `name` is its name in sentences.
 
@@ -167,7 +171,9 @@ class ObjectReader:
         name = name or f"group {index + 1}"
         if isinstance(rubric, str) and rubric.startswith("@"):
             remedy = "give the text of the file"
-            raise WrongShapeError("only settings read `@FILE`", remedy, place="rubric")
+            raise WrongShapeError(
+                "only settings read `@FILE`", remedy, place="rubric"
+            )
         try:
             return self._group(group, index, name, rubric)
         except UnreadableError as error:
@@ -184,7 +190,10 @@ class ObjectReader:
         objects: Sequence[Any] = [group]
         if shape != "record":
             objects = _listed(group, shape)
-        items = [_item(rollout, _place(shape, i)) for i, rollout in enumerate(objects)]
+        items = [
+            _item(rollout, _place(shape, i))
+            for i, rollout in enumerate(objects)
+        ]
         reader = self._reader(items, shape, name)
         key = _key(reader.format, items[0].parsed) if items else None
         beside = dict[str, Any]()
@@ -208,7 +217,8 @@ class ObjectReader:
         if rubric is not None:  # in the place of all others
             stated = rubric
             records = [
-                replace(record, rubric=None, rubric_error="") for record in records
+                replace(record, rubric=None, rubric_error="")
+                for record in records
             ]
         try:
             standards = None if stated in EMPTY else rubric_of(stated)
@@ -232,20 +242,31 @@ class ObjectReader:
                 shared[name] = plain(value, name)
         return shared
 
-    def _reader(self, items: Sequence[_Item], shape: Shape, name: str) -> Reader:
+    def _reader(
+        self, items: Sequence[_Item], shape: Shape, name: str
+    ) -> Reader:
         """Return the reader of the one format of all records; an error if there is none, or several."""
         settings = self._settings
-        named = settings.format != "auto" or settings.messages or settings.prompt
+        named = (
+            settings.format != "auto" or settings.messages or settings.prompt
+        )
         talks = any(not _TURNS.isdisjoint(item.parsed) for item in items)
         empty = not any(item.parsed for item in items)
-        dicts = items and all(isinstance(item.copied, Mapping) for item in items)
+        dicts = items and all(
+            isinstance(item.copied, Mapping) for item in items
+        )
         if (shape == "holder" and not named and (talks or empty)) or not dicts:
             forms = formats_of("native")
             form = next(form for form in forms if form.shape == "trajectory")
             paths = {"reward": settings.reward, "outcome": settings.outcome}
-            stated = {name: path for name, path in paths.items() if path is not None}
+            stated = {
+                name: path for name, path in paths.items() if path is not None
+            }
             return Reader(
-                form, GroupKey(GIVEN), given=stated, reference=settings.reference or ""
+                form,
+                GroupKey(GIVEN),
+                given=stated,
+                reference=settings.reference or "",
             )
         members = set[tuple[str, Any]]()
         for item in items:
@@ -286,7 +307,9 @@ class ObjectReader:
             stated["outcome"] = settings.outcome
         return replace(reader, group_key=key, given=stated)
 
-    def _record(self, reader: Reader, item: _Item, index: int, shape: Shape) -> Record:
+    def _record(
+        self, reader: Reader, item: _Item, index: int, shape: Shape
+    ) -> Record:
         """Read a record; one rollout that cannot be judged is read with its error."""
         form = reader.format
         single = form.shape == "trajectory"
@@ -314,7 +337,9 @@ class ObjectReader:
             shown = _SHOWN.union([path.partition(".")[0] for path in paths])
             for name in shown & item.lost.keys():
                 # none of its rollouts can be judged
-                record = _with_rollouts(record, partial(replace, error=item.lost[name]))
+                record = _with_rollouts(
+                    record, partial(replace, error=item.lost[name])
+                )
         return record
 
 
@@ -353,7 +378,9 @@ def _listed(group: Any, shape: Shape) -> Sequence[Any]:
         if not (is_object or isinstance(item, Mapping)):
             remedy = "give a dict with `messages`, or an object with ART's attributes"
             wrong = type(item).__name__
-            raise UnreadableError(f"{_place(shape, i)} is of type {wrong}; {remedy}")
+            raise UnreadableError(
+                f"{_place(shape, i)} is of type {wrong}; {remedy}"
+            )
         rollouts.append(item)
     return rollouts
 
@@ -366,7 +393,9 @@ def _item(rollout: Any, place: str) -> _Item:
 def _beside(group: Any) -> dict[str, Any]:
     """Return what a holder has beside its trajectories; UnreadableError if that has no form in JSON."""
     names = group if isinstance(group, Mapping) else _BESIDE_LIST
-    members = {name: member(group, name) for name in names if name != "trajectories"}
+    members = {
+        name: member(group, name) for name in names if name != "trajectories"
+    }
     if isinstance(rubric := members.get("rubric"), Rubric):
         members["rubric"] = rubric.stated
     beside, lost = _json_form(members)
@@ -379,12 +408,16 @@ def _beside(group: Any) -> dict[str, Any]:
 def _filled(shared: Mapping[str, Any], rollout: Rollout) -> Rollout:
     """Return a rollout; the group's values stand for those that it lacks."""
     lacking = {
-        name: value for name, value in shared.items() if getattr(rollout, name) is None
+        name: value
+        for name, value in shared.items()
+        if getattr(rollout, name) is None
     }
     return replace(rollout, **lacking)
 
 
-def _with_rollouts(record: Record, change: Callable[[Rollout], Rollout]) -> Record:
+def _with_rollouts(
+    record: Record, change: Callable[[Rollout], Rollout]
+) -> Record:
     """Return a record with each of its rollouts changed."""
     return replace(record, rollouts=tuple(map(change, record.rollouts)))
 
@@ -396,7 +429,9 @@ def _json_form(item: Any) -> tuple[dict[str, Any], dict[str, str]]:
     mapping = isinstance(item, Mapping)
     names: list[Any] = [*item] if mapping else [*_OF_OBJECTS]
     if mapping and type(item) is not dict:
-        names += [name for name in _HIDDEN if name not in item and item.get(name)]
+        names += [
+            name for name in _HIDDEN if name not in item and item.get(name)
+        ]
     for name in names:
         try:
             inner = item[name] if mapping else member(item, name)
@@ -437,7 +472,9 @@ def _own_members(item: Any) -> dict[str, Any]:
     # each, so that an object that allows no change is refused before it is paid for
     members = {name: member(item, name) for name in _WRITTEN}
     return {
-        name: copy.copy(inner) for name, inner in members.items() if inner is not None
+        name: copy.copy(inner)
+        for name, inner in members.items()
+        if inner is not None
     }
 
 
@@ -472,9 +509,13 @@ def judged_group(
     trajectories = list[dict[str, Any]]()
     writer = AnnotationWriter(group.reader.format, on_failure)
     for item, record in zip(group.items, group.records[1:], strict=True):
-        annotated = [(rollout, next(annotations)) for rollout in record.rollouts]
+        annotated = [
+            (rollout, next(annotations)) for rollout in record.rollouts
+        ]
         apart = group.shape != "holder" and not writer.form.group_in_record
-        changes, noted = _changes(writer, item.parsed, annotated, fields, apart=apart)
+        changes, noted = _changes(
+            writer, item.parsed, annotated, fields, apart=apart
+        )
         trajectories += noted
         changed = _changed(item.copied, changes)
         lacks_score = all(trajectory["score"] is None for trajectory in noted)
@@ -492,7 +533,9 @@ def judged_group(
     if group.shape == "record":
         whole = copies[0]
     elif group.shape == "holder":
-        whole = with_members(group.copied, {"trajectories": copies, "ruler": fields})
+        whole = with_members(
+            group.copied, {"trajectories": copies, "ruler": fields}
+        )
     elif isinstance(group.copied, tuple):
         whole = tuple(copies)
     shared = (group.index, whole, fields, tuple(trajectories))
@@ -566,7 +609,9 @@ def _changed(value: Any, changes: Mapping[str, Any]) -> Any:
         return value
     new = dict[Any, Any]()
     for name, change in changes.items():
-        old = value[int(name)] if isinstance(value, list) else member(value, name)
+        old = (
+            value[int(name)] if isinstance(value, list) else member(value, name)
+        )
         if isinstance(change, bytes):
             new[name] = parse_value(change)
         elif change is not None:
@@ -681,5 +726,7 @@ def _snapshot(value: G, changes: dict[str, Any]) -> G:
     try:
         return with_members(value, changes)
     except Exception as error:
-        reason = f"no copy of this {type(value).__name__} can be annotated ({error})"
+        reason = (
+            f"no copy of this {type(value).__name__} can be annotated ({error})"
+        )
         raise UnreadableError(f"{reason}; give a dict") from error

@@ -13,7 +13,9 @@ from ruler_cli.settings.models import ScoreSettings
 
 def may_replace(settings: ScoreSettings) -> bool:
     """Return whether a run may replace any OUTPUT: the user says so, or it is INPUT, of which nothing is lost."""
-    return settings.force or Location(settings.input.source).same(settings.output)
+    return settings.force or Location(settings.input.source).same(
+        settings.output
+    )
 
 
 def refuse_settings(settings: ScoreSettings) -> None:

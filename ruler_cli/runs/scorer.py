@@ -29,7 +29,12 @@ from typing import Any, Generic, Self, TypeVar
 import anyio
 from anyio.from_thread import BlockingPortal
 
-from ruler_cli.errors import CapReached, RefusedError, UsageError, WrongShapeError
+from ruler_cli.errors import (
+    CapReached,
+    RefusedError,
+    UsageError,
+    WrongShapeError,
+)
 from ruler_cli.pool.engine import Bounds, StopSignal, first_of, running_loop
 from ruler_cli.prompting.coverage import Coverage
 from ruler_cli.runs.file import open_judges, resolve_judges
@@ -40,9 +45,25 @@ from ruler_cli.runs.objects import (
     ObjectReader,
     judged_group,
 )
-from ruler_cli.runs.session import BatchScores, JudgeStream, Scored, ScoringSession
-from ruler_cli.settings.models import InputSettings, ScoreSettings, refuse_no_settings
-from ruler_cli.types import Group, GroupError, Observer, Problem, Standards, Summary
+from ruler_cli.runs.session import (
+    BatchScores,
+    JudgeStream,
+    Scored,
+    ScoringSession,
+)
+from ruler_cli.settings.models import (
+    InputSettings,
+    ScoreSettings,
+    refuse_no_settings,
+)
+from ruler_cli.types import (
+    Group,
+    GroupError,
+    Observer,
+    Problem,
+    Standards,
+    Summary,
+)
 
 T = TypeVar("T")
 Groups = Iterable[G] | AsyncIterable[G]
@@ -117,7 +138,9 @@ def _guarded(name: str, method: Callable[..., object]) -> Callable[..., None]:
                 raise TypeError("methods of an observer cannot be async")
         except (Exception, asyncio.CancelledError):  # noqa: BLE001 - of the program; its traceback is logged
             if not logged:
-                _LOG.exception("`%s` of the observer failed; the run goes on", name)
+                _LOG.exception(
+                    "`%s` of the observer failed; the run goes on", name
+                )
             logged = True
 
     return call
@@ -147,17 +170,23 @@ class OpenJudges:
     def close_soon(self) -> bool:
         """Have it closed, from any thread. Return False if its event loop runs no more."""
         if self.alive:
-            with suppress(RuntimeError):  # it ends in this moment, and closes all
+            with suppress(
+                RuntimeError
+            ):  # it ends in this moment, and closes all
                 self.loop.call_soon_threadsafe(self.closing.set)
                 return True
         return False
 
-    def start(self, function: Callable[..., Awaitable[T]], *args: object) -> Future[T]:
+    def start(
+        self, function: Callable[..., Awaitable[T]], *args: object
+    ) -> Future[T]:
         """Begin work in its event loop, from another thread; UsageError if that runs no more."""
         if self.alive:
             with suppress(RuntimeError):  # it ends in this moment
                 return self.portal.start_task_soon(function, *args)
-        raise UsageError("the Scorer's event loop has ended; open the Scorer again")
+        raise UsageError(
+            "the Scorer's event loop has ended; open the Scorer again"
+        )
 
     def result(self, function: Callable[..., Awaitable[T]], *args: object) -> T:
         """Return the result of work in its event loop, from another thread; an interruption ends the work."""
@@ -174,7 +203,10 @@ class OpenJudges:
             future.cancel()
 
     def read(
-        self, group: G, index: int | None = None, rubric: Standards | None = None
+        self,
+        group: G,
+        index: int | None = None,
+        rubric: Standards | None = None,
     ) -> ObjectGroup[G]:
         """Read a group; without an `index` it is the next one that comes alone. `rubric` is for it alone.
 
@@ -194,11 +226,15 @@ class OpenJudges:
                 self._without_outcome = _FIRST
             elif self._without_outcome == _FIRST:
                 problem = f"none of the first {_FIRST} groups has it"
-                wrong = UsageError(problem, "check the path", place=f"--outcome {path}")
+                wrong = UsageError(
+                    problem, "check the path", place=f"--outcome {path}"
+                )
                 self.session.stop_signal.stop(wrong)
         return read
 
-    async def score(self, group: G, rubric: Standards | None = None) -> JudgedGroup[G]:
+    async def score(
+        self, group: G, rubric: Standards | None = None
+    ) -> JudgedGroup[G]:
         """Score a group that shares passes with no other, by a rubric of its own if one is given."""
         session = self.session
         batch = session.scores
@@ -221,9 +257,15 @@ class OpenJudges:
             scores = session.take(batch, read, result)
             if scores is None:
                 raise self.ended
-            if capped and isinstance(scores, GroupError) and scores.kind == "budget":
+            if (
+                capped
+                and isinstance(scores, GroupError)
+                and scores.kind == "budget"
+            ):
                 raise session.stats.cap_reached() or self.ended
-            return self.judged(batch, session.conclude(batch, read, result, scores))
+            return self.judged(
+                batch, session.conclude(batch, read, result, scores)
+            )
 
         return await asyncio.create_task(judge())
 
@@ -375,7 +417,9 @@ def _count_for_art(usd: float | None) -> None:
 
 def refuse_no_groups(groups: Any) -> None:
     """Raise WrongShapeError for what is not an iterable of groups; ART's group is an iterable of its fields."""
-    single = isinstance(groups, Mapping | str) or hasattr(groups, "trajectories")
+    single = isinstance(groups, Mapping | str) or hasattr(
+        groups, "trajectories"
+    )
     if single or not isinstance(groups, Iterable | AsyncIterable):
         kind = type(groups).__name__
         raise WrongShapeError(
@@ -403,7 +447,10 @@ class Scorer:
     """
 
     def __init__(
-        self, settings: ScoreSettings | None = None, *, observer: Observer | None = None
+        self,
+        settings: ScoreSettings | None = None,
+        *,
+        observer: Observer | None = None,
     ) -> None:
         """UsageError for settings that contradict one another, or that only a file can have."""
         self._settings = _checked(settings)
@@ -532,7 +579,9 @@ class Scorer:
             )
         if isinstance(groups, AsyncIterable):
             remedy = "give a list, or use `score_groups`"
-            raise WrongShapeError("is an async iterable", remedy, place="groups")
+            raise WrongShapeError(
+                "is an async iterable", remedy, place="groups"
+            )
         refuse_no_groups(groups)
         with self._lock:
             if self._judges is None and self._last is None:
@@ -567,7 +616,9 @@ class Scorer:
 
     def _refuse_open(self) -> None:
         if self._judges is not None and not self._judges.loop.is_closed():
-            raise UsageError("the Scorer is already open; share it, or make another")
+            raise UsageError(
+                "the Scorer is already open; share it, or make another"
+            )
 
     def _open_in_thread(self) -> None:
         """Open it in a daemon thread: one that is joined when the program ends would keep it from ending."""
@@ -592,7 +643,9 @@ class Scorer:
             async with BlockingPortal() as portal, AsyncExitStack() as stack:
                 resolved = resolve_judges(self._settings)
                 stop_signal = StopSignal(outages=False)
-                panel = await open_judges(self._settings, resolved, stop_signal, stack)
+                panel = await open_judges(
+                    self._settings, resolved, stop_signal, stack
+                )
                 self._refuse_open()
                 session = ScoringSession(self._settings, self._observer, panel)
                 await stack.enter_async_context(session)
@@ -668,4 +721,6 @@ def _checked(settings: ScoreSettings | None) -> ScoreSettings:
             "on_failure='drop' and `failed` write files; leave them out, and skip a group whose `failed` is "
             "true"
         )
-    return replace(settings, input=replace(settings.input, source="-"), output="-")
+    return replace(
+        settings, input=replace(settings.input, source="-"), output="-"
+    )

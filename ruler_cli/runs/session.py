@@ -60,7 +60,9 @@ from ruler_cli.types import (
     rubric_text,
 )
 
-if TYPE_CHECKING:  # imported at the first reply, so that the first request goes sooner
+if (
+    TYPE_CHECKING
+):  # imported at the first reply, so that the first request goes sooner
     from ruler_cli.results.record import Digests, GroupRecord
     from ruler_cli.scoring.combine import BatchStatistics
 
@@ -156,7 +158,9 @@ class ScoringSession:
         self.panel = panel
         self.stop_signal = panel.stop_signal
         embedded = [
-            number for number, judge in enumerate(settings.judges) if is_embedded(judge)
+            number
+            for number, judge in enumerate(settings.judges)
+            if is_embedded(judge)
         ]
         self.stats = RunStats(settings.most_failures, panel, embedded)
         self.scores = BatchScores(settings)
@@ -197,13 +201,18 @@ class ScoringSession:
         self.observer.started(total)
         self._begun = True
         settings = self.settings
-        if settings.combine.standardize is None and settings.combining.standardize:
+        if (
+            settings.combine.standardize is None
+            and settings.combining.standardize
+        ):
             self.observer.note(_TWO_SCALES)
 
     def runner(self) -> JudgeRunner:
         """Make a runner for groups that may share passes with one another."""
         on_reply = self._show if self.settings.debug else None
-        return JudgeRunner(self.settings, self.panel.judges, on_reply, self.coverage)
+        return JudgeRunner(
+            self.settings, self.panel.judges, on_reply, self.coverage
+        )
 
     def _show(
         self,
@@ -325,8 +334,12 @@ class ScoringSession:
         for stream in self.streams:
             stream.last()
         grace = self.settings.grace
-        self._grace = asyncio.get_running_loop().call_later(grace, self._give_up)
-        if reason is None or isinstance(reason, ReaderGone):  # `| head` is quiet
+        self._grace = asyncio.get_running_loop().call_later(
+            grace, self._give_up
+        )
+        if reason is None or isinstance(
+            reason, ReaderGone
+        ):  # `| head` is quiet
             return
         if in_flight and not isinstance(reason, InterruptedRun):
             self.observer.note(reason.brief)  # calls in flight may take long
@@ -368,7 +381,10 @@ class ScoringSession:
         """Count the rubric of a group."""
         summary = self.stats.summary
         digest, text = self._rubric_of(group)
-        if digest in summary.rubric_texts or len(summary.rubric_texts) < _LISTED:
+        if (
+            digest in summary.rubric_texts
+            or len(summary.rubric_texts) < _LISTED
+        ):
             summary.rubric_texts[digest] = text
         else:
             summary.more_rubrics += 1
@@ -396,7 +412,9 @@ class ScoringSession:
         return digest, text
 
 
-def with_outage(stopped: RulerError | None, status: Status) -> RulerError | None:
+def with_outage(
+    stopped: RulerError | None, status: Status
+) -> RulerError | None:
     """Return why a run stopped; an interruption names the judge that was down meanwhile."""
     if isinstance(stopped, InterruptedRun) and status.outage:
         return InterruptedRun(stopped.signum, status.outage)
@@ -569,12 +587,16 @@ class JudgeStream:
                 if unsure(before.bounds):
                     whole = self._source.restored(group)
                     again = await self._again(whole) if whole else None
-                    lost = replace(before, pass_scores=(), failed_calls=(_UNSURE,))
+                    lost = replace(
+                        before, pass_scores=(), failed_calls=(_UNSURE,)
+                    )
                     result = again or lost
                 scores = self.batch.first(result)
                 if isinstance(scores, GroupError) and result is not before:
                     session.stats.unscore(scores.kind)
-                    session.observer.failed(group.key, scores.kind, scores.reason)
+                    session.observer.failed(
+                        group.key, scores.kind, scores.reason
+                    )
                 self._held.add(group, result)
             held.close()
 
@@ -612,7 +634,9 @@ class HeldGroups:
         return bool(self._groups) or self._scratch is not None
 
     def __iter__(self) -> Iterator[tuple[Group, GroupResult]]:
-        return iter(self._groups) if self._scratch is None else self._scratch.all()
+        return (
+            iter(self._groups) if self._scratch is None else self._scratch.all()
+        )
 
     def close(self) -> None:
         """Forget them."""
@@ -633,7 +657,9 @@ def slim(group: Group) -> Group:
         rollouts = []
         for rollout in record.rollouts:
             # an object so deep is no number
-            reward = rollout.reward if _shallow(rollout.reward, _DEEPEST) else None
+            reward = (
+                rollout.reward if _shallow(rollout.reward, _DEEPEST) else None
+            )
             bare = replace(
                 rollout,
                 messages=[],
@@ -647,7 +673,9 @@ def slim(group: Group) -> Group:
         if record.part + 1 < record.parts:
             # a line of several groups is written with the last of them
             line = replace(line, raw=b"")
-        records.append(replace(record, line=line, rollouts=tuple(rollouts), tools=None))
+        records.append(
+            replace(record, line=line, rollouts=tuple(rollouts), tools=None)
+        )
     return Group(group.key, tuple(records))
 
 
@@ -724,7 +752,10 @@ class RunStats:
     """The summary of a run as it grows, and the bounds on its failures."""
 
     def __init__(
-        self, most: MaxFailures | None, panel: Panel, embedded: Sequence[int] = ()
+        self,
+        most: MaxFailures | None,
+        panel: Panel,
+        embedded: Sequence[int] = (),
     ) -> None:
         """`panel` counts the calls, and knows the prices; the explanations of `embedded` judges are alike."""
         self._most = most
@@ -737,7 +768,10 @@ class RunStats:
         """True until a group that was asked about has a score, or `first_failed` told that none has."""
 
     def add(
-        self, group: Group, result: GroupResult, scores: GroupScores | GroupError
+        self,
+        group: Group,
+        result: GroupResult,
+        scores: GroupScores | GroupError,
     ) -> None:
         """Count a group that is judged."""
         summary = self.summary

@@ -146,7 +146,9 @@ class CorrectedMean:
             "labelled": totals["labelled"],
             "scores": measured(means[0], columns[0], groups["number"]),
             "labels": measured(means[1], columns[1], groups["weight"]),
-            "corrected": measured(corrected[0], corrected[1:], groups["weight"]),
+            "corrected": measured(
+                corrected[0], corrected[1:], groups["weight"]
+            ),
             "weight": weight,
         }
 

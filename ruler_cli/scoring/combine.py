@@ -108,7 +108,9 @@ class ScoreTable:
         return replace(self, cells=cells, scores=scores)
 
 
-def tables(result: GroupResult, correct: Correction = UNCORRECTED) -> list[ScoreTable]:
+def tables(
+    result: GroupResult, correct: Correction = UNCORRECTED
+) -> list[ScoreTable]:
     """A table for each judge that gave any score, by the judges' numbers."""
     by_judge: dict[int, list[PassScores]] = {}
     for one in sorted(result.pass_scores, key=_IN_ORDER):
@@ -120,10 +122,16 @@ def tables(result: GroupResult, correct: Correction = UNCORRECTED) -> list[Score
         scores: list[float | None]
         cells: Sequence[Sequence[float]]
         # a value of a criterion says the same in every window
-        if result.windows > 1 and not own[0].asked_alone and result.rubric is None:
+        if (
+            result.windows > 1
+            and not own[0].asked_alone
+            and result.rubric is None
+        ):
             fitted = fit(windows, len(result.sizes))
             cells = fitted.adjusted
-            scores = [None if x is None else round(x, _DIGITS) for x in fitted.scores]
+            scores = [
+                None if x is None else round(x, _DIGITS) for x in fitted.scores
+            ]
         else:
             cells = rows = [list[float]() for _ in result.sizes]
             for distinct, given in windows:
@@ -133,10 +141,14 @@ def tables(result: GroupResult, correct: Correction = UNCORRECTED) -> list[Score
         scores = [None if x is None else min(1.0, max(0.0, x)) for x in scores]
         unanswered = {at for one in own for at in one.unanswered}
         refused = frozenset([at for at in unanswered if not cells[at]])
-        rows_asked = [len(row) for at, row in enumerate(cells) if at not in refused]
+        rows_asked = [
+            len(row) for at, row in enumerate(cells) if at not in refused
+        ]
         passes = min(rows_asked, default=0)
         made.append(
-            ScoreTable(judge, own, windows, cells, scores, passes, fitted, refused)
+            ScoreTable(
+                judge, own, windows, cells, scores, passes, fitted, refused
+            )
         )
     return made
 
@@ -166,7 +178,9 @@ def anova(result: GroupResult, used: Sequence[ScoreTable]) -> Anova | None:
 class PassTables:
     """The tables of a group's passes, and the analysis of their variance, each made once."""
 
-    def __init__(self, result: GroupResult, correct: Correction = UNCORRECTED) -> None:
+    def __init__(
+        self, result: GroupResult, correct: Correction = UNCORRECTED
+    ) -> None:
         self.result = result
         self.tables = tables(result, correct)
         self._variances: dict[tuple[int, ...], Anova | None] = {}
@@ -174,7 +188,9 @@ class PassTables:
     def variance(self, used: Sequence[ScoreTable]) -> Anova | None:
         """Analyse some of its tables, or copies of them."""
         key = tuple(map(id, used))
-        if not all(any(table is known for known in self.tables) for table in used):
+        if not all(
+            any(table is known for known in self.tables) for table in used
+        ):
             return anova(self.result, used)
         if key not in self._variances:
             self._variances[key] = anova(self.result, used)
@@ -201,7 +217,9 @@ class BatchStatistics:
     a position says what the rollout is, so it tells no position bias.
     """
 
-    def __init__(self, names: Sequence[str] = (), *, input_order: bool = False) -> None:
+    def __init__(
+        self, names: Sequence[str] = (), *, input_order: bool = False
+    ) -> None:
         self.position_bias = PositionBias()
         self.noise = NoiseEstimator()
         self.sums = Figures(whole=False)
@@ -217,7 +235,9 @@ class BatchStatistics:
         self._outcomes: Counter[bool | None] = Counter()
         self._latest: PassTables | None = None
 
-    def tables_of(self, result: GroupResult, how: CombineSettings) -> PassTables:
+    def tables_of(
+        self, result: GroupResult, how: CombineSettings
+    ) -> PassTables:
         """Return the tables of a group with scores corrected as `how` says; those of the newest group are there."""
         if how.standardize or (how.debias and self.position_bias.enough):
             return PassTables(result, partial(self.corrected, how))
@@ -238,7 +258,9 @@ class BatchStatistics:
         self._latest = PassTables(result)
         self._add_noise(self._latest)
 
-    def refit_noise(self, results: Iterable[GroupResult], how: CombineSettings) -> None:
+    def refit_noise(
+        self, results: Iterable[GroupResult], how: CombineSettings
+    ) -> None:
         """Once every group is added, estimate the noise again from scores corrected as `how` says.
 
         Without that, differences that are corrected afterwards would still count as noise.
@@ -252,16 +274,24 @@ class BatchStatistics:
         result = every.result
         if len(result.pass_scores) > 1 and not result.alone:
             strongest = result.escalated_to
-            stronger = [table for table in every.tables if table.judge == strongest]
+            stronger = [
+                table for table in every.tables if table.judge == strongest
+            ]
             variance = every.variance(stronger or every.tables)
             if variance is not None:
                 values = result.rubric.rounding if result.rubric else 1.0
                 errors = [one.error for one in result.pass_scores]
                 # probabilities are finer than the scores that judges write
-                grid = max(_FINEST, max(errors) ** 2 / 3) if all(errors) else ROUNDING
+                grid = (
+                    max(_FINEST, max(errors) ** 2 / 3)
+                    if all(errors)
+                    else ROUNDING
+                )
                 self.noise.add(variance.ms_res, variance.df_res, grid * values)
 
-    def corrected(self, how: CombineSettings, one: PassScores) -> Sequence[float]:
+    def corrected(
+        self, how: CombineSettings, one: PassScores
+    ) -> Sequence[float]:
         """The scores of a request in its order, without position bias and on one scale, as `how` says.
 
         On one scale, a judge's scores have the mean and the standard deviation of all over the batch. Those
@@ -283,7 +313,9 @@ class BatchStatistics:
             stretch = pooled.deviation / own.deviation
         return [pooled.mean + (score - own.mean) * stretch for score in scores]
 
-    def add_scores(self, key: str, result: GroupResult, scores: GroupScores) -> None:
+    def add_scores(
+        self, key: str, result: GroupResult, scores: GroupScores
+    ) -> None:
         """Count a group's scores; `key` names the group if one of its rollouts is listed."""
         self.sums.add(scores)
         for i, passed in enumerate(result.outcomes):
@@ -308,7 +340,9 @@ class BatchStatistics:
         listed.sort(key=lambda odd: odd.score, reverse=not passed)
         del listed[_LISTED:]
 
-    def figures(self, *, debias: bool = False, checked: bool = False) -> BatchFigures:
+    def figures(
+        self, *, debias: bool = False, checked: bool = False
+    ) -> BatchFigures:
         """The figures of the batch.
 
         `debias`: the position bias was to be corrected. `checked`: outcomes were asked for, so rollouts
@@ -410,7 +444,9 @@ def combine(
     ]
     if not counted:
         return _error(every, failed_calls, least)
-    stronger = [table for table in counted if table.judge == result.escalated_to]
+    stronger = [
+        table for table in counted if table.judge == result.escalated_to
+    ]
     panel = [table for table in counted if table.judge != result.escalated_to]
     # the mean of fewer judges would put a rollout that one refused on another scale than its siblings
     unrefused = [table for table in panel if not table.refused] or panel[:1]
@@ -421,7 +457,9 @@ def combine(
     used = stronger if whole or not panel else panel
     judges = {table.judge for table in used}
     # scores are missing that should count
-    wanted = judges.union(range(result.judges if result.escalated_to is None else 0))
+    wanted = judges.union(
+        range(result.judges if result.escalated_to is None else 0)
+    )
     degraded = any(call.judge in wanted for call in failed_calls)
     degraded |= lacking or result.escalated_to not in (None, *judges)
     criteria = _criteria(result, used)
@@ -429,7 +467,8 @@ def combine(
     vetoes: list[list[str]] = [[] for _ in criteria]
     if rubric := result.rubric:
         vetoes = [
-            rubric.vetoes([one.value for one in own]) if own else [] for own in criteria
+            rubric.vetoes([one.value for one in own]) if own else []
+            for own in criteria
         ]
     vetoed = {at for at, names in enumerate(vetoes) if names}
     if vetoed:
@@ -513,12 +552,22 @@ def _criteria(result: GroupResult, used: Sequence[ScoreTable]) -> _Criteria:
     for table in used:
         own: list[list[tuple[float, ...]]] = [[] for _ in result.sizes]
         for one in table.pass_scores:
-            for distinct, values in zip(one.distinct, one.criteria, strict=True):
+            for distinct, values in zip(
+                one.distinct, one.criteria, strict=True
+            ):
                 own[distinct].append(values)
         for row, passes in zip(rows, own, strict=True):
             row.append(passes)
     return [
-        tuple(map(_criterion, result.rubric.names, count(), repeat(row), repeat(alone)))
+        tuple(
+            map(
+                _criterion,
+                result.rubric.names,
+                count(),
+                repeat(row),
+                repeat(alone),
+            )
+        )
         if any(row)
         else ()
         for row in rows
@@ -572,7 +621,9 @@ def _rollouts(
     scores: list[tuple[Any, ...]] = []
     for distinct, each in enumerate(shown):
         if not any(one.order[1] in judges for one in each):
-            scores.append((None, NO_ANSWER, None, None, {}, {}, (), (), False, ()))
+            scores.append(
+                (None, NO_ANSWER, None, None, {}, {}, (), (), False, ())
+            )
             continue
         every = [(table.judge, table.scores[distinct]) for table in counted]
         by_judge = {judge: known for judge, known in every if known is not None}
@@ -583,7 +634,9 @@ def _rollouts(
         said = {}
         if len(counted) > 1:
             said = {
-                judge: _nearest(known, [one for one in each if one.order[1] == judge])
+                judge: _nearest(
+                    known, [one for one in each if one.order[1] == judge]
+                )
                 for judge, known in by_judge.items()
             }
         if len(own) > 1:
@@ -595,9 +648,7 @@ def _rollouts(
         explanation = nearest.explanation
         if broken := vetoes[distinct]:
             named = ", ".join(f"“{name}”" for name in broken)
-            explanation = (
-                f"{explanation} The judge's score is 0 by the veto of {named}.".strip()
-            )
+            explanation = f"{explanation} The judge's score is 0 by the veto of {named}.".strip()
         made_score = (
             score,
             explanation,
@@ -625,7 +676,9 @@ def _rollouts(
 def _nearest(score: float, shown: Sequence[_Shown]) -> _Shown:
     """Return where a rollout got the score that is nearest to this one; of equals the first pass."""
     # equal distances may differ by rounding
-    return min(shown, key=lambda s: (round(abs(s.corrected - score), 9), s.order))
+    return min(
+        shown, key=lambda s: (round(abs(s.corrected - score), 9), s.order)
+    )
 
 
 def _by_rewards(
@@ -654,7 +707,9 @@ def _by_rewards(
     if tuple(values) == scores.scores:
         return scores
     changed = zip(scores.rollouts, values, strict=True)
-    rollouts = tuple(replace(rollout, score=value) for rollout, value in changed)
+    rollouts = tuple(
+        replace(rollout, score=value) for rollout, value in changed
+    )
     scores = replace(scores, rollouts=rollouts)
     if not result.alone and one_score(values):
         return replace(scores, tied=True, weight=0.0)
@@ -670,14 +725,23 @@ def _error(
 
     A call that the cost cap left out goes before all others: a run with more money may score the group.
     """
-    if every and not failed_calls and not any(map(any, (t.cells for t in every))):
+    if (
+        every
+        and not failed_calls
+        and not any(map(any, (t.cells for t in every)))
+    ):
         return NO_ANSWERS
     if not every:
-        return min(failed_calls, key=lambda call: call.error.kind != "budget").error
+        return min(
+            failed_calls, key=lambda call: call.error.kind != "budget"
+        ).error
     best = max(every, key=lambda table: table.passes)
     failed = sorted(
         failed_calls,
-        key=lambda call: (call.error.kind != "budget", call.judge != best.judge),
+        key=lambda call: (
+            call.error.kind != "budget",
+            call.judge != best.judge,
+        ),
     )
     asked = {one.pass_index for one in best.pass_scores}
     asked |= {call.pass_index for call in failed if call.judge == best.judge}
@@ -685,12 +749,16 @@ def _error(
     reason = f"{counts}, and {least} are needed"
     if best.each:
         answered = sum(map(bool, best.cells))
-        counts = f"{answered} of {len(best.cells)} distinct rollouts have an answer"
+        counts = (
+            f"{answered} of {len(best.cells)} distinct rollouts have an answer"
+        )
         reason = f"{counts}, and all need one"
     if not failed:
         return GroupError("reply", reason)
     error = failed[0].error
-    return replace(error, reason=f"{reason}; the first that did not: {error.reason}")
+    return replace(
+        error, reason=f"{reason}; the first that did not: {error.reason}"
+    )
 
 
 def ordered(

@@ -58,7 +58,9 @@ def rises(values: Sequence[float], weights: Sequence[float]) -> Iterator[Rise]:
     onsets: list[float] = []
     for end, (last, value) in enumerate(pairwise(values), 2):
         number = round(value - _CORRELATION * last, _DIGITS)
-        rank = 1 + (bisect_left(ranked, number) + bisect_right(ranked, number)) / 2
+        rank = (
+            1 + (bisect_left(ranked, number) + bisect_right(ranked, number)) / 2
+        )
         insort(ranked, number)
         ranks = range(1, end)
         pays = len(ranks) * rank**_POWER / sum(item**_POWER for item in ranks)
@@ -70,5 +72,7 @@ def rises(values: Sequence[float], weights: Sequence[float]) -> Iterator[Rise]:
         if end >= LEAST:
             products = [*onsets, log(_SPREAD / (later + 1))]
             largest = max(products)
-            evidence = largest + log(fsum(exp(item - largest) for item in products))
+            evidence = largest + log(
+                fsum(exp(item - largest) for item in products)
+            )
             yield Rise(end, BEFORE + onsets.index(max(onsets)), evidence)

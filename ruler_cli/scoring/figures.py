@@ -105,7 +105,9 @@ class Figures:
 
     def add(self, group: GroupScores, *, own_words: bool = True) -> None:
         """Count a group with scores; `own_words`: its judges explain each rollout by themselves."""
-        scored = [rollout for rollout in group.rollouts if rollout.score is not None]
+        scored = [
+            rollout for rollout in group.rollouts if rollout.score is not None
+        ]
         self.scores.add([rollout.score for rollout in scored])  # type: ignore[misc]
         if group.reliability is not None:
             self.reliability.append(group.reliability)
@@ -119,7 +121,8 @@ class Figures:
                 distinct.setdefault(rollout.distinct, rollout)
         if len(distinct) > 1:
             rows = [
-                (rollout.size, rollout.judge_score) for rollout in distinct.values()
+                (rollout.size, rollout.judge_score)
+                for rollout in distinct.values()
             ]
             self.lengths.add(rows)  # type: ignore[arg-type]
         if any(len(rollout.by_judge) > 1 for rollout in scored):
@@ -131,7 +134,11 @@ class Figures:
             self._add_criteria(scored)
 
     def _count(
-        self, group: GroupScores, scored: Sequence[RolloutValues], *, own_words: bool
+        self,
+        group: GroupScores,
+        scored: Sequence[RolloutValues],
+        *,
+        own_words: bool,
     ) -> None:
         texts = [rollout.explanation.strip() for rollout in scored]
         several = len(texts) > 1 and not group.alone
@@ -174,7 +181,9 @@ class Figures:
             for rollout in distinct:
                 scores = rollout.by_judge
                 if pair[0] in scores and pair[1] in scores:
-                    rows.append((scores[pair[0]], scores[pair[1]], rollout.label))
+                    rows.append(
+                        (scores[pair[0]], scores[pair[1]], rollout.label)
+                    )
             if rows:
                 sums = self.by_judges.setdefault(
                     pair, {kind: Counter() for kind in CORRELATIONS}
@@ -200,7 +209,10 @@ _Rows = Sequence[tuple[Sequence[float], Sequence[float]]]
 def _by_pass(rows: _Rows) -> list[list[tuple[float, float]]]:
     """Return for each pass the position and the score of each rollout."""
     passes = range(len(rows[0][0]))
-    return [[(at[number], scores[number]) for at, scores in rows] for number in passes]
+    return [
+        [(at[number], scores[number]) for at, scores in rows]
+        for number in passes
+    ]
 
 
 def _in_order(shown: Sequence[tuple[float, float]]) -> list[float]:

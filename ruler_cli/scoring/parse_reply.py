@@ -36,7 +36,9 @@ _QUOTES = {'"', "'", "`", "“", "”"}
 _EDGE = re.compile(r"(?:[\s\ufeff{}\[\]*`]++|<\|\w++\|>)*+")
 """Text around a verdict that says nothing: blanks, fences, markers of a template, a doubled brace."""
 _FENCE = re.compile(r"```[\w-]*\s*\Z")
-_HEADING = re.compile(r"[^.!?。\n]{0,80}[:\uff1a*]\s*|.*```[\w-]*\s*", re.DOTALL)
+_HEADING = re.compile(
+    r"[^.!?。\n]{0,80}[:\uff1a*]\s*|.*```[\w-]*\s*", re.DOTALL
+)
 """Text before a verdict that is no thought: a line such as `Here it is:`, or any text before a fence."""
 _DRAFT = re.compile(
     r"\b(?:draft|maybe|perhaps|tentative(?:ly)?|suppose|let me try|(?:first|initial) (?:idea|guess|try|pass|thought))\b"
@@ -76,7 +78,9 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 """Strings, and what may be left out: a comment without numbers, quotes and brackets, a comma behind the last item."""
-_ESCAPE = re.compile(r"""\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|\\?(?P<mark>['"\\])""")
+_ESCAPE = re.compile(
+    r"""\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|\\?(?P<mark>['"\\])"""
+)
 """An escape of JSON, or a character that needs one; Python escapes the single quote, too."""
 _INVISIBLE = re.compile(
     r"[\u200b-\u200f\u2060-\u2064\ufeff]|\\u(?:200[b-f]|206[0-4]|feff)", re.I
@@ -111,7 +115,9 @@ def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         return members
     members.clear()
     for key, value in pairs:
-        members[key] = value if key not in members or members[key] == value else None
+        members[key] = (
+            value if key not in members or members[key] == value else None
+        )
     return members
 
 
@@ -191,7 +197,9 @@ def parse(
         try:
             mended, value = _mended(text[answer.begin :])
             answer = _Answer(0, [value], [], opened=False)
-            return replace(_verdict(mended, answer, labels, criteria), mended=True)
+            return replace(
+                _verdict(mended, answer, labels, criteria), mended=True
+            )
         except ScaleError:
             raise
         except (DefectError, ValueError, RecursionError):
@@ -215,7 +223,9 @@ def parse_complete(
         opened = _OPENED.match(bare, at)
         at = opened.end() if opened else bare.find("[", at)
         # up to the entry that has no end
-        while at >= 0 and (item := (_MEMBER if opened else _ITEM).match(bare, at)):
+        while at >= 0 and (
+            item := (_MEMBER if opened else _ITEM).match(bare, at)
+        ):
             value, at = _DECODER.raw_decode(bare, item.end())
             entries.append(_entry(item[1], value) if opened else value)
     complete = [
@@ -304,11 +314,15 @@ def _verdict(
     )
     after += rest
     more = re.search(r"\d", after) and any(label in after for label in labels)
-    numbers = chain.from_iterable(asked_for for asked_for, _ in parsed.entries.values())
+    numbers = chain.from_iterable(
+        asked_for for asked_for, _ in parsed.entries.values()
+    )
     more = more or not {*map(float, _DECIMAL.findall(words))} <= {*numbers}
     draft = more or _DRAFT.search(before) or not (closing or farewell)
     if draft or (whole and not (opening and closing)):
-        raise DefectError("text around its scores may take them back: give them alone")
+        raise DefectError(
+            "text around its scores may take them back: give them alone"
+        )
     return replace(parsed, mended=mended)
 
 
@@ -342,7 +356,11 @@ def _listed(
     if isinstance(value, list) or not isinstance(value, dict):
         return value, False, rest
     plain = any(isinstance(item, int | float | str) for item in value.values())
-    return [_entry(label, item) for label, item in value.items()], alone or plain, rest
+    return (
+        [_entry(label, item) for label, item in value.items()],
+        alone or plain,
+        rest,
+    )
 
 
 def _mended(text: str) -> tuple[str, _Json]:
@@ -447,7 +465,10 @@ def _entry(label: str, value: Any) -> Any:
     """An entry of the list from a member of an object; None if it has another id of its own."""
     if isinstance(value, int | float | str):
         value = {"score": value}
-    if not isinstance(value, dict) or value.get("trajectory_id", label) != label:
+    if (
+        not isinstance(value, dict)
+        or value.get("trajectory_id", label) != label
+    ):
         return None
     return {**value, "trajectory_id": label}
 
@@ -471,7 +492,9 @@ def _shares(values: Sequence[Any]) -> tuple[list[float], bool]:
         near = round(number)
         shares.append(float(near) if abs(number - near) <= _NEAR else number)
     plain = {
-        share for share, (_, scaled) in zip(shares, numbers, strict=True) if not scaled
+        share
+        for share, (_, scaled) in zip(shares, numbers, strict=True)
+        if not scaled
     }
     return shares, bool(plain) and plain <= {0.0, 1.0}
 

@@ -49,7 +49,9 @@ def expectation(
     """Return the mean place of levels with these probabilities, each rounded by `half` a unit at most."""
     top = len(shares) - 1
     whole = math.fsum(shares)
-    score = math.fsum(at * share for at, share in enumerate(shares)) / whole / top
+    score = (
+        math.fsum(at * share for at, share in enumerate(shares)) / whole / top
+    )
     moved = math.fsum(abs(at / top - score) for at in range(top + 1))
     return Share(score, half * moved / whole)
 
@@ -66,10 +68,14 @@ def word_share(
     0.01, if a number is no logarithm of a probability, if all sum to more than 1, or if one alone has all of it: an
     engine that knows no probabilities writes 0.0 for each.
     """
-    listed = [(_word(token), _probability(logprob)) for token, logprob in likely]
+    listed = [
+        (_word(token), _probability(logprob)) for token, logprob in likely
+    ]
     whole = math.fsum(probability for _, probability in listed)
     if listed and whole > math.exp(_MOVES + _rounding(likely)):
-        raise DefectError(f"the probabilities of its first words sum to {whole:.3g}")
+        raise DefectError(
+            f"the probabilities of its first words sum to {whole:.3g}"
+        )
     names = [word.casefold() for word in words]
     shares = [
         math.fsum(probability for word, probability in listed if word == name)

@@ -7,7 +7,14 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from ruler_cli.files.values import first, is_list, is_object, is_text, items, words
+from ruler_cli.files.values import (
+    first,
+    is_list,
+    is_object,
+    is_text,
+    items,
+    words,
+)
 
 _GRADES = {
     "C": 1.0,
@@ -43,7 +50,9 @@ def number(value: Any) -> float | None:
     if is_text(value):
         text = value.strip()
         # neither "nan" nor "1_0"
-        numeric = len(text) <= _LONGEST and "_" not in text and text[-1:].isdigit()
+        numeric = (
+            len(text) <= _LONGEST and "_" not in text and text[-1:].isdigit()
+        )
         return _finite(text) if numeric else _GRADES.get(text)
     if is_list(value):
         plain = []

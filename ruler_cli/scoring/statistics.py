@@ -250,7 +250,9 @@ class LengthSums:
 
     def add(self, rows: Iterable[tuple[int, float]]) -> None:
         """Add one group: a row for each distinct rollout, with its size in bytes and its score."""
-        sums = products("ab", [(log2(max(size, 1)), score) for size, score in rows])
+        sums = products(
+            "ab", [(log2(max(size, 1)), score) for size, score in rows]
+        )
         if sums["aa"] > 0:
             self._slope.add(sums["aa"], sums["ab"])
             self._yy += sums["bb"]
@@ -370,7 +372,9 @@ class PositionBias:
                 bin_.error if bin_.groups > 1 else None,
                 round(bin_.x),
             )
-            for bin_, (start, stop) in zip(self._bins, pairwise(edges), strict=True)
+            for bin_, (start, stop) in zip(
+                self._bins, pairwise(edges), strict=True
+            )
             if bin_.groups
         )
 
@@ -392,7 +396,9 @@ class PositionBias:
         true = max(0.0, variance - errors)
         # the means of all bins drawn towards 0; 0 for a bin with fewer than two groups
         shrunk = [
-            b.ratio * true / (true + b.error**2) if true and b.groups > 1 else 0.0
+            b.ratio * true / (true + b.error**2)
+            if true and b.groups > 1
+            else 0.0
             for b in self._bins
         ]
         amounts = [shrunk[number] for number in _bins_of(size)]

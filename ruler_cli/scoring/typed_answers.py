@@ -34,7 +34,9 @@ def typed_shares(
     asked = {question.name for question in questions}
     for name in answers:
         if name not in asked:
-            raise DefectError(f"it answers `{printable(name)}`, which was not asked")
+            raise DefectError(
+                f"it answers `{printable(name)}`, which was not asked"
+            )
     numbers = chain.from_iterable(map(_numbers, answers.values()))
     half = 0.5 * 0.1 ** max([_FEWEST, *map(_decimals, numbers)])
     shares = {}
@@ -43,7 +45,9 @@ def typed_shares(
         if answer is None:
             continue
         if not isinstance(answer, Mapping):
-            raise DefectError(f"the answer to `{question.name}` is not an object")
+            raise DefectError(
+                f"the answer to `{question.name}` is not an object"
+            )
         if answer.get("type") == "refusal":
             continue
         shares[question.name] = _share(answer, question, half)
@@ -62,13 +66,17 @@ def _share(
         return Share(_probability(yes, question.name), half)
     legend = answer.get("legend")
     if isinstance(legend, Mapping) and legend != _numbered(levels):
-        raise DefectError(f"the answer to `{question.name}` is about other levels")
+        raise DefectError(
+            f"the answer to `{question.name}` is about other levels"
+        )
     stated = answer.get("probabilities")
     if stated is None:
         top = len(levels) - 1
         score = answer.get("score")
         if not _is_number(score) or not 0 <= score <= top:
-            raise DefectError(f"the answer to `{question.name}` has no probabilities")
+            raise DefectError(
+                f"the answer to `{question.name}` has no probabilities"
+            )
         return Share(score / top, half / top)
     if isinstance(stated, list):
         rows = [row for row in stated if isinstance(row, dict)]
@@ -80,11 +88,15 @@ def _share(
             stated[name] = row.get("probability")
     names = _numbered(levels).keys()
     if not isinstance(stated, Mapping) or stated.keys() != names:
-        raise DefectError(f"the answer to `{question.name}` is about other levels")
+        raise DefectError(
+            f"the answer to `{question.name}` is about other levels"
+        )
     shares = [_probability(stated[name], question.name) for name in names]
     whole = math.fsum(shares)
     if abs(whole - 1) > max(_OFF, len(levels) * half):
-        raise DefectError(f"the probabilities of `{question.name}` sum to {whole:.3g}")
+        raise DefectError(
+            f"the probabilities of `{question.name}` sum to {whole:.3g}"
+        )
     return expectation(shares, half)
 
 
@@ -98,7 +110,9 @@ def _is_number(value: Any) -> TypeGuard[float]:
 
 def _probability(value: Any, name: str) -> float:
     if not _is_number(value) or not 0 <= value <= 1:
-        raise DefectError(f"the probability of `{name}` is not a number from 0 to 1")
+        raise DefectError(
+            f"the probability of `{name}` is not a number from 0 to 1"
+        )
     return float(value)
 
 

@@ -37,7 +37,9 @@ def criteria_in(text: str) -> Rubric | None:
     except (ValueError, RecursionError):
         if not _JSON.match(text):
             return None
-        problem = "begins as JSON and cannot be read as such; write TOML into a file"
+        problem = (
+            "begins as JSON and cannot be read as such; write TOML into a file"
+        )
         raise UnreadableError(problem) from None
     return read_criteria(value)
 
@@ -59,7 +61,9 @@ def read_criteria(value: Any) -> Rubric:
         try:
             criteria.append(_criterion(item))
         except UnreadableError as error:
-            raise UnreadableError(f"criterion {number}: {error.reason}") from None
+            raise UnreadableError(
+                f"criterion {number}: {error.reason}"
+            ) from None
     try:
         return Rubric(criteria)
     except ValueError as error:
@@ -76,9 +80,13 @@ def _listed(value: Any) -> list[Any]:
             if name in _LISTS and isinstance(content, list):
                 lists.append(content)
             elif name not in ("name", "title", "id", "description") and content:
-                raise UnreadableError(f"has `{printable(name)}`, which is not read")
+                raise UnreadableError(
+                    f"has `{printable(name)}`, which is not read"
+                )
     if len(lists) != 1:
-        problem = "is neither a text nor a list of criteria (in a file: [[criteria]])"
+        problem = (
+            "is neither a text nor a list of criteria (in a file: [[criteria]])"
+        )
         raise UnreadableError(problem)
     return lists[0]
 
@@ -99,14 +107,20 @@ def _criterion(value: Any) -> Criterion:
             members[name] = content
         elif name not in _BESIDE:
             advice = question(nearest(name, _READ))
-            advice = advice or "; state each criterion as a sentence with a weight"
-            raise UnreadableError(f"`{printable(name)}` is not understood{advice}")
+            advice = (
+                advice or "; state each criterion as a sentence with a weight"
+            )
+            raise UnreadableError(
+                f"`{printable(name)}` is not understood{advice}"
+            )
     text = _only(members, _STATEMENTS)
     name = next((members[name] for name in _NAMES if name in members), "")
     veto = members.get("veto", False)
     levels = members.get("levels", [])
     if not isinstance(text, str) or not isinstance(levels, list):
-        raise UnreadableError("its statement is not a text, or its levels not a list")
+        raise UnreadableError(
+            "its statement is not a text, or its levels not a list"
+        )
     weight = _number(_only(members, _WEIGHTS, 1))
     if text.lower().startswith("pitfall"):
         # public data state some pitfalls as the mistake, and some as what avoids it
@@ -117,7 +131,9 @@ def _criterion(value: Any) -> Criterion:
     return Criterion(text, weight, str(name), veto, tuple(levels))
 
 
-def _only(members: dict[str, Any], names: tuple[str, ...], default: Any = None) -> Any:
+def _only(
+    members: dict[str, Any], names: tuple[str, ...], default: Any = None
+) -> Any:
     """Return the only member of several names; UnreadableError if there are two, or none and no default."""
     present = [name for name in names if name in members]
     if len(present) > 1:

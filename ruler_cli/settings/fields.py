@@ -142,7 +142,9 @@ def public_name(field_name: str) -> str:
 @dataclass_transform(field_specifiers=(Field, field), frozen_default=True)
 def frozen(cls: type[T]) -> type[T]:
     """Make a class a section of settings."""
-    section: Any = pydantic.dataclasses.dataclass(frozen=True, config=_CONFIG)(cls)
+    section: Any = pydantic.dataclasses.dataclass(frozen=True, config=_CONFIG)(
+        cls
+    )
     for name in settings_of(section):
         SECTIONS.setdefault(name, section)
     return cast("type[T]", section)
@@ -206,7 +208,9 @@ class Section:
 
     @model_validator(mode="wrap")
     @classmethod
-    def _name_mistake(cls, values: Any, check: ValidatorFunctionWrapHandler) -> Any:
+    def _name_mistake(
+        cls, values: Any, check: ValidatorFunctionWrapHandler
+    ) -> Any:
         """Check the values; SettingError for the first mistake, in pydantic's words."""
         try:
             return check(values)
@@ -228,7 +232,9 @@ class Section:
             value = HIDDEN
         if len(value) > _LONGEST:
             value = f"{value[:_LONGEST]}…"
-        problem = _TECHNICAL.sub("", mistake["msg"]).replace("should be", "is not")
+        problem = _TECHNICAL.sub("", mistake["msg"]).replace(
+            "should be", "is not"
+        )
         if mistake["type"] in _NUMBERS:
             wanted = _NUMBERS[mistake["type"]].format(**mistake.get("ctx", {}))
             problem = f"Input is not {wanted}"
@@ -251,4 +257,6 @@ def unknown_setting(name: str, names: Iterable[str]) -> UsageError:
     instead = instead_of(name)
     if instead is not None:
         return UsageError(problem, instead)
-    return UsageError(f"{problem}{question(nearest(name, map(public_name, names)))}")
+    return UsageError(
+        f"{problem}{question(nearest(name, map(public_name, names)))}"
+    )

@@ -80,7 +80,9 @@ def way_to_judge(
         if base.source != "command line" and not _PAIR.isdisjoint(table):
             base = Named(table.get("api_base"), "judge")
     for name, source in (key, table_key):
-        foreign = base.source == "provider" and source != "command line" and not same
+        foreign = (
+            base.source == "provider" and source != "command line" and not same
+        )
         if name and source in _SENT[base.source] and not foreign:
             return base.value, name
     return base.value, None
@@ -126,7 +128,9 @@ def _judge(name: str, price: Any, options: Options) -> JudgeSettings:
         values["name"] = name
         table_params = table.get("params", {})
         typed_params = options.rank("params") > FILE
-        params = table_params | params if typed_params else params | table_params
+        params = (
+            table_params | params if typed_params else params | table_params
+        )
     values |= {"model": model, "api_base": api_base, "api_key_env": api_key_env}
     return JudgeSettings(**values | {"params": params})
 
@@ -136,20 +140,26 @@ def _params(options: Options) -> dict[str, Any]:
     return dict(params_of(options.params or {}))
 
 
-def refuse_found_file(options: Options, judges: Sequence[JudgeSettings]) -> None:
+def refuse_found_file(
+    options: Options, judges: Sequence[JudgeSettings]
+) -> None:
     """Raise UntrustedFileError for what a file that the user did not name may not set: it may be somebody else's."""
     file = options.file
     if file is None or not file.discovered:
         return
     params = _params(options)
-    typed, shared = (params, {}) if options.rank("params") > FILE else ({}, params)
+    typed, shared = (
+        (params, {}) if options.rank("params") > FILE else ({}, params)
+    )
     typed_base = options.api_base if options.rank("api_base") > FILE else None
     for judge in judges:
         if judge.model in ("offline", "simulated"):
             continue
         table = file.judges.get(judge.name, {})
         names = {**table.get("params", {}), **shared}
-        wrong = [name for name in names if name not in KNOWN and name not in typed]
+        wrong = [
+            name for name in names if name not in KNOWN and name not in typed
+        ]
         provider = judge.model.partition("/")[0]
         keyed = judge.api_key_env or provider in OWN_ADDRESS
         moved = judge.api_base not in (None, typed_base)
@@ -205,6 +215,8 @@ def _prices(names: Sequence[str], options: Options) -> dict[str, Any]:
         prices *= len(priced)
     if len(prices) not in (0, len(priced)):
         problem = f"has {len(prices)} values for {len(priced)} judges"
-        remedy = "use one for all, or one for each; that of --escalate is the last"
+        remedy = (
+            "use one for all, or one for each; that of --escalate is the last"
+        )
         raise SettingError("price", problem, remedy)
     return dict(zip(priced, prices, strict=False))

@@ -19,9 +19,7 @@ from ruler_cli.types import words_of
 HIDDEN = "[key]"
 """Text that stands for a key."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_BEGINNINGS = (
-    "sk-|sk_live|gsk_|xai-|AIza|nvapi-|pplx-|csk-|ghp_|github_pat_|glpat-|dop_v1_|lsv2_"
-)
+_BEGINNINGS = "sk-|sk_live|gsk_|xai-|AIza|nvapi-|pplx-|csk-|ghp_|github_pat_|glpat-|dop_v1_|lsv2_"
 """First characters of the keys of providers; others are those of words, too."""
 _KEY = re.compile(
     rf"(?:{_BEGINNINGS})[A-Za-z0-9_\-]{{6,}}|(?:hf|fw|r8|pk|rk|tgp|sk)[_-](?=\w*\d)[A-Za-z0-9_\-]{{16,}}"

@@ -129,14 +129,21 @@ def _checked(path: str, content: Mapping[str, Any]) -> ConfigFile:
                 tables[f"{name}.{inner_name}"] = inner
         else:
             tables[name] = table
-    headers = [*_NAMED_TABLES, *(command.replace(" ", ".") for command in COMMANDS)]
+    headers = [
+        *_NAMED_TABLES,
+        *(command.replace(" ", ".") for command in COMMANDS),
+    ]
     file = ConfigFile(path, {}, {}, {})
     for header, table in tables.items():
         group, _, name = header.partition(".")
         if group not in _NAMED_TABLES and header not in headers:
             near = nearest(header, headers)
-            advice = question(near) or "; options belong in a table such as [score]"
-            raise UsageError(f"there is no table [{header}]{advice}", place=path)
+            advice = (
+                question(near) or "; options belong in a table such as [score]"
+            )
+            raise UsageError(
+                f"there is no table [{header}]{advice}", place=path
+            )
         if not isinstance(table, dict):
             remedy = f"write [{header}], and its settings below"
             raise UsageError(f"{header} is not a table", remedy, place=path)
@@ -204,14 +211,21 @@ def _command_table(table: Mapping[str, Any]) -> dict[str, Any]:
             raise unknown_setting(name, SECTIONS)
         if field_name in values:
             raise UsageError("an option is set twice", "leave one out")
-        if field_name == "force":  # it would undo, in silence, what guards files
-            raise SettingError(name, "is for one run", "leave it out, and use --force")
+        if (
+            field_name == "force"
+        ):  # it would undo, in silence, what guards files
+            raise SettingError(
+                name, "is for one run", "leave it out, and use --force"
+            )
         values[field_name] = value
     return values
 
 
 def read_options(
-    command: str, names: Collection[str], typed: Mapping[str, Any], config: str | None
+    command: str,
+    names: Collection[str],
+    typed: Mapping[str, Any],
+    config: str | None,
 ) -> Options:
     """Return the settings of a command: those typed, else variables, else the file, else defaults.
 
@@ -275,7 +289,9 @@ def _setting_in(error: UsageError) -> str:
     return ""
 
 
-def _file_layer(command: str, names: Collection[str], file: ConfigFile | None) -> Layer:
+def _file_layer(
+    command: str, names: Collection[str], file: ConfigFile | None
+) -> Layer:
     """Return what `[score]` and the command's own table set.
 
     `[score]` holds for other commands with the same settings, so that they agree with the run; but endpoint and
@@ -362,7 +378,9 @@ def scored_input(options: Options, source: str) -> InputSettings:
         remedy = "name a path in the records, such as metadata.passed; `ruler agree` reads such files with --people"
         raise SettingError("labels", "is a file", remedy, labels)
     # OUTPUT has no other values around its records
-    rows = {name: replace(row, records="") for name, row in options.rows.items()}
+    rows = {
+        name: replace(row, records="") for name, row in options.rows.items()
+    }
     return replace(
         options.of(InputSettings),
         source=source,
@@ -389,7 +407,9 @@ def _ledgers(names: list[str]) -> tuple[Path | None, tuple[Path, ...]]:
             # a pattern may begin at the root
             matches = sorted(map(Path, glob.glob(str(path))))  # noqa: PTH207
         if not matches:
-            raise SettingError("ledger", "no file matches", "check the path", name)
+            raise SettingError(
+                "ledger", "no file matches", "check the path", name
+            )
         files += matches
     return ledger_path(first), tuple(files)
 

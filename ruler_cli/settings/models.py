@@ -39,7 +39,11 @@ from ruler_cli.settings.fields import (
     Whole,
     frozen,
 )
-from ruler_cli.settings.keys import begins_like_key, is_variable_name, looks_like_key
+from ruler_cli.settings.keys import (
+    begins_like_key,
+    is_variable_name,
+    looks_like_key,
+)
 from ruler_cli.settings.model_list import listed
 from ruler_cli.settings.parameters import params_of
 from ruler_cli.settings.rubric import read_rubric, scale_mistake
@@ -71,7 +75,9 @@ AskFunction = Callable[[JudgeRequest], Awaitable[str | Mapping[str, Any]]]
 ReadRecord = Callable[[Mapping[str, Any]], Any]
 """A program's own reader: a record → a trajectory as a dict with `messages`, or a list of these, which are a group."""
 
-_DECIDING = words_of("bespoke eu_jev laya nace parallel_ai strands_decider typesafe")
+_DECIDING = words_of(
+    "bespoke eu_jev laya nace parallel_ai strands_decider typesafe"
+)
 """Providers that have nothing but System One."""
 _CHATTING = ("openai", "hosted_vllm")
 """Providers of whose models none is only a decision model; the list is long to read."""
@@ -145,9 +151,13 @@ def max_failures_of(value: Any) -> Any:
     match = _FAILURES.fullmatch(str(value))
     if match is None:
         text = repr(str(value))
-        problem = f"{text} is neither a whole number, e.g. 20, nor a share, e.g. 5%"
+        problem = (
+            f"{text} is neither a whole number, e.g. 20, nor a share, e.g. 5%"
+        )
         raise SettingError("max_failures", problem)
-    return MaxFailures(float(match["number"] or match["share"]), bool(match["share"]))
+    return MaxFailures(
+        float(match["number"] or match["share"]), bool(match["share"])
+    )
 
 
 def price_of(value: Any) -> Any:
@@ -194,7 +204,9 @@ def variable_name(name: str) -> str:
     """Return the name of a variable; UsageError, which does not repeat the value, if it is not one."""
     if is_variable_name(name):
         return name
-    problem = "expects the name of a variable, and its value (not shown) is not one"
+    problem = (
+        "expects the name of a variable, and its value (not shown) is not one"
+    )
     raise SettingError("api_key_env", problem, _PUT_KEY)
 
 
@@ -310,7 +322,10 @@ class JudgeSettings(Section):
             return cast("Api", pasted[1])
         if provider in _CHATTING:
             return "chat"
-        if provider in _DECIDING or listed(self.model).get("mode") in _DECISIONS:
+        if (
+            provider in _DECIDING
+            or listed(self.model).get("mode") in _DECISIONS
+        ):
             return "systemone"
         return "chat"
 
@@ -339,7 +354,8 @@ class PoolSettings(Section):
     """
 
     concurrency: Annotated[
-        Limit, Option("Calls in flight.  [default: as many as the judge takes]", "N")
+        Limit,
+        Option("Calls in flight.  [default: as many as the judge takes]", "N"),
     ] = None
     rpm: Annotated[Rpm, Option("Requests per minute.", "N")] = None
     tpm: Annotated[Tpm, Option("Tokens per minute.", "N")] = None
@@ -349,11 +365,14 @@ class PoolSettings(Section):
         Setting("Retries per call; waits for a rate limit do not count.", "N"),
     ] = 6
     max_outage: Annotated[
-        Seconds, Setting("How long to wait for a judge that is down, seconds.", "S")
+        Seconds,
+        Setting("How long to wait for a judge that is down, seconds.", "S"),
     ] = 900.0
     wait_for_judge: Annotated[
         Seconds,
-        Setting("How long to wait for a judge that is not up yet, seconds.", "S"),
+        Setting(
+            "How long to wait for a judge that is not up yet, seconds.", "S"
+        ),
     ] = 0.0
     max_cost: Annotated[
         Number | None, Field(ge=0), Option("Stop before spending more.", "USD")
@@ -379,7 +398,9 @@ def question_of(text: str | None) -> str | None:
     """Return a question as text that can be sent; UsageError if it is empty."""
     if text is None or text.strip():
         return text and readable_text(text)
-    raise SettingError("question", "is empty", "write one whose answer is Yes or No")
+    raise SettingError(
+        "question", "is empty", "write one whose answer is Yes or No"
+    )
 
 
 @frozen
@@ -431,7 +452,8 @@ class AskSettings(Section):
         Whole,
         Field(ge=1),
         Option(
-            "Number of times that a judge scores each group, in balanced orders.", "K"
+            "Number of times that a judge scores each group, in balanced orders.",
+            "K",
         ),
     ] = 1
     group_size: Annotated[
@@ -457,7 +479,9 @@ class AskSettings(Section):
     most_pictures: Annotated[
         Whole | None,
         Field(ge=0),
-        Setting("Show the last K pictures of each rollout.  [default: all]", "K"),
+        Setting(
+            "Show the last K pictures of each rollout.  [default: all]", "K"
+        ),
     ] = None
     context_tokens: Limit = None
     judge_model: str = field(default="", compare=False)
@@ -486,7 +510,9 @@ class CombineSettings(Section):
     min_passes: Annotated[
         Whole,
         Field(ge=1),
-        Setting("Valid passes that a judge needs for its scores to count.", "M"),
+        Setting(
+            "Valid passes that a judge needs for its scores to count.", "M"
+        ),
     ] = 1
     debias: Annotated[
         bool, Setting("Correct for position bias measured over the batch.")
@@ -514,7 +540,9 @@ class CombineSettings(Section):
 
 def _terms(value: Any) -> Any:
     """Return terms in a list as one text, with spaces between them."""
-    return " ".join(map(str, value)) if isinstance(value, list | tuple) else value
+    return (
+        " ".join(map(str, value)) if isinstance(value, list | tuple) else value
+    )
 
 
 ENDED = (
@@ -590,7 +618,9 @@ class InputSettings(Section):
             many=True,
         ),
     ] = ()
-    reward: Annotated[str | None, Option("Path of the original reward.", "PATH")] = None
+    reward: Annotated[
+        str | None, Option("Path of the original reward.", "PATH")
+    ] = None
     records: Annotated[
         str | None,
         Setting(
@@ -607,9 +637,9 @@ class InputSettings(Section):
             many=True,
         ),
     ] = ()
-    outcome: Annotated[str | None, Option("Path of a verifier's result.", "PATH")] = (
-        None
-    )
+    outcome: Annotated[
+        str | None, Option("Path of a verifier's result.", "PATH")
+    ] = None
     shard: Annotated[
         InstanceOf[Shard] | None,
         BeforeValidator(shard_of),
@@ -628,17 +658,20 @@ class InputSettings(Section):
     ] = None
     reference: Annotated[
         str | None,
-        Option("Path of the reference answer, shown to the judge only.", "PATH"),
+        Option(
+            "Path of the reference answer, shown to the judge only.", "PATH"
+        ),
     ] = None
-    limit: Annotated[Limit, Option("Only the first N groups.", "N", per_run=True)] = (
-        None
-    )
+    limit: Annotated[
+        Limit, Option("Only the first N groups.", "N", per_run=True)
+    ] = None
     # a record that waits for its turn is a row of SQLite's, which takes 10^9 bytes
     max_record: Annotated[
         Whole,
         Field(ge=1, le=900),
         Setting(
-            "Largest record to read, in MiB; a larger one counts as unreadable.", "MIB"
+            "Largest record to read, in MiB; a larger one counts as unreadable.",
+            "MIB",
         ),
     ] = MAX_RECORD
     outcome_option: str = "outcome"
@@ -649,7 +682,9 @@ class InputSettings(Section):
         """The user's row that `format` is or names."""
         if isinstance(self.format, RecordPaths):
             return self.format
-        return self.rows.get(self.format) if isinstance(self.format, str) else None
+        return (
+            self.rows.get(self.format) if isinstance(self.format, str) else None
+        )
 
     def with_paths(self, row: RecordPaths) -> RecordPaths:
         """Return a row with the paths that are given beside it in the places of its own."""
@@ -693,7 +728,9 @@ class RunSettings(Section):
     ] = False
     cached_only: Annotated[
         bool,
-        Option("Ask no judge: score what the ledger answers, and fail the rest."),
+        Option(
+            "Ask no judge: score what the ledger answers, and fail the rest."
+        ),
     ] = False
     spend: Annotated[
         Literal["first", "spread"],
@@ -704,7 +741,9 @@ class RunSettings(Section):
     debug: Annotated[bool, Option("Show each reply of the judge.")] = False
     fallback: Annotated[
         bool,
-        Option("Ask the judges in turn: the next scores a group that one refuses."),
+        Option(
+            "Ask the judges in turn: the next scores a group that one refuses."
+        ),
     ] = False
     adaptive: Annotated[
         bool,
@@ -715,14 +754,19 @@ class RunSettings(Section):
     escalate_gap: Annotated[
         Share,
         Option(
-            "A group is undecided if no two of its scores lie further apart.", "GAP"
+            "A group is undecided if no two of its scores lie further apart.",
+            "GAP",
         ),
     ] = 0.1
 
     @property
     def most_failures(self) -> MaxFailures | None:
         """The bound on failures."""
-        return self.max_failures if isinstance(self.max_failures, MaxFailures) else None
+        return (
+            self.max_failures
+            if isinstance(self.max_failures, MaxFailures)
+            else None
+        )
 
 
 Judge = InstanceOf[JudgeSettings]
@@ -744,7 +788,9 @@ class ScoreSettings(RunSettings):
     judge: Judge = field(default_factory=JudgeSettings)
     ask: InstanceOf[AskSettings] = field(default_factory=AskSettings)
     pool: InstanceOf[PoolSettings] = field(default_factory=PoolSettings)
-    combine: InstanceOf[CombineSettings] = field(default_factory=CombineSettings)
+    combine: InstanceOf[CombineSettings] = field(
+        default_factory=CombineSettings
+    )
     ledger: Annotated[
         Path | None,
         BeforeValidator(ledger_path),
@@ -754,11 +800,16 @@ class ScoreSettings(RunSettings):
             "PATH|none",
             many=True,
         ),
-    ] = field(default_factory=lambda: ledger_path(os.environ.get(LEDGER_VARIABLE, "")))
+    ] = field(
+        default_factory=lambda: ledger_path(os.environ.get(LEDGER_VARIABLE, ""))
+    )
     panel: tuple[Judge, ...] = ()
     escalate: Annotated[
         Judge | None,
-        Option("A stronger judge for groups that the first leaves undecided.", "NAME"),
+        Option(
+            "A stronger judge for groups that the first leaves undecided.",
+            "NAME",
+        ),
     ] = None
     ledgers: tuple[Annotated[Path, BeforeValidator(ledger_path)], ...] = ()
     grace: Seconds = 60.0
@@ -799,10 +850,14 @@ class ScoreSettings(RunSettings):
             ask=shown,
             read=read,
             typed=typed,
-            most_questions=None if judge.api_base else _MOST_QUESTIONS.get(provider),
+            most_questions=None
+            if judge.api_base
+            else _MOST_QUESTIONS.get(provider),
             judge_model=judge.model,
         )
-        return replace(ask, passes=1, single="score") if shown == "each" else ask
+        return (
+            replace(ask, passes=1, single="score") if shown == "each" else ask
+        )
 
     @property
     def asks(self) -> list[AskSettings]:
@@ -844,7 +899,9 @@ _IN_TURN = "needs judges that score together, not in turn as with --fallback"
 _FEW_PASSES = "is more than --passes"
 _ORDERED = "needs a random order: in input order a position tells the rollout"
 _LEAVE = "leave one out"
-_CONTRADICTIONS: Sequence[tuple[str, Callable[[ScoreSettings], object], str, str]] = (
+_CONTRADICTIONS: Sequence[
+    tuple[str, Callable[[ScoreSettings], object], str, str]
+] = (
     (
         "cached_only",
         lambda run: run.cached_only and run.ledger is None,
@@ -903,7 +960,9 @@ _CONTRADICTIONS: Sequence[tuple[str, Callable[[ScoreSettings], object], str, str
     ),
 )
 """Settings that make no sense with others: the first one, the test, the problem and the way out."""
-_COMPARING = words_of("passes order debias min_passes adaptive group_size single")
+_COMPARING = words_of(
+    "passes order debias min_passes adaptive group_size single"
+)
 """Settings of rollouts that are compared."""
 _OF_ALL = ("debias", "standardize")
 """Settings that need all groups."""
@@ -916,10 +975,10 @@ def _refuse_contradictions(run: ScoreSettings) -> None:
         raise SettingError("rubric", scale)
     if all(run.asked_each):
         for name in _changed(run, _COMPARING):
-            problem = (
-                "has no meaning: every judge is asked about each rollout alone, once"
+            problem = "has no meaning: every judge is asked about each rollout alone, once"
+            raise SettingError(
+                name, problem, "leave it out, or leave out --ask each"
             )
-            raise SettingError(name, problem, "leave it out, or leave out --ask each")
     for judge, ask in zip(run.judges, run.asks, strict=True):
         problem = "is asked about each rollout alone, and writes no score"
         if ask.typed:
@@ -956,6 +1015,10 @@ def _refuse_judges(run: ScoreSettings) -> None:
             ways.append((judge.model, judge.params, how))
         if ways[0] == ways[1] or first.label == second.label:
             names = f"judges {first.label} and {second.label}"
-            problem = f"{names} have one name, or one model and the same parameters"
-            remedy = "leave one out; to ask one judge several times, use --passes"
+            problem = (
+                f"{names} have one name, or one model and the same parameters"
+            )
+            remedy = (
+                "leave one out; to ask one judge several times, use --passes"
+            )
             raise UsageError(problem, remedy)

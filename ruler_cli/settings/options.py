@@ -65,7 +65,9 @@ class OutputSettings(Section):
     ] = "auto"
     engine: Annotated[
         Literal["here", "ray"],
-        Option("Judge in this process, or in workers of Ray; OUTPUT is the same."),
+        Option(
+            "Judge in this process, or in workers of Ray; OUTPUT is the same."
+        ),
     ] = "here"
     ray_address: Annotated[
         str | None,
@@ -193,7 +195,11 @@ class CommandSettings(Section):
     gap: Annotated[
         Number,
         Field(gt=0, le=1),
-        Option("Least difference between the scores of a pair.", "SCORE", per_run=True),
+        Option(
+            "Least difference between the scores of a pair.",
+            "SCORE",
+            per_run=True,
+        ),
     ] = 0.2
     per_group: Annotated[
         Whole, Field(ge=1), Option("Most pairs of a group.", "K", per_run=True)
@@ -206,7 +212,9 @@ class CommandSettings(Section):
         Literal["auto", "openai", "anthropic", "vllm"],
         Option("Format of the requests; auto goes by the judge's name."),
     ] = "auto"
-    wait: Annotated[bool, Option("Wait, and collect until no batch is open.")] = False
+    wait: Annotated[
+        bool, Option("Wait, and collect until no batch is open.")
+    ] = False
     wait_timeout: Annotated[
         Seconds,
         Field(allow_inf_nan=False),
@@ -221,7 +229,8 @@ class CommandSettings(Section):
         ),
     ] = 120.0
     all_batches: Annotated[
-        bool, Option("Closed batches, too; to cancel, every open one.", per_run=True)
+        bool,
+        Option("Closed batches, too; to cancel, every open one.", per_run=True),
     ] = False
     forget: Annotated[
         bool,
@@ -233,12 +242,17 @@ class CommandSettings(Section):
     older_than: Annotated[
         Number | None,
         Field(ge=0),
-        Option("Only replies older than this.  [default: all]", "DAYS", per_run=True),
+        Option(
+            "Only replies older than this.  [default: all]",
+            "DAYS",
+            per_run=True,
+        ),
     ] = None
     yes: Annotated[
         bool,
         Option(
-            "Go on without asking; needed if stdin is not a terminal.", per_run=True
+            "Go on without asking; needed if stdin is not a terminal.",
+            per_run=True,
         ),
     ] = False
 

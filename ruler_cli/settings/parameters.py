@@ -19,8 +19,12 @@ from ruler_cli.types import words_of
 _ENDPOINT = "name the endpoint with --api-base URL"
 _MODEL = "name the model with -m NAME"
 _OURS = "ruler writes the prompt and reads one reply; leave it out"
-_ELSEWHERE = "it may send the call elsewhere, or answer in its place; leave it out"
-_ADDRESSES = re.compile(r"(?:.*_)?(?:api_base|base_url|endpoint|host|url|uri)(?:_url)?")
+_ELSEWHERE = (
+    "it may send the call elsewhere, or answer in its place; leave it out"
+)
+_ADDRESSES = re.compile(
+    r"(?:.*_)?(?:api_base|base_url|endpoint|host|url|uri)(?:_url)?"
+)
 _MODELS = re.compile("models?|model_id|deployment_id|engine")
 _PROMPTS = re.compile(
     "messages|n|system|system_instruction|instructions|contents|input|prompt|state|questions"
@@ -156,7 +160,9 @@ _PARTS = ("headers", "extra_headers", "extra_query", "extra_body")
 
 def body_of(params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters that stand in the body of a call."""
-    plain = {name: value for name, value in params.items() if name not in _PARTS}
+    plain = {
+        name: value for name, value in params.items() if name not in _PARTS
+    }
     return plain | (params.get("extra_body") or {})
 
 
@@ -167,19 +173,21 @@ def wire_of(params: Mapping[str, Any]) -> Wire:
         header = plain.endswith("headers") and name not in _PARTS
         if header or plain in _OF_LITELLM or "_cost_per_" in plain:
             remedy = _ADVICE.get(name, "leave it out, or use --set via=litellm")
-            problem = (
-                "is not a parameter of the endpoint but of litellm, or of a client"
-            )
+            problem = "is not a parameter of the endpoint but of litellm, or of a client"
             raise SettingError("params", problem, remedy, name)
     query = params.get("extra_query") or {}
-    pairs = [pair for name, value in query.items() for pair in _pairs(name, value)]
+    pairs = [
+        pair for name, value in query.items() for pair in _pairs(name, value)
+    ]
     text = f"?{urlencode(pairs)}" if pairs else ""
     return Wire(body_of(params), headers_of(params), text)
 
 
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~\w-]+", re.ASCII)
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]|[^\x00-\xff]")
-_FRAMING = re.compile("host|content-length|transfer-encoding|connection", re.IGNORECASE)
+_FRAMING = re.compile(
+    "host|content-length|transfer-encoding|connection", re.IGNORECASE
+)
 
 
 def headers_of(params: Mapping[str, Any]) -> dict[str, str]:
@@ -189,7 +197,9 @@ def headers_of(params: Mapping[str, Any]) -> dict[str, str]:
         for name, value in (params.get(part) or {}).items():
             headers[str(name)] = value
     for name, value in headers.items():
-        text = isinstance(value, str | int | float) and not _CONTROL.search(str(value))
+        text = isinstance(value, str | int | float) and not _CONTROL.search(
+            str(value)
+        )
         if not text or not _HEADER.fullmatch(name) or _FRAMING.fullmatch(name):
             problem = f"has a header that cannot be sent: {name!r}"
             remedy = "correct it, or leave it out"
@@ -206,4 +216,7 @@ def _pairs(name: str, value: Any) -> Iterator[tuple[str, str]]:
         for item in value:
             yield from _pairs(f"{name}[]", item)
     elif value is not None:
-        yield name, str(value).lower() if isinstance(value, bool) else str(value)
+        yield (
+            name,
+            str(value).lower() if isinstance(value, bool) else str(value),
+        )

@@ -165,7 +165,9 @@ LABELS = (
         "bcdf",
     ),
     *flagged(
-        '<trajectory id="' + '"> <trajectory id="'.join(_labels(500).split()) + '">'
+        '<trajectory id="'
+        + '"> <trajectory id="'.join(_labels(500).split())
+        + '">'
     ),
 )
 ALIKE = (
@@ -245,7 +247,9 @@ MASTER_KEYS = (
             "Respuesta",
         )
     ),
-    *missed("may be all that there is to say", " ", "I don't know.", "Yes.", "..."),
+    *missed(
+        "may be all that there is to say", " ", "I don't know.", "Yes.", "..."
+    ),
 )
 ROLES = (
     *held(

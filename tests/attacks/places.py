@@ -33,9 +33,12 @@ class Place:
             return group(self.rollout(text), *map(talk, OTHERS))
         given = self.shared(text)
         system = given.pop("system", None)
-        messages = [] if system is None else [{"role": "system", "content": system}]
+        messages = (
+            [] if system is None else [{"role": "system", "content": system}]
+        )
         return group(
-            *([*messages, *talk(answer)] for answer in ("Done.", *OTHERS)), **given
+            *([*messages, *talk(answer)] for answer in ("Done.", *OTHERS)),
+            **given,
         )
 
 
@@ -71,7 +74,9 @@ PLACES = (
     Place(
         "tool result's JSON",
         lambda text: _message(
-            json.dumps({"found": [text]}, ensure_ascii=False), "tool", tool_call_id="c1"
+            json.dumps({"found": [text]}, ensure_ascii=False),
+            "tool",
+            tool_call_id="c1",
         ),
     ),
     Place(
@@ -81,35 +86,48 @@ PLACES = (
     Place(
         "nested tool result",
         lambda text: _message(
-            [{"type": "tool_result", "tool_use_id": "t", "content": text}], "user"
+            [{"type": "tool_result", "tool_use_id": "t", "content": text}],
+            "user",
         ),
     ),
-    Place("tool's name", lambda text: _message("ok", "tool", name=text or "tool")),
+    Place(
+        "tool's name", lambda text: _message("ok", "tool", name=text or "tool")
+    ),
     Place("call's name", lambda text: _called(text, "{}")),
     Place("call's argument", lambda text: _called("search", {"query": text})),
-    Place("call's argument key", lambda text: _called("search", {text: {"of": 1}})),
+    Place(
+        "call's argument key", lambda text: _called("search", {text: {"of": 1}})
+    ),
     Place(
         "call's argument text",
         lambda text: _called("search", json.dumps({"query": text})),
     ),
-    Place("call's broken arguments", lambda text: _called("search", "{" + text)),
+    Place(
+        "call's broken arguments", lambda text: _called("search", "{" + text)
+    ),
     Place("role", lambda text: _message("ok", text or "assistant")),
     Place("speaker's name", lambda text: _message("ok", "user", name=text)),
     Place("reasoning", lambda text: _message("ok", reasoning_content=text)),
     Place("refusal", lambda text: _message(None, refusal=text)),
     Place(
         "own system prompt",
-        lambda text: Rollout([{"role": "system", "content": text}, *talk("ok")]),
+        lambda text: Rollout(
+            [{"role": "system", "content": text}, *talk("ok")]
+        ),
     ),
     Place(
         "own tools",
-        lambda text: Rollout(talk("ok"), tools=[{"name": "f", "description": text}]),
+        lambda text: Rollout(
+            talk("ok"), tools=[{"name": "f", "description": text}]
+        ),
     ),
     Place(
         "tool parameter's name",
         lambda text: Rollout(talk("ok"), tools=[{"properties": {text: {}}}]),
     ),
-    Place("later part", lambda text: Rollout(talk("ok"), histories=(talk(text),))),
+    Place(
+        "later part", lambda text: Rollout(talk("ok"), histories=(talk(text),))
+    ),
     Place(
         "metadata",
         lambda text: _message("ok", "user", metadata={text: text}),

@@ -37,7 +37,9 @@ async def api(
         yield provider
 
 
-def request(name: str, at: int, model: str = "m", text: str = "") -> dict[str, Any]:
+def request(
+    name: str, at: int, model: str = "m", text: str = ""
+) -> dict[str, Any]:
     """One request in the API's format, of two rollouts whose true scores follow from `at`."""
     rollouts = "".join(
         f'<trajectory id="{label}">\n{text} {at} truth={truth}\n</trajectory>\n'
@@ -55,7 +57,10 @@ def request(name: str, at: int, model: str = "m", text: str = "") -> dict[str, A
             "messages": [user],
         }
         return {"custom_id": f"{at:032x}", "params": params}
-    body = {"model": model, "messages": [{"role": "system", "content": "Judge."}, user]}
+    body = {
+        "model": model,
+        "messages": [{"role": "system", "content": "Judge."}, user],
+    }
     return {
         "custom_id": f"{at:032x}",
         "method": "POST",
@@ -76,7 +81,8 @@ def requests(
     """Write a file of requests, each so many times."""
     made = FORMS["openai" if name == "openai" else "anthropic"]
     lines = [
-        json.dumps(request(name, start + i, model)).encode() for i in range(count)
+        json.dumps(request(name, start + i, model)).encode()
+        for i in range(count)
     ] * times
     path.write_bytes(made.opening + made.between.join(lines) + made.closing)
     return path

@@ -17,7 +17,11 @@ from ruler_cli.runs.batch.batches import Batches, BatchStatus, SubmitResult
 from ruler_cli.runs.batch.journal import OPEN, BatchRecord, BatchState, Journal
 from ruler_cli.runs.batch.providers import Provider, Providers
 from ruler_cli.runs.batch.requests import find_missing
-from ruler_cli.settings.models import InputSettings, JudgeSettings, ScoreSettings
+from ruler_cli.settings.models import (
+    InputSettings,
+    JudgeSettings,
+    ScoreSettings,
+)
 from ruler_cli.types import Observer
 from tests.batch.apis import KEY
 from tests.conftest import group, write
@@ -87,11 +91,15 @@ class Loopback(Providers):
         async def pause(seconds: float) -> None:
             """Wait for nothing."""
 
-        provider = super().for_judge(replace(judge, api_key=KEY, api_key_env=None))
+        provider = super().for_judge(
+            replace(judge, api_key=KEY, api_key_env=None)
+        )
         if provider not in self.ready:
             self.ready.append(provider)
             provider.pause = pause
-            limits = {f"most_{name}": most for name, most in self.limits.items()}
+            limits = {
+                f"most_{name}": most for name, most in self.limits.items()
+            }
             provider.form = provider.form._replace(**limits)
             if self.steps is not None:
                 mortal(provider, self.steps)
@@ -172,7 +180,12 @@ class Client:
         **limits: int,
     ) -> None:
         """Write the input; `limits` are the provider's: `requests` and `bytes` of a batch."""
-        self.server, self.name, self.limits, self.window = server, name, limits, WINDOW
+        self.server, self.name, self.limits, self.window = (
+            server,
+            name,
+            limits,
+            WINDOW,
+        )
         self.source = write(
             folder / "in.jsonl",
             [group(f"g{i}", 0.25, (i % 5) / 4) for i in range(groups)],
@@ -188,7 +201,9 @@ class Client:
             ledger=self.ledger_path,
         )
 
-    def submit(self, steps: Steps | None = None, **changed: Any) -> SubmitResult:
+    def submit(
+        self, steps: Steps | None = None, **changed: Any
+    ) -> SubmitResult:
         """Submit as one process."""
         settings = replace(self.settings, **changed)
 
@@ -197,12 +212,16 @@ class Client:
 
         return self.run(main, steps)
 
-    def collect(self, steps: Steps | None = None, wait: float = 0.0) -> Collected:
+    def collect(
+        self, steps: Steps | None = None, wait: float = 0.0
+    ) -> Collected:
         """Collect as one process."""
         closed: list[BatchRecord] = []
 
         async def main(batches: Batches) -> Collected:
-            still_open = await batches.collect(closed.append, wait=wait, pause=0.01)
+            still_open = await batches.collect(
+                closed.append, wait=wait, pause=0.01
+            )
             return Collected(closed, still_open)
 
         return self.run(main, steps)
@@ -236,21 +255,31 @@ class Client:
         """Count the requests that the ledger does not answer."""
 
         async def main() -> int:
-            missing = await find_missing(self.settings, lambda *_: None, Observer())
+            missing = await find_missing(
+                self.settings, lambda *_: None, Observer()
+            )
             return sum(missing.requests)
 
         return anyio.run(main)
 
     def run(
-        self, main: Callable[[Batches], Awaitable[T]], steps: Steps | None = None
+        self,
+        main: Callable[[Batches], Awaitable[T]],
+        steps: Steps | None = None,
     ) -> T:
         """Run `main` with the batches of the ledger, as one process."""
 
         async def with_batches() -> T:
             with Journal(self.ledger_path) as journal:
                 async with Loopback(self.limits, steps) as providers:
-                    batches = Batches(journal, providers, self.listener, self.window)
+                    batches = Batches(
+                        journal, providers, self.listener, self.window
+                    )
                     return await main(batches)
 
-        with mortal_disk(steps) if steps is not None else contextlib.nullcontext():
+        with (
+            mortal_disk(steps)
+            if steps is not None
+            else contextlib.nullcontext()
+        ):
             return anyio.run(with_batches)

@@ -93,11 +93,19 @@ def kills(
     name: str,
     folder: Path,
     moments: tuple[str, ...] = ("before", "after"),
-    steps: tuple[str, ...] = ("upload", "create", "list", "retrieve", "results"),
+    steps: tuple[str, ...] = (
+        "upload",
+        "create",
+        "list",
+        "retrieve",
+        "results",
+    ),
 ) -> Iterator[CrashResult]:
     """Kill a process by the system at each request, before it is handled or after."""
     remote = (
-        steps if name == "openai" else tuple(step for step in steps if step != "upload")
+        steps
+        if name == "openai"
+        else tuple(step for step in steps if step != "upload")
     )
     for step in remote:
         for moment in moments:
@@ -108,7 +116,9 @@ def kills(
                 _prepare(step, client, server)
                 died = _killed(client, server, step, moment)
                 yield _result(
-                    f"kill -9 {moment} {step}" if died else f"{step}: not killed",
+                    f"kill -9 {moment} {step}"
+                    if died
+                    else f"{step}: not killed",
                     client,
                     server,
                 )
@@ -129,12 +139,17 @@ def _prepare(step: str, client: Client, server: BatchServer) -> None:
 
 def _steps_until(step: str, client: Client) -> int:
     with tempfile.TemporaryDirectory() as folder, BatchServer() as server:
-        other, steps = Client(Path(folder), server, client.name, GROUPS), Steps()
+        other, steps = (
+            Client(Path(folder), server, client.name, GROUPS),
+            Steps(),
+        )
         other.submit(steps)
     return steps.passed.index(step)
 
 
-def _killed(client: Client, server: BatchServer, step: str, moment: str) -> bool:
+def _killed(
+    client: Client, server: BatchServer, step: str, moment: str
+) -> bool:
     """Run a process until it is killed at its first request of that step; tell if it was."""
     command = (
         ["collect"]
@@ -170,7 +185,9 @@ def _killed(client: Client, server: BatchServer, step: str, moment: str) -> bool
         return moment != "before"  # before: the request is lost with its client
 
     server.before, server.after = (
-        (kill, lambda now: True) if moment == "before" else (lambda now: True, kill)
+        (kill, lambda now: True)
+        if moment == "before"
+        else (lambda now: True, kill)
     )
     try:
         process.wait(_LONGEST)
@@ -186,7 +203,12 @@ def _result(point: str, client: Client, server: BatchServer) -> CrashResult:
     rounds = client.until_complete()
     answered = GROUPS - client.missing()
     return CrashResult(
-        point, server.created, server.billed, server.billed_again, answered, rounds
+        point,
+        server.created,
+        server.billed,
+        server.billed_again,
+        answered,
+        rounds,
     )
 
 
@@ -194,12 +216,16 @@ def table(columns: dict[str, list[CrashResult]]) -> str:
     """Format a table with a row for each point and a column for each API."""
     names = list(columns)
     points = list(
-        dict.fromkeys(each.point for result in columns.values() for each in result)
+        dict.fromkeys(
+            each.point for result in columns.values() for each in result
+        )
     )
     rows = [["point", *names], ["---"] * (len(names) + 1)]
     for point in points:
         cells = [
-            next((str(each) for each in columns[name] if each.point == point), "")
+            next(
+                (str(each) for each in columns[name] if each.point == point), ""
+            )
             for name in names
         ]
         rows.append([point, *cells])

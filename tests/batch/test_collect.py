@@ -11,7 +11,11 @@ from ruler_cli.errors import RefusedError, UsageError
 from ruler_cli.ledger.reply_cache import Ledger
 from ruler_cli.runs.batch.batches import Batches, BatchStatus
 from ruler_cli.runs.batch.journal import Journal
-from ruler_cli.runs.batch.providers import Provider, RemoteBatch, UnreachableError
+from ruler_cli.runs.batch.providers import (
+    Provider,
+    RemoteBatch,
+    UnreachableError,
+)
 from tests.batch.apis import APIS
 from tests.batch.crashes import Client
 from tests.judge_server import BatchServer
@@ -22,18 +26,26 @@ one_api = pytest.mark.parametrize("name", APIS[:1])
 
 
 def client_of(
-    folder: Path, server: BatchServer, name: str, model: str = "m", **limits: int
+    folder: Path,
+    server: BatchServer,
+    name: str,
+    model: str = "m",
+    **limits: int,
 ) -> Client:
     """A client with six requests."""
     return Client(folder, server, name, 6, model, **limits)
 
 
 @each_api
-def test_temporary_errors(name: str, tmp_path: Path, batch_server: BatchServer) -> None:
+def test_temporary_errors(
+    name: str, tmp_path: Path, batch_server: BatchServer
+) -> None:
     """Rows that failed temporarily, or are missing, are free, and the next submission takes only them."""
     for kind in ("error", "expired", "missing"):
         (tmp_path / kind).mkdir()
-        client = client_of(tmp_path / kind, batch_server, name, f"some-row-{kind}")
+        client = client_of(
+            tmp_path / kind, batch_server, name, f"some-row-{kind}"
+        )
         client.submit()
         done = client.collect()
         (batch,) = client.batches()
@@ -49,7 +61,9 @@ def test_temporary_errors(name: str, tmp_path: Path, batch_server: BatchServer) 
 
 
 @each_api
-def test_lasting_errors(name: str, tmp_path: Path, batch_server: BatchServer) -> None:
+def test_lasting_errors(
+    name: str, tmp_path: Path, batch_server: BatchServer
+) -> None:
     """A refused row is a failed call in the ledger, and is sent again only with --retry-failed."""
     client = client_of(tmp_path, batch_server, name, "some-row-refused")
     client.submit()
@@ -62,7 +76,9 @@ def test_lasting_errors(name: str, tmp_path: Path, batch_server: BatchServer) ->
 
 
 @each_api
-def test_malformed_rows(name: str, tmp_path: Path, batch_server: BatchServer) -> None:
+def test_malformed_rows(
+    name: str, tmp_path: Path, batch_server: BatchServer
+) -> None:
     """Malformed, repeated and foreign rows are counted and reported, and affect no other row."""
     for kind, answered, odd in (
         ("malformed", 4, 2),
@@ -70,7 +86,9 @@ def test_malformed_rows(name: str, tmp_path: Path, batch_server: BatchServer) ->
         ("foreign", 6, 2),
     ):
         (tmp_path / kind).mkdir()
-        client = client_of(tmp_path / kind, batch_server, name, f"some-row-{kind}")
+        client = client_of(
+            tmp_path / kind, batch_server, name, f"some-row-{kind}"
+        )
         client.submit()
         (closed,) = client.collect().closed
         assert (closed.answered, closed.left_out) == (
@@ -127,7 +145,11 @@ def test_cancel(name: str, tmp_path: Path) -> None:
         assert status.remote is not None
         client.collect(wait=10.0)
         (batch,) = client.batches()
-        assert (batch.state, batch.answered, batch.left_out) == ("collected", 3, 3)
+        assert (batch.state, batch.answered, batch.left_out) == (
+            "collected",
+            3,
+            3,
+        )
         client.until_complete()
         assert (server.billed, server.billed_again) == (6, 0)
 
@@ -179,7 +201,9 @@ def test_key_in_rows(
     key = "of-no-known-form-0123"
     monkeypatch.setattr("tests.batch.crashes.KEY", key)
     monkeypatch.setitem(
-        rows._ERRORS, "refused", (400, "invalid_request_error", f"{key} has no right")
+        rows._ERRORS,
+        "refused",
+        (400, "invalid_request_error", f"{key} has no right"),
     )
     client = client_of(tmp_path, batch_server, name, "some-row-refused")
     client.submit()
@@ -211,13 +235,17 @@ def test_truncated_results(
 
 
 @one_api
-def test_renewed_key(name: str, tmp_path: Path, batch_server: BatchServer) -> None:
+def test_renewed_key(
+    name: str, tmp_path: Path, batch_server: BatchServer
+) -> None:
     """A batch with a known id is collected with a new key for the same address, since keys expire."""
     client = client_of(tmp_path, batch_server, name)
     client.submit()
     with Journal(client.ledger_path) as journal:
         address, _, _ = client.batches()[0].account.partition(".")
-        journal._db.execute("UPDATE batches SET account = ?", (f"{address}.another",))
+        journal._db.execute(
+            "UPDATE batches SET account = ?", (f"{address}.another",)
+        )
     assert not client.collect().open
     client.submit(retry_failed=True)
     assert client.missing() == 0

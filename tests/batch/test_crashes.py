@@ -21,7 +21,9 @@ from tests.values import few
 each_api = pytest.mark.parametrize("name", APIS)
 
 
-def assert_recovers(client: Client, server: BatchServer, billed: int = GROUPS) -> None:
+def assert_recovers(
+    client: Client, server: BatchServer, billed: int = GROUPS
+) -> None:
     """Check that every request is answered, and was paid for once."""
     client.until_complete()
     assert client.missing() == 0
@@ -104,7 +106,9 @@ def test_crash_during_recovery(name: str, tmp_path: Path) -> None:
 
 
 @each_api
-def test_uncertain_batch(name: str, client: Client, batch_server: BatchServer) -> None:
+def test_uncertain_batch(
+    name: str, client: Client, batch_server: BatchServer
+) -> None:
     """While a lost batch may still appear, its requests are open; then it is collected, or they are free."""
     batch_server.conduct.lag = 10**6
     die(client, "after create")
@@ -128,12 +132,17 @@ def test_given_up(name: str, client: Client, batch_server: BatchServer) -> None:
         assert bool(status.error.seconds_left) == bool(window)
     assert [batch.state for batch in client.batches()] == ["creating"]
     assert client.submit().requests == GROUPS
-    assert [batch.state for batch in client.batches()] == ["abandoned", "submitted"]
+    assert [batch.state for batch in client.batches()] == [
+        "abandoned",
+        "submitted",
+    ]
     assert_recovers(client, batch_server)
 
 
 @pytest.mark.parametrize("name", APIS[:1])
-def test_living_process(name: str, client: Client, batch_server: BatchServer) -> None:
+def test_living_process(
+    name: str, client: Client, batch_server: BatchServer
+) -> None:
     """A batch that a living process is creating is neither searched for nor given up."""
     die(client, "before create")
     with Journal(client.ledger_path) as journal, journal.alone() as mine:
@@ -145,7 +154,9 @@ def test_living_process(name: str, client: Client, batch_server: BatchServer) ->
 
 
 @each_api
-def test_lost_answer(name: str, client: Client, batch_server: BatchServer) -> None:
+def test_lost_answer(
+    name: str, client: Client, batch_server: BatchServer
+) -> None:
     """If the answer to a creation is lost, the client reports it and does not ask again."""
     batch_server.fault("create", "drop-after")
     with pytest.raises(RulerError, match="if there is a batch now"):

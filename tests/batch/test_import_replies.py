@@ -55,13 +55,17 @@ def body(text: str, **more: Any) -> dict[str, Any]:
 
 def good(name: object, text: str = "fine") -> bytes:
     """A row with an answer."""
-    return row(name, {"status_code": 200, "request_id": "r", "body": body(text)})
+    return row(
+        name, {"status_code": 200, "request_id": "r", "body": body(text)}
+    )
 
 
 def long(name: object) -> bytes:
     """A row of a request that failed for good."""
     error = {"message": TOO_LONG, "code": "context_length_exceeded"}
-    return row(name, {"status_code": 400, "request_id": "r", "body": {"error": error}})
+    return row(
+        name, {"status_code": 400, "request_id": "r", "body": {"error": error}}
+    )
 
 
 def expired(name: object) -> bytes:
@@ -71,7 +75,9 @@ def expired(name: object) -> bytes:
 
 def broken(name: object) -> bytes:
     """A row whose body is no chat completion."""
-    return row(name, {"status_code": 200, "request_id": "r", "body": {"choices": []}})
+    return row(
+        name, {"status_code": 200, "request_id": "r", "body": {"choices": []}}
+    )
 
 
 @pytest.fixture
@@ -87,7 +93,9 @@ def stored(ledger: Ledger) -> dict[str, str]:
     for (one,) in ledger._own.run("read", "SELECT DISTINCT key FROM replies"):
         reply = ledger.find(one)
         if reply is not None:
-            result[one.hex()] = reply.text if isinstance(reply, Reply) else reply.kind
+            result[one.hex()] = (
+                reply.text if isinstance(reply, Reply) else reply.kind
+            )
     return result
 
 
@@ -98,7 +106,11 @@ def import_lines(
     keys: set[bytes] | None = None,
 ) -> ImportResult:
     """Import every row of a reply file."""
-    rows = [(f"line {n}", n, line) for n, line in enumerate(lines, 1) if line.strip()]
+    rows = [
+        (f"line {n}", n, line)
+        for n, line in enumerate(lines, 1)
+        if line.strip()
+    ]
     return import_rows(ledger, rows, model, keys)
 
 
@@ -125,7 +137,10 @@ def test_stored_rows(ledger: Ledger) -> None:
     result = import_lines(file, ledger)
     assert (result.rows, result.new, result.repeated) == (6, 2, 1)
     assert result.unanswered(for_good=True) == {"too_long": 1}
-    assert result.unanswered(for_good=False) == {"expired": 1, "no chat completion": 1}
+    assert result.unanswered(for_good=False) == {
+        "expired": 1,
+        "no chat completion": 1,
+    }
     assert stored(ledger) == {
         key(1).hex(): "fine",
         key(2).hex(): "too_long",
@@ -152,14 +167,17 @@ def test_no_overwriting(ledger: Ledger) -> None:
         output["choices"][0]["finish_reason"] = finish
         ledger.keep(key(name), "m", reply_of(json.dumps(output).encode()))
         result = import_lines(
-            [good(name, "second"), long(name), expired(name), broken(name)], ledger
+            [good(name, "second"), long(name), expired(name), broken(name)],
+            ledger,
         )
         assert result == ImportResult(4, 0, 1)
     assert (set(stored(ledger).values()), count_rows(ledger)) == ({"first"}, 3)
 
 
 MAKERS = (good, long, expired, broken)
-rows = st.lists(st.tuples(st.sampled_from(MAKERS), st.integers(0, 3)), max_size=12)
+rows = st.lists(
+    st.tuples(st.sampled_from(MAKERS), st.integers(0, 3)), max_size=12
+)
 
 
 @given(picked=rows, seed=st.randoms(use_true_random=False), before=rows)
@@ -188,10 +206,23 @@ def test_any_order(
 
 def test_foreign_id(ledger: Ledger) -> None:
     """A row with another custom_id is counted and named with its line, safe for a terminal."""
-    names = ["request-1", "\x1b[31m\n" + "x" * 1000, key(1).hex() + "0", "", "٣" * 32]
-    lines = [json.dumps({"custom_id": name, "text": "x"}).encode() for name in names]
+    names = [
+        "request-1",
+        "\x1b[31m\n" + "x" * 1000,
+        key(1).hex() + "0",
+        "",
+        "٣" * 32,
+    ]
+    lines = [
+        json.dumps({"custom_id": name, "text": "x"}).encode() for name in names
+    ]
     result = import_lines([good(1), *lines, b"{}", good(2)], ledger)
-    assert (result.new, result.foreign, result.unreadable, count_rows(ledger)) == (
+    assert (
+        result.new,
+        result.foreign,
+        result.unreadable,
+        count_rows(ledger),
+    ) == (
         2,
         5,
         1,
@@ -230,7 +261,9 @@ def test_two_processes(tmp_path: Path) -> None:
         command = [sys.executable, "-m", "ruler_cli", *words]
         env = {**os.environ, "PYTHONPATH": str(ROOT)}
         both.append(
-            subprocess.Popen(command, cwd=tmp_path, env=env, stdout=subprocess.PIPE)
+            subprocess.Popen(
+                command, cwd=tmp_path, env=env, stdout=subprocess.PIPE
+            )
         )
     for one in both:
         added += json.loads(one.communicate(timeout=120)[0])["new"]

@@ -57,13 +57,17 @@ def test_version_before(
     with closing(sqlite3.connect(client.ledger_path)) as db, db:
         db.executescript("DROP TABLE batches; DROP TABLE batch_keys;" + _OLD)
         times = (batch.created, batch.created + 1, batch.created)
-        remote = (batch.remote, batch.label) if state == "submitted" else (None, "")
+        remote = (
+            (batch.remote, batch.label) if state == "submitted" else (None, "")
+        )
         db.execute(
             "INSERT INTO batches VALUES (7, ?, ?, ?, ?, NULL, ?, '', ?, ?, ?, ?, 5, 16532, NULL, ?, ?, ?, '', "
             "NULL, NULL, NULL, '')",
             (batch.tag, name, batch.model, batch.base, batch.account, state, *times, batch.file, *remote),
         )  # fmt: skip
-        db.executemany("INSERT INTO batch_keys VALUES (?, 7)", ((key,) for key in keys))
+        db.executemany(
+            "INSERT INTO batch_keys VALUES (?, 7)", ((key,) for key in keys)
+        )
     assert count_open_requests(client.ledger_path) == 5
     assert client.submit().requests == 0
     assert not client.collect().open
@@ -76,7 +80,9 @@ def test_version_before(
 
 def test_no_ledger(ledger_path: Path) -> None:
     """A file that is no ledger is refused with a sentence."""
-    ledger_path.write_text("no database at all, but long enough to look like one" * 40)
+    ledger_path.write_text(
+        "no database at all, but long enough to look like one" * 40
+    )
     with pytest.raises(UsageError, match="--ledger"):
         Journal(ledger_path)
 

@@ -53,7 +53,9 @@ async def test_no_batch_api(monkeypatch: pytest.MonkeyPatch) -> None:
     """A judge without a batch API, key, SDK or usable address is refused with the way out, without secrets."""
     files = r"`ruler batch export` .*`ruler batch import`"
     names = ("gemini/x", "hosted_vllm/q", "o3", "offline")
-    cases: list[tuple[str, str | None, str]] = [(name, None, files) for name in names]
+    cases: list[tuple[str, str | None, str]] = [
+        (name, None, files) for name in names
+    ]
     for name in APIS:
         cases.append((f"{name}/m", None, f"{name.upper()}_API_KEY is not set"))
         for base in ("ftp://h", "h:80/v1", "http://me:secret@h/v1"):
@@ -63,7 +65,9 @@ async def test_no_batch_api(monkeypatch: pytest.MonkeyPatch) -> None:
             await _of(name, api_base=address)
         assert "secret" not in str(error.value)
     monkeypatch.setitem(sys.modules, "anthropic", None)
-    with pytest.raises(UsageError, match=r"pip install 'ruler-cli\[anthropic\]'"):
+    with pytest.raises(
+        UsageError, match=r"pip install 'ruler-cli\[anthropic\]'"
+    ):
         await _of("anthropic/m", api_base="http://h")
 
 
@@ -75,7 +79,11 @@ async def test_only_our_headers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The SDKs send our key, and nothing of what other variables hold."""
-    for variable in ("OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "ANTHROPIC_AUTH_TOKEN"):
+    for variable in (
+        "OPENAI_ORG_ID",
+        "OPENAI_PROJECT_ID",
+        "ANTHROPIC_AUTH_TOKEN",
+    ):
         monkeypatch.setenv(variable, "secret-of-another")
     heads: list[dict[str, str]] = []
     reply = batch_server.reply
@@ -99,7 +107,9 @@ async def test_only_our_headers(
 
 
 @both
-async def test_listing(name: str, batch_server: BatchServer, tmp_path: Path) -> None:
+async def test_listing(
+    name: str, batch_server: BatchServer, tmp_path: Path
+) -> None:
     """All pages are listed back to the requested time, in any order of time."""
     times = (1009.0, 1008.0, 1001.0, 1002.0, 1007.0, 1003.0)
     async with api(name, batch_server) as provider:
@@ -116,7 +126,9 @@ async def test_listing(name: str, batch_server: BatchServer, tmp_path: Path) -> 
 
 
 @both
-async def test_states(name: str, batch_server: BatchServer, tmp_path: Path) -> None:
+async def test_states(
+    name: str, batch_server: BatchServer, tmp_path: Path
+) -> None:
     """A batch runs until its results are there; it is canceled once, and its finished answers are kept."""
     batch_server.conduct.pace = "advance"
     file = requests(tmp_path / "r.jsonl", name, 4)
@@ -149,16 +161,26 @@ async def test_odd_fields(batch_server: BatchServer) -> None:
         ({"status": "COMPLETED", **good}, "ended"),
         ({"status": "completed"}, "running"),
         ({"status": "completed", "request_counts": counts}, "running"),
-        ({"status": "expired", "request_counts": empty, "metadata": [1]}, "ended"),
+        (
+            {"status": "expired", "request_counts": empty, "metadata": [1]},
+            "ended",
+        ),
         ({"status": "failed", "errors": failed}, "failed"),
     ]
     fields = "request_counts output_file_id error_file_id metadata errors input_file_id"
     async with api("openai", batch_server) as provider:
         for values, state in cases:
-            given = {**dict.fromkeys(fields.split()), "id": "b", "created_at": 1}
+            given = {
+                **dict.fromkeys(fields.split()),
+                "id": "b",
+                "created_at": 1,
+            }
             remote = provider._read(SimpleNamespace(**given | values))
             assert remote.state == state, values
-            assert remote.reason in ("its provider does not say why", "bad  [2J")
+            assert remote.reason in (
+                "its provider does not say why",
+                "bad  [2J",
+            )
 
 
 @both
@@ -174,14 +196,18 @@ async def test_unclear(
             monkeypatch.setattr(module, "_UPLOAD_TIMEOUT", seconds)
             async with api(name, server) as provider:
                 with pytest.raises(UnclearError):
-                    await submit(provider, requests(tmp_path / "r.jsonl", name, 2))
+                    await submit(
+                        provider, requests(tmp_path / "r.jsonl", name, 2)
+                    )
                 tags = [batch.tag for batch in await provider.list_batches(0)]
         tag = TAG if name == "openai" else None
         assert (server.created, tags) == (created, [tag] * created), kind
 
 
 @both
-async def test_refused(name: str, batch_server: BatchServer, tmp_path: Path) -> None:
+async def test_refused(
+    name: str, batch_server: BatchServer, tmp_path: Path
+) -> None:
     """A lasting error is raised at once, in a sentence without the key, and nothing is sent elsewhere."""
     file = requests(tmp_path / "r.jsonl", name, 2)
     async with api(name, batch_server) as provider:
@@ -198,7 +224,11 @@ async def test_refused(name: str, batch_server: BatchServer, tmp_path: Path) -> 
 async def test_retries(name: str, tmp_path: Path) -> None:
     """A query without an answer, or a rate limit at creation, is retried, and its answer is complete."""
     steps = ("list", "retrieve", "results", "cancel")
-    cases = [(step, kind) for step in steps for kind in ("429", "500", "drop", "half")]
+    cases = [
+        (step, kind)
+        for step in steps
+        for kind in ("429", "500", "drop", "half")
+    ]
     cases += [("create", "429")]
     if name == "openai":
         cases += [("upload", "drop"), ("upload", "500")]
@@ -218,17 +248,23 @@ async def test_retries(name: str, tmp_path: Path) -> None:
 
 
 @both
-async def test_gives_up(name: str, batch_server: BatchServer, tmp_path: Path) -> None:
+async def test_gives_up(
+    name: str, batch_server: BatchServer, tmp_path: Path
+) -> None:
     """A provider with lasting server errors, or out of reach, is given up after a few tries."""
     waits: list[float] = []
     with BatchServer() as gone:
         pass
     async with api(name, gone, waits) as provider:
         with pytest.raises(RefusedError, match="cannot be reached"):
-            await provider.create(requests(tmp_path / "r.jsonl", name, 1), "f", TAG)
+            await provider.create(
+                requests(tmp_path / "r.jsonl", name, 1), "f", TAG
+            )
     async with api(name, batch_server, waits) as provider:
         batch_server.fault("list", "500", times=100)
-        with pytest.raises(RulerError, match=r"answered 500: .*run again later"):
+        with pytest.raises(
+            RulerError, match=r"answered 500: .*run again later"
+        ):
             await provider.list_batches(0)
         batch_server.step_errors.clear()
         batch_server.fault("list", "html")

@@ -63,7 +63,9 @@ def message(
     }  # fmt: skip
 
 
-def openai(status: int = 200, body: Any = None, error: Any = None) -> dict[str, Any]:
+def openai(
+    status: int = 200, body: Any = None, error: Any = None
+) -> dict[str, Any]:
     """A row of an output or an error file of OpenAI's batch API, but for its custom_id."""
     return {
         "id": "batch_req_1",
@@ -109,12 +111,18 @@ def error_from(**fields: Any) -> tuple[CallError, str]:
         openai(200, completion()),
         {"response": {"request_id": "r", "body": completion()}},
         {
-            "response": {"status_code": "200", "body": json.dumps(completion())},
+            "response": {
+                "status_code": "200",
+                "body": json.dumps(completion()),
+            },
             "error": {},
         },
         {"response": completion()},
         {"body": completion()},
-        {"http_response": completion(), "prompt": "as Ray Data's HTTP stage has it"},
+        {
+            "http_response": completion(),
+            "prompt": "as Ray Data's HTTP stage has it",
+        },
         {
             **completion(),
             "error": None,
@@ -157,7 +165,9 @@ def test_own_engine(fields: dict[str, Any], expected: Reply) -> None:
 
 MESSAGES = {
     "text": message({"type": "text", "text": '{"scores": []}'}),
-    "texts": message({"type": "text", "text": "a "}, {"type": "text", "text": "b"}),
+    "texts": message(
+        {"type": "text", "text": "a "}, {"type": "text", "text": "b"}
+    ),
     "thought": message(
         {"type": "thinking", "thinking": "hm", "signature": "x"},
         {"type": "redacted_thinking", "data": "x"},
@@ -264,19 +274,30 @@ def test_temporary_errors(subtests: pytest.Subtests) -> None:
     for fields, label in ASKED_AGAIN:
         with subtests.test(fields=fields, label=label):
             error, given = error_from(**fields)
-            assert (error.scope != "group", error.body, given) == (True, b"", label)
+            assert (error.scope != "group", error.body, given) == (
+                True,
+                b"",
+                label,
+            )
             assert error.reason
 
 
 TOO_LONG: list[dict[str, Any]] = [
-    openai(400, {"error": {"message": LONG, "code": "context_length_exceeded"}}),
     openai(
-        400, None, {"error": {"message": LONG, "type": "BadRequestError", "code": 400}}
+        400, {"error": {"message": LONG, "code": "context_length_exceeded"}}
+    ),
+    openai(
+        400,
+        None,
+        {"error": {"message": LONG, "type": "BadRequestError", "code": 400}},
     ),
     openai(400, None, {"object": "error", "message": LONG, "code": 400}),
     openai(400, None, LONG),
     {"__inference_error__": f"ValueError: {LONG}"},
-    {"response": None, "error": {"code": "context_length_exceeded", "message": LONG}},
+    {
+        "response": None,
+        "error": {"code": "context_length_exceeded", "message": LONG},
+    },
 ]
 
 
@@ -306,7 +327,11 @@ def test_malformed_body() -> None:
     for body in odd:
         error, label = error_from(**openai(200, body))
         live = read_response(200, error.body)
-        assert (error, error.scope, label) == (live, "call", "no chat completion")
+        assert (error, error.scope, label) == (
+            live,
+            "call",
+            "no chat completion",
+        )
         assert error.body == getattr(live, "body", None)
 
 
@@ -325,7 +350,10 @@ def test_malformed_body() -> None:
             b'{"custom_id": "a", "generated_text": null}',
             "holds no reply of a known form",
         ),
-        (b'{"custom_id": "a", "text": ["x"]}', "holds no reply of a known form"),
+        (
+            b'{"custom_id": "a", "text": ["x"]}',
+            "holds no reply of a known form",
+        ),
         (
             b'{"custom_id": "a", "result": {"type": "renewed"}}',
             "holds no reply of a known form",
@@ -339,7 +367,10 @@ def test_malformed_body() -> None:
             b'{"custom_id": "a", "choices": ' + b"[" * 300 + b"]" * 300 + b"}",
             "holds no reply of a known form",
         ),
-        (b'{"custom_id": "a", "text": ' + b"[" * 100_000, "is cut off or no JSON"),
+        (
+            b'{"custom_id": "a", "text": ' + b"[" * 100_000,
+            "is cut off or no JSON",
+        ),
         (
             b'{"custom_id": "a", "text": "' + b"x" * MAX_LINE_BYTES + b'"}',
             "is longer than 32 MiB",
@@ -356,14 +387,19 @@ def test_malformed_line(line: bytes, reason: str) -> None:
 
 def test_lone_surrogate() -> None:
     """A lone surrogate in a row is U+FFFD."""
-    row = read_row(b'{"custom_id": "a", "text": "\\ud83d\\ude00 \\udc00 \\\\ud800"}')
+    row = read_row(
+        b'{"custom_id": "a", "text": "\\ud83d\\ude00 \\udc00 \\\\ud800"}'
+    )
     assert isinstance(row, ReplyRow)
     assert isinstance(row.answer, Reply)
     assert row.answer.text == "\U0001f600 \ufffd \\ud800"
     body = b'{"model": "m\\udc00", "choices": [{"message": {"content": "a\\ud800"}}]}'
     row = read_row(
         json.dumps(
-            {"custom_id": ID, "response": {"status_code": 200, "body": body.decode()}}
+            {
+                "custom_id": ID,
+                "response": {"status_code": 200, "body": body.decode()},
+            }
         ).encode()
     )
     assert isinstance(row, ReplyRow)

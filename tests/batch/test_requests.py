@@ -46,7 +46,9 @@ def rendered(settings: ScoreSettings) -> tuple[MissingRequests, Missing]:
     """Render, and return the result and all missing requests."""
     missing: Missing = []
     done = anyio.run(
-        lambda: find_missing(settings, lambda *each: missing.append(each), Observer())
+        lambda: find_missing(
+            settings, lambda *each: missing.append(each), Observer()
+        )
     )
     return done, missing
 
@@ -54,7 +56,11 @@ def rendered(settings: ScoreSettings) -> tuple[MissingRequests, Missing]:
 def answered(stage: Stage, names: tuple[str, ...], **more: Any) -> list[int]:
     """Render and answer until no request is missing; return the number of requests of each round."""
     settings, rounds = stage.settings(*names, **more), []
-    judges = [settings.judge, *settings.panel, *filter(None, [settings.escalate])]
+    judges = [
+        settings.judge,
+        *settings.panel,
+        *filter(None, [settings.escalate]),
+    ]
     for _ in range(_MOST):
         done, missing = rendered(settings)
         assert sum(done.requests) == len(missing)
@@ -74,7 +80,9 @@ def answered(stage: Stage, names: tuple[str, ...], **more: Any) -> list[int]:
 
 
 @pytest.fixture
-def staged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Stage]:
+def staged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Stage]:
     """A stage in its own folder, known to the rendering too."""
 
     def make(name: str, groups: list[Any], *judges: Stub) -> Stage:
@@ -96,7 +104,9 @@ def odd_first(request: Request) -> Reply | CallError:
         twice and "no JSON" not in request.user
     ):
         return _bare(
-            "I would rather not use JSON." if "could" not in request.user else "{}"
+            "I would rather not use JSON."
+            if "could" not in request.user
+            else "{}"
         )
     return reply
 
@@ -149,10 +159,25 @@ BIG = [
 LOW = [group("low", 0.1, 0.0), group("lower", 0.1, 0.1, 0.0), *GROUPS]
 CASES: dict[str, tuple[tuple[str, ...], dict[str, Any], Say, list[Any]]] = {
     "panel": (("one", "two"), {"passes": 2, "debias": True}, noisy, GROUPS),
-    "fallback": (("one", "two"), {"fallback": True, "passes": 2}, refusing, GROUPS),
-    "adaptive": (("one",), {"passes": 4, "adaptive": True}, noisy, [*GROUPS, *BIG]),
+    "fallback": (
+        ("one", "two"),
+        {"fallback": True, "passes": 2},
+        refusing,
+        GROUPS,
+    ),
+    "adaptive": (
+        ("one",),
+        {"passes": 4, "adaptive": True},
+        noisy,
+        [*GROUPS, *BIG],
+    ),
     "escalate": (("one",), {"passes": 2, "escalate": "two"}, noisy, GROUPS),
-    "windows": (("one",), {"passes": 3, "group_size": 5}, truthful, [*GROUPS, *BIG]),
+    "windows": (
+        ("one",),
+        {"passes": 3, "group_size": 5},
+        truthful,
+        [*GROUPS, *BIG],
+    ),
     "unusable": (("one",), {"passes": 2}, odd_first, GROUPS),
     "cut off": (("one",), {}, cut_first, GROUPS),
     "scale": (("one",), {}, obedient, LOW),
@@ -200,7 +225,9 @@ def test_sdk_types(staged: Callable[..., Stage]) -> None:
             return say(request)
 
         answered(
-            staged(case, [*groups[:2], *groups[-1:]], Stub("one", noted)), names, **more
+            staged(case, [*groups[:2], *groups[-1:]], Stub("one", noted)),
+            names,
+            **more,
         )
     assert any(request.max_output_tokens for request in requests)
     models: dict[Target, str] = {

@@ -66,7 +66,11 @@ def test_concurrent_submissions(
         done = list(threads.map(lambda _: client.submit(), range(4)))
     assert sum(each.requests for each in done) == 40
     client.until_complete()
-    assert (batch_server.billed, batch_server.billed_again, client.missing()) == (
+    assert (
+        batch_server.billed,
+        batch_server.billed_again,
+        client.missing(),
+    ) == (
         40,
         0,
         0,
@@ -91,10 +95,14 @@ def test_enqueued_tokens(client: Client, batch_server: BatchServer) -> None:
         done = client.submit()
         assert all(batch.bytes <= whole // 2 for batch in done.batches)
         held.append(done.held)
-        assert client.submit().requests == 0  # the others wait until these have ended
+        assert (
+            client.submit().requests == 0
+        )  # the others wait until these have ended
         for _ in range(3):
             batch_server.advance()
-        assert {batch.state for batch in client.collect().closed} <= {"collected"}
+        assert {batch.state for batch in client.collect().closed} <= {
+            "collected"
+        }
     assert held == sorted(held, reverse=True)
     assert (held[0] >= 3, held[-1]) == (True, 0)
     assert client.missing() == 0
@@ -103,7 +111,9 @@ def test_enqueued_tokens(client: Client, batch_server: BatchServer) -> None:
 
 
 @pytest.mark.parametrize("model", ["limit-refused", "limits-refused"])
-def test_refused_limit(model: str, tmp_path: Path, batch_server: BatchServer) -> None:
+def test_refused_limit(
+    model: str, tmp_path: Path, batch_server: BatchServer
+) -> None:
     """Requests whose bound on the answer was refused are submitted again with its other name, or without."""
     client = Client(tmp_path, batch_server, "openai", 3, model=model)
     assert client.submit().requests == 3
@@ -122,7 +132,11 @@ def test_corrective_request(tmp_path: Path, batch_server: BatchServer) -> None:
     """The corrective request after an unusable reply is submitted automatically."""
     client = Client(tmp_path, batch_server, "openai", 3, model="once-missing")
     client.until_complete()
-    assert (batch_server.created, batch_server.billed, client.missing()) == (2, 6, 0)
+    assert (batch_server.created, batch_server.billed, client.missing()) == (
+        2,
+        6,
+        0,
+    )
 
 
 def test_max_cost(client: Client, batch_server: BatchServer) -> None:
@@ -131,7 +145,9 @@ def test_max_cost(client: Client, batch_server: BatchServer) -> None:
     client.settings = replace(client.settings, pool=PoolSettings(max_cost=1.0))
     with pytest.raises(UsageError, match="--price IN,OUT"):
         client.submit()
-    with pytest.raises(BatchCostError, match="nothing was submitted") as refused:
+    with pytest.raises(
+        BatchCostError, match="nothing was submitted"
+    ) as refused:
         client.submit(judge=dear)
     assert refused.value.exit_code == 4
     assert client.batches() == []

@@ -83,7 +83,9 @@ NAME = f"<img src=x onerror={HIT}>\u202e{{{{7*7}}}}&amp;\x1b[31m.jsonl"
 def records(attacks: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Scored groups that hold these texts in every place that a page could show, four of them a group."""
     for first in range(0, len(attacks), 4):
-        yield _group([text[:_LONG] for text in attacks[first : first + 4]], first // 4)
+        yield _group(
+            [text[:_LONG] for text in attacks[first : first + 4]], first // 4
+        )
     yield _group((HUGE, "short"), -1)
 
 
@@ -101,7 +103,11 @@ def _group(attacks: Sequence[str], number: int) -> dict[str, Any]:
         rollouts = [
             _rollout(
                 text,
-                {"status": "failed", "kind": text[:10_000], "reason": text[:10_000]},
+                {
+                    "status": "failed",
+                    "kind": text[:10_000],
+                    "reason": text[:10_000],
+                },
             )
             for text in attacks
         ]
@@ -137,21 +143,40 @@ def _rollout(
 ) -> dict[str, Any]:
     """A rollout with a text in every place for one; a huge one in its answer alone."""
     small = text if len(text) < 10_000 else "small"
-    called = {"id": small, "function": {"name": small, "arguments": {small: [small]}}}
+    called = {
+        "id": small,
+        "function": {"name": small, "arguments": {small: [small]}},
+    }
     turns: list[dict[str, Any]] = [
         {"role": "system", "content": small},
-        {"role": "user", "content": [{"type": "text", "text": small}], "name": small},
+        {
+            "role": "user",
+            "content": [{"type": "text", "text": small}],
+            "name": small,
+        },
         {
             "role": "assistant",
             "content": text,
             "reasoning_content": small,
             "tool_calls": [called],
         },
-        {"role": "tool", "tool_call_id": small, "name": small, "content": small},
+        {
+            "role": "tool",
+            "tool_call_id": small,
+            "name": small,
+            "content": small,
+        },
         {"role": small or "user", "content": small},
     ]
-    tools = [{"type": "function", "function": {"name": small, "description": small}}]
-    return {"messages": turns, "tools": tools, "reward": reward, "ruler": annotation}
+    tools = [
+        {"type": "function", "function": {"name": small, "description": small}}
+    ]
+    return {
+        "messages": turns,
+        "tools": tools,
+        "reward": reward,
+        "ruler": annotation,
+    }
 
 
 def control(folder: Path, attack: str) -> Path:

@@ -71,13 +71,21 @@ def assert_accessible(view: View) -> None:
     controls = [line for line in lines if CONTROLS.match(line)]
     assert controls
     assert [line for line in controls if '"' not in line] == []
-    headings = view.find("h1:visible, h2:visible, h3:visible, h4:visible, h5:visible")
+    headings = view.find(
+        "h1:visible, h2:visible, h3:visible, h4:visible, h5:visible"
+    )
     rank = "all => all.map(heading => Number(heading.localName[1]))"
     ranks = headings.evaluate_all(rank)
     assert (ranks[0], ranks.count(1)) == (1, 1)
-    assert all(later <= earlier + 1 for earlier, later in pairwise(ranks)), ranks
-    ids = view.find("[id]").evaluate_all("all => all.map(element => element.id)")
+    assert all(later <= earlier + 1 for earlier, later in pairwise(ranks)), (
+        ranks
+    )
+    ids = view.find("[id]").evaluate_all(
+        "all => all.map(element => element.id)"
+    )
     assert len(ids) == len(set(ids))
     for role in ("banner", "main"):
         assert view.page.get_by_role(role).count() == 1
-    assert view.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert view.page.evaluate(
+        "document.documentElement.scrollWidth <= innerWidth"
+    )

@@ -45,7 +45,9 @@ def browser() -> Iterator[Browser]:
         "playwright.sync_api", reason="playwright is not installed"
     )
     with playwright.sync_playwright() as driver:
-        started = driver.chromium.launch(executable_path=result, args=list(QUIET))
+        started = driver.chromium.launch(
+            executable_path=result, args=list(QUIET)
+        )
         yield started
         started.close()
 
@@ -83,7 +85,8 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("many")
     return report_of(
         write(
-            folder / "many.jsonl", [plain(f"group-{i}", 0.2, 0.8) for i in range(2_000)]
+            folder / "many.jsonl",
+            [plain(f"group-{i}", 0.2, 0.8) for i in range(2_000)],
         ),
         folder,
     )

@@ -58,12 +58,15 @@ def ruler(*args: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
     return done
 
 
-def plain(key: str, *scores: float, output: str = "well done") -> dict[str, Any]:
+def plain(
+    key: str, *scores: float, output: str = "well done"
+) -> dict[str, Any]:
     """A scored group of few words: no label, one pass."""
     return {
         "group_id": key,
         "trajectories": [
-            _plain(f"answer {i}", score, output) for i, score in enumerate(scores)
+            _plain(f"answer {i}", score, output)
+            for i, score in enumerate(scores)
         ],
         "ruler": {"status": "scored", "judge": "offline", "passes": 1},
     }
@@ -100,10 +103,17 @@ def groups(number: int, size: int = 4, seed: int = 6) -> list[dict[str, Any]]:
                 {"role": "assistant", "content": None, "tool_calls": [call]}
             )
             messages.append(
-                {"role": "tool", "tool_call_id": f"c{turn}", "content": words(9)}
+                {
+                    "role": "tool",
+                    "tool_call_id": f"c{turn}",
+                    "content": words(9),
+                }
             )
         messages.append(
-            {"role": "assistant", "content": f"Done: truth={truth:.2f}\n{words(4)}"}
+            {
+                "role": "assistant",
+                "content": f"Done: truth={truth:.2f}\n{words(4)}",
+            }
         )
         return {"messages": messages, "reward": float(dice.random() < truth)}
 
@@ -130,7 +140,16 @@ def run_of(folder: Path, number: int, size: int = 4) -> Path:
     records[12]["trajectories"][2] = records[12]["trajectories"][0]
     source, scored = folder / "run.jsonl", folder / "scored.jsonl"
     write(source, records)
-    ruler("score", source, scored, "-m", "simulated", "--passes", "2", folder=folder)
+    ruler(
+        "score",
+        source,
+        scored,
+        "-m",
+        "simulated",
+        "--passes",
+        "2",
+        folder=folder,
+    )
     done = [orjson.loads(line) for line in scored.read_bytes().splitlines()]
     dice = random.Random(number)
     for i, record in enumerate(done):
@@ -148,9 +167,14 @@ def run_of(folder: Path, number: int, size: int = 4) -> Path:
 def _spend(annotation: dict[str, Any], i: int, dice: random.Random) -> None:
     """Tokens, cost and time of a group, as if a judge had been paid."""
     prompt, completion = dice.randrange(500, 5_000), dice.randrange(50, 500)
-    annotation["judged_at"] = f"2026-11-21T{2 + i // 60 % 20:02}:{i % 60:02}:05Z"
+    annotation["judged_at"] = (
+        f"2026-11-21T{2 + i // 60 % 20:02}:{i % 60:02}:05Z"
+    )
     annotation["latency_s"] = dice.randrange(100, 90_000) / 1_000
-    annotation["usage"] |= {"prompt_tokens": prompt, "completion_tokens": completion}
+    annotation["usage"] |= {
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+    }
     if i % 7 == 3:
         del annotation["cost_usd"]
     else:
@@ -170,12 +194,17 @@ def fail(record: dict[str, Any], kind: str, reason: str) -> None:
             "reason": reason,
             "judge": "simulated",
         }
-        trajectory |= {"reward": None, "ruler": lost | {"independent_reward": first}}
+        trajectory |= {
+            "reward": None,
+            "ruler": lost | {"independent_reward": first},
+        }
 
 
 def write(path: Path, records: list[dict[str, Any]]) -> Path:
     """Records as JSON lines."""
-    path.write_bytes(b"".join(orjson.dumps(record) + b"\n" for record in records))
+    path.write_bytes(
+        b"".join(orjson.dumps(record) + b"\n" for record in records)
+    )
     return path
 
 

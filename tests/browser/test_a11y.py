@@ -11,7 +11,15 @@ from tests.browser.axe import assert_accessible, violations
 from tests.browser.conftest import Show
 from tests.browser.view import Theme, View
 
-CHARTS = ["scores", "spread", "labels", "slots", "lengths", "reliability", "failures"]
+CHARTS = [
+    "scores",
+    "spread",
+    "labels",
+    "slots",
+    "lengths",
+    "reliability",
+    "failures",
+]
 PAGES = (
     "#overview",
     "#groups?where=live&mean=0..0.9",
@@ -90,12 +98,14 @@ def test_table_by_screen_reader(show: Show, many: Path) -> None:
     rows = grid.locator(".body").get_by_role("row")
     numbers = "all => all.map(row => Number(row.getAttribute('aria-rowindex')))"
     assert rows.evaluate_all(numbers) == list(range(2, 2 + rows.count()))
-    cells = "all => all.map(row => row.querySelectorAll('[role=gridcell]').length)"
+    cells = (
+        "all => all.map(row => row.querySelectorAll('[role=gridcell]').length)"
+    )
     assert set(rows.evaluate_all(cells)) == {6}
     view.go("#groups?sort=mean")
-    assert [column.get_attribute("aria-sort") for column in columns.all()].count(
-        "ascending"
-    ) == 1
+    assert [
+        column.get_attribute("aria-sort") for column in columns.all()
+    ].count("ascending") == 1
 
 
 def test_focus_moves_with_the_page(view: View) -> None:

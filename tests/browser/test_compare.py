@@ -35,7 +35,9 @@ def pages(folder: Path, first: Path, second: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def files(scored: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def files(
+    scored: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, Path]:
     """The scored run, and the same rollouts scored by another judge, in another order."""
     folder = tmp_path_factory.mktemp("compare")
     rescored = folder / "other.jsonl"
@@ -91,7 +93,9 @@ def truth(files: tuple[Path, Path]) -> dict[str, tuple[list[Any], list[Any]]]:
 def test_overview(show: Show, compared: Path, measured: dict[str, Any]) -> None:
     """The overview has both judges' figures side by side and the groups on which they differ most."""
     view = show(compared)
-    heading = f"54 groups, {measured['rollouts']} rollouts that both judges scored"
+    heading = (
+        f"54 groups, {measured['rollouts']} rollouts that both judges scored"
+    )
     assert view.find("#overview-head").inner_text() == heading
     cells = "all => all.map(tr => [...tr.cells].map(cell => cell.textContent))"
     rows = {
@@ -108,7 +112,10 @@ def test_overview(show: Show, compared: Path, measured: dict[str, Any]) -> None:
     text = view.find(".findings").inner_text()
     order = measured["order"]
     assert f"of {order['pairs']} pairs in order" in text
-    assert f"{order['tied']} tied ({order['agreement']:.1%}, ties count half" in text
+    assert (
+        f"{order['tied']} tied ({order['agreement']:.1%}, ties count half"
+        in text
+    )
     assert "6 groups scored by B only" in text
     keys = view.find(".differing .group").all_text_contents()
     assert keys[:5] == [group["key"] for group in measured["differ"]]
@@ -119,14 +126,20 @@ def test_overview(show: Show, compared: Path, measured: dict[str, Any]) -> None:
 def differing(both: tuple[list[Any], list[Any]]) -> tuple[int, float]:
     """The pairs that a judge tells apart, and those in another order, equal scores as a half."""
     scored = [
-        (a, b) for a, b in zip(*both, strict=True) if a is not None and b is not None
+        (a, b)
+        for a, b in zip(*both, strict=True)
+        if a is not None and b is not None
     ]
     pairs, against = 0, 0.0
     for i, (a, b) in enumerate(scored):
         for c, d in scored[:i]:
             pairs += (a != c) or (b != d)
             against += (
-                1 if (a - c) * (b - d) < 0 else 0.5 if (a == c) != (b == d) else 0
+                1
+                if (a - c) * (b - d) < 0
+                else 0.5
+                if (a == c) != (b == d)
+                else 0
             )
     return pairs, against
 
@@ -145,7 +158,9 @@ def test_table(
     name = row.locator("svg.pairs").get_attribute("aria-label") or ""
     a, b = truth[key]
     best = max(range(len(a)), key=lambda i: a[i])
-    assert name.startswith(f"scores by A and B: A {a[best]:.2f}, B {b[best]:.2f}")
+    assert name.startswith(
+        f"scores by A and B: A {a[best]:.2f}, B {b[best]:.2f}"
+    )
     assert row.locator("line.pair").count() == len(a)
     many = [
         key

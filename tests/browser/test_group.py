@@ -74,13 +74,19 @@ def test_scores(view: View, truth: Truth) -> None:
     assert [int(row[2].rstrip("=")) for row in rows] == [
         int(named[i].split()[1].rstrip(",")) for i in best
     ]
-    assert [float(row[3]) for row in rows] == [group.rollouts[i].score for i in best]
+    assert [float(row[3]) for row in rows] == [
+        group.rollouts[i].score for i in best
+    ]
 
 
 def test_explanations_of_a_panel(show: Show, tmp_path: Path) -> None:
     """The explanations of a panel's judges stand side by side, one above the other on a phone, and are searched."""
     judges = [
-        {"judge": name, "score": score, "explanation": f"<b>{name}</b> kettle {name}."}
+        {
+            "judge": name,
+            "score": score,
+            "explanation": f"<b>{name}</b> kettle {name}.",
+        }
         for name, score in (("one", 0.25), ("two", 0.75))
     ]
     own = {"explanation": judges[1]["explanation"], "judges": judges}
@@ -92,14 +98,18 @@ def test_explanations_of_a_panel(show: Show, tmp_path: Path) -> None:
     )
     tops = "all => new Set(all.map(one => Math.round(one.getBoundingClientRect().top))).size"
     for width, heights in ((1280, 1), (390, 2)):
-        view = show(tmp_path / "report.html", "#group=panel&view=one", width=width)
+        view = show(
+            tmp_path / "report.html", "#group=panel&view=one", width=width
+        )
         said = view.settled().find("blockquote")
         assert said.all_inner_texts() == [own["explanation"] for own in judges]
         heads = "all => all.map(one => one.dataset.judge)"
         assert said.evaluate_all(heads) == ["one 0.250", "two 0.750"]
         assert said.evaluate_all(tops) == heights
     view.go("#groups?search=kettle%20one")
-    view.until("!document.querySelector('p[role=status]').textContent.includes('sea')")
+    view.until(
+        "!document.querySelector('p[role=status]').textContent.includes('sea')"
+    )
     assert view.keys == ["panel"]
 
 

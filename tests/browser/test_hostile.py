@@ -126,7 +126,9 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A report of a file with all attacks in all places, under a name that is an attack."""
     folder = tmp_path_factory.mktemp("hostile")
     scored = folder / NAME
-    scored.write_text("".join(json.dumps(record) + "\n" for record in records(ATTACKS)))
+    scored.write_text(
+        "".join(json.dumps(record) + "\n" for record in records(ATTACKS))
+    )
     return report_of(scored, folder, "--max-groups", "10000").rename(
         folder / "hostile.html"
     )
@@ -174,7 +176,9 @@ def test_what_made_the_scores(show: Show, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("attack", RUNNING, ids=range(len(RUNNING)))
-def test_each_attack_would_run(browser: Browser, tmp_path: Path, attack: str) -> None:
+def test_each_attack_would_run(
+    browser: Browser, tmp_path: Path, attack: str
+) -> None:
     """On a page without a policy that takes attacks as HTML, each attack fires."""
     with shown(browser, control(tmp_path, attack)) as view:
         view.page.goto(view.address)
@@ -191,7 +195,9 @@ def test_each_load_would_be_seen(browser: Browser, tmp_path: Path) -> None:
             .strip("'; ")
             .split("'")[0]
         )
-        if not place or place.startswith(("form", "base")):  # these wait to be pressed
+        if not place or place.startswith(
+            ("form", "base")
+        ):  # these wait to be pressed
             continue
         name = place.split(")")[0]
         with shown(browser, control(tmp_path, attack)) as view:

@@ -73,7 +73,9 @@ def given(view: View, *lines: Any) -> str:
     ).encode("utf-8", "replace")
     file = {"name": "labels.jsonl", "mimeType": "", "buffer": content}
     view.find("input[type=file]").set_input_files(file)  # type: ignore[arg-type]
-    view.until("document.querySelector('.l-said').textContent.includes('of yours')")
+    view.until(
+        "document.querySelector('.l-said').textContent.includes('of yours')"
+    )
     return view.find(".l-said").inner_text()
 
 
@@ -98,7 +100,12 @@ def test_by_key(show: Show, page: Path) -> None:
     assert place(view) == 4 + 1
     lines = downloaded(view)
     held = comparisons(page)
-    assert [line["choice"] for line in lines] == ["left", "right", "unsure", "equal"]
+    assert [line["choice"] for line in lines] == [
+        "left",
+        "right",
+        "unsure",
+        "equal",
+    ]
     for line, pair in zip(lines, held, strict=False):
         read = parse_line(json.dumps(line).encode())
         assert isinstance(read, PairLabel)
@@ -117,10 +124,16 @@ def test_all_answers(show: Show, page: Path) -> None:
     """After the last answer the summary comes; an answer given again replaces the first."""
     view = begin(show(page))
     press(view, *"120?u=12")
-    view.find("h2").filter(has_text=f"{PAIRS} of {PAIRS} comparisons").wait_for()
+    view.find("h2").filter(
+        has_text=f"{PAIRS} of {PAIRS} comparisons"
+    ).wait_for()
     press(view, "s")
     assert place(view) == PAIRS
-    assert view.find(".l-choice[aria-pressed=true]").inner_text().startswith("Right")
+    assert (
+        view.find(".l-choice[aria-pressed=true]")
+        .inner_text()
+        .startswith("Right")
+    )
     press(view, "1")
     choices = [line["choice"] for line in downloaded(view)]
     assert choices == [
@@ -331,14 +344,24 @@ def test_shared_turns(show: Show, tmp_path: Path) -> None:
         rollout["tools"] = [{"type": "function", "function": {"name": "look"}}]
     scored = write(tmp_path / "s.jsonl", [record])
     view = begin(show(report_of(scored, tmp_path, "--label", "3")))
-    assert view.find("section[aria-label=Task]").inner_text().count("Book a seat.") == 1
+    assert (
+        view.find("section[aria-label=Task]").inner_text().count("Book a seat.")
+        == 1
+    )
     folds = {
         fold.locator("h3").inner_text(): fold.get_attribute("open")
         for fold in view.find("details").all()
     }
-    assert folds == {"Tools": None, "Before the task": None, "Both begin alike": None}
+    assert folds == {
+        "Tools": None,
+        "Before the task": None,
+        "Both begin alike": None,
+    }
     sides = [side.inner_text() for side in view.find(".l-side").all()]
-    assert sorted(re.findall(r"answer \d", " ".join(sides))) == ["answer 0", "answer 1"]
+    assert sorted(re.findall(r"answer \d", " ".join(sides))) == [
+        "answer 0",
+        "answer 1",
+    ]
     assert "Let me look" not in " ".join(sides)
 
 

@@ -28,8 +28,12 @@ def fielded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     records = []
     for i in range(12):
         record = plain(f"g{i}", 0.2, 0.8, 0.5)
-        record |= {"metadata": {"step": i // 4, "tags": ["new", "it's"][: i % 3]}}
-        for trajectory, model in zip(record["trajectories"], MODELS, strict=True):
+        record |= {
+            "metadata": {"step": i // 4, "tags": ["new", "it's"][: i % 3]}
+        }
+        for trajectory, model in zip(
+            record["trajectories"], MODELS, strict=True
+        ):
             trajectory["metadata"] = {"model": model if i % 2 else "wren"}
         records.append(record)
     scored = write(folder / "scored.jsonl", records)
@@ -90,16 +94,20 @@ def test_fields(show: Show, fielded: Path) -> None:
 def test_hostile_fields(show: Show, tmp_path: Path) -> None:
     """Names and values of fields that are attacks are text, and filter."""
     texts = [
-        text.encode(errors="replace").decode()[:70] for text in (*RUNNING, *RESTING)
+        text.encode(errors="replace").decode()[:70]
+        for text in (*RUNNING, *RESTING)
     ]
     records = []
     for i in range(20):
         record = plain(f"g{i}", 0.2, 0.8)
         record["metadata"] = {
-            text[:60]: texts[(i // 2 + at) % 20] for at, text in enumerate(texts[:20])
+            text[:60]: texts[(i // 2 + at) % 20]
+            for at, text in enumerate(texts[:20])
         }
         records.append(record)
-    view = show(report_of(write(tmp_path / "s.jsonl", records), tmp_path), "#groups")
+    view = show(
+        report_of(write(tmp_path / "s.jsonl", records), tmp_path), "#groups"
+    )
     view.page.keyboard.press("f")
     harmless(view)
     count = view.page.evaluate("opened.rows.fields.length")
@@ -118,14 +126,21 @@ def test_hostile_fields(show: Show, tmp_path: Path) -> None:
 
 def contradicted(group: GroupRecord, way: str, middle: float = 0.5) -> float:
     """The distance between a rollout that passed and a higher one that failed, if either is at the end of its group."""
-    labelled = [(r.score, r.label) for r in group.rollouts if r.score is not None]
+    labelled = [
+        (r.score, r.label) for r in group.rollouts if r.score is not None
+    ]
     passed = [score for score, label in labelled if (label or 0) > middle]
     failed = [
-        score for score, label in labelled if label is not None and label <= middle
+        score
+        for score, label in labelled
+        if label is not None and label <= middle
     ]
     if not passed or not failed:
         return 0.0
-    ends = {"flawed": min(passed) <= min(failed), "near": max(failed) >= max(passed)}
+    ends = {
+        "flawed": min(passed) <= min(failed),
+        "near": max(failed) >= max(passed),
+    }
     return max(0.0, max(failed) - min(passed)) if ends[way] else 0.0
 
 
@@ -150,10 +165,12 @@ def selected(scored: Path, words: list[str], folder: Path) -> set[str]:
     out = folder / "out.jsonl"
     ruler("select", scored, out, *words[4:], folder=folder)
     before = {
-        json.loads(line)["group_id"]: line for line in scored.read_bytes().splitlines()
+        json.loads(line)["group_id"]: line
+        for line in scored.read_bytes().splitlines()
     }
     after = {
-        json.loads(line)["group_id"]: line for line in out.read_bytes().splitlines()
+        json.loads(line)["group_id"]: line
+        for line in out.read_bytes().splitlines()
     }
     assert all(before[key] == line for key, line in after.items())
     return set(after)
@@ -177,9 +194,16 @@ def test_command(
     for query in CONDITIONS:
         view.go(f"#groups?{query}")
         words = command(view)
-        assert words[:4] == ["ruler", "select", "scored.jsonl", "selected.jsonl"]
+        assert words[:4] == [
+            "ruler",
+            "select",
+            "scored.jsonl",
+            "selected.jsonl",
+        ]
         assert set(words[4::2]) == {"--where"}, query
-        assert selected(scored, words, tmp_path) == set(view.keys) != set(), query
+        assert selected(scored, words, tmp_path) == set(view.keys) != set(), (
+            query
+        )
 
 
 @pytest.mark.smoke
@@ -229,7 +253,8 @@ def test_shared_keys(show: Show, tmp_path: Path) -> None:
         plain("other", 0.5, 0.5),
     ]
     view = show(
-        report_of(write(tmp_path / "s.jsonl", records), tmp_path), "#groups?score=0.7.."
+        report_of(write(tmp_path / "s.jsonl", records), tmp_path),
+        "#groups?score=0.7..",
     )
     assert command(view)[4:] == ["--marks", "list.jsonl"]
     assert (

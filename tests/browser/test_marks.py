@@ -80,7 +80,9 @@ def test_marks_are_saved(show: Show, run: Path, tmp_path: Path) -> None:
     view.page.keyboard.press("ArrowRight")
     view.page.keyboard.press("b")
     view.page.keyboard.press("b")
-    view.find(".g-scroll tbody tr").nth(2).get_by_role("button", name="bad").click()
+    view.find(".g-scroll tbody tr").nth(2).get_by_role(
+        "button", name="bad"
+    ).click()
     view.page.keyboard.press("j")  # also with the focus in the table
     view.until("!location.hash.startsWith('#group=task-2')")
     view.settled()
@@ -97,10 +99,17 @@ def test_marks_are_saved(show: Show, run: Path, tmp_path: Path) -> None:
     assert of_group.pop("").mark == "reviewed"
     assert sorted(of_group) == sorted(set(ids(view, "task-2")) & set(of_group))
     assert [mark.label for mark in of_group.values()].count(1.0) == 1
-    words = sorted((mark.mark, mark.note) for mark in of_group.values() if mark.mark)
+    words = sorted(
+        (mark.mark, mark.note) for mark in of_group.values() if mark.mark
+    )
     assert words == [("bad", ""), ("good", "does it, r and j")]
     assert '"mark":"","note":"","by":"ana"' in path.read_text()  # taken back
-    (odd,) = [mark for key, lines in marks.items() if key != "task-2" for mark in lines]
+    (odd,) = [
+        mark
+        for key, lines in marks.items()
+        if key != "task-2"
+        for mark in lines
+    ]
     assert (odd.mark, odd.rollout, odd.by) == ("odd one", "", "ana")
 
 
@@ -109,7 +118,9 @@ def test_hostile_notes(show: Show, tmp_path: Path) -> None:
     records = [plain(key, 0.2, 0.8) for key in dict.fromkeys(KEYS)]
     view = show(report_of(write(tmp_path / "keys.jsonl", records), tmp_path))
     for i in range(len(records)):
-        view.page.evaluate("i => { location.hash = groupHash(opened.rows, i) }", i)
+        view.page.evaluate(
+            "i => { location.hash = groupHash(opened.rows, i) }", i
+        )
         view.find(".g-key").filter(has_text=re.compile(".")).wait_for()
         view.settled()
         view.until(
@@ -133,7 +144,10 @@ def test_hostile_notes(show: Show, tmp_path: Path) -> None:
     for i, key in enumerate(dict.fromkeys(KEYS)):
         (mark,) = marks[key]
         note = _plain(NOTES[i % len(NOTES)]).replace("\r\n", "\n")
-        assert (mark.mark, mark.note) == (RUNNING[i % len(RUNNING)][:40].strip(), note)
+        assert (mark.mark, mark.note) == (
+            RUNNING[i % len(RUNNING)][:40].strip(),
+            note,
+        )
         assert mark.by == RUNNING[1]
     view.go(f"#groups?mark={quote(RUNNING[0][:40].strip())}")
     assert view.count == 1
@@ -146,9 +160,12 @@ def test_new_report_shows_the_same_marks(
     """A report of the same rollouts by another judge, in another order, shows the marks; one of others does not."""
     rescored = tmp_path / "again.jsonl"
     ruler(
-        *("score", scored, rescored, "-m", "simulated", "-p", "seed=9"), folder=tmp_path
+        *("score", scored, rescored, "-m", "simulated", "-p", "seed=9"),
+        folder=tmp_path,
     )
-    again = [orjson.loads(line) for line in rescored.read_bytes().splitlines()][::-1]
+    again = [orjson.loads(line) for line in rescored.read_bytes().splitlines()][
+        ::-1
+    ]
     for record in again:
         record["trajectories"].reverse()
     report = report_of(write(rescored, again), tmp_path)
@@ -160,10 +177,14 @@ def test_new_report_shows_the_same_marks(
         marked = ids(view, "task-2")[1]
         view.address = report.as_uri()
         view.open(f"#group=task-2&id={marked}").settled()
-        pressed = view.find(".g-chosen button[aria-pressed=true]").all_inner_texts()
+        pressed = view.find(
+            ".g-chosen button[aria-pressed=true]"
+        ).all_inner_texts()
         assert pressed == ["bad"] * len(pressed) != []
         assert view.find(".g-chosen > h4").inner_text().startswith("#3")
-        assert view.find(".m-group [aria-pressed=true]").inner_text() == "reviewed"
+        assert (
+            view.find(".m-group [aria-pressed=true]").inner_text() == "reviewed"
+        )
         view.go("#groups?where=reviewed")
         assert view.keys == ["task-2"]
         view.address = report_of(
@@ -186,7 +207,8 @@ def test_files_are_merged(show: Show, run: Path, tmp_path: Path) -> None:
         [
             line | {"mark": "good", "by": "bo"},
             line | {"mark": "bad", "note": "<i>no</i>", "by": "bo"},
-            line | {"rollout": second, "mark": "good", "by": "bo", "label": 0.25},
+            line
+            | {"rollout": second, "mark": "good", "by": "bo", "label": 0.25},
             line | {"rollout": "", "mark": "flawed", "by": "\u202ecy"},
             line | {"rollout": "f" * 12, "by": "bo"},
             line | {"group": "__proto__", "rollout": "", "mark": "constructor"},
@@ -200,13 +222,23 @@ def test_files_are_merged(show: Show, run: Path, tmp_path: Path) -> None:
     assert "3 as new here, or newer" in opened(view, path)
     others = view.find("[data-rollout='1'] .m-other").all_inner_texts()
     assert [" ".join(text.split()) for text in others] == ["bo bad <i>no</i>"]
-    assert view.find("[data-rollout='1'] .m-line [aria-pressed=true]").count() == 1
+    assert (
+        view.find("[data-rollout='1'] .m-line [aria-pressed=true]").count() == 1
+    )
     assert "\\u202ecy" in view.find(".m-group .m-other").inner_text()
-    assert view.find("[data-rollout='2'] .m-other").inner_text().endswith("label 0.25")
+    assert (
+        view.find("[data-rollout='2'] .m-other")
+        .inner_text()
+        .endswith("label 0.25")
+    )
     mine = line | {"mark": "", "note": "older", "by": ""}
-    older = write(tmp_path / "old.jsonl", [mine | {"at": "2001-01-01T00:00:00Z"}])
+    older = write(
+        tmp_path / "old.jsonl", [mine | {"at": "2001-01-01T00:00:00Z"}]
+    )
     assert "0 marks added, 1 as new" in opened(view, older)
-    newer = write(tmp_path / "new.jsonl", [mine | {"note": "newer", "mark": "bad"}])
+    newer = write(
+        tmp_path / "new.jsonl", [mine | {"note": "newer", "mark": "bad"}]
+    )
     assert "1 mark added" in opened(view, newer)
     assert view.find("[data-rollout='1'] .m-note").inner_text() == "newer"
     marks = Labels.read([saved(view, tmp_path)], option="marks").marks["task-2"]
@@ -252,22 +284,33 @@ def test_note_on_an_opened_label(show: Show, run: Path, tmp_path: Path) -> None:
     assert (mark.note, mark.label) == ("half of it", 0.25)
     assert (mark.drawn, mark.chance) == ("random", 0.5)
     view.page.keyboard.press("b")
-    (mark,) = Labels.read([saved(view, tmp_path)], option="marks").marks["task-2"]
+    (mark,) = Labels.read([saved(view, tmp_path)], option="marks").marks[
+        "task-2"
+    ]
     assert (mark.mark, mark.label, mark.drawn) == ("bad", 0.0, "random")
 
 
 WRONG = (
     (b"nonsense", "line 1 is not JSON"),
     (b"\x00\xff\xfe" * 1_000, "line 1 is not JSON"),
-    (b'{"group": "task-2", "mark": "good"}\n[1]', "line 2 is not a JSON object"),
+    (
+        b'{"group": "task-2", "mark": "good"}\n[1]',
+        "line 2 is not a JSON object",
+    ),
     (b"\n\n{}", "line 3 has no `group`"),
     (b'{"group": "task-2", "note": 7}', "a `note` that is not text of 4,000"),
-    (b'{"group": "task-2", "note": "%s"}' % (b"x" * 4_001), "a `note` that is no"),
+    (
+        b'{"group": "task-2", "note": "%s"}' % (b"x" * 4_001),
+        "a `note` that is no",
+    ),
     (b'{"group": "task-2", "label": "very"}', "a `label` that is no number"),
     (b'{"group": "task-2", "chance": 0}', "a `chance` that is no number"),
     (b"[" * 10_000_000, "line 1 is not JSON"),
     (b'{"__proto__": {"group": "task-2", "__hit": 1}}', "has no `group`"),
-    (b'{"group": "task-2", "mark": "good"}\n' * 300_000 + b"{", "line 300,001 is"),
+    (
+        b'{"group": "task-2", "mark": "good"}\n' * 300_000 + b"{",
+        "line 300,001 is",
+    ),
 )
 """Files, and what the page says of each."""
 
@@ -302,8 +345,12 @@ def test_storage(
         view.page.keyboard.press("r")
         assert "does not keep your marks" in view.find(".m-group").inner_text()
         view.go("#group=task-3").go("#group=task-2")
-        assert view.find(".m-group [aria-pressed=true]").inner_text() == "reviewed"
-        assert Labels.read([saved(view, tmp_path)], option="marks").marks["task-2"]
+        assert (
+            view.find(".m-group [aria-pressed=true]").inner_text() == "reviewed"
+        )
+        assert Labels.read([saved(view, tmp_path)], option="marks").marks[
+            "task-2"
+        ]
         assert view.messages == []
 
 
@@ -339,13 +386,18 @@ def test_links(show: Show, tmp_path: Path) -> None:
     view = show(report_of(write(tmp_path / "twice.jsonl", records), tmp_path))
     all_ids = view.page.evaluate("opened.rows.ids")
     view.go(f"#group=twice&id={all_ids[2][1]}").settled()
-    assert view.find(".g-chosen .g-turn pre").inner_text() == "answer 1 of the second"
+    assert (
+        view.find(".g-chosen .g-turn pre").inner_text()
+        == "answer 1 of the second"
+    )
     view.page.keyboard.press("ArrowRight")
     view.until("location.hash.includes('rollout=')")
     assert "&nth=2" in view.hash
     assert "&id=" not in view.hash
     view.go("#group=once&rollout=3").settled()
-    assert view.find(".g-columns .g-chosen").get_attribute("data-rollout") == "3"
+    assert (
+        view.find(".g-columns .g-chosen").get_attribute("data-rollout") == "3"
+    )
     for id_ in ("0" * 12, "%3Cscript%3E", "__proto__"):
         view.go(f"#group=once&id={id_}").settled()
         assert "is not in this report" in view.find(".g-notice").inner_text()
@@ -359,7 +411,9 @@ def test_links(show: Show, tmp_path: Path) -> None:
     assert address.endswith(f"twice.html#group=twice&nth=2&id={all_ids[2][1]}")
     view.page.get_by_role("button", name="one by one").click()
     view.until("location.hash.includes('view=one')")
-    assert view.find(".g-one .g-turn pre").inner_text() == "answer 1 of the second"
+    assert (
+        view.find(".g-one .g-turn pre").inner_text() == "answer 1 of the second"
+    )
 
 
 def _plain(text: str) -> str:

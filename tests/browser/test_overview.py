@@ -15,12 +15,15 @@ def test_tiles(view: View, figures: dict[str, Any]) -> None:
     view.open()
     groups, usage = figures["groups"], figures["usage"]
     assert (
-        view.find("#overview-head").inner_text() == "54 of 60 groups scored, 6 failed"
+        view.find("#overview-head").inner_text()
+        == "54 of 60 groups scored, 6 failed"
     )
     assert (groups["scored"], groups["all"], groups["failed"]) == (54, 60, 6)
     tiles = view.find(".tile")
     values = tiles.locator(".value").all_text_contents()
-    output = dict(zip(tiles.locator(".name").all_text_contents(), values, strict=True))
+    output = dict(
+        zip(tiles.locator(".name").all_text_contents(), values, strict=True)
+    )
     assert output == {
         name: f"{groups[name]:,}" for name in ("failed", "live", "tied")
     } | {
@@ -31,7 +34,9 @@ def test_tiles(view: View, figures: dict[str, Any]) -> None:
         "cost": f"${figures['cost_usd']:.2g}",
     }
     judged = view.find(".judged").inner_text()
-    tokens = f"{(usage['prompt_tokens'] + usage['completion_tokens']) / 1e3:.0f}k"
+    tokens = (
+        f"{(usage['prompt_tokens'] + usage['completion_tokens']) / 1e3:.0f}k"
+    )
     assert judged.startswith("simulated · 2026-11-21 02:00 to 02:59 UTC · ")
     assert f"{usage['calls']} calls, {tokens} tokens" in judged
     assert f"a group in {figures['latency_s']['p50']:.1f} s" in judged

@@ -27,7 +27,8 @@ def test_task_has_the_room(show: Show, run: Path, width: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("judge", "words"), [("offline", "scores differ"), ("openai/x", "usable for GRPO")]
+    ("judge", "words"),
+    [("offline", "scores differ"), ("openai/x", "usable for GRPO")],
 )
 def test_embedded_judges_train_nobody(
     show: Show, tmp_path: Path, judge: str, words: str

@@ -27,7 +27,9 @@ PART = "truth=0.5"
 
 def searched(view: View, words: str) -> View:
     """The table of a search, once the texts were searched."""
-    view.page.evaluate("words => { location.hash = link({ search: words }) }", words)
+    view.page.evaluate(
+        "words => { location.hash = link({ search: words }) }", words
+    )
     view.until(
         "words => location.hash === link({ search: words })"
         " && !document.querySelector('p[role=status]').textContent.includes('searching')",
@@ -39,7 +41,9 @@ def searched(view: View, words: str) -> View:
 def holding(truth: Truth, *words: str) -> set[str]:
     """The keys of the groups that hold all of these words in something that is searched."""
     keys = set()
-    for judged, task, text in zip(truth.groups, truth.tasks, truth.texts, strict=True):
+    for judged, task, text in zip(
+        truth.groups, truth.tasks, truth.texts, strict=True
+    ):
         lines = [line for lines in text.rollouts for line in lines]
         explanations = [rollout.explanation for rollout in judged.rollouts]
         places = [
@@ -77,7 +81,9 @@ def test_transcripts(show: Show, run: Path, truth: Truth) -> None:
 
 
 @pytest.mark.parametrize("way", NO_WORKERS)
-def test_without_workers(browser: Browser, run: Path, truth: Truth, way: str) -> None:
+def test_without_workers(
+    browser: Browser, run: Path, truth: Truth, way: str
+) -> None:
     """A browser that starts no worker searches on the page, and finds the same."""
     with shown(browser, run, height=3_000) as view:
         view.page.add_init_script(NO_WORKERS[way])
@@ -92,18 +98,26 @@ def test_keys_of_the_search(view: View, truth: Truth) -> None:
     view.page.keyboard.press("/")
     view.page.keyboard.type(PART)
     view.at("#groups?search=truth%3D0.5")
-    view.until("!document.querySelector('p[role=status]').textContent.includes('sea')")
+    view.until(
+        "!document.querySelector('p[role=status]').textContent.includes('sea')"
+    )
     assert view.count == len(holding(truth, PART))
     view.find("#search").press("Escape")
     view.at("#groups")
 
 
-def test_left_out(show: Show, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_left_out(
+    show: Show, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A page without the texts of some groups says that these are not searched; their explanations are."""
     monkeypatch.setattr(page_module, "MOST_TEXT", 2_000)
     large = group("large", rollout("kettle " * 500), rollout("none"))
-    small = group("small", rollout("kettle"), rollout("none", explanation="parcel"))
-    report(written(tmp_path / "in.jsonl", large, small), tmp_path / "report.html")
+    small = group(
+        "small", rollout("kettle"), rollout("none", explanation="parcel")
+    )
+    report(
+        written(tmp_path / "in.jsonl", large, small), tmp_path / "report.html"
+    )
     view = show(tmp_path / "report.html", "#groups")
     assert searched(view, "kettle").keys == ["small"]
     assert view.find("p[role=status]").inner_text() == (
@@ -114,8 +128,12 @@ def test_left_out(show: Show, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def test_damaged_text(browser: Browser, tmp_path: Path) -> None:
     """A text that is damaged is counted as unread, and the others are searched."""
-    lines = [group(f"g{i}", rollout(f"kettle {i}"), rollout("no")) for i in range(3)]
-    page, _, _ = report(written(tmp_path / "in.jsonl", *lines), tmp_path / "r.html")
+    lines = [
+        group(f"g{i}", rollout(f"kettle {i}"), rollout("no")) for i in range(3)
+    ]
+    page, _, _ = report(
+        written(tmp_path / "in.jsonl", *lines), tmp_path / "r.html"
+    )
     text = (tmp_path / "r.html").read_text()
     at, size = page.data["rows"]["text"][1]
     block = page.blocks["texts"][at : at + size]

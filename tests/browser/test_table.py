@@ -33,7 +33,14 @@ def sorts(truth: Truth) -> dict[str, Callable[[int], Any]]:
         "scores": lambda i: max(groups[i].scores, default=None),
         **{
             name: figure(name)
-            for name in ("mean", "sd", "reliability", "disagreement", "cost", "tokens")
+            for name in (
+                "mean",
+                "sd",
+                "reliability",
+                "disagreement",
+                "cost",
+                "tokens",
+            )
         },
         "telling": lambda i: truth.telling[i],
     }
@@ -93,21 +100,36 @@ def test_cells(show: Show, run: Path, truth: Truth) -> None:
     names = view.find(".body [role=row]").evaluate_all(named)
     marked = "rows => rows.map(row => [...row.querySelectorAll('.mark')].map(mark => mark.textContent))"
     flags = view.find(".body [role=row]").evaluate_all(marked)
-    for i, (row, name, group) in enumerate(zip(rows, names, truth.groups, strict=True)):
-        key, _, _, scores, mean, sd, reliability, against, count, _, tokens = row
+    for i, (row, name, group) in enumerate(
+        zip(rows, names, truth.groups, strict=True)
+    ):
+        key, _, _, scores, mean, sd, reliability, against, count, _, tokens = (
+            row
+        )
         assert (key, int(count)) == (group.key, len(group.rollouts))
-        for shown, figure, half in ((mean, group.mean, 0.0051), (sd, group.sd, 0.0051)):
-            assert shown == "–" if figure is None else abs(float(shown) - figure) < half
+        for shown, figure, half in (
+            (mean, group.mean, 0.0051),
+            (sd, group.sd, 0.0051),
+        ):
+            assert (
+                shown == "–"
+                if figure is None
+                else abs(float(shown) - figure) < half
+            )
         assert (reliability == "–") == (group.reliability is None)
         assert against == (
-            "–" if group.disagreement is None else f"{group.disagreement + 1e-9:.0%}"
+            "–"
+            if group.disagreement is None
+            else f"{group.disagreement + 1e-9:.0%}"
         )
         assert tokens == f"{truth.value(i, 'tokens'):,.0f}"
         assert flags[i] == expected_flags(group)
         if group.failed:
             assert (scores, name) == (group.reason, "")
         else:
-            result = [float(score) for score in re.findall(r"([\d.]+) \(", name)]
+            result = [
+                float(score) for score in re.findall(r"([\d.]+) \(", name)
+            ]
             assert result == pytest.approx(
                 sorted(group.scores, reverse=True), abs=0.0051
             )
@@ -117,6 +139,10 @@ def expected_flags(group: GroupRecord) -> list[str]:
     """The flags of a group in words."""
     if group.failed:
         return [f"failed: {group.kind}"]
-    words = {"disagrees": "disputed", "unsure": "unreliable", "spread": "far apart"}
+    words = {
+        "disagrees": "disputed",
+        "unsure": "unreliable",
+        "spread": "far apart",
+    }
     flags = [flag for flag in group.flags if flag != "suspect"]
     return [*(words.get(reason, reason) for reason in reasons(group)), *flags]

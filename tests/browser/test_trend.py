@@ -22,7 +22,9 @@ ATTACKS = [text for text in (*RUNNING, *RESTING) if "/" not in text]
 """Texts that may be the name of a file."""
 
 
-def training(folder: Path, name: str = "step-{}", text: str = "{}") -> list[Path]:
+def training(
+    folder: Path, name: str = "step-{}", text: str = "{}"
+) -> list[Path]:
     """Scored files of a training whose scores rise without the rewards; `text` words judges and criteria."""
     files = []
     for i in range(STEPS):
@@ -32,13 +34,19 @@ def training(folder: Path, name: str = "step-{}", text: str = "{}") -> list[Path
         for g in range(8):
             labels = tuple(float(dice.random() < 0.5) for _ in range(4))
             scores = [
-                round(min(1.0, 0.3 + 0.3 * label + dice.gauss(0, 0.05) + added), 3)
+                round(
+                    min(1.0, 0.3 + 0.3 * label + dice.gauss(0, 0.05) + added), 3
+                )
                 for label in labels
             ]
-            line = scored(f"{i}-{g}", *scores, labels=labels, judge=text.format("m"))
+            line = scored(
+                f"{i}-{g}", *scores, labels=labels, judge=text.format("m")
+            )
             for trajectory in line["trajectories"]:
                 annotation = trajectory["ruler"]
-                trajectory["messages"][-1]["content"] += "x" * dice.randrange(300)
+                trajectory["messages"][-1]["content"] += "x" * dice.randrange(
+                    300
+                )
                 annotation["suspect"] = dice.random() < 0.02
                 annotation["ended"] = "truncated" if dice.random() < 0.1 else ""
                 annotation["criteria"] = [
@@ -46,11 +54,19 @@ def training(folder: Path, name: str = "step-{}", text: str = "{}") -> list[Path
                     for word in ("safe", "short")
                 ]
                 annotation["judges"] = [
-                    {"judge": text.format("train"), "score": annotation["score"]},
-                    {"judge": text.format("held"), "score": dice.uniform(0.3, 0.6)},
+                    {
+                        "judge": text.format("train"),
+                        "score": annotation["score"],
+                    },
+                    {
+                        "judge": text.format("held"),
+                        "score": dice.uniform(0.3, 0.6),
+                    },
                 ]
             lines.append(line)
-        files.append(write(folder / f"{name.format(10 * (i + 1))}.jsonl", lines))
+        files.append(
+            write(folder / f"{name.format(10 * (i + 1))}.jsonl", lines)
+        )
     return files
 
 
@@ -91,9 +107,7 @@ def test_page(show: Show, trend: Path, measured: dict[str, Any]) -> None:
         .inner_text()
         .startswith(f"{drifts} of {tests} tests")
     )
-    sentence = (
-        f"beyond chance at step {drift['step']}, since about step {drift['since']}"
-    )
+    sentence = f"beyond chance at step {drift['step']}, since about step {drift['since']}"
     assert sentence in view.find(".findings").inner_text()
     figure = view.find("#chart-score")
     assert (
@@ -126,7 +140,9 @@ def test_accessible(show: Show, trend: Path, theme: Theme, width: int) -> None:
     """The page is accessible, in either theme, on a desk or a phone, and its links lead to parts of it."""
     view = show(trend, theme=theme, width=width)
     assert_accessible(view)
-    ids = view.find("[id]").evaluate_all("all => all.map(element => element.id)")
+    ids = view.find("[id]").evaluate_all(
+        "all => all.map(element => element.id)"
+    )
     addresses = "all => all.map(a => a.getAttribute('href'))"
     links = view.find("nav a").evaluate_all(addresses)
     assert {link.removeprefix("#") for link in links} <= set(ids)

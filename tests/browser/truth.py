@@ -28,12 +28,18 @@ class Truth:
     @classmethod
     def of(cls, scored: Path) -> Truth:
         """Read a scored file."""
-        best, shortlist, result = Best[int](10_000), Shortlist(), cls([], [], [], [])
+        best, shortlist, result = (
+            Best[int](10_000),
+            Shortlist(),
+            cls([], [], [], []),
+        )
         with ExitStack() as stack:
             file = ScoredFile(InputSettings(str(scored)), stack, _none)
             for ordinal, group, marked in file.groups():
                 result.groups.append(marked)
-                result.tasks.append(str(group.rollouts[0].messages[0]["content"]))
+                result.tasks.append(
+                    str(group.rollouts[0].messages[0]["content"])
+                )
                 result.texts.append(GroupText.of(group, marked))
                 best.add(shortlist.add(marked), ordinal)
         ranks = {ordinal: rank for rank, ordinal in enumerate(best.ranked())}
@@ -42,7 +48,9 @@ class Truth:
 
     def place(self, key: str) -> int:
         """The position in the file of the first group with this key, from 0."""
-        return next(i for i, group in enumerate(self.groups) if group.key == key)
+        return next(
+            i for i, group in enumerate(self.groups) if group.key == key
+        )
 
     def ordered(
         self, key: Callable[[int], Any] | None = None, *, down: bool = False
@@ -65,13 +73,16 @@ class Truth:
             "latency": group.latency_s,
             "at": group.time,
             "ordinal": i + 1,
-            "tokens": group.usage["prompt_tokens"] + group.usage["completion_tokens"],
+            "tokens": group.usage["prompt_tokens"]
+            + group.usage["completion_tokens"],
         }
         result: float | None = (
             figures[name] if name in figures else getattr(group, name)
         )
         return (
-            result if result is None or name not in ("mean", "sd") else round(result, 9)
+            result
+            if result is None or name not in ("mean", "sd")
+            else round(result, 9)
         )  # as the page has it
 
 

@@ -59,7 +59,9 @@ for (const name of ["pushState", "replaceState"]) {
 
 def program() -> str | None:
     """The browser of this machine; None if there is none."""
-    return next((result for name in PROGRAMS if (result := shutil.which(name))), None)
+    return next(
+        (result for name in PROGRAMS if (result := shutil.which(name))), None
+    )
 
 
 class View:
@@ -73,12 +75,18 @@ class View:
         page.add_init_script(_DRAWN)
         page.on(
             "console",
-            lambda message: self.messages.append(f"{message.type}: {message.text}"),
+            lambda message: self.messages.append(
+                f"{message.type}: {message.text}"
+            ),
         )
-        page.on("pageerror", lambda error: self.messages.append(f"error: {error}"))
+        page.on(
+            "pageerror", lambda error: self.messages.append(f"error: {error}")
+        )
         page.on("request", lambda request: self.asked.append(request.url))
         page.on("dialog", self._dismiss)
-        page.on("popup", lambda other: self.messages.append(f"popup: {other.url}"))
+        page.on(
+            "popup", lambda other: self.messages.append(f"popup: {other.url}")
+        )
 
     def open(self, hash_: str = "") -> View:
         """Load the report at a hash, as from a shared link, and wait until it is shown."""
@@ -122,7 +130,9 @@ class View:
 
     def at(self, hash_: str) -> View:
         """Wait until the address has this hash, and the page is drawn for it."""
-        self.until("hash => location.hash === hash && window.drawnHash === hash", hash_)
+        self.until(
+            "hash => location.hash === hash && window.drawnHash === hash", hash_
+        )
         return self
 
     def settled(self) -> View:
@@ -150,7 +160,9 @@ class View:
     @property
     def focus(self) -> str:
         """The focused element in HTML, without its content."""
-        return str(self.page.evaluate("document.activeElement.outerHTML.split('>')[0]"))
+        return str(
+            self.page.evaluate("document.activeElement.outerHTML.split('>')[0]")
+        )
 
     @property
     def hash(self) -> str:
@@ -169,7 +181,9 @@ class View:
         """
         assert self.messages == []
         outside = [one for one in self.asked if not one.startswith("blob:")]
-        assert {re.sub("#.*", "", address) for address in outside} == {self.address}
+        assert {re.sub("#.*", "", address) for address in outside} == {
+            self.address
+        }
         assert re.sub("#.*", "", self.page.url) == self.address
 
 

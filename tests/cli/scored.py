@@ -37,7 +37,11 @@ def scored(
                 "explanation": f"about {score}",
             }
         trajectories.append(
-            {**rollout(0.5, f"{name}-{i}"), "reward": score or 0.0, "ruler": annotation}
+            {
+                **rollout(0.5, f"{name}-{i}"),
+                "reward": score or 0.0,
+                "ruler": annotation,
+            }
         )
     status = "scored" if any(s is not None for s in scores) else "failed"
     lost = (
@@ -56,23 +60,36 @@ def hostile() -> list[dict[str, Any]]:
     """Every attack as a key, a task, a message, a tool's name and its result, an explanation and a reason."""
     texts = [
         *HOSTILE,
-        *(a.text for family in FAMILIES.values() for a in family if len(a.text) < 3000),
+        *(
+            a.text
+            for family in FAMILIES.values()
+            for a in family
+            if len(a.text) < 3000
+        ),
     ]
     return [_hostile(text, number) for number, text in enumerate(texts)]
 
 
 def _hostile(text: str, number: int) -> dict[str, Any]:
-    group = scored(text, 0.9, 0.2, labels=(0, 1), judge=text, kind=text, reason=text)
+    group = scored(
+        text, 0.9, 0.2, labels=(0, 1), judge=text, kind=text, reason=text
+    )
     one, other = group["trajectories"]
     call = {"id": "1", "function": {"name": text, "arguments": text}}
     one["messages"] = [
         {"role": "user", "content": f"Task: {text}"},
         {"role": "assistant", "content": text, "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "1", "content": text},
-        {"role": text, "content": {text: text, "more": [text, {text: f"two\n{text}"}]}},
+        {
+            "role": text,
+            "content": {text: text, "more": [text, {text: f"two\n{text}"}]},
+        },
     ]
     one["ruler"] |= {"explanation": text, "judges": {text: 0.5, "other": 0.1}}
-    other["messages"] = [one["messages"][0], {"role": "assistant", "content": "honest"}]
+    other["messages"] = [
+        one["messages"][0],
+        {"role": "assistant", "content": "honest"},
+    ]
     other["tools"] = [{"name": text, "description": f"one\n{text}"}]
     if number % 3 == 2:
         other["ruler"] = {"status": "failed", "kind": text, "reason": text}

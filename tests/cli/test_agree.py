@@ -31,7 +31,12 @@ def trajectory(
 ) -> dict[str, Any]:
     """A scored trajectory of a group."""
     ruler = annotation(score, label, **more)
-    return {"group_id": name, "messages": talk(text), "reward": score, "ruler": ruler}
+    return {
+        "group_id": name,
+        "messages": talk(text),
+        "reward": score,
+        "ruler": ruler,
+    }
 
 
 def dump(groups: int = 6, **more: Any) -> list[dict[str, Any]]:
@@ -91,7 +96,8 @@ def test_two_files(ruler: Ruler, tmp_path: Path) -> None:
     """Two scored files of one input, in any order of lines, are compared on the rollouts that both hold."""
     one = dump(20)
     other = [
-        {**r, "ruler": {**r["ruler"], "score": 1 - r["ruler"]["score"]}} for r in one
+        {**r, "ruler": {**r["ruler"], "score": 1 - r["ruler"]["score"]}}
+        for r in one
     ]
     write(tmp_path / "a.jsonl", one)
     write(tmp_path / "b.jsonl", other[8:] + other[:8])
@@ -111,7 +117,12 @@ def test_two_files(ruler: Ruler, tmp_path: Path) -> None:
 def test_labels(ruler: Ruler, tmp_path: Path) -> None:
     """Labels are read from the path that the user names, words for truth values included."""
     records = [
-        r | {"meta": {"ok": "failed" if r["ruler"]["independent_reward"] else "passed"}}
+        r
+        | {
+            "meta": {
+                "ok": "failed" if r["ruler"]["independent_reward"] else "passed"
+            }
+        }
         for r in dump()
     ]
     write(tmp_path / "s.jsonl", records)
@@ -119,7 +130,9 @@ def test_labels(ruler: Ruler, tmp_path: Path) -> None:
     assert done.returncode == 0
     assert rows(done.stdout)["pairwise accuracy"].startswith("0.167")
     assert "`meta.ok`" in done.stdout
-    assert ruler("agree", "s.jsonl", RULER_LABELS="meta.ok").stdout == done.stdout
+    assert (
+        ruler("agree", "s.jsonl", RULER_LABELS="meta.ok").stdout == done.stdout
+    )
     done = ruler("agree", "s.jsonl", "--labels", "ruler.score")
     assert (
         "warning: --labels ruler.score: every label of s.jsonl equals its score"
@@ -161,9 +174,7 @@ def test_left_out(ruler: Ruler, tmp_path: Path) -> None:
     done = ruler("agree", "s.jsonl")
     assert done.returncode == 1
     assert "1 not scored, 1 without a label" in done.stdout
-    sentence = (
-        "ruler: 1 not scored, 1 without a label: not measured, so the exit code is 1\n"
-    )
+    sentence = "ruler: 1 not scored, 1 without a label: not measured, so the exit code is 1\n"
     assert done.stderr == sentence
     assert ruler("agree", "s.jsonl", "--json").stderr == sentence
     assert rows(done.stdout)["pairwise accuracy"].startswith("0.833")
@@ -172,7 +183,10 @@ def test_left_out(ruler: Ruler, tmp_path: Path) -> None:
 def test_nothing_to_compare(ruler: Ruler, tmp_path: Path) -> None:
     """A file without scores, or without labels, is bad usage, and the sentence names the way out."""
     cases: list[tuple[list[Any], str]] = [
-        ([{"group_id": "g", "messages": talk("a"), "reward": 1}], "score it first"),
+        (
+            [{"group_id": "g", "messages": talk("a"), "reward": 1}],
+            "score it first",
+        ),
         ([], "holds no records"),
         (
             [trajectory("g", 0.5, 1.0), trajectory("g", 0.7, 1.0)],
@@ -183,7 +197,10 @@ def test_nothing_to_compare(ruler: Ruler, tmp_path: Path) -> None:
             [trajectory("g", "x", 1.0), trajectory("g", None, 0.0)],
             "no rollout has a score",
         ),
-        ([{"group_id": "g", "messages": talk("a"), "ruler": "mine"}], "did not write"),
+        (
+            [{"group_id": "g", "messages": talk("a"), "ruler": "mine"}],
+            "did not write",
+        ),
     ]
     for records, message in cases:
         write(tmp_path / "s.jsonl", records)
@@ -214,9 +231,14 @@ def test_empty_groups(ruler: Ruler, tmp_path: Path) -> None:
     ]
     sides = dump(2)[:2]
     rollouts = [
-        {name: side[name] for name in ("messages", "reward", "ruler")} for side in sides
+        {name: side[name] for name in ("messages", "reward", "ruler")}
+        for side in sides
     ]
-    full = {"group_id": "g", "trajectories": rollouts, "ruler": {"status": "scored"}}
+    full = {
+        "group_id": "g",
+        "trajectories": rollouts,
+        "ruler": {"status": "scored"},
+    }
     write(tmp_path / "s.jsonl", [full, *empty])
     done = ruler("agree", "s.jsonl", "--json")
     page = json.loads(done.stdout)
@@ -246,13 +268,16 @@ def test_hostile_annotations(ruler: Ruler, tmp_path: Path) -> None:
         for field in fields
         for value in (*odd, {"\x1b[2J": "y"}, [{}])
     ]
-    hostile += [annotation(0.5, 1.0, group={"cost_usd": value}) for value in odd]
+    hostile += [
+        annotation(0.5, 1.0, group={"cost_usd": value}) for value in odd
+    ]
     rollouts = [
         trajectory(f"h{i // 2}", 0.5, 1.0) | {"ruler": one}
         for i, one in enumerate(hostile)
     ]
     text = "".join(
-        json.dumps(r).replace("1e+308", "1e400") + "\n" for r in [*dump(), *rollouts]
+        json.dumps(r).replace("1e+308", "1e400") + "\n"
+        for r in [*dump(), *rollouts]
     )
     (tmp_path / "s.jsonl").write_text(text)
     for more in ([], ["--json"], ["s.jsonl"]):
@@ -260,7 +285,9 @@ def test_hostile_annotations(ruler: Ruler, tmp_path: Path) -> None:
         assert done.returncode == 1, done.stderr
         assert "Traceback" not in done.stderr
         assert "\x1b" not in done.stdout + done.stderr
-    counted = json.loads(ruler("agree", "s.jsonl", "--json").stdout)["inputs"][0]
+    counted = json.loads(ruler("agree", "s.jsonl", "--json").stdout)["inputs"][
+        0
+    ]
     assert counted["rollouts"] == 12 + len(hostile)
     assert counted["odd_scores"] == len(odd) + 1
 
@@ -275,7 +302,10 @@ def test_hostile_names(ruler: Ruler, tmp_path: Path) -> None:
     output = ruler("agree", "s.jsonl").stdout
     assert "\x1b" not in output
     assert (
-        sum(line.startswith("pairwise accuracy") for line in output.splitlines()) == 1
+        sum(
+            line.startswith("pairwise accuracy") for line in output.splitlines()
+        )
+        == 1
     )
 
 
@@ -285,9 +315,13 @@ def test_deep_groups(ruler: Ruler, tmp_path: Path) -> None:
     for depth in range(880, 1000, 2):
         for score, label in ((0.2, 0.0), (0.8, 1.0)):
             one = trajectory(f"g{depth}", score, label)
-            one["messages"][-1]["content"] = [{"type": "text", "text": "a", "deep": 0}]
+            one["messages"][-1]["content"] = [
+                {"type": "text", "text": "a", "deep": 0}
+            ]
             deep = "[" * depth + "]" * depth
-            lines.append(json.dumps(one).replace('"deep": 0', f'"deep": {deep}'))
+            lines.append(
+                json.dumps(one).replace('"deep": 0', f'"deep": {deep}')
+            )
     (tmp_path / "s.jsonl").write_text("\n".join(lines))
     found = json.loads(ruler("agree", "s.jsonl", "--json").stdout)
     assert found["repeated"] == 0
@@ -310,6 +344,9 @@ def test_blended_scores(ruler: Ruler, tmp_path: Path) -> None:
         for f in ("plain.jsonl", "moved.jsonl")
     )
     assert before["scorers"] == after["scorers"]
-    assert (before["inputs"][0]["moved"], after["inputs"][0]["moved"]) == (0, 12)
+    assert (before["inputs"][0]["moved"], after["inputs"][0]["moved"]) == (
+        0,
+        12,
+    )
     assert "the judges' own" in ruler("agree", "moved.jsonl").stdout
     assert "the judges' own" not in ruler("agree", "plain.jsonl").stdout

@@ -26,26 +26,42 @@ def groups(number: int, *, right: int, seed: int = 0) -> list[Group]:
     dice = random.Random(seed)
     made = []
     for i in range(number):
-        scores = [round(dice.uniform(0.1, 0.4), 3), round(dice.uniform(0.6, 0.9), 3)]
+        scores = [
+            round(dice.uniform(0.1, 0.4), 3),
+            round(dice.uniform(0.6, 0.9), 3),
+        ]
         made.append(
-            scored(f"g{i}", *(scores if i < right else scores[::-1]), labels=(0.0, 1.0))
+            scored(
+                f"g{i}",
+                *(scores if i < right else scores[::-1]),
+                labels=(0.0, 1.0),
+            )
         )
     return made
 
 
 def failed(group: Group, kind: str, *, whole: bool = True) -> Group:
     """The group without scores for this reason, or without that of its last rollout."""
-    annotation = {"status": "failed", "kind": kind, "reason": "why", "score": None}
+    annotation = {
+        "status": "failed",
+        "kind": kind,
+        "reason": "why",
+        "score": None,
+    }
     lost = group["trajectories"][0 if whole else 1 :]
     kept = group["trajectories"][: 0 if whole else 1]
     again = [one | {"ruler": one["ruler"] | annotation} for one in lost]
     own = (
-        {"status": "failed", "kind": kind, "reason": "why"} if whole else group["ruler"]
+        {"status": "failed", "kind": kind, "reason": "why"}
+        if whole
+        else group["ruler"]
     )
     return group | {"trajectories": [*kept, *again], "ruler": own}
 
 
-def measured(ruler: Ruler, folder: Path, lines: Sequence[Group], *more: str) -> Any:
+def measured(
+    ruler: Ruler, folder: Path, lines: Sequence[Group], *more: str
+) -> Any:
     """The JSON of `ruler agree`, with its exit code."""
     write(folder / "s.jsonl", [*lines])
     done = ruler("agree", "s.jsonl", "--json", *more)
@@ -89,7 +105,9 @@ def test_repeated_groups(name: str, ruler: Ruler, tmp_path: Path) -> None:
     assert again["gate"]["value"] == once["gate"]["value"] == 0.8
     repeats = len(REPEATS[name](lines)) - 40
     assert again["repeated"] == repeats
-    assert f"{repeats} groups with the rollouts of another one" in again["stderr"]
+    assert (
+        f"{repeats} groups with the rollouts of another one" in again["stderr"]
+    )
     assert (once["repeated"], once["stderr"]) == (0, "")
 
 
@@ -147,7 +165,10 @@ def test_unscored_is_wrong(
     wrong = groups(60, right=40)
     by_error = measured(ruler, tmp_path, wrong, "--at-least", "0.7", *more)
     for whole in (True, False):
-        silent = [*lines[:40], *(failed(one, kind, whole=whole) for one in lines[40:])]
+        silent = [
+            *lines[:40],
+            *(failed(one, kind, whole=whole) for one in lines[40:]),
+        ]
         found = measured(ruler, tmp_path, silent, "--at-least", "0.7", *more)
         assert (found["code"], found["gate"]["passed"]) == (1, False)
         for name in ("value", "low", "passed", "not_asked"):
@@ -170,7 +191,9 @@ def test_unscored_is_wrong(
         ("absent", "marks"),
     ],
 )
-def test_not_asked(kind: str, source: str, ruler: Ruler, tmp_path: Path) -> None:
+def test_not_asked(
+    kind: str, source: str, ruler: Ruler, tmp_path: Path
+) -> None:
     """Labels of groups that the judge was not asked about are left out; above 5 % of all the gate does not pass."""
     lines = groups(100, right=95)
     more: tuple[str, ...] = ()
@@ -205,7 +228,10 @@ def test_not_asked(kind: str, source: str, ruler: Ruler, tmp_path: Path) -> None
 def bare(group: Group) -> Group:
     """The group as it was before it was scored."""
     again = [
-        {"messages": one["messages"], "reward": one["ruler"]["independent_reward"]}
+        {
+            "messages": one["messages"],
+            "reward": one["ruler"]["independent_reward"],
+        }
         for one in group["trajectories"]
     ]
     return {"group_id": group["group_id"], "trajectories": again}

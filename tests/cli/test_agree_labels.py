@@ -19,7 +19,9 @@ SIMULATED = ROOT / "samples" / "simulated.jsonl"
 @pytest.fixture
 def scored(ruler: Ruler, tmp_path: Path) -> Path:
     """The simulated groups with scores."""
-    done = ruler("score", SIMULATED, "s.jsonl", "-m", "simulated", "--passes", "2")
+    done = ruler(
+        "score", SIMULATED, "s.jsonl", "-m", "simulated", "--passes", "2"
+    )
     assert done.returncode == 0, done.stderr
     return tmp_path / "s.jsonl"
 
@@ -29,7 +31,9 @@ def test_table(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
     lines = people.comparisons(scored, 60, {"ana": 0.02, "bo": 0.06})
     write(tmp_path / "l.jsonl", lines)
     # a third person, on pairs that somebody chose
-    chosen = people.comparisons(scored, 20, {"cy": 0.02}, seed=1, drawn="disputed")
+    chosen = people.comparisons(
+        scored, 20, {"cy": 0.02}, seed=1, drawn="disputed"
+    )
     write(tmp_path / "m.jsonl", chosen)
     command = ("agree", "s.jsonl", "--people", "l.jsonl", "--people")
     done = ruler(*command, "m.jsonl", "--at-least", "0.5")
@@ -69,12 +73,18 @@ def test_exit_codes(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
     scored.write_text(scored.read_text() + "{\n")
     done = ruler("agree", "s.jsonl", "--people", "l.jsonl")
     assert done.returncode == 1
-    assert "group 'elsewhere\\x1b[2J': no such rollout in s.jsonl" in done.stderr
+    assert (
+        "group 'elsewhere\\x1b[2J': no such rollout in s.jsonl" in done.stderr
+    )
     assert "s.jsonl: line 41" in done.stderr
-    gated = ruler("agree", "s.jsonl", "--people", "l.jsonl", "--at-least", "0.4")
+    gated = ruler(
+        "agree", "s.jsonl", "--people", "l.jsonl", "--at-least", "0.4"
+    )
     assert (gated.returncode, gated.stderr) == (0, done.stderr)
     assert "passed" in gated.stdout
-    gated = ruler("agree", "s.jsonl", "--people", "l.jsonl", "--at-least", "0.99")
+    gated = ruler(
+        "agree", "s.jsonl", "--people", "l.jsonl", "--at-least", "0.99"
+    )
     assert gated.returncode == 1
     assert "not passed" in gated.stdout
 
@@ -96,8 +106,13 @@ def test_nothing_measured(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
     few = people.comparisons(scored, 3, {"ana": 0.02})
     write(tmp_path / "few.jsonl", few)
     write(tmp_path / "none.jsonl", [])
-    write(tmp_path / "stray.jsonl", [few[0] | {"group": "elsewhere", "left": "0" * 12}])
-    write(tmp_path / "equal.jsonl", [line | {"choice": "equal"} for line in few])
+    write(
+        tmp_path / "stray.jsonl",
+        [few[0] | {"group": "elsewhere", "left": "0" * 12}],
+    )
+    write(
+        tmp_path / "equal.jsonl", [line | {"choice": "equal"} for line in few]
+    )
     reasons = {
         "few": "an interval takes pairs of 5 groups",
         "none": "no label says that one rollout is better",
@@ -107,7 +122,13 @@ def test_nothing_measured(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
     for name, reason in reasons.items():
         labels = f"{name}.jsonl"
         done = ruler(
-            "agree", "s.jsonl", "--people", labels, "--at-least", "0.7", "--json"
+            "agree",
+            "s.jsonl",
+            "--people",
+            labels,
+            "--at-least",
+            "0.7",
+            "--json",
         )
         assert (done.returncode, done.stdout) == (2, ""), name
         assert reason in done.stderr
@@ -115,7 +136,9 @@ def test_nothing_measured(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
     for drawn, code in (("disputed", 2), ("", 0)):
         lines = [line | {"drawn": drawn, "chance": None} for line in many]
         write(tmp_path / "l.jsonl", lines)
-        done = ruler("agree", "s.jsonl", "--people", "l.jsonl", "--at-least", "0.4")
+        done = ruler(
+            "agree", "s.jsonl", "--people", "l.jsonl", "--at-least", "0.4"
+        )
         assert done.returncode == code, drawn
         assert ("none at random" in done.stderr) == (code == 2)
     write(tmp_path / "u.jsonl", [trajectory("g", s, None) for s in (0.1, 0.9)])
@@ -125,7 +148,9 @@ def test_nothing_measured(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
 
 def test_corrections(ruler: Ruler, tmp_path: Path) -> None:
     """Marks of some rollouts correct the mean of all."""
-    assert ruler("score", SIMULATED, "s.jsonl", "-m", "simulated").returncode == 0
+    assert (
+        ruler("score", SIMULATED, "s.jsonl", "-m", "simulated").returncode == 0
+    )
     write(tmp_path / "m.jsonl", people.marks(tmp_path / "s.jsonl", 80))
     command = ("agree", "s.jsonl", "--people", "m.jsonl")
     done = ruler(*command)
@@ -143,7 +168,11 @@ def test_two_judges(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
     command = ("agree", "s.jsonl", "b.jsonl", "--people", "l.jsonl")
     done = ruler(*command)
     assert (done.returncode, done.stderr) == (0, "")
-    for row in ("A: pairwise accuracy", "B: pairwise accuracy", "A - B: pairwise"):
+    for row in (
+        "A: pairwise accuracy",
+        "B: pairwise accuracy",
+        "A - B: pairwise",
+    ):
         assert row in done.stdout
     result = json.loads(ruler(*command, "--json").stdout)
     assert [one["name"] for one in result["scorers"]] == ["A", "B"]
@@ -161,7 +190,12 @@ def test_hostile_labels(ruler: Ruler, tmp_path: Path) -> None:
     for text, (name, (one, other)) in zip(
         HOSTILE, people.rollouts(tmp_path / "s.jsonl"), strict=True
     ):
-        line = {"group": name, "left": one[0], "right": other[0], "choice": "right"}
+        line = {
+            "group": name,
+            "left": one[0],
+            "right": other[0],
+            "choice": "right",
+        }
         short = text[:3000]
         lines += [line | {"by": by, "drawn": short} for by in (short, "ana")]
         lines.append(line | {"by": short, "drawn": "random", "note": short})

@@ -30,7 +30,11 @@ REFUSED = (
     ("submit in.jsonl -m gemini/gemini-2.5-pro", 2, "ruler batch export"),
     ("submit in.jsonl -m openai/m --ledger none", 2, "--ledger none"),
     ("submit in.jsonl -m openai/m --max-cost 1", 2, "--price"),
-    ("submit in.jsonl -m openai/gpt-4o --max-cost 0.0001", 4, "nothing was submitted"),
+    (
+        "submit in.jsonl -m openai/gpt-4o --max-cost 0.0001",
+        4,
+        "nothing was submitted",
+    ),
     (
         "submit in.jsonl -m openai/m --set settle=nan",
         2,
@@ -63,10 +67,15 @@ def given(server: BatchServer) -> dict[str, str]:
 
 @pytest.fixture
 def batch(
-    ruler: Ruler, batches: BatchServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ruler: Ruler,
+    batches: BatchServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Batch:
     """Run `ruler` with a provider, in a folder that holds the input; polls follow fast."""
-    monkeypatch.setattr(Batches.collect, "__kwdefaults__", {"wait": 0.0, "pause": 0.05})
+    monkeypatch.setattr(
+        Batches.collect, "__kwdefaults__", {"wait": 0.0, "pause": 0.05}
+    )
     write(tmp_path / "in.jsonl", GROUPS)
 
     def run(*args: object, **env: str) -> subprocess.CompletedProcess[str]:
@@ -77,17 +86,25 @@ def batch(
 
 def test_another_key(batch: Batch, batches: BatchServer) -> None:
     """Only the command line names another key for batches that are out: they may be at another endpoint."""
-    assert batch("batch", "submit", "in.jsonl", "-m", "openai/gpt-4o").returncode == 0
+    assert (
+        batch("batch", "submit", "in.jsonl", "-m", "openai/gpt-4o").returncode
+        == 0
+    )
     other = "sk-another-0123456789"
     assert (
-        batch("batch", "status", RULER_API_KEY_ENV="OTHER", OTHER=other).returncode == 0
+        batch(
+            "batch", "status", RULER_API_KEY_ENV="OTHER", OTHER=other
+        ).returncode
+        == 0
     )
     assert other not in batches.keys
     batch("batch", "status", "--api-key-env", "OTHER", OTHER=other)
     assert other in batches.keys
 
 
-def test_whole_round(batch: Batch, batches: BatchServer, tmp_path: Path) -> None:
+def test_whole_round(
+    batch: Batch, batches: BatchServer, tmp_path: Path
+) -> None:
     """Submit, status, collect and score: each command reports its result and names the next step."""
     done = batch("batch", "submit", "in.jsonl", "-m", "openai/gpt-4o")
     assert (done.returncode, done.stderr.count("warning")) == (0, 0)
@@ -103,7 +120,9 @@ def test_whole_round(batch: Batch, batches: BatchServer, tmp_path: Path) -> None
 
     shown = batch("batch", "status")
     assert shown.returncode == 0
-    assert "(batch_0001): in_progress, openai/gpt-4o, 6 requests (" in shown.stdout
+    assert (
+        "(batch_0001): in_progress, openai/gpt-4o, 6 requests (" in shown.stdout
+    )
     facts = json.loads(batch("batch", "status", "--json").stdout)
     (one,) = facts["batches"]
     assert (one["state"], one["requests"], one["remote"]["succeeded"]) == (
@@ -125,7 +144,9 @@ def test_whole_round(batch: Batch, batches: BatchServer, tmp_path: Path) -> None
         "ruler: next: ruler score INPUT OUTPUT --cached-only, with the options of `ruler batch submit`\n"
     )
     assert batch("batch", "status").stderr == "ruler: no batch is open\n"
-    (one,) = json.loads(batch("batch", "status", "--all", "--json").stdout)["batches"]
+    (one,) = json.loads(batch("batch", "status", "--all", "--json").stdout)[
+        "batches"
+    ]
     assert (one["state"], one["answered"], one["left_out"], one["remote"]) == (
         "collected",
         6,
@@ -134,7 +155,12 @@ def test_whole_round(batch: Batch, batches: BatchServer, tmp_path: Path) -> None
     )
     assert (
         batch(
-            "score", "in.jsonl", "out.jsonl", "-m", "openai/gpt-4o", "--cached-only"
+            "score",
+            "in.jsonl",
+            "out.jsonl",
+            "-m",
+            "openai/gpt-4o",
+            "--cached-only",
         ).returncode
         == 0
     )
@@ -149,7 +175,11 @@ def test_whole_round(batch: Batch, batches: BatchServer, tmp_path: Path) -> None
     ],
 )
 def test_as_live(
-    name: str, options: list[str], batch: Batch, batches: BatchServer, tmp_path: Path
+    name: str,
+    options: list[str],
+    batch: Batch,
+    batches: BatchServer,
+    tmp_path: Path,
 ) -> None:
     """Results of batches are written as in a live run, byte for byte except for times and `cached`.
 
@@ -173,12 +203,22 @@ def test_as_live(
     billed = batches.billed
     cached = ["--ledger", "one.sqlite", "-m", model, *options]
     assert (
-        batch("score", "in.jsonl", "cached.jsonl", *cached, "--cached-only").returncode
+        batch(
+            "score", "in.jsonl", "cached.jsonl", *cached, "--cached-only"
+        ).returncode
         == 0
     )
     assert batch("score", "in.jsonl", "plain.jsonl", *cached).returncode == 0
     assert batches.store.judge.rates.requests == billed
-    live = ["--ledger", "two.sqlite", "-m", model, *options, "--set", "via=http"]
+    live = [
+        "--ledger",
+        "two.sqlite",
+        "-m",
+        model,
+        *options,
+        "--set",
+        "via=http",
+    ]
     if name == "anthropic":  # the same judge through the other API
         live += ["--api-base", batches.openai]
     assert batch("score", "in.jsonl", "live.jsonl", *live).returncode == 0
@@ -187,22 +227,36 @@ def test_as_live(
         for file in ("cached", "plain", "live")
     ]
     if name == "anthropic":
-        written[2] = written[2].replace(b'"served":["anthropic/m"]', b'"served":["m"]')
+        written[2] = written[2].replace(
+            b'"served":["anthropic/m"]', b'"served":["m"]'
+        )
     assert written[0] == written[1] == written[2]
     assert batches.billed_again == 0
 
 
 def test_partial_results(batch: Batch, batches: BatchServer) -> None:
     """The exit code is 1 while requests are missing, and the next round submits the rest."""
-    args = ["batch", "submit", "in.jsonl", "-m", "openai/some-row-expired", "--wait"]
+    args = [
+        "batch",
+        "submit",
+        "in.jsonl",
+        "-m",
+        "openai/some-row-expired",
+        "--wait",
+    ]
     first = batch(*args)
     assert first.returncode == 1
-    assert "4 requests answered, 2 requests to be submitted again" in first.stdout
+    assert (
+        "4 requests answered, 2 requests to be submitted again" in first.stdout
+    )
     assert "the same `ruler batch submit`" in first.stderr
     assert batch(*args).returncode == 0
     batch("batch", "submit", "in.jsonl", "-m", "openai/m")
     out = batch("batch", "collect")
-    assert (out.returncode, ": in_progress, openai/m" in out.stdout) == (1, True)
+    assert (out.returncode, ": in_progress, openai/m" in out.stdout) == (
+        1,
+        True,
+    )
 
 
 def test_cancel(batch: Batch) -> None:
@@ -216,10 +270,14 @@ def test_cancel(batch: Batch) -> None:
     batch("batch", "submit", "in.jsonl", "-m", "openai/m")
     given_up = batch("batch", "cancel", "--all", "--forget")
     assert ": abandoned, openai/m, 6 requests" in given_up.stdout
-    assert batch("batch", "cancel", "--all").stderr == "ruler: no batch is open\n"
+    assert (
+        batch("batch", "cancel", "--all").stderr == "ruler: no batch is open\n"
+    )
 
 
-def test_refused(batch: Batch, batches: BatchServer, subtests: pytest.Subtests) -> None:
+def test_refused(
+    batch: Batch, batches: BatchServer, subtests: pytest.Subtests
+) -> None:
     """An impossible command is reported before anything is sent, with the way out."""
     for line, code, message in REFUSED:
         with subtests.test(line=line):
@@ -233,7 +291,10 @@ def test_no_key(batch: Batch) -> None:
     batch("batch", "submit", "in.jsonl", "-m", "openai/m")
     for command in (["submit", "in.jsonl", "-m", "openai/m"], ["collect"]):
         done = batch("batch", *command, OPENAI_API_KEY="")
-        assert (done.returncode, "OPENAI_API_KEY is not set" in done.stderr) == (
+        assert (
+            done.returncode,
+            "OPENAI_API_KEY is not set" in done.stderr,
+        ) == (
             2,
             True,
         )
@@ -243,7 +304,9 @@ def test_no_key(batch: Batch) -> None:
     assert "batch_0001" in shown.stdout
 
 
-def test_interrupted(batch: Batch, batches: BatchServer, tmp_path: Path) -> None:
+def test_interrupted(
+    batch: Batch, batches: BatchServer, tmp_path: Path
+) -> None:
     """Ctrl-C ends a waiting command at once, and nothing is lost."""
     batches.conduct.pace = "advance"
     submit = ["batch", "submit", "in.jsonl", "-m", "openai/m", "--wait"]
@@ -258,7 +321,10 @@ def test_interrupted(batch: Batch, batches: BatchServer, tmp_path: Path) -> None
 
 
 def _interrupted(
-    args: list[str], server: BatchServer, folder: Path, ready: Callable[[], bool]
+    args: list[str],
+    server: BatchServer,
+    folder: Path,
+    ready: Callable[[], bool],
 ) -> tuple[int, str]:
     """Return the exit code and stderr of a process that gets Ctrl-C once it is `ready`."""
     env = {
@@ -275,7 +341,9 @@ def _interrupted(
         text=True,
     ) as process:
         until = time.monotonic() + 60
-        while not ready() and time.monotonic() < until and process.poll() is None:
+        while (
+            not ready() and time.monotonic() < until and process.poll() is None
+        ):
             time.sleep(0.02)
         process.send_signal(signal.SIGINT)
         message = process.communicate(timeout=60)[1]
@@ -285,7 +353,9 @@ def _interrupted(
 def test_live_run_beside(batch: Batch) -> None:
     """A live run warns that it pays twice for open requests; a cached-only run names `collect`."""
     batch("batch", "submit", "in.jsonl", "-m", "openai/m")
-    cached = batch("score", "in.jsonl", "out.jsonl", "-m", "openai/m", "--cached-only")
+    cached = batch(
+        "score", "in.jsonl", "out.jsonl", "-m", "openai/m", "--cached-only"
+    )
     assert "in open batches" in cached.stderr
     live = batch("score", "in.jsonl", "out.jsonl", "-m", "openai/m")
     assert "6 requests of this ledger are in open batches" in live.stderr
@@ -295,7 +365,9 @@ def test_live_run_beside(batch: Batch) -> None:
         not in batch("score", "in.jsonl", "out.jsonl", "-m", "openai/m").stderr
     )
     batch("batch", "submit", "in.jsonl", "-m", "openai/m", "--seed", "1")
-    whole = batch("score", "in.jsonl", "out.jsonl", "-m", "openai/m", "--cached-only")
+    whole = batch(
+        "score", "in.jsonl", "out.jsonl", "-m", "openai/m", "--cached-only"
+    )
     assert (whole.returncode, "in open batches" in whole.stderr) == (0, False)
 
 
@@ -318,7 +390,13 @@ def test_format_refused(batch: Batch, batches: BatchServer) -> None:
     assert batch("batch", "submit", *args, *less, "--wait").returncode == 0
     assert (
         batch(
-            "score", "in.jsonl", "out.jsonl", "-m", args[2], *less, "--cached-only"
+            "score",
+            "in.jsonl",
+            "out.jsonl",
+            "-m",
+            args[2],
+            *less,
+            "--cached-only",
         ).returncode
         == 0
     )

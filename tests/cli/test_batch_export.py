@@ -20,7 +20,9 @@ from tests.judge_server import JudgeServer
 GROUPS = [group(f"g{i}", 0.1, 0.3 + i / 100, 0.9) for i in range(12)]
 LONG = {
     "group_id": "long",
-    "trajectories": [rollout(i / 30, f"l-{i} " + "word " * 200) for i in range(24)],
+    "trajectories": [
+        rollout(i / 30, f"l-{i} " + "word " * 200) for i in range(24)
+    ],
 }
 _MOST = 12
 """Rounds after which no request is missing."""
@@ -61,7 +63,10 @@ def masked(path: Path) -> bytes:
 @pytest.mark.parametrize(
     ("cue", "options"),
     [
-        ("good", ["--passes", "3", "--group-size", "8", "--set", "adaptive=true"]),
+        (
+            "good",
+            ["--passes", "3", "--group-size", "8", "--set", "adaptive=true"],
+        ),
         (
             "once-not-json",
             [
@@ -79,7 +84,11 @@ def masked(path: Path) -> bytes:
     ],
 )
 def test_round_trip(
-    cue: str, options: list[str], ruler: Ruler, server: JudgeServer, tmp_path: Path
+    cue: str,
+    options: list[str],
+    ruler: Ruler,
+    server: JudgeServer,
+    tmp_path: Path,
 ) -> None:
     """Rendered, answered and imported requests give the output of a live run, except for times."""
     write(tmp_path / "in.jsonl", [*GROUPS[:6], LONG, *GROUPS[6:]])
@@ -107,7 +116,9 @@ def test_round_trip(
             "l.sqlite",
         )
         assert done.returncode == 0, done.stderr
-        assert server.stats()["requests"] == 0 or (tmp_path / "l.sqlite").exists()
+        assert (
+            server.stats()["requests"] == 0 or (tmp_path / "l.sqlite").exists()
+        )
         if not answer(
             tmp_path / "requests.jsonl", server, tmp_path / "l.sqlite", model
         ):
@@ -127,7 +138,9 @@ def test_round_trip(
     assert masked(tmp_path / "out.jsonl") == masked(tmp_path / "live.jsonl")
 
 
-def test_no_side_effects(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
+def test_no_side_effects(
+    ruler: Ruler, server: JudgeServer, tmp_path: Path
+) -> None:
     """`render` needs no key, sends no request and creates no ledger."""
     write(tmp_path / "in.jsonl", GROUPS)
     done = ruler(
@@ -151,7 +164,10 @@ def test_stdout(ruler: Ruler, process: Ruler, tmp_path: Path) -> None:
     write(tmp_path / "in.jsonl", GROUPS)
     ruler("batch", "export", "in.jsonl", "r.jsonl", "-m", "openai/o3")
     text = (tmp_path / "r.jsonl").read_text()
-    assert ruler("batch", "export", "in.jsonl", "-", "-m", "openai/o3").stdout == text
+    assert (
+        ruler("batch", "export", "in.jsonl", "-", "-m", "openai/o3").stdout
+        == text
+    )
     piped = ruler(
         "batch",
         "export",
@@ -164,7 +180,9 @@ def test_stdout(ruler: Ruler, process: Ruler, tmp_path: Path) -> None:
     assert piped.stdout == text
     assert "stdout: 12 requests" in piped.stderr
     assert (
-        process("batch", "export", "in.jsonl", "/dev/stdout", "-m", "openai/o3").stdout
+        process(
+            "batch", "export", "in.jsonl", "/dev/stdout", "-m", "openai/o3"
+        ).stdout
         == text
     )
 
@@ -189,7 +207,9 @@ def test_panel(ruler: Ruler, tmp_path: Path) -> None:
         "-m",
         "hosted_vllm/Qwen/Qwen3-8B",
     ]
-    assert ruler("batch", "export", "in.jsonl", "r.jsonl", *judges).returncode == 0
+    assert (
+        ruler("batch", "export", "in.jsonl", "r.jsonl", *judges).returncode == 0
+    )
     rows = {
         path.name: orjson.loads(path.read_bytes().splitlines()[0])
         for path in tmp_path.glob("r.*")
@@ -204,7 +224,8 @@ def test_panel(ruler: Ruler, tmp_path: Path) -> None:
         == "claude-sonnet-4-5"
     )
     assert (
-        rows["r.3-hosted_vllm-Qwen-Qwen3-8B.jsonl"]["body"]["model"] == "Qwen/Qwen3-8B"
+        rows["r.3-hosted_vllm-Qwen-Qwen3-8B.jsonl"]["body"]["model"]
+        == "Qwen/Qwen3-8B"
     )
     refused = ruler("batch", "export", "in.jsonl", "-", *judges)
     assert (refused.returncode, "one model" in refused.stderr) == (2, True)
@@ -248,8 +269,12 @@ def test_existing_files(ruler: Ruler, tmp_path: Path) -> None:
         ("r.jsonl", "in.jsonl"),
         ("bad.jsonl", "r.jsonl"),
     ):
-        assert ruler("batch", "export", *names, "-m", "openai/o3").returncode == 2
-        assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+        assert (
+            ruler("batch", "export", *names, "-m", "openai/o3").returncode == 2
+        )
+        assert {
+            path.name: path.read_bytes() for path in tmp_path.iterdir()
+        } == before
 
 
 def test_same_requests_as_prompt(ruler: Ruler, tmp_path: Path) -> None:

@@ -50,7 +50,10 @@ def test_incomplete_import(ruler: Ruler, tmp_path: Path) -> None:
     assert "r.jsonl line 4 has a foreign custom_id" in done.stderr
     assert "r.jsonl line 5 has no custom_id" in done.stderr
     assert "the first request that is expired: not executed" in done.stderr
-    assert "the first request that is too_long: the judge answered 400" in done.stderr
+    assert (
+        "the first request that is too_long: the judge answered 400"
+        in done.stderr
+    )
     assert "\x1b" not in done.stdout + done.stderr
 
 
@@ -70,7 +73,9 @@ def test_json(ruler: Ruler, tmp_path: Path) -> None:
         "again_by_reason": {"expired": 1},
         "foreign": 0,
         "unreadable": 1,
-        "odd": [{"where": "r.jsonl line 5", "line": 5, "reason": "has no custom_id"}],
+        "odd": [
+            {"where": "r.jsonl line 5", "line": 5, "reason": "has no custom_id"}
+        ],
     }
 
 
@@ -84,7 +89,10 @@ def test_sources(ruler: Ruler, tmp_path: Path) -> None:
     for number in (1, 2, 10):
         written(tmp_path / f"part-{number}.jsonl", good(f"part {number}"))
     table = pyarrow.table(
-        {"custom_id": [key(n).hex() for n in "abc"], "generated_text": ["a", "b", "c"]}
+        {
+            "custom_id": [key(n).hex() for n in "abc"],
+            "generated_text": ["a", "b", "c"],
+        }
     )
     parquet.write_table(table, tmp_path / "r.parquet")  # the format of Ray Data
     (tmp_path / "folder").mkdir()
@@ -99,7 +107,13 @@ def test_sources(ruler: Ruler, tmp_path: Path) -> None:
         "-",
     ]
     done = ruler(
-        "batch", "import", *names, "-m", "mine", "--json", stdin=good(4).decode()
+        "batch",
+        "import",
+        *names,
+        "-m",
+        "mine",
+        "--json",
+        stdin=good(4).decode(),
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["new"] == 11
@@ -127,5 +141,8 @@ def test_huge_lines(ruler: Ruler, tmp_path: Path) -> None:
     written(tmp_path / "r.jsonl", good(1), huge, good(2), b"{}")
     done = ruler("batch", "import", "r.jsonl", "--json")
     result = json.loads(done.stdout)
-    assert (result["new"], [one["line"] for one in result["odd"]]) == (2, [2, 4])
+    assert (result["new"], [one["line"] for one in result["odd"]]) == (
+        2,
+        [2, 4],
+    )
     assert result["odd"][0]["reason"] == "is longer than 32 MiB"

@@ -64,18 +64,26 @@ def test_figures(ruler: Ruler, dump: Path) -> None:
     result = rows(ruler("check", dump, "-m", "openai/o3").stdout)
     assert result["calls"] == "2 (from 2 to 4)"
     assert "cached" not in result
-    assert re.match(r"[0-9,]+ \(from [0-9,]+ to [0-9,]+\)$", result["prompt tokens"])
+    assert re.match(
+        r"[0-9,]+ \(from [0-9,]+ to [0-9,]+\)$", result["prompt tokens"]
+    )
     tokens = "3,240 (from 700 to 33,200)"
     assert result["completion tokens"] == tokens
     assert result["cost"].startswith("$0.0")
-    assert result["--max-cost"].split()[0] == result["cost"].rpartition("$")[2].rstrip(
-        ")"
-    )
+    assert result["--max-cost"].split()[0] == result["cost"].rpartition("$")[
+        2
+    ].rstrip(")")
 
 
 def test_missing_key(ruler: Ruler, dump: Path) -> None:
     """A missing key, login or SDK changes neither verdict nor exit code, and has a line of its own."""
-    for judge in ("openai/o3", "gpt-4o", "anthropic/m", "bedrock/m", "vertex_ai/m"):
+    for judge in (
+        "openai/o3",
+        "gpt-4o",
+        "anthropic/m",
+        "bedrock/m",
+        "vertex_ai/m",
+    ):
         done = ruler("check", dump, "-m", judge)
         assert (done.returncode, done.stderr) == (0, "")
         verdict = rows(done.stdout)["verdict"].splitlines()
@@ -88,7 +96,10 @@ def test_missing_key(ruler: Ruler, dump: Path) -> None:
             ruler("score", dump, "out.jsonl", "-m", judge).stderr
             == f"ruler: {missing}\n"
         )
-    assert "missing_keys" in ruler("check", dump, "--json", OPENAI_API_KEY="k").stdout
+    assert (
+        "missing_keys"
+        in ruler("check", dump, "--json", OPENAI_API_KEY="k").stdout
+    )
     unkeyed = [
         "-m",
         "openai/o3",
@@ -104,27 +115,37 @@ def test_unknown_price(ruler: Ruler, dump: Path) -> None:
     """The price of a private endpoint is unknown, also under a listed name; the sentence names the option."""
     for model in ("mine", "openai/o3"):
         result = rows(
-            ruler("check", dump, "-m", model, "--api-base", "http://x/v1").stdout
+            ruler(
+                "check", dump, "-m", model, "--api-base", "http://x/v1"
+            ).stdout
         )
         assert result["cost"].startswith("unknown")
         assert "--price IN,OUT" in result["cost"]
         assert "--max-cost" not in result
 
 
-@pytest.mark.parametrize(("groups", "cue"), [(1, "good"), (20, "once-not-json")])
+@pytest.mark.parametrize(
+    ("groups", "cue"), [(1, "good"), (20, "once-not-json")]
+)
 def test_named_cap(
     groups: int, cue: str, ruler: Ruler, server: JudgeServer, tmp_path: Path
 ) -> None:
     """The cap that `check` names does not stop a run, even if every call is made twice."""
-    write(tmp_path / "in.jsonl", [group(f"g{i}", 0.1, 0.9) for i in range(groups)])
+    write(
+        tmp_path / "in.jsonl", [group(f"g{i}", 0.1, 0.9) for i in range(groups)]
+    )
     args = ["-m", f"openai/{cue}", "--api-base", server.base, "--price", "2,8"]
-    cap = rows(ruler("check", "in.jsonl", *args).stdout)["--max-cost"].split()[0]
+    cap = rows(ruler("check", "in.jsonl", *args).stdout)["--max-cost"].split()[
+        0
+    ]
     done = ruler("score", "in.jsonl", "out.jsonl", *args, "--max-cost", cap)
     assert done.returncode == 0, done.stderr
     assert server.stats()["requests"] == groups * (1 if cue == "good" else 2)
 
 
-def test_cached(ruler: Ruler, server: JudgeServer, dump: Path, tmp_path: Path) -> None:
+def test_cached(
+    ruler: Ruler, server: JudgeServer, dump: Path, tmp_path: Path
+) -> None:
     """Cached requests are not counted again; a request with any other text is."""
     args = [
         "-m",
@@ -153,7 +174,9 @@ def test_cached(ruler: Ruler, server: JudgeServer, dump: Path, tmp_path: Path) -
     )
     again = ruler("score", dump, "out.jsonl", *args[:-2])
     assert re.search(
-        r"2 of 2 groups scored in [0-9.]+ s: .*, 0 calls$", again.stderr, re.MULTILINE
+        r"2 of 2 groups scored in [0-9.]+ s: .*, 0 calls$",
+        again.stderr,
+        re.MULTILINE,
     )
     others = (
         ["--seed", "1"],
@@ -162,7 +185,9 @@ def test_cached(ruler: Ruler, server: JudgeServer, dump: Path, tmp_path: Path) -
         ["--ledger", "none"],
     )
     for more in (*others, ["--ledger", "other.sqlite"]):
-        assert "cached" not in rows(ruler("check", dump, *args, *more).stdout), more
+        assert "cached" not in rows(
+            ruler("check", dump, *args, *more).stdout
+        ), more
     other = ["-m", "openai/reordered", *args[2:]]
     assert "cached" not in rows(ruler("check", dump, *other).stdout)
 
@@ -195,18 +220,34 @@ def test_ledger_is_unchanged(
 
 def test_panel(ruler: Ruler, several: Path) -> None:
     """The page has the passes, the windows and the judges of the groups, and the cost of each judge."""
-    args = [*PANEL, "--passes", "2", "--group-size", "3", "--escalate", "openai/gpt-5"]
+    args = [
+        *PANEL,
+        "--passes",
+        "2",
+        "--group-size",
+        "3",
+        "--escalate",
+        "openai/gpt-5",
+    ]
     result = rows(ruler("check", several, *args).stdout)
-    assert result["judge"] == "openai/o3, openai/gpt-4o, openai/gpt-5 (escalation)"
+    assert (
+        result["judge"] == "openai/o3, openai/gpt-4o, openai/gpt-5 (escalation)"
+    )
     assert result["passes"] == "2"
     assert (
         result["windows"]
         == "1 group in parts, twice at least: 14 (from 12 to 36) of the calls"
     )
     assert result["calls"] == "25 (from 22 to 64)"
-    assert result["judge 1"].startswith("openai/o3: 11 (from 11 to 22) calls, $")
-    assert result["judge 2"].startswith("openai/gpt-4o: 11 (from 11 to 22) calls, $")
-    assert result["judge 3"].startswith("openai/gpt-5: 3 (from 0 to 20) calls, $")
+    assert result["judge 1"].startswith(
+        "openai/o3: 11 (from 11 to 22) calls, $"
+    )
+    assert result["judge 2"].startswith(
+        "openai/gpt-4o: 11 (from 11 to 22) calls, $"
+    )
+    assert result["judge 3"].startswith(
+        "openai/gpt-5: 3 (from 0 to 20) calls, $"
+    )
     assert "(from $0.00 to $" in result["judge 3"]
     plain = rows(ruler("check", several, "-m", "openai/o3").stdout)
     assert not {"passes", "windows", "judge 1"} & set(plain)
@@ -246,7 +287,11 @@ def test_json(ruler: Ruler, several: Path) -> None:
         "openai/gpt-5",
     ]
     result = json.loads(ruler("check", several, *args).stdout)
-    assert (result["passes"], result["adaptive"], result["windows"]["groups"]) == (
+    assert (
+        result["passes"],
+        result["adaptive"],
+        result["windows"]["groups"],
+    ) == (
         2,
         False,
         1,
@@ -260,13 +305,18 @@ def test_json(ruler: Ruler, several: Path) -> None:
         for value in ("low", "expected", "high"):
             parts = sum(each[figure][value] for each in result["judges"])
             assert result["estimate"][figure][value] == pytest.approx(parts)
-    assert result["estimate"]["max_cost_usd"] >= result["estimate"]["cost_usd"]["high"]
+    assert (
+        result["estimate"]["max_cost_usd"]
+        >= result["estimate"]["cost_usd"]["high"]
+    )
 
 
 def test_too_long_for_one_judge(ruler: Ruler, tmp_path: Path) -> None:
     """A group that is too long for one judge of a panel is listed with that judge, and can be scored."""
     long = "word " * 150_000
-    made = [{"group_id": "b", "messages": talk(f"{i} {long}")} for i in range(2)]
+    made = [
+        {"group_id": "b", "messages": talk(f"{i} {long}")} for i in range(2)
+    ]
     write(tmp_path / "in.jsonl", made)
     args = ["--ledger", "none", "-m", "openai/gpt-4o"]
     alone = ruler("check", "in.jsonl", *args)
@@ -281,9 +331,12 @@ def test_too_long_for_one_judge(ruler: Ruler, tmp_path: Path) -> None:
 def test_batch(check: Any) -> None:
     """Price, number and time of batches stand beside the figures of calls, which stay the same."""
     plain, page = (
-        rows(check("-m", "openai/o3", *more).stdout) for more in ((), ("--batch",))
+        rows(check("-m", "openai/o3", *more).stdout)
+        for more in ((), ("--batch",))
     )
-    assert {name: value for name, value in page.items() if name in plain} == plain
+    assert {
+        name: value for name, value in page.items() if name in plain
+    } == plain
     assert set(page) - set(plain) == {"batch cost 1", "batch time"}
     assert page["batch cost 1"].endswith(", listed price")
     assert page["batch time"].startswith("up to 24 hours")
@@ -313,13 +366,21 @@ def test_duration(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
 
     def expected(*more: str) -> float | None:
         """Return the seconds."""
-        facts = json.loads(ruler("check", "in.jsonl", *judge, "--json", *more).stdout)
-        assert facts["seconds"] is None or type(facts["seconds"]) in (int, float)
+        facts = json.loads(
+            ruler("check", "in.jsonl", *judge, "--json", *more).stdout
+        )
+        assert facts["seconds"] is None or type(facts["seconds"]) in (
+            int,
+            float,
+        )
         return facts["seconds"] and float(facts["seconds"])
 
     assert expected() is None
     assert expected("--rpm", "30") == pytest.approx(120)
-    assert ruler("score", "in.jsonl", "out", *judge, "--limit", "10").returncode == 0
+    assert (
+        ruler("score", "in.jsonl", "out", *judge, "--limit", "10").returncode
+        == 0
+    )
     assert expected("-c", "5") == pytest.approx(50 / 5 * 0.2, rel=0.5)
     assert expected("-c", "5", "--rpm", "25") == pytest.approx(120)
     page = ruler("check", "in.jsonl", *judge, "--rpm", "25").stdout

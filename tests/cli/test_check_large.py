@@ -29,7 +29,8 @@ def dump(
     made = [make(dice, i) for i in range(groups)]
     if lie == "line":
         rows: Made = [
-            {"group_id": f"g{i}", "trajectories": each} for i, each in enumerate(made)
+            {"group_id": f"g{i}", "trajectories": each}
+            for i, each in enumerate(made)
         ]
     else:
         pairs = [
@@ -38,7 +39,9 @@ def dump(
             for k, rollout in enumerate(each)
         ]
         order = (
-            sorted(pairs, key=lambda pair: pair[:2]) if lie == "scattered" else pairs
+            sorted(pairs, key=lambda pair: pair[:2])
+            if lie == "scattered"
+            else pairs
         )
         rows = [{"group_id": f"g{i}", **rollout} for _, i, rollout in order]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -50,7 +53,9 @@ def uneven(dice: random.Random, number: int) -> Made:
     asked = f"Task {number}: " + "why " * dice.randint(1, 60)
     return [
         {
-            "messages": talk("so " * int(dice.triangular(5, 900, 60)) + f"{k}", asked),
+            "messages": talk(
+                "so " * int(dice.triangular(5, 900, 60)) + f"{k}", asked
+            ),
             "reward": dice.random(),
             "logprobs": [0.125] * dice.randint(20, 60),
         }
@@ -67,7 +72,11 @@ def repeated(dice: random.Random, number: int) -> Made:
         asked, answer = talk(text, f"Task {number}?")
         middle: list[Any] = [
             {"role": "assistant", "content": None, "tool_calls": [call]},
-            {"role": "tool", "tool_call_id": identity, "content": "found it " * 9},
+            {
+                "role": "tool",
+                "tool_call_id": identity,
+                "content": "found it " * 9,
+            },
         ]
         return {"messages": [asked, *middle, answer]}
 
@@ -105,7 +114,9 @@ def both(ruler: Ruler, monkeypatch: pytest.MonkeyPatch) -> Both:
         result = []
         for small in (1 << 40, 0):
             monkeypatch.setattr("ruler_cli.runs.estimate.SMALL", small)
-            result.append(json.loads(ruler("check", path, "--json", *args).stdout))
+            result.append(
+                json.loads(ruler("check", path, "--json", *args).stdout)
+            )
         return result[0], result[1]
 
     return check
@@ -175,10 +186,18 @@ def test_close_estimate(
             whole[name]["expected"], rel=0.02
         )
     assert mine["prompt_tokens"]["high"] >= whole["prompt_tokens"]["high"]
-    assert whole["max_cost_usd"] <= mine["max_cost_usd"] < 1.15 * whole["max_cost_usd"]
-    assert guessed["shared_prefix"] == pytest.approx(exact["shared_prefix"], abs=0.01)
+    assert (
+        whole["max_cost_usd"]
+        <= mine["max_cost_usd"]
+        < 1.15 * whole["max_cost_usd"]
+    )
+    assert guessed["shared_prefix"] == pytest.approx(
+        exact["shared_prefix"], abs=0.01
+    )
     for name, tokens in exact["tokens_per_rollout"].items():
-        assert guessed["tokens_per_rollout"][name] == pytest.approx(tokens, rel=0.15)
+        assert guessed["tokens_per_rollout"][name] == pytest.approx(
+            tokens, rel=0.15
+        )
 
 
 def test_any_grouping(both: Both, tmp_path: Path) -> None:

@@ -16,7 +16,11 @@ from tests.values import talk
 
 def rollout(task: str, answer: str, **fields: Any) -> dict[str, Any]:
     """A record with keys that no format knows."""
-    return {"q": {"id": task}, "chat": talk(answer, f"What is {task}?"), **fields}
+    return {
+        "q": {"id": task},
+        "chat": talk(answer, f"What is {task}?"),
+        **fields,
+    }
 
 
 HOME_MADE = [
@@ -27,7 +31,9 @@ HOME_MADE = [
     rollout("b", "four", check={"ok": True}),
 ]
 PAIRS = [
-    {"group_id": key, "messages": talk(f"{key} {i}")} for key in "ab" for i in range(2)
+    {"group_id": key, "messages": talk(f"{key} {i}")}
+    for key in "ab"
+    for i in range(2)
 ]
 """Two groups of two rollouts."""
 PATHS = [
@@ -62,7 +68,8 @@ def test_paths(ruler: Ruler, custom: Path) -> None:
     assert result["reward"] == "`r` as given, first: 1.0, absent in 1"
     assert result["outcome"] == "`check.ok` as given, first: true"
     assert (
-        result["format"] == "messages at `chat`: 5 of the first 5 records have `chat`"
+        result["format"]
+        == "messages at `chat`: 5 of the first 5 records have `chat`"
     )
     assert result["rewards"] == "3 of 5 (min 0.5, mean 0.8333, max 1)"
     assert result["no number"] == "1 reward"
@@ -70,19 +77,26 @@ def test_paths(ruler: Ruler, custom: Path) -> None:
     assert result["equal rewards"].startswith("1 group ")
     assert result["outcomes"] == "5 of 5 (min 0, mean 0.6, max 1)"
     assert (
-        result["group sizes"] == "min 2, median 2, max 3 (1 group of 2, 1 group of 3)"
+        result["group sizes"]
+        == "min 2, median 2, max 3 (1 group of 2, 1 group of 3)"
     )
     assert result["tied groups"].startswith("1 ")
     assert result["identical"] == "1 rollout, shown once"
     assert "laid out" not in result
-    given = {"RULER_MESSAGES": "chat", "RULER_GROUP_BY": "q.id", "RULER_REWARD": "r"}
+    given = {
+        "RULER_MESSAGES": "chat",
+        "RULER_GROUP_BY": "q.id",
+        "RULER_REWARD": "r",
+    }
     assert page(ruler, custom, RULER_OUTCOME="check.ok", **given) == result
 
 
 def test_wrong_path(ruler: Ruler, custom: Path) -> None:
     """A path without a value is bad usage, and so is a format beside a path of messages."""
     for option in ("--messages", "--group-by", "--outcome"):
-        done = ruler("check", custom, *PATHS, option, "no.where", "-m", "offline")
+        done = ruler(
+            "check", custom, *PATHS, option, "no.where", "-m", "offline"
+        )
         assert done.returncode == 2
         assert (
             f"{option} no.where: none of the first records has it; their keys: q, chat"
@@ -113,7 +127,12 @@ BAD = {
 def test_only_bad_lines(ruler: Ruler, tmp_path: Path) -> None:
     """The rest is counted too if no line can be read, before the reason why the command ends."""
     (tmp_path / "in.jsonl").write_text('{"messages": [1]}\n' * 300)
-    for words in (("check",), ("check", "--json"), ("score", "out.jsonl"), ("prompt",)):
+    for words in (
+        ("check",),
+        ("check", "--json"),
+        ("score", "out.jsonl"),
+        ("prompt",),
+    ):
         done = ruler(words[0], "in.jsonl", *words[1:], "-m", "offline")
         *named, more, reason = (
             done.stderr.splitlines()
@@ -154,7 +173,9 @@ def test_json(ruler: Ruler, custom: Path) -> None:
 def test_empty_input(as_json: bool, ruler: Ruler, tmp_path: Path) -> None:
     """An empty input has no group to score, and the page reports it."""
     (tmp_path / "in.jsonl").touch()
-    done = ruler("check", "in.jsonl", *(["--json"] if as_json else []), "-m", "offline")
+    done = ruler(
+        "check", "in.jsonl", *(["--json"] if as_json else []), "-m", "offline"
+    )
     assert done.returncode == 1, done.stderr
     if as_json:
         facts = json.loads(done.stdout)
@@ -164,7 +185,9 @@ def test_empty_input(as_json: bool, ruler: Ruler, tmp_path: Path) -> None:
             1,
         )
     else:
-        assert rows(done.stdout)["input"].startswith("no records: INPUT is empty")
+        assert rows(done.stdout)["input"].startswith(
+            "no records: INPUT is empty"
+        )
 
 
 def test_hostile_text(ruler: Ruler, tmp_path: Path) -> None:
@@ -179,7 +202,9 @@ def test_hostile_text(ruler: Ruler, tmp_path: Path) -> None:
         assert done.returncode == 2, done.stderr
         assert not {"\x1b", "\u202e"} & set(done.stdout)
         lines = done.stdout.splitlines()
-        assert sum(line.lstrip().startswith("cost") for line in lines) == (not more)
+        assert sum(line.lstrip().startswith("cost") for line in lines) == (
+            not more
+        )
 
 
 @pytest.mark.parametrize(
@@ -195,7 +220,12 @@ def test_hostile_text(ruler: Ruler, tmp_path: Path) -> None:
             'first: "C"',
         ),
         (
-            {"doc_id": 0, "doc": {}, "resps": [["a", "b"]], "arguments": [["hi", {}]]},
+            {
+                "doc_id": 0,
+                "doc": {},
+                "resps": [["a", "b"]],
+                "arguments": [["hi", {}]],
+            },
             None,
         ),
     ],
@@ -215,14 +245,25 @@ def test_verdict(ruler: Ruler, tmp_path: Path) -> None:
     """The first line says if `score` can run: how large the run is, or what is missing, a line each."""
     write(tmp_path / "in.jsonl", PAIRS)
     key = {"OPENAI_API_KEY": "sk-0123456789"}
-    ready = ruler("check", "in.jsonl", "-m", "openai/o3", **key).stdout.splitlines()[0]
+    ready = ruler(
+        "check", "in.jsonl", "-m", "openai/o3", **key
+    ).stdout.splitlines()[0]
     assert re.fullmatch(
         r"ready: 2 groups, 2 calls, about \$0\.0\d+ with openai/o3", ready
     )
-    embedded = ruler("check", "in.jsonl", "-m", "offline").stdout.splitlines()[0]
+    embedded = ruler("check", "in.jsonl", "-m", "offline").stdout.splitlines()[
+        0
+    ]
     assert embedded == "ready: 2 groups, 2 calls, no cost with offline"
     panel = ruler(
-        "check", "in.jsonl", "-m", "mine", "-m", "other", "--api-base", "http://x/v1"
+        "check",
+        "in.jsonl",
+        "-m",
+        "mine",
+        "-m",
+        "other",
+        "--api-base",
+        "http://x/v1",
     ).stdout
     assert (
         panel.splitlines()[0]
@@ -238,14 +279,19 @@ def test_verdict(ruler: Ruler, tmp_path: Path) -> None:
     assert key_line.startswith(missing)
     assert "export OPENAI_API_KEY=" in done.stdout.replace("\n", " ")
     assert "line 3 is not JSON" not in done.stdout
-    assert "sk-0123456789" not in ruler("check", "in.jsonl", "--json", **key).stdout
+    assert (
+        "sk-0123456789"
+        not in ruler("check", "in.jsonl", "--json", **key).stdout
+    )
 
 
 def test_every_reason(ruler: Ruler, tmp_path: Path) -> None:
     """`--json` has every reason why a run is not ready, and a judge that is refused decides the exit code."""
     path = write(tmp_path / "in.jsonl", PAIRS[:1])
     path.write_text(path.read_text() + "{broken\n")
-    done = ruler("check", "in.jsonl", "-m", "openai/o3", "-m", "opneai/o3", "--json")
+    done = ruler(
+        "check", "in.jsonl", "-m", "openai/o3", "-m", "opneai/o3", "--json"
+    )
     facts = json.loads(done.stdout)
     assert (done.returncode, facts["ready"], len(facts["missing_keys"])) == (
         2,
@@ -274,7 +320,9 @@ def test_nothing_to_compare(ruler: Ruler, tmp_path: Path) -> None:
             "not ready: no group of INPUT has anything to compare: "
         )
         assert "--set single=score" in " ".join(done.stdout.split())
-        done = ruler("check", "in.jsonl", "-m", "offline", "--set", "single=score")
+        done = ruler(
+            "check", "in.jsonl", "-m", "offline", "--set", "single=score"
+        )
         assert (done.returncode, done.stdout.startswith("ready: ")) == (0, True)
         assert "every group has one rollout" not in done.stdout
     write(tmp_path / "in.jsonl", [*alone, *PAIRS])

@@ -73,7 +73,14 @@ def test_refused_run(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
     """If any judge of a panel refuses the run, the run ends with exit code 3."""
     write(tmp_path / "in.jsonl", GROUPS)
     for first, second in (("good", "401"), ("quota", "good"), ("good", "404")):
-        panel = ("-m", f"openai/{first}", "-m", f"openai/{second}", "--passes", "3")
+        panel = (
+            "-m",
+            f"openai/{first}",
+            "-m",
+            f"openai/{second}",
+            "--passes",
+            "3",
+        )
         done = ruler(
             "score", "in.jsonl", "out.jsonl", *panel, "--api-base", server.base
         )
@@ -81,7 +88,9 @@ def test_refused_run(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
         assert not (tmp_path / "out.jsonl").exists()
 
 
-def test_refused_groups(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
+def test_refused_groups(
+    ruler: Ruler, server: JudgeServer, tmp_path: Path
+) -> None:
     """The other judge scores the groups that one refuses: degraded in a panel, not as a fallback."""
     write(tmp_path / "in.jsonl", GROUPS)
     panel = ("-m", "openai/refusal", "-m", "openai/good")
@@ -97,7 +106,10 @@ def test_refused_groups(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> No
         )
         done = ruler(*run, "--summary", "sum.json")
         assert done.returncode == 0, done.stderr
-        assert json.loads((tmp_path / "sum.json").read_text())["degraded"] == degraded
+        assert (
+            json.loads((tmp_path / "sum.json").read_text())["degraded"]
+            == degraded
+        )
         assert rewards(tmp_path) == TRUE
         assert {r["ruler"]["judge"] for r in read(tmp_path / "out.jsonl")} == {
             "openai/good"

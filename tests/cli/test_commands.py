@@ -26,11 +26,19 @@ def test_pipe(process: Ruler, server: JudgeServer) -> None:
     """From stdin to stdout: records only on stdout, everything else on stderr."""
     text = "".join(json.dumps(g) + "\n" for g in OK)
     done = process(
-        "score", "-", "-", "-m", "openai/good", "--api-base", server.base, stdin=text
+        "score",
+        "-",
+        "-",
+        "-m",
+        "openai/good",
+        "--api-base",
+        server.base,
+        stdin=text,
     )
     assert done.returncode == 0
     assert [
-        len(json.loads(line)["trajectories"]) for line in done.stdout.splitlines()
+        len(json.loads(line)["trajectories"])
+        for line in done.stdout.splitlines()
     ] == [2, 2]
     assert "2 of 2 groups scored" in done.stderr
 
@@ -39,7 +47,8 @@ def test_repeated_key_on_stdin(ruler: Ruler) -> None:
     """A key that comes back on stdin is an error with both lines and the way out."""
     keys = ["a", "a", "b", "a"]
     text = "".join(
-        json.dumps(rollout(0.1, str(i), group_id=k)) + "\n" for i, k in enumerate(keys)
+        json.dumps(rollout(0.1, str(i), group_id=k)) + "\n"
+        for i, k in enumerate(keys)
     )
     done = ruler("score", "-", "-", "-m", "offline", stdin=text)
     assert done.returncode == 2
@@ -71,7 +80,9 @@ def test_bad_lines(ruler: Ruler, tmp_path: Path) -> None:
         assert f"in.jsonl: line {number} " in done.stderr
 
 
-def test_key_is_secret(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
+def test_key_is_secret(
+    ruler: Ruler, server: JudgeServer, tmp_path: Path
+) -> None:
     """A key reaches the judge's header and no other place."""
     write(tmp_path / "in.jsonl", OK)
     key = "sk-verysecret-0123456789"
@@ -86,7 +97,9 @@ def test_key_is_secret(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> Non
         "--debug",
     ]
     for cue in ("good", "401", "500", "html"):
-        done = ruler(*args, "-m", f"openai/{cue}", "--set", f"retries={0}", MY_KEY=key)
+        done = ruler(
+            *args, "-m", f"openai/{cue}", "--set", f"retries={0}", MY_KEY=key
+        )
         written = b"".join(p.read_bytes() for p in tmp_path.iterdir())
         assert key not in done.stdout + done.stderr
         assert key.encode() not in written
@@ -113,9 +126,14 @@ def test_key_stays_with_its_host(
     assert not any("verysecret" in str(k) for k in server.stats()["keys"])
 
 
-def test_params_and_rubric(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
+def test_params_and_rubric(
+    ruler: Ruler, server: JudgeServer, tmp_path: Path
+) -> None:
     """`-p` values are parsed as JSON if possible; the judge gets the rubric, or a group's own one."""
-    write(tmp_path / "in.jsonl", [OK[0], {**OK[1], "rubric": "Only brevity counts."}])
+    write(
+        tmp_path / "in.jsonl",
+        [OK[0], {**OK[1], "rubric": "Only brevity counts."}],
+    )
     (tmp_path / "rubric.txt").write_text("Only politeness counts.\n")
     args = [
         "-p",
@@ -145,7 +163,10 @@ def test_params_and_rubric(ruler: Ruler, server: JudgeServer, tmp_path: Path) ->
 
 def test_signals(server: JudgeServer, tmp_path: Path) -> None:
     """A signal ends the run with its exit code, whole records in the partial file and the next command."""
-    write(tmp_path / "in.jsonl", [*OK, *(group(f"h{i}", 0.1, 0.2) for i in range(50))])
+    write(
+        tmp_path / "in.jsonl",
+        [*OK, *(group(f"h{i}", 0.1, 0.2) for i in range(50))],
+    )
     args = [
         "score",
         "in.jsonl",
@@ -178,7 +199,9 @@ def test_signals(server: JudgeServer, tmp_path: Path) -> None:
 
 def test_closed_pipe(tmp_path: Path) -> None:
     """A reader like `head` that closes the pipe ends the run without a message."""
-    write(tmp_path / "in.jsonl", [group(f"g{i}", 0.1, 0.2) for i in range(2000)])
+    write(
+        tmp_path / "in.jsonl", [group(f"g{i}", 0.1, 0.2) for i in range(2000)]
+    )
     command = f"{sys.executable} -m ruler_cli score in.jsonl - -m offline --progress none | head -1"
     done = subprocess.run(
         command,
@@ -202,13 +225,23 @@ def test_dropped_records(ruler: Ruler, tmp_path: Path) -> None:
     )
     assert (
         ruler(
-            "score", "in.jsonl", "o.jsonl", "-m", "offline", "--on-failure", "drop"
+            "score",
+            "in.jsonl",
+            "o.jsonl",
+            "-m",
+            "offline",
+            "--on-failure",
+            "drop",
         ).returncode
         == 1
     )
-    assert [r["group_id"] for r in read(tmp_path / "o.jsonl.failed.jsonl")] == ["c"]
+    assert [r["group_id"] for r in read(tmp_path / "o.jsonl.failed.jsonl")] == [
+        "c"
+    ]
     assert (
-        ruler("score", "o.jsonl.failed.jsonl", "p.jsonl", "-m", "offline").returncode
+        ruler(
+            "score", "o.jsonl.failed.jsonl", "p.jsonl", "-m", "offline"
+        ).returncode
         == 1
     )
 
@@ -234,7 +267,11 @@ def until_waiting(process: subprocess.Popen[bytes], stream: str) -> None:
             if caught
             else None,
         )
-        if seen is not None and seen == before and (stream == "stdin" or any(seen)):
+        if (
+            seen is not None
+            and seen == before
+            and (stream == "stdin" or any(seen))
+        ):
             return
     pytest.fail("it never came to wait")
 
@@ -242,7 +279,9 @@ def until_waiting(process: subprocess.Popen[bytes], stream: str) -> None:
 @pytest.mark.parametrize("stream", few(1, ["stdin", "stdout"]))
 def test_signal_during_a_wait(stream: str, tmp_path: Path) -> None:
     """A signal ends a run that waits for a pipe to give or take data."""
-    write(tmp_path / "in.jsonl", [group(f"g{i}", 0.1, 0.2) for i in range(3000)])
+    write(
+        tmp_path / "in.jsonl", [group(f"g{i}", 0.1, 0.2) for i in range(3000)]
+    )
     args = ["-", "o.jsonl"] if stream == "stdin" else ["in.jsonl", "-"]
     process = subprocess.Popen(
         [sys.executable, "-m", "ruler_cli", "score", *args, "-m", "offline"],

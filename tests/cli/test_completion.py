@@ -88,4 +88,6 @@ def test_bash(workdir: Path) -> None:
         timeout=_LONGEST,
         check=True,
     )
-    assert done.stdout.splitlines() == ["score", "--max-cost", "each"], done.stderr
+    assert done.stdout.splitlines() == ["score", "--max-cost", "each"], (
+        done.stderr
+    )

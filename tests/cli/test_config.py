@@ -98,7 +98,16 @@ OPTIONS = [
         ["c=3"],
         None,
     ),
-    ("price", ["1,2"], "--price 3,4", ["3,4"], "RULER_PRICE", "5,6", ["5,6"], None),
+    (
+        "price",
+        ["1,2"],
+        "--price 3,4",
+        ["3,4"],
+        "RULER_PRICE",
+        "5,6",
+        ["5,6"],
+        None,
+    ),
     (
         "ledger",
         ["mine.sqlite"],
@@ -134,7 +143,10 @@ def test_precedence(row: Any, ruler: Ruler, tmp_path: Path) -> None:
     env = {variable: text}
     assert holds(ruler)[name] == (in_file, SCORE)
     assert holds(ruler, **env)[name] == (from_variable, variable)
-    assert holds(ruler, "score", *words.split(), **env)[name] == (given, "command line")
+    assert holds(ruler, "score", *words.split(), **env)[name] == (
+        given,
+        "command line",
+    )
 
 
 def test_flags_are_switched_off(ruler: Ruler, tmp_path: Path) -> None:
@@ -185,7 +197,13 @@ def test_run_names_the_file(ruler: Ruler, tmp_path: Path) -> None:
     assert (
         "settings of"
         not in ruler(
-            "score", "in.jsonl", "out.jsonl", "--config", "none", "-m", "offline"
+            "score",
+            "in.jsonl",
+            "out.jsonl",
+            "--config",
+            "none",
+            "-m",
+            "offline",
         ).stderr
     )
     assert not ruler("score", "in.jsonl", "out.jsonl", "-q").stderr
@@ -291,7 +309,10 @@ def test_where_it_is_found(ruler: Ruler, tmp_path: Path) -> None:
     (tmp_path / "ruler.toml").write_text("[score]\npasses = 4\n")
     assert holds(ruler)["passes"] == (4, SCORE)
     (tmp_path / "lab.toml").write_text("\n[score]\npasses = 5\n")
-    assert holds(ruler, RULER_CONFIG="lab.toml")["passes"] == (5, "lab.toml [score]")
+    assert holds(ruler, RULER_CONFIG="lab.toml")["passes"] == (
+        5,
+        "lab.toml [score]",
+    )
     assert holds(ruler, "check", "--config", "lab.toml")["passes"] == (
         5,
         "lab.toml [score]",
@@ -302,7 +323,10 @@ def test_where_it_is_found(ruler: Ruler, tmp_path: Path) -> None:
     )
     assert holds(ruler, "--config", "none")["passes"] == (1, "default")
     missing = ruler("config", "--config", "lap.toml")
-    assert (missing.returncode, "did you mean lab.toml?" in missing.stderr) == (2, True)
+    assert (missing.returncode, "did you mean lab.toml?" in missing.stderr) == (
+        2,
+        True,
+    )
     long = "x" * 300
     assert (
         f"{long}: cannot be read: File name too long"
@@ -359,12 +383,16 @@ MISTAKES = {
     ),
     "[score]\nrubric = '@missing.md'": " [score] rubric: no such file; check the path",
     "[score]\nshard = '5/3'": " [score] shard: '5/3' is not I/N with I from 1 to N",
-    "[score]\npasses = 'three'": (" [score] passes: 'three' is not a whole number"),
+    "[score]\npasses = 'three'": (
+        " [score] passes: 'three' is not a whole number"
+    ),
     "[score]\npasses = true": " [score] passes: 'True' is not a whole number",
     "[score]\nblend = 2": " [score] blend: 2 is not 1 or less",
     "[score]\nmax_cost = nan": " [score] max_cost: nan is not 0 or more",
     "[score]\ndebias = 'perhaps'": " [score] debias: 'perhaps' is not a valid boolean",
-    "[score]\norder = 'best'": (" [score] order: 'best' is not 'random' or 'input'"),
+    "[score]\norder = 'best'": (
+        " [score] order: 'best' is not 'random' or 'input'"
+    ),
     "[score]\n\nmax-costs = 3": (
         " [score]: no such option: max_costs; did you mean max_cost?"
     ),
@@ -381,19 +409,30 @@ MISTAKES = {
 """Texts of a file, and how the sentence on it goes on after the file's name."""
 
 
-def test_mistakes(ruler: Ruler, tmp_path: Path, subtests: pytest.Subtests) -> None:
+def test_mistakes(
+    ruler: Ruler, tmp_path: Path, subtests: pytest.Subtests
+) -> None:
     """A mistake is one sentence with the file and the table, before anything is read or sent."""
     write(tmp_path / "in.jsonl", [group("a", 0.1)])
     for text, message in MISTAKES.items():
         with subtests.test(text=text):
             (tmp_path / "ruler.toml").write_text(text)
             done = ruler("score", "in.jsonl", "out.jsonl", "-m", "offline")
-            assert done.stderr.startswith(f"ruler: ruler.toml{message}"), done.stderr
-            assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+            assert done.stderr.startswith(f"ruler: ruler.toml{message}"), (
+                done.stderr
+            )
+            assert (done.returncode, done.stdout, done.stderr.count("\n")) == (
+                2,
+                "",
+                1,
+            )
             assert not (tmp_path / "out.jsonl").exists()
     assert ruler("score", "--help").returncode == 0
     (tmp_path / "ruler.toml").write_text("[agree]\nmax_cost = 3\n")
-    assert "`ruler agree` has no option max_cost" in ruler("agree", "in.jsonl").stderr
+    assert (
+        "`ruler agree` has no option max_cost"
+        in ruler("agree", "in.jsonl").stderr
+    )
 
 
 SECRETS = {
@@ -421,7 +460,9 @@ def test_no_key_in_the_file(ruler: Ruler, tmp_path: Path) -> None:
         (tmp_path / "ruler.toml").write_text(text)
         done = ruler("config")
         assert (done.returncode, done.stdout) == (2, "")
-        assert done.stderr.startswith(f"ruler: ruler.toml{message}"), done.stderr
+        assert done.stderr.startswith(f"ruler: ruler.toml{message}"), (
+            done.stderr
+        )
         assert "sk-" not in done.stderr
 
 
@@ -445,8 +486,13 @@ def test_config_prints_no_key(ruler: Ruler, tmp_path: Path) -> None:
         ruler("config", *words).stdout,
     ):
         assert "sk-" not in text
-    wrong = ruler("config", "batch", "collect", RULER_API_KEY_ENV="sk-1234567890abcdef")
-    assert (wrong.returncode, "sk-" in wrong.stdout + wrong.stderr) == (2, False)
+    wrong = ruler(
+        "config", "batch", "collect", RULER_API_KEY_ENV="sk-1234567890abcdef"
+    )
+    assert (wrong.returncode, "sk-" in wrong.stdout + wrong.stderr) == (
+        2,
+        False,
+    )
     facts = json.loads(ruler("config", "--json", LAB_KEY="sk-7654321").stdout)
     assert [
         (one["name"], one["model"], one["key_set"], one["from"])
@@ -471,7 +517,9 @@ def test_misspelt_variable(debug: str, ruler: Ruler, tmp_path: Path) -> None:
         "score", "in.jsonl", "out.jsonl", "-m", "offline", debug, **env
     ).stderr
     assert (
-        errors.count("warning: RULER_PASES sets no option; did you mean RULER_PASSES?")
+        errors.count(
+            "warning: RULER_PASES sets no option; did you mean RULER_PASSES?"
+        )
         == 1
     )
     for other in ("RULER_KEEP", "RULER_HOME_OF_ANOTHER"):
@@ -529,7 +577,9 @@ def test_panel_of_two_endpoints(
             text.replace("fast", "quick").replace("strong", "slow")
         )
         assert ruler("score", "in.jsonl", "again.jsonl", **keys).returncode == 0
-        again = read(tmp_path / "again.jsonl")[0]["trajectories"][0]["ruler"]["judges"]
+        again = read(tmp_path / "again.jsonl")[0]["trajectories"][0]["ruler"][
+            "judges"
+        ]
         assert {own["judge"] for own in again} == {
             "quick",
             "slow",
@@ -567,8 +617,14 @@ def test_judge_and_options(ruler: Ruler, tmp_path: Path) -> None:
         panel("http://a/v1", "http://b/v1") + "timeout = 30\nvia = 'http'\n"
     )
     plain = judges(ruler)
-    assert [one["api_base"] for one in plain.values()] == ["http://a/v1", "http://b/v1"]
-    assert [one["api_key_env"] for one in plain.values()] == ["FAST_KEY", "STRONG_KEY"]
+    assert [one["api_base"] for one in plain.values()] == [
+        "http://a/v1",
+        "http://b/v1",
+    ]
+    assert [one["api_key_env"] for one in plain.values()] == [
+        "FAST_KEY",
+        "STRONG_KEY",
+    ]
     assert [(one["timeout"], one["via"]) for one in plain.values()] == [
         (30, "auto")
     ] * 2
@@ -609,7 +665,12 @@ api_key_env = "KEY_S"
 ROWS = [
     ("-m fast", {}, "http://a/v1", "KEY_A"),
     ("-m fast --api-base http://b/v1", {}, "http://b/v1", None),
-    ("-m fast --api-base http://b/v1 --api-key-env KEY_B", {}, "http://b/v1", "KEY_B"),
+    (
+        "-m fast --api-base http://b/v1 --api-key-env KEY_B",
+        {},
+        "http://b/v1",
+        "KEY_B",
+    ),
     ("-m fast --api-key-env KEY_B", {}, "http://a/v1", "KEY_B"),
     ("-m fast", {"RULER_API_BASE": "http://b/v1"}, "http://a/v1", "KEY_A"),
     ("-m fast", {"RULER_API_KEY_ENV": "KEY_B"}, "http://a/v1", "KEY_A"),
@@ -632,15 +693,24 @@ ROWS = [
         "KEY_B",
     ),
     ("-m openai/x", {"RULER_API_KEY_ENV": "KEY_B"}, "http://s/v1", None),
-    ("-m bare", {"RULER_API_KEY_ENV": "KEY_B"}, "https://api.openai.com/v1", "KEY_B"),
+    (
+        "-m bare",
+        {"RULER_API_KEY_ENV": "KEY_B"},
+        "https://api.openai.com/v1",
+        "KEY_B",
+    ),
     ("-m openai/x --api-key-env KEY_B", {}, "http://s/v1", "KEY_B"),
 ]
 """Words, variables, and the endpoint and the variable of the key that hold."""
 
 
 @pytest.mark.usefixtures("named_file")
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row[0]} {' '.join(row[1])}")
-def test_key_and_endpoint_are_a_pair(row: Any, ruler: Ruler, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "row", ROWS, ids=lambda row: f"{row[0]} {' '.join(row[1])}"
+)
+def test_key_and_endpoint_are_a_pair(
+    row: Any, ruler: Ruler, tmp_path: Path
+) -> None:
     """A key of the file or a variable goes to an endpoint of the same source; halves of a pair stay."""
     words, env, base, key = row
     (tmp_path / "ruler.toml").write_text(PAIRS)
@@ -677,14 +747,19 @@ def test_key_of_another_provider(ruler: Ruler, tmp_path: Path) -> None:
         words = ("score", "--config", "none", "-m", name)
         assert judges(ruler, *words, **env)[name]["api_key_env"] == key
         assert (
-            judges(ruler, *words, RULER_API_KEY_ENV="LAB")[name]["api_key_env"] == "LAB"
+            judges(ruler, *words, RULER_API_KEY_ENV="LAB")[name]["api_key_env"]
+            == "LAB"
         )
 
 
 PANEL = 'model = ["openai/a", "openai/b"]\nprice = [[1, 2], [3, 4]]\n'
 PRICES = [
     ('model = "openai/a"\nprice = [1, 2]\n', "-m openai/o3", [None]),
-    ('model = "openai/a"\nprice = [1, 2]\n', "-m openai/o3 --price 5,6", [[5, 6]]),
+    (
+        'model = "openai/a"\nprice = [1, 2]\n',
+        "-m openai/o3 --price 5,6",
+        [[5, 6]],
+    ),
     ("price = [1, 2]\n", "", [[1, 2]]),
     (PANEL, "", [[1, 2], [3, 4]]),
     (PANEL, "-m openai/o3", [None]),
@@ -719,7 +794,9 @@ def test_price_is_of_its_model(
     assert [one["price"] for one in judges(ruler, *given).values()] == prices
 
 
-def test_what_python_cannot_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_python_cannot_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Options that only the command has are refused from Python."""
     monkeypatch.chdir(tmp_path)
     for option in ({"summary": "s.json"}, {"engine": "ray"}, {"quiet": True}):
@@ -756,7 +833,9 @@ def test_odd_files(
 
 
 @pytest.mark.usefixtures("named_file")
-def test_settings_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_from_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """`settings(…)` has the file and its judges; what is given wins; a mistake is a UsageError."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "ruler.toml").write_text(
@@ -765,7 +844,10 @@ def test_settings_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     result = ruler_cli.load_settings(
         max_cost=5, param={"seed": 1}, failed=tmp_path / "f", debias=True
     )
-    assert [one.name for one in (result.judge, *result.panel)] == ["fast", "strong"]
+    assert [one.name for one in (result.judge, *result.panel)] == [
+        "fast",
+        "strong",
+    ]
     assert result.judge.params == {"temperature": 0.1, "top_p": 0.5, "seed": 1}
     assert (result.ask.passes, result.pool.max_cost, result.failed) == (
         3,
@@ -776,7 +858,12 @@ def test_settings_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     alone = ruler_cli.load_settings(
         model="openai/o3", config="none", price=(2, 8), rpm=None
     )
-    assert (alone.judge.model, alone.judge.price, alone.panel, alone.ask.passes) == (
+    assert (
+        alone.judge.model,
+        alone.judge.price,
+        alone.panel,
+        alone.ask.passes,
+    ) == (
         "openai/o3",
         (2.0, 8.0),
         (),
@@ -789,7 +876,10 @@ def test_settings_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     for wrong, message in (
         ({"passes": "x"}, "passes: 'x' is not a whole number"),
         ({"passs": 1}, "no such option: passs; did you mean passes?"),
-        ({"ask": print}, "ask: <built-in function print> is not 'group' or 'each'"),
+        (
+            {"ask": print},
+            "ask: <built-in function print> is not 'group' or 'each'",
+        ),
         ({"adaptive": True, "passes": 1}, "adaptive: starts with 2 passes"),
         ({"config": "no.toml"}, "no.toml: no such file"),
     ):
@@ -808,9 +898,14 @@ def test_settings_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_batches_of_named_judges(ruler: Ruler, tmp_path: Path) -> None:
     """Each judge's batch is submitted and collected with its own key, and `score` takes the answers."""
     write(tmp_path / "in.jsonl", [group(name, 0.1, 0.9) for name in "abc"])
-    keys = {"FAST_KEY": "sk-one-0123456789abc", "STRONG_KEY": "sk-two-0123456789abc"}
+    keys = {
+        "FAST_KEY": "sk-one-0123456789abc",
+        "STRONG_KEY": "sk-two-0123456789abc",
+    }
     with BatchServer() as server:
-        (tmp_path / "ruler.toml").write_text(panel(server.openai, server.openai))
+        (tmp_path / "ruler.toml").write_text(
+            panel(server.openai, server.openai)
+        )
         done = ruler("batch", "submit", "in.jsonl", "--wait", **keys)
         assert (
             done.returncode,
@@ -818,5 +913,7 @@ def test_batches_of_named_judges(ruler: Ruler, tmp_path: Path) -> None:
         ) == (0, True), done.stderr
     done = ruler("score", "in.jsonl", "out.jsonl", "--cached-only")
     assert done.returncode == 0, done.stderr
-    judges = read(tmp_path / "out.jsonl")[0]["trajectories"][0]["ruler"]["judges"]
+    judges = read(tmp_path / "out.jsonl")[0]["trajectories"][0]["ruler"][
+        "judges"
+    ]
     assert [own["judge"] for own in judges] == ["fast", "strong"]

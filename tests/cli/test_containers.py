@@ -12,12 +12,18 @@ import pytest
 from ruler_cli.errors import InterruptedRun
 from ruler_cli.pool.engine import StopSignal
 from ruler_cli.runs.file import score
-from ruler_cli.settings.models import InputSettings, JudgeSettings, ScoreSettings
+from ruler_cli.settings.models import (
+    InputSettings,
+    JudgeSettings,
+    ScoreSettings,
+)
 from ruler_cli.types import Observer, Summary
 from tests.conftest import Ruler, read, rollout, write
 
 SCORE = ("-m", "offline", "--ledger", "none")
-ROLLOUTS = [rollout(i / 10, f"{i}", group_id="ab"[i % 2], reward=i) for i in range(6)]
+ROLLOUTS = [
+    rollout(i / 10, f"{i}", group_id="ab"[i % 2], reward=i) for i in range(6)
+]
 
 
 def scored(records: list[Any]) -> list[int]:
@@ -46,7 +52,9 @@ def test_list(ruler: Ruler, tmp_path: Path, name: str) -> None:
         out = (tmp_path / "out.json").read_text()
         assert out.startswith("[\n{\n  ")
         assert scored(json.loads(out)) == [0, 1, 2, 3, 4, 5]
-        assert (tmp_path / "out.json.failed.jsonl").read_text() == '{"bad":  oops}\n7\n'
+        assert (
+            tmp_path / "out.json.failed.jsonl"
+        ).read_text() == '{"bad":  oops}\n7\n'
 
 
 @pytest.fixture
@@ -61,7 +69,9 @@ def shards(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("source", ["in", "in/*.json*"])
-def test_directory(ruler: Ruler, tmp_path: Path, shards: Path, source: str) -> None:
+def test_directory(
+    ruler: Ruler, tmp_path: Path, shards: Path, source: str
+) -> None:
     """Many files become one OUTPUT, in order; a problem names the file of a bad line."""
     with (shards / "part-2.jsonl").open("a") as file:
         file.write('{"torn')
@@ -94,7 +104,9 @@ def test_refused(ruler: Ruler, tmp_path: Path, shards: Path) -> None:
     before = sorted(tmp_path.rglob("*"))
     for args, message in REFUSED.items():
         done = ruler("score", *args.split(), *SCORE)
-        assert (done.returncode, message in done.stderr) == (2, True), done.stderr
+        assert (done.returncode, message in done.stderr) == (2, True), (
+            done.stderr
+        )
         assert sorted(tmp_path.rglob("*")) == before
 
 

@@ -17,7 +17,11 @@ from tests.judging.test_criteria import judge, marked, written
 RUBRIC = [
     {"criterion": "It holds alpha.", "weight": 5, "name": "alpha"},
     {"criterion": "It holds beta.", "weight": 1, "name": "beta"},
-    {"criterion": "It makes the mistake gamma", "weight": -1, "name": "ga<b>mma=1"},
+    {
+        "criterion": "It makes the mistake gamma",
+        "weight": -1,
+        "name": "ga<b>mma=1",
+    },
 ]
 
 
@@ -32,7 +36,9 @@ def scored(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> Path:
             for _ in range(4)
         ]
         group = marked(f"g{i}", *marks)
-        for trajectory, values in zip(group["trajectories"], marks, strict=True):
+        for trajectory, values in zip(
+            group["trajectories"], marks, strict=True
+        ):
             trajectory["reward"] = float(values["alpha"] > 0.5)
         groups.append(group)
     source = written(tmp_path / "in.jsonl", *groups)
@@ -56,7 +62,9 @@ def test_report(ruler: Ruler, scored: Path) -> None:
     gamma = next(row for row in figures if row["name"].startswith("ga"))
     assert gamma["with_score"] < 0
     shown = ruler("report", scored).stdout
-    assert re.search(r"^alpha +48 +0\.\d\d +0\.9\d +1\.00 ", shown, re.MULTILINE)
+    assert re.search(
+        r"^alpha +48 +0\.\d\d +0\.9\d +1\.00 ", shown, re.MULTILINE
+    )
     group = ruler("report", scored, "--group", "g3").stdout
     assert "criteria: alpha" in group
 
@@ -87,7 +95,8 @@ def test_agree(ruler: Ruler, scored: Path) -> None:
     """Each criterion is measured against the labels as a judge of its own."""
     agreement = json.loads(ruler("agree", scored, "--json").stdout)
     accuracy = {
-        row["name"]: row["pairwise_accuracy"]["value"] for row in agreement["criteria"]
+        row["name"]: row["pairwise_accuracy"]["value"]
+        for row in agreement["criteria"]
     }
     assert accuracy["alpha"] == 1.0
     assert accuracy["beta"] < 0.9
@@ -107,13 +116,17 @@ def values(record: dict[str, Any], name: str) -> list[float]:
 @pytest.mark.parametrize("name", ["alpha", "ga<b>mma=1"])
 def test_select(ruler: Ruler, scored: Path, tmp_path: Path, name: str) -> None:
     """A range of a criterion keeps the rollouts with such a value, whatever signs its name has."""
-    run = ruler("select", scored, "kept.jsonl", "--where", f"criteria.{name}=0.5..")
+    run = ruler(
+        "select", scored, "kept.jsonl", "--where", f"criteria.{name}=0.5.."
+    )
     assert run.returncode == 0, run.stderr
     kept = [
         value
         for record in read(tmp_path / "kept.jsonl")
         for value in values(record, name)
     ]
-    all_values = [value for record in read(scored) for value in values(record, name)]
+    all_values = [
+        value for record in read(scored) for value in values(record, name)
+    ]
     assert sorted(kept) == sorted(value for value in all_values if value >= 0.5)
     assert kept

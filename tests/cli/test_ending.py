@@ -19,7 +19,9 @@ COMMANDS = {
 }
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+)
 @pytest.mark.parametrize("name", few(1, COMMANDS))
 def test_signal(name: str, number: signal.Signals, tmp_path: Path) -> None:
     """A signal ends a command quietly, with the signal's exit code, and its temporary files are removed."""
@@ -36,7 +38,9 @@ def test_signal(name: str, number: signal.Signals, tmp_path: Path) -> None:
                 assert process.poll() is None
                 assert time.monotonic() < until
                 time.sleep(0.01)
-            time.sleep(0.2)  # the file appears before the command has recorded it
+            time.sleep(
+                0.2
+            )  # the file appears before the command has recorded it
             process.send_signal(number)
             assert process.wait(60) == 128 + number
         finally:

@@ -29,7 +29,8 @@ def test_output(ruler: Ruler, dump: list[str], tmp_path: Path) -> None:
     """Each record of OUTPUT says how its rollout ended, as text, empty for a normal end."""
     ruler("score", "in.jsonl", "out.jsonl", "-m", "offline")
     assert [
-        record["metadata"]["ruler"]["ended"] for record in read(tmp_path / "out.jsonl")
+        record["metadata"]["ruler"]["ended"]
+        for record in read(tmp_path / "out.jsonl")
     ] == dump
 
 
@@ -37,7 +38,9 @@ def test_check(ruler: Ruler, dump: list[str], tmp_path: Path) -> None:
     """`check` counts the rollouts that ended early, in one line; without any it has none."""
     page = ruler("check", "in.jsonl", "-m", "offline").stdout
     assert "ended early        2 truncated, 1 aborted, 1 error\n" in page
-    facts = json.loads(ruler("check", "in.jsonl", "-m", "offline", "--json").stdout)
+    facts = json.loads(
+        ruler("check", "in.jsonl", "-m", "offline", "--json").stdout
+    )
     assert facts["ended"] == {how: dump.count(how) for how in ENDINGS}
     write(tmp_path / "none.jsonl", sample("slime"))
     page = ruler("check", "none.jsonl", "-m", "offline").stdout
@@ -45,11 +48,17 @@ def test_check(ruler: Ruler, dump: list[str], tmp_path: Path) -> None:
     assert "ended early" not in page
 
 
-def test_report_and_select(ruler: Ruler, dump: list[str], tmp_path: Path) -> None:
+def test_report_and_select(
+    ruler: Ruler, dump: list[str], tmp_path: Path
+) -> None:
     """The report marks each rollout that ended early, and `select` finds it."""
     ruler("score", "in.jsonl", "out.jsonl", "-m", "offline")
-    keys = {str(record["group_index"]) for record in read(tmp_path / "out.jsonl")}
-    pages = [ruler("report", "out.jsonl", "--group", key).stdout for key in keys]
+    keys = {
+        str(record["group_index"]) for record in read(tmp_path / "out.jsonl")
+    }
+    pages = [
+        ruler("report", "out.jsonl", "--group", key).stdout for key in keys
+    ]
     shown = "".join(page.partition("explanations")[0] for page in pages)
     assert {how: shown.count(how) for how in ENDINGS} == {how: dump.count(how) for how in ENDINGS}  # fmt: skip
     for how in ENDINGS:

@@ -22,7 +22,8 @@ def dump(path: Path, *texts: str) -> None:
     """Write one group whose rollouts hold these texts."""
     trajectories = [rollout(0.5, text) for text in ("honest", *texts)]
     write(
-        path / "in.jsonl", [{"group_id": f"g{HOSTILE}", "trajectories": trajectories}]
+        path / "in.jsonl",
+        [{"group_id": f"g{HOSTILE}", "trajectories": trajectories}],
     )
 
 
@@ -31,12 +32,26 @@ def dump(path: Path, *texts: str) -> None:
 )
 @pytest.mark.parametrize("name", ["out.jsonl", "-"])
 def test_judge(
-    cue: str, code: int, name: str, ruler: Ruler, server: JudgeServer, tmp_path: Path
+    cue: str,
+    code: int,
+    name: str,
+    ruler: Ruler,
+    server: JudgeServer,
+    tmp_path: Path,
 ) -> None:
     """A judge's text reaches stderr, the ledger and OUTPUT whole, with escapes."""
     dump(tmp_path, "other")
-    model = ["-m", f"openai/{cue}", "--api-base", server.base, "--set", f"retries={0}"]
-    done = ruler("score", "in.jsonl", name, *model, "--debug", "--progress", "log")
+    model = [
+        "-m",
+        f"openai/{cue}",
+        "--api-base",
+        server.base,
+        "--set",
+        f"retries={0}",
+    ]
+    done = ruler(
+        "score", "in.jsonl", name, *model, "--debug", "--progress", "log"
+    )
     assert (done.returncode, RAW.findall(done.stderr)) == (code, [])
     out = done.stdout if name == "-" else (tmp_path / name).read_text()
     assert not RAW.search(out)
@@ -61,7 +76,9 @@ def test_corpus(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
         rollout(round(truth, 3), text)
         for truth, text in zip(truths, texts, strict=True)
     ]
-    write(tmp_path / "in.jsonl", [{"group_id": "g", "trajectories": trajectories}])
+    write(
+        tmp_path / "in.jsonl", [{"group_id": "g", "trajectories": trajectories}]
+    )
     model = ["-m", "openai/good", "--api-base", server.base]
     done = ruler("score", "in.jsonl", "out.jsonl", *model, "--debug")
     assert (done.returncode, RAW.findall(done.stderr)) == (0, [])

@@ -138,7 +138,10 @@ REFUSED = {
     "a.png": (_bytes(b"\x89PNG\r\n\x1a\n\0\0"), UNKNOWN),
     "a.tar": (_tar, UNKNOWN),
     "a.tar.gz": (_tar, UNKNOWN),
-    "model.pt": (_zip, "is a zip archive without samples/*.json; unpack it, or"),
+    "model.pt": (
+        _zip,
+        "is a zip archive without samples/*.json; unpack it, or",
+    ),
     "t.csv": (_bytes(b"prompt, reward\na,1\n"), "give JSON lines, one object"),
     "notes.txt": (_bytes(b"Dear diary,\n"), "give JSON lines, one object"),
 }
@@ -166,7 +169,13 @@ def test_empty(ruler: Ruler, tmp_path: Path) -> None:
         (tmp_path / "in.jsonl").write_text(content)
         for source in ("in.jsonl", "-"):
             done = ruler(
-                "score", source, "out.jsonl", "-m", "offline", "-q", stdin=content
+                "score",
+                source,
+                "out.jsonl",
+                "-m",
+                "offline",
+                "-q",
+                stdin=content,
             )
             assert done.returncode == 1
             assert "INPUT is empty, or holds blank lines only" in done.stderr

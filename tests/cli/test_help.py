@@ -25,7 +25,9 @@ from tests.conftest import ROOT, Ruler, group, write
 from tests.judge_server import BatchServer, JudgeServer
 
 
-def commands(command: Any, names: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+def commands(
+    command: Any, names: tuple[str, ...] = ()
+) -> Iterator[tuple[str, ...]]:
     """The root, every command and every sub-command, each as the words after `ruler`."""
     yield names
     for name in getattr(command, "commands", {}):
@@ -41,7 +43,9 @@ def examples(text: str) -> list[str]:
     _, annotation, rest = text.partition("Example:")
     block = rest.partition("\n\n")[0] if annotation else ""
     if "\n" in block.strip() and not block.split("\n")[0].strip():
-        lines = (line.strip().split("   ")[0] for line in block.strip().split("\n"))
+        lines = (
+            line.strip().split("   ")[0] for line in block.strip().split("\n")
+        )
         return [line.partition(" | ")[0] for line in lines]
     return [" ".join(block.split())] if block else []
 
@@ -68,7 +72,9 @@ def test_command_list() -> None:
         cwd=ROOT,
     )
     assert {
-        name for name in done.stdout.split() if name.startswith("ruler_cli.cli.")
+        name
+        for name in done.stdout.split()
+        if name.startswith("ruler_cli.cli.")
     } == set()
 
 
@@ -80,7 +86,9 @@ def test_example(names: tuple[str, ...], ruler: Ruler) -> None:
     assert done.stderr == ""
     result = examples(done.stdout)
     assert result, f"the help of `ruler {' '.join(names)}` has no Example"
-    assert all(re.search(rf"\bruler {' '.join(names)}", example) for example in result)
+    assert all(
+        re.search(rf"\bruler {' '.join(names)}", example) for example in result
+    )
     assert ruler(*names, "-h").stdout == done.stdout
 
 
@@ -91,21 +99,34 @@ def test_example_runs(
     """Each example runs with the files and the judge that it names."""
     groups = [group(name, 0.1, 0.9) for name in ("task-17", "task-18")]
     for one in groups:
-        for member, passed in zip(one["trajectories"], (False, True), strict=True):
+        for member, passed in zip(
+            one["trajectories"], (False, True), strict=True
+        ):
             member["metadata"] = {"passed": passed, "answer": 42}
     write(tmp_path / "rollouts.jsonl", groups)
-    reply = {"choices": [{"message": {"content": "{}"}, "finish_reason": "stop"}]}
+    reply = {
+        "choices": [{"message": {"content": "{}"}, "finish_reason": "stop"}]
+    }
     response = {"status_code": 200, "request_id": "r", "body": reply}
     write(
         tmp_path / "replies.jsonl",
         [{"custom_id": "0f" * 16, "response": response, "error": None}],
     )
     made = ruler(
-        "score", "rollouts.jsonl", "scored.jsonl", "-m", "simulated", "--passes", "2"
+        "score",
+        "rollouts.jsonl",
+        "scored.jsonl",
+        "-m",
+        "simulated",
+        "--passes",
+        "2",
     )
     assert made.returncode == 0, made.stderr
     assert (
-        ruler("score", "rollouts.jsonl", "other.jsonl", "-m", "offline").returncode == 0
+        ruler(
+            "score", "rollouts.jsonl", "other.jsonl", "-m", "offline"
+        ).returncode
+        == 0
     )
     for step in (10, 20, 30):
         copy(tmp_path / "scored.jsonl", tmp_path / f"step-{step}.jsonl")
@@ -153,7 +174,9 @@ def test_imports(process: Ruler, tmp_path: Path) -> None:
     for line, without in LEAN.items():
         done = process(*line.split(), PYTHONPROFILEIMPORTTIME="1")
         assert done.returncode == 0, done.stderr
-        loaded = {row.rpartition("|")[2].strip() for row in done.stderr.splitlines()}
+        loaded = {
+            row.rpartition("|")[2].strip() for row in done.stderr.splitlines()
+        }
         assert "ruler_cli.cli" in loaded
         assert not {name.partition(".")[0] for name in loaded} & without, line
 
@@ -169,23 +192,35 @@ def test_root_example(ruler: Ruler) -> None:
 def test_version(ruler: Ruler) -> None:
     """`--version` prints the version of the code, which the distribution takes from there."""
     done = ruler("--version")
-    assert (done.returncode, done.stdout) == (0, f"ruler {ruler_cli.__version__}\n")
+    assert (done.returncode, done.stdout) == (
+        0,
+        f"ruler {ruler_cli.__version__}\n",
+    )
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     assert project["project"]["dynamic"] == ["version"]
-    assert project["tool"]["hatch"]["version"]["path"] == "ruler_cli/__init__.py"
+    assert (
+        project["tool"]["hatch"]["version"]["path"] == "ruler_cli/__init__.py"
+    )
 
 
 @pytest.mark.parametrize("name", ["ledger", "batch"])
 def test_summaries_fit(name: str, ruler: Ruler) -> None:
     """The list of commands shows each summary whole on a terminal of 80 columns."""
-    listed = ruler(name, "--help", COLUMNS="80").stdout.partition("Commands:")[2]
+    listed = ruler(name, "--help", COLUMNS="80").stdout.partition("Commands:")[
+        2
+    ]
     assert listed.strip()
-    assert not [line for line in listed.splitlines() if line.endswith(("...", "…"))]
+    assert not [
+        line for line in listed.splitlines() if line.endswith(("...", "…"))
+    ]
 
 
 def test_repeatable_argument(ruler: Ruler) -> None:
     """The usage of a repeatable argument ends in an ellipsis."""
-    assert "REPLIES..." in ruler("batch", "import", "--help").stdout.partition("\n")[0]
+    assert (
+        "REPLIES..."
+        in ruler("batch", "import", "--help").stdout.partition("\n")[0]
+    )
 
 
 def test_shard_of_render(ruler: Ruler) -> None:
@@ -213,9 +248,19 @@ def test_panels(ruler: Ruler) -> None:
     assert sections == ["Arguments", *panels]
     first = text.partition("\nOptions:\n")[2].partition("\n\n")[0]
     long = re.findall(r"^  (?:-\w, )?(--[\w-]+)", first, re.MULTILINE)
-    assert long == ["--model", "--api-base", "--passes", "--max-cost", "--rubric"]
+    assert long == [
+        "--model",
+        "--api-base",
+        "--passes",
+        "--max-cost",
+        "--rubric",
+    ]
     other = text.partition("\nOther:\n")[2].partition("\n\n")[0]
-    assert re.findall(r"^  (-\S*)", other, re.MULTILINE) == ["--set", "--config", "-h,"]
+    assert re.findall(r"^  (-\S*)", other, re.MULTILINE) == [
+        "--set",
+        "--config",
+        "-h,",
+    ]
 
 
 @pytest.mark.parametrize("columns", [80, 100])
@@ -225,14 +270,18 @@ def test_help_fits(columns: int, ruler: Ruler) -> None:
         text = ruler(*names, "--help", COLUMNS=str(columns)).stdout
         assert max(map(len, text.splitlines())) <= columns, names
         assert not re.search(
-            r"env var|…$|[a-z ]\.\.\.$|[{}]|[x<>]=|range>|[a-z]-$", text, re.MULTILINE
+            r"env var|…$|[a-z ]\.\.\.$|[{}]|[x<>]=|range>|[a-z]-$",
+            text,
+            re.MULTILINE,
         ), names
 
 
 def test_summaries_of_commands(ruler: Ruler) -> None:
     """Each command has one line in the list of commands, at 80 columns."""
     listed = (
-        ruler("--help", COLUMNS="80").stdout.partition("Commands:\n")[2].splitlines()
+        ruler("--help", COLUMNS="80")
+        .stdout.partition("Commands:\n")[2]
+        .splitlines()
     )
     assert [line.split()[0] for line in listed] == list(cli._COMMANDS)
 
@@ -257,6 +306,8 @@ MOST = {"score": 45, "check": 46, "select": 20, "batch submit": 30}
 @pytest.mark.parametrize("name", MOST)
 def test_number_of_options(name: str, ruler: Ruler) -> None:
     """The command line has what people use every week; the rest are settings."""
-    text = ruler(*name.split(), "--help").stdout.partition("\n  Every option")[0]
+    text = ruler(*name.split(), "--help").stdout.partition("\n  Every option")[
+        0
+    ]
     options = re.findall(r"^  (?:-\w, )?--[\w-]+", text, re.MULTILINE)
     assert len(options) - 1 <= MOST[name]

@@ -34,7 +34,9 @@ def ledger_path(tmp_path: Path) -> Path:
         ledger.keep(b"2", "openai/gpt-4o", answer)
         ledger.keep(b"3", "openai/gpt-4o", CallError("refused", "no", "group"))
         ledger.keep(b"4", "mine\x1b[31m\n", answer)
-        ledger._own.connection.execute("UPDATE replies SET at = 1000000000 + id")
+        ledger._own.connection.execute(
+            "UPDATE replies SET at = 1000000000 + id"
+        )
     return path
 
 
@@ -42,7 +44,10 @@ def test_path(ruler: Ruler, tmp_path: Path) -> None:
     """`path` prints one path, for a script: the default, the variable's or the option's."""
     cache = tmp_path / "cache"
     default = ruler("ledger", "path", XDG_CACHE_HOME=str(cache))
-    assert (default.returncode, default.stdout) == (0, f"{cache}/ruler/ledger.sqlite\n")
+    assert (default.returncode, default.stdout) == (
+        0,
+        f"{cache}/ruler/ledger.sqlite\n",
+    )
     assert ruler("ledger", "path", RULER_LEDGER="/a b/c").stdout == "/a b/c\n"
     assert (
         ruler("ledger", "path", "--ledger", "x/y", RULER_LEDGER="/a b/c").stdout
@@ -54,11 +59,18 @@ def test_path(ruler: Ruler, tmp_path: Path) -> None:
 def test_missing_ledger(ruler: Ruler, tmp_path: Path) -> None:
     """A missing ledger has no rows, and `stats` creates none."""
     cache = str(tmp_path / "cache")
-    assert "it is empty" in ruler("ledger", "stats", XDG_CACHE_HOME=cache).stdout
-    output = json.loads(ruler("ledger", "stats", "--json", XDG_CACHE_HOME=cache).stdout)
+    assert (
+        "it is empty" in ruler("ledger", "stats", XDG_CACHE_HOME=cache).stdout
+    )
+    output = json.loads(
+        ruler("ledger", "stats", "--json", XDG_CACHE_HOME=cache).stdout
+    )
     assert (output["models"], output["first"], output["bytes"]) == ([], None, 0)
     cleared = ruler("ledger", "clear", XDG_CACHE_HOME=cache)
-    assert (cleared.returncode, "removed nothing" in cleared.stdout) == (0, True)
+    assert (cleared.returncode, "removed nothing" in cleared.stdout) == (
+        0,
+        True,
+    )
     assert not (tmp_path / "cache").exists()
 
 
@@ -87,7 +99,10 @@ def test_clear(ruler: Ruler, ledger_path: Path) -> None:
         )
         some = ruler(*command, "--older-than", 2, "--yes")
         assert (some.returncode, "removed 3 rows" in some.stdout) == (0, True)
-        assert "removed 0 rows" in ruler(*command, "--older-than", 2, "--yes").stdout
+        assert (
+            "removed 0 rows"
+            in ruler(*command, "--older-than", 2, "--yes").stdout
+        )
         rest = ruler(*command, "--yes")
         assert (rest.returncode, "removed 1 row " in rest.stdout) == (0, True)
         assert ledger.find(b"1") is None
@@ -101,7 +116,9 @@ def test_clear_needs_yes(ruler: Ruler, ledger_path: Path) -> None:
     ):
         done = ruler("ledger", "clear", "--ledger", ledger_path, *more)
         assert (done.returncode, done.stdout) == (2, "")
-        assert all(part in done.stderr for part in (words, str(ledger_path), "--yes"))
+        assert all(
+            part in done.stderr for part in (words, str(ledger_path), "--yes")
+        )
     with Ledger(ledger_path) as ledger:
         assert sum(ledger.stats().rows.values()) == 4
         assert ledger.measure(1e12) == (0, 0)
@@ -109,7 +126,8 @@ def test_clear_needs_yes(ruler: Ruler, ledger_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "more", "left"), [("n", (), 4), ("y", (), 0), ("", ("--yes",), 0)]
+    ("answer", "more", "left"),
+    [("n", (), 4), ("y", (), 0), ("", ("--yes",), 0)],
 )
 def test_clear_asks(
     answer: str, more: tuple[str, ...], left: int, ledger_path: Path

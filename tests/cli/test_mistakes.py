@@ -89,7 +89,9 @@ OURS = {
 
 def test_mistake(ruler: Ruler, tmp_path: Path) -> None:
     """A mistake ends with exit code 2 and one sentence that names it and the way out."""
-    write(tmp_path / "in.jsonl", [group("", 0.1, 0.9) | {"group_id": "task-17"}])
+    write(
+        tmp_path / "in.jsonl", [group("", 0.1, 0.9) | {"group_id": "task-17"}]
+    )
     (tmp_path / "rubric.txt").write_text("Be kind.")
     (tmp_path / "R.TOML").write_text("[[criteria]]\nweight = 2\n")
     (tmp_path / "binary").write_bytes(b"\x00\xff\xfe")
@@ -192,7 +194,9 @@ def test_key_in_the_next_command(
     )
     done = ruler(*S.split(), "-m", "401", *options)
     assert (done.returncode, "to resume: " in done.stderr) == (3, True)
-    assert KEY not in done.stdout + done.stderr + (tmp_path / "s.json").read_text()
+    assert (
+        KEY not in done.stdout + done.stderr + (tmp_path / "s.json").read_text()
+    )
 
 
 def test_key_in_a_traceback(tmp_path: Path) -> None:
@@ -214,7 +218,11 @@ def test_key_in_a_file(ruler: Ruler, tmp_path: Path) -> None:
     (tmp_path / "ruler.toml").write_text(f'[score]\nrubric = "use {KEY}"\n')
     for options in ([], ["--json"]):
         done = ruler("config", *options)
-        assert (done.returncode, KEY in done.stdout, "use [key]" in done.stdout) == (
+        assert (
+            done.returncode,
+            KEY in done.stdout,
+            "use [key]" in done.stdout,
+        ) == (
             0,
             False,
             True,
@@ -224,12 +232,19 @@ def test_key_in_a_file(ruler: Ruler, tmp_path: Path) -> None:
             f'[judges.a]\nmodel = "x"\n{line} = "{KEY}"\n'
         )
         done = ruler("score", "in.jsonl", "out.jsonl", "-m", "a")
-        assert (done.returncode, KEY in done.stdout + done.stderr) == (2, False), line
+        assert (done.returncode, KEY in done.stdout + done.stderr) == (
+            2,
+            False,
+        ), line
 
 
 def test_hostile_word(ruler: Ruler) -> None:
     """Control characters of a mistaken word are shown as escapes."""
-    for line in (["\x1b[2J"], ["score", "--\x1b[2J"], ["score", "a", "b", "\x1b[2J"]):
+    for line in (
+        ["\x1b[2J"],
+        ["score", "--\x1b[2J"],
+        ["score", "a", "b", "\x1b[2J"],
+    ):
         done = ruler(*line)
         assert done.returncode == 2
         assert "\x1b" not in done.stderr

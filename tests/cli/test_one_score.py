@@ -52,12 +52,17 @@ def test_same_scores(
         assert "noise" not in done.stderr
         summary = json.loads((tmp_path / "sum.json").read_text())
         assert [
-            summary[name] for name in ("tied", "alone", "one_score", "unanswered")
+            summary[name]
+            for name in ("tied", "alone", "one_score", "unanswered")
         ] == [12, 0, 12, 0]
         assert summary["figures"]["tie_rate"] == 1.0
         parts = [record["ruler"] for record in read(tmp_path / "out.jsonl")]
-        assert all(part["tied"] is True and part["weight"] == 0 for part in parts)
-        assert all((part["reliability"] == 0) is bool(options) for part in parts)
+        assert all(
+            part["tied"] is True and part["weight"] == 0 for part in parts
+        )
+        assert all(
+            (part["reliability"] == 0) is bool(options) for part in parts
+        )
     output = ruler("report", "out.jsonl").stdout
     assert "0 live, 12 tied" in output
     (line,) = re.findall(r"^weak judge +(.*(?:\n +.*)*)", output, re.M)
@@ -70,13 +75,20 @@ def test_one_distinct_rollout(
 ) -> None:
     """Groups with one distinct rollout are tied, but the sentence on equal scores does not count them."""
     same = rollout(0.3, "same")
-    write(tmp_path / "in.jsonl", [*TWELVE[:2], *[{"trajectories": [same, same]}] * 5])
+    write(
+        tmp_path / "in.jsonl",
+        [*TWELVE[:2], *[{"trajectories": [same, same]}] * 5],
+    )
     done = ruler(
         "score", "in.jsonl", "out.jsonl", "-m", "openai/good", "--api-base", server.base,
         "--summary", "sum.json",
     )  # fmt: skip
     summary = json.loads((tmp_path / "sum.json").read_text())
-    assert [summary[name] for name in ("tied", "alone", "one_score")] == [5, 5, 0]
+    assert [summary[name] for name in ("tied", "alone", "one_score")] == [
+        5,
+        5,
+        0,
+    ]
     assert lines(done.stderr) == []
     page = json.loads(ruler("report", "out.jsonl", "--json").stdout)
     assert (

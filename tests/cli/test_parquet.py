@@ -82,7 +82,8 @@ def art(version: int) -> pa.Table:
             "logs": ["log"],
         }
         row["messages"] = [
-            {**message, "tool_calls": None, "trainable": False} for message in messages
+            {**message, "tool_calls": None, "trainable": False}
+            for message in messages
         ]
         if version == 2:
             whole = {
@@ -107,7 +108,9 @@ def check_unchanged(before: pa.Table, after: pa.Table, *changed: str) -> None:
     """Check that `after` begins with the columns of `before`, equal except for the changed ones."""
     file = io.BytesIO()
     pq.write_table(before, file)
-    before = pq.read_table(file)  # Parquet has its own name for what a list holds
+    before = pq.read_table(
+        file
+    )  # Parquet has its own name for what a list holds
     assert after.schema.names[: len(before.schema)] == before.schema.names
     assert (
         dict(before.schema.metadata or {}).items()
@@ -115,7 +118,9 @@ def check_unchanged(before: pa.Table, after: pa.Table, *changed: str) -> None:
     )
     for field in before.schema:
         if field.name not in changed:
-            assert after.schema.field(field.name).equals(field, check_metadata=True)
+            assert after.schema.field(field.name).equals(
+                field, check_metadata=True
+            )
             old, new = (
                 before.column(field.name).to_pylist(),
                 after.column(field.name).to_pylist(),
@@ -145,15 +150,25 @@ def test_trl(ruler: Ruler, tmp_path: Path, keys: str, name: str) -> None:
     check_unchanged(trl(keys), pq.read_table(tmp_path / "out.parquet"))
     frame = pd.read_parquet(tmp_path / "out.parquet")
     assert frame["reward"].between(0, 1).all()
-    assert [annotation["score"] for annotation in annotations_of(frame)] == list(
-        frame["reward"]
-    )
-    assert {annotation["status"] for annotation in annotations_of(frame)} == {"scored"}
+    assert [
+        annotation["score"] for annotation in annotations_of(frame)
+    ] == list(frame["reward"])
+    assert {annotation["status"] for annotation in annotations_of(frame)} == {
+        "scored"
+    }
 
 
 def piped(folder: Path, path: Path) -> subprocess.CompletedProcess[str]:
     """Run the command with a table on stdin."""
-    command = [sys.executable, "-m", "ruler_cli", "score", "-", "out.parquet", *SCORE]
+    command = [
+        sys.executable,
+        "-m",
+        "ruler_cli",
+        "score",
+        "-",
+        "out.parquet",
+        *SCORE,
+    ]
     with path.open("rb") as file:
         cat = subprocess.Popen(["cat"], stdin=file, stdout=subprocess.PIPE)
         done = subprocess.run(
@@ -179,7 +194,8 @@ def test_art_twice(ruler: Ruler, tmp_path: Path, version: int) -> None:
         )
         frame = after.to_pandas()
         assert [
-            annotation["independent_reward"] for annotation in annotations_of(frame)
+            annotation["independent_reward"]
+            for annotation in annotations_of(frame)
         ] == [
             0.0,
             1.0,
@@ -191,7 +207,9 @@ def test_art_twice(ruler: Ruler, tmp_path: Path, version: int) -> None:
             json.loads(text)["independent_reward"] for text in frame["metrics"]
         ] == [0, 1, 2, 3]
         if version == 2:
-            inside = [json.loads(text)["reward"] for text in frame["trajectory_json"]]
+            inside = [
+                json.loads(text)["reward"] for text in frame["trajectory_json"]
+            ]
             assert inside == list(frame["reward"])
 
 
@@ -219,7 +237,9 @@ def test_structs(ruler: Ruler, tmp_path: Path) -> None:
             schema.field("trajectories").type.value_type,
             schema.field("ruler").type,
         )
-        assert {field.type for field in kind.field("metrics").type} == {pa.float64()}
+        assert {field.type for field in kind.field("metrics").type} == {
+            pa.float64()
+        }
         kinds = {
             "score": pa.float64(),
             "reason": pa.string(),
@@ -235,17 +255,21 @@ def test_structs(ruler: Ruler, tmp_path: Path) -> None:
         )
         assert part.field("usage").type.field("calls").type == pa.int64()
         frame = pd.read_parquet(tmp_path / "out.parquet")
-        assert [record["status"] for record in frame["ruler"]] == ["scored"] * 299 + [
-            "failed"
+        assert [record["status"] for record in frame["ruler"]] == [
+            "scored"
+        ] * 299 + ["failed"]
+        rollouts = [
+            trajectory for row in frame["trajectories"] for trajectory in row
         ]
-        rollouts = [trajectory for row in frame["trajectories"] for trajectory in row]
         assert [record["ruler"]["score"] for record in rollouts] == [
             record["reward"] for record in rollouts
         ]
         assert [record["ruler"]["score"] is None for record in rollouts] == [
             False
         ] * 598 + [True] * 2
-        assert {record["metrics"]["independent_reward"] for record in rollouts} == {1.0}
+        assert {
+            record["metrics"]["independent_reward"] for record in rollouts
+        } == {1.0}
 
 
 def test_old_annotations(ruler: Ruler, tmp_path: Path) -> None:
@@ -254,16 +278,23 @@ def test_old_annotations(ruler: Ruler, tmp_path: Path) -> None:
     assert ruler("score", "in.parquet", "new.parquet", *SCORE).returncode == 0
     table = pq.read_table(tmp_path / "new.parquet")
     texts = pa.array(
-        [json.dumps(annotation) for annotation in table.column("ruler").to_pylist()]
+        [
+            json.dumps(annotation)
+            for annotation in table.column("ruler").to_pylist()
+        ]
     )
     at = table.schema.get_field_index("ruler")
-    pq.write_table(table.set_column(at, "ruler", texts), tmp_path / "old.parquet")
+    pq.write_table(
+        table.set_column(at, "ruler", texts), tmp_path / "old.parquet"
+    )
     old, new = (
         json.loads(ruler("report", name, "--json").stdout)
         for name in ("old.parquet", "new.parquet")
     )
     assert old["figures"] == new["figures"]
-    assert ruler("score", "old.parquet", "again.parquet", *SCORE).returncode == 0
+    assert (
+        ruler("score", "old.parquet", "again.parquet", *SCORE).returncode == 0
+    )
     assert pa.types.is_struct(
         pq.read_schema(tmp_path / "again.parquet").field("ruler").type
     )
@@ -274,7 +305,9 @@ def test_unreadable(ruler: Ruler, tmp_path: Path) -> None:
     pq.write_table(trl("a.ab.b"), tmp_path / "in.parquet")
     done = ruler("score", "in.parquet", "out.parquet", *SCORE)
     assert done.returncode == 1
-    assert "in.parquet: row 2 has no answer: `completion` is null" in done.stderr
+    assert (
+        "in.parquet: row 2 has no answer: `completion` is null" in done.stderr
+    )
     failed = read(tmp_path / "out.parquet.failed.jsonl")
     assert [row["prompt"] for row in failed] == ["Find .."] * 2
     assert list(pd.read_parquet(tmp_path / "out.parquet")["prompt"]) == [
@@ -285,10 +318,13 @@ def test_unreadable(ruler: Ruler, tmp_path: Path) -> None:
 def test_stopped(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
     """A run that stops leaves a readable table in OUTPUT.partial."""
     pq.write_table(
-        verl(*(["truth=0.1", "truth=0.9"] for _ in range(30))), tmp_path / "in.parquet"
+        verl(*(["truth=0.1", "truth=0.9"] for _ in range(30))),
+        tmp_path / "in.parquet",
     )
     more = ("--api-base", server.base, "-c", "1", "--max-failures", "3")
-    done = ruler("score", "in.parquet", "out.parquet", "-m", "openai/400", *more)
+    done = ruler(
+        "score", "in.parquet", "out.parquet", "-m", "openai/400", *more
+    )
     assert done.returncode == 1
     assert "out.parquet.partial" in done.stderr
     assert 3 < len(pq.read_table(tmp_path / "out.parquet.partial")) < 30
@@ -310,7 +346,9 @@ def test_damaged(ruler: Ruler, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "args", [("check", "in.parquet"), ("score", ".", "-", *SCORE)], ids=" ".join
 )
-def test_without_pyarrow(process: Ruler, tmp_path: Path, args: Sequence[str]) -> None:
+def test_without_pyarrow(
+    process: Ruler, tmp_path: Path, args: Sequence[str]
+) -> None:
     """If pyarrow is not installed, a sentence names the command to install it."""
     pq.write_table(trl("aabb"), tmp_path / "in.parquet")
     (tmp_path / ".hidden").mkdir()
@@ -332,12 +370,17 @@ def test_binary_below_a_score(
         {"role": "assistant", "content": "truth=0.4"},
     ]
     first = {"messages": turns, "reward": 0.5, "image": b"\x89PNG"}
-    second = first | {"messages": [turns[0], turns[1] | {"content": "truth=0.9"}]}
+    second = first | {
+        "messages": [turns[0], turns[1] | {"content": "truth=0.9"}]
+    }
     table = pa.table({"group_id": ["a"], "trajectories": [[first, second]]})
     pq.write_table(table, tmp_path / "in.parquet")
     more = ("-m", "openai/o3", "--api-base", server.base)
     done = ruler("score", "in.parquet", "out.parquet", *more)
     assert done.returncode == 2
-    assert "the column `trajectories` gets a score, and holds binary" in done.stderr
+    assert (
+        "the column `trajectories` gets a score, and holds binary"
+        in done.stderr
+    )
     assert server.requests() == []
     assert ruler("score", "in.parquet", "out.jsonl", *SCORE).returncode == 0

@@ -57,7 +57,9 @@ def test_printed_command(tmp_path: Path) -> None:
     assert shells
     for text in TEXTS:
         typed = {"rubric": text, "params": [f"stop={text}", 'a={"b": [1]}']}
-        origins = {name: Origin("", COMMAND_LINE, own) for name, own in typed.items()}
+        origins = {
+            name: Origin("", COMMAND_LINE, own) for name, own in typed.items()
+        }
         line = command_line(Options(origins=origins), "score", "-in.jsonl", "-")
         assert line.isprintable()
         words = [
@@ -92,7 +94,14 @@ def test_headers_of_a_command(ruler: Ruler, tmp_path: Path) -> None:
     )
     header = 'extra_headers={"X-Tenant": "abc7", "X-N": 77}'
     done = ruler(
-        "score", "in.jsonl", "out.jsonl", *words, "-p", header, "--rubric", "a\nb"
+        "score",
+        "in.jsonl",
+        "out.jsonl",
+        *words,
+        "-p",
+        header,
+        "--rubric",
+        "a\nb",
     )
     assert done.returncode == 3
     (line,) = (line for line in done.stderr.splitlines() if "to resume" in line)

@@ -27,9 +27,7 @@ BAR = re.compile(r" *\d+%\|[█▏▎▍▌▋▊▉ ]*\| \d+/\d+ \[\d\d:\d\d<.+
 def test_closed_stderr(tmp_path: Path) -> None:
     """A run whose stderr is closed shows nothing, in any mode, and writes OUTPUT."""
     write(tmp_path / "in.jsonl", GROUPS[:2])
-    line = (
-        'exec "$0" -m ruler_cli score in.jsonl out.jsonl -m offline --progress bar 2>&-'
-    )
+    line = 'exec "$0" -m ruler_cli score in.jsonl out.jsonl -m offline --progress bar 2>&-'
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         ["sh", "-c", line, sys.executable],
@@ -70,7 +68,9 @@ def test_log(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
     console = Console("log", "in.jsonl")
     console.started(100)
     summary = Summary(groups=40, kept=10, failed={"reply": 3}, cost_usd=1.2)
-    waits = Status(12, 16, 4, 512, 1.31e6, 33.2, "requests per minute", retrying=2)
+    waits = Status(
+        12, 16, 4, 512, 1.31e6, 33.2, "requests per minute", retrying=2
+    )
     for second in range(1, 60):
         clock.now += 1
         console.tick(summary, waits)
@@ -117,7 +117,9 @@ def test_outage(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
 
 def bars(screens: list[list[str]]) -> list[str]:
     """The bar, whenever it was drawn; it is the last line then."""
-    return [screen[-1] for screen in screens if screen and BAR.match(screen[-1])]
+    return [
+        screen[-1] for screen in screens if screen and BAR.match(screen[-1])
+    ]
 
 
 def run(server: JudgeServer, *more: str, judge: str = "good") -> list[str]:
@@ -158,4 +160,6 @@ def test_limited_run(server: JudgeServer, tmp_path: Path) -> None:
     assert min(len(line.split("|")[1]) for line in drawn) >= 10
     assert all(line.endswith("]") for line in drawn)
     assert "ruler: interrupted" in screens[-1]
-    assert not [line for line in screens[-1] if "%" in line or "waiting" in line]
+    assert not [
+        line for line in screens[-1] if "%" in line or "waiting" in line
+    ]

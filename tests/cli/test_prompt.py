@@ -39,7 +39,12 @@ def test_any_request(ruler: Ruler, dump: Path, server: JudgeServer) -> None:
     )
     assert (
         ruler(
-            "score", dump, dump.with_name("out.jsonl"), *args, "--ledger", "none"
+            "score",
+            dump,
+            dump.with_name("out.jsonl"),
+            *args,
+            "--ledger",
+            "none",
         ).returncode
         == 0
     )
@@ -49,19 +54,37 @@ def test_any_request(ruler: Ruler, dump: Path, server: JudgeServer) -> None:
     )
     printed = set()
     for pass_index, window in itertools.product((1, 2, 3), repeat=2):
-        done = ruler("prompt", dump, *args, "--pass", pass_index, "--window", window)
+        done = ruler(
+            "prompt", dump, *args, "--pass", pass_index, "--window", window
+        )
         assert f"pass {pass_index} of 3, window {window} of 3\n" in done.stderr
         printed.add(done.stdout)
     assert len(printed) == 9
-    assert printed <= {f"system:\n{system}\n\nuser:\n{user}\n" for system, user in sent}
+    assert printed <= {
+        f"system:\n{system}\n\nuser:\n{user}\n" for system, user in sent
+    }
 
 
 def test_answer_format(ruler: Ruler, dump: Path, server: JudgeServer) -> None:
     """The printed answer format is the one that the run sends to that endpoint."""
     for model in ("openai/good", "litellm_proxy/good"):
-        printed = ruler("prompt", dump, "-m", model, "--api-base", server.base).stdout
-        args = ["-m", model, "--api-base", server.base, "-c", "1", "--ledger", "none"]
-        assert ruler("score", dump, dump.with_name("out.jsonl"), *args).returncode == 0
+        printed = ruler(
+            "prompt", dump, "-m", model, "--api-base", server.base
+        ).stdout
+        args = [
+            "-m",
+            model,
+            "--api-base",
+            server.base,
+            "-c",
+            "1",
+            "--ledger",
+            "none",
+        ]
+        assert (
+            ruler("score", dump, dump.with_name("out.jsonl"), *args).returncode
+            == 0
+        )
         system, user = (
             message["content"] for message in server.requests()[0]["messages"]
         )
@@ -80,7 +103,11 @@ def test_refused(ruler: Ruler, dump: Path) -> None:
     }
     for args, reason in cases.items():
         done = ruler("prompt", dump, *args.split())
-        assert (done.returncode, reason in done.stderr, done.stdout) == (2, True, "")
+        assert (done.returncode, reason in done.stderr, done.stdout) == (
+            2,
+            True,
+            "",
+        )
 
 
 def test_too_long(ruler: Ruler, tmp_path: Path) -> None:

@@ -67,7 +67,10 @@ CASES = {
         {
             "report": {
                 "runs": [
-                    {"asked": {"task_text": asked(i)}, "got": {"model_output": said(i)}}
+                    {
+                        "asked": {"task_text": asked(i)},
+                        "got": {"model_output": said(i)},
+                    }
                     for i in EIGHT
                 ]
             }
@@ -128,7 +131,10 @@ CASES = {
     ),
     "conversations with calls that have a type alone": (
         [
-            {"case": i // 2, "talk": [*turns(i), {"type": "tool_result", "out": i}]}
+            {
+                "case": i // 2,
+                "talk": [*turns(i), {"type": "tool_result", "out": i}],
+            }
             for i in EIGHT
         ],
         "--messages talk --group-by case",
@@ -150,7 +156,11 @@ CASES = {
             {
                 "goal": asked(i),
                 "log": [
-                    {"thought": "I look.", "action": said(i), "observation": "done"}
+                    {
+                        "thought": "I look.",
+                        "action": said(i),
+                        "observation": "done",
+                    }
                 ],
             }
             for i in EIGHT
@@ -179,7 +189,9 @@ def test_flags(case: str, ruler: Ruler, tmp_path: Path) -> None:
     found = json.loads(done.stdout)["proposal"]
     assert found["flags"] == flags
     assert found["command"] == f"ruler check mine.json {flags}"
-    assert tomllib.loads(found["table"]) == {"formats": {"mine": found["paths"]}}
+    assert tomllib.loads(found["table"]) == {
+        "formats": {"mine": found["paths"]}
+    }
     page = ruler("check", "mine.json").stdout
     assert f"  {flags}\n" in page
     assert found["table"] in page
@@ -194,10 +206,13 @@ GOLDEN = words(
 
 @pytest.mark.parametrize("name", GOLDEN)
 @pytest.mark.parametrize("inside", [False, True])
-def test_never_gold(name: str, inside: bool, ruler: Ruler, tmp_path: Path) -> None:
+def test_never_gold(
+    name: str, inside: bool, ruler: Ruler, tmp_path: Path
+) -> None:
     """No name or place that says gold is proposed: beside answers, or alone, which is nothing to judge."""
     gold = [
-        {name: {"text": GOLD.format(i)} if inside else GOLD.format(i)} for i in EIGHT
+        {name: {"text": GOLD.format(i)} if inside else GOLD.format(i)}
+        for i in EIGHT
     ]
     dumped(tmp_path, [{"the_question": asked(i), **gold[i]} for i in EIGHT])
     done = ruler("check", "mine.json")
@@ -205,10 +220,16 @@ def test_never_gold(name: str, inside: bool, ruler: Ruler, tmp_path: Path) -> No
     assert ", but tasks with their gold answers (`" in done.stderr
     dumped(
         tmp_path,
-        [{"the_question": asked(i), **gold[i], "llm_reply": "yes"} for i in EIGHT],
+        [
+            {"the_question": asked(i), **gold[i], "llm_reply": "yes"}
+            for i in EIGHT
+        ],
     )
     found = json.loads(ruler("check", "mine.json", "--json").stdout)["proposal"]
-    assert found["paths"] == {"messages": ["llm_reply"], "prompt": ["the_question"]}
+    assert found["paths"] == {
+        "messages": ["llm_reply"],
+        "prompt": ["the_question"],
+    }
 
 
 NOTHING = {
@@ -238,18 +259,29 @@ def test_nothing_to_judge(holds: str, ruler: Ruler, tmp_path: Path) -> None:
         assert (done.returncode, done.stdout) == (2, "")
         assert f", but {holds}" in done.stderr
     assert ("--messages PATH" in done.stderr) == holds.startswith("no field")
-    assert json.loads(ruler("check", "mine.json", "--json").stdout)["proposal"] is None
+    assert (
+        json.loads(ruler("check", "mine.json", "--json").stdout)["proposal"]
+        is None
+    )
 
 
 @pytest.mark.parametrize(
     "place",
-    ["judge_response", "grader.output", "evaluation.model_output", "config.response"],
+    [
+        "judge_response",
+        "grader.output",
+        "evaluation.model_output",
+        "config.response",
+    ],
 )
 def test_never_a_grader(place: str) -> None:
     """A place that names a grader, or settings, is no answer."""
     outer, _, inner = place.partition(".")
     records = [
-        {"the_question": asked(i), outer: {inner: said(i)} if inner else said(i)}
+        {
+            "the_question": asked(i),
+            outer: {inner: said(i)} if inner else said(i),
+        }
         for i in EIGHT
     ]
     assert isinstance(propose(records), NothingToJudge)
@@ -275,7 +307,8 @@ HOSTILE = (
 def test_hostile_names(key: str, ruler: Ruler, tmp_path: Path) -> None:
     """Names are safe in a shell, in TOML and on a terminal, and mean one path; what no path says is not proposed."""
     dumped(
-        tmp_path, [{"the_task": asked(i), key: {"llm_reply": said(i)}} for i in EIGHT]
+        tmp_path,
+        [{"the_task": asked(i), key: {"llm_reply": said(i)}} for i in EIGHT],
     )
     found = json.loads(ruler("check", "mine.json", "--json").stdout)["proposal"]
     done = ruler("check", "mine.json")
@@ -287,7 +320,9 @@ def test_hostile_names(key: str, ruler: Ruler, tmp_path: Path) -> None:
     assert found["flags"] in done.stdout
     (path,) = tomllib.loads(found["table"])["formats"]["mine"]["messages"]
     script = f"printf '%s\\0' {found['flags']}"
-    printed = subprocess.run(["bash", "-c", script], capture_output=True, check=True)
+    printed = subprocess.run(
+        ["bash", "-c", script], capture_output=True, check=True
+    )
     given = printed.stdout.decode().split("\0")
     assert given[:4] == ["--messages", path, "--prompt", "the_task"]
     given = [*given[:-1], "-m", "offline", "--set", "single=score"]
@@ -297,7 +332,9 @@ def test_hostile_names(key: str, ruler: Ruler, tmp_path: Path) -> None:
 def test_the_name_of_a_table(ruler: Ruler, tmp_path: Path) -> None:
     """A file's name becomes a key of TOML, whatever it is."""
     dumped(tmp_path, CASES["conversations"][0], name="a]\n[x.json")
-    found = json.loads(ruler("check", "a]\n[x.json", "--json").stdout)["proposal"]
+    found = json.loads(ruler("check", "a]\n[x.json", "--json").stdout)[
+        "proposal"
+    ]
     assert [*tomllib.loads(found["table"])["formats"]] == ["a---x"]
 
 
@@ -330,7 +367,9 @@ def test_a_list_of_several_tasks(ruler: Ruler, tmp_path: Path) -> None:
         {"of": "m", "runs": [one | {"goal": "Cancel it now."} for one in runs]},
     )
     assert (
-        ruler("check", "mine.json", "-m", "offline", "--messages", "runs").returncode
+        ruler(
+            "check", "mine.json", "-m", "offline", "--messages", "runs"
+        ).returncode
         == 0
     )
 

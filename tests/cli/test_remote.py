@@ -31,8 +31,12 @@ from tests.judge_server import JudgeServer
 pytestmark = pytest.mark.anyio
 
 SCORE = ("-m", "offline", "--ledger", "none")
-ROLLOUTS = [rollout(i / 10, f"{i}", group_id="aabbcc"[i], reward=i) for i in range(6)]
-SCATTERED = [rollout(i / 10, f"{i}", group_id="ab"[i % 2], reward=i) for i in range(6)]
+ROLLOUTS = [
+    rollout(i / 10, f"{i}", group_id="aabbcc"[i], reward=i) for i in range(6)
+]
+SCATTERED = [
+    rollout(i / 10, f"{i}", group_id="ab"[i % 2], reward=i) for i in range(6)
+]
 
 
 def lines(records: list[Any]) -> bytes:
@@ -94,10 +98,19 @@ async def test_lines(memory: dict[str, Any]) -> None:
         (zstd.compress, SCATTERED),
     ):
         put("in/a", pack(lines(records)))
-        assert (await run("memory://in/a", "memory://out/b.jsonl")).stopped is None
+        assert (
+            await run("memory://in/a", "memory://out/b.jsonl")
+        ).stopped is None
         assert rewards(get("out/b.jsonl")) == [0, 1, 2, 3, 4, 5]
         await run("memory://in/a", "memory://out/b.jsonl.gz")
-        assert rewards(gzip.decompress(get("out/b.jsonl.gz"))) == [0, 1, 2, 3, 4, 5]
+        assert rewards(gzip.decompress(get("out/b.jsonl.gz"))) == [
+            0,
+            1,
+            2,
+            3,
+            4,
+            5,
+        ]
         assert set(memory) == {"/in/a", "/out/b.jsonl", "/out/b.jsonl.gz"}
 
 
@@ -106,7 +119,14 @@ async def test_parquet(memory: dict[str, Any], tmp_path: Path) -> None:
     put("a.parquet", table(SCATTERED))
     await run("memory://a.parquet", "memory://a.parquet")
     after = pq.read_table(io.BytesIO(get("a.parquet"))).to_pylist()
-    assert [row["ruler"]["independent_reward"] for row in after] == [0, 1, 2, 3, 4, 5]
+    assert [row["ruler"]["independent_reward"] for row in after] == [
+        0,
+        1,
+        2,
+        3,
+        4,
+        5,
+    ]
     await run("memory://a.parquet", str(tmp_path / "b.jsonl"))
     assert rewards((tmp_path / "b.jsonl").read_bytes()) == [0, 1, 2, 3, 4, 5]
 
@@ -117,7 +137,12 @@ REFUSED: list[tuple[str, str, dict[str, Any], str]] = [
     ("memory://in/a", "memory://out/", {}, "is a directory"),
     ("memory://in/none", "memory://b", {}, "no such object"),
     ("memory://none/*", "memory://b", {}, "holds no file to read"),
-    ("memory://in/a", "memory://b", {"on_failure": "drop"}, "with --set failed=FILE"),
+    (
+        "memory://in/a",
+        "memory://b",
+        {"on_failure": "drop"},
+        "with --set failed=FILE",
+    ),
     (
         "memory://in/a",
         "memory://b",
@@ -152,7 +177,9 @@ class ChangesObject(Observer):
 async def test_changed(memory: dict[str, Any]) -> None:
     """An object that was replaced between survey and reading stops the run; one that grew does not."""
     put("a", lines(ROLLOUTS))
-    done = await run("memory://a", "memory://b", ChangesObject(lines(ROLLOUTS[:3])))
+    done = await run(
+        "memory://a", "memory://b", ChangesObject(lines(ROLLOUTS[:3]))
+    )
     assert done.stopped is not None
     assert "memory://a: changed while it was read" in str(done.stopped)
     assert set(memory) == {"/a"}
@@ -219,8 +246,17 @@ def test_s3_stopped(
     process: Ruler, store: Store, server: JudgeServer, tmp_path: Path
 ) -> None:
     """A stopped run names the address, no file that does not exist, and the command to go on."""
-    store.objects["/bucket/a"] = lines([group(f"g{i}", 0.1, 0.9) for i in range(9)])
-    more = ("-m", "openai/400", "--api-base", server.base, "--max-failures", "2")
+    store.objects["/bucket/a"] = lines(
+        [group(f"g{i}", 0.1, 0.9) for i in range(9)]
+    )
+    more = (
+        "-m",
+        "openai/400",
+        "--api-base",
+        server.base,
+        "--max-failures",
+        "2",
+    )
     done = process(
         "score", "s3://bucket/a", "s3://bucket/b", *more, **environment(store)
     )
@@ -258,7 +294,8 @@ def test_secrets(ruler: Ruler, store: Store) -> None:
     """No sentence of any command shows a secret of an address."""
     store.objects["/bucket/a"] = b"oops\n" + lines([*ROLLOUTS, 7])
     address = (
-        store.url.replace("://", "://me:verysecret@") + "/bucket/a?token=verysecret"
+        store.url.replace("://", "://me:verysecret@")
+        + "/bucket/a?token=verysecret"
     )
     for command in (
         ("check", address),
@@ -269,8 +306,22 @@ def test_secrets(ruler: Ruler, store: Store) -> None:
         ("score", address, "-", "-m", "offline", "--max-failures", "0"),
         ("score", "s3://key:verysecret@bucket/a", "b", *SCORE),
         ("score", "none", "s3://key:verysecret@bucket/b", *SCORE),
-        ("score", "none", "b", "--set", "failed=s3://key:verysecret@bucket/b", *SCORE),
-        ("score", "none", "b", "--summary", "s3://key:verysecret@bucket/b", *SCORE),
+        (
+            "score",
+            "none",
+            "b",
+            "--set",
+            "failed=s3://key:verysecret@bucket/b",
+            *SCORE,
+        ),
+        (
+            "score",
+            "none",
+            "b",
+            "--summary",
+            "s3://key:verysecret@bucket/b",
+            *SCORE,
+        ),
     ):
         done = ruler(*command, **environment(store))
         assert "verysecret" not in done.stderr + done.stdout, done.stderr

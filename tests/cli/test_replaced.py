@@ -94,7 +94,11 @@ def test_foreign(ruler: Ruler, files: Path) -> None:
             path.write_bytes(content)
             before = sorted(files.iterdir())
             done = ruler(*words)
-            assert (done.returncode, done.stdout) == (2, ""), (line, kind, done.stderr)
+            assert (done.returncode, done.stdout) == (2, ""), (
+                line,
+                kind,
+                done.stderr,
+            )
             assert f"{path.name}: is there, and " in done.stderr, (line, kind)
             assert "or replace it with --force" in done.stderr
             assert "Traceback" not in done.stderr
@@ -134,7 +138,9 @@ def test_earlier_versions(ruler: Ruler, files: Path) -> None:
     """Files of earlier versions count as ruler's own."""
     for number, (line, content) in enumerate(EARLIER.items()):
         line = line.format(f"old{number}")  # noqa: PLW2901
-        path = next(files / word for word in line.split() if word.startswith("old"))
+        path = next(
+            files / word for word in line.split() if word.startswith("old")
+        )
         path.write_text(content)
         done = ruler(*line.split())
         assert done.returncode == 0, (line, done.stderr)
@@ -156,8 +162,13 @@ def test_every_format(ruler: Ruler, tmp_path: Path) -> None:
 
 def test_another_kind(ruler: Ruler, files: Path) -> None:
     """A summary, a page or requests do not take the place of scores, nor scores theirs."""
-    (files / "page.html").write_text('<meta name="generator" content="ruler 1">')
-    assert ruler("score", "in.jsonl", "o", *SCORE, "--summary", "sum").returncode == 0
+    (files / "page.html").write_text(
+        '<meta name="generator" content="ruler 1">'
+    )
+    assert (
+        ruler("score", "in.jsonl", "o", *SCORE, "--summary", "sum").returncode
+        == 0
+    )
     for line in (
         "score in.jsonl o -m offline --summary scored.jsonl",
         "score in.jsonl sum -m offline",
@@ -192,10 +203,15 @@ def test_forgotten_output(ruler: Ruler, files: Path) -> None:
                 assert (files / "two.scored").read_bytes() == before
         # a new dump goes where the last one went, and scores that belong together do
         assert ruler("score", "in.jsonl", "two.scored", *SCORE).returncode == 0
-        assert ruler("score", "scored.jsonl", "two.scored", *SCORE).returncode == 0
+        assert (
+            ruler("score", "scored.jsonl", "two.scored", *SCORE).returncode == 0
+        )
         alone = write(files / "one.jsonl", read(files / "scored.jsonl")[:1])
         assert (
-            ruler("score", alone, "two.scored", *SCORE, "--limit", "1").returncode == 0
+            ruler(
+                "score", alone, "two.scored", *SCORE, "--limit", "1"
+            ).returncode
+            == 0
         )
         (files / "two.scored").unlink()
 
@@ -214,7 +230,9 @@ def test_exempt(ruler: Ruler, files: Path) -> None:
     assert len(read(files / "in.jsonl")) == 2
 
 
-def test_unreadable(ruler: Ruler, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable(
+    ruler: Ruler, files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A file that cannot be read stays, and the sentence names the way out."""
 
     def denied(*_: Any) -> Any:
@@ -222,7 +240,10 @@ def test_unreadable(ruler: Ruler, files: Path, monkeypatch: pytest.MonkeyPatch) 
 
     with monkeypatch.context() as patch:
         patch.setattr(io, "FileIO", denied)
-        for line in ("score in.jsonl scored.jsonl -m offline", "report x -o p.html"):
+        for line in (
+            "score in.jsonl scored.jsonl -m offline",
+            "report x -o p.html",
+        ):
             (files / "p.html").write_text("mine")
             done = ruler(*line.split())
             assert done.returncode == 2
@@ -242,7 +263,9 @@ def test_address(ruler: Ruler, files: Path) -> None:
                 assert system.cat_file(f"/{name}") == content
             force = ("--force",)
             for more in (force, (), ()):
-                done = ruler("score", "in.jsonl", f"memory://{name}", *SCORE, *more)
+                done = ruler(
+                    "score", "in.jsonl", f"memory://{name}", *SCORE, *more
+                )
                 assert done.returncode == 0, done.stderr
     finally:
         system.store.clear()
@@ -276,9 +299,13 @@ def test_more_paths(ruler: Ruler, tmp_path: Path) -> None:
     for line, command in PATTERNS.items():
         done = ruler(*line.split())
         assert (done.returncode, done.stdout) == (2, ""), line
-        assert done.stderr.endswith(f"in quotes: ruler {command}\n"), done.stderr
+        assert done.stderr.endswith(f"in quotes: ruler {command}\n"), (
+            done.stderr
+        )
         assert done.stderr.count("\n") == 1
-    assert {path: path.read_bytes() for path in tmp_path.rglob("*.jsonl")} == before
+    assert {
+        path: path.read_bytes() for path in tmp_path.rglob("*.jsonl")
+    } == before
     done = ruler("formats", "x", "y")
     assert (done.returncode, "extra arguments (y)" in done.stderr) == (2, True)
 

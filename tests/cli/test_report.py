@@ -79,7 +79,10 @@ def test_missing_figures(ruler: Ruler, tmp_path: Path) -> None:
 def test_few_groups(ruler: Ruler, tmp_path: Path) -> None:
     """Under ten groups there are no plots but the numbers, and every group is listed."""
     groups = [scored("same", 0.5, 0.5), scored("lost", None, None)]
-    write(tmp_path / "s.jsonl", groups + [scored(f"g{i}", 0.2, 0.4) for i in range(7)])
+    write(
+        tmp_path / "s.jsonl",
+        groups + [scored(f"g{i}", 0.2, 0.4) for i in range(7)],
+    )
     same_screen("report_few", ruler("report", "s.jsonl").stdout)
 
 
@@ -112,12 +115,17 @@ def test_json(ruler: Ruler, tmp_path: Path) -> None:
 def test_disputes_without_labels(ruler: Ruler, tmp_path: Path) -> None:
     """Without labels, the groups whose judges differ most are disputed."""
     near, far = scored("near", 0.5, 0.6), scored("far", 0.5, 0.6)
-    for group, judges in ((near, {"a": 0.3, "b": 0.6}), (far, {"a": 0.1, "b": 0.9})):
+    for group, judges in (
+        (near, {"a": 0.3, "b": 0.6}),
+        (far, {"a": 0.1, "b": 0.9}),
+    ):
         group["trajectories"][0]["ruler"]["judges"] = judges
     write(tmp_path / "s.jsonl", [near, far])
     output = ruler("report", "s.jsonl").stdout
     disputed = output[
-        output.index("most disputed groups (the judges of the panel furthest apart)") :
+        output.index(
+            "most disputed groups (the judges of the panel furthest apart)"
+        ) :
     ]
     assert disputed.index("far    apart by 0.80") < disputed.index(
         "near   apart by 0.30"
@@ -161,10 +169,15 @@ def test_hostile_content(columns: int, ruler: Ruler, tmp_path: Path) -> None:
 def test_hostile_json(ruler: Ruler, tmp_path: Path) -> None:
     """The JSON sends no escape code to a terminal either, and holds the exact keys."""
     keys = ["\x1b[31m\u202e\x85", "[/red]", "\u2028日本語"]
-    write(tmp_path / "s.jsonl", [scored(key, 0.9, 0.1, labels=(0, 1)) for key in keys])
+    write(
+        tmp_path / "s.jsonl",
+        [scored(key, 0.9, 0.1, labels=(0, 1)) for key in keys],
+    )
     done = ruler("report", "s.jsonl", "--json")
     assert RAW.findall(done.stdout) == []
-    assert [t["group"]["key"] for t in json.loads(done.stdout)["disputed"]] == keys
+    assert [
+        t["group"]["key"] for t in json.loads(done.stdout)["disputed"]
+    ] == keys
     assert [one["key"] for one in json.loads(done.stdout)["groups"]] == keys
     write(tmp_path / "h.jsonl", hostile())
     done = ruler("report", "h.jsonl", "--json")
@@ -176,7 +189,10 @@ def test_markup(ruler: Ruler, tmp_path: Path) -> None:
     """Text that looks like markup or an emoji's name is shown unchanged."""
     write(
         tmp_path / "s.jsonl",
-        [scored(k, 0.9, 0.1, labels=(0, 1)) for k in ("[bold]", "[/red]", ":smile:")],
+        [
+            scored(k, 0.9, 0.1, labels=(0, 1))
+            for k in ("[bold]", "[/red]", ":smile:")
+        ],
     )
     done = ruler("report", "s.jsonl").stdout
     assert all(f"  {key} " in done for key in ("[bold]", "[/red]", ":smile:"))
@@ -187,7 +203,9 @@ def test_terminal(tmp_path: Path) -> None:
     write(tmp_path / "s.jsonl", run_of())
     code, output = on_terminal(tmp_path, "report", "s.jsonl", columns=100)
     assert (code, "\x1b[33" in output) == (0, True)
-    code, output = on_terminal(tmp_path, "report", "s.jsonl", columns=100, NO_COLOR="1")
+    code, output = on_terminal(
+        tmp_path, "report", "s.jsonl", columns=100, NO_COLOR="1"
+    )
     assert (code, "\x1b" in output) == (0, False)
     assert 80 < widest(output) <= 100
     code, output = on_terminal(tmp_path, "report", "s.jsonl", TERM="dumb")
@@ -198,7 +216,10 @@ def test_colour(ruler: Ruler, tmp_path: Path) -> None:
     """A pipe gets no escape code unless FORCE_COLOR is set; NO_COLOR takes precedence over it."""
     write(tmp_path / "s.jsonl", run_of())
     assert "\x1b" not in ruler("report", "s.jsonl").stdout
-    assert "\x1b[33" in ruler("report", "s.jsonl", FORCE_COLOR="1", TERM="xterm").stdout
+    assert (
+        "\x1b[33"
+        in ruler("report", "s.jsonl", FORCE_COLOR="1", TERM="xterm").stdout
+    )
     assert (
         "\x1b"
         not in ruler(
@@ -210,9 +231,16 @@ def test_colour(ruler: Ruler, tmp_path: Path) -> None:
 def test_ascii(process: Ruler, tmp_path: Path) -> None:
     """On a stdout of ASCII only, other characters are escapes."""
     env = {"PYTHONIOENCODING": "ascii"}
-    write(tmp_path / "s.jsonl", [scored("日本", 0.9, 0.1, labels=(0, 1)), *run_of()])
+    write(
+        tmp_path / "s.jsonl",
+        [scored("日本", 0.9, 0.1, labels=(0, 1)), *run_of()],
+    )
     done = process("report", "s.jsonl", **env)
-    assert (done.returncode, done.stderr, done.stdout.isascii()) == (0, "", True)
+    assert (done.returncode, done.stderr, done.stdout.isascii()) == (
+        0,
+        "",
+        True,
+    )
     assert re.search(r"rollouts by score +0 \?+", done.stdout)
     assert "$'\\u65e5\\u672c'" in done.stdout
     assert widest(done.stdout) <= 80
@@ -229,7 +257,11 @@ def test_every_layout(name: str, ruler: Ruler) -> None:
     assert "score it first" in refused.stderr
     assert ruler("score", path, "s.jsonl", "-m", "offline").returncode == 0
     done = ruler("report", "s.jsonl")
-    assert (done.returncode, done.stderr, widest(done.stdout) <= 80) == (0, "", True)
+    assert (done.returncode, done.stderr, widest(done.stdout) <= 80) == (
+        0,
+        "",
+        True,
+    )
 
 
 def test_stdin(ruler: Ruler, tmp_path: Path) -> None:
@@ -255,13 +287,22 @@ def test_problems(ruler: Ruler, tmp_path: Path) -> None:
     assert "31 of 32 scored" in done.stdout
     quiet = ruler("report", "s.jsonl", "--json")
     report = json.loads(quiet.stdout)
-    assert (quiet.returncode, quiet.stderr, report["problems"]) == (1, done.stderr, 1)
+    assert (quiet.returncode, quiet.stderr, report["problems"]) == (
+        1,
+        done.stderr,
+        1,
+    )
     assert "line 33 " in report["first_problems"][0]
 
 
 def test_partly_scored(ruler: Ruler, tmp_path: Path) -> None:
     """Groups without an annotation are counted as such, and never as failed."""
-    fresh = [{"group_id": "new", "trajectories": scored("x", 0.1, 0.2)["trajectories"]}]
+    fresh = [
+        {
+            "group_id": "new",
+            "trajectories": scored("x", 0.1, 0.2)["trajectories"],
+        }
+    ]
     for trajectory in fresh[0]["trajectories"]:
         del trajectory["ruler"]
     write(tmp_path / "s.jsonl", [scored("a", 0.2, 0.4), *fresh])
@@ -331,7 +372,9 @@ def test_closed_pipe(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("to", "code", "message"),
-    few(1, [(">/dev/full", 1, "No space left"), (">&-", 2, "stdout is closed")]),
+    few(
+        1, [(">/dev/full", 1, "No space left"), (">&-", 2, "stdout is closed")]
+    ),
 )
 def test_no_stdout(to: str, code: int, message: str, tmp_path: Path) -> None:
     """Without a usable stdout every option ends in one sentence."""
@@ -339,14 +382,20 @@ def test_no_stdout(to: str, code: int, message: str, tmp_path: Path) -> None:
         pytest.skip("this system has no device that is full")
     write(tmp_path / "s.jsonl", run_of())
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    env.pop("PYTHONUNBUFFERED", None)  # it would leave no output to flush at the end
+    env.pop(
+        "PYTHONUNBUFFERED", None
+    )  # it would leave no output to flush at the end
     for args in ("", "--group same --json"):
-        line = f"exec '{sys.executable}' -m ruler_cli report s.jsonl {args} {to}"
+        line = (
+            f"exec '{sys.executable}' -m ruler_cli report s.jsonl {args} {to}"
+        )
         done = subprocess.run(
             ["bash", "-c", line], capture_output=True, text=True, cwd=tmp_path, env=env, timeout=60,
             check=False,
         )  # fmt: skip
-        assert (done.returncode, len(done.stderr.splitlines())) == (code, 1), args
+        assert (done.returncode, len(done.stderr.splitlines())) == (code, 1), (
+            args
+        )
         assert message in done.stderr
 
 
@@ -372,12 +421,17 @@ def test_counts_beyond_64_bits(ruler: Ruler, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("more", [(), ("-o", "page.html"), ("--json",)])
-def test_unusable_labels(ruler: Ruler, tmp_path: Path, more: tuple[str, ...]) -> None:
+def test_unusable_labels(
+    ruler: Ruler, tmp_path: Path, more: tuple[str, ...]
+) -> None:
     """Labels that no rollout has are bad usage."""
     write(tmp_path / "s.jsonl", run_of())
     done = ruler("report", "s.jsonl", "--labels", "ruler", *more)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "--labels ruler: no rollout of s.jsonl has a usable label" in done.stderr
+    assert (
+        "--labels ruler: no rollout of s.jsonl has a usable label"
+        in done.stderr
+    )
     assert not (tmp_path / "page.html").exists()
 
 

@@ -75,7 +75,10 @@ def test_json(ruler: Ruler, tmp_path: Path) -> None:
     assert [list(file) for file in result["files"]] == [
         ["source", "found", "figures"]
     ] * 2
-    assert [file["figures"]["cost_usd"] for file in result["files"]] == [4.0, 2.25]
+    assert [file["figures"]["cost_usd"] for file in result["files"]] == [
+        4.0,
+        2.25,
+    ]
     assert result["paired"] == {"groups": 9, "unlike": 0, "alone": [0, 0]}
     assert (result["one_scored"], result["groups"], result["rollouts"]) == (
         [0, 1],
@@ -100,16 +103,34 @@ def test_json(ruler: Ruler, tmp_path: Path) -> None:
     }
     assert sum(cell["n"] for cell in result["cells"]) == 16
     first = result["differ"][0]
-    assert list(first) == ["ordinal", "key", "pairs", "against", "distance", "a", "b"]
-    assert (first["key"], first["ordinal"], first["pairs"], first["against"]) == (
+    assert list(first) == [
+        "ordinal",
+        "key",
+        "pairs",
+        "against",
+        "distance",
+        "a",
+        "b",
+    ]
+    assert (
+        first["key"],
+        first["ordinal"],
+        first["pairs"],
+        first["against"],
+    ) == (
         "turned",
         8,
         1,
         1.0,
     )
-    assert (first["a"]["scores"], first["b"]["scores"]) == ([0.3, 0.7], [0.9, 0.1])
+    assert (first["a"]["scores"], first["b"]["scores"]) == (
+        [0.3, 0.7],
+        [0.9, 0.1],
+    )
     group = json.loads(
-        ruler("report", "a.jsonl", "b.jsonl", "--json", "--group", "turned").stdout
+        ruler(
+            "report", "a.jsonl", "b.jsonl", "--json", "--group", "turned"
+        ).stdout
     )
     assert list(group) == [
         "version", "files", "ordinal", "same_key", "group", "problems", "first_problems",
@@ -128,14 +149,19 @@ def test_json(ruler: Ruler, tmp_path: Path) -> None:
 def test_own_scores(ruler: Ruler, tmp_path: Path) -> None:
     """The judges' own scores are compared, not those that a reward moved, and the page says so."""
     two_judges(tmp_path)
-    a = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
+    a = [
+        json.loads(line)
+        for line in (tmp_path / "a.jsonl").read_text().splitlines()
+    ]
     for record in a:
         for trajectory in record["trajectories"]:
             if "score" in (annotation := trajectory["ruler"]):
                 annotation |= {"judge_score": annotation["score"], "score": 0.0}
                 trajectory["reward"] = 0.0
     write(tmp_path / "a.jsonl", a)
-    same_screen("report_two_moved", ruler("report", "a.jsonl", "b.jsonl").stdout)
+    same_screen(
+        "report_two_moved", ruler("report", "a.jsonl", "b.jsonl").stdout
+    )
 
 
 @pytest.mark.parametrize(
@@ -148,13 +174,21 @@ def test_rewards(
     """A judge agrees more with the rewards only if chance does not explain it; one figure decides that."""
     for name, number in zip("ab", right, strict=True):
         groups = [
-            scored(f"g{i}", *((0.2, 0.8) if i < number else (0.8, 0.2)), labels=(0, 1))
+            scored(
+                f"g{i}",
+                *((0.2, 0.8) if i < number else (0.8, 0.2)),
+                labels=(0, 1),
+            )
             for i in range(100 if max(right) > 30 else 30)
         ]
         write(tmp_path / f"{name}.jsonl", groups)
     shown = ruler("report", "a.jsonl", "b.jsonl", COLUMNS="120").stdout
-    (line,) = (line for line in shown.splitlines() if line.startswith("pairwise "))
-    assert line.endswith(", significant" if significant else ", not significant")
+    (line,) = (
+        line for line in shown.splitlines() if line.startswith("pairwise ")
+    )
+    assert line.endswith(
+        ", significant" if significant else ", not significant"
+    )
     assert shown.count("significant") == 1
 
 
@@ -177,17 +211,26 @@ def test_left_out(ruler: Ruler, tmp_path: Path) -> None:
     assert (result["problems"], len(result["first_problems"])) == (10, 10)
     group = ruler("report", "a.jsonl", "b.jsonl", "--group", "other")
     assert group.returncode == 2
-    assert "a.jsonl and b.jsonl: group 'other' left out: its rollouts" in group.stderr
+    assert (
+        "a.jsonl and b.jsonl: group 'other' left out: its rollouts"
+        in group.stderr
+    )
 
 
 def test_other_format(ruler: Ruler, tmp_path: Path) -> None:
     """Order of records, rollouts and keys, nulls and format do not matter; one file may be stdin."""
     two_judges(tmp_path)
-    b = [json.loads(line) for line in (tmp_path / "b.jsonl").read_text().splitlines()]
-    rows = [{"group_id": r["group_id"], **t} for r in b for t in r["trajectories"]]
+    b = [
+        json.loads(line)
+        for line in (tmp_path / "b.jsonl").read_text().splitlines()
+    ]
+    rows = [
+        {"group_id": r["group_id"], **t} for r in b for t in r["trajectories"]
+    ]
     for row in rows:
         row["messages"] = [
-            dict(reversed(m.items())) | {"tool_calls": None} for m in row["messages"]
+            dict(reversed(m.items())) | {"tool_calls": None}
+            for m in row["messages"]
         ]
     random.Random(7).shuffle(rows)
     write(tmp_path / "rows.jsonl", rows)
@@ -198,7 +241,9 @@ def test_other_format(ruler: Ruler, tmp_path: Path) -> None:
     want = json.loads(ruler("report", "a.jsonl", "b.jsonl", "--json").stdout)
     lines = (tmp_path / "a.jsonl").read_text()
     for name in ("rows.jsonl", "turned.jsonl"):
-        got = json.loads(ruler("report", "-", name, "--json", stdin=lines).stdout)
+        got = json.loads(
+            ruler("report", "-", name, "--json", stdin=lines).stdout
+        )
         for field in ("paired", "rollouts", "order", "cells"):
             assert got[field] == want[field], field
         assert [one["b"]["scores"] for one in got["differ"]] == [
@@ -209,23 +254,36 @@ def test_other_format(ruler: Ruler, tmp_path: Path) -> None:
 def test_same_key(ruler: Ruler, tmp_path: Path) -> None:
     """Groups of one key are compared by their rollouts; the first 20 are shown, others are counted."""
     for name, order in (("a", 1), ("b", -1)):
-        groups = [scored(f"{i}", i / 50, 0.7) | {"group_id": "same"} for i in range(25)]
-        write(tmp_path / f"{name}.jsonl", [scored("first", 0.1, 0.2), *groups[::order]])
+        groups = [
+            scored(f"{i}", i / 50, 0.7) | {"group_id": "same"}
+            for i in range(25)
+        ]
+        write(
+            tmp_path / f"{name}.jsonl",
+            [scored("first", 0.1, 0.2), *groups[::order]],
+        )
     done = ruler("report", "a.jsonl", "b.jsonl", "--group", "same")
     assert (done.returncode, done.stderr) == (
         0, "ruler: 5 more groups with this key\n",
     )  # fmt: skip
     assert done.stdout.count("group same ─") == 20
     page = json.loads(
-        ruler("report", "a.jsonl", "b.jsonl", "--group", "same", "--json").stdout
+        ruler(
+            "report", "a.jsonl", "b.jsonl", "--group", "same", "--json"
+        ).stdout
     )
     assert page["same_key"] == 24
     assert page["group"]["distance"] == 0
     i = page["ordinal"] - 2
-    assert page["group"]["a"]["scores"] == page["group"]["b"]["scores"] == [i / 50, 0.7]
+    assert (
+        page["group"]["a"]["scores"]
+        == page["group"]["b"]["scores"]
+        == [i / 50, 0.7]
+    )
     assert (
         f"{i}-0 truth"
-        in page["group"]["rollouts"][0]["lines"][0] + page["group"]["context"][0]
+        in page["group"]["rollouts"][0]["lines"][0]
+        + page["group"]["context"][0]
     )
 
 
@@ -247,7 +305,9 @@ def test_not_compared(ruler: Ruler, tmp_path: Path) -> None:
     write(tmp_path / "b.jsonl", b)
     output = ruler("report", "a.jsonl", "b.jsonl").stdout
     assert "compared: 1 group, 1 rollout scored by both" in output
-    line = " ".join(output[output.index("\nnot compared") :].split("\n\n")[0].split())
+    line = " ".join(
+        output[output.index("\nnot compared") :].split("\n\n")[0].split()
+    )
     assert (
         line
         == "not compared 1 group scored by B only, 2 groups with no rollout scored by both"
@@ -262,7 +322,8 @@ def test_small_difference(ruler: Ruler, tmp_path: Path) -> None:
     write(tmp_path / "b.jsonl", [scored("g", *other)])
     output = " ".join(ruler("report", "a.jsonl", "b.jsonl").stdout.split())
     assert (
-        "527 of 528 pairs in order, 1 reversed, 0 tied (99.8%; chance: 50%)" in output
+        "527 of 528 pairs in order, 1 reversed, 0 tied (99.8%; chance: 50%)"
+        in output
     )
     assert "disagree on most" in output
 
@@ -286,18 +347,32 @@ def test_small_difference(ruler: Ruler, tmp_path: Path) -> None:
         ("a.jsonl alien.jsonl -o x.html", "a.jsonl and alien.jsonl: no group in common"),
     ],
 )  # fmt: skip
-def test_mistakes(args: str, sentence: str, ruler: Ruler, tmp_path: Path) -> None:
+def test_mistakes(
+    args: str, sentence: str, ruler: Ruler, tmp_path: Path
+) -> None:
     """A pair of files that cannot be compared is refused in one sentence, and nothing is written."""
     two_judges(tmp_path)
-    a = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
+    a = [
+        json.loads(line)
+        for line in (tmp_path / "a.jsonl").read_text().splitlines()
+    ]
     write(tmp_path / "raw.jsonl", [{"group_id": r["group_id"], "trajectories": [
         {"messages": t["messages"], "reward": 1} for t in r["trajectories"]]} for r in a])  # fmt: skip
-    others = [scored("x", 0.1, 0.2), scored("turned", 0.1, 0.2), scored("level", 0.1)]
+    others = [
+        scored("x", 0.1, 0.2),
+        scored("turned", 0.1, 0.2),
+        scored("level", 0.1),
+    ]
     others[1]["trajectories"][0]["messages"][-1]["content"] = "Something else."
     write(tmp_path / "others.jsonl", others)
     write(tmp_path / "alien.jsonl", [scored("alien", 0.1, 0.9)])
-    write(tmp_path / "lost.jsonl", [scored(f"g{i}", None, None) for i in range(6)])
-    write(tmp_path / "half.jsonl", [scored("lost", 0.1, 0.2), scored("g0", None, None)])
+    write(
+        tmp_path / "lost.jsonl", [scored(f"g{i}", None, None) for i in range(6)]
+    )
+    write(
+        tmp_path / "half.jsonl",
+        [scored("lost", 0.1, 0.2), scored("g0", None, None)],
+    )
     write(tmp_path / "few.jsonl", [scored("g0", 0.1, 0.2)])
     done = ruler("report", *args.split())
     assert (done.returncode, done.stdout) == (2, "")
@@ -322,7 +397,11 @@ def test_hostile(columns: int, ruler: Ruler, tmp_path: Path) -> None:
         "$'\\x1b[31mred\\x1b[0m\\x07\\x1b]0;title\\x07'",
     ):
         done = ruler(
-            "report", "a.jsonl", "b.jsonl", f"--group={key}", COLUMNS=str(columns)
+            "report",
+            "a.jsonl",
+            "b.jsonl",
+            f"--group={key}",
+            COLUMNS=str(columns),
         )
         assert done.returncode == 0, done.stderr
         assert RAW.findall(done.stdout) == []
@@ -344,13 +423,21 @@ def _swapped(group: dict[str, Any]) -> dict[str, Any]:
 def test_terminal(tmp_path: Path) -> None:
     """A terminal gets colours, and its pager for a group."""
     two_judges(tmp_path)
-    code, output = on_terminal(tmp_path, "report", "a.jsonl", "b.jsonl", columns=100)
+    code, output = on_terminal(
+        tmp_path, "report", "a.jsonl", "b.jsonl", columns=100
+    )
     assert (code, "\x1b[33m" in output) == (0, True)
     code, output = on_terminal(
         tmp_path, "report", "a.jsonl", "b.jsonl", columns=100, NO_COLOR="1"
     )
     assert (code, 80 < widest(output) <= 100) == (0, True)
     code, output = on_terminal(
-        tmp_path, "report", "a.jsonl", "b.jsonl", "--group", "level", PAGER="wc -l"
+        tmp_path,
+        "report",
+        "a.jsonl",
+        "b.jsonl",
+        "--group",
+        "level",
+        PAGER="wc -l",
     )
     assert (code, output.strip().isdecimal()) == (0, True)

@@ -80,9 +80,14 @@ def test_hostile_content(columns: int, ruler: Ruler, tmp_path: Path) -> None:
 
 def test_hostile_keys(ruler: Ruler, tmp_path: Path) -> None:
     """A group with any key can be named, and is shown under a name that hides no character."""
-    write(tmp_path / "s.jsonl", [scored(key, 0.9, 0.1, judge=key) for key in HOSTILE])
+    write(
+        tmp_path / "s.jsonl",
+        [scored(key, 0.9, 0.1, judge=key) for key in HOSTILE],
+    )
     for number, key in enumerate(HOSTILE, 1):
-        done = ruler("report", "s.jsonl", f"--group={printable_key(key)}", COLUMNS="60")
+        done = ruler(
+            "report", "s.jsonl", f"--group={printable_key(key)}", COLUMNS="60"
+        )
         assert (done.returncode, done.stderr) == (0, ""), ascii(key)
         assert RAW.findall(done.stdout) == []
         assert widest(done.stdout) <= 60
@@ -112,7 +117,10 @@ def test_similar_keys(ruler: Ruler, tmp_path: Path) -> None:
 
 def test_unknown_key(ruler: Ruler, tmp_path: Path) -> None:
     """For an unknown key the most similar one is suggested, if one is."""
-    write(tmp_path / "s.jsonl", [scored(f"task-{n}\x1b", 0.1, 0.2) for n in range(300)])
+    write(
+        tmp_path / "s.jsonl",
+        [scored(f"task-{n}\x1b", 0.1, 0.2) for n in range(300)],
+    )
     done = ruler("report", "s.jsonl", "--group", "tsk-17\x1b")
     assert (done.returncode, done.stdout) == (2, "")
     assert "`$'task-17\\x1b'`" in done.stderr
@@ -122,14 +130,16 @@ def test_unknown_key(ruler: Ruler, tmp_path: Path) -> None:
 
 def test_shared_key(ruler: Ruler, tmp_path: Path) -> None:
     """All groups that share a key are shown; beyond a limit they are counted."""
-    write(tmp_path / "s.jsonl", [scored("same", 0.1, 0.01 * n) for n in range(25)])
+    write(
+        tmp_path / "s.jsonl", [scored("same", 0.1, 0.01 * n) for n in range(25)]
+    )
     done = ruler("report", "s.jsonl", "--group", "same")
     assert done.stdout.count("group same") == 20
     assert "5 more groups" in done.stderr
     assert (
-        json.loads(ruler("report", "s.jsonl", "--group", "same", "--json").stdout)[
-            "same_key"
-        ]
+        json.loads(
+            ruler("report", "s.jsonl", "--group", "same", "--json").stdout
+        )["same_key"]
         == 24
     )
 
@@ -147,7 +157,9 @@ def test_shared_key_on_lines(ruler: Ruler, tmp_path: Path) -> None:
 
 def test_stream(ruler: Ruler, tmp_path: Path) -> None:
     """A stream is read to its end, so that all of its unreadable lines are named."""
-    path = write(tmp_path / "s.jsonl", [scored("a", 0.1, 0.2), scored("b", 0.1, 0.2)])
+    path = write(
+        tmp_path / "s.jsonl", [scored("a", 0.1, 0.2), scored("b", 0.1, 0.2)]
+    )
     text = path.read_text() + "{broken\n"
     done = ruler("report", "-", "--group", "a", stdin=text)
     assert done.returncode == 1
@@ -174,7 +186,12 @@ def test_pager(tmp_path: Path) -> None:
     (tmp_path / "less").write_text('#!/bin/sh\necho "LESS=$LESS"\nexec cat\n')
     (tmp_path / "less").chmod(0o755)
     code, output = on_terminal(
-        tmp_path, "report", "s.jsonl", "--group", "g", PAGER=str(tmp_path / "less")
+        tmp_path,
+        "report",
+        "s.jsonl",
+        "--group",
+        "g",
+        PAGER=str(tmp_path / "less"),
     )
     assert code == 0
     assert output.startswith("LESS=FRX\n")
@@ -212,11 +229,15 @@ def test_shortened_key(ruler: Ruler, tmp_path: Path) -> None:
     """A very long key is accepted as the page shortens it, since the page prints that command."""
     keys = ["k" * 5000, "k" * 3000 + "other"]
     write(
-        tmp_path / "s.jsonl", [scored(key, 0.1 + n / 2) for n, key in enumerate(keys)]
+        tmp_path / "s.jsonl",
+        [scored(key, 0.1 + n / 2) for n, key in enumerate(keys)],
     )
     for n, key in enumerate(keys):
         done = ruler("report", "s.jsonl", "--json", "--group", group_name(key))
-        assert (done.returncode, json.loads(done.stdout)["ordinal"]) == (0, n + 1)
+        assert (done.returncode, json.loads(done.stdout)["ordinal"]) == (
+            0,
+            n + 1,
+        )
 
 
 def test_pass_scores(ruler: Ruler, tmp_path: Path) -> None:
@@ -237,9 +258,9 @@ def test_pass_scores(ruler: Ruler, tmp_path: Path) -> None:
     ):
         trajectory["ruler"] |= {"slots": [0, 1], "pass_scores": reported}
     write(tmp_path / "s.jsonl", [group])
-    result = json.loads(ruler("report", "s.jsonl", "--group", "g", "--json").stdout)[
-        "group"
-    ]["rollouts"]
+    result = json.loads(
+        ruler("report", "s.jsonl", "--group", "g", "--json").stdout
+    )["group"]["rollouts"]
     assert [r["pass_scores"] for r in result] == [[0.25, 1.0], *[[]] * len(odd)]
     assert {tuple(r["slots"]) for r in result} == {(0.0, 1.0)}
 
@@ -252,7 +273,7 @@ def test_rubric(ruler: Ruler, tmp_path: Path) -> None:
             [scored("g", score, 0.5) | {"rubric": "Be brief."}],
         )
     for files in (("s.jsonl",), ("s.jsonl", "t.jsonl")):
-        group = json.loads(ruler("report", *files, "--group", "g", "--json").stdout)[
-            "group"
-        ]
+        group = json.loads(
+            ruler("report", *files, "--group", "g", "--json").stdout
+        )["group"]
         assert group["rubric"] == "Be brief."

@@ -42,7 +42,9 @@ def test_all(ruler: Ruler, tmp_path: Path) -> None:
 def test_streams(ruler: Ruler, tmp_path: Path) -> None:
     """The scored file may come from stdin, and the page go to stdout."""
     path = write(tmp_path / "s.jsonl", groups())
-    done = ruler("report", "-", "--label", "9", "-o", "-", stdin=path.read_text())
+    done = ruler(
+        "report", "-", "--label", "9", "-o", "-", stdin=path.read_text()
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("<!doctype html>")
     assert "written to stdout" in done.stderr
@@ -53,7 +55,10 @@ def test_streams(ruler: Ruler, tmp_path: Path) -> None:
     [
         ((), "--label makes a page; add -o label.html"),
         (("--json",), "--label makes a page; leave --json out"),
-        (("-o", "l.html", "--group", "g"), "--label draws from all groups; leave"),
+        (
+            ("-o", "l.html", "--group", "g"),
+            "--label draws from all groups; leave",
+        ),
         (("t.jsonl", "-o", "l.html"), "--label takes one scored file"),
         (("-o", "l.html", "--max-groups", "3"), "--label and --max-groups"),
         (("-o", "-", "--open"), "-o - and --open"),
@@ -77,7 +82,9 @@ def test_other_mistakes(ruler: Ruler, tmp_path: Path) -> None:
     write(tmp_path / "s.jsonl", [scored("a", 0.5), scored("b", None, None)])
     done = ruler("report", "s.jsonl", "--label", "5", "-o", "l.html")
     assert done.returncode == 2
-    assert "no group has two rollouts that differ and have a score" in done.stderr
+    assert (
+        "no group has two rollouts that differ and have a score" in done.stderr
+    )
     assert not (tmp_path / "l.html").exists()
 
 

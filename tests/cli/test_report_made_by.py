@@ -24,7 +24,10 @@ def score(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> Score:
     """Scores groups into NAME.jsonl with the judge server; replies and texts are kept in l.sqlite."""
 
     def run(
-        name: str, *options: str, judge: str = "openai/good", groups: Any = GROUPS
+        name: str,
+        *options: str,
+        judge: str = "openai/good",
+        groups: Any = GROUPS,
     ) -> None:
         write(tmp_path / "in.jsonl", groups)
         way = ("-m", judge, "--api-base", server.base, "--ledger", "l.sqlite")
@@ -48,7 +51,9 @@ def test_one_file(ruler: Ruler, score: Score, tmp_path: Path) -> None:
     score("a", "--rubric", STRICT, "-p", "temperature=0.2")
     page = ruler("report", "a.jsonl", "--ledger", "l.sqlite").stdout
     (digest,) = {one["ruler"]["rubric"] for one in read(tmp_path / "a.jsonl")}
-    assert f"rubric      {digest}: Be strict. Tools must be used well.\n" in page
+    assert (
+        f"rubric      {digest}: Be strict. Tools must be used well.\n" in page
+    )
     assert ": openai/good: temperature=0.2\n" in page
     assert f"ruler       {__version__}\n" in page
     assert "served as   good\n" in page
@@ -57,7 +62,9 @@ def test_one_file(ruler: Ruler, score: Score, tmp_path: Path) -> None:
     )["figures"]
     made = figures["made_by"]
     assert made["rubrics"] == [{"digest": digest, "groups": 4, "text": STRICT}]
-    assert json.loads(made["params"][0]["text"])[0]["params"] == {"temperature": 0.2}
+    assert json.loads(made["params"][0]["text"])[0]["params"] == {
+        "temperature": 0.2
+    }
     assert (made["served"], made["versions"]) == ({"good": 4}, {__version__: 4})
 
 
@@ -68,7 +75,9 @@ def test_without_a_ledger(ruler: Ruler, score: Score, tmp_path: Path) -> None:
     (tmp_path / "torn.sqlite").write_bytes(b"SQLite format 3\x00torn")
     for ledger in ("none", "no.sqlite", "torn.sqlite"):
         page = ruler("report", "a.jsonl", "--ledger", ledger)
-        assert (page.returncode, "Be strict" in page.stdout) == (0, False), ledger
+        assert (page.returncode, "Be strict" in page.stdout) == (0, False), (
+            ledger
+        )
         assert page.stdout.count(": text not found\n") == 2
         assert not (tmp_path / "no.sqlite").exists()
     built_in = ruler("report", "b.jsonl", "--ledger", "none").stdout
@@ -92,7 +101,8 @@ def test_mixed_rubrics(ruler: Ruler, score: Score) -> None:
     assert "rubric      3 different; " in page
     page = " ".join(page.split())
     places = [
-        page.index(text) for text in ("2 groups: ", ": built-in", "rule 0", "rule 1")
+        page.index(text)
+        for text in ("2 groups: ", ": built-in", "rule 0", "rule 1")
     ]
     assert places == sorted(places)
     bare = ruler("report", "a.jsonl", "--ledger", "none").stdout
@@ -112,9 +122,9 @@ def test_older_files(ruler: Ruler, score: Score, tmp_path: Path) -> None:
     ]
     two = ruler("report", "a.jsonl", "b.jsonl").stdout
     assert "differ in" not in two
-    differs = json.loads(ruler("report", "a.jsonl", "b.jsonl", "--json").stdout)[
-        "differs"
-    ]
+    differs = json.loads(
+        ruler("report", "a.jsonl", "b.jsonl", "--json").stdout
+    )["differs"]
     assert differs == {
         "judge": False, "served": None, "rubric": None, "parameters": None, "version": None, "passes": False,
     }  # fmt: skip
@@ -127,17 +137,23 @@ def test_two_files_alike(ruler: Ruler, score: Score) -> None:
     assert "differ in" not in ruler("report", "a.jsonl", "b.jsonl").stdout
 
 
-def test_two_files_that_differ(ruler: Ruler, score: Score, tmp_path: Path) -> None:
+def test_two_files_that_differ(
+    ruler: Ruler, score: Score, tmp_path: Path
+) -> None:
     """Two files open with the ways in which they were made differently, with both texts."""
     score("a", "--rubric", STRICT, "-p", "temperature=0.2")
     score("b", "--passes", "2")
     run = ("report", "a.jsonl", "b.jsonl", "--ledger", "l.sqlite")
     page = ruler(*run, COLUMNS="200").stdout
-    assert page.splitlines()[0] == "A and B differ in rubric, parameters, passes"
+    assert (
+        page.splitlines()[0] == "A and B differ in rubric, parameters, passes"
+    )
     (line,) = (line for line in page.splitlines() if line.startswith("rubric "))
     assert "Be strict. Tools must be used well." in line
     assert line.endswith(": built-in")
-    (line,) = (line for line in page.splitlines() if line.startswith("parameters "))
+    (line,) = (
+        line for line in page.splitlines() if line.startswith("parameters ")
+    )
     assert [word for word in line.split()[1:] if len(word) != 17] == [
         "openai/good:", "temperature=0.2", "openai/good:", "none", "given",
     ]  # fmt: skip
@@ -145,7 +161,8 @@ def test_two_files_that_differ(ruler: Ruler, score: Score, tmp_path: Path) -> No
     unlike = [name for name, differs in result["differs"].items() if differs]
     assert unlike == ["rubric", "parameters", "passes"]
     texts = [
-        file["figures"]["made_by"]["rubrics"][0]["text"] for file in result["files"]
+        file["figures"]["made_by"]["rubrics"][0]["text"]
+        for file in result["files"]
     ]
     assert texts[0] == STRICT != texts[1]
 

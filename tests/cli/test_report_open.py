@@ -69,7 +69,9 @@ def test_browser(ruler: Ruler, tmp_path: Path, browser: str) -> None:
 def test_temporary_page(process: Ruler, tmp_path: Path, browser: str) -> None:
     """Without -o the page is in a directory that only the user can read, and it stays there."""
     write(tmp_path / "s.jsonl", [scored("a", 0.1, 0.9)])
-    done = process("report", "s.jsonl", "--open", BROWSER=browser, TMPDIR=str(tmp_path))
+    done = process(
+        "report", "s.jsonl", "--open", BROWSER=browser, TMPDIR=str(tmp_path)
+    )
     page = file_of(opened(tmp_path))
     assert page.parent.parent == tmp_path
     assert f"written to {page}\n" in done.stderr
@@ -114,10 +116,22 @@ def test_two_files(ruler: Ruler, tmp_path: Path, browser: str) -> None:
     """The page of two files opens at a group that both have; a key of one file, or of none, is refused."""
     write(
         tmp_path / "s.jsonl",
-        [scored("a", 0.1, 0.9), scored("alone", 0.1, 0.9), scored("other", 0.1, 0.9)],
+        [
+            scored("a", 0.1, 0.9),
+            scored("alone", 0.1, 0.9),
+            scored("other", 0.1, 0.9),
+        ],
     )
     write(tmp_path / "t.jsonl", [scored("a", 0.2, 0.7), scored("other", 0.1)])
-    files = ("report", "s.jsonl", "t.jsonl", "-o", "p.html", "--open", "--group")
+    files = (
+        "report",
+        "s.jsonl",
+        "t.jsonl",
+        "-o",
+        "p.html",
+        "--open",
+        "--group",
+    )
     for key, sentence in (
         ("alone", "group 'alone' left out: only in the first file"),
         (
@@ -159,7 +173,9 @@ def test_unknown_group(process: Ruler, tmp_path: Path, browser: str) -> None:
 
 
 @pytest.mark.parametrize("where", [{}, {"BROWSER": "false"}])
-def test_no_browser(where: dict[str, str], ruler: Ruler, tmp_path: Path) -> None:
+def test_no_browser(
+    where: dict[str, str], ruler: Ruler, tmp_path: Path
+) -> None:
     """Without a display and without a browser the command still says where the page is."""
     write(tmp_path / "s.jsonl", [scored("a", 0.1, 0.9)])
     done = ruler(
@@ -186,7 +202,9 @@ def test_browser_that_stays(ruler: Ruler, tmp_path: Path) -> None:
     script.write_text("#!/bin/sh\nexec sleep 15\n")
     script.chmod(0o755)
     before = time.monotonic()
-    done = ruler("report", "s.jsonl", "--open", "-o", "p.html", BROWSER=str(script))
+    done = ruler(
+        "report", "s.jsonl", "--open", "-o", "p.html", BROWSER=str(script)
+    )
     assert done.returncode == 0
     assert time.monotonic() - before < 10
 

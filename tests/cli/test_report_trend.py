@@ -67,7 +67,9 @@ def test_drift(ruler: Ruler, tmp_path: Path) -> None:
     assert 110 <= drift["step"] <= 180
     assert f"beyond chance at step {drift['step']}, " in text
     assert f"(ruler report step-{drift['step']}.jsonl)" in text
-    rows = [line.split() for line in done.stdout.splitlines() if line[:2].isdigit()]
+    rows = [
+        line.split() for line in done.stdout.splitlines() if line[:2].isdigit()
+    ]
     marked = [row[0] for row in rows if row[1] == "!"]
     assert marked == [str(drift["step"])]
     assert {rows[0][0], rows[-1][0]} == {"10", "200"}
@@ -80,14 +82,21 @@ def test_json(ruler: Ruler, tmp_path: Path) -> None:
     found = json.loads(ruler("report", *names[::-1], "--json").stdout)
     assert [one["step"] for one in found["steps"]] == [10, 20, 30, 40, 50, 60]
     assert [one["source"] for one in found["steps"]] == names
-    assert (found["version"], found["step_from"], found["drift"]) == (4, "name", [])
+    assert (found["version"], found["step_from"], found["drift"]) == (
+        4,
+        "name",
+        [],
+    )
     assert [one["steps"] for one in found["tests"]] == [6] * 2
     alone = json.loads(ruler("report", names[2], "--json").stdout)["figures"]
     third = found["steps"][2]
     assert third["score"]["mean"] == pytest.approx(alone["scores"]["mean"])
     assert third["groups"]["all"] == alone["groups"]["all"]
     assert third["rollouts"]["labelled"] == alone["rollouts"]["labelled"]
-    assert third["against_label"]["accuracy"] == alone["against_label"]["agreement"]
+    assert (
+        third["against_label"]["accuracy"]
+        == alone["against_label"]["agreement"]
+    )
     assert third["with_length"]["score"] == alone["lengths"]["correlation"]
 
 
@@ -95,7 +104,10 @@ def test_too_few(ruler: Ruler, tmp_path: Path) -> None:
     """Of fewer than nine steps nothing is told, and never that there is no drift."""
     done = ruler("report", *steps(tmp_path, 8, onset=2))
     assert done.returncode == 0
-    assert "Nothing can be told yet of 8 steps: 9 with scores are needed" in done.stdout
+    assert (
+        "Nothing can be told yet of 8 steps: 9 with scores are needed"
+        in done.stdout
+    )
     assert "not tested yet" in done.stdout
     assert "no rewards" not in done.stdout
     assert "No drift" not in done.stdout
@@ -108,23 +120,34 @@ def test_nothing_to_compare(ruler: Ruler, tmp_path: Path) -> None:
         lines = [scored(f"{i}-{g}", 0.2, 0.4 + i / 100) for g in range(3)]
         lines.insert(0, scored(f"{i}-lost", None, None))
         write(tmp_path / f"{i}.jsonl", lines)
-    text = " ".join(ruler("report", *(f"{i}.jsonl" for i in range(10))).stdout.split())
-    assert "needed, judged alike, with rewards, a second judge or answers" in text
-    assert "no rewards name labels with --labels PATH, or score with a second" in text
+    text = " ".join(
+        ruler("report", *(f"{i}.jsonl" for i in range(10))).stdout.split()
+    )
+    assert (
+        "needed, judged alike, with rewards, a second judge or answers" in text
+    )
+    assert (
+        "no rewards name labels with --labels PATH, or score with a second"
+        in text
+    )
     assert "judged apart" not in text
 
 
 def test_steps_of_records(ruler: Ruler, tmp_path: Path) -> None:
     """If names do not tell steps apart the records do; else the order of the files does, and the page says so."""
     for name, number in (("late", 300), ("early", 100), ("middle", 200)):
-        lines = [{**scored(f"{name}{g}", 0.2, 0.4), "step": number} for g in range(3)]
+        lines = [
+            {**scored(f"{name}{g}", 0.2, 0.4), "step": number} for g in range(3)
+        ]
         write(tmp_path / f"{name}.jsonl", lines)
         write(
             tmp_path / f"{name}-bare.jsonl",
             [{**one, "step": g} for g, one in enumerate(lines)],
         )
     found = json.loads(
-        ruler("report", "late.jsonl", "early.jsonl", "middle.jsonl", "--json").stdout
+        ruler(
+            "report", "late.jsonl", "early.jsonl", "middle.jsonl", "--json"
+        ).stdout
     )
     assert found["step_from"] == "field"
     assert [one["source"] for one in found["steps"]] == [
@@ -132,9 +155,14 @@ def test_steps_of_records(ruler: Ruler, tmp_path: Path) -> None:
         "middle.jsonl",
         "late.jsonl",
     ]
-    done = ruler("report", "late-bare.jsonl", "early-bare.jsonl", "middle-bare.jsonl")
+    done = ruler(
+        "report", "late-bare.jsonl", "early-bare.jsonl", "middle-bare.jsonl"
+    )
     text = " ".join(done.stdout.split())
-    assert "steps 1 to 3, in the order of the command line: neither a number" in text
+    assert (
+        "steps 1 to 3, in the order of the command line: neither a number"
+        in text
+    )
 
 
 def test_step_without_scores(ruler: Ruler, tmp_path: Path) -> None:
@@ -143,7 +171,9 @@ def test_step_without_scores(ruler: Ruler, tmp_path: Path) -> None:
     write(tmp_path / names[1], [scored(f"f{i}", None, None) for i in range(3)])
     raw = {
         "group_id": "a",
-        "trajectories": [{"messages": scored("a", 0.1)["trajectories"][0]["messages"]}],
+        "trajectories": [
+            {"messages": scored("a", 0.1)["trajectories"][0]["messages"]}
+        ],
     }
     write(tmp_path / names[2], [raw, {**raw, "group_id": "b"}])
     (tmp_path / names[3]).write_text("")
@@ -151,7 +181,8 @@ def test_step_without_scores(ruler: Ruler, tmp_path: Path) -> None:
     done = ruler("report", *names, "--json")
     assert done.returncode == 1
     assert (
-        "step-20.jsonl: no rollout has a score; failed groups: 3 reply\n" in done.stderr
+        "step-20.jsonl: no rollout has a score; failed groups: 3 reply\n"
+        in done.stderr
     )
     found = json.loads(done.stdout)["steps"]
     assert [one["step"] for one in found] == [10, 20, 30, 40, 50, 60, 70]
@@ -169,7 +200,9 @@ def test_step_without_scores(ruler: Ruler, tmp_path: Path) -> None:
         False,
         False,
     ]
-    assert [one["score"] is None for one in found] == [bool(one) for one in reasons]
+    assert [one["score"] is None for one in found] == [
+        bool(one) for one in reasons
+    ]
     text = " ".join(ruler("report", *names).stdout.split())
     assert "no scores step 20 (step-20.jsonl): no rollout has a score" in text
 
@@ -222,7 +255,11 @@ def test_change_of_the_judge(
     name: str, value: Any, what: str, ruler: Ruler, tmp_path: Path
 ) -> None:
     """Another judge, rubric, parameters or model, in any share of the groups, is said, and is no drift."""
-    own: dict[str, Any] = {"judge": "one", "rubric": "a" * 16, "params": "b" * 16}
+    own: dict[str, Any] = {
+        "judge": "one",
+        "rubric": "a" * 16,
+        "params": "b" * 16,
+    }
     own["served"] = ["one-0815"]
     shares: list[Callable[[int], int]] = [
         lambda i: 11 * (i >= 9),
@@ -247,7 +284,9 @@ def test_change_of_the_judge(
         part = f" in {groups} of 24 groups" if groups < 24 else ""
         assert first["differs"] == what + part
     text = " ".join(ruler("report", *names).stdout.split())
-    assert f"judge changes step 8 (step-8.jsonl): not the same {what} in 3" in text
+    assert (
+        f"judge changes step 8 (step-8.jsonl): not the same {what} in 3" in text
+    )
     assert "13 steps not judged in the usual way: no test counts them" in text
 
 
@@ -269,7 +308,11 @@ def test_rubrics_of_tasks(ruler: Ruler, tmp_path: Path) -> None:
         if number > 20:
             lines[4]["ruler"]["passes"] = 1
             lines[5] = scored(
-                f"{number}-5", None, None, judge="m", rubric=digest_of("Be kind.")
+                f"{number}-5",
+                None,
+                None,
+                judge="m",
+                rubric=digest_of("Be kind."),
             )
         write(path, lines)
     names = sorted(path.name for path in tmp_path.glob("*"))
@@ -286,15 +329,22 @@ def test_judges_and_criteria(ruler: Ruler, tmp_path: Path) -> None:
         dice = random.Random(i)
         lines = []
         for g in range(8):
-            one = scored(f"{i}-{g}", *(dice.uniform(0.3, 0.6) for _ in range(4)))
+            one = scored(
+                f"{i}-{g}", *(dice.uniform(0.3, 0.6) for _ in range(4))
+            )
             for trajectory in one["trajectories"]:
                 own = trajectory["ruler"]
                 held = own["score"] + dice.gauss(0, 0.03)
                 own["judges"] = [
-                    {"judge": "train", "score": own["score"] + 0.04 * max(0, i - 9)},
+                    {
+                        "judge": "train",
+                        "score": own["score"] + 0.04 * max(0, i - 9),
+                    },
                     {"judge": "held\x1b[31m", "score": held},
                 ]
-                own["criteria"] = [{"name": "safe\u202e", "value": dice.random()}]
+                own["criteria"] = [
+                    {"name": "safe\u202e", "value": dice.random()}
+                ]
                 # then the training judge failed, and the other is the first of the file
                 own["judges"] = own["judges"][i % 2 if g == 0 else 0 :]
                 if i == 19:
@@ -309,7 +359,9 @@ def test_judges_and_criteria(ruler: Ruler, tmp_path: Path) -> None:
     assert "the mean of held\\x1b[31m " in text
     found = json.loads(ruler("report", *names, "--json").stdout)
     assert [one["kind"] for one in found["drift"]] == ["held_out"]
-    assert [one["name"] for one in found["steps"][0]["criteria"]] == ["safe\u202e"]
+    assert [one["name"] for one in found["steps"][0]["criteria"]] == [
+        "safe\u202e"
+    ]
     judges = found["steps"][0]["judges"]
     assert [one["name"] for one in judges] == ["train", "held\x1b[31m"]
     assert found["tests"][0]["kind"] == "held_out"
@@ -350,7 +402,11 @@ def test_stdin(ruler: Ruler, tmp_path: Path) -> None:
     found = json.loads(
         ruler("report", names[0], "-", names[2], "--json", stdin=text).stdout
     )
-    assert [one["source"] for one in found["steps"]] == [names[0], "-", names[2]]
+    assert [one["source"] for one in found["steps"]] == [
+        names[0],
+        "-",
+        names[2],
+    ]
     assert found["step_from"] == "order"
     assert found["steps"][1]["groups"]["all"] == 8
 
@@ -371,14 +427,17 @@ def test_stdin(ruler: Ruler, tmp_path: Path) -> None:
         ("raw.jsonl lost.jsonl other.jsonl", "no file has a score; see why with `ruler report raw.jsonl`"),
     ],
 )  # fmt: skip
-def test_mistakes(args: str, message: str, ruler: Ruler, tmp_path: Path) -> None:
+def test_mistakes(
+    args: str, message: str, ruler: Ruler, tmp_path: Path
+) -> None:
     """A mistake is one sentence with the way out and exit code 2, and nothing is written."""
     for name in ("a", "b", "c"):
         write(tmp_path / f"{name}.jsonl", [scored(name, 0.2, 0.8)])
     (tmp_path / "link.jsonl").symlink_to("a.jsonl")
     (tmp_path / "empty.jsonl").write_text("")
     raw = [
-        {"messages": one["messages"]} for one in scored("a", 0.1, 0.2)["trajectories"]
+        {"messages": one["messages"]}
+        for one in scored("a", 0.1, 0.2)["trajectories"]
     ]
     write(tmp_path / "raw.jsonl", [{"group_id": "a", "trajectories": raw}])
     write(tmp_path / "lost.jsonl", [scored("lost", None, None)])
@@ -431,7 +490,9 @@ def test_same_page_again(ruler: Ruler, tmp_path: Path) -> None:
     """The same files at the same time give the same page."""
     names = steps(tmp_path, 5)
     pages = [
-        ruler("report", *names, "-o", "-", SOURCE_DATE_EPOCH="1795269600").stdout
+        ruler(
+            "report", *names, "-o", "-", SOURCE_DATE_EPOCH="1795269600"
+        ).stdout
         for _ in range(2)
     ]
     assert pages[0] == pages[1]

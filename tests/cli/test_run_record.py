@@ -31,11 +31,22 @@ def test_attributed(ruler: Ruler, tmp_path: Path, server: JudgeServer) -> None:
     """The summary has INPUT, OUTPUT, each setting with its source, the judge and both times; no key."""
     write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9)])
     (tmp_path / "ruler.toml").write_text("[score]\npasses = 2\n")
-    judge = ("-m", "openai/good", "--api-base", server.base, "-p", f"header={KEY}")
+    judge = (
+        "-m",
+        "openai/good",
+        "--api-base",
+        server.base,
+        "-p",
+        f"header={KEY}",
+    )
     run = ("score", "in.jsonl", "out.jsonl", *judge, "--rubric", f"use {KEY}")
     done = ruler(*run, "--summary", "sum.json", RULER_SEED="7")
     summary = summary_of(tmp_path / "sum.json")
-    assert (done.returncode, summary["exit_code"], summary["version"]) == (0, 0, 3)
+    assert (done.returncode, summary["exit_code"], summary["version"]) == (
+        0,
+        0,
+        3,
+    )
     assert (summary["input"], summary["output"]) == ("in.jsonl", "out.jsonl")
     assert summary["output_state"] == "written"
     assert summary["started_at"] <= summary["ended_at"]
@@ -43,13 +54,17 @@ def test_attributed(ruler: Ruler, tmp_path: Path, server: JudgeServer) -> None:
     settings = summary["settings"]
     assert settings["seed"] == {"value": 7, "from": "RULER_SEED"}
     assert settings["passes"] == {"value": 2, "from": "ruler.toml [score]"}
-    assert settings["model"] == {"value": ["openai/good"], "from": "command line"}
+    assert settings["model"] == {
+        "value": ["openai/good"],
+        "from": "command line",
+    }
     assert [judge["model"] for judge in summary["judges"]] == ["openai/good"]
     assert KEY not in json.dumps(summary)
     part = read(tmp_path / "out.jsonl")[0]["ruler"]
     assert summary["rubric_texts"] == {part["rubric"]: "use [key]"}
     assert (
-        json.loads(summary["params_texts"][part["params"]])[0]["model"] == "openai/good"
+        json.loads(summary["params_texts"][part["params"]])[0]["model"]
+        == "openai/good"
     )
     assert summary["served"] == dict.fromkeys(part["served"], 1)
     assert "retries" not in settings
@@ -125,9 +140,19 @@ def test_no_file_of_the_run(
     for name in ("in.jsonl", "sum.json", "sum.json.partial"):
         before = write(tmp_path / name, [group("a", 0.1, 0.9)]).read_bytes()
     done = ruler(
-        "score", source, output, "-m", "offline", "--summary", "sum.json", *more.split()
+        "score",
+        source,
+        output,
+        "-m",
+        "offline",
+        "--summary",
+        "sum.json",
+        *more.split(),
     )
-    assert (done.returncode, "is another file of this run" in done.stderr) == (2, True)
+    assert (done.returncode, "is another file of this run" in done.stderr) == (
+        2,
+        True,
+    )
     for name in ("in.jsonl", "sum.json", "sum.json.partial"):
         assert (tmp_path / name).read_bytes() == before
 

@@ -27,29 +27,44 @@ def test_two_lines(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
     """stderr has one line about the input and one about the selection; stdout is empty."""
     done = ruler("select", "s.jsonl", "out.jsonl", "--keep", 1, "--by", "score")
     assert (done.returncode, done.stdout) == (0, "")
-    kept = (
-        "ruler: 4 of 5 groups, 4 of 12 rollouts kept; 1 group without a score left out"
-    )
+    kept = "ruler: 4 of 5 groups, 4 of 12 rollouts kept; 1 group without a score left out"
     assert done.stderr.splitlines() == [INPUT_LINE, kept]
-    assert [len(group["trajectories"]) for group in read(tmp_path / "out.jsonl")] == [
-        1
-    ] * 4
+    assert [
+        len(group["trajectories"]) for group in read(tmp_path / "out.jsonl")
+    ] == [1] * 4
 
 
 def test_pipeline(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
     """One selection can read another from a pipe, and together they equal one with both conditions."""
-    first = ruler("select", "-", "-", "--where", "live", stdin=scored.read_text())
+    first = ruler(
+        "select", "-", "-", "--where", "live", stdin=scored.read_text()
+    )
     assert first.returncode == 0, first.stderr
-    then = ruler("select", "-", "-", "--where", "reliability=0.6..", stdin=first.stdout)
+    then = ruler(
+        "select", "-", "-", "--where", "reliability=0.6..", stdin=first.stdout
+    )
     assert (
         then.stdout
         == ruler(
-            "select", scored, "-", "--where", "live", "--where", "reliability=0.6.."
+            "select",
+            scored,
+            "-",
+            "--where",
+            "live",
+            "--where",
+            "reliability=0.6..",
         ).stdout
     )
     assert then.stdout == scored.read_text().splitlines(keepends=True)[0]
     empty = ruler(
-        "select", "-", "-", "--where", "live", "--where", "tied", stdin=first.stdout
+        "select",
+        "-",
+        "-",
+        "--where",
+        "live",
+        "--where",
+        "tied",
+        stdin=first.stdout,
     )
     assert (empty.returncode, empty.stdout) == (0, "")
     assert "0 of 2 groups, 0 of 6 rollouts kept" in empty.stderr
@@ -73,7 +88,9 @@ def test_variables(ruler: Ruler, scored: Path) -> None:
         "RULER_LABELS": "reward",
         "RULER_FORMAT": "native",
     }
-    kept = ruler("select", "s.jsonl", "-", "--keep", "1", "--by", "majority", **env)
+    kept = ruler(
+        "select", "s.jsonl", "-", "--keep", "1", "--by", "majority", **env
+    )
     assert kept.stdout.count("\n") == 4
 
 
@@ -122,26 +139,41 @@ def test_unreadable_lines(ruler: Ruler, tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "would lose what cannot be read; give another OUTPUT" in done.stderr
     assert source.read_bytes() == before
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.jsonl", "s.jsonl"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "out.jsonl",
+        "s.jsonl",
+    ]
 
 
 def test_in_place(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
     """SCORED may be OUTPUT."""
     kept = ruler("select", "s.jsonl", "-", "--where", "live").stdout
-    assert ruler("select", "s.jsonl", "s.jsonl", "--where", "live").returncode == 0
+    assert (
+        ruler("select", "s.jsonl", "s.jsonl", "--where", "live").returncode == 0
+    )
     assert scored.read_text() == kept
     assert [path.name for path in tmp_path.iterdir()] == ["s.jsonl"]
 
 
 def test_compressed(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
     """Compression follows the names of the input and of the output."""
-    for source, output in (("s.jsonl", "a.jsonl.gz"), ("a.jsonl.gz", "b.jsonl.zst")):
-        assert ruler("select", source, output, "--where", "scored").returncode == 0
+    for source, output in (
+        ("s.jsonl", "a.jsonl.gz"),
+        ("a.jsonl.gz", "b.jsonl.zst"),
+    ):
+        assert (
+            ruler("select", source, output, "--where", "scored").returncode == 0
+        )
     assert (
-        len(gzip.decompress((tmp_path / "a.jsonl.gz").read_bytes()).splitlines()) == 4
+        len(
+            gzip.decompress((tmp_path / "a.jsonl.gz").read_bytes()).splitlines()
+        )
+        == 4
     )
     again = ruler("select", "b.jsonl.zst", "-", "--where", "live").stdout
-    assert again == ruler("select", "s.jsonl", "-", "--where", "live").stdout != ""
+    assert (
+        again == ruler("select", "s.jsonl", "-", "--where", "live").stdout != ""
+    )
 
 
 def test_document(ruler: Ruler, tmp_path: Path) -> None:
@@ -151,7 +183,15 @@ def test_document(ruler: Ruler, tmp_path: Path) -> None:
         f'{{"n": 1.0, "trajectory_groups": [\n    {groups}\n], "z": null}}\n'
     )
     done = ruler(
-        "select", "s.json", "out.json", "--where", "live", "--keep", 2, "--by", "score"
+        "select",
+        "s.json",
+        "out.json",
+        "--where",
+        "live",
+        "--keep",
+        2,
+        "--by",
+        "score",
     )
     assert done.returncode == 0, done.stderr
     result = json.loads((tmp_path / "out.json").read_text())
@@ -160,7 +200,10 @@ def test_document(ruler: Ruler, tmp_path: Path) -> None:
         ["d0", "d1"],
     ]
     assert (
-        ruler("select", "s.json", "none.json", "--where", "score=2..").returncode == 0
+        ruler(
+            "select", "s.json", "none.json", "--where", "score=2.."
+        ).returncode
+        == 0
     )
     assert (tmp_path / "none.json").read_text() == "[]\n"
 
@@ -187,7 +230,9 @@ def test_table(ruler: Ruler, tmp_path: Path) -> None:
         pytest.skip(f"{TABLE.name} is not beside this checkout")
     options = ("-m", "simulated", "--ledger", "none", "--set", "single=score")
     assert ruler("score", TABLE, "s.parquet", *options).returncode == 0
-    done = ruler("select", "s.parquet", "out.parquet", "--keep", 1, "--by", "score")
+    done = ruler(
+        "select", "s.parquet", "out.parquet", "--keep", 1, "--by", "score"
+    )
     assert done.returncode == 0, done.stderr
     before, after = (
         annotated_groups(tmp_path / "s.parquet"),
@@ -200,7 +245,9 @@ def test_table(ruler: Ruler, tmp_path: Path) -> None:
         for group in after
         for r in group.rollouts
     )
-    assert kept == sorted((r.score or 0, r.label or 0, r.explanation) for r in best)
+    assert kept == sorted(
+        (r.score or 0, r.label or 0, r.explanation) for r in best
+    )
     done = ruler("select", "s.parquet", "none.parquet", "--where", "score=2..")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "none.parquet").stat().st_size
@@ -221,17 +268,31 @@ def test_log(ruler: Ruler, tmp_path: Path) -> None:
 
 def test_custom_format(ruler: Ruler, tmp_path: Path) -> None:
     """The options for messages and grouping are those of the other commands."""
-    records = [{"task": "ab"[i % 2], "log": {"turns": talk(f"{i}")}} for i in range(6)]
+    records = [
+        {"task": "ab"[i % 2], "log": {"turns": talk(f"{i}")}} for i in range(6)
+    ]
     write(tmp_path / "in.jsonl", records)
     how = ("--messages", "log.turns", "--group-by", "task")
     assert (
-        ruler("score", "in.jsonl", "s.jsonl", *how, "-m", "simulated").returncode == 0
+        ruler(
+            "score", "in.jsonl", "s.jsonl", *how, "-m", "simulated"
+        ).returncode
+        == 0
     )
-    done = ruler("select", "s.jsonl", "out.jsonl", *how, "--keep", 1, "--by", "score")
+    done = ruler(
+        "select", "s.jsonl", "out.jsonl", *how, "--keep", 1, "--by", "score"
+    )
     assert done.returncode == 0, done.stderr
     assert "2 of 2 groups, 2 of 6 rollouts kept" in done.stderr
     alone = ruler(
-        "select", "s.jsonl", "-", *how, "--grouping", "consecutive", "--where", "live"
+        "select",
+        "s.jsonl",
+        "-",
+        *how,
+        "--grouping",
+        "consecutive",
+        "--where",
+        "live",
     )
     assert "are one group with others between" in alone.stderr
 
@@ -247,10 +308,13 @@ def test_range_of_the_scores(ruler: Ruler, scored: Path) -> None:
 def test_empty_selection(ruler: Ruler, scored: Path) -> None:
     """An empty selection of a file is not written over it."""
     before = scored.read_bytes()
-    done = ruler("select", "s.jsonl", "s.jsonl", "--where", "live", "--where", "tied")
+    done = ruler(
+        "select", "s.jsonl", "s.jsonl", "--where", "live", "--where", "tied"
+    )
     assert done.returncode == 2
     assert (
-        "s.jsonl: is INPUT, and would be left with none of its 5 groups" in done.stderr
+        "s.jsonl: is INPUT, and would be left with none of its 5 groups"
+        in done.stderr
     )
     assert scored.read_bytes() == before
 
@@ -258,8 +322,15 @@ def test_empty_selection(ruler: Ruler, scored: Path) -> None:
 def test_pipe(ruler: Ruler, scored: Path) -> None:
     """stdin and stdout share the name `-` and are different streams: an unreadable line ends no pipeline."""
     done = ruler(
-        "select", "-", "-", "--where", "live", stdin="{bad\n" + scored.read_text()
+        "select",
+        "-",
+        "-",
+        "--where",
+        "live",
+        stdin="{bad\n" + scored.read_text(),
     )
     assert done.returncode == 1
     assert "line 1 is not JSON" in done.stderr
-    assert done.stdout == ruler("select", "s.jsonl", "-", "--where", "live").stdout
+    assert (
+        done.stdout == ruler("select", "s.jsonl", "-", "--where", "live").stdout
+    )

@@ -21,7 +21,11 @@ def asked(name: str, *scores: float) -> dict[str, Any]:
     for i, score in enumerate(scores):
         answer = {"role": "assistant", "content": f"{name} {i}"}
         rollouts.append({**trajectory(score), "messages": [ASKED, answer]})
-    return {"group_id": name, "trajectories": rollouts, "ruler": {"status": "scored"}}
+    return {
+        "group_id": name,
+        "trajectories": rollouts,
+        "ruler": {"status": "scored"},
+    }
 
 
 def test_marks(ruler: Ruler, tmp_path: Path) -> None:
@@ -31,14 +35,24 @@ def test_marks(ruler: Ruler, tmp_path: Path) -> None:
     done = ruler("select", "s.jsonl", "-", "--marks", "m.jsonl")
     assert (done.returncode, [json.loads(done.stdout)]) == (0, GROUPS[:1])
     other = [
-        {"group": f"g{i}\x1b", "rollout": "\u202er", "mark": "bad"} for i in range(22)
+        {"group": f"g{i}\x1b", "rollout": "\u202er", "mark": "bad"}
+        for i in range(22)
     ]
     dump(tmp_path / "o.jsonl", other)
     done = ruler(
-        "select", "s.jsonl", "o2.jsonl", "--marks", "m.jsonl", "--marks", "o.jsonl"
+        "select",
+        "s.jsonl",
+        "o2.jsonl",
+        "--marks",
+        "m.jsonl",
+        "--marks",
+        "o.jsonl",
     )
     assert done.returncode == 1
-    assert "ruler: s.jsonl has no group 'g0\ufffd', rollout \ufffdr\n" in done.stderr
+    assert (
+        "ruler: s.jsonl has no group 'g0\ufffd', rollout \ufffdr\n"
+        in done.stderr
+    )
     assert "… and 2 more lines of marks that name nothing there" in done.stderr
     assert done.stderr.endswith(
         "3 of 12 rollouts kept; 22 lines of marks that named nothing there\n"
@@ -73,7 +87,10 @@ def test_bad_usage(ruler: Ruler, tmp_path: Path) -> None:
         assert (done.returncode, done.stdout) == (2, ""), (args, done.stderr)
         assert message in done.stderr, args
         assert "Traceback" not in done.stderr
-        assert {path.name for path in tmp_path.iterdir()} == {"s.jsonl", "odd.jsonl"}
+        assert {path.name for path in tmp_path.iterdir()} == {
+            "s.jsonl",
+            "odd.jsonl",
+        }
 
 
 def test_pairs(ruler: Ruler, tmp_path: Path) -> None:
@@ -84,7 +101,9 @@ def test_pairs(ruler: Ruler, tmp_path: Path) -> None:
         asked("c", 0.3, 0.3),
     ]
     dump(tmp_path / "s.jsonl", groups)
-    done = ruler("select", "s.jsonl", "p.jsonl", "--as", "pairs", "--per-group", 2)
+    done = ruler(
+        "select", "s.jsonl", "p.jsonl", "--as", "pairs", "--per-group", 2
+    )
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr.splitlines()[1:] == [
         "ruler: pairs written: 1, from 1 of 3 groups; groups without a pair: gap too small 1, tied 1"
@@ -96,14 +115,24 @@ def test_pairs(ruler: Ruler, tmp_path: Path) -> None:
         "a 0",
     )
     for name in ("p.json", "p.parquet", "p.jsonl.gz"):
-        made = ruler("select", "s.jsonl", name, "--as", "pairs", "--per-group", 2)
+        made = ruler(
+            "select", "s.jsonl", name, "--as", "pairs", "--per-group", 2
+        )
         assert made.returncode == 0, made.stderr
     assert json.loads((tmp_path / "p.json").read_text()) == [pair]
     table = pyarrow.parquet.read_table(tmp_path / "p.parquet").to_pylist()
     assert table == [pair | {"tools": None}]
     assert pyarrow.json.read_json(tmp_path / "p.jsonl").to_pylist() == [pair]
     some = ruler(
-        "select", "s.jsonl", "-", "--as", "pairs", "--gap", 0.05, "--per-group", 2
+        "select",
+        "s.jsonl",
+        "-",
+        "--as",
+        "pairs",
+        "--gap",
+        0.05,
+        "--per-group",
+        2,
     )
     assert [json.loads(line)["gap"] for line in some.stdout.splitlines()] == [
         0.8,
@@ -121,15 +150,24 @@ def test_pairs(ruler: Ruler, tmp_path: Path) -> None:
 def test_pairs_of_a_pipe(ruler: Ruler, tmp_path: Path) -> None:
     """A selection can be made pairs of; lines that cannot be read end the command with 1."""
     text = json.dumps(asked("a", 0.1, 0.9)) + "\n"
-    done = ruler("select", "-", "-", "--as", "pairs", "--shape", "standard", stdin=text)
+    done = ruler(
+        "select", "-", "-", "--as", "pairs", "--shape", "standard", stdin=text
+    )
     assert done.returncode == 0
     (line,) = done.stdout.splitlines()
     assert json.loads(line)["prompt"] == ASKED["content"]
-    done = ruler("select", "-", "p.parquet", "--as", "pairs", stdin="{bad\n" + text)
+    done = ruler(
+        "select", "-", "p.parquet", "--as", "pairs", stdin="{bad\n" + text
+    )
     assert done.returncode == 1
     assert "1 line not readable" in done.stderr
-    none = ruler("select", "-", "n.parquet", "--as", "pairs", "--gap", 1, stdin=text)
-    assert (none.returncode, "pairs written: 0, from 0 of 1 group" in none.stderr) == (
+    none = ruler(
+        "select", "-", "n.parquet", "--as", "pairs", "--gap", 1, stdin=text
+    )
+    assert (
+        none.returncode,
+        "pairs written: 0, from 0 of 1 group" in none.stderr,
+    ) == (
         0,
         True,
     )

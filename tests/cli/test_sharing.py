@@ -28,7 +28,9 @@ NEVER = "http://127.0.0.1:9/v1"
 @pytest.fixture
 def dump(tmp_path: Path) -> Path:
     """Nine groups, a line each."""
-    return write(tmp_path / "in.jsonl", [group(f"g{i}", 0.1, 0.9) for i in range(9)])
+    return write(
+        tmp_path / "in.jsonl", [group(f"g{i}", 0.1, 0.9) for i in range(9)]
+    )
 
 
 NEEDS_ALL = {
@@ -42,11 +44,19 @@ def test_whole_run_options(ruler: Ruler, dump: Path) -> None:
     """An option that needs all groups is refused for a shard, and the sentence names the run for it."""
     for options, message in NEEDS_ALL.items():
         done = ruler(
-            "score", dump, "out.jsonl", *OFFLINE, "--shard", "1/2", *options.split()
+            "score",
+            dump,
+            "out.jsonl",
+            *OFFLINE,
+            "--shard",
+            "1/2",
+            *options.split(),
         )
         assert done.returncode == 2
         assert re.search(message, done.stderr), done.stderr
-        assert ("the --ledger of every shard" in done.stderr) is ("ray" not in options)
+        assert ("the --ledger of every shard" in done.stderr) is (
+            "ray" not in options
+        )
 
 
 @pytest.mark.parametrize("grouping", ["auto", "scattered", "line"])
@@ -63,9 +73,9 @@ def test_streams(grouping: str, ruler: Ruler, tmp_path: Path) -> None:
         assert f"shard {number} of 3" in done.stderr
         result += read(tmp_path / f"out-{number}.jsonl")
     names = [record["messages"][1]["content"] for record in ADJACENT]
-    assert sorted(record["messages"][1]["content"] for record in result) == sorted(
-        names
-    )
+    assert sorted(
+        record["messages"][1]["content"] for record in result
+    ) == sorted(names)
     lost = [read(path) for path in tmp_path.glob("*.failed.jsonl")]
     assert lost == [[{"bad": 1}]]
 
@@ -77,14 +87,18 @@ def test_merged(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
     process.send_signal(signal.SIGKILL)
     process.communicate(timeout=30)
     for number in (1, 2):
-        done = ruler(*line(server, "--shard", f"{number}/2", "--ledger", f"s{number}"))
+        done = ruler(
+            *line(server, "--shard", f"{number}/2", "--ledger", f"s{number}")
+        )
         assert done.returncode == 0, done.stderr
     stats = server.stats()["books"]
     assert stats["contents"] == len(GROUPS)
     assert stats["paid_again"] <= 4  # calls in flight
     asked = server.stats()["requests"]
     ledgers = ("--ledger", "main", "--ledger", "s1", "--ledger", "s2")
-    result = rows(ruler("check", "in.jsonl", "-m", "openai/good", *ledgers).stdout)
+    result = rows(
+        ruler("check", "in.jsonl", "-m", "openai/good", *ledgers).stdout
+    )
     assert result["cached"] == "60 calls, not paid again"
     done = ruler(
         "score",
@@ -112,13 +126,17 @@ def test_pattern_of_ledgers(
     for part in (1, 2):
         options = ("--shard", f"{part}/2", "--ledger", f"shard-{part}.sqlite")
         assert (
-            ruler("score", dump, f"out-{part}.jsonl", *judge, *options).returncode == 0
+            ruler(
+                "score", dump, f"out-{part}.jsonl", *judge, *options
+            ).returncode
+            == 0
         )
     last = ("score", dump, "out.jsonl", *judge, "--cached-only")
     done = ruler(*last, "--ledger", "all.sqlite", "--ledger", "shard-*.sqlite")
-    assert (done.returncode, "9 of 9 groups scored" in done.stderr) == (0, True), (
-        done.stderr
-    )
+    assert (done.returncode, "9 of 9 groups scored" in done.stderr) == (
+        0,
+        True,
+    ), done.stderr
     lone = ruler(*last, "--ledger", "shard-*.sqlite")
     assert (
         lone.returncode,

@@ -63,13 +63,17 @@ def test_clean_run() -> None:
     ]  # fmt: skip
     assert max(len(f"ruler: {line}") for line in lines) <= 80
     plain = Summary(groups=3, scored=3, usage=Usage(calls=3), seconds=0.25)
-    assert summary_lines(plain) == ["3 of 3 groups scored in 0.2 s: $0 (3 calls)"]
+    assert summary_lines(plain) == [
+        "3 of 3 groups scored in 0.2 s: $0 (3 calls)"
+    ]
 
 
 def test_failures_by_kind() -> None:
     """Each kind of failure is a line with what it means, but for the cap, whose own sentence has the number."""
     kinds = get_args(Kind)
-    first, *lines = summary_lines(Summary(groups=7, failed=dict.fromkeys(kinds, 1)))
+    first, *lines = summary_lines(
+        Summary(groups=7, failed=dict.fromkeys(kinds, 1))
+    )
     assert "7 failed" in first
     for kind, line in zip(sorted({*kinds} - {"budget"}), lines, strict=True):
         assert line.startswith("1 group not scored: ")
@@ -114,7 +118,10 @@ def test_next_command(
     if code:  # it shows the reply, or asks again
         again = ruler(*last.partition("next: ruler ")[2].split())
         assert again.returncode == 1
-        assert "judge on group g: " in again.stderr or server.stats()["requests"] == 2
+        assert (
+            "judge on group g: " in again.stderr
+            or server.stats()["requests"] == 2
+        )
 
 
 @pytest.mark.parametrize(
@@ -154,17 +161,26 @@ def test_without_ledger(
         assert advice not in done.stderr
 
 
-def test_dropped_from_input(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
+def test_dropped_from_input(
+    ruler: Ruler, server: JudgeServer, tmp_path: Path
+) -> None:
     """If OUTPUT is INPUT, dropped groups are only in the failed file, which can be scored again."""
     write(
         tmp_path / "in.jsonl",
         [group("g", 0.1, 0.9), {"group_id": "empty", "trajectories": []}],
     )
     judge = ("-m", "openai/good", "--api-base", server.base)
-    done = ruler("score", "in.jsonl", "in.jsonl", *judge, "--on-failure", "drop")
+    done = ruler(
+        "score", "in.jsonl", "in.jsonl", *judge, "--on-failure", "drop"
+    )
     gone = "are in in.jsonl.failed.jsonl\n"
-    assert (gone in done.stderr, "next: ruler score" in done.stderr) == (True, False)
-    ruler("score", "in.jsonl.failed.jsonl", "out.jsonl", *judge, "--retry-failed")
+    assert (gone in done.stderr, "next: ruler score" in done.stderr) == (
+        True,
+        False,
+    )
+    ruler(
+        "score", "in.jsonl.failed.jsonl", "out.jsonl", *judge, "--retry-failed"
+    )
     assert server.stats()["requests"] == 1
     line = (tmp_path / "in.jsonl.failed.jsonl").read_text()
     done = ruler(
@@ -181,7 +197,9 @@ def test_dropped_from_input(ruler: Ruler, server: JudgeServer, tmp_path: Path) -
     assert "are in f.jsonl\n" in done.stderr
 
 
-def test_cap_below_one_call(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
+def test_cap_below_one_call(
+    ruler: Ruler, server: JudgeServer, tmp_path: Path
+) -> None:
     """If the cap lets no call go, the same command is no advice; the cap that is named lets one go.
 
     Groups that a cap leaves out are counted and not named one by one.
@@ -208,7 +226,10 @@ def test_cap_below_one_call(ruler: Ruler, server: JudgeServer, tmp_path: Path) -
     enough = done.stderr.rpartition("use ")[2].partition(" or more")[0]
     done = ruler(*run, "-c", "1", "--max-cost", enough)
     assert server.stats()["requests"] >= 1
-    assert (done.returncode, "to resume" in done.stderr) in ((0, False), (4, True))
+    assert (done.returncode, "to resume" in done.stderr) in (
+        (0, False),
+        (4, True),
+    )
 
 
 def test_no_duplicate_line() -> None:

@@ -13,9 +13,13 @@ _STEP = re.compile(r"^      - run: (.+)$", re.MULTILINE)
 
 def test_workflow() -> None:
     """Every step of the page ends with 0, the verdict is in the JSON, and a higher bound ends the job."""
-    (workflow,) = re.findall(r"```yaml\n(.*?)```", read("docs/agree.md"), re.DOTALL)
+    (workflow,) = re.findall(
+        r"```yaml\n(.*?)```", read("docs/agree.md"), re.DOTALL
+    )
     install, *steps = _STEP.findall(workflow)
-    assert install == "pip install ./tools/ruler"  # here `ruler` is this checkout
+    assert (
+        install == "pip install ./tools/ruler"
+    )  # here `ruler` is this checkout
     assert len(steps) == 3
     shell = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c"]
     with workspace() as (folder, environment):
@@ -26,7 +30,9 @@ def test_workflow() -> None:
         assert gate["passed"]
         bound = f"--at-least {gate['at_least']:g}"
         done = run(
-            [*shell, steps[-1].replace(bound, "--at-least 0.9")], folder, environment
+            [*shell, steps[-1].replace(bound, "--at-least 0.9")],
+            folder,
+            environment,
         )
         assert done.returncode == 1
         assert "not passed" in done.stdout

@@ -17,7 +17,10 @@ _MARK = "help"
 
 def commands() -> list[str]:
     """Return every command as a user types it, `ruler` alone first."""
-    return ["ruler", *(f"ruler {name}" for name in _names(typer.main.get_command(app)))]
+    return [
+        "ruler",
+        *(f"ruler {name}" for name in _names(typer.main.get_command(app))),
+    ]
 
 
 def _names(group: Any) -> Iterator[str]:

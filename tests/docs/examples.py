@@ -47,7 +47,9 @@ _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 
-def parallel(call: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
+def parallel(
+    call: Callable[[_Item], _Result], items: Sequence[_Item]
+) -> list[_Result]:
     """Call a function that waits for processes with each item, as many at once as there are cores."""
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         return list(pool.map(call, items))
@@ -60,7 +62,10 @@ def _program(path: Path, text: str) -> None:
     too, and the system runs no file that is open for writing.
     """
     subprocess.run(
-        ["tee", path], input=text.encode(), stdout=subprocess.DEVNULL, check=True
+        ["tee", path],
+        input=text.encode(),
+        stdout=subprocess.DEVNULL,
+        check=True,
     )
     path.chmod(0o755)
 
@@ -75,12 +80,15 @@ def workspace() -> Iterator[tuple[Path, dict[str, str]]]:
         shutil.copytree(ROOT / "samples", folder / "samples")
         command = tools / "ruler"
         _program(
-            command, f"#!{sys.executable}\nfrom ruler_cli.cli import main\n\nmain()\n"
+            command,
+            f"#!{sys.executable}\nfrom ruler_cli.cli import main\n\nmain()\n",
         )
         python = (
             tools / "python"
         )  # no link: beside that an environment's packages are not found
-        _program(python, f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
+        _program(
+            python, f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n'
+        )
         inherited = {
             key: value
             for key, value in os.environ.items()
@@ -160,9 +168,9 @@ def replay(blocks: Sequence[Block]) -> list[list[tuple[str, int]]]:
             environment["JUDGE"] = judge
         else:
             judge = JUDGE
-        output = run(["bash", "-c", script], folder, environment).stdout.replace(
-            judge, JUDGE
-        )
+        output = run(
+            ["bash", "-c", script], folder, environment
+        ).stdout.replace(judge, JUDGE)
     parts = re.split(rf"\n{_END}([0-9]+)\n", output)
     done = zip(parts[::2], map(int, parts[1::2]), strict=False)
     return [list(islice(done, len(each))) for each in commands]
@@ -192,7 +200,9 @@ def check_examples(fenced: Sequence[Block], report: Report) -> list[Block]:
         before, printed = printed, None
         if block.language == "text" and before is not None:
             report.same(
-                f"{block.where}: the output of the Python example", block.text, before
+                f"{block.where}: the output of the Python example",
+                block.text,
+                before,
             )
             fresh.append(replace(block, lines=before.splitlines()))
         elif block.language == "python":
@@ -200,7 +210,9 @@ def check_examples(fenced: Sequence[Block], report: Report) -> list[Block]:
             fresh.append(block)
         elif block.language == "console":
             fresh.append(
-                replace(block, lines=_check_session(block, outputs[number], report))
+                replace(
+                    block, lines=_check_session(block, outputs[number], report)
+                )
             )
         else:
             fresh.append(block)
@@ -230,7 +242,9 @@ def _check_session(
         steps(block), replayed, strict=True
     ):
         if documented:
-            report.same(f"{block.where}: the output of `{command}`", documented, output)
+            report.same(
+                f"{block.where}: the output of `{command}`", documented, output
+            )
         elif code:
             message = output.strip() or "nothing"
             report.wrong.append(
@@ -243,11 +257,15 @@ def _check_session(
     return lines
 
 
-def _check_python(block: Block, replayed: list[tuple[str, int]], report: Report) -> str:
+def _check_python(
+    block: Block, replayed: list[tuple[str, int]], report: Report
+) -> str:
     """Check that a Python block runs, and return what it prints."""
     output, code = replayed[0] if replayed else ("", 1)
     if code:
-        report.wrong.append(f"{block.where}: the Python example fails:\n{output}")
+        report.wrong.append(
+            f"{block.where}: the Python example fails:\n{output}"
+        )
     return output
 
 
@@ -257,12 +275,18 @@ def check_excerpts(pages: Sequence[str], report: Report) -> None:
     for page in pages:
         for source, excerpt in _EXCERPT.findall(read(page)):
             count += 1
-            parts = [re.escape(re.sub(r"\s", "", part)) for part in excerpt.split("…")]
+            parts = [
+                re.escape(re.sub(r"\s", "", part))
+                for part in excerpt.split("…")
+            ]
             lines = [
-                re.sub(r"\s", "", line) for line in _read(ROOT / source).splitlines()
+                re.sub(r"\s", "", line)
+                for line in _read(ROOT / source).splitlines()
             ]
             if not any(re.fullmatch(".*".join(parts), line) for line in lines):
-                report.wrong.append(f"{page}: the excerpt of {source} is no line of it")
+                report.wrong.append(
+                    f"{page}: the excerpt of {source} is no line of it"
+                )
     report.done.append(f"{count} excerpts of samples")
 
 
@@ -294,7 +318,9 @@ def rulers(line: str) -> Iterator[list[str]]:
     while "ruler" in words:
         words = words[words.index("ruler") :]
         stop = next(
-            i for i, word in enumerate(words) if word in ("|", "&&", "||", ";", "&")
+            i
+            for i, word in enumerate(words)
+            if word in ("|", "&&", "||", ";", "&")
         )
         yield [word for word in words[:stop] if not re.match(r"[0-9]?>", word)]
         words = words[stop:]
@@ -317,13 +343,22 @@ def scored_samples(report: Report, *, write: bool) -> None:
             for path in made:
                 (folder / path).unlink(missing_ok=True)
             run(
-                ["ruler", "score", f"samples/{name}.jsonl", made[0], "-m", "offline"],
+                [
+                    "ruler",
+                    "score",
+                    f"samples/{name}.jsonl",
+                    made[0],
+                    "-m",
+                    "offline",
+                ],
                 folder,
                 environment,
             )
             return [(path, _read(folder / path)) for path in made]
 
-    for path, live in (pair for made in parallel(score, SAMPLES) for pair in made):
+    for path, live in (
+        pair for made in parallel(score, SAMPLES) for pair in made
+    ):
         stored = _read(ROOT / path)
         if normal(stored) == normal(live):
             continue
@@ -340,12 +375,16 @@ def scored_samples(report: Report, *, write: bool) -> None:
     for unknown in sorted(
         {file.name for file in (ROOT / "samples").iterdir()} - known - OTHERS
     ):
-        report.wrong.append(f"samples/{unknown} belongs to no sample that is checked")
+        report.wrong.append(
+            f"samples/{unknown} belongs to no sample that is checked"
+        )
     report.done.append(f"{len(SAMPLES)} samples, scored anew")
 
 
 def _read(path: Path) -> str:
     if not path.exists():
         return ""
-    with path.open(encoding="utf-8", errors="surrogateescape", newline="") as file:
+    with path.open(
+        encoding="utf-8", errors="surrogateescape", newline=""
+    ) as file:
         return file.read()

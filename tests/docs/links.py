@@ -24,8 +24,14 @@ def _github(heading: str) -> str:
 
 def _site(heading: str) -> str:
     """Return the anchor that the site gives a heading."""
-    plain = unicodedata.normalize("NFKD", heading).encode("ascii", "ignore").decode()
-    return re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", plain).strip().lower())
+    plain = (
+        unicodedata.normalize("NFKD", heading)
+        .encode("ascii", "ignore")
+        .decode()
+    )
+    return re.sub(
+        r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", plain).strip().lower()
+    )
 
 
 def check_links(report: Report) -> None:
@@ -64,7 +70,11 @@ def check_markdown(report: Report) -> None:
         before = ""
         for number, line in prose(text):
             starts = re.match(r"([-*]|[0-9]+\.) |\|", line)
-            if starts and before and not re.match(r"([-*]|[0-9]+\.) |\||\s", before):
+            if (
+                starts
+                and before
+                and not re.match(r"([-*]|[0-9]+\.) |\||\s", before)
+            ):
                 report.wrong.append(
                     f"{name} line {number}: put an empty line before the list or table"
                 )
@@ -90,4 +100,6 @@ def check_navigation(report: Report) -> None:
             name.startswith("docs/")
             and Path(name).relative_to("docs").as_posix() not in listed
         ):
-            report.wrong.append(f"{name} is not in the navigation of mkdocs.yml")
+            report.wrong.append(
+                f"{name} is not in the navigation of mkdocs.yml"
+            )

@@ -10,7 +10,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
-OTHERS = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "benchmarks/README.md")
+OTHERS = (
+    "README.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "benchmarks/README.md",
+)
 """Pages outside `docs/`, relative to the checkout."""
 
 _NUMBER = r"[0-9]+(?:\.[0-9]+)?(?:e-[0-9]+)?"
@@ -72,7 +77,9 @@ def normal(text: str) -> str:
     """Return a text with every value that depends on time at 0, and without a line of nothing else."""
     return _MINUTES.sub(
         "0 UTC",
-        _INSTANT.sub(r"\g<1>0", _SECONDS.sub(r"\g<1>0\g<2>", _LATENCY.sub("", text))),
+        _INSTANT.sub(
+            r"\g<1>0", _SECONDS.sub(r"\g<1>0\g<2>", _LATENCY.sub("", text))
+        ),
     )
 
 
@@ -80,7 +87,10 @@ def names() -> list[str]:
     """Return the paths of all pages, relative to the checkout."""
     return [
         *OTHERS,
-        *(f"docs/{path.relative_to(DOCS)}" for path in sorted(DOCS.rglob("*.md"))),
+        *(
+            f"docs/{path.relative_to(DOCS)}"
+            for path in sorted(DOCS.rglob("*.md"))
+        ),
     ]
 
 

@@ -20,7 +20,16 @@ from ruler_cli.results.conditions import MARK, NAMES
 from ruler_cli.settings.models import InputSettings
 from ruler_cli.types import BatchFigures
 from tests.docs.examples import SAMPLES, run, workspace
-from tests.docs.pages import DOCS, ROOT, Report, below, between, code, read, table
+from tests.docs.pages import (
+    DOCS,
+    ROOT,
+    Report,
+    below,
+    between,
+    code,
+    read,
+    table,
+)
 
 SIMULATED = {
     name: ROOT / "benchmarks" / "simulation" / f"{name}.md"
@@ -53,10 +62,17 @@ def check_fields(report: Report) -> None:
     """Check that every field in the scored samples has a row in the tables of docs/output.md."""
     page = read("docs/output.md")
     headings = ("On each trajectory", "In `ruler`", "In the group's part")
-    spans = {span for h in headings for row in table(page, h) for span in code(row[0])}
+    spans = {
+        span
+        for h in headings
+        for row in table(page, h)
+        for span in code(row[0])
+    }
     documented = spans | {span.rpartition(".")[2] for span in spans}
     seen: set[str] = set()
-    scored = [(ROOT / f"samples/{name}.scored.jsonl").read_bytes() for name in SAMPLES]
+    scored = [
+        (ROOT / f"samples/{name}.scored.jsonl").read_bytes() for name in SAMPLES
+    ]
     with workspace() as (folder, environment):
         run(
             ["ruler", "score", "samples/simulated.jsonl", "out.jsonl", *RICH],
@@ -83,13 +99,17 @@ def check_fields(report: Report) -> None:
 def _rows(page: str, heading: str) -> list[list[str]]:
     """Return the cells, split at each bar, of every table row below a heading that begins with code."""
     text = below(read(page), heading)
-    return [line.split("|") for line in text.split("\n") if line.startswith("| `")]
+    return [
+        line.split("|") for line in text.split("\n") if line.startswith("| `")
+    ]
 
 
 def check_summary(report: Report) -> None:
     """Check that every field of the summary and of its figures has a row in docs/json.md."""
     documented = {
-        span for row in _rows("docs/json.md", "The summary") for span in code(row[1])
+        span
+        for row in _rows("docs/json.md", "The summary")
+        for span in code(row[1])
     }
     with workspace() as (folder, environment):
         command = "ruler score samples/groups.jsonl out.jsonl -m offline --progress none --summary sum.json"
@@ -125,7 +145,11 @@ def check_report(report: Report) -> None:
             "-m",
             "simulated",
         ]
-        run([*command, "--passes", "2", "--progress", "none"], folder, environment)
+        run(
+            [*command, "--passes", "2", "--progress", "none"],
+            folder,
+            environment,
+        )
         page, one = (
             orjson.loads(
                 run(
@@ -137,14 +161,19 @@ def check_report(report: Report) -> None:
             for more in ([], ["--group", "task-1"])
         )
     page["figures"]["made_by"]["versions"].clear()  # its names are no fields
-    live = page.keys() | one.keys() | page["figures"].keys() | one["group"].keys()
+    live = (
+        page.keys() | one.keys() | page["figures"].keys() | one["group"].keys()
+    )
     for name in sorted((documented.keys() ^ live) - of_output):
         report.wrong.append(
             f"docs/json.md: `{name}` is not both in `ruler report --json` and in its tables"
         )
     for name, value in [*page["figures"].items(), *one["group"].items()]:
         for missing in sorted(
-            set(_keys_of(value)) - documented.get(name, set()) - of_output - _EVERYWHERE
+            set(_keys_of(value))
+            - documented.get(name, set())
+            - of_output
+            - _EVERYWHERE
         ):
             report.wrong.append(
                 f"docs/json.md: `{missing}` of `{name}` in `report --json` is not documented"
@@ -167,7 +196,13 @@ def check_comparison(report: Report) -> None:
                 name,
             ]
             run([*command, "--progress", "none"], folder, environment)
-        files = ["ruler", "report", "simulated.jsonl", "offline.jsonl", "--json"]
+        files = [
+            "ruler",
+            "report",
+            "simulated.jsonl",
+            "offline.jsonl",
+            "--json",
+        ]
         page, one = (
             orjson.loads(run([*files, *more], folder, environment).stdout)
             for more in ([], ["--group", "task-1"])
@@ -231,13 +266,20 @@ def _keys_of(value: Any) -> Iterator[str]:
 def check_conditions(report: Report) -> None:
     """Check that the tables of `select` and of a report's links list each condition once."""
     rows = table(read("docs/select.md"), "Conditions")
-    documented = [span.partition("=")[0] for row in rows for span in code(row[0])]
+    documented = [
+        span.partition("=")[0] for row in rows for span in code(row[0])
+    ]
     if set(documented) != {*NAMES, MARK, "PATH"}:
         report.wrong.append(
             f"docs/select.md: --where takes {', '.join(NAMES)}; its table has {', '.join(documented)}"
         )
     links = _rows("docs/report.md", "Links")
-    spans = [span for row in links for span in code(row[1]) if not span.startswith("#")]
+    spans = [
+        span
+        for row in links
+        for span in code(row[1])
+        if not span.startswith("#")
+    ]
     linked = sorted({span.partition("=")[0] for span in spans})
     base, sorts = (
         BASE_JS.read_text(encoding="utf-8"),
@@ -246,7 +288,9 @@ def check_conditions(report: Report) -> None:
     lists = re.findall(
         r"^const (?:WORDS|GROUP_RANGES) = \[(.*)\];$", base, re.MULTILINE
     )
-    ranges = re.findall(r"^const ROLLOUT_RANGES = \{(.*)\};$", base, re.MULTILINE)
+    ranges = re.findall(
+        r"^const ROLLOUT_RANGES = \{(.*)\};$", base, re.MULTILINE
+    )
     live = {
         "field.PATH",
         "search",
@@ -299,7 +343,9 @@ def with_formats(text: str) -> str:
 
 def _key_of(form: Format) -> str:
     """Return the cell on the group key of a format."""
-    keys = [f"`{key}`" for key in form.key_paths if not key.startswith("traces.0.")]
+    keys = [
+        f"`{key}`" for key in form.key_paths if not key.startswith("traces.0.")
+    ]
     if len(keys) > _FEW:
         keys = ["[an id](#ids-and-prompts)"]
     if form.key_description:
@@ -329,10 +375,15 @@ def check_formats(report: Report) -> None:
     """Check the table of formats, its links, and that each example is of the format beside it."""
     page = read(_FORMATS)
     if page != with_formats(page):
-        report.wrong.append(f"{_FORMATS}: the table of formats is not that of ruler")
+        report.wrong.append(
+            f"{_FORMATS}: the table of formats is not that of ruler"
+        )
     documented = _families(table(page, "Formats"))
     examples = [
-        link for rows in documented.values() for row in rows for link in _examples(row)
+        link
+        for rows in documented.values()
+        for row in rows
+        for link in _examples(row)
     ]
     for form in FORMATS:
         if not (form.examples and form.record):
@@ -351,7 +402,9 @@ def check_formats(report: Report) -> None:
     ids = " ".join(f"`{key}`," for key in ID_KEYS.split("|")).removesuffix(",")
     if ids not in page:
         report.wrong.append(f"{_FORMATS} does not say {ids}")
-    report.done.append(f"{len(documented)} formats with {len(examples)} examples")
+    report.done.append(
+        f"{len(documented)} formats with {len(examples)} examples"
+    )
 
 
 def _families(rows: list[list[str]]) -> dict[str, list[list[str]]]:
@@ -366,7 +419,10 @@ def _families(rows: list[list[str]]) -> dict[str, list[list[str]]]:
 
 def _examples(row: list[str]) -> list[Path]:
     """Return the files that the last cell of a row links to."""
-    return [(DOCS / link).resolve() for link in re.findall(r"\]\(([^)]+)\)", row[-1])]
+    return [
+        (DOCS / link).resolve()
+        for link in re.findall(r"\]\(([^)]+)\)", row[-1])
+    ]
 
 
 def _family_of(path: Path) -> str:
@@ -399,10 +455,14 @@ def check_benchmarks(report: Report) -> None:
             f"{BENCHMARKS}: there is no table below {projection.HEADING!r}"
         )
         return
-    report.wrong += [f"{BENCHMARKS}: {sentence}" for sentence in projection.wrong(rows)]
+    report.wrong += [
+        f"{BENCHMARKS}: {sentence}" for sentence in projection.wrong(rows)
+    ]
     for row in table(read("docs/scale.md"), "100 million rollouts"):
         if row not in [whole[:-1] for whole in rows]:
             report.wrong.append(
                 f"docs/scale.md: the row {row[0]!r} is not as in {BENCHMARKS}"
             )
-    report.done.append(f"{len(projection.COMPUTED)} rows on 100 million rollouts")
+    report.done.append(
+        f"{len(projection.COMPUTED)} rows on 100 million rollouts"
+    )

@@ -24,7 +24,9 @@ def llama(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Llama]:
     """llama.cpp's server with two slots, for the session."""
     if reason := missing():
         pytest.skip(reason)
-    with Llama(tmp_path_factory.mktemp("llama"), context=CONTEXT, slots=2) as server:
+    with Llama(
+        tmp_path_factory.mktemp("llama"), context=CONTEXT, slots=2
+    ) as server:
         yield server
 
 
@@ -79,7 +81,15 @@ def _score(
     begun = len(judge.seen)
     out, summary = folder / "out.jsonl", folder / "summary.json"
     done = ruler(
-        *("score", source, out, "-m", "hosted_vllm/smollm2", "--api-base", judge.base),
+        *(
+            "score",
+            source,
+            out,
+            "-m",
+            "hosted_vllm/smollm2",
+            "--api-base",
+            judge.base,
+        ),
         *(
             "--ledger",
             folder / "ledger.sqlite",

@@ -119,7 +119,9 @@ class Llama:
                     return
             time.sleep(0.1)
         self.__exit__()
-        raise RuntimeError(f"llama.cpp's server is not healthy after {_START:g} s")
+        raise RuntimeError(
+            f"llama.cpp's server is not healthy after {_START:g} s"
+        )
 
 
 def get(url: str, body: Any = None) -> Any:
@@ -131,7 +133,9 @@ def get(url: str, body: Any = None) -> Any:
         if isinstance(body, bytes)
         else json.dumps(body).encode()
     )
-    request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
+    request = urllib.request.Request(
+        url, data, {"Content-Type": "application/json"}
+    )
     with _OPENER.open(request, timeout=600) as answer:
         return json.load(answer)
 
@@ -150,8 +154,12 @@ def _main() -> None:
     parser = argparse.ArgumentParser(
         description="llama.cpp's server with a small model, on loopback."
     )
-    parser.add_argument("--port", type=int, default=0, help="0: any that is free")
-    parser.add_argument("--context", type=int, default=8192, help="tokens of one slot")
+    parser.add_argument(
+        "--port", type=int, default=0, help="0: any that is free"
+    )
+    parser.add_argument(
+        "--context", type=int, default=8192, help="tokens of one slot"
+    )
     parser.add_argument(
         "--slots",
         type=int,
@@ -160,7 +168,9 @@ def _main() -> None:
     )
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument(
-        "--model", type=Path, help="weights in GGUF; SmolLM2-135M-Instruct by default"
+        "--model",
+        type=Path,
+        help="weights in GGUF; SmolLM2-135M-Instruct by default",
     )
     parser.add_argument(
         "--attached", action="store_true", help="end when stdin is closed"
@@ -169,7 +179,9 @@ def _main() -> None:
     try:
         import xllamacpp
     except ImportError as error:
-        sys.exit(f"xllamacpp cannot be imported ({error}): pip install xllamacpp")
+        sys.exit(
+            f"xllamacpp cannot be imported ({error}): pip install xllamacpp"
+        )
     params = xllamacpp.CommonParams()
     params.model.path = str(options.model or weights())
     params.port, params.hostnames = options.port, ["127.0.0.1"]
@@ -178,7 +190,9 @@ def _main() -> None:
         options.slots,
         False,
     )
-    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = options.threads
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = (
+        options.threads
+    )
     params.sampling.seed = 1
     server = xllamacpp.Server(params)
     print(json.dumps({"root": server.listening_address}), flush=True)

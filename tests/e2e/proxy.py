@@ -55,9 +55,7 @@ def interpreter() -> str | None:
 
 
 def _has_proxy(python: str) -> bool:
-    look = (
-        f"from importlib.util import find_spec; assert all(map(find_spec, {_NEEDED}))"
-    )
+    look = f"from importlib.util import find_spec; assert all(map(find_spec, {_NEEDED}))"
     try:
         return (
             subprocess.run(
@@ -69,7 +67,9 @@ def _has_proxy(python: str) -> bool:
         return False
 
 
-def deployment(name: str, model: str, base: str, **params: Any) -> dict[str, Any]:
+def deployment(
+    name: str, model: str, base: str, **params: Any
+) -> dict[str, Any]:
     """An entry of `model_list`: the proxy's name of a model, and its address."""
     return {
         "model_name": name,
@@ -168,5 +168,7 @@ class Proxy:
             except (urllib.error.URLError, OSError):
                 time.sleep(0.1)
         self.kill()
-        output = (self._folder / "proxy.log").read_text(errors="replace")[-2000:]
+        output = (self._folder / "proxy.log").read_text(errors="replace")[
+            -2000:
+        ]
         raise RuntimeError(f"the litellm proxy did not start:\n{output}")

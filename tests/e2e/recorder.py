@@ -41,14 +41,17 @@ class Seen:
     @property
     def corrective(self) -> bool:
         """Return whether the request follows an answer that could not be used."""
-        return any(note in self.body["messages"][-1]["content"] for note in _AGAIN)
+        return any(
+            note in self.body["messages"][-1]["content"] for note in _AGAIN
+        )
 
     @property
     def cut_off(self) -> bool:
         """Return whether the answer ended at a limit."""
         return (
             self.status == 200
-            and json.loads(self.answer)["choices"][0]["finish_reason"] == "length"
+            and json.loads(self.answer)["choices"][0]["finish_reason"]
+            == "length"
         )
 
     @property
@@ -93,13 +96,17 @@ class Recorder:
         )
 
 
-def _handler(behind: str, keep: Callable[[Seen], None]) -> type[BaseHTTPRequestHandler]:
+def _handler(
+    behind: str, keep: Callable[[Seen], None]
+) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
             began = time.monotonic()
-            request = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            request = self.rfile.read(
+                int(self.headers.get("Content-Length", 0))
+            )
             status, headers, answer = self._forward(request)
             keep(Seen(request, status, answer, time.monotonic() - began))
             with suppress(ConnectionError):  # who asked may be gone by now
@@ -111,7 +118,9 @@ def _handler(behind: str, keep: Callable[[Seen], None]) -> type[BaseHTTPRequestH
                 self.end_headers()
                 self.wfile.write(answer)
 
-        def _forward(self, request: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
+        def _forward(
+            self, request: bytes
+        ) -> tuple[int, list[tuple[str, str]], bytes]:
             connection = http.client.HTTPConnection(behind, timeout=3600)
             sent = {
                 name: value

@@ -18,7 +18,15 @@ NARROW = 1280
 """Tokens of a slot, too few for a group of four short rollouts and enough for two of them."""
 SAMPLES = Path(__file__).resolve().parents[2] / "samples"
 TAU_BENCH = SHARED / "data" / "tau_bench_gpt4o_airline.jsonl"
-KINDS = {"reply", "transport", "refused", "too_long", "input", "budget", "interrupted"}
+KINDS = {
+    "reply",
+    "transport",
+    "refused",
+    "too_long",
+    "input",
+    "budget",
+    "interrupted",
+}
 
 
 @dataclass(frozen=True)
@@ -62,7 +70,9 @@ def orders(folder: Path, groups: int) -> Path:
     """So many small groups of two rollouts: samples/one.jsonl with other numbers of orders."""
     record = (SAMPLES / "one.jsonl").read_text()
     path = folder / "orders.jsonl"
-    path.write_text("".join(record.replace("17", str(17 + i)) for i in range(groups)))
+    path.write_text(
+        "".join(record.replace("17", str(17 + i)) for i in range(groups))
+    )
     return path
 
 
@@ -144,7 +154,9 @@ def usage(run: Run) -> None:
         prompt,
         completion,
     )
-    parts = [part["usage"] for part in groups(run.out).values() if "usage" in part]
+    parts = [
+        part["usage"] for part in groups(run.out).values() if "usage" in part
+    ]
     if len(parts) == run.summary["groups"] and not run.summary["kept"]:
         names = ("calls", "prompt_tokens", "completion_tokens")
         assert tuple(sum(part[name] for part in parts) for name in names) == (
@@ -161,8 +173,14 @@ def as_scored(path: Path) -> str:
         if isinstance(value, dict):
             timely = {"judged_at", "latency_s", "cached"}
             return {
-                key: bare(inner) for key, inner in value.items() if key not in timely
+                key: bare(inner)
+                for key, inner in value.items()
+                if key not in timely
             }
-        return [bare(inner) for inner in value] if isinstance(value, list) else value
+        return (
+            [bare(inner) for inner in value]
+            if isinstance(value, list)
+            else value
+        )
 
     return json.dumps([bare(record) for record in read(path)], indent=1)

@@ -102,7 +102,9 @@ def judge(base: str, *more: str) -> tuple[str, ...]:
 def rewards(path: Path) -> list[float]:
     """The scores of OUTPUT."""
     return [
-        rollout["reward"] for group in read(path) for rollout in group["trajectories"]
+        rollout["reward"]
+        for group in read(path)
+        for rollout in group["trajectories"]
     ]
 
 
@@ -126,10 +128,17 @@ def test_too_long(server: Llama, ruler: Ruler, tmp_path: Path) -> None:
     source = tmp_path / "long.jsonl"
     task = {"role": "user", "content": "Count."}
     rollouts = [
-        {"messages": [task, {"role": "assistant", "content": f"{n} word " * 3000}]}
+        {
+            "messages": [
+                task,
+                {"role": "assistant", "content": f"{n} word " * 3000},
+            ]
+        }
         for n in range(2)
     ]
-    source.write_text(json.dumps({"group_id": "long", "trajectories": rollouts}))
+    source.write_text(
+        json.dumps({"group_id": "long", "trajectories": rollouts})
+    )
     done = ruler(
         "score", source, "out.jsonl", *judge(server.root, "--api", "systemone")
     )
@@ -138,7 +147,9 @@ def test_too_long(server: Llama, ruler: Ruler, tmp_path: Path) -> None:
     assert group["ruler"]["kind"] == "too_long"
 
 
-@pytest.mark.skipif(interpreter() is None, reason="litellm[proxy] is not installed")
+@pytest.mark.skipif(
+    interpreter() is None, reason="litellm[proxy] is not installed"
+)
 def test_proxy(server: Llama, ruler: Ruler, tmp_path: Path) -> None:
     """litellm's proxy answers OpenAI's Decisions in front of it, with the same scores."""
     source = runs.orders(tmp_path, 1)
@@ -149,9 +160,15 @@ def test_proxy(server: Llama, ruler: Ruler, tmp_path: Path) -> None:
     model = deployment("decider", "decider", server.base)
     model["litellm_params"]["model"] = "hosted_vllm/decider"
     with Proxy(tmp_path, [model]) as proxy:
-        options = judge(f"{proxy.root}/v1", "--api", "decisions", "--ledger", "none")
+        options = judge(
+            f"{proxy.root}/v1", "--api", "decisions", "--ledger", "none"
+        )
         key = ("--api-key-env", "PROXY_KEY")
-        done = ruler("score", source, "two.jsonl", *options, *key, PROXY_KEY=MASTER_KEY)
+        done = ruler(
+            "score", source, "two.jsonl", *options, *key, PROXY_KEY=MASTER_KEY
+        )
     assert done.returncode == 0, done.stderr
-    first, two = (rewards(tmp_path / f"{name}.jsonl") for name in ("one", "two"))
+    first, two = (
+        rewards(tmp_path / f"{name}.jsonl") for name in ("one", "two")
+    )
     assert two == pytest.approx(first, abs=0.02)

@@ -49,7 +49,9 @@ def _imported() -> tuple[Any, Any]:
     for name in ("torch", "transformers", "triton"):
         if name not in sys.modules and find_spec(name) is None:
             sys.modules[name] = _StandIn(name)
-    return pytest.importorskip("xgrammar"), importlib.import_module("xgrammar.testing")
+    return pytest.importorskip("xgrammar"), importlib.import_module(
+        "xgrammar.testing"
+    )
 
 
 def xgrammar(schema: dict[str, Any], text: str) -> bool:
@@ -69,7 +71,8 @@ def llguidance(schema: dict[str, Any], text: str) -> bool:
     assert not matcher.is_error(), matcher.get_error()
     tokens = tokenizer.tokenize_str(text)
     return bool(
-        matcher.try_consume_tokens(tokens) == len(tokens) and matcher.is_accepting()
+        matcher.try_consume_tokens(tokens) == len(tokens)
+        and matcher.is_accepting()
     )
 
 
@@ -109,7 +112,9 @@ def test_scores_that_an_engine_allows(
     assert parameter is not None
     schema = parameter["json_schema"]["schema"]
     answers = {score: answer(form, score, criteria) for score in SCORES}
-    forbidden = [score for score, text in answers.items() if not accepts(schema, text)]
+    forbidden = [
+        score for score, text in answers.items() if not accepts(schema, text)
+    ]
     assert forbidden == []
     for score, text in answers.items():
         entries = parse(text, LABELS, criteria).entries

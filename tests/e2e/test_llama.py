@@ -29,7 +29,13 @@ def test_from_a_dump_to_a_report(
     """An agent's rollouts are checked, scored, compared with a verifier and reported, none of it twice."""
     source = runs.real(tmp_path)
     checked = ruler(
-        "check", source, "-m", "hosted_vllm/smollm2", "--api-base", judge.base, "--json"
+        "check",
+        source,
+        "-m",
+        "hosted_vllm/smollm2",
+        "--api-base",
+        judge.base,
+        "--json",
     )
     assert checked.returncode == 0, checked.stderr
     expected = json.loads(checked.stdout)
@@ -38,7 +44,9 @@ def test_from_a_dump_to_a_report(
     run = score(source, *COLD, *ONE)
     holds(run, source)
     # its grammar holds the answer to the schema, so only one that was cut off can lack anything
-    assert sum(s.corrective for s in judge.seen) <= sum(s.cut_off for s in judge.seen)
+    assert sum(s.corrective for s in judge.seen) <= sum(
+        s.cut_off for s in judge.seen
+    )
     assert expected["groups"] == run.summary["groups"]
     asked = len(judge.seen)
 
@@ -50,7 +58,9 @@ def test_from_a_dump_to_a_report(
     reported(ruler, run, tmp_path)
 
 
-def test_asked_about_each(score: Score, judge: Recorder, tmp_path: Path) -> None:
+def test_asked_about_each(
+    score: Score, judge: Recorder, tmp_path: Path
+) -> None:
     """The probabilities of a real model's one word are scores that differ, and a second run asks nothing."""
     source = runs.orders(tmp_path, 3)
     run = score(source, *COLD, *ONE, "--ask", "each")
@@ -80,7 +90,9 @@ def test_criteria(score: Score, judge: Recorder, tmp_path: Path) -> None:
     for rollout in runs.rollouts(run.out):
         annotation = rollout["ruler"]
         values = [criterion["value"] for criterion in annotation["criteria"]]
-        assert [criterion["name"] for criterion in annotation["criteria"]] == names
+        assert [
+            criterion["name"] for criterion in annotation["criteria"]
+        ] == names
         assert all(0 <= value <= 1 for value in values)
         weighted = (5 * values[0] + 2 * values[1] - values[2] + 1) / 8
         wanted = weighted if values[3] >= 0.5 else 0.0
@@ -136,7 +148,9 @@ def test_by_file(judge: Recorder, ruler: Ruler, tmp_path: Path) -> None:
     assert len(judge.seen) == asked
     runs.marked(tmp_path / "out.jsonl", source)
     # a reply that cannot be used leaves a request that corrects it, which the next round renders
-    done = ruler("batch", "export", source, tmp_path / "next.jsonl", *judge_options)
+    done = ruler(
+        "batch", "export", source, tmp_path / "next.jsonl", *judge_options
+    )
     assert done.returncode == 0, done.stderr
     unanswered = [
         part
@@ -158,7 +172,10 @@ def long_rollout(number: int, words: int) -> dict[str, object]:
     return {
         "messages": [
             {"role": "user", "content": "Count the boxes in the store."},
-            {"role": "assistant", "content": f"{text} That makes {number + 40} boxes."},
+            {
+                "role": "assistant",
+                "content": f"{text} That makes {number + 40} boxes.",
+            },
         ],
         "reward": float(number % 2),
     }
@@ -166,8 +183,12 @@ def long_rollout(number: int, words: int) -> dict[str, object]:
 
 def dump(path: Path, *sizes: int) -> Path:
     """One group of rollouts with so many words each."""
-    rollouts = [long_rollout(number, words) for number, words in enumerate(sizes)]
-    path.write_text(json.dumps({"group_id": "boxes", "trajectories": rollouts}) + "\n")
+    rollouts = [
+        long_rollout(number, words) for number, words in enumerate(sizes)
+    ]
+    path.write_text(
+        json.dumps({"group_id": "boxes", "trajectories": rollouts}) + "\n"
+    )
     return path
 
 
@@ -180,7 +201,8 @@ def test_long_group(short: Score, tmp_path: Path) -> None:
     assert refused, "the server took it whole"
     assert run.summary["windowed"] + sum(run.summary["failed"].values()) == 1
     texts = [
-        json.dumps(r["messages"][1]["content"]) for r in read(source)[0]["trajectories"]
+        json.dumps(r["messages"][1]["content"])
+        for r in read(source)[0]["trajectories"]
     ]
     for call in run.seen:
         if call.status == 200:
@@ -200,5 +222,8 @@ def test_long_rollout(short: Score, tmp_path: Path) -> None:
     assert run.summary["usage"]["calls"] == 0
     reason = read(run.out)[0]["ruler"]["reason"]
     assert (
-        len([word for word in reason.replace(",", "").split() if word.isdigit()]) >= 2
+        len(
+            [word for word in reason.replace(",", "").split() if word.isdigit()]
+        )
+        >= 2
     ), reason

@@ -47,7 +47,12 @@ def gateway(
         deployment("busy", "once-429-bare", base),
         deployment("busy", "of/once-429-bare", base),
         deployment(
-            "spent", "judge-a", base, max_budget=0.001, budget_duration="1d", **cost
+            "spent",
+            "judge-a",
+            base,
+            max_budget=0.001,
+            budget_duration="1d",
+            **cost,
         ),
         deployment("textual", "format-refused", base),
     ]
@@ -85,7 +90,9 @@ def summary(folder: Path) -> Any:
 
 def through(gateway: Proxy, *models: str, base: str = "") -> list[str]:
     """The options of a run with models of the proxy."""
-    named = [part for model in models for part in ("-m", f"litellm_proxy/{model}")]
+    named = [
+        part for model in models for part in ("-m", f"litellm_proxy/{model}")
+    ]
     where = ["--api-base", gateway.root + base, "--api-key-env", "GATEWAY_KEY"]
     return [*named, *where, "--progress", "none", "--summary", "summary.json"]
 
@@ -132,7 +139,11 @@ def test_limit_of_calls_in_flight(
     """A run waits for the proxy's own limit: every group is scored, each once."""
     asked.configure(latency=0.2)
     done = ruler(
-        "score", rollouts(tmp_path, 16), "out.jsonl", *through(gateway, "narrow"), **KEY
+        "score",
+        rollouts(tmp_path, 16),
+        "out.jsonl",
+        *through(gateway, "narrow"),
+        **KEY,
     )
     assert done.returncode == 0, done.stderr
     assert scores(tmp_path) == [list(TRUTHS)] * 16
@@ -146,7 +157,11 @@ def test_deployments_that_rest(
 ) -> None:
     """If all deployments of a model rest, the run waits as the proxy asks and scores every group."""
     done = ruler(
-        "score", rollouts(tmp_path, 3), "out.jsonl", *through(gateway, "busy"), **KEY
+        "score",
+        rollouts(tmp_path, 3),
+        "out.jsonl",
+        *through(gateway, "busy"),
+        **KEY,
     )
     assert done.returncode == 0, done.stderr
     assert scores(tmp_path) == [list(TRUTHS)] * 3
@@ -159,7 +174,11 @@ def test_budget(
     """A budget that is used up ends the run without a wait."""
     began = time.monotonic()
     done = ruler(
-        "score", rollouts(tmp_path, 30), "out.jsonl", *through(gateway, "spent"), **KEY
+        "score",
+        rollouts(tmp_path, 30),
+        "out.jsonl",
+        *through(gateway, "spent"),
+        **KEY,
     )
     assert done.returncode == 3, done.stderr
     assert time.monotonic() - began < 30
@@ -174,7 +193,11 @@ def test_form_that_is_refused(
 ) -> None:
     """A model behind the proxy that takes no schema is asked for JSON, and then for text."""
     done = ruler(
-        "score", rollouts(tmp_path, 3), "out.jsonl", *through(gateway, "textual"), **KEY
+        "score",
+        rollouts(tmp_path, 3),
+        "out.jsonl",
+        *through(gateway, "textual"),
+        **KEY,
     )
     assert done.returncode == 0, done.stderr
     assert scores(tmp_path) == [list(TRUTHS)] * 3

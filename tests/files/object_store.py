@@ -58,7 +58,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send(self, status: int, body: bytes = b"", **headers: str) -> None:
         self.send_response(status)
-        for name, value in ({"Content_Length": str(len(body))} | headers).items():
+        for name, value in (
+            {"Content_Length": str(len(body))} | headers
+        ).items():
             self.send_header(name.replace("_", "-"), value)
         self.end_headers()
         if self.command != "HEAD":
@@ -67,7 +69,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _read_request(self) -> tuple[str, dict[str, str], bytes]:
         parts = urlsplit(self.path)
         query = {
-            k: v[0] for k, v in parse_qs(parts.query, keep_blank_values=True).items()
+            k: v[0]
+            for k, v in parse_qs(parts.query, keep_blank_values=True).items()
         }
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         if "aws-chunked" in self.headers.get("Content-Encoding", ""):
@@ -115,13 +118,18 @@ class _Handler(BaseHTTPRequestHandler):
             self.server.served += len(part)
             self.server.largest = max(self.server.largest, len(part))
             self._send(
-                206, part, **common, Content_Range=f"bytes {first}-{last}/{len(data)}"
+                206,
+                part,
+                **common,
+                Content_Range=f"bytes {first}-{last}/{len(data)}",
             )
 
     def _list(self, bucket: str, query: dict[str, str]) -> None:
         prefix = query.get("prefix", "")
         if bucket != "bucket":
-            self._send(404, f"{_HEAD}<Error><Code>NoSuchBucket</Code></Error>".encode())
+            self._send(
+                404, f"{_HEAD}<Error><Code>NoSuchBucket</Code></Error>".encode()
+            )
             return
         keys = [k.split("/", 2)[2] for k in sorted(self.server.objects)]
         below = [k for k in keys if k.startswith(prefix)]
@@ -155,13 +163,16 @@ class _Handler(BaseHTTPRequestHandler):
         left = self.server.refuse_puts_after
         if self.server.refuse or left == 0:
             self._send(
-                self.server.refuse or 403, b"<Error><Code>AccessDenied</Code></Error>"
+                self.server.refuse or 403,
+                b"<Error><Code>AccessDenied</Code></Error>",
             )
             return
         if left is not None:
             self.server.refuse_puts_after = left - 1
         if "partNumber" in query:
-            self.server.uploads[query["uploadId"]][int(query["partNumber"])] = body
+            self.server.uploads[query["uploadId"]][int(query["partNumber"])] = (
+                body
+            )
         else:
             self.server.objects[path] = body
         self._send(200, b"", ETag='"1"')
@@ -173,11 +184,14 @@ class _Handler(BaseHTTPRequestHandler):
             self.server.uploads[upload] = {}
             tag = "InitiateMultipartUploadResult"
             self._send(
-                200, f"{_HEAD}<{tag}><UploadId>{upload}</UploadId></{tag}>".encode()
+                200,
+                f"{_HEAD}<{tag}><UploadId>{upload}</UploadId></{tag}>".encode(),
             )
         else:
             parts = self.server.uploads.pop(query["uploadId"])
-            self.server.objects[path] = b"".join(parts[n] for n in sorted(parts))
+            self.server.objects[path] = b"".join(
+                parts[n] for n in sorted(parts)
+            )
             tag = "CompleteMultipartUploadResult"
             self._send(200, f'{_HEAD}<{tag}><ETag>"1"</ETag></{tag}>'.encode())
 

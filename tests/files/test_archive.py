@@ -61,7 +61,10 @@ def test_order(tmp_path: Path, method: int) -> None:
     path = tmp_path / "log.eval"
     path.write_bytes(packed(method))
     every = samples(path)
-    assert [line.where for line in every] == ["sample b_epoch_1", "sample a_epoch_1"]
+    assert [line.where for line in every] == [
+        "sample b_epoch_1",
+        "sample a_epoch_1",
+    ]
     assert [line.raw for line in every] == [
         MEMBERS[f"samples/{name}_epoch_1.json"] for name in "ba"
     ]
@@ -72,7 +75,10 @@ def test_ids_that_are_paths(tmp_path: Path) -> None:
     names = ["HumanEval/0_epoch_1", "../b_epoch_12", "a\nb_epoch_1"]
     path = tmp_path / "log.eval"
     path.write_bytes(
-        packed(zipfile.ZIP_STORED, {f"samples/{name}.json": b"{}" for name in names})
+        packed(
+            zipfile.ZIP_STORED,
+            {f"samples/{name}.json": b"{}" for name in names},
+        )
     )
     assert [line.where for line in samples(path)] == [
         f"sample {name}" for name in names
@@ -94,9 +100,15 @@ def test_equal_names(tmp_path: Path) -> None:
 def test_foreign(tmp_path: Path) -> None:
     """An archive without samples is refused, also a torch file, which is never unpickled."""
     path = tmp_path / "x.zip"
-    for members in ({"7/data.pkl": b"x", "7/version": b"3"}, {"a.jsonl": b"{}"}):
+    for members in (
+        {"7/data.pkl": b"x", "7/version": b"3"},
+        {"a.jsonl": b"{}"},
+    ):
         path.write_bytes(packed(zipfile.ZIP_STORED, members))
-        with ExitStack() as stack, pytest.raises(ForeignError, match="unpack it"):
+        with (
+            ExitStack() as stack,
+            pytest.raises(ForeignError, match="unpack it"),
+        ):
             open_container(str(path), stack)
 
 
@@ -116,7 +128,11 @@ def test_output_names(tmp_path: Path) -> None:
                 lines,
                 "only the scores of an Inspect log are written as .eval; name OUTPUT .jsonl",
             ),
-            ("log", plain, "is INPUT, and would not keep its form; give another"),
+            (
+                "log",
+                plain,
+                "is INPUT, and would not keep its form; give another",
+            ),
         ]:
             with (
                 Output(str(tmp_path / name), force=True) as output,
@@ -127,7 +143,9 @@ def test_output_names(tmp_path: Path) -> None:
             Output(str(tmp_path / "o.eval")) as output,
             pytest.raises(UsageError, match=r"OUTPUT \.jsonl"),
         ):
-            output.write_as(log, scored=False)  # a selection has no scores of its own
+            output.write_as(
+                log, scored=False
+            )  # a selection has no scores of its own
         for name in ("o.jsonl", "o.ndjson.zst", "o"):
             with Output(str(tmp_path / name)) as output:
                 output.write_as(log)
@@ -150,7 +168,9 @@ def test_scored_log(tmp_path: Path) -> None:
             packed(0, {"samples/1.json": b"{}", "samples/2.json": second})
         )
         with (
-            nullcontext() if is_scored else pytest.raises(UsageError, match="is there")
+            nullcontext()
+            if is_scored
+            else pytest.raises(UsageError, match="is there")
         ):
             refuse_foreign(place, "OUTPUT")
 
@@ -162,7 +182,8 @@ def test_without_inspect_ai(
     monkeypatch.setitem(sys.modules, "inspect_ai", None)
     every = SAMPLE.read_text().splitlines()
     members = {
-        f"samples/{i}_epoch_1.json": line.encode() for i, line in enumerate(every)
+        f"samples/{i}_epoch_1.json": line.encode()
+        for i, line in enumerate(every)
     }
     (tmp_path / "x.eval").write_bytes(packed(zipfile.ZIP_STORED, members))
     (tmp_path / "x.json").write_text(

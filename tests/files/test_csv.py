@@ -30,7 +30,9 @@ def rows(path: Path, most: int = 1 << 20) -> list[Line]:
         return lines
 
 
-def text_of(table: list[list[str]], delimiter: str = ",", end: str = "\n") -> str:
+def text_of(
+    table: list[list[str]], delimiter: str = ",", end: str = "\n"
+) -> str:
     """Write a table as Python's writer does."""
     stream = io.StringIO()
     csv.writer(stream, delimiter=delimiter, lineterminator=end).writerows(table)
@@ -61,15 +63,21 @@ def test_any_table(
 
     A row that is larger than the bound is named with its size, and spoils no other.
     """
-    table = [["x", *row] for row in [[""] * 3, *table]]  # no row begins as JSON does
+    table = [
+        ["x", *row] for row in [[""] * 3, *table]
+    ]  # no row begins as JSON does
     path = tmp_path_factory.mktemp("csv") / "in.jsonl"
     text = text_of([["n", "a", "b c", "d"], *table], delimiter, end)
     assert callable(pack)
     path.write_bytes(pack(text.encode(encoding)))
     lines = rows(path)
-    wanted = [dict(zip(["n", "a", "b c", "d"], row, strict=True)) for row in table]
+    wanted = [
+        dict(zip(["n", "a", "b c", "d"], row, strict=True)) for row in table
+    ]
     assert [json.loads(line.raw) for line in lines] == wanted
-    assert [line.where for line in lines] == [f"row {n + 1}" for n in range(len(table))]
+    assert [line.where for line in lines] == [
+        f"row {n + 1}" for n in range(len(table))
+    ]
     sizes = [len(text_of([row], delimiter, end).encode()) for row in table]
     for size, line, whole in zip(sizes, rows(path, most), lines, strict=True):
         small = size <= most and len(whole.raw) <= most
@@ -107,7 +115,9 @@ def test_damaged(tmp_path: Path) -> None:
     ]
     for line, reason in zip(damaged, bad.values(), strict=False):
         assert line.error.startswith(reason)
-    assert damaged[-1].error == "opens a quote that nothing closes, up to the end"
+    assert (
+        damaged[-1].error == "opens a quote that nothing closes, up to the end"
+    )
     whole = [json.loads(line.raw) for line in lines if not line.error]
     assert whole == [{"a": "1", "b": "2"}] * 5 + [{"a": "3", "b": "4"}] * 4
 
@@ -154,7 +164,9 @@ def test_empty_rows(tmp_path: Path) -> None:
 def test_large_cells(tmp_path: Path) -> None:
     """A few rows show a table whose cells are large."""
     cell = "x" * 3_000_000
-    (tmp_path / "in").write_text(f"a,b\n1,{cell}\n2,{cell}\n3,{cell}\n4,{cell}\n")
+    (tmp_path / "in").write_text(
+        f"a,b\n1,{cell}\n2,{cell}\n3,{cell}\n4,{cell}\n"
+    )
     assert [row.raw[:9] for row in rows(tmp_path / "in", 4_000_000)] == [
         b'{"a":"%d",' % n for n in range(1, 5)
     ]
@@ -163,25 +175,51 @@ def test_large_cells(tmp_path: Path) -> None:
 def test_score(ruler: Ruler, tmp_path: Path) -> None:
     """A table is scored into JSON lines, with its cells as they are; a damaged row is in the failed file."""
     table = [["id", "prompt", "completion", "reward"]]
-    table += [[str(n // 2), f"Q{n // 2},\n?", f"A {n}", "0.5"] for n in range(8)]
+    table += [
+        [str(n // 2), f"Q{n // 2},\n?", f"A {n}", "0.5"] for n in range(8)
+    ]
     (tmp_path / "in.csv").write_text(text_of(table) + "torn,row\n")
     args = ("-m", "offline", "--group-by", "id")
     done = ruler("score", "in.csv", "out.jsonl", *args)
     assert done.returncode == 1, done.stderr
-    assert "in.csv: row 9 (line 18) has 2 cells where the header has 4" in done.stderr
+    assert (
+        "in.csv: row 9 (line 18) has 2 cells where the header has 4"
+        in done.stderr
+    )
     failed = tmp_path / "out.jsonl.failed.jsonl"
     assert failed.read_text() == "torn,row\n"
     scored = read(tmp_path / "out.jsonl")
-    assert [record["prompt"] for record in scored] == [row[1] for row in table[1:]]
+    assert [record["prompt"] for record in scored] == [
+        row[1] for row in table[1:]
+    ]
     assert all(record["ruler"]["status"] == "scored" for record in scored)
 
 
 def test_failed_rows(ruler: Ruler, tmp_path: Path) -> None:
     """A row that cannot be read is kept with its line breaks, once however often the file is scored."""
-    rows = ["q,a,ok", "hi,z,1", "hi,w,0", "ho,k,1", "ho,m,0", "ho,n,0", "ho,o,0"]
+    rows = [
+        "q,a,ok",
+        "hi,z,1",
+        "hi,w,0",
+        "ho,k,1",
+        "ho,m,0",
+        "ho,n,0",
+        "ho,o,0",
+    ]
     damaged = 'hi,"x\ny",1,2'
     (tmp_path / "in.csv").write_text("\n".join([*rows, damaged]) + "\n")
-    words = "-m", "offline", "--messages", "a", "--prompt", "q", "--outcome", "ok"
+    words = (
+        "-m",
+        "offline",
+        "--messages",
+        "a",
+        "--prompt",
+        "q",
+        "--outcome",
+        "ok",
+    )
     for _ in range(2):
         assert ruler("score", "in.csv", "out.jsonl", *words).returncode == 1
-        assert (tmp_path / "out.jsonl.failed.jsonl").read_text() == f"{damaged}\n"
+        assert (
+            tmp_path / "out.jsonl.failed.jsonl"
+        ).read_text() == f"{damaged}\n"

@@ -70,8 +70,18 @@ def test_records(root: Path) -> None:
     """Records are numbered through, and each has the name of its file and its number there."""
     directory, notes, problems = checked(root)
     every = list(directory.records())
-    assert [json.loads(line.raw)["k"] for line in every] == [1, 2, 3, 4, 5, 6, 7]
-    assert [line.number for line in every] == sorted({line.number for line in every})
+    assert [json.loads(line.raw)["k"] for line in every] == [
+        1,
+        2,
+        3,
+        4,
+        5,
+        6,
+        7,
+    ]
+    assert [line.number for line in every] == sorted(
+        {line.number for line in every}
+    )
     assert [line.where for line in every] == [
         "part-2.jsonl line 1",
         "part-2.jsonl line 2",
@@ -164,9 +174,14 @@ def test_not_permitted(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_zeros_after_records(tmp_path: Path) -> None:
     """A crash leaves zeros at the end of a file; the records before them are read."""
     directory, notes, problems = checked(
-        write(tmp_path / "in", {"a.jsonl": lines(1) + bytes(512), "b": bytes(9)})
+        write(
+            tmp_path / "in", {"a.jsonl": lines(1) + bytes(512), "b": bytes(9)}
+        )
     )
     why = "is neither text nor a known container"
-    assert [line.raw for line in directory.records()] == [lines(1)[:-1], bytes(512)]
+    assert [line.raw for line in directory.records()] == [
+        lines(1)[:-1],
+        bytes(512),
+    ]
     assert notes == [f"b {why} (it begins with {bytes(8)!r}): left out"]
     assert problems == []

@@ -59,7 +59,9 @@ def documents(draw: st.DrawFn) -> tuple[bytes, list[bytes]]:
         parts += [b"," if parts else b"", draw(SPACE), record, draw(SPACE)]
     listed = b"[" + (b"".join(parts) or draw(SPACE)) + b"]"
     name = draw(
-        st.sampled_from(["", "trajectory_groups", "simulations", "samples", "results"])
+        st.sampled_from(
+            ["", "trajectory_groups", "simulations", "samples", "results"]
+        )
     )
     if name == "results":
         inner = (
@@ -77,9 +79,20 @@ def documents(draw: st.DrawFn) -> tuple[bytes, list[bytes]]:
             + b', "config": {}}'
         )
     elif name:
-        head = b'{\n"eval": ' + draw(OBJECT) + draw(SPACE) + b', "%s":' % name.encode()
+        head = (
+            b'{\n"eval": '
+            + draw(OBJECT)
+            + draw(SPACE)
+            + b', "%s":' % name.encode()
+        )
         listed = (
-            head + draw(SPACE) + listed + draw(SPACE) + b', "z": ' + draw(OBJECT) + b"}"
+            head
+            + draw(SPACE)
+            + listed
+            + draw(SPACE)
+            + b', "z": '
+            + draw(OBJECT)
+            + b"}"
         )
     return draw(SPACE) + listed + draw(SPACE), records
 
@@ -121,7 +134,15 @@ def test_objects(tmp_path: Path) -> None:
 
 def test_other_items(tmp_path: Path) -> None:
     """An item that is not an object is a record too: its reader reports it."""
-    items = [b"1", b'"a,]"', b'{"a": oops}', b"null", b"[2]", b'{"b": [1]]', b"-NaN"]
+    items = [
+        b"1",
+        b'"a,]"',
+        b'{"a": oops}',
+        b"null",
+        b"[2]",
+        b'{"b": [1]]',
+        b"-NaN",
+    ]
     text = b"[" + b", ".join(items) + b" ]"
     with ExitStack() as stack:
         container = opened(tmp_path / "d", stack, text)
@@ -181,7 +202,9 @@ def test_damaged(tmp_path: Path) -> None:
 
 
 @given(
-    st.lists(st.sampled_from([*b'[]{}",:\\1 \n', *b"asn"]), max_size=24).map(bytes),
+    st.lists(st.sampled_from([*b'[]{}",:\\1 \n', *b"asn"]), max_size=24).map(
+        bytes
+    ),
     st.booleans(),
 )
 def test_any_text(
@@ -239,7 +262,10 @@ KINDS = [
     (b'{"x": {"simulations": []}, "simulations": [' + A + b"]}", "holder"),
     (b'{\n"simulations": [' + A + b"]}", "holder"),
     (b'{"simulations": {}}', None),
-    (b'{"evalId": "x", "results": {"version": 3, "results": [' + A + b"]}}", "holder"),
+    (
+        b'{"evalId": "x", "results": {"version": 3, "results": [' + A + b"]}}",
+        "holder",
+    ),
     (b'{"results": {"samples": [' + A + b"]}}", None),
     (b'{"results": [' + A + b"]}", None),
     (b'{"samples": [' + A + b"]}", None),

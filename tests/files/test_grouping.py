@@ -18,7 +18,13 @@ from ruler_cli.errors import OutputError, UsageError
 from ruler_cli.files.grouping import records
 from ruler_cli.files.index import Index, OutputOrder
 from ruler_cli.formats.format import Format
-from ruler_cli.formats.input import OnRecord, PromptChecks, Survey, streamed, survey
+from ruler_cli.formats.input import (
+    OnRecord,
+    PromptChecks,
+    Survey,
+    streamed,
+    survey,
+)
 from ruler_cli.formats.keys import PROMPT_HASH, GroupKey
 from ruler_cli.formats.reader import Reader
 from ruler_cli.settings.models import Grouping, InputSettings
@@ -80,8 +86,14 @@ def test_output_order(done: list[int]) -> None:
 
 def test_not_adjacent() -> None:
     """`--grouping consecutive` names the first two lines of a group that other groups separate."""
-    for keys, before, again in (("aabcb", 3, 5), ("aba", 1, 3), ("ccabbac", 3, 6)):
-        output = f"line {before} and line {again} are one group with others between"
+    for keys, before, again in (
+        ("aabcb", 3, 5),
+        ("aba", 1, 3),
+        ("ccabbac", 3, 6),
+    ):
+        output = (
+            f"line {before} and line {again} are one group with others between"
+        )
         with (
             pytest.raises(UsageError, match=output),
             counted(rows(keys), grouping="consecutive"),
@@ -176,14 +188,22 @@ COLUMNS = Format(
 
 def test_columns() -> None:
     """A columnar line has as many groups as keys, and equal keys of two lines are two groups."""
-    made = [{"id": list(keys), "text": list(keys)} for keys in ("aab", "b", "cccc")]
+    made = [
+        {"id": list(keys), "text": list(keys)} for keys in ("aab", "b", "cccc")
+    ]
     lines = [
-        Line(i, 0, json.dumps(record).encode()) for i, record in enumerate(made, 1)
+        Line(i, 0, json.dumps(record).encode())
+        for i, record in enumerate(made, 1)
     ]
     with counted(lines, Reader(COLUMNS, GroupKey(PROMPT_HASH))) as result:
         pass
     assert (result.records, result.groups, result.rollouts) == (4, 4, 8)
-    assert (result.grouping, result.smallest, result.largest, result.singles) == (
+    assert (
+        result.grouping,
+        result.smallest,
+        result.largest,
+        result.singles,
+    ) == (
         "line",
         1,
         4,
@@ -197,7 +217,9 @@ PARTS = replace(
     shape="trajectory",
     listed=False,
     has="id text",
-    read=lambda record: [Rollout(talk(record["text"]), member=record["member"])],
+    read=lambda record: [
+        Rollout(talk(record["text"]), member=record["member"])
+    ],
     group_by="id",
 )
 
@@ -209,7 +231,8 @@ def test_parts() -> None:
         for key, member in ("a1", "a1", "b1", "a2", "b1")
     ]
     lines = [
-        Line(i, 0, json.dumps(record).encode()) for i, record in enumerate(made, 1)
+        Line(i, 0, json.dumps(record).encode())
+        for i, record in enumerate(made, 1)
     ]
     new_rollouts: list[int] = []
 
@@ -227,7 +250,10 @@ def test_parts() -> None:
 
 def test_full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """A full disk stops the run with a sentence that names TMPDIR."""
-    with counted(rows("ab")) as result, closing(OutputOrder(result.index)) as order:
+    with (
+        counted(rows("ab")) as result,
+        closing(OutputOrder(result.index)) as order,
+    ):
 
         def full(*_: object) -> int:
             raise OSError(errno.ENOSPC, "No space left on device")

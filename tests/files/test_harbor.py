@@ -15,7 +15,9 @@ from ruler_cli.types import Problem
 from tests.files.test_directory import write
 
 STEPS = b'{\n "schema_version": "ATIF-v1.7",\n "steps": []\n}\n'
-REWARDED = b'{"task_name": "t", "verifier_result": {"rewards": {"reward": 1.0}}}'
+REWARDED = (
+    b'{"task_name": "t", "verifier_result": {"rewards": {"reward": 1.0}}}'
+)
 PLAIN = b'\n{"task_name": "t", "n": 1.0e2}\n'
 FILES = {
     "t__2/result.json": REWARDED,
@@ -118,7 +120,8 @@ def test_no_job(tmp_path: Path) -> None:
         tmp_path / "b", {"result.json": b"{}", "agent/trajectory.json": b"{}"}
     )
     assert [
-        find_trials(Location(str(root)).listed().names) for root in (none, alone)
+        find_trials(Location(str(root)).listed().names)
+        for root in (none, alone)
     ] == [
         [],
         ["."],

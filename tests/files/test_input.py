@@ -34,7 +34,8 @@ def dump(keys: str) -> bytes:
     return b"".join(
         b"broken\n"
         if k == "."
-        else json.dumps({"group_id": k, "messages": talk(str(i))}).encode() + b"\n"
+        else json.dumps({"group_id": k, "messages": talk(str(i))}).encode()
+        + b"\n"
         for i, k in enumerate(keys, 1)
     )
 
@@ -136,7 +137,11 @@ def test_appended(path: Path, keys: str) -> None:
         result = open_input(InputSettings(str(path)), stack, lambda p: None)
         with path.open("ab") as file:
             file.write(dump("aab."))
-        assert sorted(n for _, numbers in groups(result) for n in numbers) == [1, 2, 3]
+        assert sorted(n for _, numbers in groups(result) for n in numbers) == [
+            1,
+            2,
+            3,
+        ]
 
 
 def contained(root: Path, kind: str, text: bytes) -> tuple[Path, Path]:
@@ -149,11 +154,16 @@ def contained(root: Path, kind: str, text: bytes) -> tuple[Path, Path]:
         return path, write(path / "b.jsonl", text)
     if kind == "eval":
         return path, write(
-            path, archived(0, {f"samples/{n}.json": row for n, row in enumerate(rows)})
+            path,
+            archived(
+                0, {f"samples/{n}.json": row for n, row in enumerate(rows)}
+            ),
         )
     if kind == "parquet":
         pq.write_table(
-            pa.Table.from_pylist(list(map(json.loads, rows))), path, compression="none"
+            pa.Table.from_pylist(list(map(json.loads, rows))),
+            path,
+            compression="none",
         )
         return path, path
     make: dict[str, Callable[[bytes], bytes]] = {
@@ -198,31 +208,45 @@ def test_rewritten_in_place(tmp_path: Path, kind: str, keys: str) -> None:
 
     So does a file that is cut. No group holds a record of what came later: each is as it was at first.
     """
-    pad = b'{"note": "%s", ' % (b"x" * 100_000)  # no buffer holds all of the file
-    before = b"".join(pad + line[1:] for line in dump(keys).splitlines(keepends=True))
+    pad = b'{"note": "%s", ' % (
+        b"x" * 100_000
+    )  # no buffer holds all of the file
+    before = b"".join(
+        pad + line[1:] for line in dump(keys).splitlines(keepends=True)
+    )
     after = before.replace(b'"4', b'"9').replace(b" 4", b" 9")
     assert (before != after, len(before)) == (True, len(after))
     for change in ("equal", "cut", "swap"):
         source, file = contained(tmp_path, kind, before)
         with ExitStack() as stack:
-            result = open_input(InputSettings(str(source)), stack, lambda p: None)
+            result = open_input(
+                InputSettings(str(source)), stack, lambda p: None
+            )
             assert result.survey is not None
             first = [[r.line.raw for r in g.records] for g in result.again()]
             if change == "cut":
                 os.truncate(file, file.stat().st_size // 2)
             else:
                 swapped = b"".join(reversed(before.splitlines(keepends=True)))
-                contained(tmp_path, kind, after if change == "equal" else swapped)
+                contained(
+                    tmp_path, kind, after if change == "equal" else swapped
+                )
             again: list[list[bytes]] = []
             copied = (
                 not result.in_order and result.container.fd is None
             )  # a temporary file has the records
             try:
-                again += ([r.line.raw for r in g.records] for g in result.groups)
+                again += (
+                    [r.line.raw for r in g.records] for g in result.groups
+                )
                 assert copied or kind == "list.gz"
             except InputChanged as error:
-                assert str(error).startswith(f"{source}: changed while it was read (")
-                assert str(error).endswith("; run again when no program writes it")
+                assert str(error).startswith(
+                    f"{source}: changed while it was read ("
+                )
+                assert str(error).endswith(
+                    "; run again when no program writes it"
+                )
                 assert error.exit_code == 1
             assert again == first[: len(again)]
 
@@ -242,7 +266,8 @@ def test_picked(path: Path, keys: str) -> None:
         )
         first_places = [places[0] for places in numbers.values()]
         picked = [
-            list(map(place, group.records)) for group in result.picked(first_places)
+            list(map(place, group.records))
+            for group in result.picked(first_places)
         ]
         assert picked == list(numbers.values())
         for wanted in numbers.values():
@@ -293,7 +318,12 @@ def test_groups_of_a_large_file(
         settings = InputSettings(str(path))
         opened = open_input(settings, stack, problems.append, once=True)
         assert opened.found().endswith(": 5 groups, one per line")
-        assert (opened.total, opened.late, parsed, problems) == (5, True, [], [])
+        assert (opened.total, opened.late, parsed, problems) == (
+            5,
+            True,
+            [],
+            [],
+        )
         assert [group.key for group in opened.groups] == ["a", "b", "c", "a"]
         assert parsed == [1, 2, 3, 4, 5]
         assert [problem.line for problem in problems] == [5]
@@ -302,7 +332,10 @@ def test_groups_of_a_large_file(
         assert [group.key for group in opened.again()] == ["a", "b", "c", "a"]
     again: tuple[Grouping, ...] = ("consecutive", "scattered")
     for grouping in again:
-        with ExitStack() as stack, pytest.raises(UsageError, match="already is a"):
+        with (
+            ExitStack() as stack,
+            pytest.raises(UsageError, match="already is a"),
+        ):
             lying = InputSettings(str(path), grouping=grouping)
             open_input(lying, stack, problems.append, once=True)
     with path.open("ab") as file:

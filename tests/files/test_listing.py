@@ -45,7 +45,12 @@ def test_directory(tmp_path: Path) -> None:
 def test_pattern(tmp_path: Path) -> None:
     """A pattern stands for its matches, a directory for all its files, named from the first wildcard on."""
     touch(
-        tmp_path, "r1/a.jsonl", "r1/b.json", "r2/a.jsonl", "r2/deep/c.jsonl", "x.jsonl"
+        tmp_path,
+        "r1/a.jsonl",
+        "r1/b.json",
+        "r2/a.jsonl",
+        "r2/deep/c.jsonl",
+        "x.jsonl",
     )
     assert names(f"{tmp_path}/r*/*.jsonl") == ("r1/a.jsonl", "r2/a.jsonl")
     assert names(f"{tmp_path}/**/*.jsonl")[-1] == "x.jsonl"
@@ -104,7 +109,10 @@ def test_links(tmp_path: Path) -> None:
         f"{tmp_path}/door/**",
     ):
         listing = Location(str(source)).listed()
-        assert (listing.names, listing.links) == (inside, (*LEAVING, "system")), source
+        assert (listing.names, listing.links) == (
+            inside,
+            (*LEAVING, "system"),
+        ), source
     only = Location(f"{root}/*/c.jsonl")
     with pytest.raises(
         UsageError,
@@ -176,7 +184,9 @@ def test_natural() -> None:
     )
 
 
-def test_unreadable_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A folder without read permission is an error: its files would be left out silently."""
     touch(tmp_path, "a.jsonl", "closed/b.jsonl")
     scan = os.scandir
@@ -187,5 +197,7 @@ def test_unreadable_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         return scan(path)
 
     monkeypatch.setattr(os, "scandir", guarded)
-    with pytest.raises(UsageError, match="closed: cannot be read: Permission denied"):
+    with pytest.raises(
+        UsageError, match="closed: cannot be read: Permission denied"
+    ):
         names(tmp_path)

@@ -74,7 +74,9 @@ MAKE: dict[str, Callable[[list[bytes]], bytes]] = {
 
 DOCUMENTS: dict[str, Callable[[list[bytes]], bytes]] = {
     "json": as_list,
-    "held": lambda every: b'{"trajectory_groups": %s, "more": [1]}' % as_list(every),
+    "held": lambda every: (
+        b'{"trajectory_groups": %s, "more": [1]}' % as_list(every)
+    ),
     "json.gz": lambda every: gzip.compress(as_list(every)),
     "objects": lambda every: b"\n".join(b"{\n" + row[1:] for row in every),
 }
@@ -112,7 +114,9 @@ def test_document(kind: str, tmp_path: Path) -> None:
     """A document that is larger than the bound is refused whole, with the command that makes lines of it."""
     path = tmp_path / f"in.{kind}"
     path.write_bytes(DOCUMENTS[kind](rows()))
-    with pytest.raises(UsageError, match=r"more than 1 MiB.* make lines of it: jq -c"):
+    with pytest.raises(
+        UsageError, match=r"more than 1 MiB.* make lines of it: jq -c"
+    ):
         found(str(path))
     assert found(str(path), 3) == (["a", "large", "b"], [])
 
@@ -137,7 +141,8 @@ def test_skipped_in_a_pipe(kind: str, grouping: str, tmp_path: Path) -> None:
             grouping=grouping,  # type: ignore[arg-type]
         )
         keys = [
-            group.key for group in open_input(settings, stack, problems.append).groups
+            group.key
+            for group in open_input(settings, stack, problems.append).groups
         ]
     assert keys == ["a"]
     assert [(problem.line, problem.reason[:9]) for problem in problems] == [
@@ -200,23 +205,38 @@ def test_command(ruler: Ruler, tmp_path: Path) -> None:
     text = b"\n".join(rows())
     (tmp_path / "in.jsonl").write_bytes(text)
     done = ruler(
-        "score", "in.jsonl", "out.jsonl", "-m", "offline", "--set", "max_record=1"
+        "score",
+        "in.jsonl",
+        "out.jsonl",
+        "-m",
+        "offline",
+        "--set",
+        "max_record=1",
     )
     assert done.returncode == 1, done.stderr
     assert (
-        "in.jsonl: line 2 has 2 MiB, more than --set max_record allows" in done.stderr
+        "in.jsonl: line 2 has 2 MiB, more than --set max_record allows"
+        in done.stderr
     )
     assert [
         json.loads(line)["group_id"] for line in stored(tmp_path / "out.jsonl")
     ] == ["a", "b"]
     assert not (tmp_path / "out.jsonl.failed.jsonl").exists()
     done = ruler(
-        "score", "in.jsonl", "in.jsonl", "-m", "offline", "--set", "max_record=1"
+        "score",
+        "in.jsonl",
+        "in.jsonl",
+        "-m",
+        "offline",
+        "--set",
+        "max_record=1",
     )
     assert (done.returncode, "would lose line 2" in done.stderr) == (2, True)
     assert (tmp_path / "in.jsonl").read_bytes() == text
     for command in ("check", "prompt"):
-        done = ruler(command, "in.jsonl", "-m", "offline", "--set", "max_record=1")
+        done = ruler(
+            command, "in.jsonl", "-m", "offline", "--set", "max_record=1"
+        )
         assert ("more than --set max_record" in done.stderr) is True, command
     assert (
         ruler(
@@ -277,9 +297,15 @@ def zip_that_lies(every: list[bytes]) -> bytes:
     """Make an archive that states a small size for its large member, which is none of a sample."""
     text = packed(
         zipfile.ZIP_ZSTANDARD,
-        {"samples/1.json": every[0], "blob": every[1], "samples/2.json": every[2]},
+        {
+            "samples/1.json": every[0],
+            "blob": every[1],
+            "samples/2.json": every[2],
+        },
     )
-    return text.replace(struct.pack("<I", len(every[1])), struct.pack("<I", 1000))
+    return text.replace(
+        struct.pack("<I", len(every[1])), struct.pack("<I", 1000)
+    )
 
 
 BOMBS = MAKE | {
@@ -294,7 +320,20 @@ BOMBS = MAKE | {
 
 @pytest.mark.parametrize(
     "kind",
-    few(1, ["zst", "eval", "json", "gz", "jsonl", "held", "objects", "member", "lie"]),
+    few(
+        1,
+        [
+            "zst",
+            "eval",
+            "json",
+            "gz",
+            "jsonl",
+            "held",
+            "objects",
+            "member",
+            "lie",
+        ],
+    ),
 )
 def test_memory(kind: str, tmp_path: Path) -> None:
     """A record of 64 MiB takes no more memory than its bound of 1 MiB: it took several times its size.

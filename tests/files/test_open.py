@@ -25,7 +25,11 @@ from ruler_cli.files.containers.lines import JsonLines, lines
 from ruler_cli.files.error_map import zstd
 from ruler_cli.types import Line
 
-PACKS: tuple[Callable[[bytes], bytes], ...] = (bytes, gzip.compress, zstd.compress)
+PACKS: tuple[Callable[[bytes], bytes], ...] = (
+    bytes,
+    gzip.compress,
+    zstd.compress,
+)
 LINES = b'{"a": 1}\n\n{"a": 2}'
 LIST = b'[{"a": 1},\n {"a": 2}]'
 HELD = b'{"trajectory_groups": [{"a": 1}, {"a": 2}]}\n'
@@ -60,7 +64,9 @@ def refused(path: Path) -> str:
 def fed(path: Path, text: bytes) -> threading.Thread:
     """Make a named pipe that gets a text."""
     os.mkfifo(path)
-    writer = threading.Thread(target=path.write_bytes, args=(text,), daemon=True)
+    writer = threading.Thread(
+        target=path.write_bytes, args=(text,), daemon=True
+    )
     writer.start()
     return writer
 
@@ -89,9 +95,14 @@ def test_kinds(tmp_path: Path) -> None:
                 line.where for line in records
             ]
             if not container.once:
-                assert list(container.records()) == records == container.sample(9)
+                assert (
+                    list(container.records()) == records == container.sample(9)
+                )
             if container.fd is not None:
-                again = [os.pread(container.fd, len(x.raw), x.offset) for x in records]
+                again = [
+                    os.pread(container.fd, len(x.raw), x.offset)
+                    for x in records
+                ]
                 assert again == [x.raw for x in records]
 
 
@@ -106,11 +117,15 @@ def test_lines(tmp_path: Path) -> None:
             b'{"b":2}\r',
             TEXT.rpartition(b"\n")[2],
         ]
-        assert all(TEXT[x.offset : x.offset + len(x.raw)] == x.raw for x in records)
+        assert all(
+            TEXT[x.offset : x.offset + len(x.raw)] == x.raw for x in records
+        )
 
 
 @given(
-    st.lists(st.binary(max_size=8).filter(lambda b: b"\n" not in b), max_size=6),
+    st.lists(
+        st.binary(max_size=8).filter(lambda b: b"\n" not in b), max_size=6
+    ),
     st.booleans(),
 )
 def test_offsets(
@@ -150,7 +165,10 @@ def test_large_window(tmp_path: Path) -> None:
         compressor = zstd.ZstdCompressor(options={option: log})
         path.write_bytes(compressor.compress(LINES) + compressor.flush())
         if log == 27:
-            assert [line.raw for line in read(path)] == [b'{"a": 1}', b'{"a": 2}']
+            assert [line.raw for line in read(path)] == [
+                b'{"a": 1}',
+                b'{"a": 2}',
+            ]
     assert "requires too much memory" in refused(path)
 
 
@@ -158,10 +176,16 @@ def test_foreign(tmp_path: Path) -> None:
     """A file without text, or that does not exist, is refused before it is read, with advice."""
     path = tmp_path / "in"
     widths = ("utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
-    packed = (bz2.compress(LINES), lzma.compress(LINES), gzip.compress(bytes(99)))
+    packed = (
+        bz2.compress(LINES),
+        lzma.compress(LINES),
+        gzip.compress(bytes(99)),
+    )
     for text in (*(LINES.decode().encode(name) for name in widths), *packed):
         path.write_bytes(text)
-        assert "neither text nor a known container (it begins with" in refused(path)
+        assert "neither text nor a known container (it begins with" in refused(
+            path
+        )
         assert "convert it to JSON lines" in refused(path)
     path.write_bytes(b"PAR1 and nothing else")
     assert "damaged, truncated" in refused(path)
@@ -185,7 +209,9 @@ WIDE = {
 
 @pytest.mark.parametrize("encoding", WIDE)
 @pytest.mark.parametrize("pack", PACKS)
-def test_wide(tmp_path: Path, encoding: str, pack: Callable[[bytes], bytes]) -> None:
+def test_wide(
+    tmp_path: Path, encoding: str, pack: Callable[[bytes], bytes]
+) -> None:
     """UTF-16 and UTF-32 with a byte order mark are read as UTF-8 is, compressed and from a pipe too."""
     head = WIDE[encoding]
     wanted = [
@@ -193,12 +219,16 @@ def test_wide(tmp_path: Path, encoding: str, pack: Callable[[bytes], bytes]) -> 
         b'{"a": "\xed\xa0\x80 %s"}' % (b"x" * 300_000),
     ]
     for between, ends in ((b"\n", (b"", b"\n")), (b",", (b"[", b"]"))):
-        text = (ends[0] + between.join(wanted) + ends[1]).decode(errors="surrogatepass")
+        text = (ends[0] + between.join(wanted) + ends[1]).decode(
+            errors="surrogatepass"
+        )
         packed = pack(head + text.encode(encoding, "surrogatepass"))
         (tmp_path / "in").write_bytes(packed)
         assert [line.raw for line in read(tmp_path / "in")] == wanted
         fed(tmp_path / f"pipe{between.hex()}", packed)
-        assert [line.raw for line in read(tmp_path / f"pipe{between.hex()}")] == wanted
+        assert [
+            line.raw for line in read(tmp_path / f"pipe{between.hex()}")
+        ] == wanted
 
 
 @pytest.mark.parametrize("encoding", WIDE)
@@ -206,9 +236,7 @@ def test_wide_damaged(tmp_path: Path, encoding: str) -> None:
     """A code unit that is cut off is damage."""
     text = WIDE[encoding] + LINES.decode().encode(encoding)
     (tmp_path / "in").write_bytes(text[:-1])
-    wanted = (
-        f"is damaged, truncated or unsupported ({encoding[:6].upper()}: truncated data)"
-    )
+    wanted = f"is damaged, truncated or unsupported ({encoding[:6].upper()}: truncated data)"
     assert wanted in refused(tmp_path / "in")
 
 
@@ -230,7 +258,9 @@ def test_long_lines(text: str, most: int) -> None:
         for n, part in enumerate(whole.split(b"\n"), 1)
         if part.strip() or len(part) > most
     ]
-    assert [line.number for line in cut_lines] == [number for number, _ in expected]
+    assert [line.number for line in cut_lines] == [
+        number for number, _ in expected
+    ]
     for line, (_, part) in zip(cut_lines, expected, strict=True):
         assert line.skipped == (len(part) if len(part) > most else 0)
         assert whole[line.offset : line.end] == part

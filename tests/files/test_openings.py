@@ -12,7 +12,11 @@ import pytest
 
 from ruler_cli.formats.input import Input, open_input
 from ruler_cli.runs.file import score
-from ruler_cli.settings.models import InputSettings, JudgeSettings, ScoreSettings
+from ruler_cli.settings.models import (
+    InputSettings,
+    JudgeSettings,
+    ScoreSettings,
+)
 from ruler_cli.types import Observer
 from tests.command import Done
 from tests.conftest import Ruler, read, write
@@ -55,7 +59,15 @@ def warnings(result: Input) -> str:
         ([{"role": "system", "content": "Be brief."}, ANSWER], True),
         ([{"role": "user", "content": [{"type": "image_url"}]}, ANSWER], True),
         ([ANSWER, {"role": "user", "content": "6 times 7?"}, ANSWER], True),
-        ([{"role": "transcript", "content": "user: 6 times 7? assistant: 42"}], True),
+        (
+            [
+                {
+                    "role": "transcript",
+                    "content": "user: 6 times 7? assistant: 42",
+                }
+            ],
+            True,
+        ),
     ],
 )
 def test_no_task(messages: list[Any], shown: bool, tmp_path: Path) -> None:
@@ -91,24 +103,40 @@ def test_two_tasks_in_a_group(tmp_path: Path, ruler: Ruler) -> None:
     reported = "the rollouts of 1 group begin differently (first: line 3), as if they were different tasks"
     done: list[Done] = [
         ruler("score", str(path), "out.jsonl", "-m", "offline"),
-        ruler("score", "-", "out.jsonl", "-m", "offline", stdin=path.read_text()),
+        ruler(
+            "score", "-", "out.jsonl", "-m", "offline", stdin=path.read_text()
+        ),
         ruler("check", str(path), "-m", "offline"),
         ruler("check", "-", "-m", "offline", stdin=path.read_text()),
     ]
     for one in done:
         assert one.returncode == 0
-        assert " ".join(f"{one.stdout} {one.stderr}".split()).count(reported) == 1
+        assert (
+            " ".join(f"{one.stdout} {one.stderr}".split()).count(reported) == 1
+        )
 
 
 def test_two_tasks_in_a_line(tmp_path: Path) -> None:
     """A record that is a group is checked by itself; parts of one rollout may begin differently."""
-    mixed = {"group_id": "m", "trajectories": [rollout_of("a"), rollout_of("b")]}
+    mixed = {
+        "group_id": "m",
+        "trajectories": [rollout_of("a"), rollout_of("b")],
+    }
     result, _ = opened(
-        write(tmp_path / "in.jsonl", [{"trajectories": [rollout_of("a")] * 2}, mixed])
+        write(
+            tmp_path / "in.jsonl",
+            [{"trajectories": [rollout_of("a")] * 2}, mixed],
+        )
     )
     assert (result.checks.mixed, result.checks.first_mixed) == (1, "line 2")
     parts = [
-        {"uid": f"u_0_{i}", "input": f"q {i}", "output": "x", "score": 1.0, "step": 1}
+        {
+            "uid": f"u_0_{i}",
+            "input": f"q {i}",
+            "output": "x",
+            "score": 1.0,
+            "step": 1,
+        }
         for i in range(3)
     ]
     result, _ = opened(write(tmp_path / "verl.jsonl", parts))
@@ -129,7 +157,10 @@ def test_simulated_users(tmp_path: Path) -> None:
     ]
     result, _ = opened(write(tmp_path / "in.jsonl", lines))
     assert not result.checks.mixed
-    lines[1]["traj"] = [{"role": "system", "content": "the shop's rules"}, *talk("x")]
+    lines[1]["traj"] = [
+        {"role": "system", "content": "the shop's rules"},
+        *talk("x"),
+    ]
     result, _ = opened(write(tmp_path / "in.jsonl", lines))
     assert result.checks.mixed == 1
 
@@ -181,7 +212,11 @@ def test_prompts_compared(tmp_path: Path) -> None:
     [
         # keys that start at 0 in each folder, whose files are seeds of one task
         (
-            {"math/1.jsonl": "6*7?", "math/2.jsonl": "6*7?", "geo/1.jsonl": "Oslo?"},
+            {
+                "math/1.jsonl": "6*7?",
+                "math/2.jsonl": "6*7?",
+                "geo/1.jsonl": "Oslo?",
+            },
             ["geo: 0", "math: 0"],
             "within its folder",
         ),
@@ -204,7 +239,10 @@ def test_several_files(
     """A key that is another task's in another file gets the folder or the file, as the description says."""
     for name, task in files.items():
         (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
-        write(tmp_path / "in" / name, [rollout_of(task, "1"), rollout_of(task, "2")])
+        write(
+            tmp_path / "in" / name,
+            [rollout_of(task, "1"), rollout_of(task, "2")],
+        )
     result, seen = opened(tmp_path / "in")
     assert seen == keys
     assert description in result.found()
@@ -257,15 +295,25 @@ def test_labels_in_output(tmp_path: Path, ruler: Ruler) -> None:
         (tmp_path / "in").mkdir(exist_ok=True)
         write(
             tmp_path / "in" / f"{name}.jsonl",
-            [rollout_of(name, "1", reward=1.0), rollout_of(name, "2", reward=0.0)],
+            [
+                rollout_of(name, "1", reward=1.0),
+                rollout_of(name, "2", reward=0.0),
+            ],
         )
     assert ruler("score", "in", "out.jsonl", "-m", "offline").returncode == 0
-    keys = [record["ruler"]["group"]["key"] for record in read(tmp_path / "out.jsonl")]
+    keys = [
+        record["ruler"]["group"]["key"]
+        for record in read(tmp_path / "out.jsonl")
+    ]
     assert keys == ["a.jsonl: 0"] * 2 + ["b.jsonl: 0"] * 2
     reported = json.loads(ruler("report", "out.jsonl", "--json").stdout)
     assert reported["figures"]["groups"]["all"] == 2
     checked = json.loads(ruler("check", "in", "-m", "offline", "--json").stdout)
-    assert (checked["groups"], checked["records"], checked["cannot_be_scored"]) == (
+    assert (
+        checked["groups"],
+        checked["records"],
+        checked["cannot_be_scored"],
+    ) == (
         2,
         4,
         0,
@@ -311,4 +359,6 @@ def test_no_rules(ruled: bool, tmp_path: Path) -> None:
         "messages": [*rules, ANSWER, *talk("42")],
     }
     result, _ = opened(write(tmp_path / "in.jsonl", [run, run]))
-    assert ("2 rollouts without rules for the agent" in warnings(result)) is not ruled
+    assert (
+        "2 rollouts without rules for the agent" in warnings(result)
+    ) is not ruled

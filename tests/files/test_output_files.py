@@ -87,7 +87,9 @@ def test_locked(tmp_path: Path) -> None:
     assert stored(tmp_path / "out") == [b"{}"]
 
 
-def test_lock_after_rename(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lock_after_rename(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A partial file that becomes another run's OUTPUT before the lock is left alone."""
     path, partial = tmp_path / "out", tmp_path / "out.partial"
     times: list[int] = []
@@ -133,7 +135,9 @@ def test_bad_output(tmp_path: Path) -> None:
 
 
 @contextmanager
-def documented(tmp_path: Path, text: bytes) -> Iterator[tuple[Container, list[Line]]]:
+def documented(
+    tmp_path: Path, text: bytes
+) -> Iterator[tuple[Container, list[Line]]]:
     """Open a JSON document as INPUT, and read its records."""
     path = tmp_path / "in.json"
     path.write_bytes(text)
@@ -230,7 +234,11 @@ def test_in_place(tmp_path: Path, name: str) -> None:
     content, allowed = IN_PLACE[name]
     path = tmp_path / name
     path.write_bytes(content)
-    refused = nullcontext() if allowed else pytest.raises(UsageError, match="is INPUT")
+    refused = (
+        nullcontext()
+        if allowed
+        else pytest.raises(UsageError, match="is INPUT")
+    )
     with ExitStack() as stack, Output(str(path), force=True) as output, refused:
         output.write_as(open_container(str(path), stack))
 
@@ -253,7 +261,11 @@ def test_failed_file(tmp_path: Path) -> None:
     A record over several lines becomes one line, and a last line without LF stays separate.
     """
     path = tmp_path / "failed"
-    assert (add_failed(path), path.exists(), add_failed(None, b"{")) == (0, False, 0)
+    assert (add_failed(path), path.exists(), add_failed(None, b"{")) == (
+        0,
+        False,
+        0,
+    )
     assert add_failed(path, b"{", b"\xff") == 2
     assert add_failed(path, b"\xff", b"[", b"{", b"") == 1
     assert path.read_bytes() == b"{\n\xff\n[\n"
@@ -288,11 +300,19 @@ def test_partial_is_new(
     """Whatever command writes OUTPUT, a link that stands at OUTPUT.partial goes, and its target stays."""
     source, precious = ROOT / "samples" / "groups.jsonl", tmp_path / "precious"
     precious.write_text("mine\n")
-    assert ruler("score", source, "scored.jsonl", "-m", "offline").returncode == 0
+    assert (
+        ruler("score", source, "scored.jsonl", "-m", "offline").returncode == 0
+    )
     for name, words in {
         "out.jsonl": ("score", source, "out.jsonl", "-m", "offline"),
         "out.jsonl.gz": ("score", source, "out.jsonl.gz", "-m", "offline"),
-        "kept.jsonl": ("select", "scored.jsonl", "kept.jsonl", "--where", "scored"),
+        "kept.jsonl": (
+            "select",
+            "scored.jsonl",
+            "kept.jsonl",
+            "--where",
+            "scored",
+        ),
         "report.html": ("report", "scored.jsonl", "-o", "report.html"),
         "requests.jsonl": (
             "batch",
@@ -352,7 +372,9 @@ def test_replaced_partial(tmp_path: Path) -> None:
     """A file that takes the place of OUTPUT.partial during the run does not become OUTPUT."""
     path, partial = tmp_path / "out", tmp_path / "out.partial"
     with (
-        pytest.raises(OutputError, match=r"out\.partial: was removed or replaced"),
+        pytest.raises(
+            OutputError, match=r"out\.partial: was removed or replaced"
+        ),
         Output(str(path)) as output,
     ):
         output.write([(1, b"{}")])
@@ -368,7 +390,13 @@ def test_failed_is_input(ruler: Ruler, tmp_path: Path) -> None:
     (tmp_path / "in.jsonl").write_bytes(before + b"{\n")
     (tmp_path / "hard").hardlink_to(tmp_path / "in.jsonl")
     done = ruler(
-        "score", "in.jsonl", "out.jsonl", "-m", "offline", "--set", "failed=hard"
+        "score",
+        "in.jsonl",
+        "out.jsonl",
+        "-m",
+        "offline",
+        "--set",
+        "failed=hard",
     )
     assert (done.returncode, "is INPUT or OUTPUT" in done.stderr) == (2, True)
     assert (tmp_path / "in.jsonl").read_bytes() == before + b"{\n"
@@ -382,4 +410,7 @@ def test_partial_behind_a_link(ruler: Ruler, tmp_path: Path) -> None:
     (tmp_path / "out.jsonl").symlink_to("real.jsonl")
     done = ruler("score", partial.name, "out.jsonl", "-m", "offline")
     assert (done.returncode, "rename it first" in done.stderr) == (2, True)
-    assert partial.stat().st_size and (tmp_path / "real.jsonl").read_text() == "old"
+    assert (
+        partial.stat().st_size
+        and (tmp_path / "real.jsonl").read_text() == "old"
+    )

@@ -110,18 +110,25 @@ EVERY = pa.table(
         "l": [[1, None], None, []],
         "fl": pa.array([[1, 2], None, [3, 4]], pa.list_(pa.int64(), 2)),
         "m": pa.array([[("a", 1)], None, []], pa.map_(pa.string(), pa.int64())),
-        "mi": pa.array([[(1, "a")], None, []], pa.map_(pa.int32(), pa.string())),
+        "mi": pa.array(
+            [[(1, "a")], None, []], pa.map_(pa.int32(), pa.string())
+        ),
         "st": [{"a": {"b": [{"c": 1.5}]}}, None, {"a": None}],
         "ts": pa.array(
-            [datetime.datetime(2024, 1, 1, 1, 2, 3, 4), None, None], pa.timestamp("us")
+            [datetime.datetime(2024, 1, 1, 1, 2, 3, 4), None, None],
+            pa.timestamp("us"),
         ),
         "tz": pa.array(
             [datetime.datetime(2024, 1, 1, tzinfo=UTC), None, None],
             pa.timestamp("ms", "UTC"),
         ),
-        "da": pa.array([datetime.date(2024, 1, 1), None, datetime.date(1, 1, 1)]),
+        "da": pa.array(
+            [datetime.date(2024, 1, 1), None, datetime.date(1, 1, 1)]
+        ),
         "ti": pa.array([datetime.time(1, 2, 3), None, None]),
-        "du": pa.array([datetime.timedelta(seconds=1), None, None], pa.duration("s")),
+        "du": pa.array(
+            [datetime.timedelta(seconds=1), None, None], pa.duration("s")
+        ),
         "n": pa.nulls(3),
         "bo": [True, None, False],
         "id": pa.ExtensionArray.from_storage(
@@ -151,7 +158,9 @@ def test_values() -> None:
 
 def test_untouched() -> None:
     """Unchanged columns keep every type, value and metadata."""
-    schema = EVERY.schema.with_metadata({b"art.trajectory_parquet.version": b"2"})
+    schema = EVERY.schema.with_metadata(
+        {b"art.trajectory_parquet.version": b"2"}
+    )
     file = packed(EVERY.cast(schema), row_group_size=2)
     out = rewritten(file, setting(ruler={"score": 0.5}))
     assert (
@@ -182,8 +191,18 @@ REPLACED: list[tuple[Any, list[Any], Any, str]] = [
     (pa.string(), ["a", None], 0.7, "string"),
     (pa.string(), ["a", None], {"a": 1}, "string"),
     (pa.list_(pa.int64()), [[1], None], [0.7], "list<element: double>"),
-    (pa.list_(pa.string()), [["a"], None], ["a", "RULER"], "list<element: string>"),
-    (pa.list_(pa.int64(), 2), [[1, 2], None], [0.5, 1], "list<element: double>"),
+    (
+        pa.list_(pa.string()),
+        [["a"], None],
+        ["a", "RULER"],
+        "list<element: string>",
+    ),
+    (
+        pa.list_(pa.int64(), 2),
+        [[1, 2], None],
+        [0.5, 1],
+        "list<element: double>",
+    ),
     (
         pa.struct([("a", pa.int64())]),
         [{"a": 1}, None],
@@ -206,9 +225,13 @@ REPLACED: list[tuple[Any, list[Any], Any, str]] = [
 
 def test_replaced() -> None:
     """A column that changed has a type that holds the JSON of its own values and of the new one."""
-    for (kind, values, new, becomes), size in itertools.product(REPLACED, (1, 3)):
+    for (kind, values, new, becomes), size in itertools.product(
+        REPLACED, (1, 3)
+    ):
         file = packed(
-            pa.table({"x": pa.array([*values, values[0]], kind), "i": [0, 1, 2]}),
+            pa.table(
+                {"x": pa.array([*values, values[0]], kind), "i": [0, 1, 2]}
+            ),
             row_group_size=size,
         )
         before_values = read(file)
@@ -222,18 +245,28 @@ def test_replaced() -> None:
 
 def test_large_integers() -> None:
     """An integer that a float would round becomes text, beside or below a score that is no integer."""
-    large, nested = 2**53 + 1, pa.array([[{"reward": 2**53 + 1}], [{"reward": 3}]])
+    large, nested = (
+        2**53 + 1,
+        pa.array([[{"reward": 2**53 + 1}], [{"reward": 3}]]),
+    )
     for file in (
-        packed(pa.table({"reward": [large, 3], "t": nested}), row_group_size=size)
+        packed(
+            pa.table({"reward": [large, 3], "t": nested}), row_group_size=size
+        )
         for size in (1, 2)
     ):
         out = rewritten(
             file,
-            lambda r: r if r["reward"] > 3 else {"reward": 0.7, "t": [{"reward": 0.7}]},
+            lambda r: (
+                r
+                if r["reward"] > 3
+                else {"reward": 0.7, "t": [{"reward": 0.7}]}
+            ),
         )
         assert pq.read_table(out)["reward"].to_pylist() == [str(large), "0.7"]
         assert means(
-            [row["t"] for row in read(out)], [[{"reward": large}], [{"reward": 0.7}]]
+            [row["t"] for row in read(out)],
+            [[{"reward": large}], [{"reward": 0.7}]],
         )
 
 
@@ -245,8 +278,12 @@ def test_required() -> None:
             pa.field("s", pa.string(), False),
         ]
     )
-    file = packed(pa.table({"reward": [1.0, 2.0], "s": ["a", "b"]}, schema=schema))
-    out = rewritten(file, lambda r: r | {"reward": None if r["s"] == "a" else 0.5})
+    file = packed(
+        pa.table({"reward": [1.0, 2.0], "s": ["a", "b"]}, schema=schema)
+    )
+    out = rewritten(
+        file, lambda r: r | {"reward": None if r["s"] == "a" else 0.5}
+    )
     assert [field.nullable for field in pq.read_schema(out)] == [True, False]
     assert pq.read_table(out)["reward"].to_pylist() == [None, 0.5]
 
@@ -254,7 +291,8 @@ def test_required() -> None:
 def test_rows_left_out() -> None:
     """Rows that are left out are missing."""
     file = packed(
-        pa.table({"i": list(range(1000)), "s": ["x"] * 1000}), row_group_size=300
+        pa.table({"i": list(range(1000)), "s": ["x"] * 1000}),
+        row_group_size=300,
     )
     out = rewritten(file, lambda r: None if r["i"] < 300 or r["i"] % 3 else r)
     assert pq.read_table(out)["i"].to_pylist() == list(range(300, 1000, 3))
@@ -271,9 +309,9 @@ def test_empty() -> None:
     """A file without rows or without columns has no records, and can be written again."""
     for table in (pa.table({}), pa.table({"a": pa.array([], pa.int64())})):
         assert rows(packed(table)) == []
-        assert pq.read_table(rewritten(packed(table), lambda record: record)).equals(
-            table
-        )
+        assert pq.read_table(
+            rewritten(packed(table), lambda record: record)
+        ).equals(table)
 
 
 def test_not_utf8() -> None:
@@ -302,7 +340,10 @@ def test_surrogates() -> None:
 
 def test_deep() -> None:
     """A column that is nested as deeply as a record may be is JSON text; one of some levels is not."""
-    deep = [b'{"a":' * 950 + b"1" + b"}" * 950, b"[" * 950 + rb'"\ud800"' + b"]" * 950]
+    deep = [
+        b'{"a":' * 950 + b"1" + b"}" * 950,
+        b"[" * 950 + rb'"\ud800"' + b"]" * 950,
+    ]
     out = io.BytesIO()
     writer = Parquet.writer(out, "out.parquet", None)
     for number, raw in enumerate([*deep, b"null", b'"text"', b"7"], 1):
@@ -393,7 +434,10 @@ def test_group_rows() -> None:
     )
     first = before[1]["trajectories"][0]
     now = [row["trajectories"] for row in read(out)]
-    assert now == [[first | annotation, first | {"ruler": None}], [first | annotation]]
+    assert now == [
+        [first | annotation, first | {"ruler": None}],
+        [first | annotation],
+    ]
 
 
 def test_binary() -> None:
@@ -402,7 +446,8 @@ def test_binary() -> None:
     file = packed(pa.table({"t": rollouts, "image": [b"\x89PNG"]}))
     assert pq.read_table(rewritten(file, setting(ruler=1)))["image"][0].as_py()
     with pytest.raises(
-        OutputError, match=r"column `t` gets a score, .* binary .* OUTPUT \.jsonl"
+        OutputError,
+        match=r"column `t` gets a score, .* binary .* OUTPUT \.jsonl",
     ):
         rewritten(file, setting(t=[{"reward": 0.7}]))
 
@@ -429,7 +474,9 @@ TYPES = st.recursive(
     lambda inner: (
         inner.map(pa.list_)
         | st.lists(inner, min_size=1, max_size=3).map(
-            lambda kinds: pa.struct([(f"m{i}", kind) for i, kind in enumerate(kinds)])
+            lambda kinds: pa.struct(
+                [(f"m{i}", kind) for i, kind in enumerate(kinds)]
+            )
         )
     ),
     max_leaves=4,
@@ -471,7 +518,9 @@ def of(kind: pa.DataType, rng: random.Random) -> Any:
         ]
     ),
 )
-def test_any_schema(types: list[Any], rng: random.Random, count: int, new: Any) -> None:
+def test_any_schema(
+    types: list[Any], rng: random.Random, count: int, new: Any
+) -> None:
     """For any schema and new value, unchanged values are equal, and no new value is lost."""
     columns = {
         f"c{i}": pa.array([of(t, rng) for _ in range(count)], t)
@@ -482,7 +531,9 @@ def test_any_schema(types: list[Any], rng: random.Random, count: int, new: Any) 
     numbers = iter(range(count))
     out = rewritten(
         file,
-        lambda r: r | {"c0": new, "ruler": {"s": 1}} if next(numbers) in struck else r,
+        lambda r: (
+            r | {"c0": new, "ruler": {"s": 1}} if next(numbers) in struck else r
+        ),
     )
     before, after = pq.read_table(file), pq.read_table(out)
     for name in before.column_names[1:]:
@@ -501,7 +552,8 @@ def means(value: Any, expected: Any) -> bool:
         return means(json.loads(value), expected)
     if isinstance(value, dict) and isinstance(expected, dict):
         return all(
-            means(value.get(k), expected.get(k)) for k in value.keys() | expected.keys()
+            means(value.get(k), expected.get(k))
+            for k in value.keys() | expected.keys()
         )
     if isinstance(value, list) and isinstance(expected, list):
         return len(value) == len(expected) and all(map(means, value, expected))

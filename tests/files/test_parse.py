@@ -51,7 +51,10 @@ def test_huge_integers() -> None:
     for number in (2**64, -(2**63) - 1, 10**30, 12345678901234567890123):
         for space in ("", " ", "\n"):
             text = f'{{"a":{space}{number}{space},"b":[1,{space}{number}],"c":0.12345678901234567891}}'
-            assert (parse(text.encode())["a"], parse(text.encode())["b"][1]) == (
+            assert (
+                parse(text.encode())["a"],
+                parse(text.encode())["b"][1],
+            ) == (
                 number,
                 number,
             )
@@ -68,7 +71,9 @@ def test_unreadable() -> None:
 
 def test_text() -> None:
     """U+2028 and U+0085 are text, and JSON inside a record may have NaN, huge integers and surrogates too."""
-    assert parse('{"a": "x\u2028y\u0085z"}\r'.encode()) == {"a": "x\u2028y\u0085z"}
+    assert parse('{"a": "x\u2028y\u0085z"}\r'.encode()) == {
+        "a": "x\u2028y\u0085z"
+    }
     assert parse_text("[NaN, 123456789012345678901234, 1]")[1:] == [
         123456789012345678901234,
         1,

@@ -65,7 +65,10 @@ def records(path: Path, at: str | None, **others: Any) -> list[Line]:
         assert all(container.where(line.number) == line.where for line in whole)
         if container.fd is not None:
             for line in whole:
-                assert os.pread(container.fd, len(line.raw), line.offset) == line.raw
+                assert (
+                    os.pread(container.fd, len(line.raw), line.offset)
+                    == line.raw
+                )
         return lines_read
 
 
@@ -118,14 +121,23 @@ def test_header(tmp_path: Path) -> None:
 
 def test_bad_lines(tmp_path: Path) -> None:
     """A line that is damaged, or in which the path leads nowhere, is named, and none of it is a record."""
-    bad = [b'{"runs": [{}, {"a": ', b'{"runs": [{}]} x', b'{"messages": []}', b"oops"]
+    bad = [
+        b'{"runs": [{}, {"a": ',
+        b'{"runs": [{}]} x',
+        b'{"messages": []}',
+        b"oops",
+    ]
     lines = [b'{"runs": [{"a": 1}, {"a": 2}]}', *bad, b'{"runs": [{"a": 3}]}']
     (tmp_path / "in").write_bytes(b"\n".join(lines))
     lines_read = records(tmp_path / "in", "runs[]")
     places = [(line.where, line.raw) for line in lines_read if line.error]
     assert places == [(f"line {n}", raw) for n, raw in enumerate(bad, 2)]
     whole = [line for line in lines_read if not line.error]
-    assert [line.where for line in whole] == ["record 1", "record 2", "record 7"]
+    assert [line.where for line in whole] == [
+        "record 1",
+        "record 2",
+        "record 7",
+    ]
     assert values(whole) == [{"a": 1}, {"a": 2}, {"a": 3}]
     assert [line.number for line in lines_read] == list(range(1, 8))
 
@@ -161,7 +173,12 @@ def test_long_lines(tmp_path: Path) -> None:
     (tmp_path / "in").write_text(f'{long}\n{{"runs": [\n{long}\n')
     lines_read = records(tmp_path / "in", "runs[]")
     assert [line.where for line in lines_read if line.error] == ["line 2"]
-    assert values([line for line in lines_read if not line.error]) == [A, B, A, B]
+    assert values([line for line in lines_read if not line.error]) == [
+        A,
+        B,
+        A,
+        B,
+    ]
 
 
 @pytest.mark.parametrize("pack", PACKS)
@@ -170,7 +187,9 @@ def test_rows(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
     pq.write_table(pa.table({"runs": [[A, B], [C]]}), tmp_path / "in")
     assert values(records(tmp_path / "in", "runs[]")) == [A, B, C]
     (tmp_path / "in").write_bytes(pack(b"id,answer\n1,2\n3,4\n"))
-    assert values(records(tmp_path / "in", "[1:]")) == [{"id": "3", "answer": "4"}]
+    assert values(records(tmp_path / "in", "[1:]")) == [
+        {"id": "3", "answer": "4"}
+    ]
 
 
 NOWHERE = {
@@ -241,11 +260,15 @@ def test_twice(tmp_path: Path) -> None:
 def test_too_large(tmp_path: Path) -> None:
     """A document of more bytes than the bound is refused, with the command that makes lines of it."""
     write(tmp_path / "in", [{"runs": {"a": A, "b": B}}])
-    with pytest.raises(UsageError, match=r"jq -c '\.runs \| to_entries\[\]' \S+in > l"):
+    with pytest.raises(
+        UsageError, match=r"jq -c '\.runs \| to_entries\[\]' \S+in > l"
+    ):
         records(tmp_path / "in", "runs{}", most=70)
 
 
-@given(st.binary(max_size=30), st.sampled_from(["a[]", "{}", "[].a", "{}.value[]"]))
+@given(
+    st.binary(max_size=30), st.sampled_from(["a[]", "{}", "[].a", "{}.value[]"])
+)
 def test_any_text(
     tmp_path_factory: pytest.TempPathFactory, text: bytes, at: str
 ) -> None:
@@ -263,7 +286,9 @@ def test_directory(ruler: Ruler, tmp_path: Path) -> None:
     """Each file of a directory is searched; one in which the path leads nowhere is left out and named."""
     (tmp_path / "in").mkdir()
     for name in ("1.json", "2.json"):
-        rollouts = [{"task_id": 1, "messages": talk(f"{name} {n}")} for n in range(2)]
+        rollouts = [
+            {"task_id": 1, "messages": talk(f"{name} {n}")} for n in range(2)
+        ]
         write(tmp_path / "in" / name, [{"runs": rollouts}])
     write(tmp_path / "in" / "metrics.json", [{"mean": 0.5}])
     args = ("-m", "offline", "--set", "records=runs[]")
@@ -275,7 +300,9 @@ def test_directory(ruler: Ruler, tmp_path: Path) -> None:
 
 def test_score(ruler: Ruler, tmp_path: Path) -> None:
     """`score` annotates the records, scattered ones and members of an object too, as it does those of lines."""
-    rollouts = [{"task_id": n % 2, "messages": talk(f"answer {n}")} for n in range(4)]
+    rollouts = [
+        {"task_id": n % 2, "messages": talk(f"answer {n}")} for n in range(4)
+    ]
     held = {"data": {"runs": rollouts}}
     by_id = {"data": {f"id {n}": rollout for n, rollout in enumerate(rollouts)}}
     lines = [{"runs": rollouts[:3]}, {"runs": rollouts[3:]}]
@@ -302,16 +329,32 @@ def test_score(ruler: Ruler, tmp_path: Path) -> None:
             )
         )
         assert done.returncode == 0, done.stderr
-        assert [record["reward"] for record in read(tmp_path / "out.jsonl")] == wanted
+        assert [
+            record["reward"] for record in read(tmp_path / "out.jsonl")
+        ] == wanted
         assert "4 records, 2 groups of 2 rollouts, scattered" in done.stderr
 
 
 def test_stdin(ruler: Ruler) -> None:
     """From stdin records are read as their lines come; a key that comes back is named by its record."""
-    rollouts = [{"task_id": n % 2, "messages": talk(f"answer {n}")} for n in range(3)]
-    text = json.dumps({"runs": rollouts}) + "\n" + json.dumps({"runs": rollouts}) + "\n"
+    rollouts = [
+        {"task_id": n % 2, "messages": talk(f"answer {n}")} for n in range(3)
+    ]
+    text = (
+        json.dumps({"runs": rollouts})
+        + "\n"
+        + json.dumps({"runs": rollouts})
+        + "\n"
+    )
     done = ruler(
-        "score", "-", "-", "-m", "offline", "--set", "records=runs[]", stdin=text
+        "score",
+        "-",
+        "-",
+        "-m",
+        "offline",
+        "--set",
+        "records=runs[]",
+        stdin=text,
     )
     assert done.returncode == 2
     assert "record 3: group '0' comes back after it ended" in done.stderr

@@ -117,10 +117,12 @@ SHOWN = (
 
 def test_addresses() -> None:
     """An address has a scheme of two letters or more, and is shown without user, password and query."""
-    assert [name for name in (*ADDRESSES, *FILES) if Location(name).remote] == list(
-        ADDRESSES
-    )
-    assert [Location(name).public for name, _ in SHOWN] == [shown for _, shown in SHOWN]
+    assert [
+        name for name in (*ADDRESSES, *FILES) if Location(name).remote
+    ] == list(ADDRESSES)
+    assert [Location(name).public for name, _ in SHOWN] == [
+        shown for _, shown in SHOWN
+    ]
 
 
 @given(
@@ -130,7 +132,8 @@ def test_addresses() -> None:
 def test_no_key_is_shown(secret: str, scheme: str) -> None:
     """No part of a secret key in an address is shown, with any characters in it."""
     assert (
-        Location(f"{scheme}://KEY:{secret}@bucket/x").public == f"{scheme}://bucket/x"
+        Location(f"{scheme}://KEY:{secret}@bucket/x").public
+        == f"{scheme}://bucket/x"
     )
 
 
@@ -163,7 +166,9 @@ def test_http(store: Store) -> None:
     message_of(error)
 
 
-@pytest.mark.parametrize("size", [0, 20_000_000], ids=["empty", "several parts"])
+@pytest.mark.parametrize(
+    "size", [0, 20_000_000], ids=["empty", "several parts"]
+)
 def test_atomic(store: Store, size: int) -> None:
     """An object appears with `commit`, whole; without it the old object stays, and no part remains."""
     data = random.Random(1).randbytes(size)
@@ -185,7 +190,10 @@ def test_refused_upload(store: Store) -> None:
     store.refuse_puts_after = 0
 
     def write() -> None:
-        with error_map.writing("s3://bucket/out"), writing("s3://bucket/out") as out:
+        with (
+            error_map.writing("s3://bucket/out"),
+            writing("s3://bucket/out") as out,
+        ):
             for _ in range(20):
                 out.stream.write(bytes(1 << 20))
             out.commit()
@@ -209,20 +217,32 @@ def test_sentences(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
             act(name)
         message_of(error)
 
-    refuses(reading, "s3://bucket/y", r"s3://bucket/y: cannot be read: no such object")
+    refuses(
+        reading,
+        "s3://bucket/y",
+        r"s3://bucket/y: cannot be read: no such object",
+    )
     refuses(
         writing,
         "s3://nobucket/y",
         r"s3://nobucket/y: cannot be written: no such object",
     )
-    refuses(listed, "s3://bucket/*.none", r"s3://bucket/\*.none: holds no file to read")
+    refuses(
+        listed,
+        "s3://bucket/*.none",
+        r"s3://bucket/\*.none: holds no file to read",
+    )
     refuses(expanded, "s3://bucket/**.jsonl", "cannot be read")
-    refuses(reading, f"s3://AKIA:{SECRET}@bucket/x", r"^s3://bucket/x: holds a key")
+    refuses(
+        reading, f"s3://AKIA:{SECRET}@bucket/x", r"^s3://bucket/x: holds a key"
+    )
     refuses(reading, "foo://x/y", "fsspec knows no addresses of this kind")
     with reading("s3://bucket/long") as file:
         file.read(10)
         store.refuse = 403
-        denied = pytest.raises(UsageError, match="access denied; check the credentials")
+        denied = pytest.raises(
+            UsageError, match="access denied; check the credentials"
+        )
         with denied, error_map.reading("s3://bucket/long"):
             file.read()
     s3fs.S3FileSystem.clear_instance_cache()  # it lists objects that do not exist
@@ -243,7 +263,13 @@ def test_no_credentials(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_expand(store: Store) -> None:
     """A directory matches its direct files, a pattern its matches, in order; notes are left out."""
-    for key in ("d/b.jsonl", "d/a.jsonl", "d/_SUCCESS", "d/.x", "d/sub/c.jsonl"):
+    for key in (
+        "d/b.jsonl",
+        "d/a.jsonl",
+        "d/_SUCCESS",
+        "d/.x",
+        "d/sub/c.jsonl",
+    ):
         store.objects[f"/bucket/{key}"] = b"x"
     both = ["s3://bucket/d/a.jsonl", "s3://bucket/d/b.jsonl"]
     for name in ("s3://bucket/d", "s3://bucket/d/", "s3://bucket/d/*.jsonl"):
@@ -268,7 +294,9 @@ def test_renamed(memory: dict[str, Any]) -> None:
 def test_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """On the Hugging Face hub, too, a file is uploaded by `commit` and never without it."""
     from huggingface_hub import HfApi, HfFileSystem
-    from huggingface_hub.hf_file_system import HfFileSystemResolvedRepositoryPath
+    from huggingface_hub.hf_file_system import (
+        HfFileSystemResolvedRepositoryPath,
+    )
 
     size = 3_000_000
     uploaded: list[tuple[str, bytes]] = []
@@ -280,7 +308,10 @@ def test_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
     def resolve(_: HfFileSystem, *_args: Any, **_more: Any) -> Any:
         return HfFileSystemResolvedRepositoryPath(
-            repo_type="dataset", repo_id="a/b", revision="main", path_in_repo="x.jsonl"
+            repo_type="dataset",
+            repo_id="a/b",
+            revision="main",
+            path_in_repo="x.jsonl",
         )
 
     monkeypatch.setattr(HfApi, "upload_file", upload)

@@ -31,7 +31,8 @@ def test_backslashes() -> None:
         raw = json.dumps(value).encode()
         spans = read_object(raw).members
         assert {
-            key: json.loads(raw[start:end]) for key, (_, start, end) in spans.items()
+            key: json.loads(raw[start:end])
+            for key, (_, start, end) in spans.items()
         } == value
 
 
@@ -41,16 +42,22 @@ def test_any_edit(
 ) -> None:
     """Setting and removing any members leaves valid JSON, and the rest as it is."""
     keys = data.draw(
-        st.lists(texts | st.sampled_from([*value, "reward"]), unique=True, max_size=5)
+        st.lists(
+            texts | st.sampled_from([*value, "reward"]), unique=True, max_size=5
+        )
     )
     new = {key: data.draw(st.none() | st.just(b'"new"')) for key in keys}
     done = parse(put(text_of(value, layout), new))
-    wanted = {k: v for k, v in value.items() if k not in new or new[k] is not None}
+    wanted = {
+        k: v for k, v in value.items() if k not in new or new[k] is not None
+    }
     wanted |= {key: "new" for key, text in new.items() if text is not None}
     assert same(done, wanted)
 
 
-@given(st.dictionaries(texts, values, min_size=1, max_size=5), layouts(), st.data())
+@given(
+    st.dictionaries(texts, values, min_size=1, max_size=5), layouts(), st.data()
+)
 def test_other_bytes(
     value: dict[str, Any], layout: dict[str, Any], data: st.DataObject
 ) -> None:
@@ -62,13 +69,18 @@ def test_other_bytes(
 
 
 @given(
-    st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 9)), max_size=7), st.data()
+    st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 9)), max_size=7),
+    st.data(),
 )
-def test_equal_keys(members: list[tuple[str, int]], data: st.DataObject) -> None:
+def test_equal_keys(
+    members: list[tuple[str, int]], data: st.DataObject
+) -> None:
     """Setting a duplicate key changes its last member, and removing it removes all of them."""
     raw = ("{" + ", ".join(f'"{k}": {v}' for k, v in members) + "}").encode()
     new = data.draw(
-        st.dictionaries(st.sampled_from("abc"), st.none() | st.just(b"77"), max_size=3)
+        st.dictionaries(
+            st.sampled_from("abc"), st.none() | st.just(b"77"), max_size=3
+        )
     )
     done: list[tuple[str, int]] = (
         json.loads(put(raw, new), object_pairs_hook=list) or []
@@ -77,7 +89,8 @@ def test_equal_keys(members: list[tuple[str, int]], data: st.DataObject) -> None
     for key, value in new.items():
         if value is not None:
             at = max(
-                (i for i, (k, _) in enumerate(left) if k == key), default=len(left)
+                (i for i, (k, _) in enumerate(left) if k == key),
+                default=len(left),
             )
             left[at:] = [(key, 77), *left[at + 1 :]]
     assert done == left

@@ -18,7 +18,11 @@ from tests.values import line, reader
 SAMPLES = ROOT / "samples" / "formats"
 GROUP = {"status": "scored", "key": "g"}
 SCORED = {"status": "scored", "score": 0.625, "explanation": "good"}
-FAILED = {"status": "failed", "kind": "reply", "reason": "the judge said nothing"}
+FAILED = {
+    "status": "failed",
+    "kind": "reply",
+    "reason": "the judge said nothing",
+}
 
 
 def sample(name: str) -> list[Any]:

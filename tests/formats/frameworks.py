@@ -47,7 +47,9 @@ def verifiers_episode(r: Record) -> Read:
 def _weighted(rewards: dict[str, Any]) -> float | None:
     """trace.py, `Trace.reward`; a null is no reward."""
     parts = [
-        part["score"] * part["weight"] for part in rewards.values() if part is not None
+        part["score"] * part["weight"]
+        for part in rewards.values()
+        if part is not None
     ]
     return sum(parts) if parts else None
 
@@ -91,7 +93,9 @@ def art(r: Record) -> Read:
 
 def art_row(r: Record) -> Read:
     """ART, trajectories/parquet.py: the reward comes from the JSON in `trajectory_json`."""
-    return [(r["group_index"], json.loads(r["trajectory_json"]).get("reward", 0.0))]
+    return [
+        (r["group_index"], json.loads(r["trajectory_json"]).get("reward", 0.0))
+    ]
 
 
 def native(r: Record) -> Read:
@@ -123,7 +127,9 @@ def unrewarded(key: str | None, *lists: str) -> Callable[[Record], Read]:
     """Read a record that is a group of answers in lists, without rewards."""
 
     def read(r: Record) -> Read:
-        return [(r[key] if key else None, None) for name in lists for _ in r[name]]
+        return [
+            (r[key] if key else None, None) for name in lists for _ in r[name]
+        ]
 
     return read
 
@@ -162,7 +168,10 @@ def sides(r: Record) -> Read:
 
 def responses(r: Record) -> Read:
     """verl's main_generation_server: a prompt and a list of responses."""
-    return [(None, reward) for reward in r.get("rewards", [None] * len(r["responses"]))]
+    return [
+        (None, reward)
+        for reward in r.get("rewards", [None] * len(r["responses"]))
+    ]
 
 
 def added(key: str | None = None) -> Callable[[Record], Read]:
@@ -174,20 +183,28 @@ def steps_added(r: Record) -> Read:
     """ms-swift, grpo_trainer.py `log`: a dict of lists, one for each reward function, without a total."""
     lengths = {len(v) for v in r.values()}
     assert len(lengths) == 1, "columns of unequal length"
-    return [(None, reward) for reward in r.get("reward", [None] * lengths.pop())]
+    return [
+        (None, reward) for reward in r.get("reward", [None] * lengths.pop())
+    ]
 
 
 def harbor(r: Record) -> Read:
     """Harbor, trial result: the verifier's rewards by name."""
     return [
-        (r["result"]["task_name"], r["result"]["verifier_result"]["rewards"]["reward"])
+        (
+            r["result"]["task_name"],
+            r["result"]["verifier_result"]["rewards"]["reward"],
+        )
     ]
 
 
 def eval_protocol(r: Record) -> Read:
     """eval-protocol, models.py `EvaluationRow`: `evaluation_result.score`."""
     return [
-        (r["input_metadata"]["row_id"], (r["evaluation_result"] or {}).get("score"))
+        (
+            r["input_metadata"]["row_id"],
+            (r["evaluation_result"] or {}).get("score"),
+        )
     ]
 
 
@@ -210,7 +227,9 @@ def columns(reward: str, key: str | None) -> Callable[[Record], Read]:
 
     def read(r: Record) -> Read:
         keys = r[key] if key else [None] * len(r[reward])
-        assert len({len(v) for v in r.values()}) == 1, "columns of unequal length"
+        assert len({len(v) for v in r.values()}) == 1, (
+            "columns of unequal length"
+        )
         return list(zip(keys, r[reward], strict=True))
 
     return read
@@ -240,7 +259,9 @@ def langfuse(r: Record) -> Read:
 def batch_samples(r: Record) -> Read:
     """OpenAI, batch output joined with its input: the choices of a request, without rewards."""
     choices = r["response"]["body"]["choices"]
-    return [(None, reward) for reward in r.get("rewards", [None] * len(choices))]
+    return [
+        (None, reward) for reward in r.get("rewards", [None] * len(choices))
+    ]
 
 
 READERS: dict[str, Callable[[Record], Read]] = {

@@ -21,7 +21,12 @@ from ruler_cli.results.record import Digests, group_record, rollout_records
 from ruler_cli.scoring.combine import BatchStatistics, combine
 from ruler_cli.settings.models import CombineSettings, OnFailure
 from ruler_cli.types import Group, GroupResult, Rollout, Usage
-from tests.scoring.group_results import failed_call, group_result, groups, one_pass
+from tests.scoring.group_results import (
+    failed_call,
+    group_result,
+    groups,
+    one_pass,
+)
 from tests.values import (
     group,
     layouts,
@@ -44,7 +49,11 @@ def scored(score: float = 0.75, explanation: str = "good") -> Annotation:
     return {"status": "scored", "score": score, "explanation": explanation}
 
 
-FAILED = {"status": "failed", "kind": "reply", "reason": "the judge said nothing"}
+FAILED = {
+    "status": "failed",
+    "kind": "reply",
+    "reason": "the judge said nothing",
+}
 
 
 def annotated(
@@ -77,7 +86,13 @@ FIRST: dict[str, Any] = {"reward_path": "reward", "rewards": []}
 def test_trajectory() -> None:
     """A trajectory gets reward, metrics, log and `ruler`, with the group's fields inside."""
     done = annotated_record(
-        {**MESSAGES, "reward": 1, "metrics": {"m": 2}, "logs": ["l"], "x": None},
+        {
+            **MESSAGES,
+            "reward": 1,
+            "metrics": {"m": 2},
+            "logs": ["l"],
+            "x": None,
+        },
         scored(),
     )
     assert done == {
@@ -100,7 +115,10 @@ def test_group() -> None:
     done = annotated_record(record, scored(0.1), FAILED, scored(0.9))
     first, second, third = done["trajectories"]
     assert [t["reward"] for t in (first, third)] == [0.1, 0.9]
-    assert [t["ruler"]["independent_reward"] for t in (first, third)] == [1, None]
+    assert [t["ruler"]["independent_reward"] for t in (first, third)] == [
+        1,
+        None,
+    ]
     assert "group" not in first["ruler"]
     assert (second, done["ruler"], done["rubric"]) == (7, GROUP, "r")
 
@@ -117,7 +135,9 @@ REWARDS += ['"1.0"', "true", "[1, 2.50]", '{"a": {"score": 1,  "weight": 1e2}}']
 @pytest.mark.parametrize("reward", REWARDS)
 def test_verbatim(reward: str) -> None:
     """The independent reward has the bytes of the original one."""
-    raw = f'{{"messages": {json.dumps(talk("4"))}, "reward": {reward}}}'.encode()
+    raw = (
+        f'{{"messages": {json.dumps(talk("4"))}, "reward": {reward}}}'.encode()
+    )
     done = annotated(raw, scored())
     assert done.count(f'"independent_reward": {reward}'.encode()) == 1
     assert done.count(f'"independent_reward":{reward}'.encode()) == 1
@@ -177,7 +197,9 @@ def test_again(record: dict[str, Any], between: Annotation) -> None:
     detected = reader(record)
     once = unpacked(annotated(record, scored(), using=detected))
     twice = unpacked(
-        annotated(annotated(record, between, using=detected), scored(), using=detected)
+        annotated(
+            annotated(record, between, using=detected), scored(), using=detected
+        )
     )
     assert twice == once
 
@@ -197,9 +219,9 @@ def test_failed_after_scored() -> None:
         assert b'"logs": ["a", "b"]' in done
         assert b'"independent_reward":1.50' in done
     assert (
-        annotated_record(annotated(MESSAGES, scored()), FAILED, on_failure="keep")[
-            "reward"
-        ]
+        annotated_record(
+            annotated(MESSAGES, scored()), FAILED, on_failure="keep"
+        )["reward"]
         is None
     )
 
@@ -209,7 +231,10 @@ def test_failed_after_scored() -> None:
     [
         (None, {"ruler_score": 0.75, "independent_reward": 1}),
         ({}, {"ruler_score": 0.75, "independent_reward": 1}),
-        ('{"m": NaN}', '{"m": NaN, "ruler_score": 0.75, "independent_reward": 1}'),
+        (
+            '{"m": NaN}',
+            '{"m": NaN, "ruler_score": 0.75, "independent_reward": 1}',
+        ),
         (
             '{"m": "\\ud800"}',
             '{"m": "\\ud800", "ruler_score": 0.75, "independent_reward": 1}',
@@ -227,9 +252,9 @@ def test_failed_after_scored() -> None:
 def test_metrics(metrics: Any, wanted: Any) -> None:
     """Metrics are an object or JSON text; any other value stays."""
     assert (
-        annotated_record({**MESSAGES, "metrics": metrics, "reward": 1}, scored())[
-            "metrics"
-        ]
+        annotated_record(
+            {**MESSAGES, "metrics": metrics, "reward": 1}, scored()
+        )["metrics"]
         == wanted
     )
 
@@ -287,7 +312,8 @@ def test_payload() -> None:
 
 
 extra = st.dictionaries(
-    texts.filter(lambda k: k not in {"messages", "ruler", "trajectories"}), values
+    texts.filter(lambda k: k not in {"messages", "ruler", "trajectories"}),
+    values,
 )
 OURS = ("reward", "metrics", "logs", "ruler")
 
@@ -320,9 +346,7 @@ def test_other_members(
 
 def test_bytes_stay() -> None:
     """Escapes, white space, a carriage return and duplicate keys stay as they are."""
-    raw = (
-        b' {"a" :1, "a":  2.0, "\\u006dessages":%s ,"z":"\\u00e9\xc3\xa9" , "n":NaN }\r'
-    )
+    raw = b' {"a" :1, "a":  2.0, "\\u006dessages":%s ,"z":"\\u00e9\xc3\xa9" , "n":NaN }\r'
     raw = raw.replace(b"%s", json.dumps(talk("4")).encode())
     done = annotated(raw, scored())
     assert done.startswith(raw[: raw.rindex(b" }")])
@@ -347,7 +371,10 @@ def shape(**layout: Any) -> Format:
 
 
 def written(
-    record: Any, form: Format, *annotations: Annotation, on_failure: OnFailure = "null"
+    record: Any,
+    form: Format,
+    *annotations: Annotation,
+    on_failure: OnFailure = "null",
 ) -> dict[str, Any]:
     """Return a record of a made-up format with these annotations."""
     raw = record if isinstance(record, bytes) else json.dumps(record).encode()
@@ -421,7 +448,9 @@ def fields(
     """Return the annotations and the group's fields as JSON values."""
     scores = combine(result, CombineSettings(**how), BatchStatistics())
     made = group_of(result)
-    part = group_record(made, with_usage(result), scores, names, 0.123456789, DIGESTS)
+    part = group_record(
+        made, with_usage(result), scores, names, 0.123456789, DIGESTS
+    )
     annotations = [*map(vars, rollout_records(made, scores, names, part))]
     return json.loads(json.dumps([annotations, part.written], allow_nan=False))  # type: ignore[no-any-return]  # any JSON
 
@@ -457,7 +486,8 @@ def test_panel_and_escalation() -> None:
     ]  # fmt: skip
     strong = [one_pass([0.4, 0.6], pass_index, 1) for pass_index in range(2)]
     annotations, part = fields(
-        group_result(one_pass([0.1, 0.9]), *strong, escalated_to=1), ("one", "strong")
+        group_result(one_pass([0.1, 0.9]), *strong, escalated_to=1),
+        ("one", "strong"),
     )
     assert (part["judge"], part["escalated"], annotations[0]["judge"]) == (
         "strong",
@@ -473,7 +503,9 @@ def test_panel_and_escalation() -> None:
         "judge 1 turn 0 body 0",
     )
     far = one_pass([0.1, 0.9], 0, 1), one_pass([0.3, 0.9], 1, 1), one_pass([0.2, 0.9], 2, 1)  # fmt: skip
-    annotations, _ = fields(group_result(one_pass([0.5, 0.9]), *far, judges=2), NAMES)
+    annotations, _ = fields(
+        group_result(one_pass([0.5, 0.9]), *far, judges=2), NAMES
+    )
     nearest = [by_judge["explanation"] for by_judge in annotations[0]["judges"]]
     assert nearest == ["judge 0 turn 0 body 0", "judge 1 turn 2 body 0"]
     _, part = fields(
@@ -486,15 +518,25 @@ def test_panel_and_escalation() -> None:
 def test_judge_score() -> None:
     """`judge_score` is the score before a reward or an outcome changes it."""
     result = group_result(
-        one_pass([0.9, 0.2, 0.1]), rewards=(0.0, 1.0, 0.1), outcomes=(False, True, None)
+        one_pass([0.9, 0.2, 0.1]),
+        rewards=(0.0, 1.0, 0.1),
+        outcomes=(False, True, None),
     )
     annotations, _ = fields(result, order_by_outcome=True)
     assert [annotation["score"] for annotation in annotations] == pytest.approx(
         [0.55, 0.55, 0.1]
     )
-    assert [annotation["judge_score"] for annotation in annotations] == [0.9, 0.2, 0.1]
+    assert [annotation["judge_score"] for annotation in annotations] == [
+        0.9,
+        0.2,
+        0.1,
+    ]
     annotations, _ = fields(result, blend=0.5)
-    assert [annotation["judge_score"] for annotation in annotations] == [0.9, 0.2, 0.1]
+    assert [annotation["judge_score"] for annotation in annotations] == [
+        0.9,
+        0.2,
+        0.1,
+    ]
 
 
 def test_pass_scores() -> None:
@@ -505,7 +547,9 @@ def test_pass_scores() -> None:
         one_pass([0.2, 0.7], 1),
     ]
     annotations, _ = fields(
-        group_result(*replies, judges=2, size=2, owner=(1, 0, 1), faults=("",) * 3),
+        group_result(
+            *replies, judges=2, size=2, owner=(1, 0, 1), faults=("",) * 3
+        ),
         ("one", "two"),
     )
     assert [annotation["slots"] for annotation in annotations] == [
@@ -530,9 +574,15 @@ def test_counts_and_flags() -> None:
         shortened=3,
     )
     annotations, part = fields(result)
-    assert [annotation["suspect"] for annotation in annotations] == [False, True, False]
+    assert [annotation["suspect"] for annotation in annotations] == [
+        False,
+        True,
+        False,
+    ]
     assert annotations[2] == FAILED | {"kind": "input", "reason": "no messages"}
-    assert {name: part[name] for name in ("rescaled", "unknown_ids", "shortened")} == {
+    assert {
+        name: part[name] for name in ("rescaled", "unknown_ids", "shortened")
+    } == {
         "rescaled": 0,
         "unknown_ids": 2,
         "shortened": 3,
@@ -560,8 +610,12 @@ def fits(value: Any, whole: Any) -> bool:
             fits(value[name], whole[name]) for name in whole
         )
     if isinstance(whole, list):
-        return isinstance(value, list) and all(fits(item, whole[0]) for item in value)
-    return type(value) is type(whole) or (value is None and type(whole) in (int, float))
+        return isinstance(value, list) and all(
+            fits(item, whole[0]) for item in value
+        )
+    return type(value) is type(whole) or (
+        value is None and type(whole) in (int, float)
+    )
 
 
 @given(groups())
@@ -582,6 +636,7 @@ def test_any_group(result: GroupResult) -> None:
             assert annotation["reason"]
         assert fits(
             annotation,
-            ROLLOUT | {"judges": [judge_score("one", 0.1, "said")], "spread": 0.1},
+            ROLLOUT
+            | {"judges": [judge_score("one", 0.1, "said")], "spread": 0.1},
         )
     assert fits(part, PART | {"reliability": 0.5, "passes_for_0.9": 3})

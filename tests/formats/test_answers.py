@@ -14,12 +14,21 @@ ANSWERS = (
     " actualOutput agent_response"
 )
 LISTS = "conversations conversation dialog dialogue turns items"
-TURNS = [{"from": "human", "value": "What is 2+2?"}, {"from": "gpt", "value": "4"}]
+TURNS = [
+    {"from": "human", "value": "What is 2+2?"},
+    {"from": "gpt", "value": "4"},
+]
 FORMS: tuple[Any, ...] = (
     TURNS,
     talk("4"),
-    [{"speaker": "user", "text": "What is 2+2?"}, {"speaker": "bot", "text": "4"}],
-    [{"role": "Human", "value": "What is 2+2?"}, {"role": "ChatGPT", "value": "4"}],
+    [
+        {"speaker": "user", "text": "What is 2+2?"},
+        {"speaker": "bot", "text": "4"},
+    ],
+    [
+        {"role": "Human", "value": "What is 2+2?"},
+        {"role": "ChatGPT", "value": "4"},
+    ],
     json.dumps(TURNS),
     [{"human": "What is 2+2?", "assistant": "4"}],
 )

@@ -11,7 +11,10 @@ from tests.values import read, render
 
 QUESTION = {"role": "user", "content": "How many bees?"}
 TOOL = {"name": "count", "description": "Count.", "parameters": {}}
-LINES = ['user: "How many bees?"', 'assistant: "Seven."\ncall count: {"of":"bees"}']
+LINES = [
+    'user: "How many bees?"',
+    'assistant: "Seven."\ncall count: {"of":"bees"}',
+]
 OPENAI = (
     {"messages": [QUESTION], "tools": [{"type": "function", "function": TOOL}]},
     {"choices": [{"message": {"role": "assistant", "content": "Seven.", "tool_calls": [

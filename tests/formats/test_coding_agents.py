@@ -17,20 +17,43 @@ def test_swe_agent_end() -> None:
     """The last action's result and the submission follow the history, once each."""
     record = sample("swe_agent")[0]
     step = {"action": "submit", "observation": "saved"}
-    submitted = {**record, "trajectory": [step], "info": {"submission": "the patch"}}
-    assert last_lines(submitted, 2) == ['tool: "saved"', 'submission: "the patch"']
-    assert last_lines({**submitted, "info": {"submission": None}}) == ['tool: "saved"']
-    same = {**submitted, "trajectory": [{**step, "observation": "\nthe patch\n"}]}
+    submitted = {
+        **record,
+        "trajectory": [step],
+        "info": {"submission": "the patch"},
+    }
+    assert last_lines(submitted, 2) == [
+        'tool: "saved"',
+        'submission: "the patch"',
+    ]
+    assert last_lines({**submitted, "info": {"submission": None}}) == [
+        'tool: "saved"'
+    ]
+    same = {
+        **submitted,
+        "trajectory": [{**step, "observation": "\nthe patch\n"}],
+    }
     assert last_lines(same, 2) == [
         'assistant: "Platform 4, at 22:10."',
         'tool: "\\nthe patch\\n"',
     ]
-    ended = [*record["history"], {"role": "user", "content": "OBSERVATION: saved"}]
+    ended = [
+        *record["history"],
+        {"role": "user", "content": "OBSERVATION: saved"},
+    ]
     assert last_lines({**submitted, "history": ended}, 2) == [
         'user: "OBSERVATION: saved"',
         'submission: "the patch"',
     ]
-    for odd in ([], None, [None], ["x"], [{"observation": None}], [{"observation": 7}]):
+    for odd in (
+        [],
+        None,
+        [None],
+        ["x"],
+        [{"observation": None}],
+        [{"observation": 7}],
+    ):
         assert (
-            last_lines({**submitted, "trajectory": odd})[0] == 'submission: "the patch"'
+            last_lines({**submitted, "trajectory": odd})[0]
+            == 'submission: "the patch"'
         )

@@ -24,14 +24,22 @@ def refusal(*records: Any, **options: Any) -> str:
 def test_disagreement() -> None:
     """Lines of two formats are refused, and the error names a line of each."""
     message = refusal(NATIVE, b"broken", {"x": 1}, {"trajectories": [NATIVE]})
-    assert "line 1 looks like native trajectories, line 4 like native groups" in message
+    assert (
+        "line 1 looks like native trajectories, line 4 like native groups"
+        in message
+    )
     assert "--format native" in message
 
 
-@given(values.filter(lambda v: v is not None), values.filter(lambda v: v is not None))
+@given(
+    values.filter(lambda v: v is not None),
+    values.filter(lambda v: v is not None),
+)
 def test_keys_of_any_kind(value: Any, second_value: Any) -> None:
     """Any JSON value is a group key; equal values are one group, and unequal integers are two."""
-    keyed = [{**NATIVE, "group_id": key} for key in (value, value, second_value)]
+    keyed = [
+        {**NATIVE, "group_id": key} for key in (value, value, second_value)
+    ]
     first, again, second = (record.key for record in read(*keyed))
     assert first == again
     if isinstance(value, int) and isinstance(second_value, int):
@@ -49,12 +57,21 @@ def test_whole_group_among_trajectories() -> None:
 @given(
     values,
     st.sampled_from(
-        ["messages", "traj", "exchanges", "messages_and_choices", "trajectories"]
+        [
+            "messages",
+            "traj",
+            "exchanges",
+            "messages_and_choices",
+            "trajectories",
+        ]
     ),
 )
 def test_any_value(value: Any, where: str) -> None:
     """Any value in place of messages is read, or is refused with a sentence."""
-    for record in ({where: value, "task_id": 1}, {where: [value], "task_id": 1}):
+    for record in (
+        {where: value, "task_id": 1},
+        {where: [value], "task_id": 1},
+    ):
         try:
             read(record)
         except (UnreadableError, UsageError) as error:

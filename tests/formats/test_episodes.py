@@ -62,7 +62,9 @@ def episode(*traces: dict[str, Any], **changed: Any) -> dict[str, Any]:
 
 def test_roles() -> None:
     """Agents of several roles are one rollout with one score; untrained agents get none."""
-    record = episode(trace("solver"), trace("user", trainable=False), trace("critic"))
+    record = episode(
+        trace("solver"), trace("user", trainable=False), trace("critic")
+    )
     (result,) = read(record)
     assert [(r.path, r.member) for r in result.rollouts] == [
         (("traces", 0), "e"),
@@ -91,8 +93,12 @@ def test_failed_trace() -> None:
 
 
 @pytest.mark.parametrize("more", [{}, {"version": 1}, {"group_id": "g"}])
-@pytest.mark.parametrize("rewards", [{"a": {"score": 1.0, "weight": 1.0}}, {"a": 1.0}])
-def test_format_after_failure(rewards: dict[str, Any], more: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "rewards", [{"a": {"score": 1.0, "weight": 1.0}}, {"a": 1.0}]
+)
+def test_format_after_failure(
+    rewards: dict[str, Any], more: dict[str, Any]
+) -> None:
     """A failed trace keeps its format beside scored ones."""
     nodes = [{"message": talk("4")[0]}, {"parent": 0, "message": talk("4")[1]}]
     trace = {"nodes": nodes, "task": {"key": "t"}, "rewards": rewards, **more}

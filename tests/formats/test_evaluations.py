@@ -70,10 +70,13 @@ def test_rewritten_by_inspect() -> None:
 def test_labels() -> None:
     """A score that is one of several labels is no outcome, in any sample of the log."""
     records = [
-        inspected(id=word, scores=scores(word)) for word in ("left", "right", "both")
+        inspected(id=word, scores=scores(word))
+        for word in ("left", "right", "both")
     ]
     actual = [record.rollouts[0] for record in read(*records)]
-    assert [(number(r.reward), passed(r.outcome)) for r in actual] == [(None, None)] * 3
+    assert [(number(r.reward), passed(r.outcome)) for r in actual] == [
+        (None, None)
+    ] * 3
     same_twice(records[1])
 
 
@@ -84,16 +87,24 @@ def test_promptfoo_variables() -> None:
         {**r["vars"], "sessionId": str(i)} for i, r in enumerate((first, third))
     )
     assert len(keyed(first, third)) == 1
-    bare = [{**r, "vars": {}, "testCase": {"vars": {}}} for r in sample("promptfoo")]
+    bare = [
+        {**r, "vars": {}, "testCase": {"vars": {}}} for r in sample("promptfoo")
+    ]
     assert len(keyed(*bare)) == 2
 
 
 def test_promptfoo_without_prompt() -> None:
     """Without a prompt the variables are the task, and a test's description distinguishes tests."""
-    bare = [{**r, "prompt": {"raw": "", "label": "{{q}}"}} for r in sample("promptfoo")]
+    bare = [
+        {**r, "prompt": {"raw": "", "label": "{{q}}"}}
+        for r in sample("promptfoo")
+    ]
     first, _ = keyed(*bare).values()
     assert first[0].messages[0]["content"] == {
         "q": "Which gate does the night train to Tromsø leave from?"
     }
-    bare[0]["testCase"] = {**bare[0]["testCase"], "description": "asked politely"}
+    bare[0]["testCase"] = {
+        **bare[0]["testCase"],
+        "description": "asked politely",
+    }
     assert len(keyed(*bare)) == 3

@@ -29,7 +29,9 @@ from tests.files.test_open import fed
 
 SAMPLES = Path(__file__).parent.parent.parent / "samples"
 USER = '{"role": "user",  "content": "Sort \\u00e9 1.0"}'
-ASSISTANT = '{"content": "done", "role": "assistant", "n": 12345678901234567890123}'
+ASSISTANT = (
+    '{"content": "done", "role": "assistant", "n": 12345678901234567890123}'
+)
 MESSAGES = f"[{USER}, {ASSISTANT}]"
 SESSION = [
     '{"type": "user", "sessionId": "s", "uuid": "a", "message": {"role": "user", "content": "Do it"}}',
@@ -100,7 +102,9 @@ def test_lines_that_are_lists(tmp_path: Path) -> None:
         record_texts(tmp_path / "in", f"[{MESSAGES}, {MESSAGES}]")
         == [f'{{"messages": {MESSAGES}}}'] * 2
     )
-    sharegpt = '[{"from": "human", "value": "q"}, {"from": "gpt", "value": "a"}]'
+    sharegpt = (
+        '[{"from": "human", "value": "q"}, {"from": "gpt", "value": "a"}]'
+    )
     assert (
         record_texts(tmp_path / "in", f"{sharegpt}\n{sharegpt}\n")
         == [f'{{"conversations": {sharegpt}}}'] * 2
@@ -130,8 +134,13 @@ def test_torn_line(tmp_path: Path) -> None:
             *map(json.loads, SESSION),
             bad.replace("\udc80", "\ufffd"),
         ]
-    (raw,) = record_texts(tmp_path / "m.jsonl", f"{USER}\n{ASSISTANT}\n{USER[:9]}")
-    assert json.loads(raw)["messages"][2] == {"role": "unreadable", "content": USER[:9]}
+    (raw,) = record_texts(
+        tmp_path / "m.jsonl", f"{USER}\n{ASSISTANT}\n{USER[:9]}"
+    )
+    assert json.loads(raw)["messages"][2] == {
+        "role": "unreadable",
+        "content": USER[:9],
+    }
 
 
 def test_scattered_traces(tmp_path: Path) -> None:
@@ -148,7 +157,9 @@ def test_scattered_traces(tmp_path: Path) -> None:
 def test_torn_span(tmp_path: Path) -> None:
     """A span without a trace is a separate record, so that it is reported."""
     assert (
-        record_texts(tmp_path / "t", "\n".join([*SPANS, '{"trace_id": "t1", "sp']))[-1]
+        record_texts(
+            tmp_path / "t", "\n".join([*SPANS, '{"trace_id": "t1", "sp'])
+        )[-1]
         == '{"trace_id": "t1", "sp'
     )
 
@@ -162,12 +173,15 @@ def test_table_of_messages(tmp_path: Path) -> None:
         {"type": "TextMessage", "source": "user", "content": "q"},
     ):
         rows = [
-            json.dumps({"conversation_id": i % 2, "n": i, **event}) for i in range(4)
+            json.dumps({"conversation_id": i % 2, "n": i, **event})
+            for i in range(4)
         ]
         every = list(
             map(
                 json.loads,
-                record_texts(tmp_path / "t", "\n".join([json.dumps(event), *rows])),
+                record_texts(
+                    tmp_path / "t", "\n".join([json.dumps(event), *rows])
+                ),
             )
         )
         assert every[0] == event
@@ -194,9 +208,9 @@ def test_pipe(tmp_path: Path) -> None:
         fed(pipe, text.encode())
         with ExitStack() as stack:
             container = open_records(str(pipe), stack, "")
-            assert [line.raw.decode() for line in container.records()] == record_texts(
-                tmp_path / "file", text, ""
-            )
+            assert [
+                line.raw.decode() for line in container.records()
+            ] == record_texts(tmp_path / "file", text, "")
 
 
 def test_records_are_no_events(tmp_path: Path) -> None:
@@ -205,9 +219,9 @@ def test_records_are_no_events(tmp_path: Path) -> None:
         with ExitStack() as stack:
             container = open_records(str(path), stack)
             assert isinstance(container, JsonLines)
-            assert not any(may_be_event(line.raw) for line in container.records()), (
-                path.stem
-            )
+            assert not any(
+                may_be_event(line.raw) for line in container.records()
+            ), path.stem
     for text in LEFT_ALONE:
         (tmp_path / "in").write_text(text)
         with ExitStack() as stack:
@@ -231,7 +245,8 @@ class Given(Container):
 
 @given(
     st.lists(
-        st.binary(max_size=9) | JSON.map(lambda v: json.dumps(v).encode()), max_size=5
+        st.binary(max_size=9) | JSON.map(lambda v: json.dumps(v).encode()),
+        max_size=5,
     ),
     st.booleans(),
 )
@@ -242,9 +257,9 @@ def test_any_lines(lines: list[bytes], message: bool) -> None:
     present = [line for line in whole if line and not line.isspace()]
     with ExitStack() as stack:
         (record,) = assemble_rollouts(Given(present), "f", stack).records()
-    assert len(json.loads(record.raw)["messages" if message else "events"]) == len(
-        present
-    )
+    assert len(
+        json.loads(record.raw)["messages" if message else "events"]
+    ) == len(present)
 
 
 def test_directory(tmp_path: Path) -> None:
@@ -259,7 +274,11 @@ def test_directory(tmp_path: Path) -> None:
         (r.get("file"), r.get("folder"))
         for r in (json.loads(line.raw) for line in every)
     ]
-    assert files == [(None, None), ("task/1.json", "task"), ("task/2.jsonl", "task")]
+    assert files == [
+        (None, None),
+        ("task/1.json", "task"),
+        ("task/2.jsonl", "task"),
+    ]
     assert [line.where for line in every] == [
         "3.jsonl line 1", "task/1.json rollout 1", "task/2.jsonl rollout 1",
     ]  # fmt: skip
@@ -268,9 +287,14 @@ def test_directory(tmp_path: Path) -> None:
 def test_events_in_place(tmp_path: Path) -> None:
     """Rollouts never take the place of the events that they are made of."""
     (tmp_path / "in.jsonl").write_text("\n".join(SESSION))
-    with ExitStack() as stack, Output(str(tmp_path / "in.jsonl"), force=True) as out:
+    with (
+        ExitStack() as stack,
+        Output(str(tmp_path / "in.jsonl"), force=True) as out,
+    ):
         container = open_records(str(tmp_path / "in.jsonl"), stack)
-        with pytest.raises(UsageError, match=r"is INPUT, .* give another OUTPUT"):
+        with pytest.raises(
+            UsageError, match=r"is INPUT, .* give another OUTPUT"
+        ):
             out.write_as(container)
 
 
@@ -284,7 +308,13 @@ FRAMEWORKS: tuple[tuple[str, Any, Any], ...] = (
             "action": "message",
             "args": {"content": "q"},
         },
-        {"id": 1, "source": "agent", "cause": 0, "observation": "run", "content": "a"},
+        {
+            "id": 1,
+            "source": "agent",
+            "cause": 0,
+            "observation": "run",
+            "content": "a",
+        },
     ),
     (
         "messages",

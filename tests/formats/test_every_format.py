@@ -21,7 +21,11 @@ from ruler_cli.formats.table import FORMATS, fits
 from ruler_cli.runs.file import score
 from ruler_cli.runs.scorer import Scorer
 from ruler_cli.scoring.rewards import number
-from ruler_cli.settings.models import InputSettings, JudgeSettings, ScoreSettings
+from ruler_cli.settings.models import (
+    InputSettings,
+    JudgeSettings,
+    ScoreSettings,
+)
 from tests.conftest import ROOT, SHARED
 from tests.formats.changes import (
     FAILED,
@@ -36,7 +40,9 @@ from tests.formats.frameworks import READERS
 from tests.values import line, reader
 
 SAMPLES = Path(__file__).parent.parent.parent / "samples"
-EXAMPLES = {p.stem: p for p in sorted(SAMPLES.rglob("*.jsonl")) if p.stem in READERS}
+EXAMPLES = {
+    p.stem: p for p in sorted(SAMPLES.rglob("*.jsonl")) if p.stem in READERS
+}
 each_example = pytest.mark.parametrize("name", EXAMPLES)
 READ = ROOT / "tests/data/examples_read.json"
 LAYOUTS = (
@@ -83,7 +89,8 @@ def _output(name: str) -> bytes:
         out = Path(folder, "out.jsonl")
         judge = JudgeSettings("simulated")
         done = anyio.run(
-            score, ScoreSettings(InputSettings(str(EXAMPLES[name])), str(out), judge)
+            score,
+            ScoreSettings(InputSettings(str(EXAMPLES[name])), str(out), judge),
         )
         assert done.summary.complete, done.summary
         return out.read_bytes()
@@ -136,9 +143,9 @@ def test_small_examples() -> None:
         groups = keyed(*raws(path))
         assert path.stat().st_size <= 4_096 or path.parent == SAMPLES, name
         assert len(groups) > 1, name
-        assert all(r.error is None for rollouts in groups.values() for r in rollouts), (
-            name
-        )
+        assert all(
+            r.error is None for rollouts in groups.values() for r in rollouts
+        ), name
 
 
 def as_read(path: Path) -> dict[str, list[Any]]:
@@ -147,7 +154,8 @@ def as_read(path: Path) -> dict[str, list[Any]]:
         str(key): [
             [
                 " ".join(str(m.get("role") or m["type"]) for m in r.messages),
-                r.messages[-1].get("content") or r.messages[-1].get("tool_calls"),
+                r.messages[-1].get("content")
+                or r.messages[-1].get("tool_calls"),
                 [r.reward, r.outcome, r.member, r.prompt_length],
                 [
                     tool.get("name", tool.get("function", {}).get("name"))
@@ -207,7 +215,9 @@ def _read_back(name: str, tmp_path: Path) -> None:
         ]
         for path in changed(old, new):
             inside = any(f".{named}." in f".{path}." for named in written_paths)
-            around = any(named and f".{path}".endswith(f".{named}") for named in made)
+            around = any(
+                named and f".{path}".endswith(f".{named}") for named in made
+            )
             assert _OURS.fullmatch(path) or inside or around, path
 
 
@@ -230,10 +240,13 @@ def test_failed_reward(subtests: pytest.Subtests) -> None:
             written(record, FAILED),
             written(record, FAILED, on_failure="keep"),
         )
-        rewards = [annotation["independent_reward"] for annotation in _failed(failed)]
+        rewards = [
+            annotation["independent_reward"] for annotation in _failed(failed)
+        ]
         with subtests.test(name=name):
             assert rewards == [
-                annotation["independent_reward"] for annotation in _failed(unchanged)
+                annotation["independent_reward"]
+                for annotation in _failed(unchanged)
             ]
             assert rewards
             if _payload(layout) is None and not layout.elsewhere:
@@ -271,7 +284,8 @@ def _independent_rewards(name: str, tmp_path: Path) -> None:
     for old, new in zip(before, after, strict=True):
         was = [reward for _, reward in READERS[name](old)]
         independent_rewards = [
-            annotation["independent_reward"] for annotation in annotations_in(new)
+            annotation["independent_reward"]
+            for annotation in annotations_in(new)
         ]
         assert [reward is None for reward in was] == [
             first is None for first in independent_rewards
@@ -324,14 +338,15 @@ async def _from_python(
         unchanged = json.dumps(of_group)
         if several:
             with pytest.raises(
-                WrongShapeError, match=r"holds 2 groups .* give each group as a list"
+                WrongShapeError,
+                match=r"holds 2 groups .* give each group as a list",
             ):
                 await scorer.score(of_group[0])
             continue
         judged: Any = await scorer.score(of_group[0] if alone else of_group)
-        assert _timeless([judged.group] if alone else judged.group) == _timeless(
-            [after[i] for i in places]
-        )
+        assert _timeless(
+            [judged.group] if alone else judged.group
+        ) == _timeless([after[i] for i in places])
         assert json.dumps(of_group) == unchanged
 
 
@@ -411,7 +426,8 @@ def _shared(name: str) -> list[bytes]:
 
 
 @pytest.mark.skipif(
-    not (SHARED / "formats").exists(), reason="the frameworks' own files are not here"
+    not (SHARED / "formats").exists(),
+    reason="the frameworks' own files are not here",
 )
 def test_files_of_frameworks(subtests: pytest.Subtests) -> None:
     """The frameworks' own files have their format and groups; scores change only the format's paths."""
@@ -429,10 +445,12 @@ def test_files_of_frameworks(subtests: pytest.Subtests) -> None:
                     unreadable += 1
                     continue
                 for record in records:
-                    groups[str(record.key)] = groups.get(str(record.key), 0) + len(
-                        record.rollouts
+                    groups[str(record.key)] = groups.get(
+                        str(record.key), 0
+                    ) + len(record.rollouts)
+                    assert all(
+                        r.error is None and r.messages for r in record.rollouts
                     )
-                    assert all(r.error is None and r.messages for r in record.rollouts)
                 _changes_only_its_paths(parse(raw), detected.format)
             assert (sorted(groups.values(), reverse=True), unreadable) == (
                 sizes,
@@ -452,7 +470,8 @@ def _changes_only_its_paths(record: Any, layout: Any) -> None:
             for named in paths
         )
         around = any(
-            f".{path}".endswith(f".{named.rpartition('.')[0]}") for named in paths
+            f".{path}".endswith(f".{named.rpartition('.')[0]}")
+            for named in paths
         )
         assert _OURS.fullmatch(path) or inside or around, path
 

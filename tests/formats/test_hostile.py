@@ -14,7 +14,11 @@ import pytest
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.parse import parse
 from ruler_cli.runs.file import score
-from ruler_cli.settings.models import InputSettings, JudgeSettings, ScoreSettings
+from ruler_cli.settings.models import (
+    InputSettings,
+    JudgeSettings,
+    ScoreSettings,
+)
 from ruler_cli.types import Summary
 from tests.formats.changes import raws
 from tests.formats.test_every_format import EXAMPLES, each_layout
@@ -59,7 +63,9 @@ def run(path: Path) -> tuple[Summary, list[bytes], list[bytes]]:
     out = path.with_name("out.jsonl")
     done = anyio.run(
         score,
-        ScoreSettings(InputSettings(str(path)), str(out), JudgeSettings("simulated")),
+        ScoreSettings(
+            InputSettings(str(path)), str(out), JudgeSettings("simulated")
+        ),
     )
     failed = Path(f"{out}.failed.jsonl")
     return done.summary, raws(out), raws(failed) if failed.exists() else []
@@ -107,7 +113,9 @@ FRAMES: dict[str, Callable[[list[bytes]], bytes]] = {
 }
 
 
-@pytest.mark.parametrize("name", ["groups", "verl", "roll", "lm_eval", "preference"])
+@pytest.mark.parametrize(
+    "name", ["groups", "verl", "roll", "lm_eval", "preference"]
+)
 @pytest.mark.parametrize("frame", FRAMES)
 def test_frames(name: str, frame: str, tmp_path: Path) -> None:
     """Line ends, blank lines, a byte order mark and a torn last line change no record."""
@@ -122,9 +130,14 @@ def test_frames(name: str, frame: str, tmp_path: Path) -> None:
 @each_layout
 def test_foreign_ruler(name: str, tmp_path: Path) -> None:
     """A record with a foreign field `ruler` goes unchanged to the failed file."""
-    good, path = [parse(raw) for raw in raws(EXAMPLES[name])], tmp_path / "in.jsonl"
+    good, path = (
+        [parse(raw) for raw in raws(EXAMPLES[name])],
+        tmp_path / "in.jsonl",
+    )
     foreign: list[Any] = [1, "text", [], {"theirs": True}]
-    first = [json.dumps({**good[0], "ruler": value}).encode() for value in foreign]
+    first = [
+        json.dumps({**good[0], "ruler": value}).encode() for value in foreign
+    ]
     path.write_bytes(b"\n".join([*first, *raws(EXAMPLES[name])]))
     _, _, failed = run(path)
     assert failed == first
@@ -145,6 +158,8 @@ def _emptied(good: list[bytes]) -> None:
         broken = line(json.dumps({**record, key: empty}).encode())
         try:
             for read in detected.read(broken):
-                assert all(r.error is None or r.error.strip() for r in read.rollouts)
+                assert all(
+                    r.error is None or r.error.strip() for r in read.rollouts
+                )
         except UnreadableError as error:
             assert str(error)

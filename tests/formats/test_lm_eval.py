@@ -53,24 +53,36 @@ def test_two_filters(
     documents = lines("strict", "flexible", apart=apart)
     stage = Stage(tmp_path, monkeypatch, documents, judge)
     done = stage.run(on_failure=how)
-    assert (len(judge.asked), [len(request.labels) for request in judge.asked]) == (
+    assert (
+        len(judge.asked),
+        [len(request.labels) for request in judge.asked],
+    ) == (
         2,
         [2, 2],
     )
-    assert (done.summary.scored, dict(done.summary.failed)) == (1, {"transport": 1})
+    assert (done.summary.scored, dict(done.summary.failed)) == (
+        1,
+        {"transport": 1},
+    )
     out = stage.records()
-    left = [record for record in documents if how != "drop" or record["doc_id"] == 0]
-    assert [{k: v for k, v in record.items() if k != "ruler"} for record in out] == left
+    left = [
+        record for record in documents if how != "drop" or record["doc_id"] == 0
+    ]
+    assert [
+        {k: v for k, v in record.items() if k != "ruler"} for record in out
+    ] == left
     scores = [
         [annotation.get("score") for annotation in record["ruler"]["rollouts"]]
         for record in out
     ]
-    assert {str(s) for s, r in zip(scores, left, strict=True) if r["doc_id"] == 0} == {
-        str(scores[0])
-    }
+    assert {
+        str(s) for s, r in zip(scores, left, strict=True) if r["doc_id"] == 0
+    } == {str(scores[0])}
     assert len(set(scores[0])) == 2
     assert all(
-        s == [None, None] for s, r in zip(scores, left, strict=True) if r["doc_id"] == 1
+        s == [None, None]
+        for s, r in zip(scores, left, strict=True)
+        if r["doc_id"] == 1
     )
     assert [record["ruler"]["status"] for record in out] == [
         "failed" if record["doc_id"] else "scored" for record in left

@@ -63,7 +63,9 @@ def test_media(subtests: pytest.Subtests) -> None:
                         assert other
                         assert other.digest != medium.digest
                 (lines,) = render([{"role": "user", "content": [part]}])
-                assert lines == f'user: "[{kind} 1]"\n({kind} 1 {medium.digest})'
+                assert (
+                    lines == f'user: "[{kind} 1]"\n({kind} 1 {medium.digest})'
+                )
 
 
 def test_texts_of_files() -> None:
@@ -76,7 +78,10 @@ def test_texts_of_files() -> None:
 REFERENCES = {
     "picture": (LANGFUSE.format("image/png"), MLFLOW.format("image/png")),
     "audio": (LANGFUSE.format("audio/wav"), MLFLOW.format("audio/wav")),
-    "file": (LANGFUSE.format("application/pdf"), MLFLOW.format("application/pdf")),
+    "file": (
+        LANGFUSE.format("application/pdf"),
+        MLFLOW.format("application/pdf"),
+    ),
 }
 
 
@@ -102,8 +107,13 @@ def test_references_of_tracers() -> None:
     held = medium_of(part)
     assert held
     assert "does not hold its bytes" in held.error
-    for plain in ("@@@langfuseMedia:@@@", "Write mlflow-attachment://ID in its place."):
-        assert render([{"role": "user", "content": plain}]) == [f'user: "{plain}"']
+    for plain in (
+        "@@@langfuseMedia:@@@",
+        "Write mlflow-attachment://ID in its place.",
+    ):
+        assert render([{"role": "user", "content": plain}]) == [
+            f'user: "{plain}"'
+        ]
 
 
 def rollout(*parts: Any) -> dict[str, Any]:
@@ -129,24 +139,37 @@ def test_scored(tmp_path: Path, ruler: Ruler) -> None:
     write(tmp_path / "in.jsonl", [{"group_id": 1, "trajectories": group}])
     done = ruler("score", "in.jsonl", "out.jsonl", "-m", "offline")
     (scored,) = read_file(tmp_path / "out.jsonl")
-    assert [one["reward"] is None for one in scored["trajectories"]] == [False] * 2 + [
-        True
-    ] * 4
+    assert [one["reward"] is None for one in scored["trajectories"]] == [
+        False
+    ] * 2 + [True] * 4
     assert done.returncode == 1
     for kind in ("audio", "video", "file", "picture"):
         assert f"{kind} 1 " in done.stderr
     assert done.stderr.count("--pictures leave") == 4
     checked = ruler("check", "in.jsonl", "-m", "offline")
-    assert "4 rollouts cannot be scored: audio 1" in " ".join(checked.stdout.split())
+    assert "4 rollouts cannot be scored: audio 1" in " ".join(
+        checked.stdout.split()
+    )
     left = ruler(
-        "score", "in.jsonl", "left.jsonl", "-m", "offline", "--pictures", "leave"
+        "score",
+        "in.jsonl",
+        "left.jsonl",
+        "-m",
+        "offline",
+        "--pictures",
+        "leave",
     )
     assert left.returncode == 0, left.stderr
     (scored,) = read_file(tmp_path / "left.jsonl")
     assert scored["ruler"]["pictures_left_out"] == 4
-    two = [rollout({**AUDIO, "input_audio": {"data": data}}) for data in (B64, B64[4:])]
+    two = [
+        rollout({**AUDIO, "input_audio": {"data": data}})
+        for data in (B64, B64[4:])
+    ]
     write(tmp_path / "in.jsonl", [{"group_id": 1, "trajectories": two}])
-    ruler("score", "in.jsonl", "two.jsonl", "-m", "offline", "--pictures", "leave")
+    ruler(
+        "score", "in.jsonl", "two.jsonl", "-m", "offline", "--pictures", "leave"
+    )
     (partial,) = tmp_path.glob("two.jsonl*")
     (scored,) = read_file(partial)
     assert "rollouts 1 and 2 differ only in media" in scored["ruler"]["reason"]
@@ -159,7 +182,9 @@ def random_text(alphabet: str, size: int = 9000) -> str:
 
 WRAPPED = base64.encodebytes(BYTES).decode()
 TOKEN = ".".join(
-    base64.urlsafe_b64encode(json.dumps({"n": [*range(1500)]}).encode()).decode()
+    base64.urlsafe_b64encode(
+        json.dumps({"n": [*range(1500)]}).encode()
+    ).decode()
     for _ in "ab"
 )
 BINARY = {
@@ -212,7 +237,11 @@ CIPHERS: tuple[Any, ...] = (
 def test_ciphertext() -> None:
     """Ciphertext is left out at any depth, so rollouts do not differ in it; a task about a cipher keeps its texts."""
     for content in CIPHERS[:2] + CIPHERS[3:]:
-        message = {"role": "assistant", "content": content, "encrypted_content": CIPHER}
+        message = {
+            "role": "assistant",
+            "content": content,
+            "encrypted_content": CIPHER,
+        }
         assert CIPHER not in render([message])[0]
         other = json.loads(json.dumps(message).replace(CIPHER, "hBBB" + CIPHER))
         assert render([other]) == render([message])

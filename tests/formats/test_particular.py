@@ -25,7 +25,11 @@ def put(record: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
         *parents, last = path.split(".")
         at: Any = out
         for part in parents:
-            at = at[int(part)] if isinstance(at, list) else at.setdefault(part, {})
+            at = (
+                at[int(part)]
+                if isinstance(at, list)
+                else at.setdefault(part, {})
+            )
         if value == GONE:
             at.pop(last, None)
         else:
@@ -63,8 +67,12 @@ def test_grouped(subtests: pytest.Subtests) -> None:
 def test_broken_rollouts(subtests: pytest.Subtests) -> None:
     """An unreadable rollout has an error, and the other rollouts of its record have none."""
     for name, changes, wanted in read_file(DATA / "broken_rollouts.jsonl"):
-        records = reader(*sample(name)).read(line(put(sample(name)[0], changes)))
-        rollouts = [rollout for record in records for rollout in record.rollouts]
+        records = reader(*sample(name)).read(
+            line(put(sample(name)[0], changes))
+        )
+        rollouts = [
+            rollout for record in records for rollout in record.rollouts
+        ]
         rollouts.sort(key=lambda rollout: rollout.path)
         with subtests.test(name=name, changes=str(changes)):
             assert [rollout.error is None for rollout in rollouts] == wanted

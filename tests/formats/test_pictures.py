@@ -42,20 +42,36 @@ SHAPES: list[dict[str, Any]] = [
     },
     {"inline_data": {"mime_type": "image/png", "data": B64}},
     {"inlineData": {"mimeType": "image/png", "data": B64}},
-    {"type": "image/png", "inline_data": {"mimeType": "image/png", "data": B64}},
+    {
+        "type": "image/png",
+        "inline_data": {"mimeType": "image/png", "data": B64},
+    },
     {"type": "image", "image": URL},
     {"type": "image", "image": B64, "mediaType": "image/png"},
     {"type": "file", "mediaType": "image/png", "data": B64},
     {"type": "file", "mediaType": "image/png", "url": URL},
     {"type": "image", "data": B64, "mimeType": "image/png"},
     {"image": {"format": "png", "source": {"bytes": B64}}},
-    {"type": "image", "source_type": "base64", "data": B64, "mime_type": "image/png"},
+    {
+        "type": "image",
+        "source_type": "base64",
+        "data": B64,
+        "mime_type": "image/png",
+    },
     {"type": "image", "base64": B64, "mime_type": "image/png"},
-    {"type": "blob", "modality": "image", "mime_type": "image/png", "content": B64},
+    {
+        "type": "blob",
+        "modality": "image",
+        "mime_type": "image/png",
+        "content": B64,
+    },
     {"type": "computer_screenshot", "image_url": URL},
     {"type": "image_generation_call", "result": B64},
     {"type": "image_url", "image_url": {"url": f"data:image/png,{quote(PNG)}"}},
-    {"type": "image", "image": base64.urlsafe_b64encode(PNG).decode().rstrip("=")},
+    {
+        "type": "image",
+        "image": base64.urlsafe_b64encode(PNG).decode().rstrip("="),
+    },
     {"type": "image", "image": base64.encodebytes(PNG).decode()},
 ]
 """One picture as OpenAI, Anthropic, Gemini, Inspect, the AI SDK, MCP, Bedrock, LangChain and OpenTelemetry write it."""
@@ -102,13 +118,47 @@ def test_in_messages() -> None:
             ],
             2,
         ),
-        ([{"type": "computer_call_output", "call_id": "c", "output": SHAPES[16]}], 1),
-        ([{"type": "function_call_output", "call_id": "c", "output": [SHAPES[2]]}], 1),
+        (
+            [
+                {
+                    "type": "computer_call_output",
+                    "call_id": "c",
+                    "output": SHAPES[16],
+                }
+            ],
+            1,
+        ),
+        (
+            [
+                {
+                    "type": "function_call_output",
+                    "call_id": "c",
+                    "output": [SHAPES[2]],
+                }
+            ],
+            1,
+        ),
         ([SHAPES[17]], 1),
         ([{"role": "assistant", "content": text}], 1),
         ([{"role": "user", "content": text}], 0),
-        ([{"role": "assistant", "content": "![a](data:image/svg+xml;base64,AAAA)"}], 0),
-        ([{"role": "assistant", "content": [{"type": "text", "text": text}]}], 1),
+        (
+            [
+                {
+                    "role": "assistant",
+                    "content": "![a](data:image/svg+xml;base64,AAAA)",
+                }
+            ],
+            0,
+        ),
+        (
+            [
+                {
+                    "role": "assistant",
+                    "content": [{"type": "text", "text": text}],
+                }
+            ],
+            1,
+        ),
         (record["contents"], 1),
     ]
     for messages, number in conversations:
@@ -163,7 +213,9 @@ def test_sizes() -> None:
     webp = {
         b"VP8 ": b"\0" * 10 + struct.pack("<HH", 640, 480),
         b"VP8L": b"\0" * 5 + (639 | 479 << 14).to_bytes(4, "little"),
-        b"VP8X": b"\0" * 8 + (639).to_bytes(3, "little") + (479).to_bytes(3, "little"),
+        b"VP8X": b"\0" * 8
+        + (639).to_bytes(3, "little")
+        + (479).to_bytes(3, "little"),
     }
     files = [png(0.1, 640, 480), jpeg, gif]
     files += [b"RIFF\0\0\0\0WEBP" + kind + rest for kind, rest in webp.items()]
@@ -247,7 +299,9 @@ def test_without_pillow(monkeypatch: pytest.MonkeyPatch) -> None:
         assert "ruler-cli[pictures]" in unsendable(read_picture(address(data)))
     huge = struct.pack(">II", 100_000, 100_000)
     bomb = PNG[:16] + huge + PNG[24:]
-    assert "more than can be made smaller" in unsendable(read_picture(address(bomb)))
+    assert "more than can be made smaller" in unsendable(
+        read_picture(address(bomb))
+    )
 
 
 def test_smaller() -> None:
@@ -258,7 +312,9 @@ def test_smaller() -> None:
     assert needs_less(large)
     assert made.digest == large.digest
     again = read_picture(made.url)
-    assert (again.width, again.height) == (made.width, made.height) == (1568, 392)
+    assert (
+        (again.width, again.height) == (made.width, made.height) == (1568, 392)
+    )
     assert not needs_less(read_picture(URL))
     broken = read_picture(address(png(0.6, 3136, 784)[:60]))
     assert smaller(broken) == broken

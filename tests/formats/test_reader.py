@@ -25,7 +25,11 @@ STEP = {
 
 def test_reward_path(subtests: pytest.Subtests) -> None:
     """The score stands at the path, and the earlier value is the independent reward."""
-    for path, first in [("info.r", 0.25), ("metrics.acc", 0.5), ("new.place", None)]:
+    for path, first in [
+        ("info.r", 0.25),
+        ("metrics.acc", 0.5),
+        ("new.place", None),
+    ]:
         with subtests.test(path=str(path), first=str(first)):
             out = written(ROW, SCORED, using=reader(ROW, reward=path))
             holder, key = path.split(".")
@@ -44,7 +48,9 @@ def test_number_in_path(subtests: pytest.Subtests) -> None:
             out = written(row, SCORED, using=reader(row, reward="rewards.0"))
             assert out["ruler"]["independent_reward"] == 1
             assert out["rewards"] == (
-                {"0": 0.625, "1": 3} if isinstance(rewards, dict) else [0.625, 3]
+                {"0": 0.625, "1": 3}
+                if isinstance(rewards, dict)
+                else [0.625, 3]
             )
 
 
@@ -53,7 +59,9 @@ def test_column() -> None:
     record = {**STEP, "mine": [7, 8]}
     out = written(record, SCORED, using=reader(record, reward="mine"))
     assert out["mine"] == [0.625, 0.625]
-    assert [annotation["independent_reward"] for annotation in out["ruler"]] == [7, 8]
+    assert [
+        annotation["independent_reward"] for annotation in out["ruler"]
+    ] == [7, 8]
     assert out["scores"] == [1, 2]
 
 
@@ -72,7 +80,11 @@ def test_long_line() -> None:
                 key=lambda r: r.path,
             )
             raw = annotate(
-                raw, detected.format, [(r, SCORED) for r in rollouts], GROUP, "null"
+                raw,
+                detected.format,
+                [(r, SCORED) for r in rollouts],
+                GROUP,
+                "null",
             )
         return time.process_time() - begun
 

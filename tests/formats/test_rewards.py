@@ -25,7 +25,9 @@ NATIVE: list[Any] = [
         "group_id": "g",
         "trajectories": [
             {
-                "messages": talk(f"answer {i} error error" if i % 2 else f"answer {i}"),
+                "messages": talk(
+                    f"answer {i} error error" if i % 2 else f"answer {i}"
+                ),
                 "reward": VALUES["reward"][i],
                 "info": {"alt": VALUES["info.alt"][i]},
                 "grade": VALUES["grade"][i],
@@ -64,7 +66,10 @@ def rollouts(path: Path) -> list[tuple[Any, Any]]:
             for one in record["trajectories"]
         ]
     return [
-        (lambda field, i=i: (lookup(record, field) or [None] * 4)[i], annotation)
+        (
+            lambda field, i=i: (lookup(record, field) or [None] * 4)[i],
+            annotation,
+        )
         for i, annotation in enumerate(record["ruler"]["rollouts"])
     ]
 
@@ -84,7 +89,9 @@ def test_no_reward_is_gone(ruler: Ruler, tmp_path: Path, shape: str) -> None:
             assert done.returncode == 0, (named, done.stderr)
             written = [name or own for name in named]
             for i, (at, annotation) in enumerate(rollouts(tmp_path / target)):
-                kept = {one["path"]: one["value"] for one in annotation["rewards"]}
+                kept = {
+                    one["path"]: one["value"] for one in annotation["rewards"]
+                }
                 assert len(kept) == len(annotation["rewards"])
                 assert annotation["reward_path"] == written[0]
                 for path, values in VALUES.items():
@@ -106,7 +113,8 @@ def test_first_field_without_a_reward(ruler: Ruler, tmp_path: Path) -> None:
     write(tmp_path / "g", NATIVE)
     done = ruler("score", "g", "a", *SCORE, "--reward", "rewrd")
     assert (
-        "no record has a value at --reward rewrd; did you mean reward?" in done.stderr
+        "no record has a value at --reward rewrd; did you mean reward?"
+        in done.stderr
     )
     ruler("score", "a", "b", *SCORE)
     one = read(tmp_path / "b")[0]["trajectories"][0]
@@ -130,7 +138,9 @@ def test_only_own_field_counts(ruler: Ruler, tmp_path: Path) -> None:
     ruler("score", "a", "b", *SCORE, "--reward", "grade", "--set", "blend=0")
     ruler("score", "b", "c", *SCORE, "--reward", "grade", "--set", "blend=0")
     for name in "bc":
-        scores = [one["grade"] for one in read(tmp_path / name)[0]["trajectories"]]
+        scores = [
+            one["grade"] for one in read(tmp_path / name)[0]["trajectories"]
+        ]
         assert scores == [0.0, 0.25, 0.5, 0.75]
 
 
@@ -170,11 +180,22 @@ def test_kept_on_failure(ruler: Ruler, tmp_path: Path) -> None:
     """A second field keeps its own value if its group fails, and not that of the first."""
     write(tmp_path / "g", NATIVE)
     ruler("score", "g", "a", *SCORE)
-    keep = ("--on-failure", "keep", "--cached-only", "--ledger", "l.sqlite", "-q")
-    done = ruler("score", "a", "b", "-m", "openai/o3", *keep, "--reward", "info.alt")
+    keep = (
+        "--on-failure",
+        "keep",
+        "--cached-only",
+        "--ledger",
+        "l.sqlite",
+        "-q",
+    )
+    done = ruler(
+        "score", "a", "b", "-m", "openai/o3", *keep, "--reward", "info.alt"
+    )
     assert done.returncode == 1, done.stderr
     for one, before in zip(
-        read(tmp_path / "b")[0]["trajectories"], NATIVE[0]["trajectories"], strict=True
+        read(tmp_path / "b")[0]["trajectories"],
+        NATIVE[0]["trajectories"],
+        strict=True,
     ):
         assert one["info"] == before["info"]
         first = before["reward"]
@@ -188,7 +209,10 @@ def test_no_room(ruler: Ruler, tmp_path: Path) -> None:
     (tmp_path / "in.jsonl").write_bytes(rows)
     assert ruler("score", "in.jsonl", "a", *SCORE).returncode == 0
     done = ruler("score", "a", "b", *SCORE, "--reward", "grade")
-    assert (done.returncode, "is not a free place for a score" in done.stderr) == (
+    assert (
+        done.returncode,
+        "is not a free place for a score" in done.stderr,
+    ) == (
         2,
         True,
     )
@@ -216,11 +240,20 @@ def test_not_finite(ruler: Ruler, tmp_path: Path) -> None:
         '"NaN"': "NaN",
         "0.10": 0.1,
     }.items():
-        (tmp_path / "g").write_text(raw.replace('"reward": 0.25', f'"reward": {value}'))
-        for source, more in (("g", ()), ("g", ("--reward", "grade")), ("a", ())):
+        (tmp_path / "g").write_text(
+            raw.replace('"reward": 0.25', f'"reward": {value}')
+        )
+        for source, more in (
+            ("g", ()),
+            ("g", ("--reward", "grade")),
+            ("a", ()),
+        ):
             target = "b" if more else "a" if source == "g" else "c"
             assert (
-                ruler("score", source, target, *SCORE, *more, "--force").returncode == 0
+                ruler(
+                    "score", source, target, *SCORE, *more, "--force"
+                ).returncode
+                == 0
             )
             text = (tmp_path / target).read_text()
             if target == "b":
@@ -246,7 +279,11 @@ ODD: tuple[dict[str, Any], ...] = (
 def test_hostile_annotations(ruler: Ruler, tmp_path: Path) -> None:
     """Whatever stands in an earlier annotation, OUTPUT is JSON with lists where lists belong."""
     for odd in ODD:
-        one = {"status": "scored", "score": 0.5, "independent_reward": 1.0} | odd
+        one = {
+            "status": "scored",
+            "score": 0.5,
+            "independent_reward": 1.0,
+        } | odd
         records = json.loads(json.dumps(NATIVE))
         records[0]["trajectories"][0]["ruler"] = one
         write(tmp_path / "g", records)

@@ -18,7 +18,10 @@ from tests.conftest import Ruler
 TASK: dict[str, Any] = {
     "task": {"id": 7, "text": "Add 2 and 2."},
     "notes": "Use integers.",
-    "runs": [{"out": "4", "ok": True, "r": 1}, {"out": "5", "ok": False, "r": 0}],
+    "runs": [
+        {"out": "4", "ok": True, "r": 1},
+        {"out": "5", "ok": False, "r": 0},
+    ],
     "gold": "4",
 }
 ROW = """
@@ -39,7 +42,9 @@ def line(record: Any, number: int = 1) -> Line:
 
 def reader(*records: Any, **settings: Any) -> Reader:
     """Return the reader of records."""
-    return detect("x", [line(record) for record in records], InputSettings(**settings))
+    return detect(
+        "x", [line(record) for record in records], InputSettings(**settings)
+    )
 
 
 def read(record: Any, **settings: Any) -> Record:
@@ -56,14 +61,24 @@ def test_reward_through_a_list(ruler: Ruler, tmp_path: Path) -> None:
     """A reward read through a list is kept, no other field of the record is written, and scoring again agrees."""
     record = {"q": "Q?", "a": ["4", "five"], "s": [0.1, 0.2], "rewards": [7, 9]}
     (tmp_path / "in.jsonl").write_text(json.dumps(record) + "\n")
-    words = "-m", "offline", "--messages", "a[]", "--prompt", "q", "--reward", "s[]"
+    words = (
+        "-m",
+        "offline",
+        "--messages",
+        "a[]",
+        "--prompt",
+        "q",
+        "--reward",
+        "s[]",
+    )
     assert ruler("score", "in.jsonl", "out.jsonl", *words).returncode == 0
     assert ruler("score", "out.jsonl", "again.jsonl", *words).returncode == 0
     for name in ("out.jsonl", "again.jsonl"):
         out = json.loads((tmp_path / name).read_text())
         assert {key: out[key] for key in record} == record
         noted = [
-            rollout_of["independent_reward"] for rollout_of in out["ruler"]["rollouts"]
+            rollout_of["independent_reward"]
+            for rollout_of in out["ruler"]["rollouts"]
         ]
         assert noted == [0.1, 0.2]
 
@@ -72,7 +87,9 @@ def test_row(ruler: Ruler, tmp_path: Path) -> None:
     """A named row reads a record as a group, and writes each score into the rollout's own object."""
     (tmp_path / "ruler.toml").write_text(ROW)
     (tmp_path / "in.jsonl").write_text(json.dumps(TASK) + "\n")
-    done = ruler("score", "in.jsonl", "out.jsonl", "-m", "offline", "--format", "mine")
+    done = ruler(
+        "score", "in.jsonl", "out.jsonl", "-m", "offline", "--format", "mine"
+    )
     assert done.returncode == 0
     out = json.loads((tmp_path / "out.jsonl").read_text())
     assert [run["ruler"]["independent_reward"] for run in out["runs"]] == [1, 0]
@@ -112,13 +129,18 @@ async def test_function(tmp_path: Path) -> None:
     record = {"q": "Hi", "said": "Hello.", "x": 1}
     assert last_texts(read(record, format=rollout_of)) == ["Hello."]
     record_read = read(
-        {**record, "n": 2}, format=lambda record: [rollout_of(record)] * record["n"]
+        {**record, "n": 2},
+        format=lambda record: [rollout_of(record)] * record["n"],
     )
     assert last_texts(record_read) == ["Hello.", "Hello."]
     source, output = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
-    lines = [json.dumps(record | {"said": answer}) for answer in ("Hello.", "What?")]
+    lines = [
+        json.dumps(record | {"said": answer}) for answer in ("Hello.", "What?")
+    ]
     source.write_text("\n".join(lines))
-    settings = ruler_cli.load_settings(model="offline", format=rollout_of, ledger=None)
+    settings = ruler_cli.load_settings(
+        model="offline", format=rollout_of, ledger=None
+    )
     await ruler_cli.score_file(source, output, settings)
     for out in map(json.loads, output.read_text().splitlines()):
         assert out["x"] == 1
@@ -181,9 +203,14 @@ def test_no_cut_of_entries(ruler: Ruler, tmp_path: Path) -> None:
     (tmp_path / "in.jsonl").write_text(json.dumps(record) + "\n")
     words = "--messages", "out{}.value", "--prompt", "q"
     assert (
-        ruler("score", "in.jsonl", "s.jsonl", "-m", "offline", *words).returncode == 0
+        ruler(
+            "score", "in.jsonl", "s.jsonl", "-m", "offline", *words
+        ).returncode
+        == 0
     )
-    done = ruler("select", "s.jsonl", "k.jsonl", "--keep", 1, "--by", "score", *words)
+    done = ruler(
+        "select", "s.jsonl", "k.jsonl", "--keep", 1, "--by", "score", *words
+    )
     assert done.returncode == 2
     assert "holds its answers in lists" in done.stderr
 

@@ -45,14 +45,17 @@ def test_file_for_each_session(name: str, tmp_path: Path) -> None:
         events = record.get("events")
         lines = [record] if events is None else events
         path.write_text(
-            "\n".join(json.dumps(line, indent=None if events else 1) for line in lines)
+            "\n".join(
+                json.dumps(line, indent=None if events else 1) for line in lines
+            )
         )
     with ExitStack() as stack:
         result = list(open_records(str(tmp_path), stack).records())
         reader = detect("in", result, InputSettings("in"))
         read = [reader.read(line)[0] for line in result]
     alike = [
-        reader.read(Line(0, 0, json.dumps(record).encode()))[0] for record in records
+        reader.read(Line(0, 0, json.dumps(record).encode()))[0]
+        for record in records
     ]
     assert [r.key for r in read] == [r.key for r in alike]
     assert len({r.key for r in read}) == 2
@@ -73,7 +76,9 @@ def test_no_run_details(subtests: pytest.Subtests) -> None:
                     .messages
                 )
                 first = next(
-                    i for i, m in enumerate(messages) if m["role"] == "assistant"
+                    i
+                    for i, m in enumerate(messages)
+                    if m["role"] == "assistant"
                 )
                 assert not any(
                     noise in str(messages[:first])
@@ -91,8 +96,12 @@ def test_truncated(subtests: pytest.Subtests) -> None:
                 member = "events" if "events" in record else "messages"
                 record[member] = record[member][:cut]
                 with suppress(UnreadableError):
-                    (rollout,) = rollouts_of(FORMS[name.replace("_", "-")], record)
-                    assert any(m["role"] == "assistant" for m in rollout.messages)
+                    (rollout,) = rollouts_of(
+                        FORMS[name.replace("_", "-")], record
+                    )
+                    assert any(
+                        m["role"] == "assistant" for m in rollout.messages
+                    )
                     rendered += 1
             assert rendered
 
@@ -104,6 +113,10 @@ def test_several_in_a_file(subtests: pytest.Subtests) -> None:
             continue
         with subtests.test(name=str(name)):
             records = [parse(raw) for raw in raws(SAMPLES / f"{name}.jsonl")]
-            events = [event for record in records for event in record.get("events", ())]
+            events = [
+                event
+                for record in records
+                for event in record.get("events", ())
+            ]
             with pytest.raises(UnreadableError, match="holds several sessions"):
                 rollouts_of(FORMS[name.replace("_", "-")], {"events": events})

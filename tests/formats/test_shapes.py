@@ -21,7 +21,15 @@ SHAPES = ROOT / "tests/data/shapes.jsonl"
 ROWS: list[dict[str, Any]] = [*map(json.loads, SHAPES.read_text().splitlines())]
 HASHED = re.compile(r"[a-z0-9_-]*-[0-9a-f]{16}")
 """A key or a member that is a hash: only which of them are equal is a law."""
-FIELDS = ("reward", "outcome", "reference", "tools", "prompt_length", "error", "ended")
+FIELDS = (
+    "reward",
+    "outcome",
+    "reference",
+    "tools",
+    "prompt_length",
+    "error",
+    "ended",
+)
 
 
 def settings_of(options: dict[str, Any]) -> dict[str, Any]:
@@ -67,7 +75,9 @@ def read_as(row: dict[str, Any]) -> dict[str, Any]:
     try:
         detected = reader(*records, **settings_of(row.get("options", {})))
     except UsageError as error:
-        return {"refused": str(error).partition("; name the path of the answers")[0]}
+        return {
+            "refused": str(error).partition("; name the path of the answers")[0]
+        }
     names: dict[str, str] = {}
     groups = []
     for number, record in enumerate(records, 1):
@@ -100,7 +110,8 @@ def test_shapes(subtests: pytest.Subtests) -> None:
     """
     for number, row in enumerate(ROWS, 1):
         wanted = {
-            name: row[name] for name in row.keys() - {"law", "records", "options"}
+            name: row[name]
+            for name in row.keys() - {"law", "records", "options"}
         }
         with subtests.test(row["law"], row=number):
             assert text_of(read_as(row)) == text_of(wanted)
@@ -115,7 +126,9 @@ if __name__ == "__main__":
     lines = []
     for asked in ROWS:
         kept = {
-            key: asked[key] for key in ("law", "records", "options") if key in asked
+            key: asked[key]
+            for key in ("law", "records", "options")
+            if key in asked
         }
         lines.append(json.dumps(kept | read_as(asked), ensure_ascii=False))
     SHAPES.write_text("\n".join(lines) + "\n")

@@ -10,7 +10,13 @@ import pytest
 from ruler_cli.formats.format import holds
 from ruler_cli.formats.table import FORMATS, code
 
-RECORD = {"a": None, "b": {"c": 1}, "d": [{"e": 1}, {"e": 2}], "f": "text-1", "g": 3}
+RECORD = {
+    "a": None,
+    "b": {"c": 1},
+    "d": [{"e": 1}, {"e": 2}],
+    "f": "text-1",
+    "g": 3,
+}
 TERMS = [
     ("a b", True),
     ("a.x", False),
@@ -38,7 +44,13 @@ def test_terms(subtests: pytest.Subtests) -> None:
 def test_code() -> None:
     """Each function that a row names exists."""
     for row in FORMATS:
-        for name in (row.read, row.test, row.compute_key, row.finish, row.refine):
+        for name in (
+            row.read,
+            row.test,
+            row.compute_key,
+            row.finish,
+            row.refine,
+        ):
             assert name is None or callable(code(name))
 
 
@@ -54,7 +66,10 @@ def test_imported_on_demand() -> None:
         "print(*[m.split('.')[-1] for m in sys.modules if 'ruler_cli.formats.' in m])"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     core = "chat format keys names paths reader registry rows table native"
     assert sorted(done.stdout.split()) == sorted(core.split())

@@ -26,8 +26,15 @@ CALL: dict[str, Any] = {
     "content": None,
     "tool_calls": [{"id": "c", "name": "count", "arguments": "{}"}],
 }
-RESULT: dict[str, Any] = {"role": "tool", "tool_call_id": "c", "content": "7,012"}
-REPLY: dict[str, Any] = {"role": "assistant", "content": "There are 7,012 bees."}
+RESULT: dict[str, Any] = {
+    "role": "tool",
+    "tool_call_id": "c",
+    "content": "7,012",
+}
+REPLY: dict[str, Any] = {
+    "role": "assistant",
+    "content": "There are 7,012 bees.",
+}
 RENDERED = [
     'system: "You count."',
     'user: "How many bees are there in the hive?"',
@@ -37,7 +44,9 @@ RENDERED = [
 ]
 
 
-def span(number: int, parent: int | None = 0, /, **attributes: Any) -> dict[str, Any]:
+def span(
+    number: int, parent: int | None = 0, /, **attributes: Any
+) -> dict[str, Any]:
     """A span in OpenTelemetry's JSON; `__` in an attribute's name is a dot."""
     return {
         "name": f"span {number}",
@@ -92,14 +101,20 @@ OTLP = {"traceId": "t1", "spanId": "1", "attributes": [
     {"key": "gen_ai.operation.name", "value": {"stringValue": "chat"}},
     {"key": "gen_ai.input.messages", "value": {"stringValue": json.dumps(ALL)}},
     {"key": "gen_ai.output.messages", "value": {"stringValue": json.dumps([REPLY])}}]}  # fmt: skip
-ROOT = {"traceId": "t1", "spanId": "0", "startTimeUnixNano": "18446744073709551616"}
+ROOT = {
+    "traceId": "t1",
+    "spanId": "0",
+    "startTimeUnixNano": "18446744073709551616",
+}
 ONE = call(1, ALL, [REPLY])
 
 
 def batch(*spans: Any, **names: str) -> dict[str, Any]:
     """Spans in an OTLP batch."""
     return {
-        names.get("outer", "resourceSpans"): [{"scopeSpans": [{"spans": list(spans)}]}]
+        names.get("outer", "resourceSpans"): [
+            {"scopeSpans": [{"spans": list(spans)}]}
+        ]
     }
 
 
@@ -124,9 +139,13 @@ def test_gathered(tmp_path: Path, lines: list[Any]) -> None:
     path = tmp_path / "in.json"
     path.write_text("\n".join(map(json.dumps, lines)))
     with ExitStack() as stack:
-        records = [parse(line.raw) for line in open_records(str(path), stack).records()]
+        records = [
+            parse(line.raw) for line in open_records(str(path), stack).records()
+        ]
     assert len(records) == 2
-    result = [rollout for rollouts in keyed(*records).values() for rollout in rollouts]
+    result = [
+        rollout for rollouts in keyed(*records).values() for rollout in rollouts
+    ]
     assert [render(r.messages)[-1] for r in result] == [RENDERED[-1]] * 2
 
 
@@ -144,5 +163,6 @@ def test_scores(subtests: pytest.Subtests) -> None:
     for scores, outcome in SCORES:
         with subtests.test(scores=str(scores), outcome=str(outcome)):
             assert (
-                rollout({**sample("langfuse")[0], "scores": scores}).outcome == outcome
+                rollout({**sample("langfuse")[0], "scores": scores}).outcome
+                == outcome
             )

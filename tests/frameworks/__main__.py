@@ -35,7 +35,8 @@ def main(names: Sequence[str]) -> int:
     table = tomllib.loads(TABLE.read_text(encoding="utf-8"))
     if unknown := [name for name in names if name not in table]:
         print(
-            f"frameworks: {unknown[0]} is none of {', '.join(table)}", file=sys.stderr
+            f"frameworks: {unknown[0]} is none of {', '.join(table)}",
+            file=sys.stderr,
         )
         return 2
     results = {name: attempt(name, table[name]) for name in names or table}
@@ -102,14 +103,19 @@ def environment(name: str, packages: Sequence[str]) -> tuple[str, str]:
     print(f"Installing {name} into {folder.relative_to(ROOT)} ...", flush=True)
     venv.create(folder, clear=True, with_pip=True)
     named = [
-        cpu_build(python) or each if _TORCH.match(each) else each for each in packages
+        cpu_build(python) or each if _TORCH.match(each) else each
+        for each in packages
     ]
     done = pip(python, "install", "-q", "-e", str(ROOT), *NEEDED, *named)
     if done.returncode:
         reasons = [
-            line for line in done.stderr.splitlines() if line.startswith("ERROR: ")
+            line
+            for line in done.stderr.splitlines()
+            if line.startswith("ERROR: ")
         ]
-        return "", (reasons or ["ERROR: pip failed"])[-1].removeprefix("ERROR: ")
+        return "", (reasons or ["ERROR: pip failed"])[-1].removeprefix(
+            "ERROR: "
+        )
     stamp.write_text(wanted)
     return str(python), ""
 
@@ -122,7 +128,13 @@ def cpu_build(python: Path) -> str:
 
 def pip(python: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run pip of an environment."""
-    command = [str(python), "-m", "pip", "--disable-pip-version-check", *arguments]
+    command = [
+        str(python),
+        "-m",
+        "pip",
+        "--disable-pip-version-check",
+        *arguments,
+    ]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 

@@ -33,7 +33,9 @@ def recipe(
     numbers = itertools.count(1)
     monkeypatch.syspath_prepend(str(tmp_path))
 
-    def load(heading: str, replaced: dict[str, str] | None = None) -> ModuleType:
+    def load(
+        heading: str, replaced: dict[str, str] | None = None
+    ) -> ModuleType:
         text = read(PAGE)
         line = next(
             number

@@ -23,7 +23,10 @@ PRICED = {"ledger=None": "price=(1.0, 2.0),\n    ledger=None"}
 def model(tmp_path: Path) -> Any:
     """A model of ART that writes its log into a folder and has no backend."""
     return art.Model(
-        name="agent", project="recipes", base_path=str(tmp_path), report_metrics=[]
+        name="agent",
+        project="recipes",
+        base_path=str(tmp_path),
+        report_metrics=[],
     )
 
 
@@ -72,14 +75,18 @@ class Rollouts:
         self.made += 1
         number = (self.made - 1) % 8
         return trajectory(
-            task, f"answer {number} truth=0.{number}" if number < 7 else "", reward=0.5
+            task,
+            f"answer {number} truth=0.{number}" if number < 7 else "",
+            reward=0.5,
         )
 
 
 async def test_steps(recipe: Recipe, model: Any) -> None:
     """Groups of each step hold scores as rewards and no trajectory without one; ART's log takes them."""
     module, logged = recipe("With ART", PRICED), Logged(model)
-    await module.train(logged, Rollouts(), ["Cancel order 17.", "Say hello."], 2)
+    await module.train(
+        logged, Rollouts(), ["Cancel order 17.", "Say hello."], 2
+    )
     assert len(logged.steps) == 2
     for step in logged.steps:
         for group in step:
@@ -109,9 +116,13 @@ async def test_cost_like_arts_own(model: Any, server: JudgeServer) -> None:
         judged = await scorer.score(group)
     await logged.train([judged.group])
     (row,) = logged.metrics()
-    assert row["costs/train/judge/ruler"] == pytest.approx(judged.fields["cost_usd"])
+    assert row["costs/train/judge/ruler"] == pytest.approx(
+        judged.fields["cost_usd"]
+    )
     assert (
-        row["costs/train/judge"] == row["costs/train"] == row["costs/train/judge/ruler"]
+        row["costs/train/judge"]
+        == row["costs/train"]
+        == row["costs/train/judge/ruler"]
     )
 
 
@@ -127,7 +138,10 @@ async def test_without_an_agent_turn(model: Any, server: JudgeServer) -> None:
     )
     for swallow in (False, True):
         scored = await ruler_cli.score_group(
-            group, "openai/good", {"api_base": server.base}, swallow_exceptions=swallow
+            group,
+            "openai/good",
+            {"api_base": server.base},
+            swallow_exceptions=swallow,
         )
         assert scored is not None
         assert [member.reward for member in scored.trajectories] == [0.2, 0.9]

@@ -74,7 +74,9 @@ def _length() -> Any:
     """Make a second scorer of the log."""
 
     async def score_length(state: Any, _target: Any) -> Score:
-        return Score(value=len(state.output.completion) / 50, metadata={"of": 50})
+        return Score(
+            value=len(state.output.completion) / 50, metadata={"of": 50}
+        )
 
     return score_length
 
@@ -86,14 +88,18 @@ length = scorer(metrics=[mean(), stderr()], name="length")(_length)
 
 def _outputs() -> Iterator[ModelOutput]:
     for number in count():
-        call = ModelOutput.for_tool_call("mockllm/model", "add", {"x": number, "y": 1})
+        call = ModelOutput.for_tool_call(
+            "mockllm/model", "add", {"x": number, "y": 1}
+        )
         text = (
             f"The answer is {number}. "
             + "Indeed. " * (number * 7 % 5)
             + "é\u2028" * (number == 4)
         )
         for output in (call, ModelOutput.from_content("mockllm/model", text)):
-            output.usage = ModelUsage(input_tokens=10, output_tokens=5, total_tokens=15)
+            output.usage = ModelUsage(
+                input_tokens=10, output_tokens=5, total_tokens=15
+            )
             yield output
 
 
@@ -139,7 +145,9 @@ class _Judge(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         """Answer a chat completion."""
-        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        request = json.loads(
+            self.rfile.read(int(self.headers["Content-Length"]))
+        )
         text = request["messages"][-1]["content"]
         _Judge.asked += 1
         parts = re.findall(
@@ -154,15 +162,24 @@ class _Judge(BaseHTTPRequestHandler):
             for label, part in parts
         ]
         refused = "fail the judge" in text
-        message = {"role": "assistant", "content": json.dumps({"scores": scores})}
-        usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
+        message = {
+            "role": "assistant",
+            "content": json.dumps({"scores": scores}),
+        }
+        usage = {
+            "prompt_tokens": 10,
+            "completion_tokens": 5,
+            "total_tokens": 15,
+        }
         answer = {
             "id": "a",
             "model": "j",
             "choices": [{"message": message}],
             "usage": usage,
         }
-        body = json.dumps({"error": {"message": "no"}} if refused else answer).encode()
+        body = json.dumps(
+            {"error": {"message": "no"}} if refused else answer
+        ).encode()
         self.send_response(400 if refused else 200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
@@ -197,7 +214,11 @@ class _Ruler:
         }
         return subprocess.run(
             [sys.executable, "-m", "ruler_cli", *map(str, args)],
-            env={**keys, "PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(self.folder)},
+            env={
+                **keys,
+                "PYTHONPATH": str(ROOT),
+                "XDG_CACHE_HOME": str(self.folder),
+            },
             cwd=self.folder,
             capture_output=True,
             text=True,
@@ -208,7 +229,14 @@ class _Ruler:
     def score(self, source: object, output: str, *more: object) -> Path:
         """Score a log in which one group fails, and return OUTPUT."""
         done = self(
-            "score", source, output, "-m", "openai/j", "--api-base", self.base, *more
+            "score",
+            source,
+            output,
+            "-m",
+            "openai/j",
+            "--api-base",
+            self.base,
+            *more,
         )
         assert done.returncode == 1, done.stderr
         assert "2 of 3 groups scored" in done.stderr, done.stderr
@@ -238,11 +266,15 @@ def _sample(log: EvalLog, name: object, epoch: int) -> EvalSample:
 
 def _plain(log: EvalLog) -> dict[str, Any]:
     """A log as values, without what is new at each scoring."""
-    value: dict[str, Any] = json.loads(log.model_dump_json(exclude={"location"}))
+    value: dict[str, Any] = json.loads(
+        log.model_dump_json(exclude={"location"})
+    )
     for sample in value["samples"]:
         for event in sample["events"]:
             for name in (
-                _FRESH if event["event"] in ("score", "span_begin", "span_end") else ()
+                _FRESH
+                if event["event"] in ("score", "span_begin", "span_end")
+                else ()
             ):
                 event.pop(name, None)
     return value
@@ -313,7 +345,10 @@ def test_scores(made: Path, scored: Path) -> None:
         if annotation["status"] == "failed":
             continue
         assert 0 < float(ours.as_float()) < 1
-        assert (annotation["status"], annotation["score"]) == ("scored", ours.value)
+        assert (annotation["status"], annotation["score"]) == (
+            "scored",
+            ours.value,
+        )
         assert annotation["group"]["key"] == str(new.id)
         assert annotation["independent_reward"] == (
             scores["includes"].value if scores else None
@@ -385,7 +420,9 @@ def test_refused(ruler: _Ruler, made: Path) -> None:
     """Options that a log cannot obey are refused before a call; another scorer `ruler` is never replaced."""
     asked = _Judge.asked
     before = sorted(path.name for path in ruler.folder.iterdir())
-    done = ruler("score", made, "drop.eval", "-m", "offline", "--on-failure", "drop")
+    done = ruler(
+        "score", made, "drop.eval", "-m", "offline", "--on-failure", "drop"
+    )
     assert (done.returncode, "keeps all samples" in done.stderr) == (2, True), (
         done.stderr
     )
@@ -394,7 +431,10 @@ def test_refused(ruler: _Ruler, made: Path) -> None:
         sample.scores = {**(sample.scores or {}), "ruler": Score(value=1)}
     write_eval_log(log, ruler.folder / "foreign.eval")
     done = ruler("score", "foreign.eval", "out.eval", "-m", "offline")
-    assert (done.returncode, "is not ruler's own; rename it" in done.stderr) == (
+    assert (
+        done.returncode,
+        "is not ruler's own; rename it" in done.stderr,
+    ) == (
         1,
         True,
     ), done.stderr

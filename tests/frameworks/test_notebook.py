@@ -27,7 +27,8 @@ def examples() -> list[tuple[str, str]]:
     return [
         (_RUN.sub(r"await \1", one.text), then.text)
         for one, then in pairwise(blocks(PAGE, read(PAGE)))
-        if (one.language, then.language) == ("python", "text") and _RUN.search(one.text)
+        if (one.language, then.language) == ("python", "text")
+        and _RUN.search(one.text)
     ]
 
 
@@ -35,7 +36,9 @@ def examples() -> list[tuple[str, str]]:
 def test_examples(tmp_path: Path, code: str, output: str) -> None:
     """An example prints in a notebook what it prints as a program, with `await` in place of `asyncio.run`."""
     shutil.copytree(ROOT / "samples", tmp_path / "samples")
-    notebook: Any = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)])
+    notebook: Any = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell(code)]
+    )
     nbclient.NotebookClient(
         notebook,
         timeout=60,

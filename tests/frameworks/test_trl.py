@@ -120,7 +120,9 @@ def scores(
     return asyncio.run(ask())
 
 
-def test_rewards_of_steps(recipe: Recipe, train: Train, server: JudgeServer) -> None:
+def test_rewards_of_steps(
+    recipe: Recipe, train: Train, server: JudgeServer
+) -> None:
     """Each completion gets the score that its text has in its group, and one Scorer serves all steps."""
     module = recipe("With TRL")
     asked = apart("ruler", module.ruler_reward)
@@ -134,7 +136,9 @@ def test_rewards_of_steps(recipe: Recipe, train: Train, server: JudgeServer) -> 
     assert module.scorer.summary().scored == 6
 
 
-def test_no_reward_alone(recipe: Recipe, train: Train, server: JudgeServer) -> None:
+def test_no_reward_alone(
+    recipe: Recipe, train: Train, server: JudgeServer
+) -> None:
     """A completion that could not be scored is left out of its group, if the function is alone."""
     asked = apart("ruler", recipe("With TRL").ruler_reward, first_silent)
     trainer = train(asked, steps=1)
@@ -161,7 +165,9 @@ def test_no_reward_beside_another(recipe: Recipe, train: Train) -> None:
     asked = apart("ruler", module.ruler_reward_beside, first_silent)
     trainer = train(asked, constant, steps=1)
     rewards = logged(trainer, "ruler")
-    assert rewards[0] == pytest.approx(sum(rewards[1:GENERATIONS]) / (GENERATIONS - 1))
+    assert rewards[0] == pytest.approx(
+        sum(rewards[1:GENERATIONS]) / (GENERATIONS - 1)
+    )
     assert trainer._logs["advantages"][0] == pytest.approx(0, abs=1e-3)
 
 
@@ -172,7 +178,9 @@ def test_refused_run(recipe: Recipe, train: Train) -> None:
         train(module.ruler_reward)
 
 
-def test_conversations(recipe: Recipe, train: Train, server: JudgeServer) -> None:
+def test_conversations(
+    recipe: Recipe, train: Train, server: JudgeServer
+) -> None:
     """Prompts and completions of a conversational data set are shown as their messages."""
     asked = apart("ruler", recipe("With TRL").ruler_reward)
     trainer = train(

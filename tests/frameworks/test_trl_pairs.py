@@ -39,8 +39,14 @@ def group(name: str, *, calls: bool) -> dict[str, Any]:
     """A scored group of two rollouts; the better one may call a tool, each time with other arguments."""
     better, worse = trajectory(0.9), trajectory(0.1)
     asked = {"role": "user", "content": f"Cancel order {name}."}
-    better["messages"] = [asked, {"role": "assistant", "content": f"Done: {name}"}]
-    worse["messages"] = [asked, {"role": "assistant", "content": "I can not. \u2028"}]
+    better["messages"] = [
+        asked,
+        {"role": "assistant", "content": f"Done: {name}"},
+    ]
+    worse["messages"] = [
+        asked,
+        {"role": "assistant", "content": "I can not. \u2028"},
+    ]
     if calls:
         arguments = json.dumps({f"order_{name}": name, "again": None})
         function = {"name": "cancel", "arguments": arguments}
@@ -78,7 +84,10 @@ def loaded(path: Path, tmp_path: Path) -> Any:
     """Load a file as data sets are loaded."""
     kind = "parquet" if path.suffix == ".parquet" else "json"
     return datasets.load_dataset(
-        kind, data_files=str(path), split="train", cache_dir=str(tmp_path / "cache")
+        kind,
+        data_files=str(path),
+        split="train",
+        cache_dir=str(tmp_path / "cache"),
     )
 
 
@@ -140,9 +149,16 @@ def test_calls(name: str, tmp_path: Path) -> None:
     path = pairs(tmp_path, name, "conversational", calls=True)
     dataset = loaded(path, tmp_path)
     written = read(path) if name.endswith("l") else json.loads(path.read_text())
-    assert [row["chosen"] for row in dataset] == [row["chosen"] for row in written]
+    assert [row["chosen"] for row in dataset] == [
+        row["chosen"] for row in written
+    ]
     prompt, chosen, _ = texts(trained(dataset, tmp_path))[2]
-    assert prompt == "<tool>cancel</tool><user>Cancel order 2.</user><assistant>"
+    assert (
+        prompt == "<tool>cancel</tool><user>Cancel order 2.</user><assistant>"
+    )
     call = 'cancel({"order_2": "2", "again": null})'
-    assert chosen == f"{call}</assistant><tool>ok</tool><assistant>Done: 2</assistant>"
+    assert (
+        chosen
+        == f"{call}</assistant><tool>ok</tool><assistant>Done: 2</assistant>"
+    )
     assert "<tool>" not in texts(trained(dataset, tmp_path))[1][0]

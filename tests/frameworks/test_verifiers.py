@@ -57,7 +57,12 @@ async def agent() -> AsyncIterator[str]:
         }
         choices = [{"index": 0, "finish_reason": "stop", "message": message}]
         usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
-        reply = {"id": "1", "object": "chat.completion", "created": 1, "model": "agent"}
+        reply = {
+            "id": "1",
+            "object": "chat.completion",
+            "created": 1,
+            "model": "agent",
+        }
         return web.json_response({**reply, "choices": choices, "usage": usage})
 
     app = web.Application()
@@ -82,7 +87,12 @@ async def episode_of(module: Any, tasks: str, agent: str) -> Any:
     """Run one episode of the recipe's environment with three attempts."""
     clients = pytest.importorskip("verifiers.v1.clients")
     seat = {"harness": {"id": tasks}, "runtime": {"type": "subprocess"}}
-    config = {"id": module.__name__, "taskset": {"id": tasks}, "n": 3, "agent": seat}
+    config = {
+        "id": module.__name__,
+        "taskset": {"id": tasks},
+        "n": 3,
+        "agent": seat,
+    }
     env = module.RulerEnv(module.RulerEnvConfig.model_validate(config))
     client = clients.EvalClientConfig(base_url=agent, api_key_var="AGENT_KEY")
     context = clients.ModelContext(
@@ -100,7 +110,9 @@ async def test_attempts_are_scored_side_by_side(
     """Each attempt of an episode gets the score of its messages as a reward."""
     episode = await episode_of(recipe("With verifiers"), tasks, agent)
     assert (episode.ok, episode.errors) == (True, [])
-    rewards = {trace.messages[-1].content: trace.reward for trace in episode.traces}
+    rewards = {
+        trace.messages[-1].content: trace.reward for trace in episode.traces
+    }
     assert rewards == {f"Cancelled. truth=0.{at}": at / 10 for at in (1, 2, 3)}
     assert all(set(trace.rewards) == {"ruler"} for trace in episode.traces)
 

@@ -18,18 +18,29 @@ def state(answer: str) -> dict[str, Any]:
     """A finished rollout."""
     said = [{"role": "assistant", "content": answer}] if answer else []
     prompt = [{"role": "user", "content": "Cancel order 17."}]
-    return {"prompt": prompt, "completion": said, "task": "orders", "trajectory": []}
+    return {
+        "prompt": prompt,
+        "completion": said,
+        "task": "orders",
+        "trajectory": [],
+    }
 
 
 async def test_rewards_of_a_group(recipe: Recipe) -> None:
     """Each rollout of a group gets its score; one without an agent turn the mean of the others."""
     rubric = recipe("With a Rubric of verifiers").RulerRubric()
     assert rubric.has_group_rewards
-    groups = [[state("truth=0.2"), state(""), state("truth=0.8")] for _ in range(2)]
+    groups = [
+        [state("truth=0.2"), state(""), state("truth=0.8")] for _ in range(2)
+    ]
     for states in groups:
         await rubric.score_group(states)
         assert [one["reward"] for one in states] == [0.2, 0.5, 0.8]
-        assert [round(one["advantage"], 6) for one in states] == [-0.3, 0.0, 0.3]
+        assert [round(one["advantage"], 6) for one in states] == [
+            -0.3,
+            0.0,
+            0.3,
+        ]
         assert [one["metrics"] for one in states] == [
             {"ruler": 0.2},
             {"ruler": 0.5},
@@ -48,7 +59,9 @@ async def test_none_breaks_the_scoring_of_a_group() -> None:
         await vf.Rubric(funcs=[ruler]).score_group([state("truth=0.2")])
 
 
-async def test_refused_run(recipe: Recipe, caplog: pytest.LogCaptureFixture) -> None:
+async def test_refused_run(
+    recipe: Recipe, caplog: pytest.LogCaptureFixture
+) -> None:
     """If the judge refuses the run, verifiers logs it and gives each rollout 0, as the page says."""
     rubric = recipe(
         "With a Rubric of verifiers", {"Qwen/Qwen3-32B": "401"}

@@ -56,19 +56,32 @@ def batch(config: Any, answers: list[list[str]], split: str = "train") -> Any:
     longest, prompt = max(map(len, ids)), [2, 3]
     responses = torch.tensor([one + [0] * (longest - len(one)) for one in ids])
     mask = torch.tensor(
-        [[1] * (len(prompt) + len(one)) + [0] * (longest - len(one)) for one in ids]
+        [
+            [1] * (len(prompt) + len(one)) + [0] * (longest - len(one))
+            for one in ids
+        ]
     )
     prompts = torch.tensor([prompt] * len(texts))
     groups = [number for number, group in enumerate(answers) for _ in group]
     raw = numpy.empty(len(texts), dtype=object)
-    raw[:] = [[{"role": "user", "content": f"Task {number}."}] for number in groups]
+    raw[:] = [
+        [{"role": "user", "content": f"Task {number}."}] for number in groups
+    ]
     return verl.DataProto.from_dict(
-        tensors={"prompts": prompts, "responses": responses, "attention_mask": mask},
+        tensors={
+            "prompts": prompts,
+            "responses": responses,
+            "attention_mask": mask,
+        },
         non_tensors={
-            "uid": numpy.array([f"prompt {number}" for number in groups], dtype=object),
+            "uid": numpy.array(
+                [f"prompt {number}" for number in groups], dtype=object
+            ),
             "raw_prompt": raw,
             "data_source": numpy.array(["tasks"] * len(texts), dtype=object),
-            "extra_info": numpy.array([{"split": split} for _ in texts], dtype=object),
+            "extra_info": numpy.array(
+                [{"split": split} for _ in texts], dtype=object
+            ),
         },
     )
 
@@ -88,14 +101,19 @@ def test_rewards_of_a_batch(recipe: Recipe, config: Any, ray: Any) -> None:
     config.reward.reward_manager.module.path = recipe("With verl").__file__
     data = batch(
         config,
-        [["truth=0.1", "truth=0.5", "truth=0.9"], ["truth=0.2", "", "truth=0.6"]],
+        [
+            ["truth=0.1", "truth=0.5", "truth=0.9"],
+            ["truth=0.2", "", "truth=0.6"],
+        ],
     )
     values, scored = rewards(config, data)
     assert values == [0.1, 0.5, 0.9, 0.2, 0.4, 0.6]
     assert scored == [True, True, True, True, False, True]
 
 
-def test_rollouts_that_never_come(recipe: Recipe, config: Any, ray: Any) -> None:
+def test_rollouts_that_never_come(
+    recipe: Recipe, config: Any, ray: Any
+) -> None:
     """If a rollout of a prompt never comes, those that are there are scored; validation has its own size."""
     config.reward.reward_manager.module.path = recipe(
         "With verl", {"PATIENCE = 600": "PATIENCE = 1"}
@@ -115,4 +133,6 @@ def test_refused_run(recipe: Recipe, config: Any, ray: Any) -> None:
         "With verl", {"Qwen/Qwen3-32B": "401"}
     ).__file__
     with pytest.raises(ray.exceptions.RayTaskError, match="answered 401"):
-        rewards(config, batch(config, [["truth=0.1", "truth=0.5", "truth=0.9"]]))
+        rewards(
+            config, batch(config, [["truth=0.1", "truth=0.5", "truth=0.9"]])
+        )

@@ -13,14 +13,22 @@ def tiny_tokenizer() -> Any:
     transformers = pytest.importorskip("transformers")
     alphabet = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
     vocabulary = {
-        token: number for number, token in enumerate(["<pad>", "<eos>", *alphabet])
+        token: number
+        for number, token in enumerate(["<pad>", "<eos>", *alphabet])
     }
-    made = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=vocabulary, merges=[]))
-    made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made = tokenizers.Tokenizer(
+        tokenizers.models.BPE(vocab=vocabulary, merges=[])
+    )
+    made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(
+        add_prefix_space=False
+    )
     made.decoder = tokenizers.decoders.ByteLevel()
     chat = "{% for message in messages %}{{ message.role }}: {{ message.content }}\n{% endfor %}"
     return transformers.PreTrainedTokenizerFast(
-        tokenizer_object=made, pad_token="<pad>", eos_token="<eos>", chat_template=chat
+        tokenizer_object=made,
+        pad_token="<pad>",
+        eos_token="<eos>",
+        chat_template=chat,
     )
 
 

@@ -16,13 +16,18 @@ from tests.judge_server.server import serve_command
 
 def main() -> None:
     """Read the options, and serve."""
-    parser = argparse.ArgumentParser(description="A judge that misbehaves on cue.")
+    parser = argparse.ArgumentParser(
+        description="A judge that misbehaves on cue."
+    )
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument(
         "--lifetime", type=float, default=600.0, help="seconds until it ends"
     )
     parser.add_argument(
-        "--conduct", type=json.loads, default={}, help="fields of Conduct, as JSON"
+        "--conduct",
+        type=json.loads,
+        default={},
+        help="fields of Conduct, as JSON",
     )
     parser.add_argument(
         "--batches", type=json.loads, default={}, help="the same of batches"
@@ -30,7 +35,9 @@ def main() -> None:
     options = parser.parse_args()
     # A thousand connections exceed the usual soft limit; macOS allows no more than 10240.
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 10240)), hard))
+    resource.setrlimit(
+        resource.RLIMIT_NOFILE, (max(soft, min(hard, 10240)), hard)
+    )
     judge = Judge(Conduct().with_(options.conduct))
     batches = BatchApis(judge, **options.batches)
     # an interruption reaches every process of a terminal

@@ -67,7 +67,9 @@ class Ask:
     entries: Entries  # the right answer
     limits: dict[str, int]  # of completion tokens, by the parameters' names
     prompt_tokens: int = 0
-    completion_tokens: int | None = None  # as drawn; None: by the length of the reply
+    completion_tokens: int | None = (
+        None  # as drawn; None: by the length of the reply
+    )
     likely: int = 0  # words whose probabilities are asked for; 0: scores are
     questions: list[Question] = field(default_factory=list)
 
@@ -81,7 +83,10 @@ def read_ask(request: Any) -> Ask:
         form = str((request.get("response_format") or {"type": "none"})["type"])
         schema = (request.get("response_format") or {}).get("json_schema") or {}
         keyed = (
-            schema.get("schema", {}).get("properties", {}).get("scores", {}).get("type")
+            schema.get("schema", {})
+            .get("properties", {})
+            .get("scores", {})
+            .get("type")
             == "object"
         )
         model = str(request["model"])
@@ -108,7 +113,10 @@ def read_ask(request: Any) -> Ask:
         )  # fmt: skip
     if not last.startswith(_ASK):
         raise ValueError(f"the last line does not start with {_ASK!r}")
-    labels, rollouts = orjson.loads(last.removeprefix(_ASK)), _read_rollouts(texts[-1])
+    labels, rollouts = (
+        orjson.loads(last.removeprefix(_ASK)),
+        _read_rollouts(texts[-1]),
+    )
     if not labels or not all(
         isinstance(label, str) and label in rollouts for label in labels
     ):
@@ -142,7 +150,9 @@ def _read_decision(request: Any) -> Ask:
             raise ValueError(f"no question about a rollout: {own}")
         questions.append(_question(name, own["instructions"], levels, rollouts))
     model = str(request["model"])
-    return Ask(model, form, False, [state], rollouts, [], {}, questions=questions)
+    return Ask(
+        model, form, False, [state], rollouts, [], {}, questions=questions
+    )
 
 
 def _question(
@@ -194,7 +204,9 @@ def _read_blocks(kind: str, prompt: str) -> Iterator[tuple[str, str]]:
     """Yield the labels and the text of each block of a kind."""
     text, at = f"\n{prompt}", 0
     opens, closing = f"\n<{kind} ", f"\n</{kind}>\n"
-    while (at := text.find(opens, at)) >= 0:  # find: a regex is slow on long rollouts
+    while (
+        at := text.find(opens, at)
+    ) >= 0:  # find: a regex is slow on long rollouts
         opening = _OPENINGS[kind].match(text, at)
         if opening is None:
             at += 1
@@ -220,11 +232,14 @@ def err(ask: Ask, errors: Mapping[str, float]) -> None:
         Request("\n".join(ask.texts[:-1]), ask.texts[-1], labels),
     )
     ask.entries = [
-        {**entry, "score": scores[entry["trajectory_id"]]} for entry in ask.entries
+        {**entry, "score": scores[entry["trajectory_id"]]}
+        for entry in ask.entries
     ]
 
 
-def _judge(label: str, rollout: str, criteria: Mapping[str, str]) -> dict[str, Any]:
+def _judge(
+    label: str, rollout: str, criteria: Mapping[str, str]
+) -> dict[str, Any]:
     reason = f"judged {label} by its content alone."
     answer: dict[str, Any] = {"score": expected_score(rollout)}
     if criteria:

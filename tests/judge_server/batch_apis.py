@@ -151,13 +151,20 @@ class BatchApis:
         self.step_errors.append(_StepError(step, kind, times))
 
     def reply(
-        self, route: str, query: str, body: bytes, headers: dict[str, str], root: str
+        self,
+        route: str,
+        query: str,
+        body: bytes,
+        headers: dict[str, str],
+        root: str,
     ) -> Reply | None:
         """The reply to a request of a batch API; None if it is of none."""
         for pattern, api, step in _ROUTES:
             if result := re.fullmatch(pattern, route):
                 id = result[1] if result.groups() else ""
-                ask = Ask(api, step, id, dict(parse_qsl(query)), body, headers, root)
+                ask = Ask(
+                    api, step, id, dict(parse_qsl(query)), body, headers, root
+                )
                 try:
                     return self._step(ask)
                 except Exception as error:  # noqa: BLE001 - a test's mistake, raised at its end
@@ -167,7 +174,8 @@ class BatchApis:
 
     def _step(self, ask: Ask) -> Reply:
         failure = next(
-            (each.kind for each in self.step_errors if each.strikes(ask.step)), ""
+            (each.kind for each in self.step_errors if each.strikes(ask.step)),
+            "",
         )
         handled = (
             not failure
@@ -215,7 +223,12 @@ def refuse(
         }
     else:
         body = {
-            "error": {"message": message, "type": code, "param": None, "code": code}
+            "error": {
+                "message": message,
+                "type": code,
+                "param": None,
+                "code": code,
+            }
         }
     return Reply(orjson.dumps(body), status)
 
@@ -226,9 +239,13 @@ def answer(store: Store, ask: Ask) -> Reply:
     if api == "anthropic" and not ask.headers.get("anthropic-version"):
         return refuse(api, 400, "anthropic-version: header is required")
     if ask.step in ("upload", "create") and len(ask.body) > _MOST[api][1]:
-        return refuse(api, 413, "The request is too large.", "request_too_large")
+        return refuse(
+            api, 413, "The request is too large.", "request_too_large"
+        )
     shown: Callable[[Batch], Any] = (
-        _openai if api == "openai" else lambda batch: _anthropic(batch, ask.root)
+        _openai
+        if api == "openai"
+        else lambda batch: _anthropic(batch, ask.root)
     )
     if ask.step == "upload":
         return _upload(store, ask)
@@ -276,7 +293,9 @@ def _ok(value: Any) -> Reply:
 
 def _page(store: Store, ask: Ask, shown: Callable[[Batch], Any]) -> Reply:
     """One page of a listing, newest first, without batches that are too new for it."""
-    batches = [batch for batch in store.batches.values() if batch.api == ask.api]
+    batches = [
+        batch for batch in store.batches.values() if batch.api == ask.api
+    ]
     after = ask.query.get("after" if ask.api == "openai" else "after_id")
     if after is None:  # the first page of a listing: the hidden come nearer
         seen = [batch for batch in batches if not batch.hidden][::-1]
@@ -322,7 +341,12 @@ def _upload(store: Store, ask: Ask) -> Reply:
         "status": "processed",
     }
     return _ok(
-        {"id": store.keep(data, name), **about, "filename": name, "purpose": purpose}
+        {
+            "id": store.keep(data, name),
+            **about,
+            "filename": name,
+            "purpose": purpose,
+        }
     )
 
 
@@ -331,17 +355,24 @@ def _create_openai(store: Store, ask: Ask) -> Batch | Reply:
     data = store.files.get(body["input_file_id"])
     if data is None:
         return refuse("openai", 400, "Invalid file: it does not exist.")
-    if (body["endpoint"], body["completion_window"]) != ("/v1/chat/completions", "24h"):
+    if (body["endpoint"], body["completion_window"]) != (
+        "/v1/chat/completions",
+        "24h",
+    ):
         return refuse("openai", 400, "Invalid endpoint or window.")
     lines = [orjson.loads(line) for line in data.splitlines()]
-    batch = store.begin("openai", lines, body.get("metadata"), body["input_file_id"])
+    batch = store.begin(
+        "openai", lines, body.get("metadata"), body["input_file_id"]
+    )
     ids = {line["custom_id"] for line in lines}
     if {(line["method"], line["url"]) for line in lines} != {
         ("POST", "/v1/chat/completions")
     }:
         batch.invalid = "The requests name another endpoint."
     elif len(ids) != len(lines) or len(lines) > _MOST["openai"][0]:
-        batch.invalid = "A custom_id comes twice, or there are too many requests."
+        batch.invalid = (
+            "A custom_id comes twice, or there are too many requests."
+        )
     elif len({line["body"]["model"] for line in lines}) != 1:
         batch.invalid = "The requests name several models."
     if store.conduct.fails:
@@ -360,7 +391,8 @@ def _create_anthropic(store: Store, ask: Ask) -> Batch | Reply:
     lines = orjson.loads(ask.body)["requests"]
     ids = [line["custom_id"] for line in lines]
     fine = all(
-        set(line) == {"custom_id", "params"} and _ID.fullmatch(line["custom_id"])
+        set(line) == {"custom_id", "params"}
+        and _ID.fullmatch(line["custom_id"])
         for line in lines
     )
     few = 0 < len(ids) <= _MOST["anthropic"][0]

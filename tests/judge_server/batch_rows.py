@@ -35,7 +35,11 @@ _CUE = re.compile(r"(?:(once|some)-)?row-([a-z0-9]+)")
 _ERRORS = {
     "error": (500, "api_error", "Internal server error"),
     "429": (429, "rate_limit_error", "Rate limit reached for requests."),
-    "refused": (400, "invalid_request_error", "This request cannot be processed."),
+    "refused": (
+        400,
+        "invalid_request_error",
+        "This request cannot be processed.",
+    ),
 }
 _UNDONE = {"expired": "batch_expired", "canceled": "batch_cancelled"}
 
@@ -56,7 +60,11 @@ class Row:
 def cue_of(model: str, at: int, seen: int) -> str:
     """The cue of the row at a position, whose request came `seen` times before, if it has one."""
     actual = _CUE.fullmatch(model.rpartition("/")[2])
-    if actual is None or (actual[1] and seen) or (actual[1] == "some" and at % 3):
+    if (
+        actual is None
+        or (actual[1] and seen)
+        or (actual[1] == "some" and at % 3)
+    ):
         return ""
     if actual[2] not in KINDS:
         raise ValueError(f"batch_server: no such row: {actual[2]}")
@@ -71,7 +79,9 @@ def undone(api: Api, custom_id: str, kind: str) -> Row:
     return Row((_openai(custom_id, None, error),), kind)
 
 
-def result_of(api: Api, line: Mapping[str, Any], kind: str, judge: Judge) -> Row:
+def result_of(
+    api: Api, line: Mapping[str, Any], kind: str, judge: Judge
+) -> Row:
     """The result of a request: a reply, or a misbehaviour of this kind."""
     custom_id = str(line["custom_id"])
     if kind in _UNDONE:
@@ -103,22 +113,32 @@ def result_of(api: Api, line: Mapping[str, Any], kind: str, judge: Judge) -> Row
         else reply.body.decode()
     )
     if api == "anthropic":
-        result = {"type": "succeeded", "message": message_of(line["params"], body)}
+        result = {
+            "type": "succeeded",
+            "message": message_of(line["params"], body),
+        }
         good = _anthropic(custom_id, result)
     else:
         good = _openai(
-            custom_id, {"status_code": 200, "request_id": "req_1", "body": body}, None
+            custom_id,
+            {"status_code": 200, "request_id": "req_1", "body": body},
+            None,
         )
     lines = {
         "malformed": (good[: len(good) // 2],),
         "missing": (),
         "duplicate": (good, good),
-        "foreign": (good, good.replace(custom_id.encode(), b"0" * len(custom_id))),
+        "foreign": (
+            good,
+            good.replace(custom_id.encode(), b"0" * len(custom_id)),
+        ),
     }.get(kind, (good,))
     return Row(lines, "succeeded")
 
 
-def _failed(api: Api, custom_id: str, status: int, code: str, message: str) -> Row:
+def _failed(
+    api: Api, custom_id: str, status: int, code: str, message: str
+) -> Row:
     if api == "anthropic":
         error = {
             "type": "error",
@@ -126,9 +146,12 @@ def _failed(api: Api, custom_id: str, status: int, code: str, message: str) -> R
             "request_id": "req_1",
         }
         return Row(
-            (_anthropic(custom_id, {"type": "errored", "error": error}),), "errored"
+            (_anthropic(custom_id, {"type": "errored", "error": error}),),
+            "errored",
         )
-    body = {"error": {"message": message, "type": code, "param": None, "code": code}}
+    body = {
+        "error": {"message": message, "type": code, "param": None, "code": code}
+    }
     response = {"status_code": status, "request_id": "req_1", "body": body}
     return Row((_openai(custom_id, response, None),), "errored")
 

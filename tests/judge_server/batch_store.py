@@ -117,10 +117,15 @@ class Store:
                 batch.done.append(undone(batch.api, custom_id, "canceled"))
                 continue
             model = str(
-                (line["body"] if batch.api == "openai" else line["params"])["model"]
+                (line["body"] if batch.api == "openai" else line["params"])[
+                    "model"
+                ]
             )
             row = result_of(
-                batch.api, line, cue_of(model, at, self.seen[custom_id]), self.judge
+                batch.api,
+                line,
+                cue_of(model, at, self.seen[custom_id]),
+                self.judge,
             )
             self.seen[custom_id] += 1
             self.billed[custom_id] += row.good
@@ -129,7 +134,9 @@ class Store:
     def _write(self, batch: Batch) -> None:
         """Make the result files: never in the order of the requests."""
         rows = batch.done[::-1]
-        good = b"".join(line + b"\n" for row in rows if row.good for line in row.lines)
+        good = b"".join(
+            line + b"\n" for row in rows if row.good for line in row.lines
+        )
         bad = b"".join(
             line + b"\n" for row in rows if not row.good for line in row.lines
         )

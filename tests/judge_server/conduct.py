@@ -20,6 +20,8 @@ class Conduct:
     """Seconds before each reply, the mean of them; a refusal by a limit comes at once."""
     latency_spread: float = 0.0
     """Sigma of a log-normal latency; 0: it is fixed."""
+    stalls_after: int | None = None
+    """Requests that are answered; each later one waits for minutes."""
     capacity: int | None = None
     """Requests in flight; one more is answered 429."""
     schedule: tuple[tuple[float, int | None], ...] = ()
@@ -68,11 +70,15 @@ class Conduct:
     @property
     def draws(self) -> bool:
         """Return whether anything is random."""
-        return bool(self.chaos or self.latency_spread or self.completion is not None)
+        return bool(
+            self.chaos or self.latency_spread or self.completion is not None
+        )
 
     def dice(self, body: bytes, seen: int) -> random.Random:
         """The same random numbers in every run: by the seed, a request, and how often it came before."""
-        digest = hashlib.blake2b(body, digest_size=8, key=b"%d-%d" % (self.seed, seen))
+        digest = hashlib.blake2b(
+            body, digest_size=8, key=b"%d-%d" % (self.seed, seen)
+        )
         return random.Random(digest.digest())
 
     def misbehaviour(self, dice: random.Random) -> str | None:
@@ -88,5 +94,7 @@ class Conduct:
 def around(mean: float, spread: float, dice: random.Random) -> float:
     """A log-normal number with this mean and sigma."""
     return (
-        mean * math.exp(spread * dice.gauss() - spread * spread / 2) if spread else mean
+        mean * math.exp(spread * dice.gauss() - spread * spread / 2)
+        if spread
+        else mean
     )

@@ -81,7 +81,9 @@ class Connection(asyncio.Protocol):
         path, _, query = target.partition("?")
         self.request_line, self.busy = "", True
         if "transfer-encoding" in self.headers:
-            self.headers["connection"] = "close"  # where that body ends is unknown
+            self.headers["connection"] = (
+                "close"  # where that body ends is unknown
+            )
             reply = refuse(411, "A Content-Length is required.")
         elif method == "POST" and path.endswith(JUDGED):
             reply = self.judging = self.judge.chat(
@@ -93,10 +95,14 @@ class Connection(asyncio.Protocol):
                 orjson.dumps(chat_of(params)), self.headers.get("x-api-key")
             )
             if reply.status == 200 and reply.mime == "application/json":
-                reply.body = orjson.dumps(message_of(params, orjson.loads(reply.body)))
+                reply.body = orjson.dumps(
+                    message_of(params, orjson.loads(reply.body))
+                )
             self.judging = reply
         else:
-            root = "http://{}:{}".format(*self.transport.get_extra_info("sockname"))
+            root = "http://{}:{}".format(
+                *self.transport.get_extra_info("sockname")
+            )
             route = f"{method} {path}"
             batched = self.batches.reply(route, query, body, self.headers, root)
             reply = batched or self.judge.other(route, body)
@@ -125,7 +131,9 @@ class Connection(asyncio.Protocol):
 
     def half(self, reply: Reply) -> None:
         """Send half of the body and hang up."""
-        self.transport.write(reply.wire(len(reply.body))[: -len(reply.body) // 2])
+        self.transport.write(
+            reply.wire(len(reply.body))[: -len(reply.body) // 2]
+        )
         self.transport.close()
 
     def drip(self, reply: Reply) -> None:

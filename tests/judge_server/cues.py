@@ -28,7 +28,9 @@ Say = Callable[[Entries], str]
 
 
 def _wrap(entries: Entries) -> str:
-    return json.dumps({"scores": entries})  # not orjson: NaN has to come out as NaN
+    return json.dumps(
+        {"scores": entries}
+    )  # not orjson: NaN has to come out as NaN
 
 
 def _with(entry: dict[str, Any], label: str | int) -> dict[str, Any]:
@@ -50,7 +52,9 @@ def _wrong(score: float) -> float:
 
 
 def _after_decoy(before: str, between: str) -> Say:
-    return lambda entries: before + _each(_wrong)(entries) + between + _wrap(entries)
+    return lambda entries: (
+        before + _each(_wrong)(entries) + between + _wrap(entries)
+    )
 
 
 HOSTILE = "\x1b[2J\x1b]0;owned\x07\x1b]8;;http://127.0.0.1/\x1b\\\x9b31m\x9d52;c;x\x9c\r\x08\x00\x7f\x85\u061c\u200f\u2028\u202e\u2066"
@@ -66,7 +70,9 @@ def _hostile(entries: Entries) -> str:
 
 def _best_first(entries: Entries) -> str:
     best = sorted(entries, key=lambda entry: -entry["score"])
-    return _wrap(best if best != entries else best[::-1])  # never the asked order
+    return _wrap(
+        best if best != entries else best[::-1]
+    )  # never the asked order
 
 
 def _of_ten(entries: Entries, share: float = 1.0) -> str:
@@ -78,7 +84,10 @@ def _of_ten(entries: Entries, share: float = 1.0) -> str:
     if scores[ranks[0]] <= 1:
         scores[ranks[0]] = 2.0
     return _wrap(
-        [{**entry, "score": s} for entry, s in zip(entries, scores, strict=True)]
+        [
+            {**entry, "score": s}
+            for entry, s in zip(entries, scores, strict=True)
+        ]
     )
 
 
@@ -90,8 +99,12 @@ _TEXTS: dict[str, Say] = {
     ),
     "missing": lambda all_: _wrap(all_[:-1]),
     "extra": lambda all_: _wrap([*all_, _with(all_[0], "no-such-label")]),
-    "integer": lambda all_: _wrap([_with(entry, n) for n, entry in enumerate(all_, 1)]),
-    "position": lambda all_: _wrap([{"score": entry["score"]} for entry in all_]),
+    "integer": lambda all_: _wrap(
+        [_with(entry, n) for n, entry in enumerate(all_, 1)]
+    ),
+    "position": lambda all_: _wrap(
+        [{"score": entry["score"]} for entry in all_]
+    ),
     "fenced": lambda all_: (
         f"Here it is:\n\n```json\n{_wrap(all_)}\n```\n\nThat is all."
     ),
@@ -139,13 +152,13 @@ def _no_choices(ask: Ask) -> Reply:
 
 
 def _refuse_form(ask: Ask) -> Reply:
-    message = (
-        f"Invalid parameter: 'response_format' of type '{ask.form}' is not supported."
-    )
+    message = f"Invalid parameter: 'response_format' of type '{ask.form}' is not supported."
     return refuse(400, message)
 
 
-def _without_form(bad: Callable[[Ask], Reply], *forms: str) -> Callable[[Ask], Reply]:
+def _without_form(
+    bad: Callable[[Ask], Reply], *forms: str
+) -> Callable[[Ask], Reply]:
     """Answer well unless one of these forms is asked for."""
     return lambda ask: (bad if ask.form in forms else good)(ask)
 
@@ -153,7 +166,9 @@ def _without_form(bad: Callable[[Ask], Reply], *forms: str) -> Callable[[Ask], R
 def _refuse_system(ask: Ask) -> Reply:
     """Refuse as the template of Gemma does."""
     return (
-        good(ask) if len(ask.texts) == 1 else refuse(400, "System role not supported")
+        good(ask)
+        if len(ask.texts) == 1
+        else refuse(400, "System role not supported")
     )
 
 
@@ -174,7 +189,9 @@ def _refuse_limit(ask: Ask) -> Reply:
     """Refuse as OpenAI does for models that think."""
     message = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens'"
     return (
-        refuse(400, f"{message} instead.") if "max_tokens" in ask.limits else good(ask)
+        refuse(400, f"{message} instead.")
+        if "max_tokens" in ask.limits
+        else good(ask)
     )
 
 
@@ -238,10 +255,12 @@ CUES: dict[str, Callable[[Ask], Reply]] = {
     "no-choices": _no_choices,
     "html": lambda ask: page(200, "Welcome to the portal"),
     "keyed-refused": lambda ask: (_refuse_form if ask.keyed else good)(ask),
-    "schema-refused": lambda ask: (_refuse_form if ask.form == "json_schema" else good)(
-        ask
-    ),
-    "format-refused": lambda ask: (_refuse_form if ask.form != "none" else good)(ask),
+    "schema-refused": lambda ask: (
+        _refuse_form if ask.form == "json_schema" else good
+    )(ask),
+    "format-refused": lambda ask: (
+        _refuse_form if ask.form != "none" else good
+    )(ask),
     "limit-refused": _refuse_limit,
     "limits-refused": _refuse_limits,
     "beside": _refuse_beside,
@@ -250,7 +269,9 @@ CUES: dict[str, Callable[[Ask], Reply]] = {
     "logprobs-refused": lambda ask: refuse(
         400, "'logprobs' is not supported with this model."
     ),
-    "five-logprobs": lambda ask: (_refuse_many if ask.likely > 5 else good)(ask),
+    "five-logprobs": lambda ask: (_refuse_many if ask.likely > 5 else good)(
+        ask
+    ),
     "top-1": lambda ask: likely(ask, 1, Yes=0.7, No=0.3),
     "maybe": lambda ask: likely(ask, Maybe=0.99, Yes=0.004, No=0.003),
     "schema-null": _without_form(_no_choices, "json_schema"),
@@ -258,14 +279,18 @@ CUES: dict[str, Callable[[Ask], Reply]] = {
         lambda ask: complete(ask, "{}"), "json_schema", "json_object"
     ),
     "format-500": _without_form(
-        lambda ask: refuse(500, "Internal server error"), "json_schema", "json_object"
+        lambda ask: refuse(500, "Internal server error"),
+        "json_schema",
+        "json_object",
     ),
     "no-system": _refuse_system,
     "error-inside": _fail_inside,
     "400": lambda ask: refuse(400, "We could not parse your request."),
     "400-context": _refuse_long,
     "400-escapes": lambda ask: refuse(400, f"Bad {HOSTILE} request."),
-    "401": lambda ask: refuse(401, "Incorrect API key provided.", "invalid_api_key"),
+    "401": lambda ask: refuse(
+        401, "Incorrect API key provided.", "invalid_api_key"
+    ),
     "403": lambda ask: refuse(
         403, "Your key has no access to this.", "permission_denied"
     ),
@@ -279,7 +304,9 @@ CUES: dict[str, Callable[[Ask], Reply]] = {
         429, "You exceeded your current quota.", "insufficient_quota"
     ),
     "500": lambda ask: refuse(500, "The server had an error."),
-    "502": lambda ask: page(502, "502 Bad Gateway"),  # a gateway speaks HTML, not JSON
+    "502": lambda ask: page(
+        502, "502 Bad Gateway"
+    ),  # a gateway speaks HTML, not JSON
     "529": lambda ask: refuse(529, "Overloaded", "overloaded_error"),
     "drop": _deliver("drop"),
     "half": _deliver("half"),

@@ -71,14 +71,18 @@ class Judge:
         seen = self.books.see(content)
         if not accepted:
             return self.full(conduct.retry_after)
-        ask.prompt_tokens = int(sum(map(_bytes, ask.texts)) / conduct.bytes_per_token)
+        ask.prompt_tokens = int(
+            sum(map(_bytes, ask.texts)) / conduct.bytes_per_token
+        )
         latency, chance = conduct.latency, None
         if conduct.draws:
             dice = conduct.dice(body, seen)
             chance = conduct.misbehaviour(dice)
             latency = around(latency, conduct.latency_spread, dice)
             if conduct.completion is not None:
-                drawn = around(conduct.completion, conduct.completion_spread, dice)
+                drawn = around(
+                    conduct.completion, conduct.completion_spread, dice
+                )
                 ask.completion_tokens = max(1, round(drawn))
         if chance in ("429", "429-bare"):
             return self.full(
@@ -95,14 +99,21 @@ class Judge:
         reply = CUES[chance](ask) if chance else self.behaviour(ask)(ask)
         if conduct.rpm is not None or conduct.tpm is not None:
             tokens = reply.prompt_tokens + reply.completion_tokens
-            wait = self.rates.admitted.wait(now, conduct.rpm, conduct.tpm, tokens)
+            wait = self.rates.admitted.wait(
+                now, conduct.rpm, conduct.tpm, tokens
+            )
             if wait > 0:
                 return self.full(
                     None if conduct.retry_after is None else math.ceil(wait)
                 )
             self.rates.admitted.add(now, tokens)
             if conduct.tells:
-                reply.headers += self.rates.admitted.left(conduct.rpm, conduct.tpm)
+                reply.headers += self.rates.admitted.left(
+                    conduct.rpm, conduct.tpm
+                )
+        stalls_after = conduct.stalls_after
+        if stalls_after is not None and len(self.requests) > stalls_after:
+            latency = 120.0
         reply.content = content
         reply.delay += latency
         return reply
@@ -129,7 +140,9 @@ class Judge:
             return CUES.get(cue, good)
         group = (cue, hash(frozenset(ask.rollouts.values())))
         self.cast[group] += 1
-        return good if self.cast[group] > _SPELLS[spell] else CUES.get(kind, good)
+        return (
+            good if self.cast[group] > _SPELLS[spell] else CUES.get(kind, good)
+        )
 
     def leave(self, reply: Reply, gone: bool) -> None:
         """A request is over: answered, or its caller is gone."""
@@ -155,7 +168,9 @@ class Judge:
                 self.conduct = self.conduct.with_(orjson.loads(body))
             except (ValueError, TypeError) as error:
                 return refuse(400, f"judge_server: {error}")
-            self.rates.fullest.span = self.rates.admitted.span = self.conduct.window
+            self.rates.fullest.span = self.rates.admitted.span = (
+                self.conduct.window
+            )
             return Reply(b"{}")
         return refuse(404, f"Unknown request URL: {route}", "unknown_url")
 
@@ -170,7 +185,9 @@ class Judge:
             "by_format": self.forms,
             "keys": list(self.keys),
             "rates": self.rates.report(self.conduct.rpm, self.conduct.tpm),
-            "phases": [phase.report(self.rates.first) for phase in self.load.phases],
+            "phases": [
+                phase.report(self.rates.first) for phase in self.load.phases
+            ],
             "books": self.books.report(),
         }
 

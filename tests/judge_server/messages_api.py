@@ -14,9 +14,17 @@ def chat_of(params: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(system, str):
         system = "".join(block["text"] for block in system)
     first = [{"role": "system", "content": system}] if system else []
-    schema = "tools" in params or "output_format" in params or "output_config" in params
+    schema = (
+        "tools" in params
+        or "output_format" in params
+        or "output_config" in params
+    )
     form = {"response_format": {"type": "json_schema"}} if schema else {}
-    return {"model": params["model"], "messages": [*first, *params["messages"]], **form}
+    return {
+        "model": params["model"],
+        "messages": [*first, *params["messages"]],
+        **form,
+    }
 
 
 def message_of(params: Mapping[str, Any], chat: Any) -> dict[str, Any]:
@@ -30,7 +38,9 @@ def message_of(params: Mapping[str, Any], chat: Any) -> dict[str, Any]:
         if message.get("refusal")
         else stops.get(choice.get("finish_reason", ""), "end_turn")
     )
-    content: list[dict[str, Any]] = [{"type": "text", "text": text}] if text else []
+    content: list[dict[str, Any]] = (
+        [{"type": "text", "text": text}] if text else []
+    )
     tool = (params.get("tool_choice") or {}).get("name")
     if tool and stop == "end_turn":
         try:
@@ -39,7 +49,12 @@ def message_of(params: Mapping[str, Any], chat: Any) -> dict[str, Any]:
             answer = None
         if isinstance(answer, dict):
             content = [
-                {"type": "tool_use", "id": "toolu_1", "name": tool, "input": answer}
+                {
+                    "type": "tool_use",
+                    "id": "toolu_1",
+                    "name": tool,
+                    "input": answer,
+                }
             ]
             stop = "tool_use"
     usage = (

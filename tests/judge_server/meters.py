@@ -176,7 +176,11 @@ class Load:
 
     def _flow(self, now: float) -> None:
         capacity = self.phases[-1].capacity
-        busy = self.in_flight if capacity is None else min(self.in_flight, capacity)
+        busy = (
+            self.in_flight
+            if capacity is None
+            else min(self.in_flight, capacity)
+        )
         self.busy_seconds += busy * (now - self.now)
         self.now = now
 

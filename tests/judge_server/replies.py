@@ -36,7 +36,11 @@ class Reply:
     @property
     def charged(self) -> bool:
         """Return whether its tokens are paid for: a completion, good or not, that arrives whole."""
-        return self.status == 200 and self.delivery == "whole" and self.content != 0
+        return (
+            self.status == 200
+            and self.delivery == "whole"
+            and self.content != 0
+        )
 
     def wire(self, length: int) -> bytes:
         """The bytes to send, whose head announces a body of `length`."""
@@ -77,14 +81,20 @@ def complete(
             "total_tokens": used + made,
         },
     }
-    return Reply(orjson.dumps(document), prompt_tokens=used, completion_tokens=made)
+    return Reply(
+        orjson.dumps(document), prompt_tokens=used, completion_tokens=made
+    )
 
 
 def likely(ask: Ask, most: float = 20, **words: float) -> Reply:
     """The likeliest of some words, and the logarithms of the probabilities of `most` of them."""
     best = sorted(words, key=lambda word: -words[word])
     listed = [
-        {"token": word, "logprob": math.log(max(words[word], 1e-9)), "bytes": None}
+        {
+            "token": word,
+            "logprob": math.log(max(words[word], 1e-9)),
+            "bytes": None,
+        }
         for word in best[: int(min(most, ask.likely))]
     ]
     ask.completion_tokens = 1
@@ -107,12 +117,16 @@ def good(ask: Ask, *more: str) -> Reply:
     if ask.questions:
         return decide(ask, cues)
     scores: Any = ask.entries
-    if ask.completion_tokens is None:  # by the longer form, so that both cost the same
+    if (
+        ask.completion_tokens is None
+    ):  # by the longer form, so that both cost the same
         ask.completion_tokens = len(orjson.dumps({"scores": scores})) // 4
     if ask.keyed:
         scores = {
             entry["trajectory_id"]: {
-                name: own for name, own in entry.items() if name != "trajectory_id"
+                name: own
+                for name, own in entry.items()
+                if name != "trajectory_id"
             }
             for entry in ask.entries
         }
@@ -123,7 +137,9 @@ def spread(asked: Question, cues: Set[str]) -> list[float]:
     """The probabilities of No and Yes, or of the levels, whose mean place is the right one."""
     right = asked.right + LEAN * asked.place * ("leaning" in cues)
     at = min(1.0, max(0.0, right)) * (len(asked.levels or "ny") - 1)
-    shares = [max(0.0, 1 - abs(at - n)) for n, _ in enumerate(asked.levels or "ny")]
+    shares = [
+        max(0.0, 1 - abs(at - n)) for n, _ in enumerate(asked.levels or "ny")
+    ]
     digits = 2 if "rounded" in cues else 6
     return [round(share, digits) for share in shares]
 
@@ -138,7 +154,9 @@ def decide(ask: Ask, cues: Set[str]) -> Reply:
         answer: dict[str, Any] = {"type": kind, member: shares[-1]}
         if asked.levels:
             by_level = {str(n): share for n, share in enumerate(shares)}
-            rows = [{"value": n, "probability": p} for n, p in enumerate(shares)]
+            rows = [
+                {"value": n, "probability": p} for n, p in enumerate(shares)
+            ]
             likeliest = shares.index(max(shares))
             answer = {"type": "score", "score": likeliest, "confidence": 0.5}
             answer["probabilities"] = rows if listed else by_level
@@ -147,7 +165,10 @@ def decide(ask: Ask, cues: Set[str]) -> Reply:
         if SILENT in asked.rollout and "declines" in cues:
             answer = {"type": "refusal"}
         answers[asked.name] = answer
-    usage: dict[str, Any] = {"input_tokens": ask.prompt_tokens, "output_tokens": 0}
+    usage: dict[str, Any] = {
+        "input_tokens": ask.prompt_tokens,
+        "output_tokens": 0,
+    }
     if "costs" in cues:
         usage["cost"] = 0.001
     named = [{"name": name, **answer} for name, answer in answers.items()]
@@ -161,7 +182,9 @@ def decide(ask: Ask, cues: Set[str]) -> Reply:
 
 def page(status: int, title: str) -> Reply:
     """A page for people, as a gateway or a portal sends it."""
-    body = f"<html><head><title>{title}</title></head><body>{title}</body></html>"
+    body = (
+        f"<html><head><title>{title}</title></head><body>{title}</body></html>"
+    )
     return Reply(body.encode(), status, mime="text/html")
 
 

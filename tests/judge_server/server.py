@@ -30,20 +30,31 @@ class JudgeServer:
     ) -> None:
         """`conduct` are fields of Conduct; a reset goes back to them."""
         conduct["latency"] = latency
-        self.options = ["--lifetime", str(lifetime), "--conduct", json.dumps(conduct)]
+        self.options = [
+            "--lifetime",
+            str(lifetime),
+            "--conduct",
+            json.dumps(conduct),
+        ]
         # Loopback is never reached through a proxy of the environment.
-        self.opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        self.opener = urllib.request.build_opener(
+            urllib.request.ProxyHandler({})
+        )
         self.root = self.base = ""
 
     def __enter__(self) -> JudgeServer:
         command = [sys.executable, "-m", "tests.judge_server", *self.options]
         pipe = subprocess.PIPE
-        self.process = subprocess.Popen(command, cwd=_ROOT, stdin=pipe, stdout=pipe)
+        self.process = subprocess.Popen(
+            command, cwd=_ROOT, stdin=pipe, stdout=pipe
+        )
         assert self.process.stdout
         line = self.process.stdout.readline()
         if not line:
             self.__exit__()
-            raise RuntimeError(f"the judge server ended with {self.process.returncode}")
+            raise RuntimeError(
+                f"the judge server ended with {self.process.returncode}"
+            )
         self.root = f"http://127.0.0.1:{json.loads(line)['port']}"
         self.base = f"{self.root}/v1"
         return self
@@ -88,14 +99,18 @@ class BatchServer(BatchApis):
     the batches. An exception within a step is raised at the end.
     """
 
-    def __init__(self, judge: dict[str, Any] | None = None, **conduct: Any) -> None:
+    def __init__(
+        self, judge: dict[str, Any] | None = None, **conduct: Any
+    ) -> None:
         super().__init__(Judge(Conduct().with_(judge or {})), **conduct)
         self.openai = self.anthropic = ""
 
     def __enter__(self) -> BatchServer:
         self._loop, ready = asyncio.new_event_loop(), threading.Event()
         self._over = asyncio.Event()
-        self._thread = threading.Thread(target=self._run, args=(ready,), daemon=True)
+        self._thread = threading.Thread(
+            target=self._run, args=(ready,), daemon=True
+        )
         self._thread.start()
         if not ready.wait(10):
             raise RuntimeError("the batch server did not start")
@@ -145,7 +160,9 @@ async def serve_command(batches: BatchApis, port: int, lifetime: float) -> None:
         with contextlib.suppress(OSError):  # no stdin at all
             while os.read(0, 4096):
                 pass
-        with contextlib.suppress(RuntimeError):  # the lifetime is over, the loop closed
+        with contextlib.suppress(
+            RuntimeError
+        ):  # the lifetime is over, the loop closed
             loop.call_soon_threadsafe(over.set)
 
     async with serving(batches, port) as bound:

@@ -31,7 +31,9 @@ def read_groups(path: Path) -> list[Group]:
     for number, raw in enumerate(path.read_bytes().splitlines(), 1):
         run = orjson.loads(raw)
         rollout = Rollout(run["traj"], reward=run["reward"])
-        records[str(run["task_id"])].append(Record(Line(number, 0, raw), (rollout,)))
+        records[str(run["task_id"])].append(
+            Record(Line(number, 0, raw), (rollout,))
+        )
     return [Group(key, tuple(members)) for key, members in records.items()]
 
 
@@ -43,7 +45,8 @@ def offline_scores(group: Group) -> list[float]:
     reply = asyncio.run(Offline().ask(prompt))
     parsed = parse(reply.text, prompt.labels)
     scores = {
-        prompt.shown[label]: score for label, ((score,), _) in parsed.entries.items()
+        prompt.shown[label]: score
+        for label, ((score,), _) in parsed.entries.items()
     }
     return [scores[owner] for owner in layout.owner if owner is not None]
 
@@ -56,7 +59,11 @@ def agreement(path: Path) -> Agreement:
             group.key,
             rollouts=tuple(
                 RolloutRecord(
-                    "scored", score, score, indices=(at,), label=float(rollout.reward)
+                    "scored",
+                    score,
+                    score,
+                    indices=(at,),
+                    label=float(rollout.reward),
                 )
                 for at, (score, rollout) in enumerate(
                     zip(offline_scores(group), group.rollouts, strict=True)

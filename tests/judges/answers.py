@@ -20,7 +20,9 @@ class Answer(NamedTuple):
 
 
 def _rows(name: str) -> list[Any]:
-    return [json.loads(line) for line in (_DATA / name).read_bytes().splitlines()]
+    return [
+        json.loads(line) for line in (_DATA / name).read_bytes().splitlines()
+    ]
 
 
 ANSWERS = [

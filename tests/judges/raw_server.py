@@ -47,7 +47,9 @@ async def serving(
     """
     server, tasks = RawServer(), set[asyncio.Task[None]]()
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(
+        reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         try:
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
@@ -62,7 +64,9 @@ async def serving(
                     return
                 writer.write(whole)
                 for part in (
-                    [sent] if not pause else [sent[i : i + 1] for i in range(len(sent))]
+                    [sent]
+                    if not pause
+                    else [sent[i : i + 1] for i in range(len(sent))]
                 ):
                     writer.write(part)
                     await writer.drain()
@@ -76,7 +80,9 @@ async def serving(
         finally:
             writer.close()
 
-    def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def connected(
+        reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         task = asyncio.get_running_loop().create_task(serve(reader, writer))
         tasks.add(task)
         task.add_done_callback(tasks.discard)

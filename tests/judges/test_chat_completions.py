@@ -22,10 +22,17 @@ from tests.values import opened
 
 pytestmark = pytest.mark.anyio
 REQUEST = Request("Grade.", 'é "\u2028\\ </trajectory>\n', ("abcd",))
-COMPLETION = b'{"choices": [{"message": {"content": "{}"}, "finish_reason": "stop"}]}'
+COMPLETION = (
+    b'{"choices": [{"message": {"content": "{}"}, "finish_reason": "stop"}]}'
+)
 
 
-MODELS = ["openai/o3", "hosted_vllm/Qwen/Qwen3-8B", "mine", "meta-llama/Llama-3"]
+MODELS = [
+    "openai/o3",
+    "hosted_vllm/Qwen/Qwen3-8B",
+    "mine",
+    "meta-llama/Llama-3",
+]
 PARAMS: list[dict[str, Any]] = [
     {},
     {"temperature": 0.2, "seed": 7},
@@ -39,12 +46,16 @@ async def test_body_of_a_live_run(subtests: pytest.Subtests) -> None:
     for model in MODELS:
         for params in PARAMS:
             for max_tokens in [None, 77]:
-                with subtests.test(max_tokens=max_tokens, params=params, model=model):
+                with subtests.test(
+                    max_tokens=max_tokens, params=params, model=model
+                ):
                     request = Request(
                         REQUEST.system, REQUEST.user, REQUEST.labels, max_tokens
                     )
                     async with serving(answer(200, COMPLETION)) as server:
-                        settings = JudgeSettings(model, server.base, params=params)
+                        settings = JudgeSettings(
+                            model, server.base, params=params
+                        )
                         async with opened(resolve(settings)) as judge:
                             await judge.ask(request)
                         (sent,) = server.requests
@@ -72,7 +83,12 @@ FIRST_FORMS = [
     ("mine", "http://vllm.models.svc.cluster.local/v1", "keyed", "max_tokens"),
     ("Qwen/Qwen3-8B", "http://[::1]:8000/v1", "keyed", "max_tokens"),
     ("openai/mine", "https://openrouter.ai/api/v1", "list", "max_tokens"),
-    ("openai/mine", "https://eu.api.openai.com/v1", "sized", "max_completion_tokens"),
+    (
+        "openai/mine",
+        "https://eu.api.openai.com/v1",
+        "sized",
+        "max_completion_tokens",
+    ),
     ("openai/mine", "https://notopenai.com/v1", "list", "max_tokens"),
     ("litellm_proxy/mine", "http://localhost:4000", "list", "max_tokens"),
 ]
@@ -84,7 +100,10 @@ def test_first_form(subtests: pytest.Subtests) -> None:
         with subtests.test(model=model, base=base, form=form, limit=limit):
             stated = None if base in (None, OPENAI) else base
             answer_format = first_format(JudgeSettings(model, stated), base)
-            assert (answer_format.forms[0], answer_format.limit) == (form, limit)
+            assert (answer_format.forms[0], answer_format.limit) == (
+                form,
+                limit,
+            )
             stated_form = first_format(
                 JudgeSettings(
                     model, stated, params={"response_format": {"type": "text"}}
@@ -123,7 +142,10 @@ def test_max_tokens() -> None:
 
 
 def most(
-    answer_format: AnswerFormat, labels: int, limit: int | None = None, **params: int
+    answer_format: AnswerFormat,
+    labels: int,
+    limit: int | None = None,
+    **params: int,
 ) -> int:
     """Return the limit of an answer about so many rollouts."""
     request = Request("", "", ("a",) * labels, limit)
@@ -138,7 +160,9 @@ def test_limits() -> None:
     plain = first_format(JudgeSettings("openai/gpt-4o"), OPENAI)
     thinking = first_format(JudgeSettings("openai/o3"), OPENAI)
     low, high = (
-        first_format(JudgeSettings("m", params={"reasoning_effort": effort}), None)
+        first_format(
+            JudgeSettings("m", params={"reasoning_effort": effort}), None
+        )
         for effort in ("low", "high")
     )
     assert 0 < most(plain, 2) < most(plain, 20) < most(thinking, 20)
@@ -181,4 +205,6 @@ def test_refused_limit() -> None:
         last = after.after_refusal(
             after, status, "max_completion_tokens is not known here"
         )
-        assert last is None if not limit else last is not None and last.limit == ""
+        assert (
+            last is None if not limit else last is not None and last.limit == ""
+        )

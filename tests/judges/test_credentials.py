@@ -91,11 +91,15 @@ def test_unmet_needs() -> None:
     """Without credentials, every listed provider is refused in one sentence; no call is made."""
     for provider in LISTED:
         base = "http://127.0.0.1:9" if provider == "azure" else None
-        with pytest.raises(UsageError, match=f"^judge {provider}/m needs") as raised:
+        with pytest.raises(
+            UsageError, match=f"^judge {provider}/m needs"
+        ) as raised:
             judge(f"{provider}/m", api_base=base)
         message = str(raised.value)
         assert "\n" not in message
-        assert message.endswith("or try the pipeline without a model: -m offline")
+        assert message.endswith(
+            "or try the pipeline without a model: -m offline"
+        )
 
 
 OTHERS = [
@@ -185,12 +189,24 @@ ELSEWHERE: list[tuple[str, dict[str, Any]]] = [
     ("mistral/m", {"api_key": "k"}),
     ("mistral/m", {"api_base": "http://127.0.0.1:9"}),
     ("azure/m", {"api_key": "k", "api_base": "http://127.0.0.1:9"}),
-    ("azure/m", {"params": {"azure_ad_token": "t"}, "api_base": "http://127.0.0.1:9"}),
-    ("bedrock/m", {"params": {"aws_access_key_id": "k", "aws_secret_access_key": "s"}}),
+    (
+        "azure/m",
+        {"params": {"azure_ad_token": "t"}, "api_base": "http://127.0.0.1:9"},
+    ),
+    (
+        "bedrock/m",
+        {"params": {"aws_access_key_id": "k", "aws_secret_access_key": "s"}},
+    ),
     ("bedrock/m", {"params": {"aws_profile_name": "p"}}),
     ("bedrock/m", {"api_base": "http://127.0.0.1:9"}),
-    ("watsonx/deployment/m", {"api_key": "k", "api_base": "http://127.0.0.1:9"}),
-    ("huggingface/a/b", {"params": {"extra_headers": {"Authorization": "Bearer t"}}}),
+    (
+        "watsonx/deployment/m",
+        {"api_key": "k", "api_base": "http://127.0.0.1:9"},
+    ),
+    (
+        "huggingface/a/b",
+        {"params": {"extra_headers": {"Authorization": "Bearer t"}}},
+    ),
 ]
 
 
@@ -217,8 +233,13 @@ def test_aws_login(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def google(monkeypatch: pytest.MonkeyPatch, default: Any) -> None:
     """Replace the part of Google's SDK that is called."""
-    auth, exceptions = ModuleType("google.auth"), ModuleType("google.auth.exceptions")
-    vars(exceptions)["GoogleAuthError"] = type("GoogleAuthError", (Exception,), {})
+    auth, exceptions = (
+        ModuleType("google.auth"),
+        ModuleType("google.auth.exceptions"),
+    )
+    vars(exceptions)["GoogleAuthError"] = type(
+        "GoogleAuthError", (Exception,), {}
+    )
     vars(auth).update(
         default=default, exceptions=exceptions, __spec__=SimpleNamespace()
     )
@@ -235,13 +256,18 @@ def test_google_login(monkeypatch: pytest.MonkeyPatch) -> None:
         UsageError, match=r"needs VERTEXAI_PROJECT.*-p vertex_project=NAME"
     ):
         judge("vertex_ai/m")
-    assert judge("vertex_ai/m", params={"vertex_project": "p"}).model == "vertex_ai/m"
+    assert (
+        judge("vertex_ai/m", params={"vertex_project": "p"}).model
+        == "vertex_ai/m"
+    )
 
     def none(scopes: list[str]) -> None:
         raise sys.modules["google.auth.exceptions"].GoogleAuthError
 
     google(monkeypatch, none)
-    with pytest.raises(UsageError, match="gcloud auth application-default login"):
+    with pytest.raises(
+        UsageError, match="gcloud auth application-default login"
+    ):
         judge("vertex_ai/m", params={"vertex_project": "p"})
 
 
@@ -260,7 +286,9 @@ async def test_missing_at_a_call(subtests: pytest.Subtests) -> None:
     calls = [(model, None) for model in REPORTED_AT_A_CALL.split()]
     for model, base in (*calls, ("azure/m", "http://127.0.0.1:9")):
         with subtests.test(model=model, base=base):
-            called = LitellmJudge(model, model, base, None, 30.0, {}, AnswerFormat())
+            called = LitellmJudge(
+                model, model, base, None, 30.0, {}, AnswerFormat()
+            )
             async with called:
                 called._finds = True
                 call_error = await called.ask(REQUEST)
@@ -283,7 +311,10 @@ async def test_missing_at_a_call(subtests: pytest.Subtests) -> None:
 def test_exit_code(ruler: Ruler, tmp_path: Path) -> None:
     """A run whose first call lacks credentials ends with exit code 3, in one sentence, at no cost."""
     write(tmp_path / "in.jsonl", [group(name, 0.1, 0.9) for name in "abc"])
-    env = {"AZURE_AD_TOKEN": "oidc/none", "AZURE_API_BASE": "http://127.0.0.1:9"}
+    env = {
+        "AZURE_AD_TOKEN": "oidc/none",
+        "AZURE_API_BASE": "http://127.0.0.1:9",
+    }
     done = ruler("score", "in.jsonl", "out.jsonl", "-m", "azure/m", **env)
     assert done.returncode == 3, done.stderr
     assert "the judge cannot be asked (" in done.stderr

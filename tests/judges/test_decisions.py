@@ -34,7 +34,10 @@ REQUEST = Request(
     "Grade.",
     "<trajectory>",
     (),
-    questions=(Question("kh", "Is it fine?"), Question("rv", "How far?", LEVELS)),
+    questions=(
+        Question("kh", "Is it fine?"),
+        Question("rv", "How far?", LEVELS),
+    ),
 )
 PICTURE = Picture("d", b"x", media="image/png", detail="low")
 GROUP = group("one", 0.1, 0.9, 0.5)
@@ -57,7 +60,9 @@ class Endpoint:
 
 
 @contextmanager
-def serving(answer: Callable[[str, Any], tuple[int, Any]]) -> Iterator[Endpoint]:
+def serving(
+    answer: Callable[[str, Any], tuple[int, Any]],
+) -> Iterator[Endpoint]:
     """Serve in a thread."""
     endpoint = Endpoint(answer)
 
@@ -80,7 +85,9 @@ def serving(answer: Callable[[str, Any], tuple[int, Any]]) -> Iterator[Endpoint]
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    threading.Thread(
+        target=server.serve_forever, args=(0.01,), daemon=True
+    ).start()
     endpoint.base = f"http://127.0.0.1:{server.server_port}/v1"
     try:
         yield endpoint
@@ -96,9 +103,17 @@ def answers_of(_: str, body: Any) -> tuple[int, Any]:
         if "input" not in body:
             answers[name] = {"type": "noul", "noul": 0.25}
             continue
-        answer = {"type": "predicate", "name": name["name"], "probability": 0.25}
+        answer = {
+            "type": "predicate",
+            "name": name["name"],
+            "probability": 0.25,
+        }
         answers = [*answers, answer]
-    return 200, {"model": "m", "answers": answers, "usage": {"input_tokens": 40}}
+    return 200, {
+        "model": "m",
+        "answers": answers,
+        "usage": {"input_tokens": 40},
+    }
 
 
 def always(value: Any, _: str, __: Any) -> tuple[int, Any]:
@@ -106,13 +121,26 @@ def always(value: Any, _: str, __: Any) -> tuple[int, Any]:
     return 200, value
 
 
-def of(base: str, api: str = "systemone", model: str = "mock") -> tuple[str, ...]:
+def of(
+    base: str, api: str = "systemone", model: str = "mock"
+) -> tuple[str, ...]:
     """Options of a decision judge at an address."""
-    options = ("-m", model, "--api", api, "--api-base", base, "--config", "none")
+    options = (
+        "-m",
+        model,
+        "--api",
+        api,
+        "--api-base",
+        base,
+        "--config",
+        "none",
+    )
     return (*options, "--progress", "none")
 
 
-def ask(settings: JudgeSettings, request: Request = REQUEST) -> Reply | CallError:
+def ask(
+    settings: JudgeSettings, request: Request = REQUEST
+) -> Reply | CallError:
     """Make one call."""
 
     async def call() -> Reply | CallError:
@@ -138,7 +166,11 @@ def test_bodies(monkeypatch: pytest.MonkeyPatch) -> None:
     """Both bodies say what is asked and nothing else, and the vendors' own types take them."""
     asked = json.loads(ROUTES["systemone"].body("m", {}, REQUEST))
     noul = {"type": "noul", "instructions": "Is it fine?"}
-    score = {"type": "score", "instructions": "How far?", "criteria": list(LEVELS)}
+    score = {
+        "type": "score",
+        "instructions": "How far?",
+        "criteria": list(LEVELS),
+    }
     questions: Any = {"kh": noul, "rv": score}
     state = "Grade.\n\n<trajectory>"
     assert asked == {"model": "m", "state": state, "questions": questions}
@@ -148,10 +180,20 @@ def test_bodies(monkeypatch: pytest.MonkeyPatch) -> None:
     levels = [{"label": level} for level in LEVELS]
     questions = [
         {"type": "predicate", "name": "kh", "instructions": "Is it fine?"},
-        {"type": "score", "name": "rv", "instructions": "How far?", "levels": levels},
+        {
+            "type": "score",
+            "name": "rv",
+            "instructions": "How far?",
+            "levels": levels,
+        },
     ]
     safe = {"safety_identifier": "u"}
-    assert also == {"model": "m", "input": state, "questions": questions, **safe}
+    assert also == {
+        "model": "m",
+        "input": state,
+        "questions": questions,
+        **safe,
+    }
     pictured = Request("Grade.", "a b", (), pictures=((2, PICTURE),))
     shown = json.loads(ROUTES["decisions"].body("m", {}, pictured))
     url = "data:image/png;base64,eA=="
@@ -165,13 +207,20 @@ def test_bodies(monkeypatch: pytest.MonkeyPatch) -> None:
     strict = mock.MockConfig(faults=frozenset(STRICT))
     assert mock.validate_request(asked, strict) == []
     types = pytest.importorskip("openai.types.decision_create_params")
-    monkeypatch.setattr(types, "Iterable", list)  # pydantic checks an iterable later
+    monkeypatch.setattr(
+        types, "Iterable", list
+    )  # pydantic checks an iterable later
     adapter = TypeAdapter(types.DecisionCreateParams)
     for body in (also, {**also, "input": shown["input"]}):
         assert adapter.validate_python(body) == body
 
 
-STRICT = ("forbid-extra", "strict-ids", "string-only-text", "noul-needs-instructions")
+STRICT = (
+    "forbid-extra",
+    "strict-ids",
+    "string-only-text",
+    "noul-needs-instructions",
+)
 """Faults of the stand-in that are refusals of requests."""
 
 ENDPOINTS = """
@@ -221,7 +270,9 @@ def test_endpoints(monkeypatch: pytest.MonkeyPatch) -> None:
     judge = resolve(pasted).judge
     assert isinstance(judge, DecisionJudge)
     assert (judge.base, judge.model) == ("http://h:8000/v1", "org/m")
-    host = resolve(JudgeSettings("org/m", "http://h:8000", api="systemone")).judge
+    host = resolve(
+        JudgeSettings("org/m", "http://h:8000", api="systemone")
+    ).judge
     assert isinstance(host, DecisionJudge)
     assert host.base == "http://h:8000/v1"
 
@@ -241,7 +292,9 @@ def test_litellm(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_shapes(subtests: pytest.Subtests) -> None:
     """Each server's shape comes to the same numbers and its own usage; what answers nothing is never a number."""
     for row in read(DATA / "decision_answers.jsonl"):
-        through = ("http", "litellm") if row["server"] == "typesafe" else ("http",)
+        through = (
+            ("http", "litellm") if row["server"] == "typesafe" else ("http",)
+        )
         for via in through:
             with subtests.test(server=row["server"], via=via):
                 with serving(partial(always, row["body"])) as endpoint:
@@ -252,8 +305,14 @@ def test_shapes(subtests: pytest.Subtests) -> None:
                     assert (reply.kind, row["usage"]) == ("transport", None)
                 elif row["usage"]:
                     shares = typed_shares(reply.answers, REQUEST.questions)
-                    assert [share.score for share in shares.values()] == [0.25, 0.75]
-                    usage = {name: getattr(reply.usage, name) for name in row["usage"]}
+                    assert [share.score for share in shares.values()] == [
+                        0.25,
+                        0.75,
+                    ]
+                    usage = {
+                        name: getattr(reply.usage, name)
+                        for name in row["usage"]
+                    }
                     assert (usage, reply.model) == (row["usage"], "m")
                 else:
                     with pytest.raises(DefectError):
@@ -265,7 +324,9 @@ def only(route: str, status: int) -> Callable[[str, Any], Any]:
 
     def answer(path: str, body: Any) -> tuple[int, Any]:
         if not path.endswith(route):
-            message = "This model is not a decision model" if status == 501 else "no"
+            message = (
+                "This model is not a decision model" if status == 501 else "no"
+            )
             return status, {"error": {"message": message}}
         return answers_of(path, body)
 
@@ -285,7 +346,9 @@ def test_other_route(ruler: Ruler, tmp_path: Path) -> None:
             summary = ("--summary", "summary.json")
             done = ruler("score", "in.jsonl", out, *options, *summary)
         assert done.returncode == 0, done.stderr
-        assert json.loads((tmp_path / "summary.json").read_bytes())["asked"] == 4
+        assert (
+            json.loads((tmp_path / "summary.json").read_bytes())["asked"] == 4
+        )
         assert endpoint.paths == [api, route, route, route]
         rewards = [
             rollout["reward"]
@@ -332,7 +395,9 @@ def test_cut_in_silence(ruler: Ruler, tmp_path: Path) -> None:
     """A server that reads less than it was sent gives no score; one that counts nothing is believed."""
     trajectories = group("a", 0.1, 0.9)["trajectories"]
     for trajectory in trajectories:
-        trajectory["messages"][1]["content"] += " the order was found and paid" * 900
+        trajectory["messages"][1]["content"] += (
+            " the order was found and paid" * 900
+        )
     write(tmp_path / "in.jsonl", [{"trajectories": trajectories}])
     for tokens, code in ((2048, 1), (0, 0)):
 
@@ -359,12 +424,23 @@ def test_cost(ruler: Ruler, tmp_path: Path) -> None:
     assert chat.of(used) > 0.5
     jev = model_of(JudgeSettings("typesafe/jev-9"))
     assert (jev.context, jev.price) == (65_536, None)
-    assert model_of(JudgeSettings("azure_ai/Microsoft-Decision-1")).context == 32_768
+    assert (
+        model_of(JudgeSettings("azure_ai/Microsoft-Decision-1")).context
+        == 32_768
+    )
 
     write(tmp_path / "in.jsonl", [group(f"g{n}", 0.1, 0.9) for n in range(40)])
-    jev_checked = ruler("check", "in.jsonl", "-m", "typesafe/jev-1.14.0", "--json")
+    jev_checked = ruler(
+        "check", "in.jsonl", "-m", "typesafe/jev-1.14.0", "--json"
+    )
     with serving(answers_of) as endpoint:
-        paid = (*of(endpoint.base), "--price", "0.042,0", "--max-cost", "0.0002")
+        paid = (
+            *of(endpoint.base),
+            "--price",
+            "0.042,0",
+            "--max-cost",
+            "0.0002",
+        )
         done = ruler("score", "in.jsonl", "out.jsonl", *paid, "-c", 1)
     assert done.returncode == 4, done.stderr
     assert 1 < len(endpoint.seen) < 40
@@ -425,11 +501,18 @@ def test_faults(
     with mock.Running() as running:
         for fault in mock.FAULTS:
             faults = frozenset({fault})
-            key = {"auth-rejects-header": None, "auth-invalid-403-text": KEY[::-1]}
+            key = {
+                "auth-rejects-header": None,
+                "auth-invalid-403-text": KEY[::-1],
+            }
             config = mock.MockConfig(key=key.get(fault, KEY), faults=faults)
             running.server.RequestHandlerClass.cfg = config
             model = "jev-9" if fault == "error-flat" else "jev-latest"
-            options = [*of(f"{running.url}/v1", model=model), "--set", f"retries={0}"]
+            options = [
+                *of(f"{running.url}/v1", model=model),
+                "--set",
+                f"retries={0}",
+            ]
             if fault != "auth-plain":
                 options += ["--api-key-env", "MOCK_KEY"]
             for rubric in ((), ("--rubric", "@r.json")):
@@ -449,12 +532,20 @@ def test_faults(
                         for body in bodies
                         for value in right_values(mock, body, faults)
                     ]
-                    (record,) = read(out) if code < 3 else ({"trajectories": ()},)
+                    (record,) = (
+                        read(out) if code < 3 else ({"trajectories": ()},)
+                    )
                     for at, rollout in enumerate(record["trajectories"]):
-                        values = [c["value"] for c in rollout["ruler"]["criteria"]]
-                        for levels, value in enumerate(values or [rollout["reward"]]):
+                        values = [
+                            c["value"] for c in rollout["ruler"]["criteria"]
+                        ]
+                        for levels, value in enumerate(
+                            values or [rollout["reward"]]
+                        ):
                             expected = [
-                                v for *place, v in right if place == [at, levels]
+                                v
+                                for *place, v in right
+                                if place == [at, levels]
                             ]
                             reason = rollout["ruler"]["reason"]
                             assert (
@@ -471,16 +562,23 @@ state questions
 """Parameters of judges that write, or of what ruler writes."""
 
 
-def test_refused(ruler: Ruler, tmp_path: Path, subtests: pytest.Subtests) -> None:
+def test_refused(
+    ruler: Ruler, tmp_path: Path, subtests: pytest.Subtests
+) -> None:
     """An option without a meaning for a decision model is refused in words before anything is sent."""
     write(tmp_path / "in.jsonl", [GROUP])
     at = ("-m", "m", "--api-base", "http://h/v1")
     none = "speaks no API of decision models; leave out --api"
-    refused: list[Any] = [(("-m", name), none) for name in ("offline", "simulated")]
+    refused: list[Any] = [
+        (("-m", name), none) for name in ("offline", "simulated")
+    ]
     for name in WRITING.split():
         refused.append(((*at, "-p", f"{name}=1"), f"-p {name}: "))
     for options, words in refused:
-        for command in (("score", "in.jsonl", "out.jsonl"), ("check", "in.jsonl")):
+        for command in (
+            ("score", "in.jsonl", "out.jsonl"),
+            ("check", "in.jsonl"),
+        ):
             with subtests.test(options=options, command=command[0]):
                 done = ruler(*command, *options, "--api", "systemone")
                 assert done.returncode == 2, done.stderr
@@ -504,7 +602,11 @@ def test_pictures() -> None:
         refused = ask(settings(endpoint.base), pictured)
         reply = ask(settings(endpoint.base, "decisions"), pictured)
     assert isinstance(refused, CallError)
-    assert (refused.kind, refused.scope, refused.sent) == ("input", "group", False)
+    assert (refused.kind, refused.scope, refused.sent) == (
+        "input",
+        "group",
+        False,
+    )
     assert "pictures" in refused.reason
     assert isinstance(reply, Reply)
     assert endpoint.paths == ["decisions"]

@@ -31,7 +31,8 @@ KEY = "my-own-key-0123456789"
 PROMPT = '<trajectory id="abcd">\nassistant: "truth=0.4"\n</trajectory>\ntrajectory_ids to score: ["abcd"]'
 REQUEST = Request("Grade.", PROMPT, ("abcd",))
 GOOD = answer(
-    200, b'{"choices":[{"index":0,"message":{"role":"assistant","content":"fine"}}]}'
+    200,
+    b'{"choices":[{"index":0,"message":{"role":"assistant","content":"fine"}}]}',
 )
 Route = Literal["http", "litellm"]
 BOTH: tuple[Route, ...] = ("http", "litellm")
@@ -90,7 +91,9 @@ def read(message: Any, key: str | None = None, **choice: Any) -> Reply:
 def error(status: int, message: str, headers: str = "", **more: Any) -> bytes:
     """Make an error response."""
     return answer(
-        status, json.dumps({"error": {"message": message, **more}}).encode(), headers
+        status,
+        json.dumps({"error": {"message": message, **more}}).encode(),
+        headers,
     )
 
 
@@ -99,11 +102,15 @@ async def test_reply(server: JudgeServer, subtests: pytest.Subtests) -> None:
     for via in BOTH:
         with subtests.test(via=via):
             server.reset()
-            reply = await answered("openai/good", via, server.base, api_key=None)
+            reply = await answered(
+                "openai/good", via, server.base, api_key=None
+            )
             assert "0.4" in reply.text
             assert (reply.usage.calls, reply.http_requests) == (1, 1)
             assert min(reply.usage.prompt, reply.usage.completion) > 0
-            assert server.stats()["keys"] == ([] if via == "http" else ["Bearer none"])
+            assert server.stats()["keys"] == (
+                [] if via == "http" else ["Bearer none"]
+            )
 
 
 LEFT = "x-ratelimit-remaining-requests: 499\r\nX-RateLimit-Remaining-Tokens: 40000\r\n"
@@ -163,7 +170,12 @@ async def test_deadline() -> None:
                     group.start_soon(late, model, via, base)
     assert (
         call_errors
-        == [CallError("transport", "the judge did not answer within 0.6 s", "call")] * 9
+        == [
+            CallError(
+                "transport", "the judge did not answer within 0.6 s", "call"
+            )
+        ]
+        * 9
     )
 
 
@@ -174,10 +186,14 @@ async def test_deadline_of_all_steps(subtests: pytest.Subtests) -> None:
     )
     for via in BOTH:
         with subtests.test(via=via):
-            async with serving(GOOD) as server:  # the first call imports litellm
+            async with serving(
+                GOOD
+            ) as server:  # the first call imports litellm
                 await ask("openai/m", via, server.base)
             async with serving(refused, wait=0.9) as server:
-                call_error = await failed("openai/m", via, server.base, timeout=1.5)
+                call_error = await failed(
+                    "openai/m", via, server.base, timeout=1.5
+                )
                 assert len(server.requests) == 2  # the second was cut short
             assert call_error.reason == "the judge did not answer within 1.5 s"
 
@@ -197,7 +213,9 @@ async def test_meanings(subtests: pytest.Subtests) -> None:
     """A failed call is one request, and has the same meaning on all paths, by its status and its code."""
     for status, signs, scope, rate in MEANINGS:
         for model, via in PATHS:
-            with subtests.test(status=status, signs=signs, model=model, via=via):
+            with subtests.test(
+                status=status, signs=signs, model=model, via=via
+            ):
                 async with serving(
                     error(status, f"no, {KEY}", "Retry-After: 7\r\n", **signs)
                 ) as server:
@@ -206,7 +224,9 @@ async def test_meanings(subtests: pytest.Subtests) -> None:
                 assert (call_error.scope, call_error.rate) == (scope, rate), (
                     call_error.reason
                 )
-                assert call_error.retry_after == (7 if scope == "call" else None)
+                assert call_error.retry_after == (
+                    7 if scope == "call" else None
+                )
                 assert call_error.reason.startswith(
                     f"the judge answered {status}: no, [key]"
                 )
@@ -218,15 +238,24 @@ async def test_sent_or_not(subtests: pytest.Subtests) -> None:
         closed = f"http://127.0.0.1:{gone.getsockname()[1]}/v1"
     for model, via in PATHS:
         with subtests.test(model=model, via=via):
-            async with serving(error(503, "upstream connection refused")) as server:
+            async with serving(
+                error(503, "upstream connection refused")
+            ) as server:
                 call_error = await failed(model, via, server.base)
-                assert (call_error.sent, "answered 503" in call_error.reason) == (
+                assert (
+                    call_error.sent,
+                    "answered 503" in call_error.reason,
+                ) == (
                     True,
                     True,
                 )
             async with serving(b"") as server:
                 call_error = await failed(model, via, server.base)
-                assert (call_error.scope, call_error.sent, len(server.requests)) == (
+                assert (
+                    call_error.scope,
+                    call_error.sent,
+                    len(server.requests),
+                ) == (
                     "call",
                     True,
                     1,
@@ -239,7 +268,9 @@ async def test_sent_or_not(subtests: pytest.Subtests) -> None:
             )
             assert "cannot be reached" in call_error.reason
             assert KEY not in repr(
-                resolve(JudgeSettings(model, closed, via=via, api_key=KEY)).judge
+                resolve(
+                    JudgeSettings(model, closed, via=via, api_key=KEY)
+                ).judge
             )
 
 
@@ -262,13 +293,17 @@ async def test_address_without_a_path() -> None:
 
     async def serve(request: web.Request) -> web.Response:
         paths.append(request.path)
-        return web.Response(status=status, text="<html><title>Hello</title></html>")
+        return web.Response(
+            status=status, text="<html><title>Hello</title></html>"
+        )
 
     for status in (404, 405, 200):
         app = web.Application()
         app.router.add_route("*", "/{rest:.*}", serve)
         async with TestServer(app) as server:
-            call_error = await failed("mine", "http", f"http://127.0.0.1:{server.port}")
+            call_error = await failed(
+                "mine", "http", f"http://127.0.0.1:{server.port}"
+            )
         assert "/v1" in call_error.reason or status == 405
     assert set(paths) == {"/chat/completions"}
 
@@ -286,7 +321,9 @@ async def test_byte_order_mark() -> None:
 
 async def test_web_page() -> None:
     """A web page in place of a chat completion is named, and so is the address of a redirect."""
-    async with serving(answer(200, b"<html><title>Welcome!</title></html>")) as server:
+    async with serving(
+        answer(200, b"<html><title>Welcome!</title></html>")
+    ) as server:
         call_error = await failed("openai/m", "http", server.base)
     assert (
         "but a web page (Welcome!); is the endpoint's address right?"
@@ -301,22 +338,35 @@ async def test_web_page() -> None:
     )
 
 
-async def test_litellm_without_a_response(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_litellm_without_a_response(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A key that litellm finds itself is removed, and the user's timeout ends the call."""
     async with serving(GOOD, wait=20) as server:
         call_error = await failed(
             "openai/m", "litellm", server.base, params={"timeout": 0.3}
         )
-    assert (call_error.scope, call_error.sent, "in time" in call_error.reason) == (
+    assert (
+        call_error.scope,
+        call_error.sent,
+        "in time" in call_error.reason,
+    ) == (
         "call",
         True,
         True,
     )
-    async with serving(error(401, f"bad {KEY}", type="authentication_error")) as server:
+    async with serving(
+        error(401, f"bad {KEY}", type="authentication_error")
+    ) as server:
         monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
-        monkeypatch.setenv("ANTHROPIC_API_BASE", server.base.removesuffix("/v1"))
+        monkeypatch.setenv(
+            "ANTHROPIC_API_BASE", server.base.removesuffix("/v1")
+        )
         call_error = await failed("anthropic/m", "litellm", None, api_key=None)
-    assert (KEY in call_error.reason, "[key]" in call_error.reason) == (False, True)
+    assert (KEY in call_error.reason, "[key]" in call_error.reason) == (
+        False,
+        True,
+    )
 
 
 async def test_large_reply() -> None:
@@ -339,14 +389,20 @@ async def test_large_reply() -> None:
                 assert again.reason == TOO_LARGE
 
 
-async def test_steps_down(server: JudgeServer, subtests: pytest.Subtests) -> None:
+async def test_steps_down(
+    server: JudgeServer, subtests: pytest.Subtests
+) -> None:
     """A refused form or limit is replaced by another, but the user's never is."""
     for via in BOTH:
         with subtests.test(via=via):
             server.reset()
             reply = await answered("openai/format-refused", via, server.base)
             forms = server.stats()["by_format"]
-            assert (forms["json_schema"], forms["json_object"], forms["none"]) == (
+            assert (
+                forms["json_schema"],
+                forms["json_object"],
+                forms["none"],
+            ) == (
                 2,
                 1,
                 1,
@@ -357,7 +413,9 @@ async def test_steps_down(server: JudgeServer, subtests: pytest.Subtests) -> Non
             server.reset()
             stated = {"response_format": {"type": "json_object"}}
             assert isinstance(
-                await ask("openai/format-refused", via, server.base, params=stated),
+                await ask(
+                    "openai/format-refused", via, server.base, params=stated
+                ),
                 CallError,
             )
             assert server.stats()["requests"] == 1
@@ -366,7 +424,11 @@ async def test_steps_down(server: JudgeServer, subtests: pytest.Subtests) -> Non
 async def test_odd_ends(server: JudgeServer, subtests: pytest.Subtests) -> None:
     """A refusal, a filter and a cut differ from an answer, and the limit of the answer is sent."""
     request = Request(
-        REQUEST.system, REQUEST.user, REQUEST.labels, max_output_tokens=50, fitted=True
+        REQUEST.system,
+        REQUEST.user,
+        REQUEST.labels,
+        max_output_tokens=50,
+        fitted=True,
     )
     for via in BOTH:
         with subtests.test(via=via):
@@ -376,12 +438,20 @@ async def test_odd_ends(server: JudgeServer, subtests: pytest.Subtests) -> None:
                 for cue in ("refusal", "filter", "cutoff")
             ]
             ends = [
-                (bool(r.refusal), r.truncated) for r in replies if isinstance(r, Reply)
+                (bool(r.refusal), r.truncated)
+                for r in replies
+                if isinstance(r, Reply)
             ]
             assert ends == [(True, False), (True, False), (False, True)]
             server.reset()
-            for params in ({}, {"max_tokens": 9}, {"max_completion_tokens": 99}):
-                await ask("openai/good", via, server.base, request, params=params)
+            for params in (
+                {},
+                {"max_tokens": 9},
+                {"max_completion_tokens": 99},
+            ):
+                await ask(
+                    "openai/good", via, server.base, request, params=params
+                )
             sent = [
                 {k: v for k, v in body.items() if k.startswith("max_")}
                 for body in server.requests()
@@ -424,8 +494,21 @@ def test_finish_reasons() -> None:
     for reason in (CUT_OFF + FILTERED).split():
         reply = read({"content": "hm"}, finish_reason=reason)
         filtered = reason in FILTERED.split()
-        assert (reply.truncated, reply.refusal is not None) == (not filtered, filtered)
-    for end in (None, "stop", "STOP", "eos", "end_turn", "tool_calls", "", 0, ["x"]):
+        assert (reply.truncated, reply.refusal is not None) == (
+            not filtered,
+            filtered,
+        )
+    for end in (
+        None,
+        "stop",
+        "STOP",
+        "eos",
+        "end_turn",
+        "tool_calls",
+        "",
+        0,
+        ["x"],
+    ):
         reply = read({"content": "hm"}, finish_reason=end)
         assert reply == Reply("hm", Usage(calls=1))
 
@@ -449,9 +532,15 @@ def test_text_beside() -> None:
         {"thinking_blocks": [{"thinking": "{4}"}]},
     ]
     for content in (None, "", "\n\n"):
-        for message, text in [*readable, *((unread, content or "") for unread in none)]:
+        for message, text in [
+            *readable,
+            *((unread, content or "") for unread in none),
+        ]:
             reply = read({**message, "content": content})
-            assert (reply.text, reply.beside) == (text, (message, text) in readable)
+            assert (reply.text, reply.beside) == (
+                text,
+                (message, text) in readable,
+            )
     reply = read({"content": "a", "reasoning": "b"})
     assert (reply.text, reply.beside) == ("a", False)
 
@@ -460,7 +549,9 @@ def test_likely_words() -> None:
     """Tokens that are written alike all count; the one that was drawn comes first, and counts once."""
 
     def likely(drawn: tuple[str, float], *top: tuple[str, float]) -> Any:
-        listed = [{"token": token, "logprob": share} for token, share in (drawn, *top)]
+        listed = [
+            {"token": token, "logprob": share} for token, share in (drawn, *top)
+        ]
         first = {**listed[0], "top_logprobs": listed[1:]}
         return read({"content": "Yes"}, logprobs={"content": [first]}).likely
 
@@ -476,9 +567,14 @@ def test_likely_words() -> None:
 
 def test_echoed_key() -> None:
     """A key is removed from an answer, but not a placeholder for a key, which may be any word."""
-    reply = read({"content": [{"text": 5}, {"text": "sk-key-echo"}]}, "sk-key-echo")
+    reply = read(
+        {"content": [{"text": 5}, {"text": "sk-key-echo"}]}, "sk-key-echo"
+    )
     assert (reply.text, b"sk-key-echo" in reply.body) == ("[key]", False)
-    key, sentence = "a/key-of-9", '{"explanation": "it is \\na\\/key\\u002Dof-9"}'
+    key, sentence = (
+        "a/key-of-9",
+        '{"explanation": "it is \\na\\/key\\u002Dof-9"}',
+    )
     for content in (
         sentence,
         json.dumps(json.loads(sentence)),
@@ -499,8 +595,6 @@ def test_echoed_key() -> None:
     assert (
         reply_of(b'{"a": "' + b"\\" * 300_000 + b'\\u0041"}', key) is not None
     )  # in no time
-    text = (
-        '{"scores": [{"trajectory_id": "xjwx", "explanation": "none", "score": 0.1}]}'
-    )
+    text = '{"scores": [{"trajectory_id": "xjwx", "explanation": "none", "score": 0.1}]}'
     for key in ("x", "1", "none", "scores"):
         assert read({"content": text}, key).text == text

@@ -85,7 +85,9 @@ async def score_all(
 ) -> list[JudgedGroup[Any]]:
     """Score groups at once, with one Scorer."""
     async with Scorer(settings) as scorer:
-        return list(await asyncio.gather(*[scorer.score(item) for item in groups]))
+        return list(
+            await asyncio.gather(*[scorer.score(item) for item in groups])
+        )
 
 
 def test_scores(tmp_path: Path) -> None:
@@ -98,18 +100,21 @@ def test_scores(tmp_path: Path) -> None:
 
     async def streamed() -> list[Any]:
         return [
-            result.scores async for result in score_groups(GROUPS, by(asked, "offline"))
+            result.scores
+            async for result in score_groups(GROUPS, by(asked, "offline"))
         ]
 
     assert asyncio.run(streamed()) == TRUE
     source = write(tmp_path / "in.jsonl", GROUPS)
     summary = asyncio.run(
-        score_file(source, tmp_path / "out.jsonl", by(asked, judge={"name": "local"}))
+        score_file(
+            source, tmp_path / "out.jsonl", by(asked, judge={"name": "local"})
+        )
     )
     assert (summary.scored, summary.asked, len(asked.requests)) == (3, 3, 9)
-    assert {record["ruler"]["judge"] for record in read(tmp_path / "out.jsonl")} == {
-        "local"
-    }
+    assert {
+        record["ruler"]["judge"] for record in read(tmp_path / "out.jsonl")
+    } == {"local"}
 
 
 def test_request() -> None:
@@ -121,7 +126,9 @@ def test_request() -> None:
         judge={"params": {"effort": "low"}},
     )
     asyncio.run(score_all(settings, GROUPS[:1]))
-    first, second = sorted(asked.requests, key=lambda request: request.pass_index)
+    first, second = sorted(
+        asked.requests, key=lambda request: request.pass_index
+    )
     assert (first.model, first.params, first.pass_index, second.pass_index) == (
         "mine",
         {"effort": "low"},
@@ -148,7 +155,9 @@ def test_ledger(tmp_path: Path) -> None:
 
     def asked_by(*settings: Any, **more: Any) -> int:
         asked = Asked()
-        judged = asyncio.run(score_all(by(asked, *settings, ledger=ledger, **more)))
+        judged = asyncio.run(
+            score_all(by(asked, *settings, ledger=ledger, **more))
+        )
         assert [result.scores for result in judged] == TRUE
         return len(asked.requests)
 
@@ -213,7 +222,11 @@ class UntoldError(Exception):
 @pytest.mark.parametrize(
     ("first", "error", "sentence"),
     [
-        (None, RefusedError, "the judge's function returned NoneType, and no text"),
+        (
+            None,
+            RefusedError,
+            "the judge's function returned NoneType, and no text",
+        ),
         (5, RefusedError, "the judge's function returned int, and no text"),
         (
             {"scores": {1}},
@@ -240,8 +253,16 @@ class UntoldError(Exception):
             RefusedError,
             r"the judge's function raised asyncio\.exceptions\.CancelledError",
         ),
-        (TimeoutError(), RefusedError, "the judge's function raised TimeoutError"),
-        (RefusedError("no key sk-0123456789abcdef"), RefusedError, r"no key \[key\]"),
+        (
+            TimeoutError(),
+            RefusedError,
+            "the judge's function raised TimeoutError",
+        ),
+        (
+            RefusedError("no key sk-0123456789abcdef"),
+            RefusedError,
+            r"no key \[key\]",
+        ),
     ],
 )
 def test_no_reply(
@@ -253,7 +274,10 @@ def test_no_reply(
     async def file(settings: ScoreSettings) -> None:
         await score_file(source, tmp_path / "out.jsonl", settings)
 
-    ways: tuple[Callable[[ScoreSettings], Awaitable[Any]], ...] = (score_all, file)
+    ways: tuple[Callable[[ScoreSettings], Awaitable[Any]], ...] = (
+        score_all,
+        file,
+    )
     for way in ways:
         settings = by(Asked(*[first] * 100))
         with pytest.raises(error, match=f"^{sentence}$"):

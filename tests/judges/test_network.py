@@ -70,11 +70,14 @@ def test_excepted(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_proxy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """An error on the way through a proxy names the proxy, without its password."""
     monkeypatch.setenv("HTTP_PROXY", PROXY)
-    async with opened(resolve(JudgeSettings("mine", "http://h.example/v1"))) as judge:
+    async with opened(
+        resolve(JudgeSettings("mine", "http://h.example/v1"))
+    ) as judge:
         error = await judge.ask(REQUEST)
     assert isinstance(error, CallError)
     assert (
-        "cannot be reached through the proxy http://[key]@127.0.0.1:1 (" in error.reason
+        "cannot be reached through the proxy http://[key]@127.0.0.1:1 ("
+        in error.reason
     )
     assert "NO_PROXY" in error.reason
     assert not error.sent
@@ -85,7 +88,9 @@ def test_socks(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, scheme in (("HTTP_PROXY", "socks5"), ("all_proxy", "socks5h")):
         with monkeypatch.context() as patch:
             patch.setenv(name, f"{scheme}://127.0.0.1:1080")
-            with pytest.raises(UsageError, match=f"names a {scheme} proxy.*NO_PROXY"):
+            with pytest.raises(
+                UsageError, match=f"names a {scheme} proxy.*NO_PROXY"
+            ):
                 refuse_judge(JudgeSettings("mine", "http://h.example/v1"))
 
 
@@ -123,7 +128,9 @@ def certificate(tmp_path: Path) -> tuple[str, str]:
     return made, key
 
 
-@pytest.mark.skipif(not which("openssl"), reason="openssl makes the certificate")
+@pytest.mark.skipif(
+    not which("openssl"), reason="openssl makes the certificate"
+)
 async def test_own_authority(
     monkeypatch: pytest.MonkeyPatch, certificate: tuple[str, str]
 ) -> None:

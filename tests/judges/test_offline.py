@@ -66,7 +66,8 @@ def _ask(request: Request) -> dict[str, tuple[float, str]]:
     assert reply.usage == Usage(calls=1)
     parsed = parse(reply.text, request.labels)
     return {
-        label: (scores[0], text) for label, (scores, text) in parsed.entries.items()
+        label: (scores[0], text)
+        for label, (scores, text) in parsed.entries.items()
     }
 
 
@@ -80,8 +81,12 @@ def test_invariance(rollouts: list[str], draw: Any) -> None:
     labels = [a + b for a in "bcd" for b in "fgh"]
     plain = _ask(_request(dict(zip(labels, rollouts, strict=False))))
     mixed = _ask(_request(dict(zip(reversed(labels), shuffled, strict=False))))
-    assert list(plain.values()) == [rate(rollouts)[rollout] for rollout in rollouts]
-    assert list(mixed.values()) == [rate(rollouts)[rollout] for rollout in shuffled]
+    assert list(plain.values()) == [
+        rate(rollouts)[rollout] for rollout in rollouts
+    ]
+    assert list(mixed.values()) == [
+        rate(rollouts)[rollout] for rollout in shuffled
+    ]
 
 
 @settings(deadline=None)
@@ -96,7 +101,9 @@ def test_invariance(rollouts: list[str], draw: Any) -> None:
             },
             optional={
                 "tool_calls": st.lists(
-                    st.fixed_dictionaries({"name": st.text(), "arguments": st.text()})
+                    st.fixed_dictionaries(
+                        {"name": st.text(), "arguments": st.text()}
+                    )
                 )
             },
         ),
@@ -134,7 +141,13 @@ def test_no_quotes() -> None:
     """No text of a rollout reaches an explanation, so no rollout can speak through it."""
     rollout = "\n".join(
         f'{head}: "Error canary, I cannot"'
-        for head in ("user", "assistant", "call canary", "tool canary", "canary")
+        for head in (
+            "user",
+            "assistant",
+            "call canary",
+            "tool canary",
+            "canary",
+        )
     )
     assert all(
         "canary" not in explanation
@@ -167,7 +180,8 @@ def test_megabyte(unit: str) -> None:
 
 
 @pytest.mark.skipif(
-    not _TAU.exists(), reason="the tau-bench rollouts are not beside this checkout"
+    not _TAU.exists(),
+    reason="the tau-bench rollouts are not beside this checkout",
 )
 def test_real_rollouts() -> None:
     """A rollout that passed its check ranks above one that failed in clearly more than half the pairs."""

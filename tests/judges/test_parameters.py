@@ -22,14 +22,20 @@ GROUP = group("g", 0.1, 0.9)
 SECRET = 'lab/"7f3c\\éxyz'
 PARAMS: dict[str, Any] = {
     "headers": {"X-Lab": "one", "X-Tenant": "gone"},
-    "extra_headers": {"x-tenant": SECRET, "Authorization": "Bearer my-own-token"},
+    "extra_headers": {
+        "x-tenant": SECRET,
+        "Authorization": "Bearer my-own-token",
+    },
     "extra_query": {
         "version": 2,
         "flags": [True, "a b"],
         "deep": {"k": "v"},
         "no": None,
     },
-    "extra_body": {"chat_template_kwargs": {"enable_thinking": False}, "top_k": 3},
+    "extra_body": {
+        "chat_template_kwargs": {"enable_thinking": False},
+        "top_k": 3,
+    },
     "temperature": 0.5,
     "brand_new_parameter": {"provider": {"allow_fallbacks": False}},
 }
@@ -38,7 +44,9 @@ PARAMS: dict[str, Any] = {
 async def test_direct_call() -> None:
     """Headers, query and extra body go where OpenAI's client sends them, from Python too; the rest is the body."""
     said = f"tenant {SECRET} of my-own-token"
-    entries = {"scores": [{"trajectory_id": "1", "explanation": said, "score": 1}]}
+    entries = {
+        "scores": [{"trajectory_id": "1", "explanation": said, "score": 1}]
+    }
     for echo in (
         json.dumps(said),
         json.dumps(said).replace("/", "\\/"),
@@ -53,7 +61,10 @@ async def test_direct_call() -> None:
             )
             async with serving(answer(status, sent)) as server:
                 judge = JudgeSettings(
-                    "hosted_vllm/m", server.base, params=PARAMS, api_key="key-of-mine"
+                    "hosted_vllm/m",
+                    server.base,
+                    params=PARAMS,
+                    api_key="key-of-mine",
                 )
                 ask = resolve(judge).judge
                 assert ask is not None
@@ -81,8 +92,12 @@ async def test_direct_call() -> None:
             posted = json.loads(server.requests[0])
             assert posted["chat_template_kwargs"] == {"enable_thinking": False}
             assert (posted["top_k"], posted["temperature"]) == (3, 0.5)
-            assert posted["brand_new_parameter"] == PARAMS["brand_new_parameter"]
-            assert not [name for name in posted if "header" in name or "extra" in name]
+            assert (
+                posted["brand_new_parameter"] == PARAMS["brand_new_parameter"]
+            )
+            assert not [
+                name for name in posted if "header" in name or "extra" in name
+            ]
 
 
 OF_LITELLM = (
@@ -103,7 +118,9 @@ def test_refused_parameters() -> None:
     """A parameter that moves or replaces a call is refused by name, at any depth, and litellm's own if it is direct."""
     for name in OF_LITELLM.split():
         with pytest.raises(UsageError, match=f"-p {name}: is not a parameter"):
-            resolve(JudgeSettings("hosted_vllm/m", "http://h/v1", params={name: 1}))
+            resolve(
+                JudgeSettings("hosted_vllm/m", "http://h/v1", params={name: 1})
+            )
         assert JudgeSettings("mistral/m", params={name: 1}).params == {name: 1}
     for name in MOVES.split():
         moved: list[dict[str, Any]] = [{name: "x"}, {"extra_body": {name: "x"}}]
@@ -176,15 +193,15 @@ def test_found_file(ruler: Ruler, tmp_path: Path) -> None:
             (f"[judges.j]\n{model}{named}\n", ("-m", "j")),
         ):
             (tmp_path / "ruler.toml").write_text(text)
-            done = ruler(*score, *words, LAB="sk-lab-1", AZURE_API_KEY="sk-azure-1")
+            done = ruler(
+                *score, *words, LAB="sk-lab-1", AZURE_API_KEY="sk-azure-1"
+            )
             assert done.returncode == 2, text
             assert told in done.stderr
             if told != "param":
                 more = " -m j" if words else ""
                 settings = "--set max_outage=0 --set retries=0"
-                allow = (
-                    f"ruler score in.jsonl out.jsonl{more} --progress none {settings}"
-                )
+                allow = f"ruler score in.jsonl out.jsonl{more} --progress none {settings}"
                 allow += " --config ruler.toml\n"
                 assert allow in done.stderr
     (tmp_path / "ruler.toml").write_text(

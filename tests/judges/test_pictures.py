@@ -18,7 +18,12 @@ from ruler_cli.runs.batch.requests import request_line
 from ruler_cli.settings.models import JudgeSettings, Via
 from ruler_cli.types import CallError, Reply, Request
 from tests.judges.raw_server import answer, serving
-from tests.judges.test_provider_protocols import CANDIDATES, CHAT, CONVERSE, MESSAGE
+from tests.judges.test_provider_protocols import (
+    CANDIDATES,
+    CHAT,
+    CONVERSE,
+    MESSAGE,
+)
 from tests.picture_judge import address, png
 from tests.values import opened
 
@@ -26,7 +31,10 @@ from tests.values import opened
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore")]
 KEY = "my-own-key-0123456789"
 DATA = png(0.5), png(0.2)
-RED, BLUE = read_picture(address(DATA[0]), "low"), read_picture(address(DATA[1]))
+RED, BLUE = (
+    read_picture(address(DATA[0]), "low"),
+    read_picture(address(DATA[1])),
+)
 FIRST, SECOND = "a\n(picture 1)", "\nb\n(picture 1)"
 PLACED = (len(FIRST), RED), (len(FIRST + SECOND), BLUE)
 REQUEST = Request("Grade.", FIRST + SECOND + "\nc", ("a",), pictures=PLACED)
@@ -120,9 +128,13 @@ async def test_other_protocols() -> None:
     body = await sent("anthropic/claude-x", MESSAGE)
     (message,) = body["messages"]
     assert [*map(of_anthropic, message["content"])] == BETWEEN
-    line = request_line("anthropic", JudgeSettings("anthropic/claude-x"))(b"k", REQUEST)
+    line = request_line("anthropic", JudgeSettings("anthropic/claude-x"))(
+        b"k", REQUEST
+    )
     assert orjson.loads(line)["params"]["messages"] == body["messages"]
-    body = await sent("bedrock/anthropic.claude-3-haiku-20240307-v1:0", CONVERSE)
+    body = await sent(
+        "bedrock/anthropic.claude-3-haiku-20240307-v1:0", CONVERSE
+    )
     (message,) = body["messages"]
     assert [*map(of_bedrock, message["content"])] == BETWEEN
     body = await sent("gemini/gemini-x", CANDIDATES, "/v1beta")
@@ -141,7 +153,9 @@ async def test_address() -> None:
             ("anthropic/m", "auto"),
         )
         for model, via in ways:
-            chosen = JudgeSettings(model, server.base, api_key=KEY, via=via, timeout=9)
+            chosen = JudgeSettings(
+                model, server.base, api_key=KEY, via=via, timeout=9
+            )
             async with opened(resolve(chosen)) as judge:
                 reply = await judge.ask(request)
             if via == "auto":
@@ -152,7 +166,9 @@ async def test_address() -> None:
                     False,
                 )
     (body,) = server.requests
-    assert json.loads(body)["messages"][1]["content"][1]["image_url"]["url"] == WEB
+    assert (
+        json.loads(body)["messages"][1]["content"][1]["image_url"]["url"] == WEB
+    )
 
 
 def test_key(subtests: pytest.Subtests) -> None:
@@ -167,14 +183,21 @@ def test_key(subtests: pytest.Subtests) -> None:
     )
     for placed in others:
         keys.add(
-            key_of("m", {}, Request("Grade.", REQUEST.user, ("a",), pictures=placed))
+            key_of(
+                "m",
+                {},
+                Request("Grade.", REQUEST.user, ("a",), pictures=placed),
+            )
         )
     assert len(keys) == 2 + len(others)
     again = read_picture(
         "data:image/PNG;base64," + base64.encodebytes(DATA[1]).decode()
     )
     same = Request(
-        "Grade.", REQUEST.user, ("a",), pictures=(PLACED[0], (PLACED[1][0], again))
+        "Grade.",
+        REQUEST.user,
+        ("a",),
+        pictures=(PLACED[0], (PLACED[1][0], again)),
     )
     assert key_of("m", {}, same) == key_of("m", {}, REQUEST)
 
@@ -183,7 +206,13 @@ def test_tokens() -> None:
     """The tokens of a picture at OpenAI are those that litellm counts, where that does not make it larger."""
     from litellm.litellm_core_utils.token_counter import calculate_img_tokens
 
-    for size in ((512, 512), (768, 700), (1024, 1024), (2048, 4096), (4000, 3000)):
+    for size in (
+        (512, 512),
+        (768, 700),
+        (1024, 1024),
+        (2048, 4096),
+        (4000, 3000),
+    ):
         url = address(png(0.5, *size))
         counted = picture_tokens(read_picture(url), "openai/gpt-4o")
         assert counted == calculate_img_tokens(url, "high"), size

@@ -32,13 +32,18 @@ The rows of names that end in `latest` hold no price but the name of another row
 LENGTHS = (1_000, 100_001, 200_000, 200_001, 300_000, 600_000)
 
 
-def report(prompt: int, cached: int = 0, written: int = 0, hourly: int = 0) -> Any:
+def report(
+    prompt: int, cached: int = 0, written: int = 0, hourly: int = 0
+) -> Any:
     """Return a usage as litellm hands it on, with 300 of 1,000 tokens of the completion thought."""
     lasting = {
         "ephemeral_5m_input_tokens": written - hourly,
         "ephemeral_1h_input_tokens": hourly,
     }
-    details: dict[str, Any] = {"cached_tokens": cached, "cache_write_tokens": written}
+    details: dict[str, Any] = {
+        "cached_tokens": cached,
+        "cache_write_tokens": written,
+    }
     if hourly:
         details["cache_creation_token_details"] = lasting
     return {
@@ -76,11 +81,15 @@ def cost(model: str, usage: Any, tier: str | None = None) -> float:
         ((None,), (1_000, 300_000)),
         # litellm takes a twentieth of a second for each
         pytest.param(
-            (None, "default", "flex", "priority"), LENGTHS, marks=pytest.mark.long
+            (None, "default", "flex", "priority"),
+            LENGTHS,
+            marks=pytest.mark.long,
         ),
     ],
 )
-def test_as_litellm(tiers: tuple[str | None, ...], lengths: tuple[int, ...]) -> None:
+def test_as_litellm(
+    tiers: tuple[str | None, ...], lengths: tuple[int, ...]
+) -> None:
     """A call costs what litellm counts: short and long, cached, written to a cache, in each service tier."""
     models = MODELS.split()
     assert len(models) >= 30
@@ -101,7 +110,9 @@ def test_as_litellm(tiers: tuple[str | None, ...], lengths: tuple[int, ...]) -> 
                 for usage in usages[: len(tiers)]:
                     expected = litellm_cost(model, usage, priced)
                     case = model, tier, usage
-                    assert cost(model, usage, tier) == pytest.approx(expected), case
+                    assert cost(model, usage, tier) == pytest.approx(
+                        expected
+                    ), case
 
 
 def test_page_not_litellm() -> None:
@@ -165,24 +176,41 @@ def test_reports() -> None:
             (9, 5, 0),
         ),
         (
-            {"prompt_tokens": 9, "prompt_cache_hit_tokens": 5, "total_tokens": 12},
+            {
+                "prompt_tokens": 9,
+                "prompt_cache_hit_tokens": 5,
+                "total_tokens": 12,
+            },
             (9, 5, 0),
         ),
         # beside the prompt, since no details of it are told
         ({"prompt_tokens": 9, "cache_creation_input_tokens": 4}, (13, 0, 4)),
         (
-            {"prompt_tokens": 9, "prompt_tokens_details": {"cache_write_tokens": 4}},
+            {
+                "prompt_tokens": 9,
+                "prompt_tokens_details": {"cache_write_tokens": 4},
+            },
             (9, 0, 4),
         ),
         # beside the prompt: more than it, or the total says so
         ({"prompt_tokens": 9, "cache_read_input_tokens": 90}, (99, 90, 0)),
         (
-            {"prompt_tokens": 9, "cached_tokens": 5, "cache_creation_tokens": 5},
+            {
+                "prompt_tokens": 9,
+                "cached_tokens": 5,
+                "cache_creation_tokens": 5,
+            },
             (19, 5, 5),
         ),
-        ({"prompt_tokens": 9, "cached_tokens": 5, "total_tokens": 14}, (14, 5, 0)),
+        (
+            {"prompt_tokens": 9, "cached_tokens": 5, "total_tokens": 14},
+            (14, 5, 0),
+        ),
         ({"prompt_tokens": 9, "cached_tokens": -5}, (9, 0, 0)),
-        ({"prompt_tokens": 9, "cached_tokens": True, "total_tokens": "x"}, (9, 0, 0)),
+        (
+            {"prompt_tokens": 9, "cached_tokens": True, "total_tokens": "x"},
+            (9, 0, 0),
+        ),
         ({"cached_tokens": 1 << 50}, (0, 0, 0)),
         ({"completion_tokens": 9, "total_tokens": 39}, (30, 0, 0)),
         ({"input_tokens": 30, "output_tokens": 9}, (30, 0, 0)),

@@ -54,7 +54,8 @@ def test_no_dead_row(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = call_errors(TABLE, monkeypatch)
     for index, row in enumerate(TABLE):
         assert (
-            call_errors([*TABLE[:index], *TABLE[index + 1 :]], monkeypatch) != whole
+            call_errors([*TABLE[:index], *TABLE[index + 1 :]], monkeypatch)
+            != whole
         ), row
         assert row.remedy or row.scope != "run", row
     forms = provider_errors._CONTEXTS
@@ -88,23 +89,29 @@ def test_refuses_format() -> None:
     assert refuses_format(
         400, "'response_format' of type 'json_schema' is not supported"
     )
-    assert refuses_format(400, "Failed to initialize samplers: failed to parse grammar")
     assert refuses_format(
-        400, "The provided JSON schema contains features not supported by xgrammar."
+        400, "Failed to initialize samplers: failed to parse grammar"
+    )
+    assert refuses_format(
+        400,
+        "The provided JSON schema contains features not supported by xgrammar.",
     )
     assert refuses_format(
         400,
         "litellm.UnsupportedParamsError: nlp_cloud does not support parameters: ['response_format']",
     )
     assert not refuses_format(400, "bad request")
-    assert not refuses_format(400, "bad request: " + "a" * 1000 + "response_format")
+    assert not refuses_format(
+        400, "bad request: " + "a" * 1000 + "response_format"
+    )
     assert not refuses_format(429, "json_schema")
 
 
 def test_clean() -> None:
     """Foreign text loses keys, passwords, control characters and length."""
     text = clean(
-        "bad key my-own-key and sk-proj-abcdefgh123\x1b[31m\nBearer abc" + "x" * 999,
+        "bad key my-own-key and sk-proj-abcdefgh123\x1b[31m\nBearer abc"
+        + "x" * 999,
         "my-own-key",
     )
     assert "my-own-key" not in text
@@ -112,7 +119,9 @@ def test_clean() -> None:
     assert "\x1b" not in text
     assert "\n" not in text
     assert clean("x" * 999) == "x" * 300 + "…"
-    assert clean("proxy http://me:secret@host:1/") == "proxy http://[key]@host:1/"
+    assert (
+        clean("proxy http://me:secret@host:1/") == "proxy http://[key]@host:1/"
+    )
 
 
 def test_context(subtests: pytest.Subtests) -> None:
@@ -130,15 +139,22 @@ def test_no_stated_context() -> None:
         "x" * 10_000 + CONTEXTS[10][0],
     ):
         assert context_of(message) is None
-    assert context_of("maximum context length is 1 " * 3000 + "9" * 40_000) is None
+    assert (
+        context_of("maximum context length is 1 " * 3000 + "9" * 40_000) is None
+    )
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=20),
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53), 2**53)
+    | st.text(max_size=20),
     lambda inner: (
         st.lists(inner, max_size=4)
         | st.dictionaries(
-            st.sampled_from(["error", "message", "code", "detail", "metadata", "raw"]),
+            st.sampled_from(
+                ["error", "message", "code", "detail", "metadata", "raw"]
+            ),
             inner,
         )
     ),
@@ -216,7 +232,10 @@ def test_error_within() -> None:
     assert isinstance(response, ErrorResponse)
     call_error = classify(*response)
     assert (call_error.rate, call_error.retry_after) == (True, 7)
-    assert call_error.reason == "the judge answered 429: Slow down, retry in 7s: full"
+    assert (
+        call_error.reason
+        == "the judge answered 429: Slow down, retry in 7s: full"
+    )
     metadata = {"headers": {"Retry-After": 9}}
     error = {"code": 429, "message": "Slow down", "metadata": metadata}
     response = read_response(200, orjson.dumps({"error": error}))
@@ -224,7 +243,10 @@ def test_error_within() -> None:
     assert classify(*response).retry_after == 9
     assert status_within(b"<html>") is None
     assert status_within(BOM + b'{"error":{"code":429,"message":"m"}}') == 429
-    assert error_of(BOM + b'{"error":{"code":429,"message":"m"}}') == ("429", "m")
+    assert error_of(BOM + b'{"error":{"code":429,"message":"m"}}') == (
+        "429",
+        "m",
+    )
 
 
 @given(JSON.map(orjson.dumps) | st.binary(max_size=300))

@@ -126,7 +126,9 @@ async def test_protocol(
     wire: Wire, named: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A provider gets its own protocol at its path, with its header, from any source of its address."""
-    async with serving(answer(200, json.dumps(wire.response).encode())) as server:
+    async with serving(
+        answer(200, json.dumps(wire.response).encode())
+    ) as server:
         base = f"http://127.0.0.1:{server.port}{wire.base}"
         if not named:
             monkeypatch.setenv(wire.variable, base)
@@ -167,10 +169,14 @@ async def test_own_key(monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         monkeypatch.setenv(name, KEY)
     for wire in WIRES[1:]:
-        async with serving(answer(200, json.dumps(wire.response).encode())) as server:
+        async with serving(
+            answer(200, json.dumps(wire.response).encode())
+        ) as server:
             base = f"http://127.0.0.1:{server.port}{wire.base}"
             await sent(
-                JudgeSettings(wire.model, base, timeout=30), wire.response, server
+                JudgeSettings(wire.model, base, timeout=30),
+                wire.response,
+                server,
             )
             assert KEY.encode() not in server.heads[0]
 
@@ -179,18 +185,23 @@ async def test_azure_key(monkeypatch: pytest.MonkeyPatch) -> None:
     """Azure has only the user's address: the key of its variable is sent there."""
     monkeypatch.setenv("AZURE_API_KEY", KEY)
     wire = WIRES[0]
-    async with serving(answer(200, json.dumps(wire.response).encode())) as server:
+    async with serving(
+        answer(200, json.dumps(wire.response).encode())
+    ) as server:
         base = f"http://127.0.0.1:{server.port}"
         params = {"api_version": "2024-10-21"}
         path, headers = await sent(
-            JudgeSettings(wire.model, base, params=params, timeout=30), CHAT, server
+            JudgeSettings(wire.model, base, params=params, timeout=30),
+            CHAT,
+            server,
         )
     assert path == wire.path
     assert headers["api-key"] == KEY
 
 
 @pytest.mark.parametrize(
-    "model", ["xinference/m", "lm_studio/m", "litellm_proxy/m", "custom_openai/m"]
+    "model",
+    ["xinference/m", "lm_studio/m", "litellm_proxy/m", "custom_openai/m"],
 )
 async def test_self_hosted(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Self-hosted servers get no key that was not named, not even OpenAI's."""
@@ -198,7 +209,9 @@ async def test_self_hosted(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, KEY)
     async with serving(answer(200, json.dumps(CHAT).encode())) as server:
         await sent(
-            JudgeSettings(model, server.base, via="litellm", timeout=30), CHAT, server
+            JudgeSettings(model, server.base, via="litellm", timeout=30),
+            CHAT,
+            server,
         )
         assert KEY.encode() not in server.heads[0]
 
@@ -208,7 +221,9 @@ async def test_signed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAEXAMPLE")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", KEY)
     wire = WIRES[2]
-    async with serving(answer(200, json.dumps(wire.response).encode())) as server:
+    async with serving(
+        answer(200, json.dumps(wire.response).encode())
+    ) as server:
         base = f"http://127.0.0.1:{server.port}"
         path, headers = await sent(
             JudgeSettings(wire.model, base, timeout=30), wire.response, server
@@ -221,7 +236,9 @@ async def test_signed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 LONG = "x" * 4000
-MARKED = Request("Grade.", f"<context>\n{LONG}\n</context>\nrest", ("a",), shared=4021)
+MARKED = Request(
+    "Grade.", f"<context>\n{LONG}\n</context>\nrest", ("a",), shared=4021
+)
 WRITTEN = MESSAGE | {
     "usage": {
         "input_tokens": 10,
@@ -245,7 +262,9 @@ async def test_marked_for_the_cache() -> None:
     for shared, request in requests.items():
         async with serving(answer(200, json.dumps(WRITTEN).encode())) as server:
             base = f"http://127.0.0.1:{server.port}"
-            settings = JudgeSettings("anthropic/m", base, api_key=KEY, timeout=30)
+            settings = JudgeSettings(
+                "anthropic/m", base, api_key=KEY, timeout=30
+            )
             async with opened(resolve(settings)) as judge:
                 reply = await judge.ask(request)
         assert isinstance(reply, Reply)
@@ -263,7 +282,9 @@ async def test_marked_for_the_cache() -> None:
             assert texts[1] == "\nrest"
     async with serving(answer(200, json.dumps(CANDIDATES).encode())) as server:
         base = f"http://127.0.0.1:{server.port}/v1beta"
-        settings = JudgeSettings("gemini/gemini-x", base, api_key=KEY, timeout=30)
+        settings = JudgeSettings(
+            "gemini/gemini-x", base, api_key=KEY, timeout=30
+        )
         async with opened(resolve(settings)) as judge:
             await judge.ask(MARKED)
     assert b"cache" not in server.requests[0]

@@ -12,7 +12,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ruler_cli.judges import provider_errors
-from ruler_cli.judges.provider_errors import classify, delay_in, left_of, lowered
+from ruler_cli.judges.provider_errors import (
+    classify,
+    delay_in,
+    left_of,
+    lowered,
+)
 from ruler_cli.types import Left
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
@@ -54,7 +59,9 @@ def test_spellings(subtests: pytest.Subtests) -> None:
                 retry_after({name: value}, "", True, NOW)
                 for name in ("Retry-After", "x-ratelimit-reset")
             )
-            assert asked == (None if seconds is None else pytest.approx(seconds))
+            assert asked == (
+                None if seconds is None else pytest.approx(seconds)
+            )
             assert reset == (asked or None)  # a reset that is over is ignored
 
 
@@ -106,12 +113,24 @@ LEFT: tuple[tuple[dict[str, Any], Left | None], ...] = (
     ({"x-ratelimit-remaining-requests": "499"}, Left(499)),
     ({"x-ratelimit-remaining-tokens": " 40000.5 "}, Left(None, 40_000)),
     (
-        {"anthropic-ratelimit-requests-remaining": "49", "x-ratelimit-remaining": "3"},
+        {
+            "anthropic-ratelimit-requests-remaining": "49",
+            "x-ratelimit-remaining": "3",
+        },
         Left(49),
     ),
-    ({"anthropic-ratelimit-input-tokens-remaining": 30_000}, Left(None, 30_000)),
+    (
+        {"anthropic-ratelimit-input-tokens-remaining": 30_000},
+        Left(None, 30_000),
+    ),
     ({"ratelimit-remaining": "-7"}, Left(0)),
-    ({"x-ratelimit-remaining-requests": "many", "x-ratelimit-remaining": "8"}, Left(8)),
+    (
+        {
+            "x-ratelimit-remaining-requests": "many",
+            "x-ratelimit-remaining": "8",
+        },
+        Left(8),
+    ),
     *(
         ({"x-ratelimit-remaining": value}, None)
         for value in ("nan", "inf", "1e9", "٣", "9" * 400, "", [1])
@@ -149,13 +168,18 @@ def test_delays(subtests: pytest.Subtests) -> None:
     for message, seconds in DELAYS:
         with subtests.test(message=message, seconds=seconds):
             result = delay_in(message)
-            assert result == (None if seconds is None else pytest.approx(seconds))
+            assert result == (
+                None if seconds is None else pytest.approx(seconds)
+            )
 
 
 def test_order_with_a_message() -> None:
     """The header has priority, then the message, then a reset if a limit was exceeded."""
     reset = {"x-ratelimit-reset-tokens": "9s"}
-    assert retry_after({"Retry-After": "1", **reset}, "try again in 4s", True, NOW) == 1
+    assert (
+        retry_after({"Retry-After": "1", **reset}, "try again in 4s", True, NOW)
+        == 1
+    )
     assert retry_after(reset, "try again in 4s", True, NOW) == 4
     assert retry_after(reset, "no", True, NOW) == 9
     assert (
@@ -188,7 +212,9 @@ INVALID = st.one_of(
 )
 @example({"Retry-After": "Mon, 01 Jan 0001 00:00:00 +9999"}, NOW, "")
 @example(
-    {"Retry-After": "9999-12-31T23:59:59-23:59"}, NOW, "retry in " + "9" * 400 + "s"
+    {"Retry-After": "9999-12-31T23:59:59-23:59"},
+    NOW,
+    "retry in " + "9" * 400 + "s",
 )
 def test_any_value(headers: dict[str, str], now: datetime, text: str) -> None:
     """No header and no message raises, and the result is None or finite and not negative."""

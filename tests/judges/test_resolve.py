@@ -30,7 +30,9 @@ def test_direct(monkeypatch: pytest.MonkeyPatch) -> None:
         judge = resolve(JudgeSettings(name, api_base=base)).judge
         assert isinstance(judge, HttpJudge), name
         assert judge.model == model
-        assert judge.base == ("http://h/v1" if base else "https://api.openai.com/v1")
+        assert judge.base == (
+            "http://h/v1" if base else "https://api.openai.com/v1"
+        )
         assert judge.key == (None if base else "sk-x")
     assert isinstance(
         resolve(JudgeSettings("openai/o3", via="litellm")).judge, LitellmJudge
@@ -108,11 +110,15 @@ def test_azure(monkeypatch: pytest.MonkeyPatch) -> None:
             for variable in (False, True):
                 address = None if variable else host + pasted
                 monkeypatch.setenv("AZURE_API_BASE", host + pasted)
-                settings = JudgeSettings("azure/gpt-4o", address, api_key="k" * 9)
+                settings = JudgeSettings(
+                    "azure/gpt-4o", address, api_key="k" * 9
+                )
                 judge = resolve(settings).judge
                 assert isinstance(judge, LitellmJudge)
                 changed = bool(end != pasted)
-                assert judge.base == (host + end if changed or not variable else None)
+                assert judge.base == (
+                    host + end if changed or not variable else None
+                )
                 assert (judge.model, judge.params.get("api_version")) == (
                     model,
                     version,
@@ -169,11 +175,15 @@ ROUTES = [
 def test_route_to_an_endpoint() -> None:
     """A first word that litellm has as a provider keeps its protocol; any other is part of the name."""
     for name, direct in ROUTES:
-        settings = JudgeSettings(name, api_base="http://127.0.0.1:9", api_key="k" * 9)
+        settings = JudgeSettings(
+            name, api_base="http://127.0.0.1:9", api_key="k" * 9
+        )
         assert isinstance(
             resolve(settings).judge, HttpJudge if direct else LitellmJudge
         ), name
-        assert isinstance(resolve(replace(settings, via="http")).judge, HttpJudge), name
+        assert isinstance(
+            resolve(replace(settings, via="http")).judge, HttpJudge
+        ), name
 
 
 def test_price_and_context() -> None:
@@ -184,9 +194,12 @@ def test_price_and_context() -> None:
     assert (result.context, result.reasoning) == (200_000, True)
     assert model_info("openai/gpt-4o-mini").reasoning is False
     assert model_info("openai/nothing-of-that-name").reasoning is None
-    assert model_of(JudgeSettings("openai/o3", api_base="http://h/v1")).price is None
-    assert model_of(JudgeSettings("no/such-model")).price is None
-    assert model_of(JudgeSettings("openai/o3", price=(1.0, 2.0))).price == Price(
-        1e-6, 2e-6, 1e-6
+    assert (
+        model_of(JudgeSettings("openai/o3", api_base="http://h/v1")).price
+        is None
     )
+    assert model_of(JudgeSettings("no/such-model")).price is None
+    assert model_of(
+        JudgeSettings("openai/o3", price=(1.0, 2.0))
+    ).price == Price(1e-6, 2e-6, 1e-6)
     assert model_of(JudgeSettings("offline")).price == Price(0.0, 0.0, 0.0)

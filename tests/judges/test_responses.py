@@ -70,13 +70,24 @@ async def test_asked_there() -> None:
         {}, max_tokens=50, reasoning_effort="low", stream=True
     )
     assert isinstance(reply, Reply)
-    assert (reply.text, reply.model, reply.thought) == ("fine", "o3-pro-1", True)
+    assert (reply.text, reply.model, reply.thought) == (
+        "fine",
+        "o3-pro-1",
+        True,
+    )
     assert reply.usage == Usage(9, 5, 4, 1)
     assert not (reply.truncated or reply.refusal)
     system, user = body["input"]
-    assert system == {"role": "system", "content": chat["messages"][0]["content"]}
+    assert system == {
+        "role": "system",
+        "content": chat["messages"][0]["content"],
+    }
     first, picture, last = user["content"]
-    assert (first["type"], first["text"], last["text"]) == ("input_text", "see ", "it")
+    assert (first["type"], first["text"], last["text"]) == (
+        "input_text",
+        "see ",
+        "it",
+    )
     assert picture == {
         "type": "input_image",
         "image_url": PICTURE.url,
@@ -92,18 +103,25 @@ async def test_asked_there() -> None:
         {"effort": "low"},
         False,
     )
-    assert not {"messages", "max_tokens", "response_format", "stream"} & set(body)
+    assert not {"messages", "max_tokens", "response_format", "stream"} & set(
+        body
+    )
 
 
 async def test_ends() -> None:
     """A cut, a refusal and a failure of a response are those of a chat completion."""
-    cut, _ = await asked({"incomplete_details": {"reason": "max_output_tokens"}})
+    cut, _ = await asked(
+        {"incomplete_details": {"reason": "max_output_tokens"}}
+    )
     assert isinstance(cut, Reply)
     assert cut.truncated
     refused, _ = await asked(
         {
             "output": [
-                {"type": "message", "content": [{"type": "refusal", "refusal": "no"}]}
+                {
+                    "type": "message",
+                    "content": [{"type": "refusal", "refusal": "no"}],
+                }
             ]
         }
     )
@@ -131,6 +149,10 @@ async def test_known_names(monkeypatch: pytest.MonkeyPatch) -> None:
             request_line("openai", settings)
     assert not first_format(JudgeSettings("openai/o3"), OPENAI).responses
     monkeypatch.setattr(litellm, "is_installed", lambda _: False)
-    azure = JudgeSettings("azure/o3-pro", "https://x.openai.azure.com", api_key="k" * 9)
-    with pytest.raises(UsageError, match="pip install mcp, or name it openai/NAME"):
+    azure = JudgeSettings(
+        "azure/o3-pro", "https://x.openai.azure.com", api_key="k" * 9
+    )
+    with pytest.raises(
+        UsageError, match="pip install mcp, or name it openai/NAME"
+    ):
         resolve(azure)

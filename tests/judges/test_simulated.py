@@ -22,7 +22,11 @@ from ruler_cli.types import CallError, Judge, Request, Usage
 _LETTERS = "bcdfghjklm"
 _EXACT = SimulatedModel(persistent=0, slot=0, noise=0, level=0)
 _LABELS = tuple(
-    f"{a}{b}{c}{d}" for a in "bc" for b in _LETTERS for c in _LETTERS for d in _LETTERS
+    f"{a}{b}{c}{d}"
+    for a in "bc"
+    for b in _LETTERS
+    for c in _LETTERS
+    for d in _LETTERS
 )
 
 
@@ -45,13 +49,17 @@ def _spread(model: SimulatedModel, passes: int = 400) -> list[list[float]]:
 
 
 @settings(deadline=None)
-@given(st.text(), st.lists(st.text(alphabet="ab \nt=", max_size=20), max_size=6))
+@given(
+    st.text(), st.lists(st.text(alphabet="ab \nt=", max_size=20), max_size=6)
+)
 def test_any_request(system: str, rollouts: list[str]) -> None:
     """Every label has a score in [0, 1] on the grid of .05, the same each time."""
     request = _request(rollouts, system)
     scores = score(SimulatedModel(), request)
     assert tuple(scores) == request.labels
-    assert all(0 <= s <= 1 and round(s * 20, 9).is_integer() for s in scores.values())
+    assert all(
+        0 <= s <= 1 and round(s * 20, 9).is_integer() for s in scores.values()
+    )
     assert score(SimulatedModel(), request) == scores
 
 
@@ -104,7 +112,10 @@ def test_errors_over_passes() -> None:
 
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"temperature": 1}, "level, seed"),
-    ({"noise": "much"}, "noise='much': it takes .*, the others are from 0 to 1"),
+    (
+        {"noise": "much"},
+        "noise='much': it takes .*, the others are from 0 to 1",
+    ),
     ({"noise": float("nan")}, "noise=nan"),
     ({"level": True}, "level=True"),
     ({"seed": 0.5}, "seed=0.5"),

@@ -20,12 +20,16 @@ from tests.values import opened
 
 # litellm and its clients warn at import and at exit
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore")]
-TEXT = '{"scores": [{"trajectory_id": "abcd", "explanation": "é", "score": 0.85}]}'
+TEXT = (
+    '{"scores": [{"trajectory_id": "abcd", "explanation": "é", "score": 0.85}]}'
+)
 USAGE = {"prompt_tokens": 9, "completion_tokens": 2}
 REQUEST = Request("Grade.", "?", ("abcd",))
 
 
-def chunk(delta: dict[str, Any], finish: str | None = None, **more: Any) -> bytes:
+def chunk(
+    delta: dict[str, Any], finish: str | None = None, **more: Any
+) -> bytes:
     """Make the JSON of one chunk."""
     choice = {"index": 0, "delta": delta, "finish_reason": finish, **more}
     return orjson.dumps({"id": "x", "model": "m-1", "choices": [choice]})
@@ -47,7 +51,9 @@ def stream(pieces: list[bytes], end: str = "\n", done: bool = True) -> bytes:
 
 def test_joined() -> None:
     """A stream is the reply that its pieces make, whatever its line ends, comments and lines of data are."""
-    split = [piece.replace(b',"choices"', b',\ndata: "choices"') for piece in PIECES]
+    split = [
+        piece.replace(b',"choices"', b',\ndata: "choices"') for piece in PIECES
+    ]
     unnumbered = [piece.replace(b'"index":0,', b"") for piece in PIECES]
     whole = {"message": {"content": TEXT}, "finish_reason": "stop"}
     event = orjson.dumps({"model": "m-1", "choices": [whole], "usage": USAGE})
@@ -76,9 +82,21 @@ def test_joined() -> None:
 def test_parts_of_a_stream() -> None:
     """Thoughts, tool calls and probabilities come in pieces, too."""
     listed = [{"token": "Yes", "logprob": math.log(0.7), "top_logprobs": []}]
-    call = {"index": 0, "id": "c", "function": {"name": "json", "arguments": '{"a"'}}
-    rest = {"index": 0, "id": None, "function": {"name": "", "arguments": ": 1}"}}
-    other = {"index": 1, "id": "d", "function": {"name": "n", "arguments": "{}"}}
+    call = {
+        "index": 0,
+        "id": "c",
+        "function": {"name": "json", "arguments": '{"a"'},
+    }
+    rest = {
+        "index": 0,
+        "id": None,
+        "function": {"name": "", "arguments": ": 1}"},
+    }
+    other = {
+        "index": 1,
+        "id": "d",
+        "function": {"name": "n", "arguments": "{}"},
+    }
     thought = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}
     reply = read_response(
         200,
@@ -101,7 +119,10 @@ def test_parts_of_a_stream() -> None:
     message = choice["message"]
     assert message["reasoning_content"] == "I think"
     functions = [each["function"] for each in message["tool_calls"]]
-    assert functions == [{"name": "json", "arguments": '{"a": 1}'}, other["function"]]
+    assert functions == [
+        {"name": "json", "arguments": '{"a": 1}'},
+        other["function"],
+    ]
     assert len(choice["logprobs"]["content"]) == 2
 
 
@@ -124,7 +145,11 @@ def test_half_a_stream() -> None:
     ):
         error = read_response(200, data)
         assert isinstance(error, CallError), data
-        assert (error.kind, error.scope, error.body) == ("transport", "call", b"")
+        assert (error.kind, error.scope, error.body) == (
+            "transport",
+            "call",
+            b"",
+        )
         assert "broke before its end" in error.reason
     gone = {"code": 502, "message": "gone"}
     stopped = orjson.dumps(
@@ -140,9 +165,7 @@ def test_half_a_stream() -> None:
         response = read_response(200, data)
         assert isinstance(response, ErrorResponse), data
         assert (response.status, response.message) == (502, "gone")
-    dashscope = (
-        b'id:1\nevent:error\n:HTTP_STATUS/400\ndata:{"code":"Bad","message":"no"}\n\n'
-    )
+    dashscope = b'id:1\nevent:error\n:HTTP_STATUS/400\ndata:{"code":"Bad","message":"no"}\n\n'
     unknown = read_response(401, b"id: 7 is unknown")
     assert unknown == ErrorResponse(401, "", "id: 7 is unknown", {})
     assert read_response(400, dashscope) == ErrorResponse(400, "Bad", "no", {})
@@ -187,7 +210,9 @@ async def test_asked_for() -> None:
                     assert via == "litellm" or reply.usage.prompt == 9
                     before = len(server.requests)
                     assert isinstance(await judge.ask(REQUEST), Reply)
-                    assert len(server.requests) == before + 1  # kept for the run
+                    assert (
+                        len(server.requests) == before + 1
+                    )  # kept for the run
 
 
 async def test_no_download(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,7 +229,10 @@ async def test_no_download(monkeypatch: pytest.MonkeyPatch) -> None:
         answer(200, stream(PIECES), "X: text/event-stream\r\n")
     ) as server:
         settings = JudgeSettings(
-            "openai/llama-3", server.base, via="litellm", params={"stream": True}
+            "openai/llama-3",
+            server.base,
+            via="litellm",
+            params={"stream": True},
         )
         async with opened(resolve(settings)) as judge:
             assert isinstance(await judge.ask(REQUEST), Reply)

@@ -33,7 +33,9 @@ MESSAGE = orjson.dumps(
 )
 
 
-def row(target: Target, model: str, request: Request = REQUEST, **settings: Any) -> Any:
+def row(
+    target: Target, model: str, request: Request = REQUEST, **settings: Any
+) -> Any:
     """Parse a line."""
     line = request_line(target, JudgeSettings(model, **settings))(KEY, request)
     assert line.endswith(b"}\n")
@@ -48,13 +50,21 @@ ANTHROPIC: list[tuple[str, dict[str, Any], int | None]] = [
     ("anthropic/claude-3-5-haiku-20241022", {"temperature": 0.2}, 900),
     ("anthropic/claude-sonnet-4-5", {"reasoning_effort": "low"}, None),
     ("anthropic/claude-sonnet-4-5", {"max_tokens": 700, "top_p": 0.9}, None),
-    ("anthropic/claude-sonnet-4-5", {"stop": ["100 %", "%(user)s", "%%"]}, None),
+    (
+        "anthropic/claude-sonnet-4-5",
+        {"stop": ["100 %", "%(user)s", "%%"]},
+        None,
+    ),
     (
         "anthropic/claude-3-7-sonnet-20250219",
         {"thinking": {"type": "enabled", "budget_tokens": 2000}},
         None,
     ),
-    ("anthropic/claude-sonnet-4-5", {"response_format": {"type": "json_object"}}, None),
+    (
+        "anthropic/claude-sonnet-4-5",
+        {"response_format": {"type": "json_object"}},
+        None,
+    ),
 ]
 
 
@@ -83,7 +93,10 @@ async def test_anthropic_params(
         result = row("anthropic", model, request, params=params)["params"]
         if "output_format" in live:
             form = live.pop("output_format")
-            live["output_config"] = {**live.get("output_config", {}), "format": form}
+            live["output_config"] = {
+                **live.get("output_config", {}),
+                "format": form,
+            }
         assert result == live
 
 
@@ -96,9 +109,19 @@ OPENAI: list[tuple[Target, str, dict[str, Any], int | None]] = [
         {"max_tokens": 700, "temperature": 0.2, "top_p": 0.9},
         1400,
     ),
-    ("openai", "openai/gpt-4.1", {"response_format": {"type": "json_object"}}, None),
+    (
+        "openai",
+        "openai/gpt-4.1",
+        {"response_format": {"type": "json_object"}},
+        None,
+    ),
     ("openai", "groq/llama-3.3-70b", {"temperature": 0}, 900),
-    ("vllm", "hosted_vllm/Qwen/Qwen3-8B", {"temperature": 0, "max_tokens": 700}, 1400),
+    (
+        "vllm",
+        "hosted_vllm/Qwen/Qwen3-8B",
+        {"temperature": 0, "max_tokens": 700},
+        1400,
+    ),
 ]
 
 
@@ -112,7 +135,9 @@ def test_sdk_types(subtests: pytest.Subtests) -> None:
             target=target, model=model, params=params, max_tokens=max_tokens
         ):
             for text in NASTY[:3]:
-                asked = Request(f"S{text}", f"{text} U", ("mk", "qz"), max_tokens)
+                asked = Request(
+                    f"S{text}", f"{text} U", ("mk", "qz"), max_tokens
+                )
                 assert_typed(target, row(target, model, asked, params=params))
 
 
@@ -125,11 +150,15 @@ def test_sdk_types(subtests: pytest.Subtests) -> None:
         ("no-such-model", {}, "not one of Anthropic's"),
     ],
 )
-def test_refused_params(model: str, params: dict[str, Any], message: str) -> None:
+def test_refused_params(
+    model: str, params: dict[str, Any], message: str
+) -> None:
     """Parameters that litellm refuses, or that need a header, are reported before anything is written."""
     with pytest.raises(UsageError, match=message):
         request_line("anthropic", JudgeSettings(model, params=params))
-    with pytest.raises(UsageError, match="its name or parameters cannot be sent"):
+    with pytest.raises(
+        UsageError, match="its name or parameters cannot be sent"
+    ):
         request_line("openai", JudgeSettings("openai/\udcff"))
 
 
@@ -142,7 +171,7 @@ def test_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
         "anthropic": "anthropic/claude-sonnet-4-5",
     }
     for target, model in targets.items():
-        line = request_line(target, JudgeSettings(model, api_key="sk-secret-secret"))(
-            KEY, REQUEST
-        )
+        line = request_line(
+            target, JudgeSettings(model, api_key="sk-secret-secret")
+        )(KEY, REQUEST)
         assert b"secret" not in line

@@ -29,7 +29,9 @@ TIED, CLEAR, OPEN = (
 
 def groups(number: int) -> list[Any]:
     """Tied, clear and open groups in turn."""
-    return [group(f"g{i:03}", *(TIED, CLEAR, OPEN)[i % 3]) for i in range(number)]
+    return [
+        group(f"g{i:03}", *(TIED, CLEAR, OPEN)[i % 3]) for i in range(number)
+    ]
 
 
 def drawing(deviation: float) -> Any:
@@ -50,7 +52,9 @@ def drawing(deviation: float) -> Any:
 
 
 @pytest.mark.parametrize("passes", [2, 3, 4, 6])
-def test_passes(passes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_passes(
+    passes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each group gets two passes, open ones more up to the bound, and ties few; a rerun sends no request."""
     judge = Stub(say=drawing(0.12))
     stage = Stage(tmp_path, monkeypatch, groups(60), judge)
@@ -69,11 +73,17 @@ def test_passes(passes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert (stage.asked, stage.masked()) == (0, first)
 
 
-def test_order_of_replies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_order_of_replies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Neither latency and concurrency nor the other groups change the requests about a group."""
     judge = Stub(say=drawing(0.12))
     asked = []
-    for number, concurrency, latency in ((60, None, 1.0), (60, 1, 0.1), (30, 7, 9.0)):
+    for number, concurrency, latency in (
+        (60, None, 1.0),
+        (60, 1, 0.1),
+        (30, 7, 9.0),
+    ):
         judge.latency = latency
         stage = Stage(tmp_path, monkeypatch, groups(number), judge)
         stage.run(passes=4, adaptive=True, ledger=None, concurrency=concurrency)

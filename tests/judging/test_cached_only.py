@@ -36,9 +36,15 @@ def test_whole_ledger(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """With every reply cached, the output is that of the run that asked for them, and no request is sent."""
-    first = Stub("one", refusing if more.get("fallback") else noisy, price=(2.0, 8.0))
+    first = Stub(
+        "one", refusing if more.get("fallback") else noisy, price=(2.0, 8.0)
+    )
     stage = Stage(
-        tmp_path, monkeypatch, GROUPS, first, Stub("two", shifting, price=(2.0, 8.0))
+        tmp_path,
+        monkeypatch,
+        GROUPS,
+        first,
+        Stub("two", shifting, price=(2.0, 8.0)),
     )
     assert stage.run(*names, **more).summary.asked
     stage.run(*names, output="again.jsonl", **more)
@@ -46,11 +52,21 @@ def test_whole_ledger(
     done = stage.run(*names, output="cached.jsonl", cached_only=True, **more)
     assert done.whole
     assert done.summary.complete
-    assert (done.summary.asked, done.summary.unanswered, stage.asked) == (0, 0, 0)
-    assert stage.masked("cached.jsonl") == stage.masked("again.jsonl") == stage.masked()
+    assert (done.summary.asked, done.summary.unanswered, stage.asked) == (
+        0,
+        0,
+        0,
+    )
+    assert (
+        stage.masked("cached.jsonl")
+        == stage.masked("again.jsonl")
+        == stage.masked()
+    )
 
 
-def test_missing_replies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_replies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A group without a reply fails with that reason, and leaves no row: it can be asked about later."""
     stage = Stage(tmp_path, monkeypatch, GROUPS[:8], Stub())
     stage.run()
@@ -58,7 +74,11 @@ def test_missing_replies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     write(tmp_path / "in.jsonl", GROUPS[:12])
     done = stage.run(output="cached.jsonl", cached_only=True)
     assert done.whole
-    assert (done.summary.scored, done.summary.failed, done.summary.failed_before) == (
+    assert (
+        done.summary.scored,
+        done.summary.failed,
+        done.summary.failed_before,
+    ) == (
         8,
         {"transport": 4},
         0,
@@ -78,11 +98,12 @@ def test_missing_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (done.summary.degraded, done.summary.unanswered) == (20, 20)
     assert not done.summary.complete
     assert {
-        rollout["ruler"]["passes"] for rollout in stage.records()[0]["trajectories"]
+        rollout["ruler"]["passes"]
+        for rollout in stage.records()[0]["trajectories"]
     } == {2}
-    assert stage.run(passes=3, cached_only=True, min_passes=3).summary.failed == {
-        "transport": 20
-    }
+    assert stage.run(
+        passes=3, cached_only=True, min_passes=3
+    ).summary.failed == {"transport": 20}
 
 
 @pytest.mark.parametrize(
@@ -97,10 +118,14 @@ def test_one_missing(
     more: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A missing reply degrades its group, which could have other scores, and no other."""
-    stage = Stage(tmp_path, monkeypatch, GROUPS, Stub(say=noisy), Stub("two", shifting))
+    stage = Stage(
+        tmp_path, monkeypatch, GROUPS, Stub(say=noisy), Stub("two", shifting)
+    )
     stage.run("one", **more)
     scores = stage.rewards()
-    lost = next(request for request in stage.judges["one"].asked if request.pass_index)
+    lost = next(
+        request for request in stage.judges["one"].asked if request.pass_index
+    )
     with closing(sqlite3.connect(tmp_path / "ledger.sqlite")) as ledger, ledger:
         key = key_of("one", {}, lost)
         ledger.execute("DELETE FROM replies WHERE key = ?", [key])

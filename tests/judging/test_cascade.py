@@ -31,13 +31,18 @@ Say = Any
 
 
 @pytest.fixture
-def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Stage]:
+def stage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Stage]:
     """Return a maker of stages: of a weak judge, a strong one, and groups."""
 
     def make(
         weak: Say, strong: Say, groups: Sequence[Any] = GROUPS, **price: Any
     ) -> Stage:
-        judges = (Stub(WEAK, weak, price=(0.0, 0.0)), Stub("strong", strong, **price))
+        judges = (
+            Stub(WEAK, weak, price=(0.0, 0.0)),
+            Stub("strong", strong, **price),
+        )
         return Stage(tmp_path, monkeypatch, groups, *judges)
 
     return make
@@ -75,7 +80,9 @@ def test_standard_error(stage: Callable[..., Stage]) -> None:
     def wavering(request: Any) -> Any:
         user = request.user
         if request.pass_index:
-            user = user.replace("truth=0.6", "truth=0.55").replace("=0.4", "=0.6")
+            user = user.replace("truth=0.6", "truth=0.55").replace(
+                "=0.4", "=0.6"
+            )
         return served()(replace(request, user=user))
 
     # both end at the same means, .5 and .575
@@ -135,12 +142,16 @@ def test_told(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
     asked = ("-m", "weak", "--escalate", "strong")
 
     def expected(*more: str) -> Any:
-        facts = json.loads(ruler("check", "in.jsonl", *asked, *more, "--json").stdout)
+        facts = json.loads(
+            ruler("check", "in.jsonl", *asked, *more, "--json").stdout
+        )
         return facts["judges"][1]["calls"]
 
     blind = expected()
     assert 0 == blind["low"] < blind["expected"] < blind["high"]
-    assert ruler("score", "in.jsonl", "weak.jsonl", "-m", "weak").returncode == 0
+    assert (
+        ruler("score", "in.jsonl", "weak.jsonl", "-m", "weak").returncode == 0
+    )
     assert ruler("score", "in.jsonl", "out.jsonl", *asked).returncode == 0
     chats = [row for row in server.requests() if "messages" in row]
     assert len(chats) == 6

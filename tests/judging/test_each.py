@@ -47,7 +47,14 @@ def source(tmp_path: Path) -> Path:
 
 def judge(server: JudgeServer, cue: str = "well") -> tuple[str, ...]:
     """Return the options of a judge that is asked about each rollout."""
-    return ("-m", f"hosted_vllm/{cue}", "--api-base", server.base, "--ask", "each")
+    return (
+        "-m",
+        f"hosted_vllm/{cue}",
+        "--api-base",
+        server.base,
+        "--ask",
+        "each",
+    )
 
 
 def records(path: Path) -> list[dict[str, Any]]:
@@ -55,11 +62,15 @@ def records(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_each(ruler: Ruler, source: Path, server: JudgeServer, tmp_path: Path) -> None:
+def test_each(
+    ruler: Ruler, source: Path, server: JudgeServer, tmp_path: Path
+) -> None:
     """Each distinct rollout is asked about once, and its score is the share of Yes; nothing has a position."""
     run = ruler("score", source, "out.jsonl", *judge(server))
     assert run.returncode == 0, run.stderr
-    for record, inputs in zip(records(tmp_path / "out.jsonl"), GROUPS, strict=True):
+    for record, inputs in zip(
+        records(tmp_path / "out.jsonl"), GROUPS, strict=True
+    ):
         truths = [
             float(row["messages"][-1]["content"].rpartition("=")[2])
             for row in inputs["trajectories"]
@@ -78,11 +89,15 @@ def test_each(ruler: Ruler, source: Path, server: JudgeServer, tmp_path: Path) -
     run = ruler("score", source, "five.jsonl", *judge(server, "five-logprobs"))
     assert run.returncode == 0, run.stderr
     assert [asked["top_logprobs"] for asked in server.requests()].count(5) == 6
-    assert all(asked["logprobs"] and asked["max_tokens"] == 1 for asked in requests)
+    assert all(
+        asked["logprobs"] and asked["max_tokens"] == 1 for asked in requests
+    )
     assert not any("response_format" in asked for asked in requests)
 
 
-def test_no_probability(ruler: Ruler, source: Path, server: JudgeServer) -> None:
+def test_no_probability(
+    ruler: Ruler, source: Path, server: JudgeServer
+) -> None:
     """Without a probability there is no score, and the reason is told; an endpoint without any ends the run.
 
     A reply whose words are neither Yes nor No, or too few, is asked for three times; then on request alone.
@@ -99,11 +114,16 @@ def test_no_probability(ruler: Ruler, source: Path, server: JudgeServer) -> None
         assert run.returncode == code
         assert why in run.stderr
         if code < 3:
-            parts = [record["ruler"] for record in records(source.parent / "out.jsonl")]
+            parts = [
+                record["ruler"]
+                for record in records(source.parent / "out.jsonl")
+            ]
             assert {part["status"] for part in parts} == {"failed"}
     for calls, more in ((6, ()), (6, ()), (0, ()), (6, ("--retry-failed",))):
         server.reset()
-        run = ruler("score", source, "out.jsonl", *judge(server, "maybe"), *more)
+        run = ruler(
+            "score", source, "out.jsonl", *judge(server, "maybe"), *more
+        )
         assert (run.returncode, len(server.requests())) == (1, calls)
         assert ("--retry-failed does" in run.stderr) is (calls == 0)
 
@@ -114,7 +134,9 @@ def test_asked_again(ruler: Ruler, source: Path, server: JudgeServer) -> None:
     ruler("score", source, "out.jsonl", *judge(server, "no-logprobs"))
     assert "no usable answer" in ruler("ledger", "stats").stdout
     server.reset()
-    run = ruler("score", source, "out.jsonl", *without, "--api-base", server.base)
+    run = ruler(
+        "score", source, "out.jsonl", *without, "--api-base", server.base
+    )
     assert run.returncode == 0
     assert len(server.requests()) == 6
 
@@ -142,7 +164,9 @@ def test_refused(ruler: Ruler, source: Path, server: JudgeServer) -> None:
     for options, message in REFUSED:
         words = [word.replace("~", " ") for word in options.split()]
         model = () if "-m" in words else ("-m", "simulated")
-        run = ruler("score", source, "out.jsonl", *model, "--ask", "each", *words)
+        run = ruler(
+            "score", source, "out.jsonl", *model, "--ask", "each", *words
+        )
         assert run.returncode == 2
         assert message in run.stderr, options
     claude = ("-m", "anthropic/claude-sonnet-4-5", "--ask", "each")
@@ -173,24 +197,41 @@ def test_two_kinds(
     Positions, and scores and values there, are those of the judge that saw all rollouts.
     """
     table = '[judges.{0}]\nmodel = "hosted_vllm/{0}"\napi_base = "{1}"\n'
-    config = table.format("big", server.base) + table.format("small", server.base)
+    config = table.format("big", server.base) + table.format(
+        "small", server.base
+    )
     (tmp_path / "ruler.toml").write_text(config + 'ask = "each"\n')
     panel = ("-m", "big", "-m", "small", "--passes", "2")
-    rubric = [{"name": n, "criterion": f"It is {n}."} for n in ("kind", "short")]
+    rubric = [
+        {"name": n, "criterion": f"It is {n}."} for n in ("kind", "short")
+    ]
     options = ("--rubric", json.dumps(rubric))
     run = ruler("score", source, "criteria.jsonl", *panel, *options)
-    assert "--set standardize=true brings them to one scale at the end" in run.stderr
+    assert (
+        "--set standardize=true brings them to one scale at the end"
+        in run.stderr
+    )
     for rollout in records(tmp_path / "criteria.jsonl")[0]["trajectories"]:
         placed = rollout["ruler"]
-        rows = (placed["slots"], placed["pass_scores"], *placed["criteria_passes"])
+        rows = (
+            placed["slots"],
+            placed["pass_scores"],
+            *placed["criteria_passes"],
+        )
         assert [*map(len, rows)] == [2] * 4
-    plain = ruler("score", source, "plain.jsonl", *panel, "--set", "standardize=false")
+    plain = ruler(
+        "score", source, "plain.jsonl", *panel, "--set", "standardize=false"
+    )
     assert "one scale" not in plain.stderr
     truths = (0.1, 0.9, 0.5)
     rollouts = records(tmp_path / "plain.jsonl")[0]["trajectories"]
     for rollout, truth in zip(rollouts, truths, strict=True):
-        scores = {row["judge"]: row["score"] for row in rollout["ruler"]["judges"]}
-        assert scores == pytest.approx({"big": truth, "small": YES[truth]}, abs=1e-5)
+        scores = {
+            row["judge"]: row["score"] for row in rollout["ruler"]["judges"]
+        }
+        assert scores == pytest.approx(
+            {"big": truth, "small": YES[truth]}, abs=1e-5
+        )
 
 
 _TIMES = re.compile(
@@ -233,7 +274,9 @@ def test_same_everywhere(
 
     for shard in ("1/2", "2/2"):
         mine = ("--shard", shard, "--ledger", f"{shard[0]}.sqlite")
-        assert ruler("score", source, "part.jsonl", *asked, *mine).returncode == 0
+        assert (
+            ruler("score", source, "part.jsonl", *asked, *mine).returncode == 0
+        )
     ledgers = [word for i in (1, 2) for word in ("--ledger", f"{i}.sqlite")]
     ruler("score", source, "shards.jsonl", *asked, "--cached-only", *ledgers)
     assert timeless(tmp_path / "shards.jsonl") == wanted
@@ -263,7 +306,10 @@ async def _says(request: JudgeRequest) -> dict[str, Any]:
     first = "Maybe" if "odd" in request.user else "Yes"
     top = [
         {"token": first, "logprob": math.log(0.8)},
-        {"token": "No", "logprob": math.log(0.0001 if first == "Maybe" else 0.2)},
+        {
+            "token": "No",
+            "logprob": math.log(0.0001 if first == "Maybe" else 0.2),
+        },
     ]
     return {
         "choices": [
@@ -292,16 +338,23 @@ def test_one_without() -> None:
 
     first, second = asyncio.run(run())
     for rollout in first["trajectories"]:
-        assert (rollout["reward"], rollout["ruler"]["status"]) == (None, "failed")
+        assert (rollout["reward"], rollout["ruler"]["status"]) == (
+            None,
+            "failed",
+        )
         reason = rollout["ruler"]["reason"]
         assert "2 of 3 distinct rollouts have an answer" in reason
         assert "neither Yes nor No, but “Maybe”" in reason
-    assert all(rollout["reward"] is not None for rollout in second["trajectories"])
+    assert all(
+        rollout["reward"] is not None for rollout in second["trajectories"]
+    )
 
 
 def test_old_ledgers() -> None:
     """The requests have the keys that they had in every version, so that ledgers keep their answers."""
-    criteria = Rubric([Criterion("It is kind."), Criterion("It is short.", -1.0)])
+    criteria = Rubric(
+        [Criterion("It is kind."), Criterion("It is short.", -1.0)]
+    )
     keys = []
     for rubric, wording in ((None, None), ("Be strict.", None), (None, "Is it fine?"), (criteria, None)):  # fmt: skip
         ask = AskSettings(ask="each", read="probability", rubric=rubric, question=wording)  # fmt: skip
@@ -329,7 +382,11 @@ WAYS: dict[str, dict[str, tuple[str | None, ...]]] = {
 }
 MODELS = {
     "chat": {"openai/o3": "auto", "typesafe/jev": "chat"},
-    "typed": {"typesafe/m": "auto", "openai/x": "decisions", "vllm/m": "systemone"},
+    "typed": {
+        "typesafe/m": "auto",
+        "openai/x": "decisions",
+        "vllm/m": "systemone",
+    },
 }
 
 
@@ -338,7 +395,9 @@ def test_ways(kind: str, tmp_path: Path) -> None:
     """Of what is shown and how it is read each pair ends in one way, for a run and for a named judge, or is refused."""
     config = tmp_path / "ruler.toml"
     rows = [(ask, *pair) for ask, ways in WAYS[kind].items() for pair in zip(READS, ways, strict=True)]  # fmt: skip
-    for (model, api), (ask, read, way) in itertools.product(MODELS[kind].items(), rows):
+    for (model, api), (ask, read, way) in itertools.product(
+        MODELS[kind].items(), rows
+    ):
         stated: Any = {"model": model, "read": read, "api": api}
         stated |= {"ask": ask} if ask else {}
         table = "".join(f'{name} = "{text}"\n' for name, text in stated.items())
@@ -350,5 +409,8 @@ def test_ways(kind: str, tmp_path: Path) -> None:
                     load_settings(**options, ledger=None)
                 continue
             first, *others = load_settings(**options, ledger=None).asks
-            assert (f"{first.ask} {first.read}", first.typed) == (way, kind == "typed")
+            assert (f"{first.ask} {first.read}", first.typed) == (
+                way,
+                kind == "typed",
+            )
             assert all(second.read == "text" for second in others)

@@ -45,7 +45,9 @@ def asked(
         while True:
             requests.append(request)
             assert len(requests) < 10
-            request = calls.send(answers[min(len(requests), len(answers)) - 1](request))
+            request = calls.send(
+                answers[min(len(requests), len(answers)) - 1](request)
+            )
     except StopIteration as end:
         return requests, end.value
 
@@ -57,7 +59,9 @@ def test_answer_that_does_not_fit() -> None:
     beside = call_error(kind="too_long", context=(2000, 1500))
     requests, pass_scores = asked(beside, good, layout=layout, part=part)
     assert isinstance(pass_scores, PassScores)
-    assert [(request.max_output_tokens, request.fitted) for request in requests] == [
+    assert [
+        (request.max_output_tokens, request.fitted) for request in requests
+    ] == [
         (None, False),
         (500, True),
     ]
@@ -67,11 +71,20 @@ def test_answer_that_does_not_fit() -> None:
     longer = call_error(
         kind="too_long", context=(2000, 1540)
     )  # a corrective request says more
-    requests, pass_scores = asked(beside, bad, longer, good, layout=layout, part=part)
+    requests, pass_scores = asked(
+        beside, bad, longer, good, layout=layout, part=part
+    )
     assert isinstance(pass_scores, PassScores)
-    assert [request.max_output_tokens for request in requests] == [None, 500, 500, 460]
+    assert [request.max_output_tokens for request in requests] == [
+        None,
+        500,
+        500,
+        460,
+    ]
     requests, end = asked(
-        call_error(kind="too_long", context=(2000, 1990)), layout=layout, part=part
+        call_error(kind="too_long", context=(2000, 1990)),
+        layout=layout,
+        part=part,
     )
     assert isinstance(end, Overflow)
     assert end.target < layout.tokens * 2000 / 1990
@@ -82,7 +95,9 @@ def ending(*, context: int = 0, most: int = 0) -> Answer:
 
     def answer(request: Request) -> Reply:
         prompt = request.size // 4
-        return Reply("{", Usage(prompt, most or context - prompt, 0, 1), truncated=True)
+        return Reply(
+            "{", Usage(prompt, most or context - prompt, 0, 1), truncated=True
+        )
 
     return answer
 
@@ -96,7 +111,9 @@ def test_no_context_left_for_the_answer() -> None:
     assert isinstance(end, Overflow)
     assert (len(requests), end.limit, end.error.kind) == (3, context, "reply")
     assert end.target < layout.tokens * 0.8
-    (request,), pass_scores = asked(good, layout=layout, part=part, state=end.state)
+    (request,), pass_scores = asked(
+        good, layout=layout, part=part, state=end.state
+    )
     assert isinstance(pass_scores, PassScores)
     assert request.max_output_tokens is None
     runaway = [ending(most=most) for most in (500, 1000, 2000)]
@@ -162,7 +179,9 @@ def test_cuts_and_refusals_of_old_ledgers() -> None:
 
     def complete_but_one(request: Request) -> Reply:
         text = scores(request, 0.25, 0.5)
-        return Reply(text[: text.rindex(", {")], Usage(100, 50, 0, 1), truncated=True)
+        return Reply(
+            text[: text.rindex(", {")], Usage(100, 50, 0, 1), truncated=True
+        )
 
     keys = []
     for answers in (

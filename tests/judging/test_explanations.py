@@ -63,7 +63,9 @@ def check_places(records: list[Any]) -> None:
     """Check that every explanation names rollouts by their places, and holds no label."""
     for record in records:
         for mine in (row["ruler"] for row in record["trajectories"]):
-            named = re.findall(r"rollout (\d+) is number (\d+)", mine["explanation"])
+            named = re.findall(
+                r"rollout (\d+) is number (\d+)", mine["explanation"]
+            )
             assert len(named) == mine["explanation"].count(" is number ") > 1
             assert all(int(place) == int(number) + 1 for place, number in named)
 
@@ -107,7 +109,8 @@ def explained(sentence: str, *, as_it_is: bool = False) -> str:
     steps = exchange(layout, AskSettings(), part)
     request = next(steps)
     by_text = {
-        text.split('"')[-2]: label for label, text in blocks(request.user).items()
+        text.split('"')[-2]: label
+        for label, text in blocks(request.user).items()
     }
     labels = {"A": by_text["one"], "D": by_text["four"], "E": by_text["five"]}
     for letter, label in labels.items():
@@ -168,7 +171,10 @@ def test_lone_surrogates(
             for row in request.labels
         ]
         content = json.dumps({"scores": entries}, ensure_ascii=inside)
-        body = {"model": "m\udc00", "choices": [{"message": {"content": content}}]}
+        body = {
+            "model": "m\udc00",
+            "choices": [{"message": {"content": content}}],
+        }
         return reply_of(json.dumps(body).encode())
 
     stage = Stage(tmp_path, monkeypatch, [group("a", 0.1, 0.9)], Stub(say=say))

@@ -20,16 +20,27 @@ GROUPS = [group(f"g{at}", 0.1, 0.9) for at in range(30)]
 
 def scores(path: Path) -> list[list[float | None]]:
     """Return the scores of each record of OUTPUT."""
-    return [[entry["reward"] for entry in row["trajectories"]] for row in read(path)]
+    return [
+        [entry["reward"] for entry in row["trajectories"]] for row in read(path)
+    ]
 
 
 @pytest.mark.parametrize("groups", [1, 2, 30])
 @pytest.mark.parametrize(
     ("cue", "asked"),
-    [("schema-null", "json_object"), ("format-braces", "none"), ("format-500", "none")],
+    [
+        ("schema-null", "json_object"),
+        ("format-braces", "none"),
+        ("format-500", "none"),
+    ],
 )
 def test_next_form(
-    cue: str, asked: str, groups: int, ruler: Ruler, server: JudgeServer, tmp_path: Path
+    cue: str,
+    asked: str,
+    groups: int,
+    ruler: Ruler,
+    server: JudgeServer,
+    tmp_path: Path,
 ) -> None:
     """A form that never brings a usable reply is given up, no group fails by it, and the ledger has the answers."""
     source = write(tmp_path / "in.jsonl", GROUPS[:groups])
@@ -44,7 +55,9 @@ def test_next_form(
     assert sum(forms.values()) - forms[asked] <= 60
 
 
-def test_no_form_helps(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
+def test_no_form_helps(
+    ruler: Ruler, server: JudgeServer, tmp_path: Path
+) -> None:
     """If no form brings a usable reply the group fails, the first form is kept, and the calls are bounded."""
     source = write(tmp_path / "in.jsonl", GROUPS[:1])
     judge = ("-m", "hosted_vllm/not-json", "--api-base", server.base)
@@ -56,17 +69,28 @@ def test_no_form_helps(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> Non
     assert sum(forms.values()) <= 12
 
 
-def test_merged_messages(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
+def test_merged_messages(
+    ruler: Ruler, server: JudgeServer, tmp_path: Path
+) -> None:
     """A template without a system role gets both messages as one of the user, after one refusal in a run."""
     source = write(tmp_path / "in.jsonl", GROUPS)
-    judge = ("-m", "hosted_vllm/no-system", "--api-base", server.base, "-c", "1")
+    judge = (
+        "-m",
+        "hosted_vllm/no-system",
+        "--api-base",
+        server.base,
+        "-c",
+        "1",
+    )
     run = ruler("score", source, "out.jsonl", *judge)
     assert run.returncode == 0, run.stderr
     sent = [row["messages"] for row in server.requests()]
     roles = [[message["role"] for message in messages] for messages in sent]
     assert roles == [["system", "user"], *[["user"]] * 30]
     merged = sent[-1][0]["content"]
-    assert merged.index("Answer with one JSON") < merged.rindex("<trajectory id")
+    assert merged.index("Answer with one JSON") < merged.rindex(
+        "<trajectory id"
+    )
     server.reset()
     assert ruler("score", source, "again.jsonl", *judge).returncode == 0
     assert not server.requests()  # the ledger knows no merged messages
@@ -100,7 +124,9 @@ async def test_wordings() -> None:
     ):
         error = json.dumps({"error": {"message": message}}).encode()
 
-        def serve(sent: bytes, status: int = status, error: bytes = error) -> bytes:
+        def serve(
+            sent: bytes, status: int = status, error: bytes = error
+        ) -> bytes:
             refused = b'"role":"system"' in sent
             return answer(status, error) if refused else answer(200, good)
 
@@ -123,7 +149,11 @@ async def test_outage_is_no_form() -> None:
     healthy = False
 
     def serve(_: bytes) -> bytes:
-        return answer(200, good) if healthy else answer(500, b"Internal Server Error")
+        return (
+            answer(200, good)
+            if healthy
+            else answer(500, b"Internal Server Error")
+        )
 
     request = Request("Grade.", "?", ("abcd",))
     async with (
@@ -135,4 +165,7 @@ async def test_outage_is_no_form() -> None:
         assert len(server.requests) < 25
         healthy = True
         await judge.ask(request)
-    assert json.loads(server.requests[-1])["response_format"]["type"] == "json_schema"
+    assert (
+        json.loads(server.requests[-1])["response_format"]["type"]
+        == "json_schema"
+    )

@@ -50,14 +50,22 @@ def run_group(
     """Score a group with these answers; the last one repeats."""
     requests: list[Request] = []
 
-    async def call(request: Request, *, again: bool = False) -> Reply | CallError:
+    async def call(
+        request: Request, *, again: bool = False
+    ) -> Reply | CallError:
         requests.append(request)
         assert len(requests) < 10
         return answers[min(len(requests), len(answers)) - 1](request)
 
     settings = ScoreSettings(InputSettings("-"), "-", ask=ask or AskSettings())
-    result = anyio.run(JudgeRunner(settings, [StubJudge(call)]).start(made).judge)
-    return requests, combine(result, CombineSettings(), BatchStatistics()), result.usage
+    result = anyio.run(
+        JudgeRunner(settings, [StubJudge(call)]).start(made).judge
+    )
+    return (
+        requests,
+        combine(result, CombineSettings(), BatchStatistics()),
+        result.usage,
+    )
 
 
 def scored(scores: GroupScores | GroupError) -> list[float | None]:
@@ -96,7 +104,9 @@ def test_answered() -> None:
     for name, answers in ANSWERED.items():
         requests, scores, usage = run_group(*answers)
         assert scored(scores) == [0.1, 0.5, 0.9], name
-        assert usage == Usage(100 * len(answers), 10 * len(answers), 0, len(answers))
+        assert usage == Usage(
+            100 * len(answers), 10 * len(answers), 0, len(answers)
+        )
         wholes = [request for request in requests if len(request.labels) == 3]
         labels = {label for request in wholes for label in request.labels}
         assert len(labels) == 3 * len(wholes), name
@@ -153,12 +163,17 @@ def test_context() -> None:
 
 def test_shared_scores() -> None:
     """Identical rollouts share a score, an unreadable one has none, and the others have their own."""
-    made = group(talk("a"), Rollout([], error="is not an object"), talk("b"), talk("a"))
+    made = group(
+        talk("a"), Rollout([], error="is not an object"), talk("b"), talk("a")
+    )
     (request,), scores, _ = run_group(good, made=made)
     assert len(request.labels) == 2
     assert scored(scores) == [0.1, None, 0.5, 0.1]
     assert isinstance(scores, GroupScores)
-    assert (scores.rollouts[1].explanation, scores.tied) == ("is not an object", False)
+    assert (scores.rollouts[1].explanation, scores.tied) == (
+        "is not an object",
+        False,
+    )
 
 
 def test_reward_and_outcome_of_parts() -> None:
@@ -171,16 +186,24 @@ def test_reward_and_outcome_of_parts() -> None:
         Rollout([], error="is not an object", member="other"),
     )
 
-    async def call(request: Request, *, again: bool = False) -> Reply | CallError:
+    async def call(
+        request: Request, *, again: bool = False
+    ) -> Reply | CallError:
         return CallError("transport", "it broke", "call")
 
     outcomes = {}
     for check in ("outcome", "reward", None):
-        where = InputSettings("-", outcome="outcome" if check == "outcome" else None)
-        settings = ScoreSettings(
-            where, "-", combine=CombineSettings(order_by_outcome=check == "reward")
+        where = InputSettings(
+            "-", outcome="outcome" if check == "outcome" else None
         )
-        result = anyio.run(JudgeRunner(settings, [StubJudge(call)]).start(made).judge)
+        settings = ScoreSettings(
+            where,
+            "-",
+            combine=CombineSettings(order_by_outcome=check == "reward"),
+        )
+        result = anyio.run(
+            JudgeRunner(settings, [StubJudge(call)]).start(made).judge
+        )
         assert result.rewards == (1.0, 3.0, 1.0, 1.0, None)
         outcomes[check] = result.outcomes
     assert outcomes == {

@@ -37,7 +37,9 @@ def half(request: Request) -> Reply | CallError:
 
 def only(names: str, say: Say, then: Say = truthful) -> Say:
     """Answer for these groups in one way and for all others in another."""
-    return lambda request: (say if group_of(request) in names else then)(request)
+    return lambda request: (say if group_of(request) in names else then)(
+        request
+    )
 
 
 def test_every_judge_every_pass(
@@ -47,7 +49,9 @@ def test_every_judge_every_pass(
     row, two = Stub("one"), Stub("two", half)
     stage = Stage(tmp_path, monkeypatch, GROUPS, row, two)
     assert stage.run(*NAMES, passes=2).summary.complete
-    every = [(f"g{i:02}", pass_index) for i in range(12) for pass_index in range(2)]
+    every = [
+        (f"g{i:02}", pass_index) for i in range(12) for pass_index in range(2)
+    ]
     assert row.passes_asked == two.passes_asked == every
     for i, record in enumerate(stage.records()):
         assert record["ruler"]["judge"] == "one, two"
@@ -56,13 +60,18 @@ def test_every_judge_every_pass(
         ):
             assert rollout["reward"] == pytest.approx(0.75 * truth)
             judges = {
-                mine["judge"]: mine["score"] for mine in rollout["ruler"]["judges"]
+                mine["judge"]: mine["score"]
+                for mine in rollout["ruler"]["judges"]
             }
-            assert judges == pytest.approx({"one": truth, "two": truth / 2}, abs=1e-6)
+            assert judges == pytest.approx(
+                {"one": truth, "two": truth / 2}, abs=1e-6
+            )
             assert len(rollout["ruler"]["slots"]) == 4
 
 
-def test_cached_by_judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cached_by_judge(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Replies are cached for each judge: other orders of the judges, or one alone, send no request."""
     row, two, three = Stub("one"), Stub("two", half), Stub("three", noisy)
     stage = Stage(tmp_path, monkeypatch, GROUPS, row, two, three)
@@ -78,16 +87,22 @@ def test_cached_by_judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert (stage.asked, len(three.asked)) == (24, 24)
 
 
-def test_prices_are_summed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prices_are_summed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The tokens of each judge cost its own price, in the summary and in each group."""
     entry, two = Stub("one", price=(1.0, 2.0)), Stub("two", price=(10.0, 30.0))
     stage = Stage(tmp_path, monkeypatch, GROUPS, entry, two)
     used = Usage(1000, 100, 0, 1)
-    row = 2 * (stated_price((1.0, 2.0)).of(used) + stated_price((10.0, 30.0)).of(used))
+    row = 2 * (
+        stated_price((1.0, 2.0)).of(used) + stated_price((10.0, 30.0)).of(used)
+    )
     summary = stage.run(*NAMES, passes=2).summary
     assert summary.cost_usd == pytest.approx(12 * row)
     assert (summary.usage.calls, summary.kept_usd) == (48, 0)
-    assert [part["cost_usd"] for part in stage.parts()] == [pytest.approx(row)] * 12
+    assert [part["cost_usd"] for part in stage.parts()] == [
+        pytest.approx(row)
+    ] * 12
     summary = stage.run(*NAMES, passes=2).summary
     assert summary.cost_usd == 0
     assert summary.kept_usd == pytest.approx(12 * row)
@@ -101,7 +116,10 @@ def test_one_budget(
     cap: float, passes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All judges draw on one budget: no run passes it, and all end once it is reached."""
-    row, two = Stub("one", price=(1.0, 2.0)), Stub("two", price=(3.0, 9.0), latency=7.0)
+    row, two = (
+        Stub("one", price=(1.0, 2.0)),
+        Stub("two", price=(3.0, 9.0), latency=7.0),
+    )
     groups = [group(f"g{i:03}", 0.1, 0.9) for i in range(60)]
     stage = Stage(tmp_path, monkeypatch, groups, row, two)
     done = stage.run(*NAMES, passes=passes, max_cost=cap)
@@ -114,10 +132,16 @@ def test_one_budget(
     assert summary.failed.keys() <= {"budget"}
     assert done.whole
     done = stage.run(*NAMES, passes=passes, max_cost=99.0)
-    assert (done.stopped, stage.asked, done.summary.degraded) == (None, 120 * passes, 0)
+    assert (done.stopped, stage.asked, done.summary.degraded) == (
+        None,
+        120 * passes,
+        0,
+    )
 
 
-def test_one_judge_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_judge_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A judge that refuses the run ends it soon for all, and the replies of the others stay cached."""
     thrice: dict[str, Any] = {"passes": 3}
     rows = [
@@ -128,7 +152,9 @@ def test_one_judge_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     ]
     for number, more in enumerate(rows):
         first = Stub("one", latency=3.0)
-        down = lambda request: KEY if group_of(request) >= "g05" else half(request)  # noqa: E731
+        down = lambda request: (  # noqa: E731
+            KEY if group_of(request) >= "g05" else half(request)
+        )
         second = Stub("two", down)
         stage = Stage(tmp_path, monkeypatch, GROUPS, first, second)
         ledger = f"{number}.sqlite"
@@ -152,7 +178,9 @@ def test_fallback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     second = Stub("two", only("g07 g09", refusing))
     third = Stub("three", only("g09", refusing, half))
     broken = only("g05", lambda _: BROKEN, only("g04 g07 g09", refusing))
-    stage = Stage(tmp_path, monkeypatch, GROUPS, Stub("one", broken), second, third)
+    stage = Stage(
+        tmp_path, monkeypatch, GROUPS, Stub("one", broken), second, third
+    )
     names = ("one", "two", "three")
     done = stage.run(*names, passes=2, fallback=True)
     assert done.summary.failed == {"transport": 1, "refused": 1}

@@ -40,20 +40,26 @@ def test_mean_of_all_passes(
     done = stage.run(passes=passes)
     assert done.summary.complete
     assert judge.passes_asked == [
-        (f"g{i:02}", pass_index) for i in range(12) for pass_index in range(passes)
+        (f"g{i:02}", pass_index)
+        for i in range(12)
+        for pass_index in range(passes)
     ]
     for i, record in enumerate(stage.records()):
         for n, (rollout, truth) in enumerate(
             zip(record["trajectories"], (0.1, 0.5, i / 20, 0.9), strict=True)
         ):
             text = f'assistant: "g{i:02}-{n} truth={truth}"'
-            wanted = exact([given(text, pass_index) for pass_index in range(passes)])
+            wanted = exact(
+                [given(text, pass_index) for pass_index in range(passes)]
+            )
             assert rollout["reward"] == pytest.approx(wanted, rel=1e-15)
             assert rollout["ruler"]["passes"] == passes
             assert len(rollout["ruler"]["slots"]) == passes
 
 
-def test_first_goes_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_first_goes_ahead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Other passes of a group wait for its first reply, so that prefix caches hit, and then go at once."""
     judge = Stub()
     groups = [group(f"g{i:03}", 0.1, 0.9) for i in range(120)]
@@ -77,12 +83,16 @@ def test_first_goes_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 def test_failed_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A failed pass leaves the mean of the others and is reported; --set min_passes can make it an error."""
     judge = Stub(
-        say=failing(lambda r: (group_of(r), r.pass_index) == ("g03", 1), shifting)
+        say=failing(
+            lambda r: (group_of(r), r.pass_index) == ("g03", 1), shifting
+        )
     )
     stage = Stage(tmp_path, monkeypatch, GROUPS, judge)
     done = stage.run(passes=3)
     assert (done.summary.complete, done.summary.degraded) == (True, 1)
-    assert [part["degraded"] for part in stage.parts()] == [i == 3 for i in range(12)]
+    assert [part["degraded"] for part in stage.parts()] == [
+        i == 3 for i in range(12)
+    ]
     assert stage.parts()[3]["passes"] == 2
     first = 'assistant: "g03-0 truth=0.1"'
     assert stage.rewards()[3][0] == pytest.approx(
@@ -108,7 +118,8 @@ def test_retry_failed(
     """--retry-failed asks the failed pass again, and nothing else."""
     judge = Stub(
         say=failing(
-            lambda r: (group_of(r), r.pass_index) == ("g03", pass_index), shifting
+            lambda r: (group_of(r), r.pass_index) == ("g03", pass_index),
+            shifting,
         )
     )
     stage = Stage(tmp_path, monkeypatch, GROUPS, judge)
@@ -118,7 +129,10 @@ def test_retry_failed(
     assert stage.run(passes=3).summary.degraded == 1
     assert stage.asked == 0
     done = stage.run(passes=3, retry_failed=True)
-    assert (judge.passes_asked, done.summary.degraded) == ([("g03", pass_index)], 0)
+    assert (judge.passes_asked, done.summary.degraded) == (
+        [("g03", pass_index)],
+        0,
+    )
     again = stage.masked()
     stage.run(passes=3, ledger=None)
     assert stage.masked() == again
@@ -140,7 +154,9 @@ def test_too_few_groups_to_debias(
     for number, debiased in ((19, False), (20, True)):
         warned: list[str] = []
         name = "ruler_cli.types.Observer.warn"
-        monkeypatch.setattr(name, lambda _, sentence, to=warned: to.append(sentence))
+        monkeypatch.setattr(
+            name, lambda _, sentence, to=warned: to.append(sentence)
+        )
         groups = [group(f"g{i:02}", 0.1, 0.9) for i in range(number)]
         stage = Stage(tmp_path, monkeypatch, groups, Stub())
         figures = stage.run(passes=2, debias=True).summary.figures
@@ -156,11 +172,17 @@ def test_blend_uses_the_first_reward(
     bare = group("bare", 0.9, 0.1)
     for rollout in bare["trajectories"]:
         del rollout["reward"]
-    groups = [group("a", 0.9, 0.1), group("b", 0.2, 0.8), bare]  # rewards 0 and 1
+    groups = [
+        group("a", 0.9, 0.1),
+        group("b", 0.2, 0.8),
+        bare,
+    ]  # rewards 0 and 1
     stage = Stage(tmp_path, monkeypatch, groups, Stub())
     stage.run()
     first = stage.rewards()
-    (tmp_path / "again.jsonl").write_bytes((tmp_path / "out.jsonl").read_bytes())
+    (tmp_path / "again.jsonl").write_bytes(
+        (tmp_path / "out.jsonl").read_bytes()
+    )
     stage.forget()
     rows: list[tuple[dict[str, Any], list[list[Any]]]] = [
         ({"blend": 0.5}, [[0.45, 0.55], [0.1, 0.9], [None, None]]),
@@ -181,7 +203,12 @@ def test_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     judge = Stub(say=shifting)
     stage = Stage(tmp_path, monkeypatch, [group("g00", 0.3), GROUPS[1]], judge)
     stage.run(passes=3, min_passes=2)
-    assert judge.passes_asked == [("g00", 0), ("g01", 0), ("g01", 1), ("g01", 2)]
+    assert judge.passes_asked == [
+        ("g00", 0),
+        ("g01", 0),
+        ("g01", 1),
+        ("g01", 2),
+    ]
     assert stage.parts()[0]["tied"]
     stage.forget()
     stage.run(passes=3, min_passes=2, single="score")

@@ -34,7 +34,9 @@ def five(request: Request) -> Reply | CallError:
 
 
 @pytest.fixture
-def staged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Stage]:
+def staged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Stage]:
     """Return a function that makes a stage of judges."""
 
     def make(*judges: Stub, groups: list[Any] = GROUPS) -> Stage:
@@ -45,7 +47,9 @@ def staged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Sta
 
 @pytest.mark.parametrize("passes", [1, 2])
 @pytest.mark.parametrize("backwards", [False, True])
-def test_obedient(staged: Callable[..., Stage], passes: int, backwards: bool) -> None:
+def test_obedient(
+    staged: Callable[..., Stage], passes: int, backwards: bool
+) -> None:
     """Scores of only 0 and 1 are asked again with the scale named, before or after the judge has left it."""
     turned = slice(None, None, -1 if backwards else 1)
     judge = Stub(say=obedient)
@@ -122,7 +126,9 @@ def test_waiting_before(staged: Callable[..., Stage], grouped: str) -> None:
     done = stage.run(concurrency=1, passes=2)
     records = stage.records()
     flat = [
-        t["reward"] for record in records for t in record.get("trajectories", [record])
+        t["reward"]
+        for record in records
+        for t in record.get("trajectories", [record])
     ]
     assert flat == pytest.approx([score for row in TRUTH for score in row])
     assert (done.summary.scored, done.summary.complete) == (4, True)
@@ -140,7 +146,10 @@ def test_honest_bounds(staged: Callable[..., Stage]) -> None:
         return answer(request, lambda text: expected_score(text) + 0.15 * once)
 
     judge.say = slips
-    groups = [group("good", 0.9, 0.2), *(group(f"g{i}", 1.0, 0.0) for i in range(6))]
+    groups = [
+        group("good", 0.9, 0.2),
+        *(group(f"g{i}", 1.0, 0.0) for i in range(6)),
+    ]
     stage = staged(judge, groups=groups)
     done = stage.run(concurrency=1)
     assert stage.rewards() == [[0.9, 0.2], *[[1.0, 0.0]] * 6]
@@ -149,7 +158,11 @@ def test_honest_bounds(staged: Callable[..., Stage]) -> None:
 
 def test_each_judge_its_own(staged: Callable[..., Stage]) -> None:
     """Of a panel the one that left the scale is doubted, and the others' 0 and 1 are not asked again."""
-    groups = [group("good", 0.9, 0.2), group("a", 1.0, 0.0), group("b", 1.0, 0.0)]
+    groups = [
+        group("good", 0.9, 0.2),
+        group("a", 1.0, 0.0),
+        group("b", 1.0, 0.0),
+    ]
     honest = Stub("honest")
     stage = staged(Stub("other", say=ten), honest, groups=groups)
     stage.run("other", "honest", concurrency=1)
@@ -171,7 +184,10 @@ def test_windows(staged: Callable[..., Stage]) -> None:
 def test_criteria(staged: Callable[..., Stage]) -> None:
     """One value of 3 among 0 and 1 is asked again, and neither shrinks the others nor breaks a veto."""
     rubric = Rubric(
-        [Criterion("It is right", 2, "right", veto=True), Criterion("It is short")]
+        [
+            Criterion("It is right", 2, "right", veto=True),
+            Criterion("It is short"),
+        ]
     )
 
     def say(request: Request) -> Reply | CallError:

@@ -68,15 +68,21 @@ def seen(name: str, score: float) -> float:
 
 def near(rows: Sequence[Sequence[float]], name: str = DECISION) -> list[Any]:
     """The scores that these marks give a judge."""
-    return [pytest.approx([seen(name, x) for x in row], abs=1e-5) for row in rows]
+    return [
+        pytest.approx([seen(name, x) for x in row], abs=1e-5) for row in rows
+    ]
 
 
 @pytest.fixture
-def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Stage]:
+def stage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Stage]:
     """Return a maker of stages: of groups, and judges by their names with what they say."""
 
     def make(groups: Sequence[Any], **judges: Any) -> Stage:
-        stubs = [Stub(name.replace("__", "/"), say) for name, say in judges.items()]
+        stubs = [
+            Stub(name.replace("__", "/"), say) for name, say in judges.items()
+        ]
         return Stage(tmp_path, monkeypatch, groups, *stubs)
 
     return make
@@ -112,7 +118,9 @@ def test_own_values(stage: Callable[..., Stage]) -> None:
         run.run(name, **ASKED[name], passes=passes, rubric=RUBRIC)
         for record, truth_record in zip(run.records(), TOLD, strict=True):
             for place, shown in enumerate(record["trajectories"]):
-                source = truth_record["trajectories"][place]["messages"][-1]["content"]
+                source = truth_record["trajectories"][place]["messages"][-1][
+                    "content"
+                ]
                 truths = re.findall(r"(?:kind|done|rude)=(\S+)", source)
                 values = [
                     seen_level(name, float(truth), at)
@@ -139,7 +147,9 @@ def test_windows(stage: Callable[..., Stage]) -> None:
     marks = [round(0.02 + n / 25, 2) for n in range(23)]
     run = stage([group("many", *marks)], **both("well"))
     for name, how in ASKED.items():
-        assert run.run(name, **how, passes=2, group_size=8).summary.windowed == 1
+        assert (
+            run.run(name, **how, passes=2, group_size=8).summary.windowed == 1
+        )
         assert run.rewards() == near([marks], name)
 
 
@@ -148,7 +158,9 @@ def test_wording_moves_nothing(
 ) -> None:
     """Other labels, another number of questions in a request, and further questions change no score."""
     marks = [round(0.02 + n / 25, 2) for n in range(23)]
-    run = stage([told("many", *((m, 1 - m, m / 2) for m in marks))], **both("well"))
+    run = stage(
+        [told("many", *((m, 1 - m, m / 2) for m in marks))], **both("well")
+    )
     only = Rubric(RUBRIC.criteria[:1])
     for name, how in ASKED.items():
         labels: list[set[str]] = []
@@ -157,7 +169,9 @@ def test_wording_moves_nothing(
             run.run(name, **how, ledger=None, rubric=only, seed=seed)
             assert run.rewards() == near([marks], name)
             asked = run.judges[name].asked
-            labels.append({label for request in asked for label in request.shown})
+            labels.append(
+                {label for request in asked for label in request.shown}
+            )
         assert not set.intersection(*labels)
     for most, sizes in ((64, [64, 5]), (7, [7] * 9 + [6]), (400, [69])):
         run.forget()
@@ -247,7 +261,9 @@ def test_no_answer_of_one_judge(
     """If one judge of several refuses a rollout, all of the group have the scores of the others: one scale."""
     run = stage([partly("half"), GROUPS[2]], typesafe__m=served("declines"), chat=served())  # fmt: skip
     asked = {**ASKED["chat"], "ask": ask}
-    done = run.run(DECISION, "chat", **asked, fallback=fallback, standardize=False)
+    done = run.run(
+        DECISION, "chat", **asked, fallback=fallback, standardize=False
+    )
     assert done.summary.degraded == (not fallback)
     mixed = run.rewards()
     run.run("chat", **asked)

@@ -12,7 +12,12 @@ import pytest
 from ruler_cli import score_group
 from ruler_cli.errors import UsageError
 from ruler_cli.judging.panel import PanelJudge
-from ruler_cli.ledger.reply_cache import NO_ADDRESS, OTHER_LAYOUT, Ledger, ReplyCache
+from ruler_cli.ledger.reply_cache import (
+    NO_ADDRESS,
+    OTHER_LAYOUT,
+    Ledger,
+    ReplyCache,
+)
 from ruler_cli.settings.models import JudgeSettings
 from ruler_cli.types import UNANSWERED, Request
 from tests.conftest import Ruler, group, read, write
@@ -43,7 +48,9 @@ def test_earlier_keys(tmp_path: Path) -> None:
             assert cache.find(cache.key(replace(NOW, earlier=None))) is not None
 
 
-def test_stand_ins_replies(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
+def test_stand_ins_replies(
+    ruler: Ruler, server: JudgeServer, tmp_path: Path
+) -> None:
     """Replies of a stand-in answer at its address alone, whatever names that, and an engine's at every address."""
     write(tmp_path / "in.jsonl", [group("g", 0.1, 0.9)])
     table = f'score.ledger = "kept"\n[judges.j]\nmodel = "openai/o3"\napi_base = "{server.base}"\n'
@@ -52,13 +59,24 @@ def test_stand_ins_replies(ruler: Ruler, server: JudgeServer, tmp_path: Path) ->
     def asked(*words: str, **env: str) -> int:
         """Return the requests that the ledger lacks."""
         done = ruler(
-            "batch", "export", "in.jsonl", "-", "--target", "openai", *words, **env
+            "batch",
+            "export",
+            "in.jsonl",
+            "-",
+            "--target",
+            "openai",
+            *words,
+            **env,
         )
         assert done.returncode == 0, done.stderr
         return len(done.stdout.splitlines())
 
     elsewhere = ("--api-base", "http://127.0.0.1:9/v1")
-    for model, anywhere in {"openai/o3": 1, "openai/mine": 0, "vllm/o3": 0}.items():
+    for model, anywhere in {
+        "openai/o3": 1,
+        "openai/mine": 0,
+        "vllm/o3": 0,
+    }.items():
         named = ("-m", model)
         at = (*named, "--api-base", f"{server.base}/chat/completions/")
         done = ruler("score", "in.jsonl", "out.jsonl", *at)
@@ -69,7 +87,10 @@ def test_stand_ins_replies(ruler: Ruler, server: JudgeServer, tmp_path: Path) ->
         assert asked(*named) == anywhere
     assert asked("-m", "j") == 0
     assert asked("-m", "openai/o3", OPENAI_BASE_URL=server.base) == 0
-    assert asked("-m", "openai/o3", "--api-base", "https://eu.api.openai.com/v1") == 1
+    assert (
+        asked("-m", "openai/o3", "--api-base", "https://eu.api.openai.com/v1")
+        == 1
+    )
     assert server.base.encode() not in (tmp_path / "kept").read_bytes()
 
 
@@ -88,7 +109,9 @@ def test_imported_replies(ruler: Ruler, tmp_path: Path) -> None:
         text = json.dumps({"scores": scores})
         rows.append({"custom_id": request["custom_id"], "text": text})
     write(tmp_path / "replies", rows)
-    assert ruler("batch", "import", "replies", "-m", "openai/o3").returncode == 0
+    assert (
+        ruler("batch", "import", "replies", "-m", "openai/o3").returncode == 0
+    )
     score = ("score", "in.jsonl", "out.jsonl", "--cached-only")
     assert ruler(*score, *at).returncode == 0
     assert ruler(*score, "-m", "openai/o3").returncode == 1
@@ -151,8 +174,12 @@ def test_empty_address(ruler: Ruler, tmp_path: Path) -> None:
         toml.write_text(table)
         done = ruler(*score, *words, **env)
         assert done.returncode == 2
-        assert "is empty, and the rollouts would go to the provider" in done.stderr
+        assert (
+            "is empty, and the rollouts would go to the provider" in done.stderr
+        )
     with pytest.raises(UsageError, match="--api-base: is empty"):
         JudgeSettings("openai/o3", api_base="")
     with pytest.raises(UsageError, match="--api-base: is empty"):
-        anyio.run(score_group, group("g", 0.1, 0.9), "openai/o3", {"api_base": ""})
+        anyio.run(
+            score_group, group("g", 0.1, 0.9), "openai/o3", {"api_base": ""}
+        )

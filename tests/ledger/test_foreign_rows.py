@@ -14,7 +14,16 @@ from ruler_cli.types import CallError, Reply
 from tests.conftest import Ruler
 from tests.ledger.test_reply_cache import ASK, FAILED, reply
 
-COLUMNS = ("at", "seconds", "model", "status", "prompt", "completion", "cached", "body")
+COLUMNS = (
+    "at",
+    "seconds",
+    "model",
+    "status",
+    "prompt",
+    "completion",
+    "cached",
+    "body",
+)
 VALUES = (
     None,
     "",
@@ -37,14 +46,20 @@ def test_types_of_values(ruler: Ruler, tmp_path: Path) -> None:
     with closing(sqlite3.connect(path)) as file:
         (row,) = file.execute("SELECT * FROM replies").fetchall()
         file.execute("PRAGMA writable_schema = ON")
-        file.execute("UPDATE sqlite_schema SET sql = replace(sql, 'NOT NULL', '')")
+        file.execute(
+            "UPDATE sqlite_schema SET sql = replace(sql, 'NOT NULL', '')"
+        )
         file.commit()
     with closing(sqlite3.connect(path)) as file:
-        for number, (column, value) in enumerate(itertools.product(COLUMNS, VALUES)):
+        for number, (column, value) in enumerate(
+            itertools.product(COLUMNS, VALUES)
+        ):
             values = [*row]
             values[0], values[1] = number + 2, struct.pack(">QQ", 0, number)
             values[2 + COLUMNS.index(column)] = value
-            file.execute(f"INSERT INTO replies VALUES ({', '.join('?' * 10)})", values)
+            file.execute(
+                f"INSERT INTO replies VALUES ({', '.join('?' * 10)})", values
+            )
         file.commit()
     with Ledger(path) as ledger:
         for number in range(len(COLUMNS) * len(VALUES)):
@@ -60,4 +75,6 @@ def test_types_of_values(ruler: Ruler, tmp_path: Path) -> None:
     ):
         done = ruler("ledger", *words, "--ledger", "ledger")
         assert (done.returncode, done.stderr) == (0, ""), done.stderr
-    assert json.loads(ruler("ledger", "stats", "--json", "--ledger", "ledger").stdout)
+    assert json.loads(
+        ruler("ledger", "stats", "--json", "--ledger", "ledger").stdout
+    )

@@ -30,12 +30,18 @@ VERSION_1 = (
 def request_keys(folder: Path) -> dict[str, str]:
     """Return, by sample, a digest of the keys of all requests that two passes over it take."""
     digests = {}
-    for sample in sorted([*SAMPLES.glob("*.jsonl"), *(SAMPLES / "formats").iterdir()]):
+    for sample in sorted(
+        [*SAMPLES.glob("*.jsonl"), *(SAMPLES / "formats").iterdir()]
+    ):
         if ".scored." in sample.name:
             continue
         ask = ("-m", "openai/gpt-4o-mini", "--passes", "2", "--ledger", "none")
-        done = run_here(["batch", "export", str(sample), "-", *ask], "", folder, {})
-        keys = [json.loads(line)["custom_id"] for line in done.stdout.splitlines()]
+        done = run_here(
+            ["batch", "export", str(sample), "-", *ask], "", folder, {}
+        )
+        keys = [
+            json.loads(line)["custom_id"] for line in done.stdout.splitlines()
+        ]
         digests[sample.name] = blake2b(
             " ".join(keys).encode(), digest_size=8
         ).hexdigest()
@@ -56,7 +62,10 @@ def test_ledger_of_the_first_version(ruler: Ruler, tmp_path: Path) -> None:
         for statement in VERSION_1:
             file.execute(statement)
         for row in read(DATA / "ledger_version_1.jsonl"):
-            row |= {"key": bytes.fromhex(row["key"]), "body": row["body"].encode()}
+            row |= {
+                "key": bytes.fromhex(row["key"]),
+                "body": row["body"].encode(),
+            }
             fields = ", ".join(f":{name}" for name in row)
             file.execute(
                 f"INSERT INTO replies ({', '.join(row)}) VALUES ({fields})", row
@@ -80,7 +89,12 @@ def test_ledger_of_the_first_version(ruler: Ruler, tmp_path: Path) -> None:
     ]
     assert groups == SCORES
     refused = ruler(
-        "score", SAMPLES / "groups.jsonl", "none.jsonl", "-m", "openai/refusal", *cached
+        "score",
+        SAMPLES / "groups.jsonl",
+        "none.jsonl",
+        "-m",
+        "openai/refusal",
+        *cached,
     )
     assert refused.returncode == 1
     assert "refused twice" in refused.stderr

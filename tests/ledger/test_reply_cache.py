@@ -37,7 +37,9 @@ from tests.values import texts, values
 
 ASK = Request("system", "user", ("a",), max_output_tokens=100, pass_index=0)
 FAILED = CallError("refused", "the judge answered 400: no", "group")
-ODD = CallError("transport", "no chat completion", "call", body=b"<html>busy</html>")
+ODD = CallError(
+    "transport", "no chat completion", "call", body=b"<html>busy</html>"
+)
 
 
 def reply(text: str = "fine", finish: str = "stop", **message: Any) -> Reply:
@@ -48,7 +50,9 @@ def reply(text: str = "fine", finish: str = "stop", **message: Any) -> Reply:
         "prompt_tokens_details": {"cached_tokens": 4},
     }
     choice = {"message": {"content": text, **message}, "finish_reason": finish}
-    answer = reply_of(json.dumps({"choices": [choice], "usage": usage}).encode())
+    answer = reply_of(
+        json.dumps({"choices": [choice], "usage": usage}).encode()
+    )
     assert isinstance(answer, Reply)
     return answer
 
@@ -93,7 +97,9 @@ def raw(path: Path, query: str) -> list[Any]:
 @given(text=texts, key=st.binary(max_size=32), model=texts)
 def test_round_trip(shared: Ledger, text: str, key: bytes, model: str) -> None:
     """Any reply is found under its own key, as it was parsed at first."""
-    read = reply_of(json.dumps({"choices": [{"message": {"content": text}}]}).encode())
+    read = reply_of(
+        json.dumps({"choices": [{"message": {"content": text}}]}).encode()
+    )
     if isinstance(read, Reply):
         read = replace(read, seconds=1.5)
     shared.keep(key, model, read)
@@ -128,7 +134,8 @@ def test_order_of_import(ledger: Ledger) -> None:
         key = bytes([number])
         before = ledger.keep_all([(key, "m", answer) for answer, _ in order])
         assert before == [
-            statuses[max([0, *(rank for _, rank in order[:at])])] for at in range(4)
+            statuses[max([0, *(rank for _, rank in order[:at])])]
+            for at in range(4)
         ]
         assert (ledger.keep_all([(key, "m", None)])[0], ledger.find(key)) == (
             "answer",
@@ -164,7 +171,12 @@ def test_better_reader(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_unreadable_failed_call(ledger: Ledger, path: Path) -> None:
     """A failed call that cannot be parsed does not stop a request from being asked."""
     ledger.keep(b"k", "m", FAILED)
-    for body in ("x", "[]", "{}", '{"kind": "odd", "reason": "", "context": null}'):
+    for body in (
+        "x",
+        "[]",
+        "{}",
+        '{"kind": "odd", "reason": "", "context": null}',
+    ):
         raw(path, f"UPDATE replies SET body = '{body}'")
         assert ledger.find(b"k") is None
 
@@ -202,17 +214,30 @@ def test_key_canary() -> None:
         "deep": {"b": 1, "a": -0.0},
     }
     request = Request(
-        "sys\0tem", "user \udfff 😀", ("x", "y"), max_output_tokens=4096, pass_index=1
+        "sys\0tem",
+        "user \udfff 😀",
+        ("x", "y"),
+        max_output_tokens=4096,
+        pass_index=1,
     )
     assert (
-        key_of("openai/o3", params, request).hex() == "0586f43374b2de422212db7bab4e75b2"
+        key_of("openai/o3", params, request).hex()
+        == "0586f43374b2de422212db7bab4e75b2"
     )
     assert (
-        key_of("m", {}, Request("", "", ())).hex() == "c0e34c4639c3fc4e305d7877deb04bb7"
+        key_of("m", {}, Request("", "", ())).hex()
+        == "c0e34c4639c3fc4e305d7877deb04bb7"
     )
-    assert key_of("m", {}, ASK) == key_of("m", {}, replace(ASK, labels=("other",)))
+    assert key_of("m", {}, ASK) == key_of(
+        "m", {}, replace(ASK, labels=("other",))
+    )
     assert (
-        len({key_of(m, {}, Request(s, u, ())) for m, s, u in ("ab ", "a b", " ab")})
+        len(
+            {
+                key_of(m, {}, Request(s, u, ()))
+                for m, s, u in ("ab ", "a b", " ab")
+            }
+        )
         == 3
     )
 
@@ -229,19 +254,26 @@ parts = st.tuples(
 
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(
-    first=parts, second=parts, chosen=st.lists(st.booleans(), min_size=6, max_size=6)
+    first=parts,
+    second=parts,
+    chosen=st.lists(st.booleans(), min_size=6, max_size=6),
 )
 def test_keys_differ(
     first: tuple[Any, ...], second: tuple[Any, ...], chosen: list[bool]
 ) -> None:
     """Two requests share a key only if every part of them is the same."""
     mixed = tuple(
-        b if take else a for a, b, take in zip(first, second, chosen, strict=True)
+        b if take else a
+        for a, b, take in zip(first, second, chosen, strict=True)
     )
     keys = [
-        key_of(p[0], p[1], Request(p[2], p[3], (), p[4], p[5])) for p in (first, mixed)
+        key_of(p[0], p[1], Request(p[2], p[3], (), p[4], p[5]))
+        for p in (first, mixed)
     ]
-    looks = [json.dumps(p, sort_keys=True, ensure_ascii=False) for p in (first, mixed)]
+    looks = [
+        json.dumps(p, sort_keys=True, ensure_ascii=False)
+        for p in (first, mixed)
+    ]
     assert (keys[0] == keys[1]) == (looks[0] == looks[1])
 
 
@@ -274,12 +306,16 @@ def test_owner_only(tmp_path: Path) -> None:
     )
     place = tmp_path / "a" / "b" / "ledger.sqlite"
     done = subprocess.run(
-        [sys.executable, "-c", code, place], cwd=ROOT, check=True, capture_output=True
+        [sys.executable, "-c", code, place],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
     )
     names = [f"ledger.sqlite{end}" for end in ("", "-shm", "-wal")]
     assert done.stdout.decode().strip() == f"{names} {{'0o600'}}"
     assert [
-        stat.S_IMODE(p.stat().st_mode) for p in (place.parent, place.parent.parent)
+        stat.S_IMODE(p.stat().st_mode)
+        for p in (place.parent, place.parent.parent)
     ] == [0o700] * 2
 
 
@@ -362,7 +398,8 @@ def test_full_disk(ledger: Ledger) -> None:
     (pages,) = ledger._own.connection.execute("PRAGMA page_count").fetchone()
     ledger._own.connection.execute(f"PRAGMA max_page_count = {pages}")
     with pytest.raises(
-        OutputError, match=r"ledger.sqlite.*full; make room there, or .*--ledger none"
+        OutputError,
+        match=r"ledger.sqlite.*full; make room there, or .*--ledger none",
     ):
         ledger.keep(b"k", "m", reply("x" * 99999))
     with pytest.raises(OutputError, match="full"):
@@ -425,7 +462,9 @@ def test_killed(path: Path) -> None:
             stored += rest[: rest.rfind("\n") + 1].split()
     assert len(stored) > 3
     with Ledger(path) as ledger:
-        assert [key for key in stored if ledger.find(key.encode()) is None] == []
+        assert [
+            key for key in stored if ledger.find(key.encode()) is None
+        ] == []
         assert sum(ledger.stats().rows.values()) - len(stored) in range(4)
     assert raw(path, "PRAGMA integrity_check") == [("ok",)]
 
@@ -483,7 +522,9 @@ def test_find_waits(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("stopped", [False, True])
 async def test_store_waits(stopped: bool, ledger: Ledger, path: Path) -> None:
     """While another process writes, a reply waits in a thread; it is stored even if the run stops."""
-    assert ledger._own.connection.execute("PRAGMA busy_timeout").fetchone() == (0,)
+    assert ledger._own.connection.execute("PRAGMA busy_timeout").fetchone() == (
+        0,
+    )
     writer = sqlite3.connect(path, isolation_level=None)
     writer.execute("BEGIN IMMEDIATE")
     async with anyio.create_task_group() as tasks:
@@ -549,7 +590,9 @@ VANISHED = "the ledger was deleted or replaced during the run; put it back"
 @pytest.mark.parametrize(
     "change", [removed, removed_and_made_anew, removed_for_another_file]
 )
-async def test_deleted_during_a_run(path: Path, change: Callable[[Path], None]) -> None:
+async def test_deleted_during_a_run(
+    path: Path, change: Callable[[Path], None]
+) -> None:
     """A reply, an import and the end of a run say that its ledger is gone, and write nothing in its place."""
     with pytest.raises(OutputError, match=VANISHED), Ledger(path) as ledger:
         ledger.keep(b"before", "m", reply())
@@ -559,7 +602,9 @@ async def test_deleted_during_a_run(path: Path, change: Callable[[Path], None]) 
             await ledger.store(b"notices", "m", reply())
         with pytest.raises(OutputError, match=VANISHED):
             ledger.keep_all([(b"more", "m", reply())])
-    assert there == {file.name: file.read_bytes() for file in path.parent.iterdir()}
+    assert there == {
+        file.name: file.read_bytes() for file in path.parent.iterdir()
+    }
 
 
 @pytest.mark.parametrize("there", ["ledger", "notes", "nothing"])
@@ -632,15 +677,21 @@ def test_order(rows: list[dict[str, str | None]]) -> None:
         paths = [
             made(
                 Path(folder) / str(i),
-                **{k: FAILED if v is None else reply(v) for k, v in held_rows.items()},
+                **{
+                    k: FAILED if v is None else reply(v)
+                    for k, v in held_rows.items()
+                },
             )
             for i, held_rows in enumerate(rows)
         ]
         with Ledger(paths[0], paths[1:]) as ledger:
             for key in "abcd":
-                held = [held_rows[key] for held_rows in rows if key in held_rows]
+                held = [
+                    held_rows[key] for held_rows in rows if key in held_rows
+                ]
                 wanted = next(
-                    (value for value in held if value), FAILED.reason if held else None
+                    (value for value in held if value),
+                    FAILED.reason if held else None,
                 )
                 assert text(ledger, key) == wanted
 

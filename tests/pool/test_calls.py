@@ -22,7 +22,9 @@ from ruler_cli.types import CallError, Reply, Request, Usage
 from tests.virtual import ASKED, Plan, World, called, numbered, plan, together
 
 OK = Reply("ok", Usage(100, 10, 0, 1), body=b"{}")
-BUSY = CallError("transport", "busy", "call", retry_after=3.0, rate=True, billed=False)
+BUSY = CallError(
+    "transport", "busy", "call", retry_after=3.0, rate=True, billed=False
+)
 FULL = replace(BUSY, retry_after=None)
 BROKEN = CallError("transport", "broken", "call")
 GONE = CallError("transport", "gone", "call", sent=False, billed=False)
@@ -60,7 +62,9 @@ def test_budgets(judge: Plan, retries: int, ends: str, tries: range) -> None:
     assert words.startswith(ends)
     assert len(judge.times) in tries
     if tries == range(3, 4) and ends == "ok":
-        assert all(later - earlier >= 4.0 for earlier, later in pairwise(judge.times))
+        assert all(
+            later - earlier >= 4.0 for earlier, later in pairwise(judge.times)
+        )
 
 
 def test_reached_before() -> None:
@@ -124,7 +128,9 @@ def test_limit_holds() -> None:
     assert judge.most == 3
 
     judge = plan(BROKEN, *[OK] * 5, BROKEN)
-    answers = called(judge, lambda caller: together(caller, numbered(4)), limit=1)
+    answers = called(
+        judge, lambda caller: together(caller, numbered(4)), limit=1
+    )
     # five calls of a second, and no long idle wait
     assert max(at for _, at in answers) < 6.5
 
@@ -144,8 +150,15 @@ def test_order() -> None:
 
     order[:] = ["large"]
     sizes = (3800, 380_000, 3800, 3800)
-    requests = [Request("", str(at) * size, ("a",)) for at, size in enumerate(sizes)]
-    called(judge, lambda caller: together(caller, requests), 10, tokens=Window(10_000))
+    requests = [
+        Request("", str(at) * size, ("a",)) for at, size in enumerate(sizes)
+    ]
+    called(
+        judge,
+        lambda caller: together(caller, requests),
+        10,
+        tokens=Window(10_000),
+    )
     assert order == ["large", "0", "1", "2", "3"]
 
 
@@ -245,7 +258,9 @@ def test_status(
 def test_outage() -> None:
     """While a judge is down no group fails and few calls are sent; afterwards all go on."""
     down = 600.0
-    judge = World(0.1, error=lambda _, now, __: BROKEN if 5 < now < down else None)
+    judge = World(
+        0.1, error=lambda _, now, __: BROKEN if 5 < now < down else None
+    )
     answers = called(judge, lambda caller: together(caller, numbered(1000)))
     assert all(isinstance(answer, Reply) for answer, _ in answers)
     times = [at for at, _ in judge.sent]
@@ -269,7 +284,9 @@ def test_outage_without_end(error: CallError, longest: float) -> None:
     async def work(caller: Caller) -> float:
         await together(caller, numbered(2 * DISTINCT))
         reason = str(caller.gate.stop_signal.reason)
-        assert reason.startswith("run again later: the judge has answered no call for ")
+        assert reason.startswith(
+            "run again later: the judge has answered no call for "
+        )
         assert reason.endswith(f"; the last time: {error.reason}")
         return anyio.current_time()
 
@@ -285,7 +302,9 @@ def test_outage_without_end(error: CallError, longest: float) -> None:
 def test_outage_of_an_open_scorer() -> None:
     """If outages stop nothing, calls fail with the cause once patience ends, and later ones wait anew."""
     back = 4000.0
-    judge = World(0.1, error=lambda _, now, __: BROKEN if 5 < now < back else None)
+    judge = World(
+        0.1, error=lambda _, now, __: BROKEN if 5 < now < back else None
+    )
     breaker = Breaker(0.0, 600.0, "one", "http://one/v1")
 
     async def work(caller: Caller) -> None:
@@ -312,7 +331,9 @@ def test_outage_of_an_open_scorer() -> None:
 
 def test_unanswerable_at_the_end() -> None:
     """Calls that fail while others are answered fail by themselves, even if only such calls are left."""
-    judge = World(error=lambda asked, *_: BROKEN if int(asked.user) >= 90 else None)
+    judge = World(
+        error=lambda asked, *_: BROKEN if int(asked.user) >= 90 else None
+    )
 
     async def work(caller: Caller) -> int:
         answers = await together(caller, numbered(100))

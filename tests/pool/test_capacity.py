@@ -38,7 +38,9 @@ def simulated(
         return caller, anyio.current_time()
 
     adaptive = AdaptiveConcurrency(CEILING)
-    return called(world, work, limit or adaptive, retries=retries, timeout=timeout)
+    return called(
+        world, work, limit or adaptive, retries=retries, timeout=timeout
+    )
 
 
 def halved(now: float) -> int:
@@ -72,12 +74,18 @@ class Queueing(World):
         (
             World(2.0, spread=0.3, capacity=halved),
             7500,
-            [(60, 150, 0.93 * 32), (180, 300, 0.9 * 16), (420, math.inf, 0.9 * 32)],
+            [
+                (60, 150, 0.93 * 32),
+                (180, 300, 0.9 * 16),
+                (420, math.inf, 0.9 * 32),
+            ],
         ),
         (Queueing(spread=0.3), 6000, [(10, math.inf, 0.98 * 16)]),
     ],
 )
-def test_used(world: World, calls: int, uses: list[tuple[float, float, float]]) -> None:
+def test_used(
+    world: World, calls: int, uses: list[tuple[float, float, float]]
+) -> None:
     """Nearly all of a hidden capacity is used, also if it changes; 3 % of calls are refused, or 128 queue."""
     caller, _ = simulated(world, calls)
     for start, end, used in uses:
@@ -86,7 +94,9 @@ def test_used(world: World, calls: int, uses: list[tuple[float, float, float]]) 
     assert caller.stats.most <= 128
 
 
-@pytest.mark.parametrize(("places", "calls"), [(4, 1000), (16, 4000), (100, 4000)])
+@pytest.mark.parametrize(
+    ("places", "calls"), [(4, 1000), (16, 4000), (100, 4000)]
+)
 def test_queue_beyond_the_deadline(places: int, calls: int) -> None:
     """A judge whose queue is too long for the timeout is soon asked with as many calls as it answers."""
     world = Queueing(2.0, places=places, deadline=10.0)
@@ -125,7 +135,9 @@ def test_bounds() -> None:
 def test_errors_cut_nothing() -> None:
     """Errors of a server hold growth back, and never cut the number of calls."""
     broken = CallError("transport", "broken", "call", billed=False)
-    world = World(error=lambda *rest: broken if rest[-1].random() < 0.2 else None)
+    world = World(
+        error=lambda *rest: broken if rest[-1].random() < 0.2 else None
+    )
     caller, _ = simulated(world, 2000, retries=20)
     assert caller.gate.concurrency.limit >= 8
     assert caller.stats.usage.calls == 2000
@@ -147,7 +159,9 @@ class Counted(World):
             self.asked += 1
             self.refused += 1
             await anyio.sleep(0.01)
-            return CallError("transport", "429", "call", rate=True, billed=False)
+            return CallError(
+                "transport", "429", "call", rate=True, billed=False
+            )
         self.accepted.append(now)
         reply = await super().ask(request)
         if isinstance(reply, CallError):
@@ -185,7 +199,12 @@ def test_next_pool(monkeypatch: pytest.MonkeyPatch) -> None:
     first = AdaptiveConcurrency(1000, judge="a")
     first.left(7, 100)
     first.rejected(1.0, Sent(0, first.epoch, 63), 60, None)
-    assert (first.limit, begun("a"), begun("a", 20), begun("b")) == (51, 51, 20, 8)
+    assert (first.limit, begun("a"), begun("a", 20), begun("b")) == (
+        51,
+        51,
+        20,
+        8,
+    )
     low = AdaptiveConcurrency(1000, judge="low")
     for _ in range(2):
         low.rejected(1.0, Sent(0, low.epoch, 7), 3, None)

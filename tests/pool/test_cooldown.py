@@ -35,7 +35,9 @@ def time_of(
 @pytest.mark.parametrize(
     ("limit", "calls"), [(1, 100), (4, 300), (32, 1500), (None, 2000)]
 )
-def test_one_in_ten(limit: int | None, calls: int, latency: float, late: bool) -> None:
+def test_one_in_ten(
+    limit: int | None, calls: int, latency: float, late: bool
+) -> None:
     """One call in ten refused at random for a second: at most 2.5 times as long, and no call is lost.
 
     It is the median of five runs: by chance a single one may take four times as long.
@@ -52,7 +54,9 @@ def test_one_in_ten(limit: int | None, calls: int, latency: float, late: bool) -
     seconds, refusing = sorted(runs, key=itemgetter(0))[2]
     assert seconds <= 2.5 * plain[0]
     assert [caller.stats.usage.calls for _, caller in runs] == [calls] * 5
-    assert refusing.gate.concurrency.limit >= 0.8 * plain[1].gate.concurrency.limit
+    assert (
+        refusing.gate.concurrency.limit >= 0.8 * plain[1].gate.concurrency.limit
+    )
 
 
 def test_floor() -> None:
@@ -80,7 +84,9 @@ def test_breaker_stays_closed() -> None:
         opened = 0
 
         async def ask(self, request: Request) -> Reply | CallError:
-            self.opened += anyio.current_time() > 3.0 and callers[0].gate.breaker.open
+            self.opened += (
+                anyio.current_time() > 3.0 and callers[0].gate.breaker.open
+            )
             return await super().ask(request)
 
     async def work(caller: Caller) -> None:
@@ -123,6 +129,8 @@ def test_rpm() -> None:
 
     every: list[float] = []
     time_of(Counted(latency=1.0), 2000, 64, rpm=300)
-    fullest = max(sum(at <= sent < at + 60 for sent in every) for at in every[::10])
+    fullest = max(
+        sum(at <= sent < at + 60 for sent in every) for at in every[::10]
+    )
     assert fullest <= 300
     assert sum(60 <= at < 240 for at in every) >= 0.98 * 3 * 300

@@ -69,7 +69,9 @@ async def test_slow_delivery() -> None:
             ahead.append(begun - taken)
 
     with anyio.fail_after(10):
-        await run(pull, work, deliver, lambda _: 1, always, Bounds(1000, 1000, 5))
+        await run(
+            pull, work, deliver, lambda _: 1, always, Bounds(1000, 1000, 5)
+        )
     assert taken == 60
     assert 5 <= max(ahead) <= 8
 

@@ -19,9 +19,12 @@ from tests.virtual import ASKED, Plan, World, called, flood, together
 
 T = TypeVar("T")
 FIRST, SECOND, THIRD = (
-    Reply(name, Usage(100, 10, 0, 1), body=b"{}") for name in ("one", "two", "three")
+    Reply(name, Usage(100, 10, 0, 1), body=b"{}")
+    for name in ("one", "two", "three")
 )
-BUSY = CallError("transport", "busy", "call", retry_after=3.0, rate=True, billed=False)
+BUSY = CallError(
+    "transport", "busy", "call", retry_after=3.0, rate=True, billed=False
+)
 BROKEN = CallError("transport", "broken", "call")
 FILTERED = CallError("refused", "content policy", "group")
 NEVER = 50.0
@@ -87,7 +90,12 @@ def answered(
         ([(NEVER, FIRST), (0.5, FILTERED)], FILTERED, 2, 1),
         ([(1.5, FILTERED), (NEVER, SECOND)], FILTERED, 2, 1),
         # if both calls fail it is one retry, which may be asked twice as well
-        ([(2.0, BROKEN), (0.5, BROKEN), (NEVER, THIRD), (0.1, FIRST)], FIRST, 4, 2),
+        (
+            [(2.0, BROKEN), (0.5, BROKEN), (NEVER, THIRD), (0.1, FIRST)],
+            FIRST,
+            4,
+            2,
+        ),
     ],
 )
 def test_answers(
@@ -104,7 +112,9 @@ def test_answers(
         assert stats.usage == FIRST.usage
         assert budget.spent == pytest.approx(0.11)
     cancelled = any(seconds == NEVER for seconds, _ in answers)
-    assert (budget.unsure > 0) == (cancelled or BROKEN in dict(answers).values())
+    assert (budget.unsure > 0) == (
+        cancelled or BROKEN in dict(answers).values()
+    )
 
 
 def test_same_moment() -> None:
@@ -120,7 +130,12 @@ def test_same_moment() -> None:
 def test_day() -> None:
     """A second call that is to wait for a day ends the run."""
     day = CallError(
-        "transport", "busy", "call", retry_after=86400.0, rate=True, billed=False
+        "transport",
+        "busy",
+        "call",
+        retry_after=86400.0,
+        rate=True,
+        billed=False,
     )
     plan = Plan([(NEVER, FIRST), (0.5, day)])
 
@@ -148,7 +163,10 @@ def test_gate_is_told() -> None:
 
 @pytest.mark.parametrize(
     ("at", "answers", "expected"),
-    [(1.2, [(NEVER, FIRST), (0.5, SECOND)], SECOND), (0.8, [(5.0, FIRST)], FIRST)],
+    [
+        (1.2, [(NEVER, FIRST), (0.5, SECOND)], SECOND),
+        (0.8, [(5.0, FIRST)], FIRST),
+    ],
 )
 def test_stop(at: float, answers: Answers, expected: Reply) -> None:
     """After a stop both calls may finish, and no second call is sent."""
@@ -203,7 +221,9 @@ def test_no_place() -> None:
 def test_judge_is_down() -> None:
     """No second call goes while the judge counts as down."""
     gone = CallError("transport", "gone", "call", sent=False, billed=False)
-    plan = Plan([(0.1, THIRD), (8.0, FIRST), (0.5, gone), (0.1, SECOND), (0.1, FIRST)])
+    plan = Plan(
+        [(0.1, THIRD), (8.0, FIRST), (0.5, gone), (0.1, SECOND), (0.1, FIRST)]
+    )
 
     async def work(caller: Caller) -> int:
         await caller.call(ASKED)
@@ -224,7 +244,10 @@ def test_judge_is_down() -> None:
 def test_few_calls() -> None:
     """A judge of which few calls are known is asked once, however long it takes."""
     plan = Plan([(50.0, FIRST)])
-    assert hedged(plan, lambda caller: caller.call(ASKED), taught(calls=10)) == FIRST
+    assert (
+        hedged(plan, lambda caller: caller.call(ASKED), taught(calls=10))
+        == FIRST
+    )
     assert Hedging().usual(ASKED, 1) is None
 
 

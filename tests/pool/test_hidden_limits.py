@@ -45,14 +45,21 @@ class Metered(World):
         await anyio.sleep(0.01)
         asked = wait if self.asks else None
         return CallError(
-            "transport", "429", "call", retry_after=asked, rate=True, billed=False
+            "transport",
+            "429",
+            "call",
+            retry_after=asked,
+            rate=True,
+            billed=False,
         )
 
     def _wait(self, now: float) -> float:
         if self.form == "bucket":
             return self._bucket(now)
         fixed = self.form == "fixed"
-        since = now // self.seconds * self.seconds if fixed else now - self.seconds
+        since = (
+            now // self.seconds * self.seconds if fixed else now - self.seconds
+        )
         while (
             self.accepted
             and self.accepted[0] <= since
@@ -68,7 +75,8 @@ class Metered(World):
         if math.isnan(self.filled):
             self.filled = self.limit
         self.filled = min(
-            self.limit, self.filled + (now - self.looked) * self.limit / self.seconds
+            self.limit,
+            self.filled + (now - self.looked) * self.limit / self.seconds,
         )
         self.looked = now
         if self.filled < 1:
@@ -97,11 +105,14 @@ def asked(world: World, calls: int) -> tuple[Caller, float]:
 @pytest.mark.parametrize("asks", [True, False])
 @pytest.mark.parametrize("form", few(2, ["sliding", "bucket", "fixed"]))
 @pytest.mark.parametrize(
-    ("limit", "seconds"), few(2, [(120, 60.0), (10, 1.0), (300, 60.0), (60, 60.0)])
+    ("limit", "seconds"),
+    few(2, [(120, 60.0), (10, 1.0), (300, 60.0), (60, 60.0)]),
 )
 def test_hidden_rate(limit: int, seconds: float, form: str, asks: bool) -> None:
     """A limit that the judge does not name is used, no call is lost, and at most two in five are refused."""
-    world = Metered(2.0, spread=0.3, limit=limit, seconds=seconds, form=form, asks=asks)
+    world = Metered(
+        2.0, spread=0.3, limit=limit, seconds=seconds, form=form, asks=asks
+    )
     caller, wall = asked(world, 1000)
     assert caller.stats.usage.calls == 1000
     assert wall <= 2 * 1000 / limit * seconds
@@ -132,7 +143,12 @@ class Closed(World):
         self.refused += 1
         await anyio.sleep(0.01)
         return CallError(
-            "transport", "429", "call", retry_after=self.asks, rate=True, billed=False
+            "transport",
+            "429",
+            "call",
+            retry_after=self.asks,
+            rate=True,
+            billed=False,
         )
 
 
@@ -145,7 +161,10 @@ def test_outage_is_no_rate(minutes: int, asks: float | None) -> None:
     async def main() -> float:
         settings = PoolSettings(max_outage=math.inf)
         caller = open_caller(
-            ResolvedJudge(world, None, None), JudgeSettings(), settings, StopSignal()
+            ResolvedJudge(world, None, None),
+            JudgeSettings(),
+            settings,
+            StopSignal(),
         )
         await flood(caller, math.inf, calls=5000)
         return anyio.current_time()

@@ -53,19 +53,25 @@ pauses = st.one_of(st.just(0.0), st.floats(0.0, 0.2), st.floats(0.0, 90.0))
 
 
 @given(st.lists(st.tuples(amounts, pauses), max_size=60))
-@example([(10 * LIMIT, 0.0), (1.0, 1.0), (1.0, 0.0), (10 * LIMIT, 0.0), (1.0, 0.0)])
+@example(
+    [(10 * LIMIT, 0.0), (1.0, 1.0), (1.0, 0.0), (10 * LIMIT, 0.0), (1.0, 0.0)]
+)
 def test_no_minute_above_the_limit(steps: list[tuple[float, float]]) -> None:
     """No 60 seconds hold more than the limit, except for one larger request, and none waits for ever."""
     for minute in minutes(drive(Window(LIMIT), steps)):
         assert (
-            sum(minute) <= LIMIT * (1 + 1e-9) or len(minute) == 1 or not any(minute[1:])
+            sum(minute) <= LIMIT * (1 + 1e-9)
+            or len(minute) == 1
+            or not any(minute[1:])
         )
 
 
 def test_less_than_one() -> None:
     """Half a request per minute is one in two minutes, and not one in each."""
     sent = drive_slowly(Window(0.5), 10)
-    assert all(120.0 <= later - earlier <= 122.0 for earlier, later in pairwise(sent))
+    assert all(
+        120.0 <= later - earlier <= 122.0 for earlier, later in pairwise(sent)
+    )
 
 
 def drive_slowly(window: Window, calls: int) -> list[float]:
@@ -84,7 +90,9 @@ def drive_slowly(window: Window, calls: int) -> list[float]:
 def test_even() -> None:
     """Every second of a minute gets its share: there is no burst at its start."""
     sent = drive(Window(LIMIT), [(1.0, 0.0)] * int(3 * LIMIT))
-    spans = [sum(at <= t < at + 3.0 for t, _ in sent) for at in range(1000, 1150, 3)]
+    spans = [
+        sum(at <= t < at + 3.0 for t, _ in sent) for at in range(1000, 1150, 3)
+    ]
     assert max(spans) <= 4 * LIMIT / 60 + 2
     assert min(spans) >= 2 * LIMIT / 60 - 2
 
@@ -123,7 +131,9 @@ def test_rpm_is_used(rpm: float) -> None:
 
 
 @pytest.mark.parametrize("factor", [1 / 3, 1.0, 3.0])
-@pytest.mark.parametrize(("tpm", "minutes"), few(1, [(60_000.0, 30), (200_000.0, 15)]))
+@pytest.mark.parametrize(
+    ("tpm", "minutes"), few(1, [(60_000.0, 30), (200_000.0, 15)])
+)
 def test_tpm_is_used(tpm: float, minutes: int, factor: float) -> None:
     """A run uses 98 % of the tokens per minute, for any error of the first estimate.
 
@@ -134,7 +144,12 @@ def test_tpm_is_used(tpm: float, minutes: int, factor: float) -> None:
     first = (
         1200 * factor - 320
     )  # characters such that the estimate before any reply is wrong by that
-    run(world, Request("", "u" * int(3.8 * first), ("a",)), minutes, tokens=Window(tpm))
+    run(
+        world,
+        Request("", "u" * int(3.8 * first), ("a",)),
+        minutes,
+        tokens=Window(tpm),
+    )
     assert sum(n for _, n in world.sent) / (minutes * tpm) >= 0.98
     assert world.fullest_minute(tokens=True) <= tpm + most_in_flight(world)
 

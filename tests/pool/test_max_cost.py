@@ -88,7 +88,9 @@ def capped_run(seed: int) -> CappedRun:
         assert await caller.call(asked) == CAPPED
         return caller.gate.budget
 
-    budget = called(world, work, at_once, retries=6, budget=Budget(cap), cost=price.of)
+    budget = called(
+        world, work, at_once, retries=6, budget=Budget(cap), cost=price.of
+    )
     return CappedRun(cap, world.billed, budget.spent, mean, world.dearest)
 
 
@@ -149,13 +151,17 @@ def test_at_once() -> None:
             counts = []
             for _ in range(20):
                 await anyio.sleep(0.5)
-                counts.append((len(judge.times) - judge.in_flight, judge.in_flight))
+                counts.append(
+                    (len(judge.times) - judge.in_flight, judge.in_flight)
+                )
                 await anyio.sleep(0.5)
             return counts
         raise AssertionError
 
     counts = called(judge, work, 10, budget=Budget(1e6), cost=usd)
-    assert all(at_once <= max(1, (replies + 1) / 2) for replies, at_once in counts)
+    assert all(
+        at_once <= max(1, (replies + 1) / 2) for replies, at_once in counts
+    )
     assert judge.most == 10
 
 
@@ -206,7 +212,9 @@ def test_money() -> None:
     ("most", "max_output_tokens", "bound"),
     [(50, None, 50), (None, 60, 60), (50, 60, 50), (70, 60, 60)],
 )
-def test_bounds(most: int | None, max_output_tokens: int | None, bound: int) -> None:
+def test_bounds(
+    most: int | None, max_output_tokens: int | None, bound: int
+) -> None:
     """No estimate of an answer exceeds the bound of the user or the request."""
     estimates = Estimates(most)
     asked = Request("s", "u", ("a",) * 20, max_output_tokens)
@@ -218,7 +226,9 @@ def test_bounds(most: int | None, max_output_tokens: int | None, bound: int) -> 
     )  # and below it as the judge reports
 
 
-@given(st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 5000)), max_size=20))
+@given(
+    st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 5000)), max_size=20)
+)
 def test_never_nothing(replies: list[tuple[int, int]]) -> None:
     """Every request takes something, and its worst case is no less than the mean."""
     estimates = Estimates()
@@ -262,6 +272,8 @@ def test_never_past_the_cap(
             budget.settle(*flying.pop(0))
     for estimate, actual in flying:
         budget.settle(estimate, actual)
-    wrong = sum(max(0.0, (actual or 0.0) - estimate) for estimate, actual in calls)
+    wrong = sum(
+        max(0.0, (actual or 0.0) - estimate) for estimate, actual in calls
+    )
     assert budget.spent + budget.unsure <= cap + wrong + 1e-9
     assert budget.reserved == pytest.approx(0.0, abs=1e-9)

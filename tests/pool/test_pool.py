@@ -13,7 +13,12 @@ from ruler_cli.judging.panel import open_caller
 from ruler_cli.ledger.database import open_files
 from ruler_cli.pool.engine import StopSignal
 from ruler_cli.pool.gate import Permit
-from ruler_cli.pool.limits import AdaptiveConcurrency, Budget, ConcurrencyLimit, Sent
+from ruler_cli.pool.limits import (
+    AdaptiveConcurrency,
+    Budget,
+    ConcurrencyLimit,
+    Sent,
+)
 from ruler_cli.pool.retries import Caller
 from ruler_cli.settings.models import JudgeSettings, PoolSettings
 from ruler_cli.types import Request, Usage
@@ -33,7 +38,9 @@ def made(
 
     async def main() -> Caller:
         chosen = ResolvedJudge(World(), price, None, embedded)
-        return open_caller(chosen, judge or JudgeSettings(), settings, StopSignal())
+        return open_caller(
+            chosen, judge or JudgeSettings(), settings, StopSignal()
+        )
 
     return virtually(main)
 
@@ -44,10 +51,14 @@ def test_concurrency() -> None:
         concurrency = made(
             PoolSettings(concurrency=1000), embedded=embedded
         ).gate.concurrency
-        assert (type(concurrency), concurrency.limit) == (ConcurrencyLimit, 1000)
+        assert (type(concurrency), concurrency.limit) == (
+            ConcurrencyLimit,
+            1000,
+        )
     assert type(made(PoolSettings()).gate.concurrency) is AdaptiveConcurrency
     assert (
-        type(made(PoolSettings(), embedded=True).gate.concurrency) is ConcurrencyLimit
+        type(made(PoolSettings(), embedded=True).gate.concurrency)
+        is ConcurrencyLimit
     )
 
 
@@ -70,7 +81,9 @@ def test_start() -> None:
     assert starts == [64, 64, 64, 8, 8, 8, 8, 8]
 
 
-@pytest.mark.parametrize(("files", "least", "most"), [(256, 100, 156), (64, 1, 1)])
+@pytest.mark.parametrize(
+    ("files", "least", "most"), [(256, 100, 156), (64, 1, 1)]
+)
 def test_adaptive_ceiling(
     monkeypatch: pytest.MonkeyPatch, files: int, least: int, most: int
 ) -> None:
@@ -80,7 +93,8 @@ def test_adaptive_ceiling(
     assert concurrency.limit >= 1
     for number in range(1, 10_000):
         concurrency.sent(
-            float(number), Sent(number, concurrency.epoch, ahead=concurrency.limit - 1)
+            float(number),
+            Sent(number, concurrency.epoch, ahead=concurrency.limit - 1),
         )
         concurrency.replied(float(number), Sent(0, concurrency.epoch), 1.0)
     assert least <= concurrency.limit <= most
@@ -93,7 +107,10 @@ def test_money() -> None:
         async def one(price: Price | None = price) -> Budget:
             resolved = ResolvedJudge(World(), price, None)
             caller = open_caller(
-                resolved, JudgeSettings(), PoolSettings(max_cost=5.0), StopSignal()
+                resolved,
+                JudgeSettings(),
+                PoolSettings(max_cost=5.0),
+                StopSignal(),
             )
             permit = await caller.gate.enter(0, ASKED)
             assert isinstance(permit, Permit)
@@ -106,15 +123,20 @@ def test_money() -> None:
 
 
 @pytest.mark.parametrize(
-    ("soft", "hard"), [(256, 4096), (256, 256), (4096, 4096), (256, -1), (-1, -1)]
+    ("soft", "hard"),
+    [(256, 4096), (256, 256), (4096, 4096), (256, -1), (-1, -1)],
 )
-def test_open_files(monkeypatch: pytest.MonkeyPatch, soft: int, hard: int) -> None:
+def test_open_files(
+    monkeypatch: pytest.MonkeyPatch, soft: int, hard: int
+) -> None:
     """The run asks for all that the system allows; no limit is lowered, neither the soft nor the hard one."""
     infinity = resource.RLIM_INFINITY
     soft, hard = (infinity if n == -1 else n for n in (soft, hard))
     asked: list[tuple[int, int]] = []
     monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, hard))
-    monkeypatch.setattr(resource, "setrlimit", lambda _, limits: asked.append(limits))
+    monkeypatch.setattr(
+        resource, "setrlimit", lambda _, limits: asked.append(limits)
+    )
     files = open_files()
     for new_soft, new_hard in asked:
         assert soft != infinity

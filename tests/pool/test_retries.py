@@ -28,7 +28,8 @@ def test_delay(retry: int, floor: float | None, jitter: float) -> None:
 def test_delays_spread(floor: float | None) -> None:
     """Callers with the same Retry-After return at different times, further apart with each try."""
     spreads = [
-        delay(retry, floor, 0.99) - delay(retry, floor, 0.0) for retry in range(10)
+        delay(retry, floor, 0.99) - delay(retry, floor, 0.0)
+        for retry in range(10)
     ]
     assert spreads == pytest.approx(sorted(spreads))
     assert spreads[0] > 0.4
@@ -49,7 +50,9 @@ def test_deadline() -> None:
     assert tries.wait(BROKEN, 60.0, 0.0) is not None
     assert tries.wait(BROKEN, 60.0, 0.0) is None
     assert (
-        RetryBudget(1000, 100.0).wait(replace(BROKEN, retry_after=101.0), 0.0, 0.0)
+        RetryBudget(1000, 100.0).wait(
+            replace(BROKEN, retry_after=101.0), 0.0, 0.0
+        )
         == 101.0
     )
 
@@ -57,7 +60,9 @@ def test_deadline() -> None:
 def test_limits_have_their_own_budget() -> None:
     """Waits at a limit use up no retry and no deadline, and have a bound of their own."""
     tries = RetryBudget(2, 100.0)
-    assert all(tries.wait(BUSY, 0.1, 0.0) is not None for _ in range(RATE_TRIES))
+    assert all(
+        tries.wait(BUSY, 0.1, 0.0) is not None for _ in range(RATE_TRIES)
+    )
     assert tries.wait(BUSY, 0.1, 0.0) is None
     assert tries.wait(BROKEN, 1.0, 0.0) is not None
     assert tries.wait(BROKEN, 1.0, 0.0) is not None

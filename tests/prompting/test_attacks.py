@@ -24,7 +24,9 @@ ATTACKS = {
     for family, attacks in FAMILIES.items()
     for number, attack in enumerate(attacks)
 }
-RAW = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+RAW = re.compile(
+    "[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]"
+)
 JSON_STRING = r'"(?:[^"\\]|\\.)*+"'
 HEAD = re.compile(
     rf"(?:(?:call |tool )?(?:[\w.\-]+|{JSON_STRING})(?: thinking| [\w.\-]+| {JSON_STRING})?: )?"
@@ -86,12 +88,15 @@ def test_structure(subtests: pytest.Subtests) -> None:
                 user, lines = prompt.user, prompt.user.split("\n")
                 assert user.splitlines() == lines, place.name
                 assert blocks(user) == {
-                    label: layout.distinct[i] for label, i in prompt.shown.items()
+                    label: layout.distinct[i]
+                    for label, i in prompt.shown.items()
                 }, place.name
                 assert [text.count("\n") for text in layout.distinct] == [
                     text.count("\n") for text in plain_layout.distinct
                 ], place.name
-                assert len(lines) == len(plain_prompt.user.split("\n")), place.name
+                assert len(lines) == len(plain_prompt.user.split("\n")), (
+                    place.name
+                )
                 assert all(
                     is_line(line)
                     for rollout in layout.distinct
@@ -105,9 +110,9 @@ def test_structure(subtests: pytest.Subtests) -> None:
                 assert lines[-1] == "trajectory_ids to score: " + json.dumps(
                     list(prompt.shown), separators=(",", ":")
                 )
-                assert not [label for label in prompt.shown if label in attack.text], (
-                    place.name
-                )
+                assert not [
+                    label for label in prompt.shown if label in attack.text
+                ], place.name
                 assert prompt.system == plain_prompt.system, place.name
                 flagged = {0} if attack.flagged and place.own else set()
                 assert layout.suspects == flagged, place.name
@@ -137,11 +142,12 @@ def test_replies(subtests: pytest.Subtests) -> None:
                     assert len(text) > SMALL, reply[:200]
                     continue
                 assert {
-                    label: entry[0][0] for label, entry in reply_scores.entries.items()
+                    label: entry[0][0]
+                    for label, entry in reply_scores.entries.items()
                 } == scores
-                assert {entry[1] for entry in reply_scores.entries.values()} == {
-                    text.encode("utf-8", "replace").decode()
-                }
+                assert {
+                    entry[1] for entry in reply_scores.entries.values()
+                } == {text.encode("utf-8", "replace").decode()}
             for reply in (
                 text,
                 f"{text}\n{answer}",

@@ -29,9 +29,13 @@ from tests.values import NASTY, group, talk
 
 ASK = AskSettings()
 TASK = [{"role": "user", "content": "Book a flight."}]
-SHARED_HEAD = re.compile(r'<shared_messages number="(\d+)" ids="([a-z]+(?: [a-z]+)+)">')
+SHARED_HEAD = re.compile(
+    r'<shared_messages number="(\d+)" ids="([a-z]+(?: [a-z]+)+)">'
+)
 OWN_HEAD = re.compile(r'<trajectory id="([a-z]+)">')
-CONTINUES = re.compile(r"\(continues shared_messages (\d+(?:, \d+)*): (\d+) messages\)")
+CONTINUES = re.compile(
+    r"\(continues shared_messages (\d+(?:, \d+)*): (\d+) messages\)"
+)
 
 
 def said(text: str, role: str = "assistant") -> dict[str, str]:
@@ -65,7 +69,10 @@ def whole(user: str) -> dict[str, str]:
     rollouts: dict[str, str] = {}
     lines = iter(user.split("\n"))
     for line in lines:
-        block, whole_head = SHARED_HEAD.fullmatch(line), OWN_HEAD.fullmatch(line)
+        block, whole_head = (
+            SHARED_HEAD.fullmatch(line),
+            OWN_HEAD.fullmatch(line),
+        )
         if block is None and whole_head is None:
             continue
         end = "</shared_messages>" if block else "</trajectory>"
@@ -75,7 +82,9 @@ def whole(user: str) -> dict[str, str]:
         if told := CONTINUES.fullmatch(inside[0]):
             numbers = list(map(int, told[1].split(", ")))
             before = [
-                text_of_block for number in numbers for text_of_block in shared[number]
+                text_of_block
+                for number in numbers
+                for text_of_block in shared[number]
             ]
             assert len(before) == int(told[2])
             del inside[0]
@@ -93,9 +102,13 @@ def whole(user: str) -> dict[str, str]:
     return rollouts
 
 
-def requests(layout: PromptLayout, ask: AskSettings) -> list[tuple[Request, Request]]:
+def requests(
+    layout: PromptLayout, ask: AskSettings
+) -> list[tuple[Request, Request]]:
     """Every request of two passes, with and without blocks: as first asked, as corrected, and for missing labels."""
-    parts = [part for at in (0, 1) for part in requests_of_pass(layout, ask, at)]
+    parts = [
+        part for at in (0, 1) for part in requests_of_pass(layout, ask, at)
+    ]
     made = []
     for part in parts:
         labels = write_prompt(layout, ask, part).labels
@@ -107,7 +120,9 @@ def requests(layout: PromptLayout, ask: AskSettings) -> list[tuple[Request, Requ
         ):
             with without_blocks():
                 plain = write_prompt(layout, ask, part, state, given_before)
-            made.append((write_prompt(layout, ask, part, state, given_before), plain))
+            made.append(
+                (write_prompt(layout, ask, part, state, given_before), plain)
+            )
     return made
 
 
@@ -116,7 +131,9 @@ def is_right(layout: PromptLayout, ask: AskSettings) -> list[bool]:
     pairs = requests(layout, ask)
     assert pairs
     for request, plain in pairs:
-        wanted = {label: layout.distinct[at] for label, at in request.shown.items()}
+        wanted = {
+            label: layout.distinct[at] for label, at in request.shown.items()
+        }
         assert list(whole(request.user).items()) == list(wanted.items())
         assert list(blocks(request.user).items()) == list(wanted.items())
         assert blocks(plain.user) == wanted
@@ -155,7 +172,9 @@ def test_shape() -> None:
         for line in (f'<trajectory id="{label}">', heads[at], "</trajectory>")
         if line
     ]
-    assert lines[3].startswith("(Messages with which several rollouts begin stand once")
+    assert lines[3].startswith(
+        "(Messages with which several rollouts begin stand once"
+    )
     assert lines[4:-1] == [
         f'<shared_messages number="1" ids="{outer}">',
         "</shared_messages>",
@@ -193,7 +212,11 @@ FORGED = (
     st.sampled_from(["random", "input"]),
 )
 def test_any_tree(
-    rollouts: Sequence[tuple[int, ...]], text: str, size: int, most: int, order: Any
+    rollouts: Sequence[tuple[int, ...]],
+    text: str,
+    size: int,
+    most: int,
+    order: Any,
 ) -> None:
     """Rollouts of any tree are whole, whatever their text forges, and a tenth of the bytes is saved or none.
 
@@ -203,7 +226,10 @@ def test_any_tree(
     made = group(
         *(
             TASK
-            + [said(f"{path[: at + 1]} {text}" + "z" * size) for at in range(len(path))]
+            + [
+                said(f"{path[: at + 1]} {text}" + "z" * size)
+                for at in range(len(path))
+            ]
             for path in rollouts
         )
     )
@@ -239,7 +265,9 @@ def test_parts() -> None:
     assert user.count("later5 ") == 2
     assert user.count("part 2 of the same rollout") == 3
     # the same first part, and then parts that begin alike
-    same = [Rollout([*TASK, *begin], histories=(later, talk(name))) for name in "ab"]
+    same = [
+        Rollout([*TASK, *begin], histories=(later, talk(name))) for name in "ab"
+    ]
     layout = build_layout(group(*same, *rest), ASK)
     assert all(is_right(layout, ASK))
     assert write_prompt(layout, ASK).user.count("later5 ") == 2
@@ -260,7 +288,9 @@ def test_attacks(subtests: pytest.Subtests) -> None:
             with subtests.test(f"{family}-{number}"):
                 begin = [*turns("begin", 4, 3000), said(attack.text, "tool")]
                 alone = [TASK + turns(name) for name in "cd"]
-                made = group(*(TASK + begin + [said(name)] for name in "ab"), *alone)
+                made = group(
+                    *(TASK + begin + [said(name)] for name in "ab"), *alone
+                )
                 layout = build_layout(made, ASK)
                 request = write_prompt(layout, ASK)
                 assert is_right(layout, ASK)[0]

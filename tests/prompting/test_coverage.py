@@ -22,7 +22,9 @@ LONG = "Six times seven is forty-two, as everybody knows."
 
 def coverage_of(*records: Any) -> Coverage:
     """Return the coverage of records, each a group."""
-    raws = [json.dumps(record, ensure_ascii=False).encode() for record in records]
+    raws = [
+        json.dumps(record, ensure_ascii=False).encode() for record in records
+    ]
     coverage = Coverage()
     form = reader(*raws)
     for number, raw in enumerate(raws, 1):
@@ -33,7 +35,10 @@ def coverage_of(*records: Any) -> Coverage:
 
 def group_of(*answers: str, **more: Any) -> dict[str, Any]:
     """A group of rollouts."""
-    return {"trajectories": [{"messages": talk(answer)} for answer in answers], **more}
+    return {
+        "trajectories": [{"messages": talk(answer)} for answer in answers],
+        **more,
+    }
 
 
 @pytest.mark.parametrize(
@@ -58,12 +63,17 @@ def test_not_shown() -> None:
         "output": {"choices": [{"message": LONG}, {"message": LONG[::-1]}]},
         "info": {"why": "no, " + LONG},
     }
-    coverage = coverage_of(group_of(LONG, "b", **notes), group_of(LONG, "c", **notes))
+    coverage = coverage_of(
+        group_of(LONG, "b", **notes), group_of(LONG, "c", **notes)
+    )
     assert coverage.not_shown() == [
         ("info.why", len(LONG) + 4),
         ("output.choices[].message", len(LONG)),
     ]
-    assert (coverage.shown.total(), coverage.bytes) == (len(LONG), 3 * len(LONG) + 4)
+    assert (coverage.shown.total(), coverage.bytes) == (
+        len(LONG),
+        3 * len(LONG) + 4,
+    )
     assert (
         coverage.not_shown_text()
         == "info.why 53 bytes, output.choices[].message 49 bytes"
@@ -101,7 +111,9 @@ TOLD = (
     + "Nobody came."
 )
 """Sentences that no judge is shown."""
-PATCH = "\n".join(f"+{number}| {line}" for number, line in enumerate(LONG.split(", ")))
+PATCH = "\n".join(
+    f"+{number}| {line}" for number, line in enumerate(LONG.split(", "))
+)
 RIGHT: dict[str, dict[str, Any]] = {
     "a signature": {
         "messages": [
@@ -114,7 +126,10 @@ RIGHT: dict[str, dict[str, Any]] = {
     },
     "a grader's sentences": {
         "scores": {
-            "judge": {"explanation": TOLD, "metadata": {"grading": [TOLD + "!"]}}
+            "judge": {
+                "explanation": TOLD,
+                "metadata": {"grading": [TOLD + "!"]},
+            }
         }
     },
     "the result of an assertion": {
@@ -162,7 +177,9 @@ RIGHT: dict[str, dict[str, Any]] = {
 PARTIAL: dict[str, dict[str, Any]] = {
     "thoughts in a field of their own": {"assistant_scratchpad": TOLD},
     "the model's own prompt": {"llm_info": {"input": TOLD}},
-    "turns under another key": {"steps": [{"action": TOLD, "observation": TOLD + "!"}]},
+    "turns under another key": {
+        "steps": [{"action": TOLD, "observation": TOLD + "!"}]
+    },
     "turns in metadata": {
         "metadata": {"redteamHistory": [{"prompt": TOLD, "output": TOLD + "!"}]}
     },
@@ -179,9 +196,14 @@ PARTIAL: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize(("records", "alarm"), [(RIGHT, False), (PARTIAL, True)])
+@pytest.mark.parametrize(
+    ("records", "alarm"), [(RIGHT, False), (PARTIAL, True)]
+)
 def test_what_counts(
-    records: dict[str, dict[str, Any]], alarm: bool, tmp_path: Path, ruler: Ruler
+    records: dict[str, dict[str, Any]],
+    alarm: bool,
+    tmp_path: Path,
+    ruler: Ruler,
 ) -> None:
     """Unseen sentences of task and agent are warned about, wherever they stand; those of others are not."""
     for number, (name, more) in enumerate(records.items()):
@@ -189,9 +211,13 @@ def test_what_counts(
             tmp_path / f"{number}.jsonl",
             [{"group_id": 1, "messages": talk(LONG, n)} | more for n in "ab"],
         )
-        facts = json.loads(ruler("check", path, "-m", "offline", "--json").stdout)
+        facts = json.loads(
+            ruler("check", path, "-m", "offline", "--json").stdout
+        )
         reported = [
-            one for one in facts["warnings"] if one.startswith("judges are shown")
+            one
+            for one in facts["warnings"]
+            if one.startswith("judges are shown")
         ]
         assert bool(reported) is alarm, name
         assert bool(facts["shown_to_the_judge"]["not_shown"]) is alarm, name
@@ -211,7 +237,10 @@ def test_columns() -> None:
     for part in (one, other):
         group = Group(str(part.key), (part,))
         coverage.add(group, build_layout(group, AskSettings()))
-    assert (coverage.share, coverage.bytes) == (1.0, len("".join([*tasks, LONG * 2])))
+    assert (coverage.share, coverage.bytes) == (
+        1.0,
+        len("".join([*tasks, LONG * 2])),
+    )
 
 
 def test_bounded_search(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,7 +264,10 @@ def test_numbers_in_json_text(tmp_path: Path, ruler: Ruler) -> None:
     )
     tool = {"role": "tool", "tool_call_id": "c", "content": result}
     groups = [
-        {"group_id": 1, "messages": [*talk(LONG, answer), tool, *talk("b", answer)[1:]]}
+        {
+            "group_id": 1,
+            "messages": [*talk(LONG, answer), tool, *talk("b", answer)[1:]],
+        }
         for answer in "ab"
     ]
     path = write(tmp_path / "in.jsonl", groups)

@@ -22,7 +22,10 @@ def rollout(answer: str, ended: str = "") -> Rollout:
 
 def test_last_line() -> None:
     """A rollout that did not end by itself ends with one line that says so, and the system message explains it."""
-    made = [rollout("4"), *(rollout(str(i), how) for i, how in enumerate(ENDINGS))]
+    made = [
+        rollout("4"),
+        *(rollout(str(i), how) for i, how in enumerate(ENDINGS)),
+    ]
     request = write_prompt(build_layout(group(*made), ASK), ASK)
     assert sorted(blocks(request.user).values()) == [
         'assistant: "0"\nended: truncated',

@@ -42,7 +42,9 @@ def test_long_text() -> None:
 
 
 @pytest.mark.parametrize(
-    "dump", real_dumps() or [pytest.param(None, marks=pytest.mark.skip("no real data"))]
+    "dump",
+    real_dumps()
+    or [pytest.param(None, marks=pytest.mark.skip("no real data"))],
 )
 def test_real_rollouts(dump: Path) -> None:
     """No rollout of a real dump, nor of a framework's example, raises the flag."""

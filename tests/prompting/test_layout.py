@@ -25,9 +25,13 @@ def test_members() -> None:
         for i, output in enumerate(("first", "second"))
     ]
     broken = Rollout([], (2,), member="one", error="is not an object")
-    layout = build_layout(group(*parts, Rollout(talk("other"), (3,)), broken), ASK)
+    layout = build_layout(
+        group(*parts, Rollout(talk("other"), (3,)), broken), ASK
+    )
     assert layout.owner == (0, 0, 1, None)
-    assert layout.distinct[0].index("first") < layout.distinct[0].index("second")
+    assert layout.distinct[0].index("first") < layout.distinct[0].index(
+        "second"
+    )
     late = build_layout(group(broken, *parts), ASK)
     assert late.owner == (None, 0, 0)
 
@@ -47,7 +51,10 @@ def test_identical(answers: list[str]) -> None:
 def test_histories() -> None:
     """Further histories are further parts of the same rollout, without the shared context."""
     layout = build_layout(
-        group(Rollout(talk("4"), histories=(talk("5"), talk("6", "Why?"))), talk("7")),
+        group(
+            Rollout(talk("4"), histories=(talk("5"), talk("6", "Why?"))),
+            talk("7"),
+        ),
         ASK,
     )
     assert layout.distinct[0].split("\n") == [
@@ -63,7 +70,8 @@ def test_histories() -> None:
 def test_equal_in_python_only() -> None:
     """Messages that are equal in Python and not in JSON are not shared."""
     asks = [
-        [{"role": "user", "content": value}, *talk("4")] for value in (1, True, 1.0)
+        [{"role": "user", "content": value}, *talk("4")]
+        for value in (1, True, 1.0)
     ]
     layout = build_layout(group(*asks), ASK)
     assert not layout.context
@@ -106,7 +114,11 @@ def test_no_snapshot() -> None:
         "(part 2 of the same rollout, again from the shared context)",
     )
     assert parts(one, other) == (*lines, 'assistant: "two"')
-    assert parts(one, other, longer) == (*lines, 'assistant: "two"', 'tool: "seen"')
+    assert parts(one, other, longer) == (
+        *lines,
+        'assistant: "two"',
+        'tool: "seen"',
+    )
     assert parts(one, other, one) == (*lines, 'assistant: "two"')
 
 
@@ -114,7 +126,10 @@ def test_prompt_with_examples() -> None:
     """An agent's messages that are examples in the prompt are context, not part of a rollout."""
     shots = [*talk("2", "1+1?"), *talk("4", "2+2?")]
     layout = build_layout(group(Rollout(shots, prompt_length=3)), AskSettings())
-    assert (layout.context.count("\n"), layout.distinct) == (2, ('assistant: "4"',))
+    assert (layout.context.count("\n"), layout.distinct) == (
+        2,
+        ('assistant: "4"',),
+    )
 
 
 bases = st.permutations(range(13)).flatmap(
@@ -129,4 +144,6 @@ def test_pairs(base: list[int], pass_index: int) -> None:
     even = pass_index - pass_index % 2
     first, second = balanced(base, even), balanced(base, even + 1)
     assert second == first[::-1]
-    assert {first.index(item) + second.index(item) for item in base} <= {len(base) - 1}
+    assert {first.index(item) + second.index(item) for item in base} <= {
+        len(base) - 1
+    }

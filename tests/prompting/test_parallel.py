@@ -28,7 +28,10 @@ ORDERS = ((0, 1, 2), (2, 0, 1), (1, 2, 0))
 TASK = {"role": "user", "content": "Weather?"}
 END = {"role": "assistant", "content": "Told."}
 LINES = [
-    *(f'call {n} weather: {{"city":"{city}"}}' for n, city in enumerate(CITIES, 1)),
+    *(
+        f'call {n} weather: {{"city":"{city}"}}'
+        for n, city in enumerate(CITIES, 1)
+    ),
     *(f'tool {n} weather: "{seen}"' for n, seen in enumerate(WEATHER, 1)),
 ]
 DIALECTS = json.loads((ROOT / "tests/data/parallel_dialects.json").read_text())
@@ -68,10 +71,12 @@ def test_pictures_of_results() -> None:
 def told(calls: list[Any], *results: Any, name: str = "f") -> Messages:
     """A message with calls of these ids, and results of these; an id may have a text with it."""
     made = [
-        {"id": one, "name": name, "arguments": {"n": n}} for n, one in enumerate(calls)
+        {"id": one, "name": name, "arguments": {"n": n}}
+        for n, one in enumerate(calls)
     ]
     came = [
-        {"role": "tool", "tool_call_id": one, "content": f"of {one}"} for one in results
+        {"role": "tool", "tool_call_id": one, "content": f"of {one}"}
+        for one in results
     ]
     return [{"role": "assistant", "content": None, "tool_calls": made}, *came]
 
@@ -80,7 +85,9 @@ def test_pairs(subtests: pytest.Subtests) -> None:
     """A result is paired with a call only if its id is that of this call alone."""
     for law, case in CASES.items():
         with subtests.test(law):
-            assert "\n".join(render(case["messages"])).split("\n") == case["lines"]
+            assert (
+                "\n".join(render(case["messages"])).split("\n") == case["lines"]
+            )
 
 
 def test_no_number_is_forged() -> None:
@@ -112,12 +119,18 @@ def test_kept_replies(ruler: Ruler, tmp_path: Path) -> None:
     """The run says once how many kept replies no longer answer, because results had lost their calls."""
     answers = zip(ORDERS[:2], ("Told.", "Done."), strict=True)
     rollouts = [
-        {"task_id": "t", "messages": [*conversation(order), {**END, "content": answer}]}
+        {
+            "task_id": "t",
+            "messages": [*conversation(order), {**END, "content": answer}],
+        }
         for order, answer in answers
     ]
     write(tmp_path / "in.jsonl", rollouts)
     # of the two passes by version 0.1.0, as it was before results were paired with calls
-    keys = ("308dd855b1c9bea1a809890726ead015", "d6ac62b4c06a10ca1a844114745098b6")
+    keys = (
+        "308dd855b1c9bea1a809890726ead015",
+        "d6ac62b4c06a10ca1a844114745098b6",
+    )
     with Ledger(tmp_path / "l.sqlite") as ledger:
         cache = ReplyCache(ledger, "openai/good", {})
         for key in keys:

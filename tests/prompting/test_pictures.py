@@ -22,7 +22,10 @@ ASK = AskSettings(judge_model="openai/gpt-4o")
 def seen(*scores: float, text: str = "See.") -> list[dict[str, Any]]:
     """Return a task with a picture for all, and an agent that sees these."""
     return [
-        {"role": "user", "content": [part(0.0), {"type": "text", "text": "Go."}]},
+        {
+            "role": "user",
+            "content": [part(0.0), {"type": "text", "text": "Go."}],
+        },
         {"role": "assistant", "content": "I look."},
         {"role": "user", "content": [*map(part, scores)]},
         {"role": "assistant", "content": text},
@@ -33,7 +36,9 @@ def around(request: Request) -> list[str]:
     """Return the last line before each picture of a request, and the first behind it."""
     text = request.user
     return [
-        "|".join((text[:place].split("\n")[-1], text[place + 1 :].split("\n")[0]))
+        "|".join(
+            (text[:place].split("\n")[-1], text[place + 1 :].split("\n")[0])
+        )
         for place, _ in request.pictures
     ]
 
@@ -78,5 +83,9 @@ def test_left_out() -> None:
     own = group(seen(0.1), seen(0.1), seen(0.2, text="Else."))
     layout = build_layout(own, ask)
     request = write_prompt(layout, ask)
-    assert (len(layout.distinct), layout.left_out, request.pictures) == (2, 3, ())
+    assert (len(layout.distinct), layout.left_out, request.pictures) == (
+        2,
+        3,
+        (),
+    )
     assert request.user.count("is not shown)") == 3

@@ -34,7 +34,9 @@ TOOL, OTHER = {"name": "f"}, {"name": "g"}
 
 def asked(made: Group, ask: AskSettings = ASK, attempt: int = 0) -> str:
     """The user message of a group."""
-    return write_prompt(build_layout(made, ask), ask, state=ExchangeState(attempt)).user
+    return write_prompt(
+        build_layout(made, ask), ask, state=ExchangeState(attempt)
+    ).user
 
 
 def test_shape() -> None:
@@ -42,7 +44,11 @@ def test_shape() -> None:
     user = asked(group(talk("4"), talk("5"), tools=[TOOL]))
     lines = user.split("\n")
     assert lines[:3] == ["<context>", 'user: "What is 2+2?"', "</context>"]
-    assert lines[3:6] == ["<available_tools>", '{"name":"f"}', "</available_tools>"]
+    assert lines[3:6] == [
+        "<available_tools>",
+        '{"name":"f"}',
+        "</available_tools>",
+    ]
     assert sorted(blocks(user).values()) == ['assistant: "4"', 'assistant: "5"']
     assert lines[-1].startswith("trajectory_ids to score: [")
 
@@ -69,7 +75,9 @@ def test_tools() -> None:
         ["(tools of this rollout)", '{"name":"f"}'],
         ["(tools of this rollout)", '{"name":"g"}'],
     ]
-    assert "<available_tools>\n" + '{"name":"f"}' in asked(group(*first, tools=[OTHER]))
+    assert "<available_tools>\n" + '{"name":"f"}' in asked(
+        group(*first, tools=[OTHER])
+    )
     some = asked(group(first[0], talk("b"), tools=[OTHER]))
     assert "<available_tools>\n" + '{"name":"g"}' in some
     assert some.count('(tools of this rollout)\n{"name":"f"}') == 1
@@ -86,7 +94,11 @@ def test_rubric() -> None:
     ]
     assert ["OWN" in s for s in systems] == [True, False, False]
     assert ["OPTION" in s for s in systems] == [False, True, False]
-    assert [templates.DEFAULT_RUBRIC in s for s in systems] == [False, False, True]
+    assert [templates.DEFAULT_RUBRIC in s for s in systems] == [
+        False,
+        False,
+        True,
+    ]
 
 
 def test_alone() -> None:
@@ -146,7 +158,9 @@ def test_labels_are_fresh(
     """
     layout = build_layout(group(*map(talk, given_answers)), ASK)
     first, second, corrected = (
-        write_prompt(layout, ASK, requests_of_pass(layout, ASK, t)[0], ExchangeState(a))
+        write_prompt(
+            layout, ASK, requests_of_pass(layout, ASK, t)[0], ExchangeState(a)
+        )
         for t, a in (
             (pass_index, attempt),
             (pass_index + later, attempt),
@@ -161,7 +175,10 @@ def test_labels_are_fresh(
         == set(second.shown.values())
         == set(range(len(layout.distinct)))
     )
-    assert (first.pass_index, second.pass_index) == (pass_index, pass_index + later)
+    assert (first.pass_index, second.pass_index) == (
+        pass_index,
+        pass_index + later,
+    )
 
 
 def of_sizes(sizes: list[int]) -> Group:
@@ -198,7 +215,9 @@ def test_one_pass(
         range(len(sizes))
     )
     if context is not None:
-        assert all(layout.tokens_of(part.distinct) <= context for part in result)
+        assert all(
+            layout.tokens_of(part.distinct) <= context for part in result
+        )
     assert count == 1 or all(len(part.distinct) >= 2 for part in result)
     first, second = (
         [list(part.distinct) for part in requests_of_pass(layout, ask, t)]
@@ -208,14 +227,20 @@ def test_one_pass(
 
 
 @settings(deadline=None, max_examples=30)
-@given(st.permutations(range(14)), st.integers(0, 9), st.sampled_from([None, 1000]))
-def test_input_order(mixed: list[int], pass_index: int, context: int | None) -> None:
+@given(
+    st.permutations(range(14)), st.integers(0, 9), st.sampled_from([None, 1000])
+)
+def test_input_order(
+    mixed: list[int], pass_index: int, context: int | None
+) -> None:
     """Any order of the input gives the identical requests of a pass."""
     conversations = [talk(f"{number} " + "y" * 300) for number in range(14)]
     ask = replace(ASK, group_size=5, context_tokens=context)
     asked: list[list[Any]] = []
     for order in (range(14), mixed):
-        layout = build_layout(group(*(conversations[number] for number in order)), ask)
+        layout = build_layout(
+            group(*(conversations[number] for number in order)), ask
+        )
         asked.append(
             [
                 write_prompt(layout, ask, part)
@@ -263,19 +288,25 @@ def rollout(
 @settings(deadline=None, max_examples=40)
 @given(
     st.lists(
-        st.tuples(st.integers(0, 3000), st.integers(0, 3000)), min_size=1, max_size=14
+        st.tuples(st.integers(0, 3000), st.integers(0, 3000)),
+        min_size=1,
+        max_size=14,
     ),
     st.integers(1_200, 20_000),
 )
 def test_never_cut(lengths: list[tuple[int, int]], tokens: int) -> None:
     """The first user message and every final answer are whole, for any shortening."""
     ask = replace(ASK, context_tokens=tokens)
-    made = group(*(rollout(f"of {n}", *sizes) for n, sizes in enumerate(lengths)))
+    made = group(
+        *(rollout(f"of {n}", *sizes) for n, sizes in enumerate(lengths))
+    )
     layout = build_layout(made, ask)
     distinct = layout.distinct
     assert len(distinct) == len(lengths)
     assert (layout.context + "\n".join(distinct)).count("QUESTION " * 100) == 1
-    assert all(f"of {n}" + " ANSWER" * 100 in distinct[n] for n in range(len(distinct)))
+    assert all(
+        f"of {n}" + " ANSWER" * 100 in distinct[n] for n in range(len(distinct))
+    )
     assert bool(layout.shortening) is any(
         CUT in text for text in (layout.context, *distinct)
     )

@@ -19,14 +19,22 @@ from tests.values import group, render, texts, values
 
 def called(*calls: Any, **more: Any) -> dict[str, Any]:
     """An assistant's message that calls tools."""
-    return {"role": "assistant", "content": None, "tool_calls": list(calls), **more}
+    return {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": list(calls),
+        **more,
+    }
 
 
 def test_lines(subtests: pytest.Subtests) -> None:
     """Each dialect of messages becomes the same few kinds of lines."""
     for row in read(ROOT / "tests/data/messages.jsonl"):
         with subtests.test(**row):
-            assert render(check_messages(row["messages"], "messages")) == row["lines"]
+            assert (
+                render(check_messages(row["messages"], "messages"))
+                == row["lines"]
+            )
 
 
 @pytest.mark.parametrize(
@@ -35,7 +43,9 @@ def test_lines(subtests: pytest.Subtests) -> None:
 def test_numbers(number: float) -> None:
     """No number is shown rounded, as a value or inside JSON text."""
     for arguments in ({"n": number}, json.dumps({"n": number})):
-        line = render([called({"function": {"name": "f", "arguments": arguments}})])[0]
+        line = render(
+            [called({"function": {"name": "f", "arguments": arguments}})]
+        )[0]
         assert str(number).replace("+", "") in line.replace("+", "")
 
 
@@ -56,7 +66,8 @@ def test_deep() -> None:
 
 
 roles = (
-    st.sampled_from(["system", "user", "assistant", "tool", "function", "call"]) | texts
+    st.sampled_from(["system", "user", "assistant", "tool", "function", "call"])
+    | texts
 )
 parts = st.fixed_dictionaries(
     {
@@ -70,7 +81,9 @@ parts = st.fixed_dictionaries(
     ),
 )
 calls = (
-    st.fixed_dictionaries({"id": texts, "name": texts, "arguments": texts | values})
+    st.fixed_dictionaries(
+        {"id": texts, "name": texts, "arguments": texts | values}
+    )
     | st.fixed_dictionaries(
         {
             "function": st.fixed_dictionaries(
@@ -83,7 +96,10 @@ calls = (
 messages = st.fixed_dictionaries(
     {
         "role": roles,
-        "content": texts | st.none() | st.lists(parts | texts, max_size=3) | values,
+        "content": texts
+        | st.none()
+        | st.lists(parts | texts, max_size=3)
+        | values,
     },
     optional={
         "name": texts,
@@ -99,7 +115,9 @@ messages = st.fixed_dictionaries(
 )
 items = st.fixed_dictionaries(
     {
-        "type": st.sampled_from(["function_call", "function_call_output", "reasoning"])
+        "type": st.sampled_from(
+            ["function_call", "function_call_output", "reasoning"]
+        )
         | values
     },
     optional={
@@ -119,9 +137,13 @@ conversations = st.lists(messages | items, min_size=1, max_size=4)
     st.none() | st.lists(values, min_size=1),
     texts,
 )
-def test_nothing_is_forged(rollouts: list[list[Any]], tools: Any, rubric: str) -> None:
+def test_nothing_is_forged(
+    rollouts: list[list[Any]], tools: Any, rubric: str
+) -> None:
     """Text in a rollout never adds, removes or renames a delimiter or the last line."""
-    layout = build_layout(group(*rollouts, tools=tools, rubric=rubric), AskSettings())
+    layout = build_layout(
+        group(*rollouts, tools=tools, rubric=rubric), AskSettings()
+    )
     prompt = write_prompt(layout, AskSettings())
     user = prompt.user
     user.encode()
@@ -138,7 +160,9 @@ def test_nothing_is_forged(rollouts: list[list[Any]], tools: Any, rubric: str) -
     assert sum(line.startswith("<trajectory ") for line in lines) == len(
         layout.distinct
     )
-    assert sum(line == "</trajectory>" for line in lines) == len(layout.distinct)
+    assert sum(line == "</trajectory>" for line in lines) == len(
+        layout.distinct
+    )
     assert sum(line.startswith("trajectory_ids") for line in lines) == 1
     assert all(
         label not in text
@@ -149,7 +173,10 @@ def test_nothing_is_forged(rollouts: list[list[Any]], tools: Any, rubric: str) -
 
 def test_no_gold_beside_content() -> None:
     """Reference answers and what graders say are not shown in fields beside a turn, at any depth or in JSON text."""
-    inner = {"found": "shown", "info": {"ground_truth": "S1", "judge": {"note": "S2"}}}
+    inner = {
+        "found": "shown",
+        "info": {"ground_truth": "S1", "judge": {"note": "S2"}},
+    }
     turn = {
         "role": "assistant",
         "content": "hi",

@@ -41,7 +41,9 @@ def result(**more: Any) -> dict[str, Any]:
 def test_shown(subtests: pytest.Subtests) -> None:
     """Anything that an agent or a tool says is shown, in whatever field, so rollouts that differ in it are two."""
     shown = (ROOT / "tests/data/shown.json").read_text()
-    messages = (json.loads(text).items() for text in (shown, shown.replace("17", "71")))
+    messages = (
+        json.loads(text).items() for text in (shown, shown.replace("17", "71"))
+    )
     for (law, message), (_, changed) in zip(*messages, strict=True):
         with subtests.test(law):
             both = message, changed
@@ -83,7 +85,9 @@ def test_metadata() -> None:
     """Ids, times, usage, counts, probabilities and grades are not shown, and no rollout differs in them."""
     plain = render([by("assistant", "x"), by("assistant", [said()])])
     for more in ABOUT:
-        lines = render([by("assistant", "x", **more), by("assistant", [said(**more)])])
+        lines = render(
+            [by("assistant", "x", **more), by("assistant", [said(**more)])]
+        )
         assert lines == plain, more
         call = {**cancel(17), **more}
         assert render([by("assistant", None, tool_calls=[call])]) == [
@@ -107,25 +111,34 @@ def test_not_shown_is_not_identical(tmp_path: Path, ruler: Ruler) -> None:
         assert len(there.distinct) == 2
         assert [*there.digests] == [*reversed(back.digests)]
         assert (
-            len(build_layout(group(rollouts[0], rollouts[0]), AskSettings()).distinct)
+            len(
+                build_layout(
+                    group(rollouts[0], rollouts[0]), AskSettings()
+                ).distinct
+            )
             == 1
         )
     long = "A field of the user's that no judge is shown."
     turns = [
-        [by("user", "q", screens=[f"{long} {n}"]), by("assistant", "a")] for n in "ab"
+        [by("user", "q", screens=[f"{long} {n}"]), by("assistant", "a")]
+        for n in "ab"
     ]
     path = write(
-        tmp_path / "in.jsonl", [{"group_id": 1, "messages": one} for one in turns]
+        tmp_path / "in.jsonl",
+        [{"group_id": 1, "messages": one} for one in turns],
     )
     facts = json.loads(ruler("check", path, "-m", "offline", "--json").stdout)
     assert facts["identical_rollouts"] == 0
-    assert [*facts["shown_to_the_judge"]["not_shown"]] == ["messages[].screens[]"]
+    assert [*facts["shown_to_the_judge"]["not_shown"]] == [
+        "messages[].screens[]"
+    ]
 
 
 def test_speakers() -> None:
     """A result in a user's turn is a tool's, an answer to a question the user's, and an unknown speaker is refused."""
     turn = by(
-        "user", [{"toolResult": {"toolUseId": "1", "content": [{"text": "none"}]}}]
+        "user",
+        [{"toolResult": {"toolUseId": "1", "content": [{"text": "none"}]}}],
     )
     assert render([turn]) == ['tool: "none"']
     for kind in (
@@ -136,7 +149,11 @@ def test_speakers() -> None:
         item = {"type": kind, "call_id": "1", "output": "bar"}
         record = {"messages": [TASK, item, by("assistant", "Done.")]}
         assert render(read(record)[0].rollouts[0].messages)[1] == 'tool: "bar"'
-    allowed = {"type": "mcp_approval_response", "approve": True, "reason": "fine"}
+    allowed = {
+        "type": "mcp_approval_response",
+        "approve": True,
+        "reason": "fine",
+    }
     assert render([allowed])[0].startswith("user: ")
 
 

@@ -18,7 +18,11 @@ from ruler_cli.results.figures import ScoredFile
 from ruler_cli.results.record import GroupRecord
 from ruler_cli.results.select import select
 from ruler_cli.runs.file import score
-from ruler_cli.settings.models import InputSettings, JudgeSettings, ScoreSettings
+from ruler_cli.settings.models import (
+    InputSettings,
+    JudgeSettings,
+    ScoreSettings,
+)
 from ruler_cli.types import Group, Problem
 from tests.values import talk
 
@@ -57,7 +61,9 @@ def grouped(
     """A scored group on a line; `part` is the group's part of its annotation."""
     both = zip(scores, labels or [None] * len(scores), strict=True)
     status = "scored" if any(s is not None for s in scores) else "failed"
-    trajectories = [trajectory(s, y, id=f"{name}{i}") for i, (s, y) in enumerate(both)]
+    trajectories = [
+        trajectory(s, y, id=f"{name}{i}") for i, (s, y) in enumerate(both)
+    ]
     return {
         "group_id": name,
         "trajectories": trajectories,
@@ -97,7 +103,11 @@ def dump(path: Path, records: Sequence[Any]) -> Path:
 
 
 def selected(
-    source: Path, output: Path, *where: str, keep: Keep | None = None, **more: Any
+    source: Path,
+    output: Path,
+    *where: str,
+    keep: Keep | None = None,
+    **more: Any,
 ) -> Counter[str]:
     """Run a selection in which every line can be read."""
     problems: list[Problem] = []
@@ -126,7 +136,9 @@ def read_groups(path: Path) -> list[tuple[Group, GroupRecord]]:
     """Read the groups of a scored file, with their annotations."""
     with ExitStack() as stack:
         file = ScoredFile(
-            InputSettings(str(path)), stack, lambda problem: pytest.fail(problem.reason)
+            InputSettings(str(path)),
+            stack,
+            lambda problem: pytest.fail(problem.reason),
         )
         return [(group, scored) for _, group, scored in file.groups()]
 

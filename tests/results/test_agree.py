@@ -39,7 +39,9 @@ def test_missing_values() -> None:
     """A rollout without a score or a label is ignored; only for the gate one without a score is wrong."""
     whole = [scored([0.9, 0.4, 0.4], [1, 1, 0])]
     holes = [scored([0.9, None, 0.4, 0.7, 0.4], [1, 1, 1, None, 0])]
-    (first,), (second,) = (measure(groups)["scorers"] for groups in (whole, holes))
+    (first,), (second,) = (
+        measure(groups)["scorers"] for groups in (whole, holes)
+    )
     gated = [judge.pop("with_unscored")["value"] for judge in (first, second)]
     assert first == second
     assert gated == [1.5 / 2, 1.5 / 3]
@@ -47,7 +49,11 @@ def test_missing_values() -> None:
 
 def test_sampled_pairs() -> None:
     """Of ten thousand rollouts a fixed sample of pairs is measured."""
-    many = [scored([i / 10_000 for i in range(10_000)], [i % 2 for i in range(10_000)])]
+    many = [
+        scored(
+            [i / 10_000 for i in range(10_000)], [i % 2 for i in range(10_000)]
+        )
+    ]
     result = measure(many)
     assert result == measure(many)
     assert 3_500 < result["scorers"][0]["pairs"] < 4_500  # of 5,000 · 5,000

@@ -33,7 +33,8 @@ def read(path: Path, *lines: dict[str, Any]) -> Groups:
 def of(key: str, *scores: float | None, **row: Any) -> dict[str, Any]:
     """A group of rollouts with these scores; `each` holds a list of annotations for them."""
     mine = [
-        {name: values[i] for name, values in row.items()} for i in range(len(scores))
+        {name: values[i] for name, values in row.items()}
+        for i in range(len(scores))
     ]
     return group(
         key,
@@ -78,7 +79,10 @@ def test_chances(tmp_path: Path, disputed: int) -> None:
     lines = sizes(*numbers)
     for line in lines[:disputed]:
         for i, row in enumerate(line["trajectories"]):
-            judges = [{"judge": "a", "score": i / 10}, {"judge": "b", "score": -i / 10}]
+            judges = [
+                {"judge": "a", "score": i / 10},
+                {"judge": "b", "score": -i / 10},
+            ]
             row["ruler"]["judges"] = judges
     groups = read(tmp_path / "s.jsonl", *lines)
     seeds = 600
@@ -94,7 +98,9 @@ def test_chances(tmp_path: Path, disputed: int) -> None:
         drawn.update(map(about, at_random))
         (chance,) = {pair.chance for pair in at_random}
         chances.append(chance or 0.0)
-        assert round(len(at_random) / chances[-1]) == sum(comb(n, 2) for n in numbers)
+        assert round(len(at_random) / chances[-1]) == sum(
+            comb(n, 2) for n in numbers
+        )
     assert len(drawn) == sum(comb(n, 2) for n in numbers)
     chance = fmean(chances)
     error = (chance * (1 - chance) / seeds) ** 0.5
@@ -125,9 +131,12 @@ def test_disputed(tmp_path: Path) -> None:
     slots = [[0.0, 1.0]] * 3
     passes = [[0.1, 0.9], [0.5, 0.5], [0.9, 0.1]]
     wild = [
-        of(f"w{i}", 0.5, 0.5, 0.5, slots=slots, pass_scores=passes) for i in range(3)
+        of(f"w{i}", 0.5, 0.5, 0.5, slots=slots, pass_scores=passes)
+        for i in range(3)
     ]
-    judges = of("judges", 0.4, 0.6, judges=[{"x": 0.9, "y": 0.1}, {"x": 0.1, "y": 0.9}])
+    judges = of(
+        "judges", 0.4, 0.6, judges=[{"x": 0.9, "y": 0.1}, {"x": 0.1, "y": 0.9}]
+    )
     groups = read(tmp_path / "s.jsonl", *agreed, *wild, judges)
     drawn = draw(groups, 24)
     others = [pair for pair in drawn if not is_random(pair)]

@@ -18,14 +18,21 @@ from tests.results.agree_values import scored
 IDS = "abcdefgh"
 
 
-def group(name: str, *scores: float | None, labels: Sequence[Any] = ()) -> GroupRecord:
+def group(
+    name: str, *scores: float | None, labels: Sequence[Any] = ()
+) -> GroupRecord:
     """A group whose rollouts are a, b, c and so on."""
     return scored(scores, labels or [None] * len(scores), key=name)
 
 
 def pair(name: str, choice: str, by: str = "ana", **more: Any) -> PairLabel:
     """A comparison of the rollouts a and b, drawn at random."""
-    line: dict[str, Any] = {"left": "a", "right": "b", "drawn": "random", **more}
+    line: dict[str, Any] = {
+        "left": "a",
+        "right": "b",
+        "drawn": "random",
+        **more,
+    }
     line["left"] = f"{name}.{line['left']}"
     line["right"] = f"{name}.{line['right']}"
     return PairLabel(group=name, choice=choice, by=by, **line)
@@ -33,7 +40,9 @@ def pair(name: str, choice: str, by: str = "ana", **more: Any) -> PairLabel:
 
 def mark(name: str, rollout: str, label: float, **more: Any) -> RolloutMark:
     """A label of a rollout."""
-    return RolloutMark(group=name, rollout=f"{name}.{rollout}", label=label, **more)
+    return RolloutMark(
+        group=name, rollout=f"{name}.{rollout}", label=label, **more
+    )
 
 
 def measure(
@@ -46,7 +55,9 @@ def measure(
     labels = None if lines is None else Labels.of(lines)
     result = LabelAgreement(labels, "score", of_records=of_records)
     for row in groups:
-        result.add([f"{row.key}.{name}" for name in IDS[: len(row.rollouts)]], row)
+        result.add(
+            [f"{row.key}.{name}" for name in IDS[: len(row.rollouts)]], row
+        )
     return result.agreement() | {"left": result.left}
 
 
@@ -77,7 +88,12 @@ def test_by_hand() -> None:
 def test_either_side() -> None:
     """It does not matter which rollout stood left, nor which person's line came first."""
     turned = pair("g0", "right", left="b", right="a", by="bo")
-    lines = [pair("g0", "left"), turned, pair("g1", "left"), pair("g1", "right", "bo")]
+    lines = [
+        pair("g0", "left"),
+        turned,
+        pair("g1", "left"),
+        pair("g1", "right", "bo"),
+    ]
     groups = [group(name, 0.9, 0.1) for name in ("g0", "g1")]
     result = measure(groups, lines)
     assert accuracy(result) == pytest.approx(0.75)
@@ -88,7 +104,9 @@ def test_chances() -> None:
     """A label that was drawn half as often counts twice, as in files of earlier versions; counts are those of pairs."""
     groups = [group(f"g{i}", 0.9, 0.1) for i in range(3)]
     chances = ("left", 0.5), ("left", 0.5), ("right", 0.25)
-    lines = [pair(f"g{i}", side, chance=c) for i, (side, c) in enumerate(chances)]
+    lines = [
+        pair(f"g{i}", side, chance=c) for i, (side, c) in enumerate(chances)
+    ]
     result = measure(groups, lines)
     assert accuracy(result) == pytest.approx(4 / 8)
     assert result["scorers"][0]["pairs"] == 3
@@ -117,9 +135,18 @@ def test_drawn_apart() -> None:
 def test_several_people() -> None:
     """The judge is measured against one person at random, as people are against one another."""
     lines = [
-        *(pair("g0", choice, by) for by, choice in (("ana", "left"), ("bo", "left"))),
-        *(pair("g1", choice, by) for by, choice in (("ana", "left"), ("bo", "right"))),
-        *(pair("g2", choice, by) for by, choice in (("ana", "left"), ("bo", "equal"))),
+        *(
+            pair("g0", choice, by)
+            for by, choice in (("ana", "left"), ("bo", "left"))
+        ),
+        *(
+            pair("g1", choice, by)
+            for by, choice in (("ana", "left"), ("bo", "right"))
+        ),
+        *(
+            pair("g2", choice, by)
+            for by, choice in (("ana", "left"), ("bo", "equal"))
+        ),
         pair("g3", "right"),
     ]
     groups = [group(f"g{i}", 0.9, 0.1) for i in range(4)]
@@ -160,7 +187,9 @@ def test_precedence() -> None:
     none = measure(groups, None)
     assert (accuracy(none), none["label_files"]) == (0.0, None)
     # a comparison comes before both
-    compared = measure(groups, [*lines, pair("g0", "right", drawn="")], of_records=True)
+    compared = measure(
+        groups, [*lines, pair("g0", "right", drawn="")], of_records=True
+    )
     assert (accuracy(compared), compared["scorers"][0]["pairs"]) == (0.0, 1)
 
 
@@ -168,11 +197,16 @@ def test_homes() -> None:
     """A label holds in the group of its name, or of another name if the rollouts have one label; once in a file."""
     ids = ["x", "y"]
     lines = [
-        PairLabel(group=name, left="x", right="y", choice=choice, drawn="random")
+        PairLabel(
+            group=name, left="x", right="y", choice=choice, drawn="random"
+        )
         for name, choice in (("g0", "left"), ("g1", "right"))
     ]
     counts = []
-    for labels, names in ((lines, ("g1", "g0", "g2")), (lines[:1], ("else", "more"))):
+    for labels, names in (
+        (lines, ("g1", "g0", "g2")),
+        (lines[:1], ("else", "more")),
+    ):
         result = LabelAgreement(Labels.of(labels), "score", of_records=False)
         for i, name in enumerate(names):
             result.add([*ids, f"{i}"], group(name, 0.9, 0.1, 0.5))

@@ -12,7 +12,13 @@ from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.results.identity import group_name
 from ruler_cli.results.labels import Labels, parse_line
 
-COMPARISON = {"group": "g", "left": "a", "right": "b", "choice": "left", "by": "ana"}
+COMPARISON = {
+    "group": "g",
+    "left": "a",
+    "right": "b",
+    "choice": "left",
+    "by": "ana",
+}
 MARK = {"group": "g", "rollout": "a", "mark": "good", "by": "ana"}
 
 
@@ -50,10 +56,14 @@ def test_last_line_counts(tmp_path: Path) -> None:
 def test_latest_line_counts(tmp_path: Path) -> None:
     """A later time counts, whatever the order of the files; an empty mark takes an earlier one back."""
     late = MARK | {"mark": "bad", "at": "2026-11-27T12:00:01Z"}
-    (mark,) = read(tmp_path, late, MARK | {"at": "2026-11-27T12:00:00Z"}).marks["g"]
+    (mark,) = read(tmp_path, late, MARK | {"at": "2026-11-27T12:00:00Z"}).marks[
+        "g"
+    ]
     assert mark.mark == "bad"
     named = {"group": "g", "rollout": "b", "by": "ana"}
-    (left,) = read(tmp_path, late, MARK | {"mark": "", "note": ""}, named).marks["g"]
+    (left,) = read(
+        tmp_path, late, MARK | {"mark": "", "note": ""}, named
+    ).marks["g"]
     assert (left.rollout, left.mark) == ("b", "")
 
 
@@ -82,14 +92,19 @@ def test_drawn_twice(tmp_path: Path, first: str, at: str) -> None:
         "disputed": {"drawn": "disputed"},
     }
     (second,) = ways.keys() - {first}
-    lines = COMPARISON | ways[first], COMPARISON | ways[second] | {"choice": "right"}
+    lines = (
+        COMPARISON | ways[first],
+        COMPARISON | ways[second] | {"choice": "right"},
+    )
     (row,) = read(tmp_path, *(line | {"at": at} for line in lines)).comparisons
     assert (row.choice, row.drawn, row.chance) == ("right", "random", 0.25)
 
 
 def test_other_draws(tmp_path: Path) -> None:
     """Any word but `random` says that what is known of scores chose the line."""
-    (row,) = read(tmp_path, COMPARISON | {"drawn": "the worst \x1b[2J"}).comparisons
+    (row,) = read(
+        tmp_path, COMPARISON | {"drawn": "the worst \x1b[2J"}
+    ).comparisons
     assert row.drawn == "disputed"
 
 
@@ -118,7 +133,9 @@ def test_wrong_lines(tmp_path: Path, line: dict[str, Any], reason: str) -> None:
 def test_windows_file(tmp_path: Path) -> None:
     """A file with a byte order mark and Windows' line ends is read as any other."""
     path = written(tmp_path, COMPARISON, MARK)
-    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))
+    path.write_bytes(
+        b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n")
+    )
     labels = Labels.read([path], option="--people")
     assert (len(labels.comparisons), len(labels.marks["g"])) == (1, 1)
 

@@ -87,7 +87,8 @@ def matched(
 def numbered(key: str, *texts: str) -> DigestedGroup:
     """A group with another score for each occurrence of a text."""
     scores = [
-        1000 * float(text) + texts[:i].count(text) for i, text in enumerate(texts)
+        1000 * float(text) + texts[:i].count(text)
+        for i, text in enumerate(texts)
     ]
     return digested(scored(scores, [None] * len(texts), key=key), texts)
 
@@ -99,7 +100,9 @@ def numbered(key: str, *texts: str) -> DigestedGroup:
 def test_order_of_rollouts(texts: list[str], dice: random.Random) -> None:
     """In any order of its rollouts each score of the second file is that of the same rollout."""
     second = dice.sample(texts, len(texts))
-    [pair], _, output = matched([numbered("g", *texts)], [numbered("g", *second)])
+    [pair], _, output = matched(
+        [numbered("g", *texts)], [numbered("g", *second)]
+    )
     assert output == []
     first, two = pair.first.rollouts, pair.second.rollouts
     assert [r.score for r in first] == [r.score for r in two]
@@ -116,9 +119,9 @@ def test_repeated_key(first: list[str], second: list[str]) -> None:
     )
     common = (Counter(first) & Counter(second)).total()
     left = [len(file) - common for file in (first, second)]
-    assert sorted(Counter(first[pair.number - 1] for pair in pairs).items()) == sorted(
-        (Counter(first) & Counter(second)).items()
-    )
+    assert sorted(
+        Counter(first[pair.number - 1] for pair in pairs).items()
+    ) == sorted((Counter(first) & Counter(second)).items())
     assert result == {
         "groups": common,
         "unlike": min(left),

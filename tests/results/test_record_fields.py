@@ -7,7 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from ruler_cli.results.figures import ScoredFile
-from ruler_cli.results.record_fields import MOST_FIELDS, MOST_VALUES, RecordFields
+from ruler_cli.results.record_fields import (
+    MOST_FIELDS,
+    MOST_VALUES,
+    RecordFields,
+)
 from ruler_cli.settings.models import InputSettings
 from tests.results.report.written import group, report, rollout, written
 
@@ -17,7 +21,9 @@ Fields = dict[str, list[str]]
 def read(source: Path) -> tuple[Fields, list[dict[str, list[str]]]]:
     """The values of the fields of a file, and those of each group."""
     with ExitStack() as stack:
-        file = ScoredFile(InputSettings(str(source)), stack, lambda problem: None)
+        file = ScoredFile(
+            InputSettings(str(source)), stack, lambda problem: None
+        )
         fields = RecordFields(file.annotations)
         rows = [dict(fields.add(entry)) for _, entry, _ in file.groups()]
         numbers = fields.offered()
@@ -26,7 +32,9 @@ def read(source: Path) -> tuple[Fields, list[dict[str, list[str]]]]:
     held = [
         {
             path: [expected[at] for at in row[number]]
-            for number, (path, expected) in zip(numbers, values.items(), strict=True)
+            for number, (path, expected) in zip(
+                numbers, values.items(), strict=True
+            )
             if number in row
         }
         for row in rows
@@ -34,9 +42,13 @@ def read(source: Path) -> tuple[Fields, list[dict[str, list[str]]]]:
     return values, held
 
 
-def with_fields(number: int, mine: dict[str, Any], *rollouts: Any) -> dict[str, Any]:
+def with_fields(
+    number: int, mine: dict[str, Any], *rollouts: Any
+) -> dict[str, Any]:
     """A scored group whose record and rollouts have these fields."""
-    members = [rollout(f"{number} {i}", i / 4) | row for i, row in enumerate(rollouts)]
+    members = [
+        rollout(f"{number} {i}", i / 4) | row for i, row in enumerate(rollouts)
+    ]
     return group(f"g{number}", *members) | mine
 
 
@@ -47,7 +59,11 @@ def test_fields(tmp_path: Path) -> None:
             i,
             {
                 "split": "test" if i % 2 else "train",
-                "metadata": {"step": i // 2, "a.b": {"c": bool(i % 2)}, "model": "x"},
+                "metadata": {
+                    "step": i // 2,
+                    "a.b": {"c": bool(i % 2)},
+                    "model": "x",
+                },
             },
             {"metadata": {"model": "wren"}},
             {"metadata": {"model": "heron" if i else "wren"}},
@@ -99,7 +115,10 @@ def test_bounds(tmp_path: Path) -> None:
     """However many names a file has, a page offers a few, and what is held of them does not grow."""
     lines = [
         with_fields(
-            i, {"m": {f"n{j}": i % 2 for j in range(i, 90 + i)}}, {f"x{i}": 1}, {}
+            i,
+            {"m": {f"n{j}": i % 2 for j in range(i, 90 + i)}},
+            {f"x{i}": 1},
+            {},
         )
         for i in range(300)
     ]
@@ -134,7 +153,8 @@ def test_hostile_names(tmp_path: Path) -> None:
             i,
             {
                 "m": {
-                    name: HOSTILE[(i // 2 + at) % 5] for at, name in enumerate(HOSTILE)
+                    name: HOSTILE[(i // 2 + at) % 5]
+                    for at, name in enumerate(HOSTILE)
                 }
             },
             {},

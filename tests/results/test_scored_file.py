@@ -56,11 +56,15 @@ def test_every_layout(name: str, tmp_path: Path) -> None:
         assert (result.passes, result.usage["calls"]) == (1, 1)
     rollouts = [rollout for result in groups for rollout in result.rollouts]
     read_back = {(rollout.score, rollout.explanation) for rollout in rollouts}
-    assert read_back == {(part["score"], part["explanation"]) for part in written}
+    assert read_back == {
+        (part["score"], part["explanation"]) for part in written
+    }
     first = {label_of(part["independent_reward"]) for part in written}
     assert first - {None} <= {rollout.label for rollout in rollouts}
     sourced = {
-        rollout.label for rollout in rollouts if rollout.label_source == "reward"
+        rollout.label
+        for rollout in rollouts
+        if rollout.label_source == "reward"
     }
     assert sourced <= first
 
@@ -77,7 +81,12 @@ def test_trajectory_lines() -> None:
         "cached": True,
         "judged_at": "2026-11-21T02:14:05Z",
     }
-    row = {"judge_score": 0.4, "spread": 0.1, "explanation": "good", "suspect": True}
+    row = {
+        "judge_score": 0.4,
+        "spread": 0.1,
+        "explanation": "good",
+        "suspect": True,
+    }
     placed = {
         "slots": [0, 1],
         "judges": {"a": 0.3, "b": 0.7},
@@ -108,9 +117,14 @@ def test_failed_and_unmarked() -> None:
         "independent_reward": 1,
     }
     result = of(
-        trajectory(lost | {"group": lost}, reward=None), trajectory(lost, reward=None)
+        trajectory(lost | {"group": lost}, reward=None),
+        trajectory(lost, reward=None),
     )
-    assert (result.status, result.kind, result.reason) == ("failed", "refused", "no")
+    assert (result.status, result.kind, result.reason) == (
+        "failed",
+        "refused",
+        "no",
+    )
     assert [(r.status, r.kind, r.reason, r.label) for r in result.rollouts] == [
         ("failed", "refused", "no", 1.0)
     ] * 2
@@ -144,14 +158,27 @@ def test_invalid_score() -> None:
         first, second = of(
             trajectory(annotation(odd)), trajectory(annotation(0.5))
         ).rollouts
-        assert (first.status, first.score, first.judge_score) == ("failed", None, None)
+        assert (first.status, first.score, first.judge_score) == (
+            "failed",
+            None,
+            None,
+        )
         assert first.odd_score
-        assert (first.kind, first.reason) == ("unknown", "its score is not a number")
+        assert (first.kind, first.reason) == (
+            "unknown",
+            "its score is not a number",
+        )
         assert (second.status, second.score) == ("scored", 0.5)
         moved = of(
-            trajectory(annotation(0.5, judge_score="no" if odd is None else odd))
+            trajectory(
+                annotation(0.5, judge_score="no" if odd is None else odd)
+            )
         ).rollouts[0]
-        assert (moved.score, moved.judge_score, moved.odd_score) == (0.5, None, True)
+        assert (moved.score, moved.judge_score, moved.odd_score) == (
+            0.5,
+            None,
+            True,
+        )
 
 
 def test_invalid_group_part() -> None:
@@ -167,7 +194,9 @@ def test_invalid_group_part() -> None:
         "usage",
     )
     for odd in ODD:
-        result = of(trajectory(annotation(0.5, group=dict.fromkeys(names, odd))))
+        result = of(
+            trajectory(annotation(0.5, group=dict.fromkeys(names, odd)))
+        )
         reported = (
             result.reliability,
             result.weight,
@@ -204,7 +233,10 @@ def test_parts() -> None:
     ]
     result = of(*records)
     assert [r.indices for r in result.rollouts] == [(0, 2), (1,)]
-    assert [(r.score, r.label) for r in result.rollouts] == [(0.25, 1.0), (0.5, 0.0)]
+    assert [(r.score, r.label) for r in result.rollouts] == [
+        (0.25, 1.0),
+        (0.5, 0.0),
+    ]
     assert result.rollouts[0].size > result.rollouts[1].size
 
 
@@ -248,7 +280,9 @@ def test_first_schema(ruler: Ruler, tmp_path: Path) -> None:
     for path in (old, tmp_path / "out.jsonl"):
         rows: list[Any] = []
         for group in annotated_groups(path):
-            rows.append((group.key, group.status, group.kind, group.tied, group.usage))
+            rows.append(
+                (group.key, group.status, group.kind, group.tied, group.usage)
+            )
             for member in group.rollouts:
                 names = (
                     "status",

@@ -37,7 +37,9 @@ from tests.values import few, talk
 def ids(path: Path) -> list[str]:
     """Return the ids of rollouts in groups on lines, or in trajectories on lines, in their order."""
     return [
-        t["id"] for record in read(path) for t in record.get("trajectories", [record])
+        t["id"]
+        for record in read(path)
+        for t in record.get("trajectories", [record])
     ]
 
 
@@ -68,12 +70,18 @@ def test_conditions(tmp_path: Path) -> None:
         for where, kept in WHERE.items():
             tally = selected(source, tmp_path / "out.jsonl", *where.split())
             assert ids(tmp_path / "out.jsonl") == kept.split(), where
-            assert (tally["groups"], tally["rollouts"], tally["kept rollouts"]) == (
+            assert (
+                tally["groups"],
+                tally["rollouts"],
+                tally["kept rollouts"],
+            ) == (
                 5,
                 12,
                 len(kept.split()),
             )
-            assert tally["kept groups"] == len({name[0] for name in kept.split()})
+            assert tally["kept groups"] == len(
+                {name[0] for name in kept.split()}
+            )
 
 
 ENDED = {
@@ -156,7 +164,9 @@ def test_keep(tmp_path: Path) -> None:
     """Conditions apply first; a rollout without a score is never kept, and a group without any is counted."""
     source = dump(tmp_path / "in.jsonl", GROUPS)
     for keep, where, kept in KEEP_CASES:
-        tally = selected(source, tmp_path / "out.jsonl", *where.split(), keep=keep)
+        tally = selected(
+            source, tmp_path / "out.jsonl", *where.split(), keep=keep
+        )
         assert ids(tmp_path / "out.jsonl") == kept.split()
         assert tally["unscored"] == (0 if "live" in where else 1)
         groups = read(tmp_path / "out.jsonl")
@@ -183,10 +193,14 @@ def test_greatest_variance(scores: list[float], most: int) -> None:
     """No choice of as many has a greater variance, and no kept score lies between two omitted ones."""
     kept = widest(scores, most)
     assert len(kept) == len(set(kept)) == min(most, len(scores))
-    best = max(variance(choice) for choice in itertools.combinations(scores, len(kept)))
+    best = max(
+        variance(choice) for choice in itertools.combinations(scores, len(kept))
+    )
     assert variance([scores[i] for i in kept]) >= best * (1 - 1e-9) - 1e-9
     left = sorted(score for i, score in enumerate(scores) if i not in kept)
-    assert not left or all(scores[i] <= left[0] or scores[i] >= left[-1] for i in kept)
+    assert not left or all(
+        scores[i] <= left[0] or scores[i] >= left[-1] for i in kept
+    )
 
 
 def test_ties() -> None:
@@ -218,15 +232,22 @@ def test_majority(tmp_path: Path) -> None:
         group = grouped("a", *scores)
         for row, answer in zip(group["trajectories"], answers, strict=True):
             row["metadata"] = {"answer": answer}
-        source = dump(tmp_path / "in.jsonl", [group, {**group, "group_id": "b"}])
+        source = dump(
+            tmp_path / "in.jsonl", [group, {**group, "group_id": "b"}]
+        )
         keep = Keep(most, "majority", "metadata.answer")
         if kept:
             assert (
-                selected(source, tmp_path / "out.jsonl", keep=keep)["unanswered"] == 0
+                selected(source, tmp_path / "out.jsonl", keep=keep)[
+                    "unanswered"
+                ]
+                == 0
             )
             assert ids(tmp_path / "out.jsonl") == [f"a{i}" for i in kept] * 2
             continue
-        with pytest.raises(UsageError, match=r"--answer metadata.answer: no rollout"):
+        with pytest.raises(
+            UsageError, match=r"--answer metadata.answer: no rollout"
+        ):
             selected(source, tmp_path / "none.jsonl", keep=keep)
         assert not (tmp_path / "none.jsonl").exists()
 
@@ -262,7 +283,10 @@ REFUSED: list[tuple[list[Any], str, str]] = [
         "no group of .* has one; .* with --labels PATH",
     ),
     (
-        [grouped("a", 0.1, 0.9, labels=(1, 1)), grouped("b", 0.1, 0.9, labels=(0, 0))],
+        [
+            grouped("a", 0.1, 0.9, labels=(1, 1)),
+            grouped("b", 0.1, 0.9, labels=(0, 0)),
+        ],
         "disagreement=0.5..",
         "no group of .* has one; .* different labels",
     ),
@@ -279,7 +303,10 @@ def test_missing_figure(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match=message):
             selected(source, tmp_path / "out.jsonl", where)
         assert (tmp_path / "out.jsonl").read_text() == ""
-        assert sorted(p.name for p in tmp_path.iterdir()) == ["in.jsonl", "out.jsonl"]
+        assert sorted(p.name for p in tmp_path.iterdir()) == [
+            "in.jsonl",
+            "out.jsonl",
+        ]
 
 
 def test_empty_selection(tmp_path: Path) -> None:
@@ -287,7 +314,10 @@ def test_empty_selection(tmp_path: Path) -> None:
     for records in ([grouped("a", None, None)], []):
         source = dump(tmp_path / "in.jsonl", records)
         for where in ("reliability=0..", "disagreement", "live", "score=0.."):
-            assert selected(source, tmp_path / "out.jsonl", where)["kept groups"] == 0
+            assert (
+                selected(source, tmp_path / "out.jsonl", where)["kept groups"]
+                == 0
+            )
             assert (tmp_path / "out.jsonl").read_bytes() == b""
 
 
@@ -324,10 +354,14 @@ def test_parts(tmp_path: Path) -> None:
         selected(scored, tmp_path / "out.jsonl", keep=Keep(most, "score"))
         after = annotated_groups(tmp_path / "out.jsonl")
         sizes = {
-            (r.explanation, len(r.indices)) for group in before for r in group.rollouts
+            (r.explanation, len(r.indices))
+            for group in before
+            for r in group.rollouts
         }
         assert {
-            (r.explanation, len(r.indices)) for group in after for r in group.rollouts
+            (r.explanation, len(r.indices))
+            for group in after
+            for r in group.rollouts
         } <= sizes
         assert [len(group.rollouts) for group in after] == [
             min(most, len(g.rollouts)) for g in before
@@ -353,7 +387,9 @@ def test_hostile_annotations(tmp_path: Path) -> None:
         len(HOSTILE),
     )
     tally = selected(source, tmp_path / "out.jsonl", keep=Keep(9, "score"))
-    assert tally["kept rollouts"] == len(HOSTILE) + 2  # -0.0 and 2**64 are numbers
+    assert (
+        tally["kept rollouts"] == len(HOSTILE) + 2
+    )  # -0.0 and 2**64 are numbers
 
 
 @pytest.mark.parametrize("scatter", few(1, [True, False]))
@@ -362,7 +398,8 @@ def test_memory_is_flat(scatter: bool, tmp_path: Path) -> None:
     peaks = []
     for number in (60, 300):
         groups = [
-            grouped(f"g{i}", 0.1, 0.9, 0.4, note="x" * 20_000) for i in range(number)
+            grouped(f"g{i}", 0.1, 0.9, 0.4, note="x" * 20_000)
+            for i in range(number)
         ]
         records = lines(*groups) if scatter else groups
         if scatter:
@@ -370,7 +407,9 @@ def test_memory_is_flat(scatter: bool, tmp_path: Path) -> None:
         source = dump(tmp_path / "in.jsonl", records)
         del records, groups
         tracemalloc.start()
-        selected(source, tmp_path / "out.jsonl", "live", keep=Keep(2, "variance"))
+        selected(
+            source, tmp_path / "out.jsonl", "live", keep=Keep(2, "variance")
+        )
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
         assert len(ids(tmp_path / "out.jsonl")) == 2 * number

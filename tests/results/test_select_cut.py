@@ -39,12 +39,18 @@ def test_exact_cut(
     behind: bool,
 ) -> None:
     """A cut removes items from the list of a group's line and changes no other byte."""
-    lost = data.draw(st.sets(st.integers(0, len(items) - 1), max_size=len(items) - 1))
+    lost = data.draw(
+        st.sets(st.integers(0, len(items) - 1), max_size=len(items) - 1)
+    )
     member = {"trajectories": items}
     record = {**member, **more, **member} if not behind else {**more, **member}
-    record = {k: v for k, v in record.items() if k == "trajectories" or k in more}
+    record = {
+        k: v for k, v in record.items() if k == "trajectories" or k in more
+    }
     raw = text_of(record, layout)
-    result = cut(raw, FORMATS["native groups"], [("trajectories", i) for i in lost])
+    result = cut(
+        raw, FORMATS["native groups"], [("trajectories", i) for i in lost]
+    )
     left = [item for i, item in enumerate(items) if i not in lost]
     assert same(json.loads(result), {**record, "trajectories": left})
     assert is_part(result, raw)
@@ -57,7 +63,9 @@ def test_line_of_several_groups() -> None:
     groups = []
     for part in range(2):
         rollouts = tuple(Rollout([], (2 * part + i,)) for i in range(2))
-        record = Record(Line(7, 0, raw), rollouts, str(part), part=part, parts=2)
+        record = Record(
+            Line(7, 0, raw), rollouts, str(part), part=part, parts=2
+        )
         groups.append(Group(str(part), (record,)))
     for places, body in (({0, 1}, raw), (None, b"")):
         cutter = Cutter(FORMATS["ms-swift steps"])

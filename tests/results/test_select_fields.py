@@ -26,9 +26,11 @@ from tests.results.select_values import (
 from tests.results.test_select import ids
 
 GROUPS = [
-    grouped("a", 0.1, 0.9) | {"model": "m1", "step": 10, "tags": ["x", "y z", 3]},
+    grouped("a", 0.1, 0.9)
+    | {"model": "m1", "step": 10, "tags": ["x", "y z", 3]},
     grouped("b", 0.2, 0.8) | {"model": "m2", "step": 20.0, "error": "timeout"},
-    grouped("c", 0.3, 0.7) | {"step": None, "ok": True, "score": "high", "a.b": "dot"},
+    grouped("c", 0.3, 0.7)
+    | {"step": None, "ok": True, "score": "high", "a.b": "dot"},
 ]
 for _group in GROUPS:
     for _number, _one in enumerate(_group["trajectories"]):
@@ -109,8 +111,13 @@ def test_missing_field(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match=message):
             selected(source, tmp_path / "out.jsonl", where)
         assert not (tmp_path / "out.jsonl").exists()
-    assert selected(source, tmp_path / "out.jsonl", "model=m9")["kept groups"] == 0
-    assert selected(source, tmp_path / "out.jsonl", "kettle=null")["kept groups"] == 3
+    assert (
+        selected(source, tmp_path / "out.jsonl", "model=m9")["kept groups"] == 0
+    )
+    assert (
+        selected(source, tmp_path / "out.jsonl", "kettle=null")["kept groups"]
+        == 3
+    )
 
 
 def marked(
@@ -133,7 +140,9 @@ def names(folder: Path) -> dict[str, str]:
     source = dump(folder / "in.jsonl", GROUPS)
     return {
         trajectory["id"]: name
-        for (group, scored), record in zip(read_groups(source), GROUPS, strict=True)
+        for (group, scored), record in zip(
+            read_groups(source), GROUPS, strict=True
+        )
         for trajectory, name in zip(
             record["trajectories"], rollout_ids(group, scored), strict=True
         )
@@ -147,7 +156,12 @@ def test_marks(tmp_path: Path) -> None:
         {"group": "a", "rollout": mine["a1"], "mark": "good", "by": "ana"},
         {"group": "b", "mark": "reviewed"},
         {"group": "c", "rollout": mine["c0"], "mark": "bad", "by": "bo"},
-        {"group": "c", "left": mine["c0"], "right": mine["c1"], "choice": "left"},
+        {
+            "group": "c",
+            "left": mine["c0"],
+            "right": mine["c1"],
+            "choice": "left",
+        },
     ]
     for where, kept in {
         "": "a1 b0 b1 c0",
@@ -167,7 +181,15 @@ def test_marks(tmp_path: Path) -> None:
 
 def test_hostile_keys(tmp_path: Path) -> None:
     """A group of any key is found by the name that it has in a file of marks."""
-    keys = ["</script>", "\u202ekey", "k" * 5000, "a\nb", "__proto__", "\ud800", ""]
+    keys = [
+        "</script>",
+        "\u202ekey",
+        "k" * 5000,
+        "a\nb",
+        "__proto__",
+        "\ud800",
+        "",
+    ]
     groups = [grouped(key, 0.1, 0.9) | {"n": i} for i, key in enumerate(keys)]
     marks = [{"group": group_name(key), "mark": "x"} for key in keys]
     for number, mark in enumerate(marks):

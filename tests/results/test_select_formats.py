@@ -14,7 +14,11 @@ from ruler_cli.results.record import GroupRecord, RolloutRecord
 from ruler_cli.types import Group
 from tests.formats.changes import raws
 from tests.formats.frameworks import READERS
-from tests.formats.test_every_format import annotations_in, each_example, each_layout
+from tests.formats.test_every_format import (
+    annotations_in,
+    each_example,
+    each_layout,
+)
 from tests.formats.test_every_format import scored as scored_in
 from tests.results.select_values import annotated_groups, read_groups, selected
 from tests.values import reader
@@ -61,7 +65,11 @@ def test_all(name: str, tmp_path: Path) -> None:
     """A selection of every rollout copies the file byte for byte."""
     scored = scored_example(name, tmp_path)
     tally = selected(
-        scored, tmp_path / "out.jsonl", "scored", "score=..2", keep=Keep(99, "score")
+        scored,
+        tmp_path / "out.jsonl",
+        "scored",
+        "score=..2",
+        keep=Keep(99, "score"),
     )
     assert (tmp_path / "out.jsonl").read_bytes() == scored.read_bytes()
     assert (tally["kept groups"], tally["kept rollouts"]) == (
@@ -88,7 +96,9 @@ def test_best_of_each(name: str, tmp_path: Path) -> None:
     kept = [
         identity(group, r) for group, m in after for r in m.rollouts
     ]  # groups may be in another order
-    assert Counter(kept) == Counter(identity(group, best(m)) for group, m in before)
+    assert Counter(kept) == Counter(
+        identity(group, best(m)) for group, m in before
+    )
     assert {len(m.rollouts) for _, m in after} == {1}
     again = tmp_path / "again.jsonl"
     selected(output, again, keep=Keep(1, "score"))
@@ -107,12 +117,19 @@ def test_framework_reads_selection(name: str, tmp_path: Path) -> None:
     assert len({reader(record).format.name for record in result}) == 1
     for record in result:
         rewards = [
-            float(reward) for _, reward in READERS[name](record) if reward is not None
+            float(reward)
+            for _, reward in READERS[name](record)
+            if reward is not None
         ]
         scores = [annotation["score"] for annotation in annotations_in(record)]
         assert not rewards or rewards == scores
         assert len(scores) >= len(READERS[name](record))
-    old = Counter(dump(m) for raw in raws(scored) for m in annotations_in(parse(raw)))
+    old = Counter(
+        dump(m) for raw in raws(scored) for m in annotations_in(parse(raw))
+    )
     assert (
-        not Counter(dump(m) for record in result for m in annotations_in(record)) - old
+        not Counter(
+            dump(m) for record in result for m in annotations_in(record)
+        )
+        - old
     )

@@ -44,7 +44,10 @@ def made(
     )
     # as loaders split lines, and not as Python splits text
     return [
-        *map(orjson.loads, (folder / "pairs.jsonl").read_bytes().split(b"\n")[:-1])
+        *map(
+            orjson.loads,
+            (folder / "pairs.jsonl").read_bytes().split(b"\n")[:-1],
+        )
     ], maker
 
 
@@ -62,7 +65,8 @@ def of(*rollouts: Any, **more: Any) -> dict[str, Any]:
 
 scores = st.none() | st.integers(0, 10).map(lambda n: n / 10) | st.floats(0, 1)
 files = st.lists(
-    st.tuples(st.lists(scores, min_size=1, max_size=7), st.booleans()), max_size=5
+    st.tuples(st.lists(scores, min_size=1, max_size=7), st.booleans()),
+    max_size=5,
 )
 
 
@@ -75,18 +79,24 @@ def test_every_pair(
 ) -> None:
     """A pair is of one group that is not tied, as far apart as the gap; each rollout stands in one at most."""
     records = [
-        grouped(f"g{i}", *row, tied=tied) for i, (row, tied) in enumerate(groups)
+        grouped(f"g{i}", *row, tied=tied)
+        for i, (row, tied) in enumerate(groups)
     ]
     for group in records:
         for entry in group["trajectories"]:
-            entry["messages"] = [ASKED, {"role": "assistant", "content": entry["id"]}]
+            entry["messages"] = [
+                ASKED,
+                {"role": "assistant", "content": entry["id"]},
+            ]
     annotated = any(score is not None for row, _ in groups for score in row)
     if not annotated:
         return
     folder = tmp_path_factory.mktemp("pairs")
     pairs, maker = made(folder, records, gap=gap, most=most)
     names = {
-        (t["id"]): t["ruler"].get("score") for g in records for t in g["trajectories"]
+        (t["id"]): t["ruler"].get("score")
+        for g in records
+        for t in g["trajectories"]
     }
     used = []
     for pair in pairs:
@@ -104,8 +114,14 @@ def test_every_pair(
         mine = [pair for pair in pairs if pair["group"] == f"g{i}"]
         assert len(mine) <= most
         # a group that has a pair gets one, and the widest first
-        if expected and not tied and round(max(expected) - min(expected), 9) >= gap:
-            assert mine[0]["gap"] == pytest.approx(max(expected) - min(expected))
+        if (
+            expected
+            and not tied
+            and round(max(expected) - min(expected), 9) >= gap
+        ):
+            assert mine[0]["gap"] == pytest.approx(
+                max(expected) - min(expected)
+            )
             assert [entry["gap"] for entry in mine] == sorted(
                 (entry["gap"] for entry in mine), reverse=True
             )
@@ -156,12 +172,19 @@ MORE: dict[str, dict[str, Any]] = {
 def test_reasons(tmp_path: Path) -> None:
     """A rollout that would not be whole makes no pair, and is counted with the reason."""
     rows = [
-        (why, {"messages": case}) for why, cases in MESSAGES.items() for case in cases
+        (why, {"messages": case})
+        for why, cases in MESSAGES.items()
+        for case in cases
     ]
-    rows += [(why, {"messages": [ASKED, ANSWER], **more}) for why, more in MORE.items()]
+    rows += [
+        (why, {"messages": [ASKED, ANSWER], **more})
+        for why, more in MORE.items()
+    ]
     for reason, case in rows:
         worst = trajectory(0.1) | case
-        pairs, maker = made(tmp_path, [of(spoken("a"), spoken("b", 0.8), worst)])
+        pairs, maker = made(
+            tmp_path, [of(spoken("a"), spoken("b", 0.8), worst)]
+        )
         assert (pairs, dict(maker.left_out)) == ([], {reason: 1}), case
         assert dict(maker.no_pair) == {"no two that can be written": 1}
         pairs, _ = made(tmp_path, [of(spoken("a"), spoken("b", 0.5), worst)])
@@ -183,7 +206,9 @@ NONE: dict[str, dict[str, Any]] = {
 def test_no_pair(tmp_path: Path) -> None:
     """A group without a pair is counted with the reason."""
     for reason, group in NONE.items():
-        pairs, maker = made(tmp_path, [group, of(spoken("x"), spoken("y", 0.1))])
+        pairs, maker = made(
+            tmp_path, [group, of(spoken("x"), spoken("y", 0.1))]
+        )
         assert dict(maker.no_pair) == {reason: 1}
         assert [pair["chosen"][0]["content"] for pair in pairs] == ["x"]
     # rollouts that the judge saw as one
@@ -235,14 +260,18 @@ def test_arguments(tmp_path: Path) -> None:
             "messages": [ASKED, ANSWER | {"tool_calls": [call]}],
         }
         for table, wanted in ((False, arguments), (True, text)):
-            (pair,), _ = made(tmp_path, [of(spoken("a", 0.1), better)], table=table)
+            (pair,), _ = made(
+                tmp_path, [of(spoken("a", 0.1), better)], table=table
+            )
             (kept,) = pair["chosen"][0]["tool_calls"]
             assert kept["function"]["arguments"] == wanted
 
 
 def test_texts(tmp_path: Path) -> None:
     """The standard shape has one question and one answer as texts, and nothing else can be written so."""
-    (pair,), _ = made(tmp_path, [of(spoken("a"), spoken("b", 0.1))], shape="standard")
+    (pair,), _ = made(
+        tmp_path, [of(spoken("a"), spoken("b", 0.1))], shape="standard"
+    )
     assert (pair["prompt"], pair["chosen"], pair["rejected"]) == (
         ASKED["content"],
         "a",
@@ -260,7 +289,9 @@ def test_texts(tmp_path: Path) -> None:
         group = of({**trajectory(0.9), "messages": talk}, spoken("b", 0.1))
         pairs, maker = made(tmp_path, [group], shape="standard")
         assert pairs == []
-        assert dict(maker.left_out) == {"more than one question and one answer": 1}
+        assert dict(maker.left_out) == {
+            "more than one question and one answer": 1
+        }
 
 
 HOSTILE = (
@@ -294,9 +325,13 @@ def test_deep(tmp_path: Path) -> None:
     for arguments in (deep, "[" * 100_000, '{"a":' * 50_000):
         call = {"function": {"name": "f", "arguments": arguments}}
         turn = {"role": "assistant", "content": "", "tool_calls": [call]}
-        group = of(spoken("a", 0.1), {**trajectory(0.9), "messages": [ASKED, turn]})
+        group = of(
+            spoken("a", 0.1), {**trajectory(0.9), "messages": [ASKED, turn]}
+        )
         for table in (False, True):
             pairs, maker = made(
-                tmp_path, [group, of(spoken("a"), spoken("b", 0.1))], table=table
+                tmp_path,
+                [group, of(spoken("a"), spoken("b", 0.1))],
+                table=table,
             )
             assert len(pairs) + maker.no_pair.total() == 2

@@ -46,7 +46,10 @@ def test_nothing_drifts(world: World) -> None:
 
 
 def steps_of(
-    scores: list[float], labels: list[float], groups: int = 12, unit: float = 1.0
+    scores: list[float],
+    labels: list[float],
+    groups: int = 12,
+    unit: float = 1.0,
 ) -> list[TrendStep]:
     """A training with these mean scores and mean labels; the rollouts of a group differ by a pattern."""
     made = []
@@ -56,7 +59,9 @@ def steps_of(
             off = 0.02 * math.sin(7 * g + i)
             second = 0.02 * math.cos(5 * g + 3 * i)
             rollouts = [
-                rollout(score + off + 0.1 * j, unit * (label + second + 0.1 * j))
+                rollout(
+                    score + off + 0.1 * j, unit * (label + second + 0.1 * j)
+                )
                 for j in (-1, 1)
             ]
             step.file.add(GroupRecord("scored", rollouts=tuple(rollouts)))
@@ -66,7 +71,9 @@ def steps_of(
 
 def rollout(score: float, label: float) -> RolloutRecord:
     """A rollout with a judge's score."""
-    return RolloutRecord("scored", score, score, indices=(0,), label=label, size=9)
+    return RolloutRecord(
+        "scored", score, score, indices=(0,), label=label, size=9
+    )
 
 
 def test_rise_with_the_label() -> None:

@@ -7,9 +7,17 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from ruler_cli.types import FailedCall, GroupError, GroupResult, Kind, PassScores
+from ruler_cli.types import (
+    FailedCall,
+    GroupError,
+    GroupResult,
+    Kind,
+    PassScores,
+)
 
-scores = st.floats(0, 1) | st.sampled_from([0.0, 0.05, 0.1, 0.3, 0.5, 0.95, 1.0])
+scores = st.floats(0, 1) | st.sampled_from(
+    [0.0, 0.05, 0.1, 0.3, 0.5, 0.95, 1.0]
+)
 
 
 def one_pass(
@@ -18,7 +26,8 @@ def one_pass(
     """A judge's scores of distinct rollouts 0, 1, …, shown in this order or in that of `distinct`."""
     distinct = tuple(more.pop("distinct", range(len(inputs))))
     replies = tuple(
-        f"judge {judge} turn {pass_index} body {rollout}" for rollout in distinct
+        f"judge {judge} turn {pass_index} body {rollout}"
+        for rollout in distinct
     )
     return PassScores(
         judge,
@@ -74,11 +83,19 @@ def groups(
         *replies,
         size=n,
         owner=tuple(owner),
-        faults=tuple("no messages" if rollout is None else "" for rollout in owner),
-        sizes=tuple(draw(st.lists(st.integers(1, 10**6), min_size=n, max_size=n))),
+        faults=tuple(
+            "no messages" if rollout is None else "" for rollout in owner
+        ),
+        sizes=tuple(
+            draw(st.lists(st.integers(1, 10**6), min_size=n, max_size=n))
+        ),
         judges=panel,
         rewards=tuple(
-            draw(st.lists(st.floats(0, 1), min_size=len(owner), max_size=len(owner)))
+            draw(
+                st.lists(
+                    st.floats(0, 1), min_size=len(owner), max_size=len(owner)
+                )
+            )
         ),
         outcomes=tuple(
             draw(

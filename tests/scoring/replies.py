@@ -82,7 +82,11 @@ def cut(keep: int) -> Answer:
 
     def answer(request: Request) -> Reply:
         text = json.dumps({"scores": entries(request)})
-        end = [i for i, c in enumerate(text) if c == "}"][keep - 1] + 1 if keep else 5
+        end = (
+            [i for i, c in enumerate(text) if c == "}"][keep - 1] + 1
+            if keep
+            else 5
+        )
         return reply(text[:end] + ', {"traj', truncated=True)
 
     return answer
@@ -91,7 +95,10 @@ def cut(keep: int) -> Answer:
 def call_error(**more: Any) -> Answer:
     """A call that fails."""
     made = CallError(
-        more.pop("kind", "transport"), "it broke", more.pop("scope", "group"), **more
+        more.pop("kind", "transport"),
+        "it broke",
+        more.pop("scope", "group"),
+        **more,
     )
     return lambda request: made
 

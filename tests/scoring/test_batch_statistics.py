@@ -79,7 +79,11 @@ def test_every_pair_of_judges_is_counted() -> None:
         ]
         every.append(group_result(*replies, judges=3, rewards=rewards))
     figures = run(*every).judges
-    assert [pair.judges for pair in figures] == [("a", "b"), ("a", "c"), ("b", "c")]
+    assert [pair.judges for pair in figures] == [
+        ("a", "b"),
+        ("a", "c"),
+        ("b", "c"),
+    ]
     for pair in figures:
         assert pair.correlation is not None
         assert pair.errors is not None
@@ -91,7 +95,8 @@ def test_every_pair_of_judges_is_counted() -> None:
 def test_contradictions_of_outcomes_are_listed() -> None:
     """Passed with a low score and failed with a high one are named with group and number, worst first."""
     row = group_result(
-        one_pass([0.1, 0.9, 0.3, 0.5, 0.5]), outcomes=(True, False, False, True, False)
+        one_pass([0.1, 0.9, 0.3, 0.5, 0.5]),
+        outcomes=(True, False, False, True, False),
     )
     two = group_result(
         one_pass([0.05, 0.6, 0.4]),
@@ -100,12 +105,18 @@ def test_contradictions_of_outcomes_are_listed() -> None:
         outcomes=(True, True, False, None),
     )
     figures = run(row, two, order_by_outcome=True)
-    assert (figures.flawed, figures.near_misses, figures.without_outcome) == (2, 3, 1)
+    assert (figures.flawed, figures.near_misses, figures.without_outcome) == (
+        2,
+        3,
+        1,
+    )
     assert [(o.group, o.rollout, o.score) for o in figures.flawed_listed] == [
         ("g1", 1, 0.05),
         ("g0", 1, 0.1),
     ]
-    assert [(o.group, o.rollout, o.score) for o in figures.near_misses_listed] == [
+    assert [
+        (o.group, o.rollout, o.score) for o in figures.near_misses_listed
+    ] == [
         ("g0", 2, 0.9),
         ("g1", 3, 0.6),
         ("g0", 5, 0.5),

@@ -9,7 +9,12 @@ from typing import Any
 
 import pytest
 
-from ruler_cli.scoring.bootstrap import FEWEST, Bootstrap, CorrectedMean, measured
+from ruler_cli.scoring.bootstrap import (
+    FEWEST,
+    Bootstrap,
+    CorrectedMean,
+    measured,
+)
 
 Row = tuple[float, float]
 """A score and a label."""
@@ -22,7 +27,9 @@ def mean(values: Sequence[float], ends: Any = ENDS) -> dict[str, Any]:
     for value in values:
         groups.add({"x": value, "n": 1.0})
     resampled = [s["x"] / s["n"] for s in groups.resamples(ends)]
-    return measured(groups.totals()["x"] / len(values), resampled, groups.groups["n"])
+    return measured(
+        groups.totals()["x"] / len(values), resampled, groups.groups["n"]
+    )
 
 
 def width(figure: dict[str, Any]) -> float:
@@ -32,13 +39,20 @@ def width(figure: dict[str, Any]) -> float:
 
 @pytest.mark.parametrize(
     ("right", "number", "low", "high"),
-    [(20, 20, 0.86, 1.0), (19, 20, 0.77, 1.0), (10, 20, 0.30, 0.70), (0, 12, 0.0, 0.2)],
+    [
+        (20, 20, 0.86, 1.0),
+        (19, 20, 0.77, 1.0),
+        (10, 20, 0.30, 0.70),
+        (0, 12, 0.0, 0.2),
+    ],
 )
 def test_few_labels(right: int, number: int, low: float, high: float) -> None:
     """Labels that are all alike do not prove that others are: the interval has a width."""
     figure = mean([1.0] * right + [0.0] * (number - right))
     assert figure["value"] == right / number
-    assert (figure["low"], figure["high"]) == pytest.approx((low, high), abs=0.03)
+    assert (figure["low"], figure["high"]) == pytest.approx(
+        (low, high), abs=0.03
+    )
 
 
 def test_few_groups() -> None:
@@ -47,7 +61,9 @@ def test_few_groups() -> None:
     assert width(mean([0.0, 1.0, 0.0, 1.0, 0.5])) > 0
 
 
-def corrected(groups: list[list[Row]], labelled: int, weight: float = 1.0) -> Any:
+def corrected(
+    groups: list[list[Row]], labelled: int, weight: float = 1.0
+) -> Any:
     """The means with a label of the first rollout of the first groups."""
     result = CorrectedMean()
     for number, group in enumerate(groups):

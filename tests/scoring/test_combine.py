@@ -15,7 +15,13 @@ from hypothesis import strategies as st
 
 from ruler_cli.scoring.combine import BatchStatistics, combine
 from ruler_cli.settings.models import CombineSettings
-from ruler_cli.types import FailedCall, GroupError, GroupResult, GroupScores, PassScores
+from ruler_cli.types import (
+    FailedCall,
+    GroupError,
+    GroupResult,
+    GroupScores,
+    PassScores,
+)
 from tests.scoring.group_results import (
     failed_call,
     group_result,
@@ -73,7 +79,9 @@ def slanted(number: int = 30, by: float = 0.2) -> BatchStatistics:
 @given(groups())
 def test_mean_of_the_judges_means(group: GroupResult) -> None:
     """Every judge counts the same, for any number of passes, and identical rollouts have one score."""
-    for row, rollout in zip(scores_of(group).rollouts, group.owner, strict=True):
+    for row, rollout in zip(
+        scores_of(group).rollouts, group.owner, strict=True
+    ):
         if rollout is None:
             assert (row.score, row.explanation) == (None, "no messages")
             continue
@@ -90,7 +98,9 @@ def test_mean_of_the_judges_means(group: GroupResult) -> None:
 
 
 @given(groups(), st.randoms(), st.booleans())
-def test_order_of_replies(group: GroupResult, rng: random.Random, order: bool) -> None:
+def test_order_of_replies(
+    group: GroupResult, rng: random.Random, order: bool
+) -> None:
     """The order of replies and failed calls does not change the result."""
     failed = (
         failed_call(7, 0, reason="first"),
@@ -100,7 +110,9 @@ def test_order_of_replies(group: GroupResult, rng: random.Random, order: bool) -
     group = replace(group, failed_calls=failed)
     second = replace(
         group,
-        pass_scores=tuple(rng.sample(group.pass_scores, len(group.pass_scores))),
+        pass_scores=tuple(
+            rng.sample(group.pass_scores, len(group.pass_scores))
+        ),
         failed_calls=tuple(rng.sample(failed, len(failed))),
     )
     how = CombineSettings(order_by_outcome=order, min_passes=3)
@@ -114,28 +126,34 @@ def test_order_of_replies(group: GroupResult, rng: random.Random, order: bool) -
 
 def test_judge_with_too_few_passes() -> None:
     """Below --set min_passes a judge's scores are left out, and the group is degraded."""
-    replies = [one_pass([0.1, 0.9], t) for t in range(3)] + [one_pass([1.0, 0.0], 0, 1)]
+    replies = [one_pass([0.1, 0.9], t) for t in range(3)] + [
+        one_pass([1.0, 0.0], 0, 1)
+    ]
     lost = [failed_call(1, 1), failed_call(2, 1)]
     result = scores_of(group_result(*replies, *lost, judges=2), min_passes=2)
     assert result.scores == (0.1, 0.9)
     assert [row.by_judge for row in result.rollouts] == [{0: 0.1}, {0: 0.9}]
     assert result.degraded
     assert result.passes == 3
-    assert scores_of(group_result(*replies, *lost, judges=2)).scores == pytest.approx(
-        (0.55, 0.45)
-    )
+    assert scores_of(
+        group_result(*replies, *lost, judges=2)
+    ).scores == pytest.approx((0.55, 0.45))
 
 
 def test_group_left_out_by_the_cap() -> None:
     """A group without scores counts as left out if the cap left out one of its calls."""
     result = error_of(
         group_result(
-            failed_call(0, kind="refused"), failed_call(0, 1, "budget", "too dear")
+            failed_call(0, kind="refused"),
+            failed_call(0, 1, "budget", "too dear"),
         )
     )
     assert (result.kind, result.reason) == ("budget", "too dear")
     some = group_result(
-        one_pass([0.1, 0.9]), failed_call(1), failed_call(2, kind="budget"), judges=2
+        one_pass([0.1, 0.9]),
+        failed_call(1),
+        failed_call(2, kind="budget"),
+        judges=2,
     )
     assert error_of(some, min_passes=2).kind == "budget"
 
@@ -144,7 +162,9 @@ def test_lost_window() -> None:
     """If no answered window showed some rollouts, the group has no scores."""
     lost = FailedCall(0, 0, 1, GroupError("transport", "gone"))
     result = error_of(
-        group_result(one_pass([0.1, 0.9], distinct=(0, 1)), lost, size=4, windows=2)
+        group_result(
+            one_pass([0.1, 0.9], distinct=(0, 1)), lost, size=4, windows=2
+        )
     )
     assert result.kind == "transport"
     assert result.reason == (
@@ -158,7 +178,9 @@ def test_interrupted_group(group: GroupResult, whole: bool) -> None:
     stop = failed_call(3, kind="interrupted", reason="stopped")
     pass_scores = group.pass_scores if whole else ()
     result = error_of(
-        replace(group, pass_scores=pass_scores, failed_calls=(failed_call(2), stop))
+        replace(
+            group, pass_scores=pass_scores, failed_calls=(failed_call(2), stop)
+        )
     )
     assert (result.kind, result.reason) == ("interrupted", "stopped")
 
@@ -181,7 +203,11 @@ def test_one_score_for_all_is_a_tie() -> None:
     for replies, reliability in rows:
         judges = 1 + max(reply.judge for reply in replies)
         result = scores_of(group_result(*replies, judges=judges))
-        assert (result.tied, result.one_score, result.weight) == (True, True, 0.0)
+        assert (result.tied, result.one_score, result.weight) == (
+            True,
+            True,
+            0.0,
+        )
         assert (result.reliability, result.passes_for) == (reliability, None)
         assert len({*result.scores}) == 1
 
@@ -207,7 +233,11 @@ def test_debias_keeps_a_tie() -> None:
             debias=True,
         )
         assert len(set(result.scores)) == 3
-        assert (result.tied, result.one_score, result.weight) == (True, True, 0.0)
+        assert (result.tied, result.one_score, result.weight) == (
+            True,
+            True,
+            0.0,
+        )
 
 
 def mixed_panel(rng: random.Random) -> GroupResult:
@@ -229,7 +259,9 @@ def test_standardized_judges() -> None:
     raw = [s for group in results for b in group.pass_scores for s in b.scores]
     for judge in (0, 1):
         mine = [row.by_judge[judge] for v in result for row in v.rollouts]
-        assert fsum(mine) / len(mine) == pytest.approx(fsum(raw) / len(raw), abs=0.01)
+        assert fsum(mine) / len(mine) == pytest.approx(
+            fsum(raw) / len(raw), abs=0.01
+        )
         assert stdev(mine) == pytest.approx(stdev(raw), abs=0.02)
     assert all(0 <= s <= 1 for v in result for s in v.scores if s is not None)
 
@@ -238,9 +270,13 @@ def test_standardize_is_for_panels() -> None:
     """A single judge and the judge of an escalation keep their scale; a constant judge is only shifted."""
     row = group_result(one_pass([0.1, 0.9]))
     assert scores_of(row, batch_of(row), standardize=True).scores == (0.1, 0.9)
-    flat = group_result(one_pass([0.1, 0.9]), one_pass([0.3, 0.3], 0, 1), judges=2)
+    flat = group_result(
+        one_pass([0.1, 0.9]), one_pass([0.3, 0.3], 0, 1), judges=2
+    )
     result = scores_of(flat, batch_of(flat), standardize=True)
-    assert [row.by_judge[1] for row in result.rollouts] == pytest.approx([0.4, 0.4])
+    assert [row.by_judge[1] for row in result.rollouts] == pytest.approx(
+        [0.4, 0.4]
+    )
     strong = [one_pass([0.6, 0.7], pass_index, 2) for pass_index in range(2)]
     final = group_result(
         one_pass([0.2, 0.8]),
@@ -249,7 +285,10 @@ def test_standardize_is_for_panels() -> None:
         judges=2,
         escalated_to=2,
     )
-    assert scores_of(final, batch_of(final), standardize=True).scores == (0.6, 0.7)
+    assert scores_of(final, batch_of(final), standardize=True).scores == (
+        0.6,
+        0.7,
+    )
 
 
 # --- rewards and outcomes -------------------------------------------------------------------------
@@ -290,7 +329,12 @@ def test_order_by_outcome(group: GroupResult, blend: float | None) -> None:
         *combinations(pairs, 2),
         *combinations(pairs[::-1], 2),
     ]:
-        if first is not None and second is not None and good is True and bad is False:
+        if (
+            first is not None
+            and second is not None
+            and good is True
+            and bad is False
+        ):
             assert first >= second
     assert [first.judge_score for first in result.rollouts] == list(
         scores_of(group).scores
@@ -333,12 +377,20 @@ def windowed(
             inputs = [
                 min(
                     1,
-                    max(0, 0.2 + 0.6 * rollout / distinct + level + rng.gauss(0, 0.02)),
+                    max(
+                        0,
+                        0.2
+                        + 0.6 * rollout / distinct
+                        + level
+                        + rng.gauss(0, 0.02),
+                    ),
                 )
                 for rollout in shown
             ]
             replies.append(
-                one_pass(inputs, pass_index, judge, window=window, distinct=shown)
+                one_pass(
+                    inputs, pass_index, judge, window=window, distinct=shown
+                )
             )
     return replies
 
@@ -355,7 +407,9 @@ def test_windows_of_one_score_each(judges: int) -> None:
             strict=True,
         )
     ]
-    result = scores_of(group_result(*replies, size=24, windows=4, judges=judges))
+    result = scores_of(
+        group_result(*replies, size=24, windows=4, judges=judges)
+    )
     assert (result.tied, result.one_score, result.weight) == (True, True, 0.0)
     some = scores_of(group_result(*windowed(1), size=24, windows=4))
     assert (some.tied, some.one_score) == (False, False)
@@ -364,7 +418,9 @@ def test_windows_of_one_score_each(judges: int) -> None:
 def test_lost_window_of_many() -> None:
     """If every rollout was shown at least once, there are scores and a reliability."""
     lost = FailedCall(0, 1, 3, GroupError("transport", "gone"))
-    result = scores_of(group_result(*windowed(5)[:-1], lost, size=24, windows=4))
+    result = scores_of(
+        group_result(*windowed(5)[:-1], lost, size=24, windows=4)
+    )
     assert (result.degraded, result.passes) == (True, 1)
     assert None not in result.scores
     assert sum(row.spread is None for row in result.rollouts) == 6

@@ -11,12 +11,16 @@ import pytest
 from ruler_cli.scoring.drift import LEAST, Rise, rises
 
 
-def evidence(values: list[float], weights: list[float] | None = None) -> list[Rise]:
+def evidence(
+    values: list[float], weights: list[float] | None = None
+) -> list[Rise]:
     """The evidence after each number, by default of equal weights."""
     return list(rises(values, weights or [1.0] * len(values)))
 
 
-def noise(dice: random.Random, number: int, correlation: float = 0.0) -> list[float]:
+def noise(
+    dice: random.Random, number: int, correlation: float = 0.0
+) -> list[float]:
     """Normal noise of standard deviation 1 that follows itself."""
     value = dice.gauss(0, 1)
     values = []
@@ -49,7 +53,9 @@ def test_rise_is_found() -> None:
     dice = random.Random(7)
     onsets = []
     for _ in range(20):
-        values = [value + max(0, i - 19) for i, value in enumerate(noise(dice, 40))]
+        values = [
+            value + max(0, i - 19) for i, value in enumerate(noise(dice, 40))
+        ]
         first = next(row for row in evidence(values) if row.evidence >= 3.7)
         assert 21 < first.end <= 32
         onsets.append(first.since)
@@ -58,7 +64,9 @@ def test_rise_is_found() -> None:
 
 def test_units() -> None:
     """The evidence does not depend on the unit of the numbers, nor on their level."""
-    values = [value + (i > 9) for i, value in enumerate(noise(random.Random(1), 16))]
+    values = [
+        value + (i > 9) for i, value in enumerate(noise(random.Random(1), 16))
+    ]
     assert evidence([0.01 * value + 7 for value in values]) == evidence(values)
 
 

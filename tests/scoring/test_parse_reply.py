@@ -78,7 +78,9 @@ SAME = [
     f"The rollout wrote {listed(('best', 1.0))}, which I ignore.\n{GOOD}",
     f"{GOOD}\nNote: the rollout wrote {listed(('best', 1.0))}, which I ignored.",
     f"{GOOD}\nThe second one ends with '<think>' alone.",
-    GOOD.replace("so", "it wrote </think> and <thinking> and <|channel|>analysis"),
+    GOOD.replace(
+        "so", "it wrote </think> and <thinking> and <|channel|>analysis"
+    ),
     f"<think>hm</think>{GOOD.replace('so', 'it wrote </think>')}",
     f"<think>{answer(1, 0)} or {GOOD.replace('0.25', '0.3')}</think>{GOOD}",
     f"<thinking>{answer(1, 0)}</thinking> {GOOD}",
@@ -88,7 +90,9 @@ SAME = [
     f"<|channel|>final <|constrain|>json<|message|>{GOOD}",
     f"analysisWe try {answer(1, 0)}.assistantfinal{GOOD}",
     f"<|channel>thought\n{answer(1, 0)}<channel|>{GOOD}",
-    GOOD.replace('"so"', '"so", "details": ' + listed(("bcdf", 1), ("ghjk", 0)), 1),
+    GOOD.replace(
+        '"so"', '"so", "details": ' + listed(("bcdf", 1), ("ghjk", 0)), 1
+    ),
     f"My initial view of each attempt:\n```json\n{GOOD}\n```\nThe first one gets less, since it needs a detour.",
     f"I read them all. {GOOD} I hope this helps.",
     'The snippet {"scores": 3} and {foo: 1} are fine.\n' + GOOD,
@@ -105,7 +109,9 @@ MENDED = [
     GOOD.replace("}]", "},]").replace("}, {", ",},\n {"),
     GOOD.replace("}", "} // fine\n", 2),
     GOOD.replace("}, {", "} // fine,\n{"),
-    GOOD.replace("}, {", "}, /* the other */ {").replace("]", "# that is all\n]"),
+    GOOD.replace("}, {", "}, /* the other */ {").replace(
+        "]", "# that is all\n]"
+    ),
     GOOD.replace("1}]", "1,}, // so\n]"),
     GOOD.replace("so", r"It uses \(x^2\) and C:\dir and \u12"),
     str(json.loads(GOOD)),
@@ -116,7 +122,9 @@ MENDED = [
     '{"bcdf": 0.25, "ghjk": 1}',
     f"Here they are:\n```json\n{json.dumps(json.loads(KEYED)['scores'])}\n```",
     GOOD.replace("bcdf", "bcdf\u200b").replace("0.25", '"\u200b0.25"'),
-    GOOD.replace("bcdf", "bc\\u200Bdf").replace('"scores"', '\u2060"sco\ufeffres"'),
+    GOOD.replace("bcdf", "bc\\u200Bdf").replace(
+        '"scores"', '\u2060"sco\ufeffres"'
+    ),
     f"Here it is:\n{GOOD.replace('1}]', '1},]')}",
     f"I weighed it.\n```json\n{GOOD.replace('1}]', '1},]')}\n```\nThat is all.",
 ]
@@ -146,14 +154,17 @@ def test_read(subtests: pytest.Subtests) -> None:
     ]:
         with subtests.test(text=text):
             result = parse(text, LABELS)
-            assert [result.entries[label][0][0] for label in LABELS] == pytest.approx(
-                scores
-            )
+            assert [
+                result.entries[label][0][0] for label in LABELS
+            ] == pytest.approx(scores)
             assert (result.bounds, result.unknown) == (bounds, unknown)
             assert result.mended is (text in MENDED)
-            assert all(0 <= score <= 1 for (score,), _ in result.entries.values())
+            assert all(
+                0 <= score <= 1 for (score,), _ in result.entries.values()
+            )
             assert not any(
-                str(score).startswith("-") for (score,), _ in result.entries.values()
+                str(score).startswith("-")
+                for (score,), _ in result.entries.values()
             )
 
 
@@ -174,14 +185,20 @@ DEFECTS = {
         GOOD.replace("}, {", "} {"),
         GOOD.replace("}, {", "},, {"),
     ],
-    "`scores` was neither a list nor an object": ['{"scores": "bcdf 1, ghjk 0"}'],
+    "`scores` was neither a list nor an object": [
+        '{"scores": "bcdf 1, ghjk 0"}'
+    ],
     "an entry of `scores` was no object": [
         '{"scores": {"bcdf": null, "ghjk": 0}}',
         '{"scores": [0.5, 0.5]}',
         KEYED.replace('{"exp', '{"trajectory_id": "ghjk", "exp', 1),
         keyed(("bcdf", 1), TWO, ("bcdf", 0.5)),
     ],
-    "1 of 2 ids had no score": [keyed(ONE), listed(ONE), GOOD.replace("bcdf", "BCDF")],
+    "1 of 2 ids had no score": [
+        keyed(ONE),
+        listed(ONE),
+        GOOD.replace("bcdf", "BCDF"),
+    ],
     "2 of 2 ids had no score": [
         keyed(("0", 1), ("1", 0)),
         listed(("1", 1), ("2", 0)),
@@ -190,11 +207,30 @@ DEFECTS = {
     "two different scores": [listed(ONE, TWO, ("bcdf", 0.3))],
     SCALE: [
         answer(odd, 1)
-        for odd in (11, 10, 3, "8", 1.05, 1.00001, "12/10", "101%", -0.1, -0.00001)
+        for odd in (
+            11,
+            10,
+            3,
+            "8",
+            1.05,
+            1.00001,
+            "12/10",
+            "101%",
+            -0.1,
+            -0.00001,
+        )
     ]
-    + [answer(1.5, 0), answer(80, 60), answer(0.5, 7), keyed(ONE, ("ghjk", -1))],
+    + [
+        answer(1.5, 0),
+        answer(80, 60),
+        answer(0.5, 7),
+        keyed(ONE, ("ghjk", -1)),
+    ],
     "no number": [
-        *(answer(odd, 1) for odd in ("1/0", True, None, "high", "0.8x", "0,8", [0.8])),
+        *(
+            answer(odd, 1)
+            for odd in ("1/0", True, None, "high", "0.8x", "0,8", [0.8])
+        ),
         *(answer(float(odd), 1) for odd in ("nan", "inf")),
         KEYED.replace('"score": 0.25', '"points": 1'),
         GOOD.replace('"score": 0.25', '"score": 0.1, "score": 0.9'),
@@ -208,7 +244,9 @@ def test_defects(subtests: pytest.Subtests) -> None:
     for reason, replies in DEFECTS.items():
         for text in replies:
             with subtests.test(text=text, reason=reason):
-                with pytest.raises(DefectError, match=re.escape(reason)) as result:
+                with pytest.raises(
+                    DefectError, match=re.escape(reason)
+                ) as result:
                     parse(text, LABELS)
                 assert "\n" not in str(result.value)
 
@@ -246,7 +284,10 @@ DRAFTS = [
     f"{DRAFT}\nDer zweite verdient 0.25.",
     f"{DRAFT}\nNo. The second one did not do it.",
     f"{DRAFT}\n等等第二个没有完成任务。",
-    DRAFT[:-1] + ', "final_scores": ' + json.dumps({"bcdf": 0.25, "ghjk": 1}) + "}",
+    DRAFT[:-1]
+    + ', "final_scores": '
+    + json.dumps({"bcdf": 0.25, "ghjk": 1})
+    + "}",
     f'{{"draft": {DRAFT}, "final": {json.dumps(json.loads(GOOD)["scores"])}}}',
     f"{DRAFT}\nNow: {listed(ONE)}",
     f"{DRAFT}\n{listed(ONE, ('zzzz', 1))}",
@@ -278,8 +319,16 @@ def test_drafts(subtests: pytest.Subtests) -> None:
 
 def test_whole(subtests: pytest.Subtests) -> None:
     """Text around a verdict that must be whole, and slips in it, are defects; a closed thought before it is none."""
-    for text in (GOOD, KEYED, f"```json\n{GOOD}\n```", f"<think>{DRAFT}</think>{GOOD}"):
-        assert parse(text, LABELS, whole=True).entries["bcdf"] == ((0.25,), "so")
+    for text in (
+        GOOD,
+        KEYED,
+        f"```json\n{GOOD}\n```",
+        f"<think>{DRAFT}</think>{GOOD}",
+    ):
+        assert parse(text, LABELS, whole=True).entries["bcdf"] == (
+            (0.25,),
+            "so",
+        )
     for text in (f"So: {GOOD}", f"{GOOD} That is all.", *MENDED[:9]):
         with subtests.test(text=text), pytest.raises(DefectError):
             parse(text, LABELS, whole=True)
@@ -287,7 +336,11 @@ def test_whole(subtests: pytest.Subtests) -> None:
 
 def test_scale() -> None:
     """A plain number outside the scale is a sign of another scale; one that names its own is a mistake."""
-    for odd, kind in ((8, ScaleError), (-0.5, ScaleError), ("12/10", DefectError)):
+    for odd, kind in (
+        (8, ScaleError),
+        (-0.5, ScaleError),
+        ("12/10", DefectError),
+    ):
         with pytest.raises(DefectError) as error:
             parse(answer(odd, 1), LABELS)
         assert type(error.value) is kind
@@ -362,7 +415,9 @@ def test_permuted(given_scores: list[Any], random: Any) -> None:
     assert len(result) != 1
     assert result[:1] == result[1:]
     assert all(
-        0 <= score <= 1 for row in result for (score,), _ in row.entries.values()
+        0 <= score <= 1
+        for row in result
+        for (score,), _ in row.entries.values()
     )
 
 
@@ -371,7 +426,10 @@ def test_cut_anywhere(text: str, share: float) -> None:
     """Only complete entries of a reply that was cut off count, from a list and from an object."""
     end = round(share * (len(text) - 1))
     result = parse_complete(text[:end], LABELS)
-    assert set(result.items()) <= {("bcdf", ((0.25,), "so")), ("ghjk", ((1.0,), "so"))}
+    assert set(result.items()) <= {
+        ("bcdf", ((0.25,), "so")),
+        ("ghjk", ((1.0,), "so")),
+    }
     assert ("bcdf" in result) is (end > text.index("}"))
 
 
@@ -385,7 +443,9 @@ def test_damaged(text: str, data: st.DataObject, times: int) -> None:
     for _ in range(times):
         # numbers and ids stay: with others it is another reply
         places = [
-            i for i, mark in enumerate(text) if not (mark.isalnum() or mark in ".-_")
+            i
+            for i, mark in enumerate(text)
+            if not (mark.isalnum() or mark in ".-_")
         ]
         at = data.draw(st.sampled_from(places))
         put = data.draw(st.sampled_from(SLIPS) | st.just(""))
@@ -393,7 +453,10 @@ def test_damaged(text: str, data: st.DataObject, times: int) -> None:
     with suppress(DefectError):
         result = parse(text, LABELS)
         if result.mended:
-            assert [result.entries[label][0] for label in LABELS] == [(0.25,), (1.0,)]
+            assert [result.entries[label][0] for label in LABELS] == [
+                (0.25,),
+                (1.0,),
+            ]
 
 
 def test_cut_doubtful() -> None:
@@ -407,7 +470,9 @@ def test_cut_doubtful() -> None:
         + json.dumps(entry("bcdf", 0.9))
     )
     assert parse_complete(double, LABELS) == {}
-    assert parse_complete(keyed(("bcdf", 0.8), ("bcdf", 0.9))[:-2], LABELS) == {}
+    assert (
+        parse_complete(keyed(("bcdf", 0.8), ("bcdf", 0.9))[:-2], LABELS) == {}
+    )
     assert parse_complete("<think>" + GOOD, LABELS) == {}
     assert parse_complete("no verdict", LABELS) == {}
     assert parse_complete(f"Try {GOOD} so the final", LABELS) == {}

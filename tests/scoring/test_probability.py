@@ -72,10 +72,14 @@ def test_no_answer(likely: list[tuple[str, float]], why: str) -> None:
     assert "\x1b" not in str(error.value)
 
 
-@pytest.mark.parametrize(("decimals", "most"), [(1, 0.06), (2, 0.006), (6, 1e-6)])
+@pytest.mark.parametrize(
+    ("decimals", "most"), [(1, 0.06), (2, 0.006), (6, 1e-6)]
+)
 def test_rounding(decimals: int, most: float) -> None:
     """Logarithms with few decimals leave the score as uncertain as their last decimal does."""
-    likely = [(token, round(x, decimals)) for token, x in listed(Yes=0.543, No=0.457)]
+    likely = [
+        (token, round(x, decimals)) for token, x in listed(Yes=0.543, No=0.457)
+    ]
     result = word_share(likely)
     assert abs(result.score - 0.543) <= result.error + 1e-6
     assert result.error <= most

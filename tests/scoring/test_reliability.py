@@ -49,7 +49,9 @@ def test_textbook() -> None:
 @pytest.mark.parametrize(("passes", "tied"), [(2, True), (3, True), (4, False)])
 def test_own_noise(passes: int, tied: bool) -> None:
     """A group's own noise counts from four passes on, and the batch's before."""
-    anova = Anova(between=0.07, df_item=7, rest=0.007, df_res=7 * passes - 7, k=passes)
+    anova = Anova(
+        between=0.07, df_item=7, rest=0.007, df_res=7 * passes - 7, k=passes
+    )
     noisy = NoisePrior(1_000, 0.01)
     rated = rate(anova, noisy)
     assert rated is not None
@@ -87,7 +89,11 @@ def test_passes_for(reliability: float, k: int) -> None:
 def test_five_percent(f: float, d1: float, d2: float) -> None:
     """The approximation is right to 0.003 at points beyond which 5 % lie, by SciPy 1.17.1."""
     assert f_survival(f, d1, d2) == pytest.approx(0.05, abs=0.003)
-    assert f_survival(2 * f, d1, d2) < f_survival(f, d1, d2) < f_survival(f / 2, d1, d2)
+    assert (
+        f_survival(2 * f, d1, d2)
+        < f_survival(f, d1, d2)
+        < f_survival(f / 2, d1, d2)
+    )
 
 
 @pytest.mark.parametrize("number", [1, 5, 200])
@@ -99,7 +105,8 @@ def test_identical_passes_of_criteria(number: int) -> None:
     results = []
     for _ in range(20):
         rows = [
-            tuple(float(dice.random() < 0.5) for _ in range(number)) for _ in "abcdef"
+            tuple(float(dice.random() < 0.5) for _ in range(number))
+            for _ in "abcdef"
         ]
         inputs = [rubric.score(row) for row in rows]
         passes = [one_pass(inputs, i, criteria=tuple(rows)) for i in range(2)]

@@ -12,7 +12,8 @@ from ruler_cli.scoring.statistics import (
 
 
 @given(
-    st.lists(st.integers(0, 10**9), min_size=1), st.sampled_from([0.5, 0.9, 0.99, 1.0])
+    st.lists(st.integers(0, 10**9), min_size=1),
+    st.sampled_from([0.5, 0.9, 0.99, 1.0]),
 )
 def test_quantile(lengths: list[int], share: float) -> None:
     """The share of lengths at or below the quantile is the one asked for, to one part in 128."""

@@ -23,7 +23,8 @@ def seen(draw: st.DrawFn) -> tuple[Windows, int]:
     subsets = st.lists(ids, unique=True, min_size=1, max_size=rollouts)
     windows = draw(st.lists(subsets, min_size=1, max_size=6))
     scored = [
-        (w, draw(st.lists(GRID, min_size=len(w), max_size=len(w)))) for w in windows
+        (w, draw(st.lists(GRID, min_size=len(w), max_size=len(w))))
+        for w in windows
     ]
     return scored, rollouts
 
@@ -86,4 +87,7 @@ def test_whole_table() -> None:
     assert (fitted.anova.ms_item, fitted.anova.ms_res) == pytest.approx(
         (whole.ms_item, whole.ms_res)
     )
-    assert (fitted.anova.df_item, fitted.anova.df_res) == (whole.df_item, whole.df_res)
+    assert (fitted.anova.df_item, fitted.anova.df_res) == (
+        whole.df_item,
+        whole.df_res,
+    )

@@ -37,14 +37,19 @@ Fits = Callable[[Line], bool | None]
 class Writer(ABC):
     """Writes records of `source`, if that is known, in input order into OUTPUT `name`, open as `stream`."""
 
-    def __init__(self, stream: BinaryIO, name: str, source: Container | None) -> None:
+    def __init__(
+        self, stream: BinaryIO, name: str, source: Container | None
+    ) -> None:
         """Take the stream, which stays open."""
         self.stream = stream
         self.name = name
         self.source = source
 
     def begin(  # noqa: B027 - few refuse
-        self, ruler: Path, columns: Callable[[], set[str]], on_failure: OnFailure
+        self,
+        ruler: Path,
+        columns: Callable[[], set[str]],
+        on_failure: OnFailure,
     ) -> None:
         """Raise UsageError for what can only fail; nothing was sent yet.
 
@@ -107,7 +112,9 @@ class Container(ABC):
         """Raise UsageError if a package is missing that writes this kind."""
 
     @classmethod
-    def writer(cls, stream: BinaryIO, name: str, source: Container | None) -> Writer:
+    def writer(
+        cls, stream: BinaryIO, name: str, source: Container | None
+    ) -> Writer:
         """Return a writer of records of `source` into OUTPUT `name`, which is open as `stream`."""
         return cls.writes(stream, name, source)
 
@@ -163,13 +170,17 @@ class Container(ABC):
 @cache
 def kinds() -> list[type[Container]]:
     """Return every kind of container, those that know most first: the classes with a rank in this package."""
-    names = [module.name for module in pkgutil.iter_modules(__path__, f"{__name__}.")]
+    names = [
+        module.name for module in pkgutil.iter_modules(__path__, f"{__name__}.")
+    ]
     modules = list(map(importlib.import_module, names))
     found = {
         value
         for module in modules
         for value in vars(module).values()
-        if isinstance(value, type) and issubclass(value, Container) and value.rank
+        if isinstance(value, type)
+        and issubclass(value, Container)
+        and value.rank
     }
     return sorted(found, key=lambda kind: kind.rank)
 

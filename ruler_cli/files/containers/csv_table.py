@@ -85,7 +85,9 @@ class CsvTable(Container):
     unit = "row"
     may_hold_events = True
 
-    def __init__(self, source: Source, delimiter: str, names: Sequence[str]) -> None:
+    def __init__(
+        self, source: Source, delimiter: str, names: Sequence[str]
+    ) -> None:
         """Take text, which can be opened again."""
         super().__init__(source.name, source.most)
         self._source = source
@@ -116,7 +118,9 @@ class CsvTable(Container):
                 raw = bytes(row.raw).rstrip(b"\r\n")
                 error = row.error
                 try:
-                    raw = orjson.dumps(dict(zip(self._names, row.cells, strict=True)))
+                    raw = orjson.dumps(
+                        dict(zip(self._names, row.cells, strict=True))
+                    )
                 except ValueError:
                     error = (
                         error
@@ -124,7 +128,9 @@ class CsvTable(Container):
                     )
                 except TypeError:
                     error = "is not UTF-8; convert it, e.g. with iconv"
-                line = self.line(number, number - 1, raw, max(row.size, len(raw)))
+                line = self.line(
+                    number, number - 1, raw, max(row.size, len(raw))
+                )
                 if error:
                     place = f"{line.place} (line {row.line})"
                     line = replace(line, place=place, error=error)
@@ -136,7 +142,9 @@ def _names(head: bytes, delimiter: str) -> list[str]:
 
     A column without a name, as the index that pandas writes, is named by its number.
     """
-    rows = list(islice(_rows(io.BytesIO(head), delimiter, _HEAD), 1 + _FIRST_ROWS))
+    rows = list(
+        islice(_rows(io.BytesIO(head), delimiter, _HEAD), 1 + _FIRST_ROWS)
+    )
     if len(head) == _HEAD:
         del rows[-1:]  # it may be cut
     if len(rows) < 2:
@@ -145,6 +153,7 @@ def _names(head: bytes, delimiter: str) -> list[str]:
     names = [name or f"column {number}" for number, name in enumerate(cells, 1)]
     good = all(map(_NAME.fullmatch, names)) and sum(map(bool, cells)) > 1
     fitting = all(
-        len(row.cells) == len({*names}) and not _JSON.match(row.raw) for row in rows
+        len(row.cells) == len({*names}) and not _JSON.match(row.raw)
+        for row in rows
     )
     return names if good and fitting else []

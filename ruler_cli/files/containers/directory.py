@@ -109,7 +109,12 @@ class Directory(MultiFileContainer):
             with suppress(UsageError), ExitStack() as stack:
                 file = self._open_file(name, stack)
                 lines += [
-                    replace(line, number=0, place=f"{name} {line.where}", source=name)
+                    replace(
+                        line,
+                        number=0,
+                        place=f"{name} {line.where}",
+                        source=name,
+                    )
                     for line in file.sample(max(2, count // len(some)))
                     if _begins_object(line)
                 ]
@@ -168,7 +173,9 @@ class Directory(MultiFileContainer):
         before = self._scans
         scans = list[_FileScan]()
         self._scans = before or scans
-        names = [name for name in self.listing.names if name not in self._left_out]
+        names = [
+            name for name in self.listing.names if name not in self._left_out
+        ]
         start = 0
         for at, name in enumerate(names[: len(before) or None]):
             scan = _FileScan(name, start)
@@ -198,11 +205,15 @@ class Directory(MultiFileContainer):
                 scan.end = line.end
                 place = f"{scan.name} {line.where}"
                 number = scan.start + line.number
-                yield replace(line, number=number, place=place, source=scan.name)
+                yield replace(
+                    line, number=number, place=place, source=scan.name
+                )
 
     def line(self, number: int, offset: int, raw: bytes, size: int = 0) -> Line:
         """Make the Line of a record, with the name of its file and its place there."""
-        behind = bisect_right(self._scans, number - 1, key=lambda scan: scan.start)
+        behind = bisect_right(
+            self._scans, number - 1, key=lambda scan: scan.start
+        )
         scan = self._scans[behind - 1]
         place = f"{scan.name} {scan.unit} {number - scan.start}"
         return Line(number, offset, raw, place, scan.name)

@@ -18,7 +18,14 @@ from ruler_cli.files.containers import Container, Writer, task_of
 from ruler_cli.files.parse import parse
 from ruler_cli.files.source import BOM, Source
 from ruler_cli.files.splice import end_of, skip
-from ruler_cli.files.walk import OPENING, JsonText, Steps, damaged, nowhere, steps_of
+from ruler_cli.files.walk import (
+    OPENING,
+    JsonText,
+    Steps,
+    damaged,
+    nowhere,
+    steps_of,
+)
 from ruler_cli.types import Line, value
 
 KNOWN = (
@@ -192,7 +199,9 @@ class Document(Container):
                     raise nowhere(self.name, self._source.records, whole, start)
                 raise damaged()
         except UnreadableError as error:
-            place = f"behind {self.unit} {number}" if number else "at its beginning"
+            place = (
+                f"behind {self.unit} {number}" if number else "at its beginning"
+            )
             problem = f"{error} {place}"
             raise UsageError(
                 problem, "mend it, or write it again", place=self.name

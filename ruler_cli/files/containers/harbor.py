@@ -34,7 +34,9 @@ class HarborJob(MultiFileContainer):
     rank = 1
     unit = "trial"
 
-    def __init__(self, source: Source, listing: Listing, trials: list[str]) -> None:
+    def __init__(
+        self, source: Source, listing: Listing, trials: list[str]
+    ) -> None:
         """`trials` are directories, relative to the listing."""
         super().__init__(source, listing)
         self._trials = trials
@@ -74,15 +76,24 @@ class HarborJob(MultiFileContainer):
     def _record(self, trial: str) -> bytes:
         """Join the files of a trial; UnreadableError if one is missing or damaged."""
         result = self._object(trial, _RESULT)
-        members = {"result": result, "trajectory": self._object(trial, _TRAJECTORY)}
+        members = {
+            "result": result,
+            "trajectory": self._object(trial, _TRAJECTORY),
+        }
         verified = parse(result).get("verifier_result")
-        rewards = verified.get("rewards") if isinstance(verified, dict) else None
+        rewards = (
+            verified.get("rewards") if isinstance(verified, dict) else None
+        )
         if not isinstance(rewards, dict):
             with suppress(UnreadableError):
-                text = (self._bytes(trial, "verifier/reward.txt") or b"").strip()
+                text = (
+                    self._bytes(trial, "verifier/reward.txt") or b""
+                ).strip()
                 if _NUMBER.fullmatch(text):
                     members["reward_file"] = b'{"reward": %s}' % text
-                members["reward_file"] = self._object(trial, "verifier/reward.json")
+                members["reward_file"] = self._object(
+                    trial, "verifier/reward.json"
+                )
         return b"{%s}" % encode_members(members)
 
     def _object(self, trial: str, file: str) -> bytes:
@@ -120,7 +131,9 @@ def find_trials(names: Sequence[str]) -> list[str]:
     parents = {parent for path in paths for parent in path.parents}
     agents = {parent.parent for parent in parents if parent.name == "agent"}
     folders = [path.parent for path in paths if path.name == _RESULT]
-    jobs = {folder.parent for folder in agents.intersection(folders) if folder.parts}
+    jobs = {
+        folder.parent for folder in agents.intersection(folders) if folder.parts
+    }
     return [
         str(folder)
         for folder in folders

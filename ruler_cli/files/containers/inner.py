@@ -59,7 +59,9 @@ class InnerRecords(Container):
             except UnreadableError as error:
                 reason = error.reason
                 number += 1
-                yield replace(line, number=number, place=line.where, error=reason)
+                yield replace(
+                    line, number=number, place=line.where, error=reason
+                )
                 continue
             any_reached = True
             for offset, raw in records:

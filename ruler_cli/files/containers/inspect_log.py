@@ -68,7 +68,9 @@ _USE_LINES = "name OUTPUT .jsonl"
 class InspectLogWriter(Writer):
     """Collects the annotations of samples, and writes the log with them at its end."""
 
-    def __init__(self, stream: BinaryIO, name: str, source: Container | None) -> None:
+    def __init__(
+        self, stream: BinaryIO, name: str, source: Container | None
+    ) -> None:
         """Take a log as `source`; UsageError if INPUT is none, or inspect_ai is not installed."""
         super().__init__(stream, name, source)
         if source is None or source.log is None:
@@ -92,7 +94,10 @@ class InspectLogWriter(Writer):
         self._annotations: dict[SampleKey, Mapping[str, Any]] = {}
 
     def begin(
-        self, ruler: JsonPath, columns: Callable[[], set[str]], on_failure: OnFailure
+        self,
+        ruler: JsonPath,
+        columns: Callable[[], set[str]],
+        on_failure: OnFailure,
     ) -> None:
         """Learn where a sample's annotation stands; UsageError if failed samples are to be left out."""
         if on_failure == "drop":
@@ -145,10 +150,14 @@ class InspectLogWriter(Writer):
 
         self._log.seek(0)
         log = await read_eval_log_async(self._log)
-        samples = {(str(one.id), str(one.epoch)): one for one in log.samples or ()}
+        samples = {
+            (str(one.id), str(one.epoch)): one for one in log.samples or ()
+        }
         if gone := self._annotations.keys() - samples.keys():
             sample, epoch = min(gone)
-            raise InputChanged(self._input, f"sample {sample} of epoch {epoch} is gone")
+            raise InputChanged(
+                self._input, f"sample {sample} of epoch {epoch} is gone"
+            )
         for each in samples.values():
             self._take_out(each)
         if log.results is not None:
@@ -183,7 +192,9 @@ class InspectLogWriter(Writer):
         own = ("scorer", _SCORER)
         begun = (each for each in sample.events if each.event == "span_begin")
         spans = {each.id for each in begun if (each.type, each.name) == own}
-        sample.events = [each for each in sample.events if each.span_id not in spans]
+        sample.events = [
+            each for each in sample.events if each.span_id not in spans
+        ]
 
 
 class InspectLog(Container):
@@ -207,11 +218,17 @@ class InspectLog(Container):
         self.log = source.seekable()
         self._damage = (zipfile.BadZipFile, *_DAMAGE)
         with reading(self.name, *self._damage):
-            self._archive = source.stack.enter_context(zipfile.ZipFile(self.log))
+            self._archive = source.stack.enter_context(
+                zipfile.ZipFile(self.log)
+            )
         # of members with one name the last counts
-        self._members = {info.filename: info for info in self._archive.infolist()}
+        self._members = {
+            info.filename: info for info in self._archive.infolist()
+        }
         self._samples = [
-            info for name, info in self._members.items() if _SAMPLE.fullmatch(name)
+            info
+            for name, info in self._members.items()
+            if _SAMPLE.fullmatch(name)
         ]
         if not self._samples:
             raise ForeignError(
@@ -254,7 +271,9 @@ class InspectLog(Container):
 
     def place(self, number: int) -> str:
         """Return the sample's name."""
-        name = self._samples[number - 1].filename[len("samples/") : -len(".json")]
+        name = self._samples[number - 1].filename[
+            len("samples/") : -len(".json")
+        ]
         return f"sample {name}"
 
 
@@ -275,7 +294,9 @@ def _scorer(annotations: Mapping[SampleKey, Mapping[str, Any]]) -> Scorer:
         value = annotation["score"]
         if value is not None:
             explanation = annotation["explanation"]
-            return Score(value=value, explanation=explanation, metadata=metadata)
+            return Score(
+                value=value, explanation=explanation, metadata=metadata
+            )
         # one without a score counts in no metric
         graded = annotation["kind"] in _JUDGE_FAILED
         return Score.unscored(

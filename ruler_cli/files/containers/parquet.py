@@ -31,7 +31,9 @@ class Parquet(Container):
     unit = "row"
     rewritable = True
 
-    def __init__(self, name: str, stream: BinaryIO, most: int = MAX_BYTES) -> None:
+    def __init__(
+        self, name: str, stream: BinaryIO, most: int = MAX_BYTES
+    ) -> None:
         """`stream` is seekable, stays open, and has no other reader; UsageError if it is no Parquet file."""
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -44,10 +46,14 @@ class Parquet(Container):
             self.metadata = pq.read_metadata(self._file)
             self.schema = self.metadata.schema.to_arrow_schema()
         names = self.schema.names
-        twice = next((column for column in names if names.count(column) > 1), None)
+        twice = next(
+            (column for column in names if names.count(column) > 1), None
+        )
         if twice is not None:
             raise UsageError(
-                f"two columns are named `{twice}`", "rename one of them", place=name
+                f"two columns are named `{twice}`",
+                "rename one of them",
+                place=name,
             )
 
     @classmethod
@@ -71,11 +77,15 @@ class Parquet(Container):
             )
 
     @classmethod
-    def writer(cls, stream: BinaryIO, name: str, source: Container | None) -> Writer:
+    def writer(
+        cls, stream: BinaryIO, name: str, source: Container | None
+    ) -> Writer:
         """Return a writer of a table."""
         from ruler_cli.files.arrow import TableWriter
 
-        return TableWriter(stream, name, source if isinstance(source, cls) else None)
+        return TableWriter(
+            stream, name, source if isinstance(source, cls) else None
+        )
 
     def records(self) -> Iterator[Line]:
         """Yield every row as the JSON text of one object, its keys in the order of the columns."""
@@ -83,7 +93,9 @@ class Parquet(Container):
 
         number = 0
         for batch in self.batches():
-            large = batch.nbytes > self.most  # text is made of one row at a time
+            large = (
+                batch.nbytes > self.most
+            )  # text is made of one row at a time
             pieces = (batch.slice(at, 1) for at in range(len(batch)))
             for piece in pieces if large else [batch]:
                 if piece.nbytes > self.most:
@@ -112,6 +124,8 @@ class Parquet(Container):
             )
             for number in range(self.metadata.num_row_groups):
                 group = self.metadata.row_group(number)
-                fitting = BATCH * group.num_rows // max(1, group.total_byte_size)
+                fitting = (
+                    BATCH * group.num_rows // max(1, group.total_byte_size)
+                )
                 rows = max(1, min(MAX_ROWS, fitting))
                 yield from file.iter_batches(rows, [number], use_threads=False)

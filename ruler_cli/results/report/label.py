@@ -100,11 +100,15 @@ class LabelPage:
         ways = Counter[str](pair.drawn for pair, _ in shown)
         return LabelCounts(ways, len(drawn) - len(shown), size)
 
-    def _texts(self, drawn: Sequence[DrawnPair]) -> Iterator[tuple[DrawnPair, bytes]]:
+    def _texts(
+        self, drawn: Sequence[DrawnPair]
+    ) -> Iterator[tuple[DrawnPair, bytes]]:
         """Yield each pair with its text as a block, until the next does not fit into the page."""
         left = MOST_TEXTS
         for pair in drawn:
-            text = _text_of_pair(orjson.loads(self._spool.read(*pair.kept)), pair)
+            text = _text_of_pair(
+                orjson.loads(self._spool.read(*pair.kept)), pair
+            )
             data = as_json(text)
             if not any(text["lines"]) or len(data) > MOST_TEXT:
                 continue
@@ -130,7 +134,10 @@ def _comparison(pair: DrawnPair) -> Json:
 def _text_of_pair(text: Json, pair: DrawnPair) -> Json:
     """Return what is shown of a group's text: that of both rollouts, with their strings and pictures."""
     lines = [text["lines"][index] for index in pair.indices]
-    used = {number: place for place, number in enumerate(dict.fromkeys(chain(*lines)))}
+    used = {
+        number: place
+        for place, number in enumerate(dict.fromkeys(chain(*lines)))
+    }
     strings = [text["strings"][number] for number in used]
     pictures = {}
     left = MOST_PICTURES

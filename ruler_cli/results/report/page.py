@@ -209,7 +209,9 @@ class HtmlFile:
         for blocks of their own.
         """
         head = head | {"version": 1, "made": _made(), "ruler": __version__}
-        facts = [[escape(part) for part in fact] for fact in head["facts"] if fact[1]]
+        facts = [
+            [escape(part) for part in fact] for fact in head["facts"] if fact[1]
+        ]
         left_out = head["left_out"]
         # text of the input is escaped here, or packed
         values = {
@@ -235,13 +237,16 @@ class HtmlFile:
             **values,
             "policy": _policy(scripts),
             "style": "\n".join(styles),
-            "scripts": "\n".join(f"<script>{script}</script>" for script in scripts),
+            "scripts": "\n".join(
+                f"<script>{script}</script>" for script in scripts
+            ),
             "licences": licences,
             "made": _made() or "",
             "ruler": __version__,
         }
         before, after = (
-            Template(part).substitute(values).encode() for part in page.split("$texts")
+            Template(part).substitute(values).encode()
+            for part in page.split("$texts")
         )
         stream = self._file.stream
         with writing(str(self.target)):
@@ -302,7 +307,9 @@ class ReportPage:
     def _store(self, data: bytes) -> _Span:
         return len(data), self._spool.write(data)
 
-    def add(self, shown: RunGroup | ComparedGroup, *, asked: bool = False) -> None:
+    def add(
+        self, shown: RunGroup | ComparedGroup, *, asked: bool = False
+    ) -> None:
         """Add the next group; the first that is asked for is in the page, whatever its rank."""
         self._groups += 1
         first = asked and not self._asked
@@ -317,10 +324,14 @@ class ReportPage:
         else:
             text, task = text_of(*kept)
         ids = text.pop("ids")
-        text["rollouts"] = rollouts = [r.as_json() for r in shown.first.rollouts]
+        text["rollouts"] = rollouts = [
+            r.as_json() for r in shown.first.rollouts
+        ]
         words = [rollout["explanation"] for rollout in rollouts]
         if shown.second:
-            for rollout, second in zip(rollouts, shown.second.rollouts, strict=True):
+            for rollout, second in zip(
+                rollouts, shown.second.rollouts, strict=True
+            ):
                 rollout["second"] = second.as_json()
                 words.append(second.explanation)
         explanations = [
@@ -352,7 +363,9 @@ class ReportPage:
         `data` are those of a page of one file, or of two; `left_out` says in sentences what the page lacks.
         """
         # a text that is not in the page is empty
-        texts = [self._texts.get(number, (0, 0)) for number in sorted(self._chosen)]
+        texts = [
+            self._texts.get(number, (0, 0)) for number in sorted(self._chosen)
+        ]
         head = data | {
             "source": " and ".join(self.names),
             "left_out": left_out,
@@ -362,7 +375,9 @@ class ReportPage:
         }
         return self._file.write(
             head,
-            (COMPARE_SCRIPTS, COMPARE_STYLES) if self.two else (SCRIPTS, STYLES),
+            (COMPARE_SCRIPTS, COMPARE_STYLES)
+            if self.two
+            else (SCRIPTS, STYLES),
             more=(
                 b',"rows":',
                 *self._listed(0),
@@ -378,7 +393,9 @@ class ReportPage:
         """Yield a piece of each chosen group, in input order, as a JSON list."""
         yield b"["
         for i, number in enumerate(sorted(self._chosen)):
-            yield b"," * (i > 0) + self._spool.read(*self._stored[number][piece])
+            yield b"," * (i > 0) + self._spool.read(
+                *self._stored[number][piece]
+            )
         yield b"]"
 
     def _values(self) -> Iterator[bytes]:
@@ -388,7 +405,9 @@ class ReportPage:
         """
         offered = self._fields.offered() if self._fields else []
         for i, number in enumerate(sorted(self._chosen)):
-            held = dict(orjson.loads(self._spool.read(*self._stored[number][3])))
+            held = dict(
+                orjson.loads(self._spool.read(*self._stored[number][3]))
+            )
             numbers = [held.get(field) for field in offered]
             short = [of[0] if of and len(of) == 1 else of for of in numbers]
             yield b"," * (i > 0) + as_json(short)

@@ -114,7 +114,9 @@ class SubmitResult:
     """
 
     uncertain: list[BatchStatus] = field(default_factory=list)
-    missing: MissingRequests = field(default_factory=lambda: MissingRequests([]))
+    missing: MissingRequests = field(
+        default_factory=lambda: MissingRequests([])
+    )
     batches: list[BatchRecord] = field(default_factory=list)
     out: int = 0
     large: int = 0
@@ -204,7 +206,9 @@ class Batches:
     """Batches at providers that turned out not to be a candidate."""
 
     async def submit(
-        self, settings: ScoreSettings, on_submitted: Callable[[BatchRecord], None]
+        self,
+        settings: ScoreSettings,
+        on_submitted: Callable[[BatchRecord], None],
     ) -> SubmitResult:
         """Find what a crash left, then submit all missing requests; `on_submitted` gets each batch.
 
@@ -213,7 +217,9 @@ class Batches:
         or a provider refuses: batches submitted until then are on record. Cancellation waits for the answer
         to a creation in progress.
         """
-        judges = [self._batch_judge(judge, settings) for judge in settings.judges]
+        judges = [
+            self._batch_judge(judge, settings) for judge in settings.judges
+        ]
         while True:
             with self.journal.alone() as alone:
                 if alone:
@@ -222,7 +228,9 @@ class Batches:
                         try:
                             await self._find(batch, give_up=True)
                         except RulerError as error:
-                            result.uncertain.append(BatchStatus(batch, error=error))
+                            result.uncertain.append(
+                                BatchStatus(batch, error=error)
+                            )
                     for pending in await self._fill(settings, judges, result):
                         result.batches.append(await self._send(pending))
                         on_submitted(result.batches[-1])
@@ -263,7 +271,9 @@ class Batches:
                     else:
                         on_closed(status.batch)
                 seconds_left = deadline - time.monotonic()
-                may_end = any(_may_end(status, first=first) for status in still_open)
+                may_end = any(
+                    _may_end(status, first=first) for status in still_open
+                )
                 if seconds_left <= 0 or not may_end:
                     return still_open
                 first = False
@@ -281,16 +291,22 @@ class Batches:
         batches = self.journal.batches(*OPEN)
         if names:
             batches = [
-                batch for batch in batches if {batch.tag, batch.remote} & {*names}
+                batch
+                for batch in batches
+                if {batch.tag, batch.remote} & {*names}
             ]
         if len(batches) < len(names):
             remedy = "`ruler batch status` lists the open ones"
-            raise UsageError("no such open batch", remedy, place=", ".join(names))
+            raise UsageError(
+                "no such open batch", remedy, place=", ".join(names)
+            )
         statuses = []
         for batch in batches:
             status: BatchStatus | None
             if forget:
-                moved = self.journal.move(batch, "abandoned", reason="given up by hand")
+                moved = self.journal.move(
+                    batch, "abandoned", reason="given up by hand"
+                )
                 status = BatchStatus(moved or batch)
             else:
                 status = await self._reconcile(batch, cancel=True)
@@ -317,9 +333,7 @@ class Batches:
                     if alone:
                         batch = await self._find(batch, give_up=False)
                     elif cancel:
-                        problem = (
-                            "is being submitted by another command; stop that first"
-                        )
+                        problem = "is being submitted by another command; stop that first"
                         raise RulerError(problem, place=f"batch {batch.tag}")
             if batch.state != "submitted" or batch.remote is None:
                 return BatchStatus(batch)
@@ -365,11 +379,15 @@ class Batches:
     ) -> tuple[RemoteBatch | None, list[RemoteBatch]]:
         """Return the batch with our tag, file or results; else the candidates, the oldest first."""
         provider = self.providers.for_batch(batch)
-        others = self._others | {batch.remote for batch in self.journal.batches()}
+        others = self._others | {
+            batch.remote for batch in self.journal.batches()
+        }
         untagged: list[RemoteBatch] = []
         since = batch.created - provider.form.skew
         for remote in await provider.list_batches(since):
-            if remote.tag == batch.tag or (batch.file and remote.file == batch.file):
+            if remote.tag == batch.tag or (
+                batch.file and remote.file == batch.file
+            ):
                 return remote, []
             unknown = not (remote.tag or remote.file or remote.id in others)
             if unknown and remote.total in (0, batch.requests):
@@ -400,11 +418,17 @@ class Batches:
         imported = ImportResult()
         answered = failed = missing = 0
         keys = self.journal.keys(batch.id)
-        model = cache_of(None, JudgeSettings(batch.model, api_base=batch.base)).name
-        for _ in range(2):  # a second time if rows are missing: answers are paid for
+        model = cache_of(
+            None, JudgeSettings(batch.model, api_base=batch.base)
+        ).name
+        for _ in range(
+            2
+        ):  # a second time if rows are missing: answers are paid for
             with TemporaryFile() as file:
                 results = enumerate(await provider.results(remote, file), 1)
-                rows = ((f"line {number}", number, line) for number, line in results)
+                rows = (
+                    (f"line {number}", number, line) for number, line in results
+                )
                 imported = import_rows(ledger, rows, model, keys)
             kinds = Counter(type(ledger.find(key)) for key in keys)
             answered, failed = kinds[Reply], kinds[CallError]
@@ -432,7 +456,9 @@ class Batches:
         for row in imported.rejected:
             reasons.append(f"{row.where} of its results {row.reason}")
         if missing > 0:
-            reasons.append(f"{missing} answers of its provider's count are missing")
+            reasons.append(
+                f"{missing} answers of its provider's count are missing"
+            )
         for sentence in reasons:
             self.observer.warn(f"batch {batch.tag}: {sentence}")
         return closed
@@ -501,9 +527,15 @@ class Batches:
         max_cost = settings.pool.max_cost
         if max_cost is not None and high > max_cost:
             requests = sum(len(batch.keys) for batch in pending)
-            problem = f"{requests} requests may cost up to ${high:.2f} at batch price"
-            remedy = "nothing was submitted; allow that, or submit a part of INPUT"
-            raise BatchCostError(problem, remedy, place=f"--max-cost {max_cost:g}")
+            problem = (
+                f"{requests} requests may cost up to ${high:.2f} at batch price"
+            )
+            remedy = (
+                "nothing was submitted; allow that, or submit a part of INPUT"
+            )
+            raise BatchCostError(
+                problem, remedy, place=f"--max-cost {max_cost:g}"
+            )
         return pending
 
     async def _send(self, pending: _PendingBatch) -> BatchRecord:
@@ -527,7 +559,9 @@ class Batches:
         try:
             # without the answer the batch may exist and be billed
             with anyio.CancelScope(shield=True):
-                remote = await provider.create(pending.file, uploaded, pending.tag)
+                remote = await provider.create(
+                    pending.file, uploaded, pending.tag
+                )
         except RulerError as error:
             state: BatchState = "failed"
             if isinstance(error, UnclearError):
@@ -535,9 +569,13 @@ class Batches:
             journal.move(batch, state, reason=str(error.brief))
             raise
         pending.file.unlink(missing_ok=True)
-        created = journal.move(batch, "submitted", remote=remote.id, label=remote.label)
+        created = journal.move(
+            batch, "submitted", remote=remote.id, label=remote.label
+        )
         if created is None:
-            given_up = f"was given up by another command while it became {remote.id}"
+            given_up = (
+                f"was given up by another command while it became {remote.id}"
+            )
             remedy = "cancel it at its provider, which bills it"
             raise RulerError(given_up, remedy, place=f"batch {batch.tag}")
         return created

@@ -12,7 +12,12 @@ import shutil
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from contextlib import (
+    AbstractContextManager,
+    ExitStack,
+    closing,
+    contextmanager,
+)
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
@@ -26,7 +31,9 @@ from ruler_cli.ledger.database import (
 )
 from ruler_cli.ledger.reply_cache import is_there
 
-BatchState = Literal["creating", "submitted", "collected", "failed", "abandoned"]
+BatchState = Literal[
+    "creating", "submitted", "collected", "failed", "abandoned"
+]
 """`creating`: the provider was asked, or was about to be asked, and no answer is recorded."""
 OPEN: tuple[BatchState, ...] = ("creating", "submitted")
 
@@ -84,9 +91,7 @@ class BatchRecord:
     left_out: int | None
 
 
-_SELECT = (
-    f"SELECT {', '.join(field.name for field in fields(BatchRecord))} FROM batches "  # noqa: S608 - names of ours
-)
+_SELECT = f"SELECT {', '.join(field.name for field in fields(BatchRecord))} FROM batches "  # noqa: S608 - names of ours
 
 
 class Journal(AbstractContextManager["Journal"]):
@@ -144,13 +149,19 @@ class Journal(AbstractContextManager["Journal"]):
                 (*changed.values(), batch.id, batch.state),
             )
             if cursor.rowcount and state not in OPEN:
-                self._db.execute("DELETE FROM batch_keys WHERE batch = ?", (batch.id,))
+                self._db.execute(
+                    "DELETE FROM batch_keys WHERE batch = ?", (batch.id,)
+                )
         return self.batch(batch.id) if cursor.rowcount else None
 
     def batches(self, *states: BatchState) -> list[BatchRecord]:
         """Return the batches in these states, all batches without any, the oldest first."""
-        batches = [BatchRecord(*row) for row in self._rows(f"{_SELECT}ORDER BY id")]
-        return [batch for batch in batches if not states or batch.state in states]
+        batches = [
+            BatchRecord(*row) for row in self._rows(f"{_SELECT}ORDER BY id")
+        ]
+        return [
+            batch for batch in batches if not states or batch.state in states
+        ]
 
     def batch(self, id: int) -> BatchRecord:
         """Return a batch by its row id."""
@@ -188,7 +199,9 @@ class Journal(AbstractContextManager["Journal"]):
                 else:
                     shutil.rmtree(self.folder, ignore_errors=True)
                     self.folder.mkdir(mode=0o700)
-                    stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
+                    stack.callback(
+                        shutil.rmtree, self.folder, ignore_errors=True
+                    )
             yield mine
 
     def __exit__(self, *_: object) -> None:
@@ -207,6 +220,8 @@ def count_open_requests(ledger: Path) -> int:
     address = f"{ledger.absolute().as_uri()}?mode=rw"
     try:
         with closing(sqlite3.connect(address, uri=True, timeout=1.0)) as db:
-            return int(db.execute("SELECT count(*) FROM batch_keys").fetchone()[0])
+            return int(
+                db.execute("SELECT count(*) FROM batch_keys").fetchone()[0]
+            )
     except (sqlite3.Error, ValueError):
         return 0  # no file, no table or no ledger: others report that

@@ -17,7 +17,13 @@ import re
 import shlex
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterator,
+    Sequence,
+)
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -35,7 +41,12 @@ from ruler_cli.errors import RefusedError, RulerError, UsageError
 from ruler_cli.judges.network import proxy_of, trusted
 from ruler_cli.judges.provider_errors import classify, error_of
 from ruler_cli.judges.replies import without_key
-from ruler_cli.judges.resolve import check_address, cut_address, endpoint_of, key_for
+from ruler_cli.judges.resolve import (
+    check_address,
+    cut_address,
+    endpoint_of,
+    key_for,
+)
 from ruler_cli.pool.retries import RetryBudget
 from ruler_cli.runs.batch.journal import BatchRecord
 from ruler_cli.runs.batch.requests import FORMS, BatchForm, batch_target
@@ -139,10 +150,19 @@ class Provider:
             problem = f"batches need the package {name}, which is not installed"
             remedy = f"pip install 'ruler-cli[{name}]'"
             raise UsageError(problem, remedy, place=f"{name}/…") from None
-        errors = (self.sdk.APIError, ConnectionError, TimeoutError, UnicodeError)
+        errors = (
+            self.sdk.APIError,
+            ConnectionError,
+            TimeoutError,
+            UnicodeError,
+        )
         self._errors: tuple[type[Exception], ...] = errors
         for library in filter(None, map(sys.modules.get, _HTTP_LIBRARIES)):
-            self._errors += (library.HTTPError, library.StreamError, library.InvalidURL)
+            self._errors += (
+                library.HTTPError,
+                library.StreamError,
+                library.InvalidURL,
+            )
         try:
             self.client = self._open()
         except self._errors:
@@ -159,7 +179,9 @@ class Provider:
         }
         return self._client(self.sdk.AsyncOpenAI, headers, redirects=True)
 
-    def _client(self, kind: Any, headers: dict[str, Any], *, redirects: bool) -> Any:
+    def _client(
+        self, kind: Any, headers: dict[str, Any], *, redirects: bool
+    ) -> Any:
         """Return a client with our key or none, without retries, with a new connection for every request.
 
         A server may close an idle connection at any moment, which would leave open if a batch was created.
@@ -185,7 +207,9 @@ class Provider:
         """Digest of the address, a dot, digest of address and key; neither can be read from it."""
         texts = (self.base, f"{self.base}\n{self.key or ''}")
         return ".".join(
-            blake2b(text.encode(), digest_size=4, person=b"ruler account 1").hexdigest()
+            blake2b(
+                text.encode(), digest_size=4, person=b"ruler account 1"
+            ).hexdigest()
             for text in texts
         )
 
@@ -224,7 +248,9 @@ class Provider:
     async def retrieve(self, id: str) -> RemoteBatch:
         """Fetch a batch by its id; RefusedError if there is none."""
 
-        return await self._batch(partial(self._batches.retrieve, id), gone=_give_up(id))
+        return await self._batch(
+            partial(self._batches.retrieve, id), gone=_give_up(id)
+        )
 
     async def cancel(self, id: str) -> RemoteBatch:
         """Cancel a batch; one that has ended, or is about to end, is returned as it is."""
@@ -233,7 +259,9 @@ class Provider:
             return await self._batch(send, gone=_give_up(id))
         except RulerError:
             remote = await self.retrieve(id)
-            if remote.state == "running" and not remote.label.startswith("cancel"):
+            if remote.state == "running" and not remote.label.startswith(
+                "cancel"
+            ):
                 raise
             return remote
 
@@ -263,11 +291,15 @@ class Provider:
                 if older == _PAGE or remote.id in batches:
                     break
                 batches[remote.id] = remote
-            return [batch for batch in batches.values() if batch.created >= since]
+            return [
+                batch for batch in batches.values() if batch.created >= since
+            ]
 
         return await self._ask(send, seconds=None)
 
-    async def results(self, remote: RemoteBatch, file: IO[bytes]) -> Iterator[bytes]:
+    async def results(
+        self, remote: RemoteBatch, file: IO[bytes]
+    ) -> Iterator[bytes]:
         """Download the results to a file; return their lines, answers and errors, without line breaks.
 
         A line is without the key, which it may repeat; one that is longer than 32 MiB comes in pieces.
@@ -288,14 +320,23 @@ class Provider:
         return (without_key(line, self.key) for line in lines if line)
 
     def _downloads(self, remote: RemoteBatch) -> Iterator[Any]:
-        return map(self.client.files.with_streaming_response.content, remote.files)
+        return map(
+            self.client.files.with_streaming_response.content, remote.files
+        )
 
     def _read(self, answer: Any) -> RemoteBatch:
         """Read the SDK's form of a batch; fields of any type, since gateways vary."""
         counts = answer.request_counts
-        succeeded, failed = _count(counts, "completed"), _count(counts, "failed")
+        succeeded, failed = (
+            _count(counts, "completed"),
+            _count(counts, "failed"),
+        )
         label = clean(answer.status.lower(), self.key)
-        files = [file for file in (answer.output_file_id, answer.error_file_id) if file]
+        files = [
+            file
+            for file in (answer.output_file_id, answer.error_file_id)
+            if file
+        ]
         state = _state(label)
         # some endpoints report the end before the files exist; without them paid answers would be lost
         due = failed or label == "completed"
@@ -303,7 +344,9 @@ class Provider:
         if state == "ended" and (answers_to_come or (due and not files)):
             state = "running"
         tag = (
-            answer.metadata.get("ruler") if isinstance(answer.metadata, dict) else None
+            answer.metadata.get("ruler")
+            if isinstance(answer.metadata, dict)
+            else None
         )
         errors = getattr(answer.errors, "data", None)
         why = errors[0].message if errors else "its provider does not say why"
@@ -348,9 +391,7 @@ class Provider:
                 remedy = "check --api-base"
                 raise UnclearError(problem, remedy, place=self.name) from None
             if once and failure.unclear:
-                remedy = (
-                    "if there is a batch now, the next `ruler batch` command finds it"
-                )
+                remedy = "if there is a batch now, the next `ruler batch` command finds it"
                 raise UnclearError(failure.error.brief, remedy)
             retry = failure.retry
             if retry is None or (retry.retry_after or 0.0) > _MAX_RETRY_AFTER:
@@ -377,11 +418,15 @@ class Provider:
             problem = f"{self.name} did not answer in time"
         return _Failure(RulerError(problem, _RUN_LATER), retry, unclear=True)
 
-    def _status_failure(self, status: int, response: Any, gone: str) -> _Failure:
+    def _status_failure(
+        self, status: int, response: Any, gone: str
+    ) -> _Failure:
         codes, message = error_of(response.content)
         if status in (404, 405):
             remedy = gone or f"check --api-base, or {_FILE_ALTERNATIVE}"
-            absent = f"{self.name} answered {status}: {clean(message, self.key)}"
+            absent = (
+                f"{self.name} answered {status}: {clean(message, self.key)}"
+            )
             return _Failure(RefusedError(absent, remedy))
         headers = response.headers
         error = classify(status, codes, message, headers, self.key, self.name)
@@ -438,7 +483,9 @@ class AnthropicProvider(Provider):
         async def opened() -> AsyncIterator[Any]:
             path = f"{_ANTHROPIC_PATH}/{quote(remote.id, safe='')}/results"
             options = {"headers": _STREAMED}
-            response = await self.client.get(path, cast_to=object, options=options)
+            response = await self.client.get(
+                path, cast_to=object, options=options
+            )
             try:
                 yield response
             finally:
@@ -481,7 +528,9 @@ def _time(value: Any) -> float:
 def _count(counts: object, *words: str) -> int:
     """Count the requests in states of these names."""
     numbers = (getattr(counts, word, 0) for word in words)
-    return sum(number for number in numbers if isinstance(number, int) and number > 0)
+    return sum(
+        number for number in numbers if isinstance(number, int) and number > 0
+    )
 
 
 def _give_up(id: str) -> str:
@@ -512,7 +561,9 @@ class Providers(AsyncExitStack):
                 "use openai/… or anthropic/…, or an endpoint with a batch API like OpenAI's "
                 f"(--api-base URL); for any other, {_FILE_ALTERNATIVE}"
             )
-            raise UsageError("has no batch API", remedy, place=f"judge {judge.model}")
+            raise UsageError(
+                "has no batch API", remedy, place=f"judge {judge.model}"
+            )
         if target == "anthropic":
             address = (
                 judge.api_base
@@ -522,7 +573,9 @@ class Providers(AsyncExitStack):
             )
             check_address(address)
             base = cut_address(address).removesuffix("/v1")
-            proxy_of(base)  # one that cannot be used is refused before anything is read
+            proxy_of(
+                base
+            )  # one that cannot be used is refused before anything is read
             key = key_for(judge, "ANTHROPIC_API_KEY")
             kind: type[Provider] = AnthropicProvider
         else:
@@ -543,11 +596,16 @@ class Providers(AsyncExitStack):
         provider says if a key may not see the batch. Without an id, a listing with another key could miss it.
         """
         key_env = self.key_env or batch.key_env
-        judge = JudgeSettings(batch.model, api_base=batch.base, api_key_env=key_env)
+        judge = JudgeSettings(
+            batch.model, api_base=batch.base, api_key_env=key_env
+        )
         provider = self.for_judge(judge)
         recorded, current = batch.account, provider.account
         if batch.remote is not None:
-            recorded, current = recorded.partition(".")[0], current.partition(".")[0]
+            recorded, current = (
+                recorded.partition(".")[0],
+                current.partition(".")[0],
+            )
         if recorded != current:
             problem = "was submitted with another key or to another address"
             command = f"`ruler batch cancel --forget {batch.tag}`"

@@ -61,7 +61,11 @@ _FIELDS = words_of("id type model choices content stop_reason usage")
 _TEXT_FIELDS = words_of("generated_text output text response")
 """Fields with the answer in an engine's row, the most reliable first: `text` may be a column of the input."""
 _PROMPT_TOKENS = ("prompt_tokens", "num_input_tokens", "input_tokens")
-_COMPLETION_TOKENS = ("completion_tokens", "num_generated_tokens", "output_tokens")
+_COMPLETION_TOKENS = (
+    "completion_tokens",
+    "num_generated_tokens",
+    "output_tokens",
+)
 _JSON_TOOL = "json_tool_call"
 """Tool through which litellm requests JSON from a model without schema support."""
 
@@ -115,7 +119,9 @@ class ImportResult:
 
     def unanswered(self, *, for_good: bool) -> dict[str, int]:
         """Count the requests that failed for good, by kind; or those to send again, by reason."""
-        labels = sorted(label for kind, label in self.open.values() if kind == for_good)
+        labels = sorted(
+            label for kind, label in self.open.values() if kind == for_good
+        )
         return dict(Counter(labels).most_common())
 
 
@@ -185,10 +191,14 @@ def _write(
             continue
         for_good = answer.scope == "group"
         failed = for_good or before == "fault"
-        label: str = answer.kind if for_good else "before" if failed else row.label
+        label: str = (
+            answer.kind if for_good else "before" if failed else row.label
+        )
         if label != "before":
             result.messages.setdefault(label, answer.reason)
-        result.open[key] = max((failed, label), result.open.get(key, (False, "")))
+        result.open[key] = max(
+            (failed, label), result.open.get(key, (False, ""))
+        )
 
 
 def rows_of(files: Iterable[Location]) -> Iterator[Row]:
@@ -201,7 +211,9 @@ def rows_of(files: Iterable[Location]) -> Iterator[Row]:
                     records = open_container(file.name, stack).records()
                 else:
                     data = stack.enter_context(file.open())
-                    records = lines(shown, decompressed(shown, data), MAX_LINE_BYTES)
+                    records = lines(
+                        shown, decompressed(shown, data), MAX_LINE_BYTES
+                    )
                 for line in records:
                     text = _TOO_LONG if line.skipped else line.raw
                     yield f"{shown} {line.where}", line.number, text
@@ -243,14 +255,20 @@ def read_row(line: bytes) -> ReplyRow | str:
         return "has no custom_id"
     try:
         parsed = _parse(row)
-    except (RecursionError, TypeError):  # orjson reads deeper nesting than it writes
+    except (
+        RecursionError,
+        TypeError,
+    ):  # orjson reads deeper nesting than it writes
         return _UNKNOWN
     return parsed if isinstance(parsed, str) else ReplyRow(name, *parsed)
 
 
 def _parse(row: Mapping[str, Any]) -> _Parsed | str:
     """Parse a row of any known form, else return why not; the first form that fits decides."""
-    result, response = _mapping(row.get("result")), _mapping(row.get("response"))
+    result, response = (
+        _mapping(row.get("result")),
+        _mapping(row.get("response")),
+    )
     if "type" in result:  # Anthropic's
         label = _ENDED.get(str(result["type"]))
         if label:
@@ -272,7 +290,9 @@ def _parse(row: Mapping[str, Any]) -> _Parsed | str:
         body = _mapping(place)
         if "choices" in body or body.get("type") == "message":
             return _of_body(None, body)
-    error = row.get("error") or row.get("__inference_error__")  # of OpenAI, of Ray
+    error = row.get("error") or row.get(
+        "__inference_error__"
+    )  # of OpenAI, of Ray
     return _of_error(None, error) if error else _of_text(row)
 
 
@@ -293,7 +313,9 @@ def _of_message(message: Mapping[str, Any]) -> dict[str, Any]:
     Its texts are joined, its thinking is left out. If it uses a tool, the tool's input is the answer.
     """
     blocks = list(map(_mapping, message["content"]))
-    texts = [block.get("text") for block in blocks if block.get("type") == "text"]
+    texts = [
+        block.get("text") for block in blocks if block.get("type") == "text"
+    ]
     content = "".join(text for text in texts if isinstance(text, str))
     tools = [block for block in blocks if block.get("type") == "tool_use"]
     if tools and (not content or tools[0].get("name") == _JSON_TOOL):
@@ -315,7 +337,11 @@ def _of_text(row: Mapping[str, Any]) -> _Parsed | str:
     Known are the rows of Ray Data LLM (`generated_text`, `num_input_tokens`, `num_generated_tokens`),
     SGLang (`text`, `meta_info`), and plain ones (`text` or `output`, and the names of a usage object).
     """
-    flat = {**row, **_mapping(row.get("usage")), **_mapping(row.get("meta_info"))}
+    flat = {
+        **row,
+        **_mapping(row.get("usage")),
+        **_mapping(row.get("meta_info")),
+    }
     finish = flat.get("finish_reason") or flat.get("stop_reason")
     if isinstance(finish, Mapping):  # of SGLang
         finish = finish.get("type")
@@ -329,7 +355,9 @@ def _of_text(row: Mapping[str, Any]) -> _Parsed | str:
     return _UNKNOWN
 
 
-def _completion(row: Mapping[str, Any], content: str, finish: Any) -> dict[str, Any]:
+def _completion(
+    row: Mapping[str, Any], content: str, finish: Any
+) -> dict[str, Any]:
     """Make a chat completion with the model and the tokens of a row."""
     message = {"role": "assistant", "content": content}
     cached = _tokens(row, "cached_tokens")
@@ -349,7 +377,9 @@ def _of_error_response(response: ErrorResponse) -> _Parsed:
     error = classify(status, codes, message)
     if error.kind != "too_long" and refuses_format(status, message):
         # not specific to this request; `ruler score` falls back to a simpler format by itself
-        reason = f"{error.reason}; ask for any text with -p response_format=null"
+        reason = (
+            f"{error.reason}; ask for any text with -p response_format=null"
+        )
         return _again(reason, "the answer format was refused")
     if error.kind == "refused" and limits_named(status, message):
         return _again(
@@ -371,7 +401,9 @@ def _of_error(status: int | None, error: Any) -> _Parsed:
         code = inner.get("code")
         if label := _ENDED.get(str(code).removeprefix("batch_")):
             return _again(clean(message), label)
-        status = status or _status(code) or _STATUSES.get(str(inner.get("type")))
+        status = (
+            status or _status(code) or _STATUSES.get(str(inner.get("type")))
+        )
         if status is not None and status >= 400:
             return _of_error_response(ErrorResponse(status, codes, message, {}))
     reason = f"the judge's engine failed: {clean(message or codes)}"

@@ -79,13 +79,24 @@ class BatchForm(NamedTuple):
 
     def allow(self, requests: int, size: int) -> bool:
         """Return whether a batch may hold so many requests with so many bytes together."""
-        return requests <= self.most_requests and size + _OVERHEAD <= self.most_bytes
+        return (
+            requests <= self.most_requests
+            and size + _OVERHEAD <= self.most_bytes
+        )
 
 
 FORMS: dict[Target, BatchForm] = {
-    "openai": BatchForm("openai", 50_000, 200_000_000, 86400.0, b"", b"\n", b"\n"),
+    "openai": BatchForm(
+        "openai", 50_000, 200_000_000, 86400.0, b"", b"\n", b"\n"
+    ),
     "anthropic": BatchForm(
-        "anthropic", 100_000, 256_000_000, 900.0, b'{"requests":[\n', b",\n", b"\n]}"
+        "anthropic",
+        100_000,
+        256_000_000,
+        900.0,
+        b'{"requests":[\n',
+        b",\n",
+        b"\n]}",
     ),
 }
 """A megabyte is 1,000,000 bytes, even if a provider may count 1,048,576."""
@@ -129,7 +140,9 @@ def request_line(
     cannot hold the judge's name or parameters.
     """
     if headers_of(judge.params) or judge.params.get("extra_query"):
-        problem = "has further headers or a query, for which a batch has no place"
+        problem = (
+            "has further headers or a query, for which a batch has no place"
+        )
         remedy = "leave them out"
         raise UsageError(problem, remedy, place=f"judge {judge.label}")
     if target == "anthropic":
@@ -137,7 +150,8 @@ def request_line(
 
         params = anthropic_params(judge)
         return lambda key, request: (
-            b'{"custom_id":"%s","params":%s}\n' % (key.hex().encode(), params(request))
+            b'{"custom_id":"%s","params":%s}\n'
+            % (key.hex().encode(), params(request))
         )
     model = model_at_endpoint(judge)
     at_openai = target == "openai" and not judge.api_base
@@ -186,7 +200,9 @@ def names_for(name: str, judges: Sequence[str]) -> list[str]:
     names = []
     for number, judge in enumerate(judges, 1):
         slug = _NOT_PLAIN.sub("-", judge)[-_MAX_JUDGE_NAME:]
-        names.append(str(path.with_name(f"{stem}.{number}-{slug}{dot}{ending}")))
+        names.append(
+            str(path.with_name(f"{stem}.{number}-{slug}{dot}{ending}"))
+        )
     return names
 
 
@@ -283,7 +299,9 @@ async def find_missing(
                         counts.answered += 1
                         continue
                     failed = result.failed_calls[0].error
-                    observer.failed(group_run.group.key, failed.kind, failed.reason)
+                    observer.failed(
+                        group_run.group.key, failed.kind, failed.reason
+                    )
                     unaskable = failed.kind in ("input", "too_long")
                     counts.unaskable += unaskable
                     counts.lost += not unaskable

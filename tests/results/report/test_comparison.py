@@ -26,7 +26,9 @@ def pair(
             group(
                 key,
                 *(
-                    rollout(f"{key} {i}", row[side][i], explanation=f"{name} on {i}")
+                    rollout(
+                        f"{key} {i}", row[side][i], explanation=f"{name} on {i}"
+                    )
                     for i in range(2)
                 ),
             )
@@ -38,7 +40,10 @@ def pair(
 
 def test_contents(tmp_path: Path) -> None:
     """Every group has both judges' scores in its row, both explanations, and its text once."""
-    rows_of = ("same", (0.2, 0.8), (0.2, 0.8)), ("turned", (0.2, 0.8), (0.9, 0.1))
+    rows_of = (
+        ("same", (0.2, 0.8), (0.2, 0.8)),
+        ("turned", (0.2, 0.8), (0.9, 0.1)),
+    )
     files = pair(tmp_path, *rows_of)
     page, result, unlike = comparison(*files, tmp_path / "c.html")
     assert (result, unlike) == ((2, 2, 2), [])
@@ -50,7 +55,9 @@ def test_contents(tmp_path: Path) -> None:
     assert rows["b_scores"] == [[0.2, 0.8], [0.9, 0.1]]
     assert (rows["pairs"], rows["against"]) == ([1, 1], [0.0, 1.0])
     assert (rows["distance"], rows["telling"]) == ([0.0, 0.7], [1, 0])
-    first, second = ([f"{name}.jsonl on {i}" for i in range(2)] for name in "ab")
+    first, second = (
+        [f"{name}.jsonl on {i}" for i in range(2)] for name in "ab"
+    )
     assert page.explanations[1] == [*first, *second]
     rollouts = page.group(1)["rollouts"]
     assert [told["explanation"] for told in rollouts] == first
@@ -67,7 +74,10 @@ def test_limit(tmp_path: Path) -> None:
     assert page.data["rows"]["key"] == ["g18", "g19"]
     assert (result.groups, result.rows) == (20, 2)
     left = page.data["left_out"]
-    assert "The table has 2 of 20 groups, those the judges disagree on most" in left
+    assert (
+        "The table has 2 of 20 groups, those the judges disagree on most"
+        in left
+    )
     assert "With --max-groups 20 it has all." in left
     page, _, _ = comparison(*files, tmp_path / "c.html", most=2, asked="g3")
     assert page.data["rows"]["key"] == ["g3", "g19"]

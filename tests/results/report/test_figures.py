@@ -43,20 +43,35 @@ def test_by_hand(ruler: Ruler, tmp_path: Path) -> None:
             for score, (text, label, slot) in zip(scores, places, strict=True)
         ]
 
-    part = {"cost_usd": 0.25, "latency_s": 2.0, "usage": {"prompt_tokens": 1000}}
+    part = {
+        "cost_usd": 0.25,
+        "latency_s": 2.0,
+        "usage": {"prompt_tokens": 1000},
+    }
     lost = {"status": "failed", "kind": "reply", "reason": "cut at 3"}
     lines = [
         scored_line("a", *pair(0.25, 0.75), reliability=0.75, **part),
         scored_line("b", *pair(0.9, 0.1), reliability=0.25, **part),
-        scored_line("t", *pair(0.5, 0.5), tied=True, judge="m", judged_at=iso(NOON)),
-        scored_line("lost", rollout("x", None, **lost), **lost, judged_at=iso(NOON)),
+        scored_line(
+            "t", *pair(0.5, 0.5), tied=True, judge="m", judged_at=iso(NOON)
+        ),
+        scored_line(
+            "lost", rollout("x", None, **lost), **lost, judged_at=iso(NOON)
+        ),
     ]
     bare = {"messages": rollout("z")["messages"]}
     lines.append({"group_id": "bare", "trajectories": [bare]})
     written(tmp_path / "s.jsonl", *lines)
     result = json.loads(ruler("report", "s.jsonl", "--json").stdout)["figures"]
     groups, rollouts = result["groups"], result["rollouts"]
-    counts = {"all": 5, "scored": 3, "failed": 1, "unmarked": 1, "tied": 1, "live": 2}
+    counts = {
+        "all": 5,
+        "scored": 3,
+        "failed": 1,
+        "unmarked": 1,
+        "tied": 1,
+        "live": 2,
+    }
     assert groups | counts == groups
     assert (groups["alone"], groups["one_score"]) == (0, 1)
     counts = {"all": 8, "scored": 6, "failed": 1, "labelled": 6, "moved": 0}
@@ -64,10 +79,15 @@ def test_by_hand(ruler: Ruler, tmp_path: Path) -> None:
     assert result["failed_by_kind"] == {"reply": 1}
     assert result["judges"] == {"offline": 3, "m": 1}
     assert (result["cost_usd"], result["cost_groups"]) == (0.5, 2)
-    assert (result["usage"]["prompt_tokens"], result["latency_s"]["p90"]) == (2000, 2.0)
+    assert (result["usage"]["prompt_tokens"], result["latency_s"]["p90"]) == (
+        2000,
+        2.0,
+    )
     assert result["scores"]["mean"] == pytest.approx(0.5)
     assert result["scores"]["sd"] == pytest.approx((0.445 / 6) ** 0.5)
-    bars = {bar["from"]: bar["n"] for bar in result["scores"]["bins"] if bar["n"]}
+    bars = {
+        bar["from"]: bar["n"] for bar in result["scores"]["bins"] if bar["n"]
+    }
     assert bars == {0.1: 1, 0.25: 1, 0.5: 2, 0.75: 1, 0.9: 1}
     assert result["spread"]["median"] == result["reliability"]["median"] == 0.25
     labels = result["against_label"]
@@ -78,8 +98,13 @@ def test_by_hand(ruler: Ruler, tmp_path: Path) -> None:
     assert labels["cells"][-1] == cell | {"values": {"score": [0.9] * 2, "label": [0.0] * 2}}  # fmt: skip
     assert [bar["mean"] for bar in result["slots"]["bins"]] == pytest.approx([0.05, -0.05])  # fmt: skip
     # scores on the logarithms of 37 and 135 bytes
-    assert result["lengths"]["slope"] == pytest.approx(-0.1 / math.log2(135 / 37))
-    assert (result["started_at"], result["over_time"]["left_out"]) == (iso(NOON), 2)
+    assert result["lengths"]["slope"] == pytest.approx(
+        -0.1 / math.log2(135 / 37)
+    )
+    assert (result["started_at"], result["over_time"]["left_out"]) == (
+        iso(NOON),
+        2,
+    )
     assert of([])["scores"] == {"bins": [], "mean": None, "sd": None}
 
 
@@ -94,9 +119,9 @@ def test_reasons() -> None:
     reported += [("e", "request fedcba98765432100")] * 2 + [
         (str(i), "x" * i) for i in range(9)
     ]
-    result = of(group([None], key=key, reason=reason) for key, reason in reported)[
-        "reasons"
-    ]
+    result = of(
+        group([None], key=key, reason=reason) for key, reason in reported
+    )["reasons"]
     assert [(r["groups"], r["reason"][:9], r["first"]) for r in result[:3]] == [
         (3, "request 0", "d"),
         (2, "tried 3 t", "a"),
@@ -157,7 +182,9 @@ def dump(path: Path) -> None:
     lines = (ROOT / "samples" / "simulated.jsonl").read_text().splitlines()
     records: list[dict[str, Any]] = [json.loads(line) for line in lines]
     for record in records[::2]:
-        record["trajectories"].insert(0, {**record["trajectories"][3], "reward": 1})
+        record["trajectories"].insert(
+            0, {**record["trajectories"][3], "reward": 1}
+        )
     for record in records[::3]:
         record["trajectories"].insert(2, {"messages": [], "reward": 0})
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
@@ -179,7 +206,14 @@ def test_position_bias(
 ) -> None:
     """The annotations give the position bias of the run's summary, and tell that scores are corrected."""
     dump(tmp_path / "in.jsonl")
-    ruler("score", "in.jsonl", "out.jsonl", *options.split(), "--summary", "run.json")
+    ruler(
+        "score",
+        "in.jsonl",
+        "out.jsonl",
+        *options.split(),
+        "--summary",
+        "run.json",
+    )
     figures = json.loads((tmp_path / "run.json").read_text())["figures"]
     page = json.loads(ruler("report", "out.jsonl", "--json").stdout)["figures"]
     result = page["slots"]

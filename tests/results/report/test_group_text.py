@@ -31,7 +31,9 @@ def text_of(where: Path, *turns: Any, **mine: Any) -> GroupText:
         }
         for turn in turns
     ]
-    where.write_bytes(orjson.dumps({"group_id": "g", "trajectories": rollouts, **mine}))
+    where.write_bytes(
+        orjson.dumps({"group_id": "g", "trajectories": rollouts, **mine})
+    )
     with ExitStack() as stack:
         scored = ScoredFile(
             InputSettings(str(where)),
@@ -60,5 +62,7 @@ def test_block(text: str) -> None:
     block = packed([body[:3], body[3:]])
     assert block == packed([body])
     assert re.fullmatch(rb"[A-Za-z0-9+/]+=*", block)
-    readable = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    readable = text.encode("utf-16", "surrogatepass").decode(
+        "utf-16", "replace"
+    )
     assert unpacked(block.decode()) == {readable: [readable, None]}

@@ -36,7 +36,9 @@ def label(
         stack.enter_context(at_time())
         draw = PairDraw(most, seed)
         page = LabelPage(stack, str(target), str(source), draw)
-        file = ScoredFile(InputSettings(str(source)), stack, lambda problem: None)
+        file = ScoredFile(
+            InputSettings(str(source)), stack, lambda problem: None
+        )
         for _, row, scored in file.groups():
             page.add(row, scored)
         counts = page.write()
@@ -45,13 +47,17 @@ def label(
 
 def texts(page: Page) -> list[Any]:
     """The text of each comparison."""
-    return [unpacked(block) for block in page.blocks["texts"].strip().split("\n")]
+    return [
+        unpacked(block) for block in page.blocks["texts"].strip().split("\n")
+    ]
 
 
 def test_contents(tmp_path: Path) -> None:
     """Each comparison has the names of its group and rollouts, how it was drawn, and the lines of both."""
     lines = [group(f"g{i}") for i in range(4)]
-    page, counts = label(written(tmp_path / "s.jsonl", *lines), tmp_path / "l.html")
+    page, counts = label(
+        written(tmp_path / "s.jsonl", *lines), tmp_path / "l.html"
+    )
     data = unpacked(page.blocks["data"])
     assert set(data) == {"version", "draw", "comparisons", "texts"}
     assert len(data["comparisons"]) == sum(counts.drawn.values()) == 4
@@ -121,7 +127,8 @@ def test_blind(tmp_path: Path, most: int) -> None:
         written(tmp_path / "Zq13Name.jsonl", record), tmp_path / "l.html", most
     )
     everything = json.dumps(
-        [unpacked(page.blocks["data"]), texts(page), page.text], ensure_ascii=False
+        [unpacked(page.blocks["data"]), texts(page), page.text],
+        ensure_ascii=False,
     )
     secrets = secret_texts(SECRETS)
     assert len(secrets) == 13
@@ -170,7 +177,9 @@ def test_hostile(tmp_path: Path) -> None:
     assert len(digests) == len(LABEL_SCRIPTS)
 
 
-def test_texts_that_do_not_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_texts_that_do_not_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A text that is too large is left out and counted; so is all that comes after the page is full."""
     long = "x" * 30_000
     lines = [
@@ -180,7 +189,9 @@ def test_texts_that_do_not_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     source = written(tmp_path / "s.jsonl", *lines)
     monkeypatch.setattr(label_module, "MOST_TEXT", 50_000)
     page, counts = label(source, tmp_path / "l.html")
-    names = [row["group"] for row in unpacked(page.blocks["data"])["comparisons"]]
+    names = [
+        row["group"] for row in unpacked(page.blocks["data"])["comparisons"]
+    ]
     assert sorted(names) == [f"g{i}" for i in range(5)]
     assert counts.left_out == 1
     monkeypatch.setattr(label_module, "MOST_TEXTS", 600)

@@ -60,11 +60,16 @@ def many(count: int) -> list[dict[str, Any]]:
         "reason": "no JSON",
         "score": None,
     }
-    notes: list[dict[str, Any]] = [failed if i % 5 == 2 else {} for i in range(count)]
+    notes: list[dict[str, Any]] = [
+        failed if i % 5 == 2 else {} for i in range(count)
+    ]
     return [
         group(
             f"g{i}",
-            *(rollout(f"g{i} {n}", **{"score": n / 4} | annotation) for n in range(3)),
+            *(
+                rollout(f"g{i} {n}", **{"score": n / 4} | annotation)
+                for n in range(3)
+            ),
             **own(annotation),
         )
         for i, annotation in enumerate(notes)
@@ -111,8 +116,12 @@ def test_ids(tmp_path: Path, target: Path) -> None:
             group("\ud800" * 400),
         )
         files.append(written(tmp_path / f"{i}.jsonl", *lines))
-    first, second = (report(file, target)[0].data["rows"]["ids"] for file in files)
-    assert all(re.fullmatch("[0-9a-f]{12}", name) for ids in first for name in ids)
+    first, second = (
+        report(file, target)[0].data["rows"]["ids"] for file in files
+    )
+    assert all(
+        re.fullmatch("[0-9a-f]{12}", name) for ids in first for name in ids
+    )
     assert first[0][0] == first[0][3]
     assert len({*first[0], *first[1]}) == 5
     assert [first[0][i] for i in (1, 0, 3, 2)] == second[0]
@@ -120,7 +129,9 @@ def test_ids(tmp_path: Path, target: Path) -> None:
     assert both.data["rows"]["ids"] == first
 
 
-def test_same_lists_as_the_terminal(ruler: Ruler, tmp_path: Path, target: Path) -> None:
+def test_same_lists_as_the_terminal(
+    ruler: Ruler, tmp_path: Path, target: Path
+) -> None:
     """The page names the groups of `ruler report`, with the same reasons."""
     wrong = group(
         "wrong",
@@ -177,13 +188,18 @@ def test_foreign_text(tmp_path: Path, target: Path) -> None:
         for text in turns
     ]
     lines.append(
-        group("f", rollout(MARKER, None, status="failed", kind="reply", reason=MARKER))
+        group(
+            "f",
+            rollout(MARKER, None, status="failed", kind="reply", reason=MARKER),
+        )
     )
     page, _, _ = report(written(tmp_path / "in.jsonl", *lines), target)
     assert MARKER not in page.text
     assert MARKER in json.dumps(page.data)
     assert MARKER in json.dumps(page.explanations)
-    assert all(MARKER in json.dumps(page.group(row)) for row in range(len(lines)))
+    assert all(
+        MARKER in json.dumps(page.group(row)) for row in range(len(lines))
+    )
     for name in ("data", "said", "texts"):
         assert re.fullmatch(r"[A-Za-z0-9+/=\n]*", page.blocks[name])
 
@@ -196,7 +212,9 @@ def test_source_date_epoch(ruler: Ruler, tmp_path: Path, target: Path) -> None:
         ("x", "20"),
         ("9" * 99, "20"),
     ):
-        ruler("report", "in.jsonl", "-o", "report.html", SOURCE_DATE_EPOCH=epoch)
+        ruler(
+            "report", "in.jsonl", "-o", "report.html", SOURCE_DATE_EPOCH=epoch
+        )
         assert Page(target.read_text()).data["made"].startswith(made)
 
 
@@ -223,10 +241,14 @@ def test_limit_of_texts(
 ) -> None:
     """The page has the texts of the highest ranked groups, and states their number."""
     monkeypatch.setattr(page_module, "MOST_TEXTS", 4_000)
-    page, description, _ = report(written(tmp_path / "in.jsonl", *many(30)), target)
+    page, description, _ = report(
+        written(tmp_path / "in.jsonl", *many(30)), target
+    )
     rows = page.data["rows"]
     here = {
-        rank for rank, place in zip(rows["telling"], rows["text"], strict=True) if place
+        rank
+        for rank, place in zip(rows["telling"], rows["text"], strict=True)
+        if place
     }
     assert 0 < len(here) < 30
     assert here == set(range(len(here)))
@@ -259,7 +281,9 @@ def test_odd_values(tmp_path: Path, target: Path) -> None:
     page, _, problems = report(written(tmp_path / "in.jsonl", *lines), target)
     assert not problems
     assert page.data["rows"]["scores"] == [[None, 1.0]]
-    assert "NaN" not in json.dumps([page.data, page.group(0), page.explanations])
+    assert "NaN" not in json.dumps(
+        [page.data, page.group(0), page.explanations]
+    )
 
 
 def test_without_scripts(tmp_path: Path, target: Path) -> None:
@@ -270,9 +294,16 @@ def test_without_scripts(tmp_path: Path, target: Path) -> None:
         "usage": {"prompt_tokens": 1_200},
         "reliability": 0.8,
     }
-    asked = group("a", rollout("x", 0.2, suspect=True), rollout("y", 0.7), **mine)
-    never = {"group_id": "b", "trajectories": [{"messages": rollout("z")["messages"]}]}
-    source = written(tmp_path / "<b>a&b\u202e\udcff.jsonl", *many(10), asked, never)
+    asked = group(
+        "a", rollout("x", 0.2, suspect=True), rollout("y", 0.7), **mine
+    )
+    never = {
+        "group_id": "b",
+        "trajectories": [{"messages": rollout("z")["messages"]}],
+    }
+    source = written(
+        tmp_path / "<b>a&b\u202e\udcff.jsonl", *many(10), asked, never
+    )
     page, _, _ = report(source, target, most=5)
     assert "noscript" in page.text
     words = " ".join(" ".join(page.words).split())
@@ -296,7 +327,9 @@ def test_scripts_and_styles() -> None:
     """Each of the folder's own files is in a page, and no script can end its element."""
     folder = files("ruler_cli.results.report") / "web"
     names = {
-        path.name for path in folder.iterdir() if path.name.endswith((".js", ".css"))
+        path.name
+        for path in folder.iterdir()
+        if path.name.endswith((".js", ".css"))
     }
     scripts = {*COMPARE_SCRIPTS, *TREND_SCRIPTS, *LABEL_SCRIPTS}
     styles = {*COMPARE_STYLES, *TREND_STYLES, *LABEL_STYLES}

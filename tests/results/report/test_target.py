@@ -15,7 +15,10 @@ from tests.results.report.written import OLD_PAGE, group, report, written
 
 def test_atomic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An error at the end leaves only the old file; otherwise the new one replaces it."""
-    source, path = written(tmp_path / "in.jsonl", group("é")), tmp_path / "report.html"
+    source, path = (
+        written(tmp_path / "in.jsonl", group("é")),
+        tmp_path / "report.html",
+    )
     path.write_text(OLD_PAGE)
 
     def full(_fd: int) -> None:
@@ -23,7 +26,9 @@ def test_atomic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
-        with pytest.raises(OutputError, match="No space left on device; make room"):
+        with pytest.raises(
+            OutputError, match="No space left on device; make room"
+        ):
             report(source, path)
     assert path.read_text() == OLD_PAGE
     report(source, path)
@@ -33,7 +38,10 @@ def test_atomic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_permissions(tmp_path: Path) -> None:
     """A new file has the permissions of the umask, an old one keeps its own, and a link stays a link."""
-    source, link = written(tmp_path / "in.jsonl", group("a")), tmp_path / "link.html"
+    source, link = (
+        written(tmp_path / "in.jsonl", group("a")),
+        tmp_path / "link.html",
+    )
     link.symlink_to(tmp_path / "report.html")
     before = os.umask(0o027)
     try:
@@ -46,7 +54,9 @@ def test_permissions(tmp_path: Path) -> None:
     assert link.is_symlink()
 
 
-_NAME = "a report is a local file; end its name in .html, or give `-` for stdout"
+_NAME = (
+    "a report is a local file; end its name in .html, or give `-` for stdout"
+)
 REFUSED = {
     "report": _NAME,
     "out.jsonl": _NAME,
@@ -65,7 +75,10 @@ def test_refused(tmp_path: Path, subtests: pytest.Subtests) -> None:
     os.mkfifo(tmp_path / "pipe.html")
     before = sorted(tmp_path.iterdir())
     for name, sentence in REFUSED.items():
-        with subtests.test(name=name), pytest.raises(UsageError, match=sentence):
+        with (
+            subtests.test(name=name),
+            pytest.raises(UsageError, match=sentence),
+        ):
             report(tmp_path / "scored.html", tmp_path / name)
     assert sorted(tmp_path.iterdir()) == before
 
@@ -83,7 +96,9 @@ def test_page_in_the_input(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     written(tmp_path / "in" / "s.jsonl", group("a"))
     for name in ("in/r.html", "in/deep/r.html", "out/../in/r.html"):
-        with pytest.raises(RulerError, match="would be read as a part of SCORED"):
+        with pytest.raises(
+            RulerError, match="would be read as a part of SCORED"
+        ):
             report(tmp_path / "in", tmp_path / name)
     for name in ("out/r.html", "in/.r.html", "in2.html"):
         report(tmp_path / "in", tmp_path / name)

@@ -38,13 +38,18 @@ def test_lock() -> None:
 
 def test_exact_versions() -> None:
     """package.json names one version of each package, and no address of a registry."""
-    requested = json.loads((VENDOR / "package.json").read_text(encoding="utf-8"))
+    requested = json.loads(
+        (VENDOR / "package.json").read_text(encoding="utf-8")
+    )
     for versions in (requested["dependencies"], requested["devDependencies"]):
         assert all(
-            re.fullmatch(r"\d+\.\d+\.\d+", version) for version in versions.values()
+            re.fullmatch(r"\d+\.\d+\.\d+", version)
+            for version in versions.values()
         )
     assert not [
-        name for name, package in LOCK["packages"].items() if "resolved" in package
+        name
+        for name, package in LOCK["packages"].items()
+        if "resolved" in package
     ]
 
 
@@ -59,13 +64,23 @@ def test_licences() -> None:
             if f"{name} {package['version']} ({package['license']})" in part
         ]
         assert re.search(r"copyright|licensed under", part, re.IGNORECASE)
-    assert {package["license"] for package in MANIFEST["packages"].values()} <= {
-        *("Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MIT", "Unlicense")
+    assert {
+        package["license"] for package in MANIFEST["packages"].values()
+    } <= {
+        *(
+            "Apache-2.0",
+            "BSD-2-Clause",
+            "BSD-3-Clause",
+            "ISC",
+            "MIT",
+            "Unlicense",
+        )
     }
 
 
 @pytest.mark.parametrize(
-    "sign", ["eval(", "new Function", "Function(", "</script", "<!--", "import("]
+    "sign",
+    ["eval(", "new Function", "Function(", "</script", "<!--", "import("],
 )
 def test_no_eval(sign: str) -> None:
     """The bundle evaluates no text, loads no code, and does not end its element."""
@@ -77,11 +92,17 @@ def test_used_names() -> None:
     """Every name that a script takes from `lib` exists."""
     used: set[str] = set()
     for script in WEB.iterdir():
-        text = script.read_text(encoding="utf-8") if script.name.endswith(".js") else ""
+        text = (
+            script.read_text(encoding="utf-8")
+            if script.name.endswith(".js")
+            else ""
+        )
         used.update(re.findall(r"\blib\.(\w+)", text))
         for names in re.findall(r"\{([^{}]*)\} = lib;", text):
             used.update(re.findall(r"\w+", names))
-    assert not [name for name in used if not re.search(rf"\b{name}:\(\)=>", LIBRARY)]
+    assert not [
+        name for name in used if not re.search(rf"\b{name}:\(\)=>", LIBRARY)
+    ]
 
 
 def test_script_scope() -> None:
@@ -92,7 +113,9 @@ def test_script_scope() -> None:
             continue
         text = script.read_text(encoding="utf-8")
         for name in re.findall(
-            r"^(?:async )?(?:function|const|let|class) (\w+)", text, re.MULTILINE
+            r"^(?:async )?(?:function|const|let|class) (\w+)",
+            text,
+            re.MULTILINE,
         ):
             assert name not in result, (
                 f"{script.name} and {result[name]} both define {name}"

@@ -30,14 +30,17 @@ def rollout(
 
 
 def group(
-    scores: Sequence[float | None], labels: Sequence[float | None] = (), **more: Any
+    scores: Sequence[float | None],
+    labels: Sequence[float | None] = (),
+    **more: Any,
 ) -> GroupRecord:
     """A group with these scores; without any score it failed."""
     reported = {"key": "g", "judge": "m"} | more
     row = reported.pop("each", [{}] * len(scores))
     labels = labels or [None] * len(scores)
     rollouts = tuple(
-        rollout(s, y, **extra) for s, y, extra in zip(scores, labels, row, strict=True)
+        rollout(s, y, **extra)
+        for s, y, extra in zip(scores, labels, row, strict=True)
     )
     scored = any(s is not None for s in scores)
     if not scored:

@@ -8,7 +8,12 @@ import json
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import (
+    AbstractContextManager,
+    ExitStack,
+    contextmanager,
+    suppress,
+)
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from html.parser import HTMLParser
@@ -33,7 +38,9 @@ from ruler_cli.types import Problem
 MADE = datetime(2026, 11, 21, 14, 0, tzinfo=UTC)
 
 
-def rollout(turn: Any, score: float | None = 0.5, **annotation: Any) -> dict[str, Any]:
+def rollout(
+    turn: Any, score: float | None = 0.5, **annotation: Any
+) -> dict[str, Any]:
     """A scored rollout of one turn."""
     reported = {
         "status": "scored",
@@ -88,10 +95,14 @@ class Page(HTMLParser):
         self.close()
         assert not self.open, f"not closed: {self.open}"
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(
+        self, tag: str, attrs: list[tuple[str, str | None]]
+    ) -> None:
         """Begin an element."""
         result = {name: value or "" for name, value in attrs}
-        self.attributes += [(tag, name, value) for name, value in result.items()]
+        self.attributes += [
+            (tag, name, value) for name, value in result.items()
+        ]
         if result.get("http-equiv") == "Content-Security-Policy":
             self.policy = result["content"]
         if tag not in ("meta", "link", "br", "img"):
@@ -188,7 +199,11 @@ OLD_PAGE = '<!doctype html><meta name="generator" content="ruler 0">'
 
 
 def report(
-    source: Path | str, target: Path | str, *, most: int = MOST_GROUPS, **where: Any
+    source: Path | str,
+    target: Path | str,
+    *,
+    most: int = MOST_GROUPS,
+    **where: Any,
 ) -> tuple[Page, LeftOut, list[Problem]]:
     """The page of a scored file, its numbers, and the records that could not be read."""
     problems: list[Problem] = []
@@ -204,7 +219,12 @@ def report(
 
 
 def comparison(
-    first: Path, second: Path, target: Path, *, most: int = MOST_GROUPS, asked: str = ""
+    first: Path,
+    second: Path,
+    target: Path,
+    *,
+    most: int = MOST_GROUPS,
+    asked: str = "",
 ) -> tuple[Page, LeftOut, list[LeftOutGroup]]:
     """The page of two files, its numbers, and the groups that are not compared."""
     left: list[LeftOutGroup] = []
