@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _SUBMITTED = """
-too large for the provider, --group-size shows fewer rollouts: {0.large:request}
 already in open batches: {0.out:request}
 beyond what the provider enqueues at once, submit again after the next `batch collect`: {0.held:request}
 submitted: {0.requests:request}
@@ -114,22 +113,18 @@ def submit(
 
         async def main(batches: Batches) -> int:
             result = await batches.submit(settings, _print_batch)
-            missing, uncertain = result.missing, result.uncertain
+            missing = result.missing
             print_figures(NOT_ASKED, missing)
             print_figures(_SUBMITTED, result)
-            print_note(*(status.error for status in uncertain))
-            failed = (
-                missing.unreadable
-                or missing.unaskable
-                or result.large + result.held
+            code = int(
+                bool(missing.unreadable or missing.unaskable or result.held)
             )
-            code = 1 if failed or uncertain else 0
-            still_open = result.batches or result.out or uncertain
+            still_open = result.batches or result.out
             if options.wait and still_open:
                 return await _collect(batches, options, again) or code
             if still_open:
                 print_note(f"next: {ledger_command(options, 'batch collect')}")
-            elif not (result.large or result.held):
+            elif not result.held:
                 print_note(f"no request is missing; next: {again}")
             return code
 

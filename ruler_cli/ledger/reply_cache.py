@@ -348,30 +348,26 @@ class Ledger(AbstractContextManager["Ledger"]):
         self._own.run("written", INSERT, *_row_of(key, model, answer))
 
     def keep_all(
-        self, answers: Sequence[tuple[bytes, str, Reply | CallError | None]]
-    ) -> list[RowStatus | None]:
-        """Store imported answers, (key, model, answer) each, all or none. Return each key's earlier status.
+        self, answers: Sequence[tuple[bytes, str, Reply | CallError]]
+    ) -> int:
+        """Store imported answers, (key, model, answer) each, all or none; return the number of new replies.
 
         A reply stands over a failed call, a failed call over an unreadable body; of two of a kind the first
-        stays. So the order of such answers does not matter. A key without an answer is only looked
-        up; its status is None if there is no row. Answers as for `keep`, else ValueError; OutputError if
+        stays. So the order of such answers does not matter. Answers as for `keep`, else ValueError; OutputError if
         they cannot be written.
         """
         self._refuse_vanished()
-        rows = [
-            (key, answer and _row_of(key, model, answer))
-            for key, model, answer in answers
-        ]
-        earlier = list[RowStatus | None]()
+        rows = [_row_of(key, model, answer) for key, model, answer in answers]
+        new = 0
         with self._own.transaction("written") as connection:
-            for key, row in rows:
-                newest = connection.execute(_NEWEST, (key,)).fetchone()
-                earlier.append(newest[0] if newest else None)
-                if row and _RANKS.get(row[4], _REPLY) > _RANKS.get(
-                    earlier[-1], _REPLY
-                ):
+            for row in rows:
+                newest = connection.execute(_NEWEST, row[:1]).fetchone()
+                before = newest[0] if newest else None
+                rank = _RANKS.get(row[4], _REPLY)
+                if rank > _RANKS.get(before, _REPLY):
                     connection.execute(INSERT, row)
-        return earlier
+                    new += rank == _REPLY
+        return new
 
     def add_text(
         self,

@@ -9,8 +9,15 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
 
-from ruler_cli.runs.batch.providers import Provider, Providers, RemoteBatch
-from ruler_cli.runs.batch.requests import FORMS
+import pytest
+
+from ruler_cli.runs.batch import providers as module
+from ruler_cli.runs.batch.providers import (
+    AnthropicProvider,
+    Provider,
+    Providers,
+    RemoteBatch,
+)
 from ruler_cli.settings.models import JudgeSettings
 from tests.judge_server import BatchServer
 
@@ -32,9 +39,9 @@ async def api(
     async with Providers() as providers:
         base = getattr(server, name)
         judge = JudgeSettings(f"{name}/m", api_base=base, api_key=KEY)
-        provider = providers.for_judge(judge)
-        provider.pause = pause
-        yield provider
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(module, "sleep", pause)
+            yield providers.for_judge(judge)
 
 
 def request(
@@ -79,12 +86,13 @@ def requests(
     times: int = 1,
 ) -> Path:
     """Write a file of requests, each so many times."""
-    made = FORMS["openai" if name == "openai" else "anthropic"]
+    kind = Provider if name == "openai" else AnthropicProvider
+    opening, between, closing = kind.joints
     lines = [
         json.dumps(request(name, start + i, model)).encode()
         for i in range(count)
     ] * times
-    path.write_bytes(made.opening + made.between.join(lines) + made.closing)
+    path.write_bytes(opening + between.join(lines) + closing)
     return path
 
 

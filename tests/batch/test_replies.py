@@ -258,7 +258,7 @@ ASKED_AGAIN: list[tuple[dict[str, Any], str]] = [
         ({"response": {"status_code": 500, "body": None}, "error": {"code": 502}}, "status 500"),
         (openai(401, {"error": {"message": "Incorrect API key"}}), "status 401"),
         (openai(200, {"error": {"message": "worker is gone", "code": 503}}), "status 503"),
-        (openai(400, {"error": {"message": "no response_format here"}}), "the answer format was refused"),
+        (openai(400, {"error": {"message": "no response_format here"}}), "the form of the answer was refused"),
         (result("expired"), "expired"),
         (result("canceled"), "canceled"),
         (result("errored", error={"error": {"type": "overloaded_error", "message": "x"}}), "rate limit"),

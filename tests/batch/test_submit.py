@@ -110,24 +110,6 @@ def test_enqueued_tokens(client: Client, batch_server: BatchServer) -> None:
     assert batch_server.billed_again == 0
 
 
-@pytest.mark.parametrize("model", ["limit-refused", "limits-refused"])
-def test_refused_limit(
-    model: str, tmp_path: Path, batch_server: BatchServer
-) -> None:
-    """Requests whose bound on the answer was refused are submitted again with its other name, or without."""
-    client = Client(tmp_path, batch_server, "openai", 3, model=model)
-    assert client.submit().requests == 3
-    (closed,) = client.collect(wait=5.0).closed
-    assert (closed.answered, closed.failed, closed.left_out) == (0, 0, 3)
-    client.until_complete()
-    assert client.missing() == 0
-    assert batch_server.billed == 3
-    # later requests begin with what was taken
-    client.source.write_text(client.source.read_text().replace('"g', '"h'))
-    client.until_complete()
-    assert batch_server.created == 3
-
-
 def test_corrective_request(tmp_path: Path, batch_server: BatchServer) -> None:
     """The corrective request after an unusable reply is submitted automatically."""
     client = Client(tmp_path, batch_server, "openai", 3, model="once-missing")

@@ -136,10 +136,10 @@ class Journal(AbstractContextManager["Journal"]):
 
     def move(
         self, batch: BatchRecord, state: BatchState, **changed: Any
-    ) -> BatchRecord | None:
+    ) -> BatchRecord:
         """Change the state of a batch, on disk when this returns; closing it frees its requests.
 
-        None if another process has changed the state since `batch` was read.
+        Return the batch as it is now: another process may have changed its state since `batch` was read.
         """
         changed |= {"state": state, "changed": time.time()}
         names = ", ".join(f"{name} = ?" for name in changed)
@@ -152,7 +152,7 @@ class Journal(AbstractContextManager["Journal"]):
                 self._db.execute(
                     "DELETE FROM batch_keys WHERE batch = ?", (batch.id,)
                 )
-        return self.batch(batch.id) if cursor.rowcount else None
+        return self.batch(batch.id)
 
     def batches(self, *states: BatchState) -> list[BatchRecord]:
         """Return the batches in these states, all batches without any, the oldest first."""

@@ -16,7 +16,7 @@ import random
 import re
 import shlex
 import sys
-import time
+from asyncio import sleep
 from collections.abc import (
     AsyncIterator,
     Awaitable,
@@ -24,12 +24,17 @@ from collections.abc import (
     Iterator,
     Sequence,
 )
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+)
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from hashlib import blake2b
 from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple, TypeVar
 from urllib.parse import quote, urlsplit
@@ -49,16 +54,16 @@ from ruler_cli.judges.resolve import (
 )
 from ruler_cli.pool.retries import RetryBudget
 from ruler_cli.runs.batch.journal import BatchRecord
-from ruler_cli.runs.batch.requests import FORMS, BatchForm, batch_target
+from ruler_cli.runs.batch.requests import Target, batch_target
 from ruler_cli.settings.models import JudgeSettings
-from ruler_cli.types import CallError, clean
+from ruler_cli.types import CallError, clean, words_of
 
 T = TypeVar("T")
 State = Literal["running", "ended", "failed"]
 MAX_LINE = 32 << 20
 """Longest line of results, in bytes."""
 _ID = re.compile(r"[\x21-\x7e]{1,200}")
-_ENDED = ("ended", "completed", "expired", "cancelled", "canceled")
+_ENDED = words_of("ended completed expired cancelled canceled")
 """Labels of an ended batch; with any other label but `failed` a batch is running."""
 _PAGE = 100
 _RETRIES = 5
@@ -72,20 +77,16 @@ _RUN_LATER = "run again later"
 _FILE_ALTERNATIVE = "use `ruler batch export` and `ruler batch import`"
 _UNCLEAR = (408, 409, 424, 425, 499)
 """Statuses that leave open if the request was handled, as those from 500 on do."""
-_UNSENT = (
-    "ConnectError",
-    "ConnectTimeout",
-    "InvalidURL",
-    "ProxyError",
-    "UnicodeEncodeError",
-    "UnicodeError",
-    "UnsupportedProtocol",
+_UNSENT = words_of(
+    "ConnectError ConnectTimeout InvalidURL ProxyError UnsupportedProtocol"
 )
 """Errors of the HTTP library of an SDK after which the request certainly did not arrive."""
-_HTTP_LIBRARIES = ("httpx", "httpx2")
-"""HTTP libraries of the SDKs, by their version."""
+_NEW_CONNECTION = {"Connection": "close"}
+"""A server may close an idle connection at any moment, which would leave open if a batch was created."""
 _STREAMED = {"X-Stainless-Raw-Response": "stream"}
 """Header with which an SDK returns the response itself, before its body is read."""
+_OVERHEAD = 64
+"""Bytes of a batch, which may be one HTTP request, outside of its lines."""
 _ANTHROPIC_PATH = "/v1/messages/batches"
 
 
@@ -113,9 +114,9 @@ class RemoteBatch(NamedTuple):
     """A batch as its provider describes it; `created` is Unix time by the provider's clock.
 
     `label` is the provider's name of the state. `ended`: results can be fetched, of canceled and expired
-    batches too. `failed`: little or nothing was processed; what was may be billed. `tag` is ours, `file` the id
-    of the uploaded request file; both are None if the API stores none. Counts of requests may be 0 until the
-    provider has counted. `files` are ids of the results. `reason` is the first error of a failed batch.
+    batches too. `failed`: little or nothing was processed; what was may be billed. `files` are ids of the results.
+    Counts of requests may be 0 until the provider has counted. `tag` is ours, `file` the id of the uploaded request
+    file; both are None if the API stores none. `reason` is the first error of a failed batch.
     """
 
     id: str
@@ -125,9 +126,9 @@ class RemoteBatch(NamedTuple):
     total: int
     succeeded: int
     failed: int
+    files: Sequence[str]
     tag: object = None
     file: object = None
-    files: Sequence[str] = ()
     reason: str = ""
 
 
@@ -138,69 +139,63 @@ class Provider:
     the batch is refused for good.
     """
 
-    def __init__(self, base: str, key: str | None, form: BatchForm) -> None:
+    target: Target = "openai"
+    most_requests, most_bytes = 50_000, 200_000_000
+    """Limits of a batch. A megabyte is 1,000,000 bytes, even if a provider may count 1,048,576."""
+    joints = b"", b"\n", b"\n"
+    """Bytes before, between and after the requests in a file."""
+    skew = 86400.0
+    """Seconds by which the provider's clock may differ; where batches store our tag a longer listing does no harm."""
+    client_class = "AsyncOpenAI"
+    resource = "batches"
+    redirects = True
+
+    def __init__(self, base: str, key: str | None) -> None:
         """Make the SDK's client; UsageError if the SDK is not installed, or refuses the address."""
-        self.base, self.key, self.form = base, key, form
+        self.base, self.key = base, key
         self.name = f"the batch API at {urlsplit(base).netloc}"
-        self.pause: Callable[[float], Awaitable[None]] = asyncio.sleep
-        name = form.target
+        name = self.target
         try:
             self.sdk: Any = import_module(name)
         except ImportError:
             problem = f"batches need the package {name}, which is not installed"
             remedy = f"pip install 'ruler-cli[{name}]'"
             raise UsageError(problem, remedy, place=f"{name}/…") from None
-        errors = (
-            self.sdk.APIError,
-            ConnectionError,
-            TimeoutError,
-            UnicodeError,
-        )
-        self._errors: tuple[type[Exception], ...] = errors
-        for library in filter(None, map(sys.modules.get, _HTTP_LIBRARIES)):
-            self._errors += (
-                library.HTTPError,
-                library.StreamError,
-                library.InvalidURL,
-            )
+        http_client = self.sdk.DefaultAsyncHttpxClient
+        # httpx, or in later versions of the SDKs its successor
+        http: Any = sys.modules[http_client.__base__.__module__]
+        self._errors = (self.sdk.APIError, http.HTTPError, TimeoutError)
         try:
-            self.client = self._open()
-        except self._errors:
+            self.client: Any = getattr(self.sdk, self.client_class)(
+                base_url=base,
+                api_key=key or "none",
+                max_retries=0,
+                timeout=_READ_TIMEOUT,
+                default_headers=self._headers(self.sdk.Omit()),
+                http_client=http_client(
+                    verify=trusted(base), follow_redirects=self.redirects
+                ),
+            )
+        except (ValueError, http.InvalidURL):
             problem = "is not an address that can be called"
             raise UsageError(problem, "check --api-base", place=base) from None
+        self._batches = attrgetter(self.resource)(self.client)
 
-    def _open(self) -> Any:
-        omit = self.sdk.Omit()
-        headers = {
+    def _headers(self, omit: Any) -> dict[str, Any]:
+        """Return our key or none, and leave out what the SDK would send to any address: other variables' values."""
+        return {
             "Authorization": f"Bearer {self.key}" if self.key else omit,
-            # by default the SDK sends what further variables hold, to any address
             "OpenAI-Organization": omit,
             "OpenAI-Project": omit,
+            **_NEW_CONNECTION,
         }
-        return self._client(self.sdk.AsyncOpenAI, headers, redirects=True)
 
-    def _client(
-        self, kind: Any, headers: dict[str, Any], *, redirects: bool
-    ) -> Any:
-        """Return a client with our key or none, without retries, with a new connection for every request.
-
-        A server may close an idle connection at any moment, which would leave open if a batch was created.
-        """
-        http_client = self.sdk.DefaultAsyncHttpxClient(
-            verify=trusted(self.base), follow_redirects=redirects
+    def allows(self, requests: int, size: int) -> bool:
+        """Return whether a batch may hold so many requests with so many bytes together."""
+        return (
+            requests <= self.most_requests
+            and size + _OVERHEAD <= self.most_bytes
         )
-        return kind(
-            base_url=self.base,
-            api_key=self.key or "none",
-            max_retries=0,
-            timeout=_READ_TIMEOUT,
-            default_headers={"Connection": "close", **headers},
-            http_client=http_client,
-        )
-
-    @property
-    def _batches(self) -> Any:
-        return self.client.batches
 
     @property
     def account(self) -> str:
@@ -232,7 +227,6 @@ class Provider:
         `uploaded` is the result of `upload` for `file`. UnclearError if the batch may exist; after any
         other error it does not.
         """
-
         send = partial(self._create, file, uploaded, tag)
         return await self._batch(send, once=True, seconds=_UPLOAD_TIMEOUT)
 
@@ -247,21 +241,17 @@ class Provider:
 
     async def retrieve(self, id: str) -> RemoteBatch:
         """Fetch a batch by its id; RefusedError if there is none."""
-
-        return await self._batch(
-            partial(self._batches.retrieve, id), gone=_give_up(id)
-        )
+        send = partial(self._batches.retrieve, id)
+        return await self._batch(send, gone=_give_up(id))
 
     async def cancel(self, id: str) -> RemoteBatch:
         """Cancel a batch; one that has ended, or is about to end, is returned as it is."""
         try:
-            send = partial(self._batches.cancel, id)
-            return await self._batch(send, gone=_give_up(id))
+            return await self._batch(partial(self._batches.cancel, id))
         except RulerError:
             remote = await self.retrieve(id)
-            if remote.state == "running" and not remote.label.startswith(
-                "cancel"
-            ):
+            canceling = remote.label.startswith("cancel")
+            if remote.state == "running" and not canceling:
                 raise
             return remote
 
@@ -308,8 +298,8 @@ class Provider:
         async def send() -> None:
             file.seek(0)
             file.truncate()
-            for download in self._downloads(remote):
-                async with download as response:
+            for id in remote.files:
+                async with self._download(id) as response:
                     async for piece in response.iter_bytes():
                         file.write(piece)
                 file.write(b"\n")
@@ -319,35 +309,26 @@ class Provider:
         lines = map(bytes.strip, iter(partial(file.readline, MAX_LINE), b""))
         return (without_key(line, self.key) for line in lines if line)
 
-    def _downloads(self, remote: RemoteBatch) -> Iterator[Any]:
-        return map(
-            self.client.files.with_streaming_response.content, remote.files
+    def _download(self, id: str) -> AbstractAsyncContextManager[Any]:
+        """Begin to download a file of results."""
+        download: AbstractAsyncContextManager[Any] = (
+            self.client.files.with_streaming_response.content(id)
         )
+        return download
 
     def _read(self, answer: Any) -> RemoteBatch:
         """Read the SDK's form of a batch; fields of any type, since gateways vary."""
         counts = answer.request_counts
-        succeeded, failed = (
-            _count(counts, "completed"),
-            _count(counts, "failed"),
-        )
+        succeeded = _count(counts, "completed")
+        failed = _count(counts, "failed")
         label = clean(answer.status.lower(), self.key)
-        files = [
-            file
-            for file in (answer.output_file_id, answer.error_file_id)
-            if file
-        ]
         state = _state(label)
+        files = [answer.output_file_id, answer.error_file_id]
         # some endpoints report the end before the files exist; without them paid answers would be lost
-        due = failed or label == "completed"
-        answers_to_come = succeeded and not answer.output_file_id
-        if state == "ended" and (answers_to_come or (due and not files)):
-            state = "running"
-        tag = (
-            answer.metadata.get("ruler")
-            if isinstance(answer.metadata, dict)
-            else None
-        )
+        due = files[:1] if succeeded else files
+        if (succeeded or failed or label == "completed") and not any(due):
+            state = "running" if state == "ended" else state
+        metadata = answer.metadata
         errors = getattr(answer.errors, "data", None)
         why = errors[0].message if errors else "its provider does not say why"
         return RemoteBatch(
@@ -358,10 +339,10 @@ class Provider:
             _count(counts, "total") or succeeded + failed,
             succeeded,
             failed,
-            tag,
+            [*filter(None, files)],
+            metadata.get("ruler") if isinstance(metadata, dict) else None,
             answer.input_file_id,
-            files,
-            clean(str(why), self.key),
+            clean(str(why), self.key) if state == "failed" else "",
         )
 
     async def _ask(
@@ -379,7 +360,6 @@ class Provider:
         """
         budget = RetryBudget(_RETRIES, math.inf)
         while True:
-            began = time.monotonic()
             try:
                 async with asyncio.timeout(seconds):
                     return await send()
@@ -396,11 +376,10 @@ class Provider:
             retry = failure.retry
             if retry is None or (retry.retry_after or 0.0) > _MAX_RETRY_AFTER:
                 raise failure.error
-            spent = time.monotonic() - began
-            wait = budget.wait(retry, spent, random.random())
+            wait = budget.wait(retry, 0.0, random.random())
             if wait is None:
                 raise failure.error
-            await self.pause(wait)
+            await sleep(wait)
 
     def _failure(self, error: Any, gone: str) -> _Failure:
         """Classify an error of an SDK as one of a live call."""
@@ -424,20 +403,20 @@ class Provider:
         codes, message = error_of(response.content)
         if status in (404, 405):
             remedy = gone or f"check --api-base, or {_FILE_ALTERNATIVE}"
-            absent = (
+            problem = (
                 f"{self.name} answered {status}: {clean(message, self.key)}"
             )
-            return _Failure(RefusedError(absent, remedy))
+            return _Failure(RefusedError(problem, remedy))
         headers = response.headers
         error = classify(status, codes, message, headers, self.key, self.name)
         unclear = status >= 500 or status in _UNCLEAR
         if error.kind != "transport":
             return _Failure(RefusedError(error.reason), unclear=unclear)
-        failed = RulerError(error.reason, _RUN_LATER)
-        if error.scope != "call" or status == 409:  # a conflict stays one
-            return _Failure(failed, unclear=unclear)
         # a batch is no call: the number of retries bounds refusals for a rate, too
-        return _Failure(failed, replace(error, rate=False), unclear)
+        retry = replace(error, rate=False)
+        again = error.scope == "call" and status != 409  # a conflict stays one
+        failed = RulerError(error.reason, _RUN_LATER)
+        return _Failure(failed, retry if again else None, unclear)
 
 
 class AnthropicProvider(Provider):
@@ -447,19 +426,22 @@ class AnthropicProvider(Provider):
     and its `results` sends the key to any address that a batch names for them.
     """
 
-    def _open(self) -> Any:
-        omit = self.sdk.Omit()
-        headers = {
+    target = "anthropic"
+    most_requests, most_bytes = 100_000, 256_000_000
+    joints = b'{"requests":[\n', b",\n", b"\n]}"
+    skew = 900.0
+    client_class = "AsyncAnthropic"
+    resource = "messages.batches"
+    # at another host the HTTP library leaves out the header Authorization, but not that of this key
+    redirects = False
+
+    def _headers(self, omit: Any) -> dict[str, Any]:
+        return {
             "anthropic-version": "2023-06-01",
             "x-api-key": self.key or omit,
             "Authorization": omit,
+            **_NEW_CONNECTION,
         }
-        # at another host the HTTP library leaves out the header Authorization, but not this one
-        return self._client(self.sdk.AsyncAnthropic, headers, redirects=False)
-
-    @property
-    def _batches(self) -> Any:
-        return self.client.messages.batches
 
     async def upload(self, file: Path) -> str:
         """Return "": the API has no such step."""
@@ -478,34 +460,31 @@ class AnthropicProvider(Provider):
                 options={"headers": headers, "timeout": _UPLOAD_TIMEOUT},
             )
 
-    def _downloads(self, remote: RemoteBatch) -> Iterator[Any]:
-        @asynccontextmanager
-        async def opened() -> AsyncIterator[Any]:
-            path = f"{_ANTHROPIC_PATH}/{quote(remote.id, safe='')}/results"
-            options = {"headers": _STREAMED}
-            response = await self.client.get(
-                path, cast_to=object, options=options
-            )
-            try:
-                yield response
-            finally:
-                await response.close()
-
-        yield opened()
+    @asynccontextmanager
+    async def _download(self, id: str) -> AsyncIterator[Any]:
+        path = f"{_ANTHROPIC_PATH}/{quote(id, safe='')}/results"
+        options = {"headers": _STREAMED}
+        response = await self.client.get(path, cast_to=object, options=options)
+        try:
+            yield response
+        finally:
+            await response.close()
 
     def _read(self, answer: Any) -> RemoteBatch:
         counts = answer.request_counts
         succeeded = _count(counts, "succeeded")
         failed = _count(counts, "errored", "canceled", "expired")
         label = clean(answer.processing_status.lower(), self.key)
+        id = _checked(answer.id)
         return RemoteBatch(
-            _checked(answer.id),
+            id,
             _time(answer.created_at),
             label,
             _state(label),
             _count(counts, "processing") + succeeded + failed,
             succeeded,
             failed,
+            [id],
         )
 
 
@@ -584,7 +563,7 @@ class Providers(AsyncExitStack):
             kind = Provider
         provider = self._opened.get((target, base, key))
         if provider is None:
-            provider = kind(base, key, FORMS[target])
+            provider = kind(base, key)
             self.push_async_exit(provider.client)
             self._opened[target, base, key] = provider
         return provider
