@@ -53,9 +53,6 @@ def open_ledger(path: Path) -> sqlite3.Connection:
     connection.text_factory = _as_text
     with _closed_on_error(connection):
         _create_tables(real, connection)
-        for file in files_of(real):
-            if file.exists() and stat.S_IMODE(file.stat().st_mode) & 0o077:
-                file.chmod(0o600)
         _set_journal_mode(connection)
     return connection
 
@@ -267,6 +264,8 @@ def _create_private(path: Path) -> Path:
             for checked in (file, real.parent)
         ):
             raise UsageError(f"{file}: cannot be written")
+        if status.st_mode & 0o077:
+            file.chmod(0o600)
     return real
 
 

@@ -21,7 +21,7 @@ import struct
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import (
     AbstractContextManager,
     ExitStack,
@@ -46,7 +46,6 @@ from ruler_cli.errors import (
 )
 from ruler_cli.judges.replies import reply_of
 from ruler_cli.ledger.database import (
-    COLUMNS,
     INSERT,
     INSERT_TEXT,
     TEXTS,
@@ -58,12 +57,10 @@ from ruler_cli.ledger.database import (
     file_errors,
     files_of,
     identity_of,
-    open_files,
     open_ledger,
     open_to_read,
     sqlite_errors,
 )
-from ruler_cli.settings.suggestions import other_file
 from ruler_cli.types import CallError, Kind, Reply, Request, Usage, value
 
 RowStatus = Literal["answer", "truncated", "refusal", "odd", "fault"]
@@ -86,15 +83,9 @@ _STATS = (
     f"SELECT CAST(ifnull(model, '') AS TEXT), {_STATUS}, min(CAST(ifnull(at, 0) AS REAL)), "  # noqa: S608 - the same
     "max(CAST(ifnull(at, 0) AS REAL)), count(*), "
     "CAST(total(prompt) AS INTEGER), CAST(total(completion) AS INTEGER), CAST(total(cached) AS INTEGER) "
-    "FROM replies GROUP BY 1, 2, (CAST(ifnull(prompt, 0) AS INTEGER) - 1) / 1000 ORDER BY 1, 2"
+    "FROM replies GROUP BY 1, 2 ORDER BY 1, 2"
 )
 _MEASURE = "SELECT count(*), sum(length(body)) FROM replies WHERE at < ?"
-_ASSIGNED = COLUMNS.replace("key", "moved(key)").replace("model", "?")
-_MOVE = (
-    f"INSERT INTO replies ({COLUMNS}) SELECT {_ASSIGNED} FROM replies "  # noqa: S608 - names of ours
-    "WHERE model = ? AND typeof(key) = 'blob' AND moved(key) NOT IN (SELECT key FROM replies) ORDER BY id"
-)
-_MOVED = "DELETE FROM replies WHERE model = ? AND (seconds > 0 OR status IN ('fault', 'odd'))"
 _RANKS: dict[RowStatus | None, int] = {None: 0, "odd": 1, "fault": 2}
 """Rank of each status that is no reply's: a higher one stands over a lower one."""
 _REPLY = 3
@@ -106,8 +97,7 @@ _TEXTS_TOGETHER, _MOST_TEXTS, _LONGEST_TEXT = 32, 1024, 1 << 20
 _ANOTHER = "give another file with --ledger PATH; a run can keep no replies: --ledger none"
 _CORRECT = "correct the --ledger, or leave it out"
 NO_ADDRESS = (
-    "it was kept without the address of its judge, which may be the provider's; if it is that of "
-    "this run, `ruler ledger assign -m NAME --api-base URL` assigns it"
+    "it was kept without the address of its judge, which may be the provider's"
 )
 OTHER_LAYOUT = "its prompt lost the order of the results of parallel calls"
 """Reasons for which a reply that an earlier version kept no longer answers."""
@@ -118,15 +108,11 @@ _canonical = json.JSONEncoder(
 
 @value
 class ModelRows:
-    """Number of one model's rows by status, and the tokens of its replies.
-
-    `usages` are those of prompts of as many thousand tokens, since prices change with their length.
-    """
+    """Number of one model's rows by status, and the tokens of its replies."""
 
     model: str
     rows: Mapping[RowStatus, int]
     usage: Usage
-    usages: tuple[Usage, ...]
 
 
 @value
@@ -184,10 +170,7 @@ def key_of(
 
 
 def at_address(key: bytes, address: str) -> bytes:
-    """Return the key of the same request to a stand-in at an address; the key itself without one.
-
-    It is made of the key alone, so that replies of an earlier version can be assigned to an address.
-    """
+    """Return the key of the same request to a stand-in at an address; the key itself without one."""
     if not address:
         return key
     whole = key + address.encode()
@@ -213,31 +196,18 @@ class _File:
         """Turn an error of SQLite into an OutputError."""
         return sqlite_errors(self.path, verb, _ANOTHER)
 
-    def at_once(
-        self,
-        verb: str,
-        query: str,
-        values: Sequence[Any],
-    ) -> list[Any] | None:
-        """Run a statement and return its rows; None if another process is writing."""
-        with self.errors(verb), self.lock:
-            try:
-                return self.connection.execute(query, values).fetchall()
-            except sqlite3.Error as error:
-                if not busy(error):
-                    raise
-        return None
-
     def run(self, verb: str, query: str, *values: object) -> list[Any]:
         """Run a statement as soon as no other process is writing, and return its rows."""
         until = time.monotonic() + WAIT
-        while time.monotonic() < until:
-            rows = self.at_once(verb, query, values)
-            if rows is not None:
-                return rows
-            time.sleep(_PAUSE)
-        with self.errors(verb), self.lock:
-            return self.connection.execute(query, values).fetchall()
+        with self.errors(verb):
+            while True:
+                try:
+                    with self.lock:
+                        return self.connection.execute(query, values).fetchall()
+                except sqlite3.Error as error:
+                    if not busy(error) or time.monotonic() > until:
+                        raise
+                time.sleep(_PAUSE)
 
     @contextmanager
     def transaction(self, verb: str) -> Iterator[sqlite3.Connection]:
@@ -265,39 +235,26 @@ class Ledger(AbstractContextManager["Ledger"]):
         A file named twice is opened once. UsageError if another one is missing, or one cannot be used.
         """
         self._texts = list[tuple[str, str, str]]()
-        self._threads: anyio.CapacityLimiter | None = None
-        if others:
-            open_files()
-        # before the first is created: a mistyped name would be an empty ledger
-        for further in others:
-            problem = f"--ledger {further}: cannot be read"
-            with file_errors(problem, _CORRECT):
-                absent = not further.exists()
-            if absent:
-                raise UsageError(
-                    "no such file, and of several ledgers only the first is created",
-                    other_file(str(further), "check the path"),
-                    place=f"--ledger {further}",
-                )
+        self._threads = anyio.CapacityLimiter(1)
+        further = {os.path.realpath(other): other for other in others}
+        if path is not None:
+            further.pop(os.path.realpath(path), None)
         with ExitStack() as stack:
+            read = list[_File]()
+            # before the first is created: a mistyped name would be an empty ledger
+            for other in further.values():
+                problem = f"--ledger {other}: cannot be read as a ledger"
+                with file_errors(problem, _CORRECT):
+                    opened = stack.enter_context(closing(open_to_read(other)))
+                read.append(_File(other, opened))
             if path is not None and (make or is_there(path)):
                 self._own = _open_to_write(path, stack)
             else:
                 none = stack.enter_context(closing(empty_ledger()))
                 nowhere = Path(os.devnull)
                 self._own = _File(nowhere, none, identity_of(nowhere))
-            self._files = [self._own]
+            self._files = [self._own, *read]
             stack.callback(self._write_texts)
-            files = {os.path.realpath(further): further for further in others}
-            if path is not None:
-                files.pop(os.path.realpath(path), None)
-            for further in files.values():
-                with file_errors(
-                    f"{further}: cannot be read as a ledger", _CORRECT
-                ):
-                    only = open_to_read(further)
-                stack.callback(only.close)
-                self._files.append(_File(further, only))
             self.close = stack.pop_all().close
 
     def find(self, key: bytes) -> Reply | CallError | None:
@@ -331,8 +288,15 @@ class Ledger(AbstractContextManager["Ledger"]):
         """Store an answer as `keep` does, in a thread only if another process is writing."""
         row = _row_of(key, model, answer)
         self._refuse_vanished()
-        if self._own.at_once("written", INSERT, row) is None:
-            await self._in_thread(self.keep, key, model, answer)
+        written = self._own
+        try:
+            with written.lock:
+                written.connection.execute(INSERT, row)
+        except sqlite3.Error:
+            again = partial(written.run, "written", INSERT, *row)
+            # the reply is paid for, whatever stops the run
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(again, limiter=self._threads)
 
     def keep(
         self,
@@ -383,17 +347,15 @@ class Ledger(AbstractContextManager["Ledger"]):
 
     def _write_texts(self) -> None:
         """Write the texts that wait, unless another process is writing: nothing that is paid for waits with them."""
-        rows = self._texts
-        if not rows:
+        if not self._texts:
             return
-        self._texts = []
         connection = self._own.connection
         with suppress(sqlite3.Error), self._own.lock, connection:
             connection.execute("BEGIN IMMEDIATE")
             connection.execute(TEXTS)
-            connection.executemany(INSERT_TEXT, rows)
-            return
-        self._texts = rows[-_MOST_TEXTS:]
+            connection.executemany(INSERT_TEXT, self._texts)
+            self._texts.clear()
+        del self._texts[:-_MOST_TEXTS]
 
     def _refuse_vanished(self) -> None:
         """Raise OutputError if the file that is written was deleted or replaced."""
@@ -415,23 +377,12 @@ class Ledger(AbstractContextManager["Ledger"]):
         rows = self._own.run("read", _STATS)
         for model, model_rows in itertools.groupby(rows, itemgetter(0)):
             counts = Counter[RowStatus]()
-            usages = []
-            for (
-                _,
-                status,
-                _,
-                _,
-                number,
-                prompt,
-                completion,
-                cached,
-            ) in model_rows:
+            usage = Usage()
+            for _, status, _, _, number, prompt, answer, cached in model_rows:
                 counts[status] += number
                 calls = 0 if status == "fault" else number
-                usages.append(Usage(prompt, completion, cached, calls))
-            models.append(
-                ModelRows(model, counts, sum(usages, Usage()), tuple(usages))
-            )
+                usage += Usage(prompt, answer, cached, calls)
+            models.append(ModelRows(model, counts, usage))
         files = files_of(Path(os.path.realpath(self._own.path)))
         return LedgerStats(
             tuple(models),
@@ -467,27 +418,6 @@ class Ledger(AbstractContextManager["Ledger"]):
         written.run("cleared", "PRAGMA wal_checkpoint(TRUNCATE)")
         return gone.rowcount
 
-    def assign(
-        self,
-        model: str,
-        address: str,
-    ) -> int:
-        """Have a model's replies answer at an address alone; return their number.
-
-        Some that were imported answer for the model, too: their keys may be of an address already.
-        """
-        move = partial(at_address, address=address)
-        self._own.connection.create_function(
-            "moved",
-            1,
-            move,
-            deterministic=True,
-        )
-        with self._own.transaction("written") as connection:
-            moved = connection.execute(_MOVE, (name_at(model, address), model))
-            connection.execute(_MOVED, (model,))
-        return moved.rowcount
-
     def __exit__(self, kind: object, *_: object) -> None:
         """Close the files; OutputError if the one that is written was deleted or replaced meanwhile."""
         try:
@@ -495,14 +425,6 @@ class Ledger(AbstractContextManager["Ledger"]):
                 self._refuse_vanished()
         finally:
             self.close()
-
-    async def _in_thread(
-        self, work: Callable[..., None], *args: object
-    ) -> None:
-        self._threads = self._threads or anyio.CapacityLimiter(1)
-        # the reply is paid for, whatever stops the run
-        with anyio.CancelScope(shield=True):
-            await anyio.to_thread.run_sync(work, *args, limiter=self._threads)
 
 
 def _open_to_write(path: Path, stack: ExitStack) -> _File:

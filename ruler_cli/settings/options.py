@@ -37,7 +37,6 @@ COMMANDS = (
     "ledger path",
     "ledger stats",
     "ledger clear",
-    "ledger assign",
     "batch submit",
     "batch status",
     "batch collect",
