@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
-from tempfile import TemporaryFile
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 
 from ruler_cli.runs.batch import providers as module
 from ruler_cli.runs.batch.providers import (
-    AnthropicProvider,
     Provider,
     Providers,
     RemoteBatch,
@@ -77,31 +75,26 @@ def request(
 
 
 def requests(
-    path: Path,
     name: str,
     count: int,
     model: str = "m",
     start: int = 0,
-    *,
-    times: int = 1,
-) -> Path:
-    """Write a file of requests, each so many times."""
-    kind = Provider if name == "openai" else AnthropicProvider
-    opening, between, closing = kind.joints
+) -> BinaryIO:
+    """Return a file of requests."""
     lines = [
-        json.dumps(request(name, start + i, model)).encode()
+        json.dumps(request(name, start + i, model)).encode() + b"\n"
         for i in range(count)
-    ] * times
-    path.write_bytes(opening + between.join(lines) + closing)
-    return path
+    ]
+    return io.BytesIO(b"".join(lines))
 
 
-async def submit(provider: Provider, file: Path, tag: str = TAG) -> RemoteBatch:
+async def submit(
+    provider: Provider, file: BinaryIO, tag: str = TAG
+) -> RemoteBatch:
     """Upload and create."""
-    return await provider.create(file, await provider.upload(file), tag)
+    return await provider.create(tag, file, await provider.upload(tag, file))
 
 
 async def results(provider: Provider, remote: RemoteBatch) -> list[bytes]:
     """Download the results of a batch, and return their lines."""
-    with TemporaryFile() as file:
-        return [*await provider.results(remote, file)]
+    return [*await provider.results(remote)]

@@ -63,8 +63,6 @@ def test_stand_ins_replies(
             "export",
             "in.jsonl",
             "-",
-            "--target",
-            "openai",
             *words,
             **env,
         )

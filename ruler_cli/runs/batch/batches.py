@@ -18,15 +18,14 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from tempfile import TemporaryFile
 from typing import NamedTuple
 
 import anyio
 
 from ruler_cli.errors import RefusedError, RulerError, UsageError
-from ruler_cli.files.error_map import writing
+from ruler_cli.files.scratch import Scratch
 from ruler_cli.judges.resolve import model_of
 from ruler_cli.judging.panel import cache_of
 from ruler_cli.ledger.reply_cache import Ledger
@@ -59,6 +58,10 @@ _ENQUEUED = re.compile(
     "enqueued.{0,30}(?:limit|quota)|token_limit_exceeded", re.IGNORECASE
 )
 """A provider's reason for a batch beyond the tokens that it enqueues."""
+
+
+_OVERHEAD = 64
+"""Bytes of a batch, which may be one HTTP request, outside of its lines."""
 
 
 class BatchCostError(RulerError):
@@ -113,23 +116,17 @@ class SubmitResult(NamedTuple):
         return sum(batch.requests for batch in self.batches)
 
 
-class _RequestFile:
-    """The requests of a batch before its submission."""
+@dataclass
+class _PendingBatch:
+    """The requests of a batch before its submission: their lines, and their keys."""
 
-    def __init__(self, folder: Path) -> None:
-        self.tag = secrets.token_hex(8)
-        self.path = folder / f"ruler-{self.tag}.jsonl"
-        self.keys = list[bytes]()
-        self.bytes = 0
-
-    def write(self, data: bytes) -> None:
-        """Append to the file; OutputError if that is not possible."""
-        with writing(str(self.path.parent)), self.path.open("ab") as out:
-            out.write(data)
+    lines: Scratch
+    tag: str = field(default_factory=lambda: secrets.token_hex(8))
+    keys: list[bytes] = field(default_factory=list)
 
 
 class _Outbox:
-    """The requests to one judge, in files within the limits of its batch API, and their estimated cost.
+    """The requests to one judge, in batches within the limits of its batch API, and their estimated cost.
 
     `room` is in bytes, for all requests together that the provider enqueues at once; `enqueued` bytes are.
     """
@@ -140,32 +137,37 @@ class _Outbox:
         self.price, _ = batch_price(judge)
         self.room = math.inf
         self.enqueued = 0
-        self.files = list[_RequestFile]()
-        self._line = request_line(provider.target, judge)
+        self.batches = list[_PendingBatch]()
+        self._line = request_line(judge)
         model = replace(model_of(judge), price=self.price)
         self._estimate = JudgeEstimate(judge.model, model, judge.params)
 
-    def add(self, key: bytes, request: Request, folder: Path) -> bool:
-        """Add a request; return whether it is enqueued: one always is."""
+    def add(self, key: bytes, request: Request, stack: ExitStack) -> bool:
+        """Add a request; return whether it is enqueued: one always is. `stack` closes its batch."""
         line = self._line(key, request)
         size = len(line)
         if self.enqueued and self.enqueued + size > self.room:
             return False
         self.enqueued += size
-        before, between, _ = self.provider.joints
-        file = self.files[-1] if self.files else None
-        if file and self.provider.allows(len(file.keys) + 1, file.bytes + size):
-            before = between
-        else:
-            file = _RequestFile(folder)
-            self.files.append(file)
-        file.write(before + line.removesuffix(b"\n"))
-        file.keys.append(key)
-        file.bytes += size
+        if not self._fits(size):
+            lines = stack.enter_context(Scratch())
+            self.batches.append(_PendingBatch(lines))
+        batch = self.batches[-1]
+        batch.lines.write(line)
+        batch.keys.append(key)
         shown = request.size if request.pictures else size
         tokens = shown / BYTES_PER_TOKEN
         self._estimate.add(Range(tokens, tokens, tokens), request, ALWAYS)
         return True
+
+    def _fits(self, size: int) -> bool:
+        """Return whether the last batch may hold one more request of this size."""
+        if not self.batches:
+            return False
+        last = self.batches[-1]
+        whole = last.lines.size + size + _OVERHEAD
+        few = len(last.keys) < self.provider.most_requests
+        return few and whole <= self.provider.most_bytes
 
     @property
     def cost(self) -> Range | None:
@@ -202,14 +204,14 @@ class Batches:
         """
         outboxes = [self._outbox(judge, settings) for judge in settings.judges]
         while True:
-            with self.journal.alone() as alone:
+            with self.journal.alone() as alone, ExitStack() as stack:
                 if alone:
                     for batch in self.journal.batches("creating"):
                         await self._find(batch, give_up=True)
-                    result = await self._fill(settings, outboxes)
+                    result = await self._fill(settings, outboxes, stack)
                     for outbox in outboxes:
-                        for file in outbox.files:
-                            batch = await self._send(outbox, file)
+                        for pending in outbox.batches:
+                            batch = await self._send(outbox, pending)
                             result.batches.append(batch)
                             on_submitted(batch)
                     return result
@@ -370,9 +372,8 @@ class Batches:
                 candidates.append(remote)
                 continue
             ours = 0
-            with TemporaryFile() as file:
-                for row in map(read_row, await provider.results(remote, file)):
-                    ours += isinstance(row, ReplyRow) and row.custom_id in ids
+            for row in map(read_row, await provider.results(remote)):
+                ours += isinstance(row, ReplyRow) and row.custom_id in ids
             if 2 * ours > batch.requests:
                 return remote, []
             self._others.add(remote.id)
@@ -390,13 +391,9 @@ class Batches:
         judge = JudgeSettings(batch.model, api_base=batch.base)
         model = cache_of(None, judge).name
         for _ in range(2):  # once more if rows are missing: they are paid for
-            with TemporaryFile() as file:
-                lines = await provider.results(remote, file)
-                rows = (
-                    (f"line {number}", number, line)
-                    for number, line in enumerate(lines, 1)
-                )
-                imported = import_rows(ledger, rows, model, keys)
+            lines = enumerate(await provider.results(remote), 1)
+            rows = ((f"line {number}", number, line) for number, line in lines)
+            imported = import_rows(ledger, rows, model, keys)
             missing = remote.succeeded + remote.failed - imported.rows
             if missing <= 0 and not imported.unreadable:
                 break
@@ -437,7 +434,10 @@ class Batches:
         return outbox
 
     async def _fill(
-        self, settings: ScoreSettings, outboxes: Sequence[_Outbox]
+        self,
+        settings: ScoreSettings,
+        outboxes: Sequence[_Outbox],
+        stack: ExitStack,
     ) -> SubmitResult:
         """Put all missing requests of INPUT into outboxes, each once; count the others.
 
@@ -450,7 +450,7 @@ class Batches:
             outbox = outboxes[judge_index]
             if not self.journal.free(key, newest_row):
                 counts["out"] += 1
-            elif not outbox.add(key, request, self.journal.folder):
+            elif not outbox.add(key, request, stack):
                 counts["held"] += 1
 
         missing = await find_missing(settings, add, self.observer)
@@ -459,9 +459,7 @@ class Batches:
         for outbox in outboxes:
             cost = outbox.cost
             high += cost.high if cost else 0.0
-            for file in outbox.files:
-                file.write(outbox.provider.joints[-1])
-                requests += len(file.keys)
+            requests += sum(len(batch.keys) for batch in outbox.batches)
         max_cost = settings.pool.max_cost
         if max_cost is not None and high > max_cost:
             raise BatchCostError(
@@ -471,34 +469,37 @@ class Batches:
             )
         return SubmitResult(missing, [], counts["out"], counts["held"])
 
-    async def _send(self, outbox: _Outbox, file: _RequestFile) -> BatchRecord:
+    async def _send(
+        self, outbox: _Outbox, pending: _PendingBatch
+    ) -> BatchRecord:
         """Submit one batch: record it, have the provider create it, record its id."""
         judge, provider, cost = outbox.judge, outbox.provider, outbox.cost
-        uploaded = await provider.upload(file.path)
-        all_bytes = sum(file.bytes for file in outbox.files)
+        tag, lines = pending.tag, pending.lines
+        uploaded = await provider.upload(tag, lines.file)
+        all_bytes = sum(batch.lines.size for batch in outbox.batches)
         batch = self.journal.begin(
-            file.keys,
-            tag=file.tag,
+            pending.keys,
+            tag=tag,
             provider=provider.target,
             model=judge.model,
             base=judge.api_base,
             key_env=judge.api_key_env,
             account=provider.account,
-            requests=len(file.keys),
-            bytes=file.bytes,
-            usd=cost and cost.expected * file.bytes / all_bytes,
+            requests=len(pending.keys),
+            bytes=lines.size,
+            usd=cost and cost.expected * lines.size / all_bytes,
             file=uploaded,
         )
         try:
             # without the answer the batch may exist and be billed
             with anyio.CancelScope(shield=True):
-                remote = await provider.create(file.path, uploaded, file.tag)
+                remote = await provider.create(tag, lines.file, uploaded)
         except RulerError as error:
             unclear = isinstance(error, UnclearError)
             state: BatchState = "creating" if unclear else "failed"
             self.journal.move(batch, state, reason=error.brief)
             raise
-        file.path.unlink(missing_ok=True)
+        lines.close()
         created = self.journal.move(
             batch, "submitted", remote=remote.id, label=remote.label
         )

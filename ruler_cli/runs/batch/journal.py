@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator
@@ -111,7 +110,6 @@ class Journal(AbstractContextManager["Journal"]):
             for statement in _TABLES:
                 self._db.execute(statement)
         real = Path(os.path.realpath(ledger))
-        self.folder = real.with_name(f"{real.name}.batch")
         self._lock = real.with_name(f"{real.name}.batch-lock")
 
     @contextmanager
@@ -181,14 +179,13 @@ class Journal(AbstractContextManager["Journal"]):
         """Hold the lock for submission and recovery; yields False if another command holds it.
 
         The system releases the lock when the process ends in any manner. This tells a batch that is being
-        submitted from one that a crash left behind. `folder`, for request files, is empty at the start, and
-        removed at the end. OutputError if the file system has no locks.
+        submitted from one that a crash left behind. OutputError if the file system has no locks.
         """
+        # without a lock two submissions may both pay
+        way_out = "use --ledger for a ledger on another disk"
+        place = str(self._lock)
+        mine = True
         with ExitStack() as stack:
-            mine = True
-            # without a lock two submissions may both pay
-            way_out = "use --ledger for a ledger on another disk"
-            place = str(self._lock)
             with system_errors("locked", OutputError, way_out, place=place):
                 self._lock.touch(0o600)
                 lock = stack.enter_context(self._lock.open("a"))
@@ -196,12 +193,6 @@ class Journal(AbstractContextManager["Journal"]):
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
                     mine = False
-                else:
-                    shutil.rmtree(self.folder, ignore_errors=True)
-                    self.folder.mkdir(mode=0o700)
-                    stack.callback(
-                        shutil.rmtree, self.folder, ignore_errors=True
-                    )
             yield mine
 
     def __exit__(self, *_: object) -> None:

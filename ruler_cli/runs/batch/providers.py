@@ -1,10 +1,9 @@
-"""The batch APIs of OpenAI and Anthropic by their own SDKs: a file of requests → a batch → its results.
+"""The batch APIs of OpenAI and Anthropic by their own SDKs: lines of requests → a batch → its results.
 
 OpenAI and compatible endpoints: a request file is uploaded, a batch is created from it, the results are
 files. Anthropic: a single HTTP request holds all judge requests; it stores no tag of ours, only their ids.
 
-The SDKs do not retry: requests are tried again here, and only if that is safe. Request files and results are
-sent and received piece by piece, so memory does not grow with the batch.
+The SDKs do not retry: requests are tried again here, and only if that is safe.
 """
 
 from __future__ import annotations
@@ -15,31 +14,18 @@ import os
 import random
 import re
 import shlex
-import sys
 from asyncio import sleep
-from collections.abc import (
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Iterator,
-    Sequence,
-)
-from contextlib import (
-    AbstractAsyncContextManager,
-    AsyncExitStack,
-    asynccontextmanager,
-)
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import datetime
-from functools import partial
 from hashlib import blake2b
 from importlib import import_module
 from operator import attrgetter
-from pathlib import Path
-from typing import IO, Any, Literal, NamedTuple, TypeVar
+from typing import Any, BinaryIO, Literal, NamedTuple, TypeVar
 from urllib.parse import quote, urlsplit
 
-import anyio
+import orjson
 from pydantic import TypeAdapter
 
 from ruler_cli.errors import RefusedError, RulerError, UsageError
@@ -54,14 +40,12 @@ from ruler_cli.judges.resolve import (
 )
 from ruler_cli.pool.retries import RetryBudget
 from ruler_cli.runs.batch.journal import BatchRecord
-from ruler_cli.runs.batch.requests import Target, batch_target
+from ruler_cli.runs.batch.requests import Target, target_of
 from ruler_cli.settings.models import JudgeSettings
 from ruler_cli.types import CallError, clean, words_of
 
 T = TypeVar("T")
 State = Literal["running", "ended", "failed"]
-MAX_LINE = 32 << 20
-"""Longest line of results, in bytes."""
 _ID = re.compile(r"[\x21-\x7e]{1,200}")
 _ENDED = words_of("ended completed expired cancelled canceled")
 """Labels of an ended batch; with any other label but `failed` a batch is running."""
@@ -83,11 +67,6 @@ _UNSENT = words_of(
 """Errors of the HTTP library of an SDK after which the request certainly did not arrive."""
 _NEW_CONNECTION = {"Connection": "close"}
 """A server may close an idle connection at any moment, which would leave open if a batch was created."""
-_STREAMED = {"X-Stainless-Raw-Response": "stream"}
-"""Header with which an SDK returns the response itself, before its body is read."""
-_OVERHEAD = 64
-"""Bytes of a batch, which may be one HTTP request, outside of its lines."""
-_ANTHROPIC_PATH = "/v1/messages/batches"
 
 
 class UnclearError(RulerError):
@@ -142,8 +121,6 @@ class Provider:
     target: Target = "openai"
     most_requests, most_bytes = 50_000, 200_000_000
     """Limits of a batch. A megabyte is 1,000,000 bytes, even if a provider may count 1,048,576."""
-    joints = b"", b"\n", b"\n"
-    """Bytes before, between and after the requests in a file."""
     skew = 86400.0
     """Seconds by which the provider's clock may differ; where batches store our tag a longer listing does no harm."""
     client_class = "AsyncOpenAI"
@@ -161,22 +138,22 @@ class Provider:
             problem = f"batches need the package {name}, which is not installed"
             remedy = f"pip install 'ruler-cli[{name}]'"
             raise UsageError(problem, remedy, place=f"{name}/…") from None
+        self._errors = (self.sdk.APIError, TimeoutError)
+        client = getattr(self.sdk, self.client_class)
+        verify = trusted(base)
         http_client = self.sdk.DefaultAsyncHttpxClient
-        # httpx, or in later versions of the SDKs its successor
-        http: Any = sys.modules[http_client.__base__.__module__]
-        self._errors = (self.sdk.APIError, http.HTTPError, TimeoutError)
         try:
-            self.client: Any = getattr(self.sdk, self.client_class)(
+            self.client: Any = client(
                 base_url=base,
                 api_key=key or "none",
                 max_retries=0,
                 timeout=_READ_TIMEOUT,
                 default_headers=self._headers(self.sdk.Omit()),
                 http_client=http_client(
-                    verify=trusted(base), follow_redirects=self.redirects
+                    verify=verify, follow_redirects=self.redirects
                 ),
             )
-        except (ValueError, http.InvalidURL):
+        except Exception:  # noqa: BLE001 - of the SDK's HTTP library
             problem = "is not an address that can be called"
             raise UsageError(problem, "check --api-base", place=base) from None
         self._batches = attrgetter(self.resource)(self.client)
@@ -190,13 +167,6 @@ class Provider:
             **_NEW_CONNECTION,
         }
 
-    def allows(self, requests: int, size: int) -> bool:
-        """Return whether a batch may hold so many requests with so many bytes together."""
-        return (
-            requests <= self.most_requests
-            and size + _OVERHEAD <= self.most_bytes
-        )
-
     @property
     def account(self) -> str:
         """Digest of the address, a dot, digest of address and key; neither can be read from it."""
@@ -208,29 +178,34 @@ class Provider:
             for text in texts
         )
 
-    async def upload(self, file: Path) -> str:
-        """Upload a request file; return its id at the provider, "" if the API has no such step."""
+    async def upload(self, tag: str, lines: BinaryIO) -> str:
+        """Upload the lines of requests; return the file's id at the provider, "" if the API has no such step."""
 
         async def send() -> str:
-            with file.open("rb") as source:
-                upload = (file.name, source, "application/jsonl")
-                stored = await self.client.files.create(
-                    file=upload, purpose="batch", timeout=_UPLOAD_TIMEOUT
-                )
+            lines.seek(0)
+            upload = (f"ruler-{tag}.jsonl", lines, "application/jsonl")
+            stored = await self.client.files.create(
+                file=upload, purpose="batch", timeout=_UPLOAD_TIMEOUT
+            )
             return _checked(stored.id)
 
         return await self._ask(send, seconds=_UPLOAD_TIMEOUT)
 
-    async def create(self, file: Path, uploaded: str, tag: str) -> RemoteBatch:
+    async def create(
+        self, tag: str, lines: BinaryIO, uploaded: str
+    ) -> RemoteBatch:
         """Create a batch, which costs money; the call is not retried once it may have arrived.
 
-        `uploaded` is the result of `upload` for `file`. UnclearError if the batch may exist; after any
+        `uploaded` is the result of `upload` for these lines. UnclearError if the batch may exist; after any
         other error it does not.
         """
-        send = partial(self._create, file, uploaded, tag)
-        return await self._batch(send, once=True, seconds=_UPLOAD_TIMEOUT)
 
-    async def _create(self, file: Path, uploaded: str, tag: str) -> Any:
+        async def send() -> RemoteBatch:
+            return self._read(await self._create(tag, lines, uploaded))
+
+        return await self._ask(send, once=True, seconds=_UPLOAD_TIMEOUT)
+
+    async def _create(self, tag: str, lines: BinaryIO, uploaded: str) -> Any:
         return await self._batches.create(
             input_file_id=uploaded,
             endpoint="/v1/chat/completions",
@@ -241,29 +216,26 @@ class Provider:
 
     async def retrieve(self, id: str) -> RemoteBatch:
         """Fetch a batch by its id; RefusedError if there is none."""
-        send = partial(self._batches.retrieve, id)
-        return await self._batch(send, gone=_give_up(id))
+
+        async def send() -> RemoteBatch:
+            return self._read(await self._batches.retrieve(id))
+
+        return await self._ask(send, gone=_give_up(id))
 
     async def cancel(self, id: str) -> RemoteBatch:
         """Cancel a batch; one that has ended, or is about to end, is returned as it is."""
+
+        async def send() -> RemoteBatch:
+            return self._read(await self._batches.cancel(id))
+
         try:
-            return await self._batch(partial(self._batches.cancel, id))
+            return await self._ask(send)
         except RulerError:
             remote = await self.retrieve(id)
             canceling = remote.label.startswith("cancel")
             if remote.state == "running" and not canceling:
                 raise
             return remote
-
-    async def _batch(
-        self, send: Callable[[], Awaitable[Any]], **rules: Any
-    ) -> RemoteBatch:
-        """Make a request whose answer is a batch; the rest as for `_ask`."""
-
-        async def read() -> RemoteBatch:
-            return self._read(await send())
-
-        return await self._ask(read, **rules)
 
     async def list_batches(self, since: float) -> list[RemoteBatch]:
         """Return batches created at `since` (Unix time) or later, roughly the newest first.
@@ -287,34 +259,20 @@ class Provider:
 
         return await self._ask(send, seconds=None)
 
-    async def results(
-        self, remote: RemoteBatch, file: IO[bytes]
-    ) -> Iterator[bytes]:
-        """Download the results to a file; return their lines, answers and errors, without line breaks.
+    async def results(self, remote: RemoteBatch) -> Iterator[bytes]:
+        """Download the results; return their lines, answers and errors, without the key, which they may repeat."""
 
-        A line is without the key, which it may repeat; one that is longer than 32 MiB comes in pieces.
-        """
+        async def send() -> bytes:
+            files = [await self._content(id) for id in remote.files]
+            return b"\n".join(files)
 
-        async def send() -> None:
-            file.seek(0)
-            file.truncate()
-            for id in remote.files:
-                async with self._download(id) as response:
-                    async for piece in response.iter_bytes():
-                        file.write(piece)
-                file.write(b"\n")
-
-        await self._ask(send, seconds=None, gone=_give_up(remote.id))
-        file.seek(0)
-        lines = map(bytes.strip, iter(partial(file.readline, MAX_LINE), b""))
+        data = await self._ask(send, seconds=None, gone=_give_up(remote.id))
+        lines = map(bytes.strip, data.split(b"\n"))
         return (without_key(line, self.key) for line in lines if line)
 
-    def _download(self, id: str) -> AbstractAsyncContextManager[Any]:
-        """Begin to download a file of results."""
-        download: AbstractAsyncContextManager[Any] = (
-            self.client.files.with_streaming_response.content(id)
-        )
-        return download
+    async def _content(self, id: str) -> bytes:
+        content: bytes = (await self.client.files.content(id)).content
+        return content
 
     def _read(self, answer: Any) -> RemoteBatch:
         """Read the SDK's form of a batch; fields of any type, since gateways vary."""
@@ -420,15 +378,10 @@ class Provider:
 
 
 class AnthropicProvider(Provider):
-    """The batch API of Anthropic.
-
-    Two requests are made below the SDK's own methods: its `create` takes a list that is in memory as a whole,
-    and its `results` sends the key to any address that a batch names for them.
-    """
+    """The batch API of Anthropic, whose request is held in memory as a whole."""
 
     target = "anthropic"
-    most_requests, most_bytes = 100_000, 256_000_000
-    joints = b'{"requests":[\n', b",\n", b"\n]}"
+    most_requests, most_bytes = 100_000, 64_000_000
     skew = 900.0
     client_class = "AsyncAnthropic"
     resource = "messages.batches"
@@ -443,32 +396,22 @@ class AnthropicProvider(Provider):
             **_NEW_CONNECTION,
         }
 
-    async def upload(self, file: Path) -> str:
+    async def upload(self, tag: str, lines: BinaryIO) -> str:
         """Return "": the API has no such step."""
         return ""
 
-    async def _create(self, file: Path, uploaded: str, tag: str) -> Any:
-        headers = {
-            "Content-Type": "application/json",
-            "Content-Length": str(file.stat().st_size),  # noqa: ASYNC240 - of a local file
-        }
-        async with await anyio.open_file(file, "rb") as lines:
-            return await self.client.post(
-                _ANTHROPIC_PATH,
-                cast_to=self.sdk.types.messages.MessageBatch,
-                content=lines,
-                options={"headers": headers, "timeout": _UPLOAD_TIMEOUT},
-            )
+    async def _create(self, tag: str, lines: BinaryIO, uploaded: str) -> Any:
+        lines.seek(0)
+        requests = [orjson.loads(line) for line in lines]
+        return await self._batches.create(
+            requests=requests, timeout=_UPLOAD_TIMEOUT
+        )
 
-    @asynccontextmanager
-    async def _download(self, id: str) -> AsyncIterator[Any]:
-        path = f"{_ANTHROPIC_PATH}/{quote(id, safe='')}/results"
-        options = {"headers": _STREAMED}
-        response = await self.client.get(path, cast_to=object, options=options)
-        try:
-            yield response
-        finally:
-            await response.close()
+    async def _content(self, id: str) -> bytes:
+        # the SDK's own method sends the key to any address that a batch names for its results
+        path = f"/v1/messages/batches/{quote(id, safe='')}/results"
+        content: bytes = await self.client.get(path, cast_to=bytes)
+        return content
 
     def _read(self, answer: Any) -> RemoteBatch:
         counts = answer.request_counts
@@ -534,15 +477,7 @@ class Providers(AsyncExitStack):
 
         UsageError if the judge has no batch API, or its key or SDK is missing.
         """
-        target = batch_target(judge)
-        if target is None:
-            remedy = (
-                "use openai/… or anthropic/…, or an endpoint with a batch API like OpenAI's "
-                f"(--api-base URL); for any other, {_FILE_ALTERNATIVE}"
-            )
-            raise UsageError(
-                "has no batch API", remedy, place=f"judge {judge.model}"
-            )
+        target = target_of(judge)
         if target == "anthropic":
             address = (
                 judge.api_base
@@ -579,13 +514,7 @@ class Providers(AsyncExitStack):
             batch.model, api_base=batch.base, api_key_env=key_env
         )
         provider = self.for_judge(judge)
-        recorded, current = batch.account, provider.account
-        if batch.remote is not None:
-            recorded, current = (
-                recorded.partition(".")[0],
-                current.partition(".")[0],
-            )
-        if recorded != current:
+        if batch.remote is None and batch.account != provider.account:
             problem = "was submitted with another key or to another address"
             command = f"`ruler batch cancel --forget {batch.tag}`"
             remedy = f"set these as they were, or give it up with {command}"

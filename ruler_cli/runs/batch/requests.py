@@ -17,7 +17,12 @@ from ruler_cli.errors import UsageError
 from ruler_cli.files.scratch import KeyTable
 from ruler_cli.formats.input import open_input
 from ruler_cli.judges.chat_completions import chat_body, first_format
-from ruler_cli.judges.providers import EMBEDDED, Price, listed_batch_price
+from ruler_cli.judges.providers import (
+    EMBEDDED,
+    QUEUEING_ENGINES,
+    Price,
+    listed_batch_price,
+)
 from ruler_cli.judges.resolve import (
     LOCAL,
     OPENAI,
@@ -47,7 +52,7 @@ from ruler_cli.types import Observer, Problem, Request
 _NOT_PLAIN = re.compile(r"[^A-Za-z0-9._]+")
 _MAX_JUDGE_NAME = 80
 """Longest name of a judge in a file's name, in characters."""
-Target = Literal["openai", "anthropic", "vllm"]
+Target = Literal["openai", "anthropic"]
 Line = Callable[[bytes, Request], bytes]
 """Make the line of a request file from a key and a request."""
 OnMissing = Callable[[int, bytes, Request], None]
@@ -55,33 +60,29 @@ OnMissing = Callable[[int, bytes, Request], None]
 
 
 def batch_target(judge: JudgeSettings) -> Target | None:
-    """Return the batch API for a judge; None if there is none that ruler knows."""
+    """Return the batch API for a judge, by its name; None if there is none that ruler knows."""
     provider = judge.model.partition("/")[0]
     if provider == "anthropic":
         return "anthropic"
-    if judge.model in EMBEDDED or not (judge.api_base or provider == "openai"):
-        return None
-    return "openai"
+    in_openais_form = provider == "openai" or judge.api_base
+    return "openai" if in_openais_form else None
 
 
-def target_of(
-    judge: JudgeSettings, target: Literal["auto"] | Target = "auto"
-) -> Target:
-    """Choose the form of the requests by the judge's name, unless given; UsageError if that is unknown."""
-    if target != "auto":
-        return target
-    provider = judge.model.partition("/")[0]
-    if provider in ("hosted_vllm", "vllm", "sglang"):
-        return "vllm"
-    form: Target | None = "openai" if judge.api_base else batch_target(judge)
-    if form is None:
-        problem = "the form of its requests is not known"
-        remedy = "use --target openai, or --target vllm for your own engine"
-        raise UsageError(problem, remedy, place=f"judge {judge.model}")
-    return form
+def target_of(judge: JudgeSettings) -> Target:
+    """Return the form of the requests to a judge; UsageError if none is known, or if it is embedded."""
+    target = batch_target(judge)
+    engine = judge.model.startswith(QUEUEING_ENGINES)
+    if judge.model in EMBEDDED or not (target or engine):
+        raise UsageError(
+            "has no batch API, and the form of its requests is not known",
+            "use openai/… or anthropic/…, an endpoint with a batch API like OpenAI's (--api-base URL), or "
+            "hosted_vllm/… for an engine of your own with `ruler batch export` and `ruler batch import`",
+            place=f"judge {judge.model}",
+        )
+    return target or "openai"
 
 
-def request_line(target: Target, judge: JudgeSettings) -> Line:
+def request_line(judge: JudgeSettings) -> Line:
     """Return a function that makes lines of a request file; their `custom_id` is the key in hex.
 
     It may import litellm, which takes seconds; each line then takes microseconds. UsageError if the form
@@ -93,7 +94,7 @@ def request_line(target: Target, judge: JudgeSettings) -> Line:
         )
         remedy = "leave them out"
         raise UsageError(problem, remedy, place=f"judge {judge.label}")
-    if target == "anthropic":
+    if target_of(judge) == "anthropic":
         from ruler_cli.judges.litellm import anthropic_params
 
         params = anthropic_params(judge)
@@ -102,11 +103,7 @@ def request_line(target: Target, judge: JudgeSettings) -> Line:
             % (key.hex().encode(), params(request))
         )
     model = model_at_endpoint(judge)
-    at_openai = target == "openai" and not judge.api_base
-    if at_openai and model == judge.model and "/" in model:
-        from ruler_cli.judges.litellm import read_name
-
-        model = read_name(model)[0]  # without the name of the provider
+    at_openai = judge.model.startswith("openai/")
     address = judge.api_base or (OPENAI if at_openai else LOCAL)
     answer_format = replace(first_format(judge, address), stream="")
     if answer_format.responses:
