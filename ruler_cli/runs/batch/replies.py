@@ -1,7 +1,7 @@
 """Reply files → a ledger: rows of batch APIs and engines, in any order and as often as they come.
 
 Read are output files of the OpenAI batch API and of tools that copy it (`vllm run-batch`), Anthropic's batch
-results, and rows of other engines: a chat completion, or a text, beside a `custom_id`. An answer replaces a
+results, and rows of a user's own: a chat completion, or a text, beside a `custom_id`. An answer replaces a
 failure, and the first of two answers to one request stays. So a file may be imported twice, and several files
 at once.
 """
@@ -58,6 +58,7 @@ _FIELDS = words_of("id type model choices content stop_reason usage")
 """Fields of a chat completion or a message; other fields of the row are columns of its input."""
 _TEXT_FIELDS = words_of("generated_text output text response")
 """Fields with the answer in an engine's row, the most reliable first: `text` may be a column of the input."""
+_TOKENS = ("prompt_tokens", "completion_tokens")
 _JSON_TOOL = "json_tool_call"
 """Tool through which litellm requests JSON from a model without schema support."""
 
@@ -265,13 +266,9 @@ def _parse(row: Mapping[str, Any]) -> _Parsed | str:
         body = _mapping(place)
         if "choices" in body or body.get("type") == "message":
             return _of_body(200, body)
-    for error in (
-        result.get("error"),
-        row.get("error"),
-        row.get("__inference_error__"),  # of Ray
-    ):
-        if error:
-            return _of_error(status, error)
+    error = result.get("error") or row.get("error")
+    if error:
+        return _of_error(status, error)
     if "status_code" in response:
         return _again("the row holds no answer", "no answer")
     return _of_text(row)
@@ -301,24 +298,9 @@ def _of_message(message: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _of_text(row: Mapping[str, Any]) -> _Parsed | str:
-    """Parse an engine's row, whose answer is a text.
-
-    Known are the rows of Ray Data LLM (`generated_text`, `num_input_tokens`, `num_generated_tokens`),
-    SGLang (`text`, `meta_info`), and plain ones (`text` or `output`, and the names of a usage object).
-    """
-    meta = _mapping(row.get("meta_info")) or row
-    finish = meta.get("finish_reason") or meta.get("stop_reason")
-    if isinstance(finish, Mapping):  # of SGLang
-        finish = finish.get("type")
-    if finish == "abort":
-        return _again("the engine stopped before its end", "aborted")
-    prompt = meta.get("prompt_tokens") or meta.get("num_input_tokens")
-    answer = meta.get("completion_tokens") or meta.get("num_generated_tokens")
-    usage = row.get("usage") or {
-        "prompt_tokens": prompt,
-        "completion_tokens": answer,
-        "prompt_tokens_details": {"cached_tokens": meta.get("cached_tokens")},
-    }
+    """Parse a row of the user's own, whose answer is a text, with a usage object or the names of one."""
+    usage = row.get("usage") or {name: row.get(name) for name in _TOKENS}
+    finish = row.get("finish_reason")
     for name in _TEXT_FIELDS:
         text = row.get(name)
         if isinstance(text, str):
