@@ -26,7 +26,7 @@ from ruler_cli.cli.units import print_figures, rounded, rows, size
 from ruler_cli.errors import UsageError
 from ruler_cli.settings.load import score_settings
 from ruler_cli.settings.options import COMMAND_LINE, Options
-from ruler_cli.types import iso
+from ruler_cli.types import iso, words_of
 
 if TYPE_CHECKING:
     from ruler_cli.runs.batch.batches import Batches, BatchStatus
@@ -48,19 +48,10 @@ failed: {1.failed:request} failed
 left out: {0.left_out:request} to be submitted again
 """
 """Figures of a batch on record, and of the batch at its provider."""
-_RECORDED = (
-    "tag",
-    "provider",
-    "model",
-    "state",
-    "requests",
-    "bytes",
-    "answered",
-    "failed",
-    "left_out",
-    "reason",
+_RECORDED = words_of(
+    "tag provider model state requests bytes answered failed left_out reason"
 )
-_REPORTED = ("state", "label", "total", "succeeded", "failed")
+_REPORTED = words_of("state label total succeeded failed")
 """Facts of a batch on record, and of the batch at its provider."""
 _HELP = """Have a provider's batch API ask the judge, at half the price.
 
@@ -140,10 +131,10 @@ def status(
 
     Example: ruler batch status
 
-    Exit codes: 0 listed; 2 bad usage; 3 a provider could not be asked about all of them.
+    Exit codes: 0 listed; 1 it is uncertain if one of them exists; 2 bad usage; 3 a provider could not be asked about
+    all of them.
     """
     with running(ctx) as options:
-        from ruler_cli.runs.batch.batches import UncertainBatch
         from ruler_cli.runs.batch.journal import OPEN
 
         states = () if options.all_batches else OPEN
@@ -159,12 +150,7 @@ def status(
             for status in batches
         ):
             print_note(f"next: {ledger_command(options, 'batch collect')}")
-        errors = [status.error for status in batches if status.error]
-        return (
-            0
-            if all(isinstance(error, UncertainBatch) for error in errors)
-            else 3
-        )
+        return _exit_code(batches)
 
 
 @app.command("collect", cls=SectionedCommand)
@@ -278,10 +264,12 @@ def _print_all(batches: Sequence[BatchStatus]) -> int:
         _print_batch(status.batch, status.remote)
         if status.error:
             print_note(status.error)
-    return max(
-        (status.error.exit_code for status in batches if status.error),
-        default=0,
-    )
+    return _exit_code(batches)
+
+
+def _exit_code(batches: Sequence[BatchStatus]) -> int:
+    codes = [status.error.exit_code for status in batches if status.error]
+    return max(codes, default=0)
 
 
 def _print_batch(batch: BatchRecord, remote: RemoteBatch | None = None) -> None:

@@ -125,16 +125,12 @@ def file_errors(
 
 
 @contextlib.contextmanager
-def sqlite_errors(
-    path: Path,
-    verb: str,
-    way_out: str,
-) -> Iterator[None]:
+def sqlite_errors(path: Path, way_out: str) -> Iterator[None]:
     """Turn an error of SQLite with an open ledger into an OutputError."""
     try:
         yield
     except sqlite3.Error as error:
-        problem = f"the ledger cannot be {verb}: {error}"
+        problem = f"the ledger cannot be used: {error}"
         raise OutputError(
             problem, remedy(error, way_out), place=str(path)
         ) from None

@@ -192,14 +192,10 @@ class _File:
     lock: threading.RLock = field(default_factory=threading.RLock)
     """Held while a statement or a transaction runs."""
 
-    def errors(self, verb: str) -> AbstractContextManager[None]:
-        """Turn an error of SQLite into an OutputError."""
-        return sqlite_errors(self.path, verb, _ANOTHER)
-
-    def run(self, verb: str, query: str, *values: object) -> list[Any]:
+    def run(self, query: str, *values: object) -> list[Any]:
         """Run a statement as soon as no other process is writing, and return its rows."""
         until = time.monotonic() + WAIT
-        with self.errors(verb):
+        with sqlite_errors(self.path, _ANOTHER):
             while True:
                 try:
                     with self.lock:
@@ -210,10 +206,10 @@ class _File:
                 time.sleep(_PAUSE)
 
     @contextmanager
-    def transaction(self, verb: str) -> Iterator[sqlite3.Connection]:
+    def transaction(self) -> Iterator[sqlite3.Connection]:
         """Begin a transaction as soon as no other process is writing; it holds, or none of it."""
-        with self.errors(verb), self.lock, self.connection:
-            self.run(verb, "BEGIN IMMEDIATE")
+        with sqlite_errors(self.path, _ANOTHER), self.lock, self.connection:
+            self.run("BEGIN IMMEDIATE")
             yield self.connection
 
 
@@ -265,7 +261,7 @@ class Ledger(AbstractContextManager["Ledger"]):
         """
         failed: CallError | None = None
         for file in self._files:
-            for seconds, status, body in file.run("read", _FIND, key):
+            for seconds, status, body in file.run(_FIND, key):
                 answer = (
                     _failed_call(body) if status == "fault" else reply_of(body)
                 )
@@ -277,7 +273,7 @@ class Ledger(AbstractContextManager["Ledger"]):
 
     def times(self, key: bytes) -> int:
         """Count the answers to a request in all files."""
-        return sum(file.run("read", _TIMES, key)[0][0] for file in self._files)
+        return sum(file.run(_TIMES, key)[0][0] for file in self._files)
 
     async def store(
         self,
@@ -293,7 +289,7 @@ class Ledger(AbstractContextManager["Ledger"]):
             with written.lock:
                 written.connection.execute(INSERT, row)
         except sqlite3.Error:
-            again = partial(written.run, "written", INSERT, *row)
+            again = partial(written.run, INSERT, *row)
             # the reply is paid for, whatever stops the run
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(again, limiter=self._threads)
@@ -309,7 +305,7 @@ class Ledger(AbstractContextManager["Ledger"]):
         The row is committed when this returns, else OutputError. Any other CallError is a ValueError: the
         next run has to ask again.
         """
-        self._own.run("written", INSERT, *_row_of(key, model, answer))
+        self._own.run(INSERT, *_row_of(key, model, answer))
 
     def keep_all(
         self, answers: Sequence[tuple[bytes, str, Reply | CallError]]
@@ -323,7 +319,7 @@ class Ledger(AbstractContextManager["Ledger"]):
         self._refuse_vanished()
         rows = [_row_of(key, model, answer) for key, model, answer in answers]
         new = 0
-        with self._own.transaction("written") as connection:
+        with self._own.transaction() as connection:
             for row in rows:
                 newest = connection.execute(_NEWEST, row[:1]).fetchone()
                 before = newest[0] if newest else None
@@ -374,7 +370,7 @@ class Ledger(AbstractContextManager["Ledger"]):
     def stats(self) -> LedgerStats:
         """Count the rows of the first file."""
         models = []
-        rows = self._own.run("read", _STATS)
+        rows = self._own.run(_STATS)
         for model, model_rows in itertools.groupby(rows, itemgetter(0)):
             counts = Counter[RowStatus]()
             usage = Usage()
@@ -393,12 +389,12 @@ class Ledger(AbstractContextManager["Ledger"]):
 
     def pace(self, model: str) -> float | None:
         """Return the mean seconds of the last calls of a model that were kept, None without any."""
-        rows: list[tuple[float | None]] = self._own.run("read", _PACE, model)
+        rows: list[tuple[float | None]] = self._own.run(_PACE, model)
         return rows[0][0]
 
     def measure(self, older_than: float | None = None) -> tuple[int, int]:
         """Return the number of rows that `clear` would remove, and the bytes of their answers."""
-        number, used = self._own.run("read", _MEASURE, _before(older_than))[0]
+        number, used = self._own.run(_MEASURE, _before(older_than))[0]
         return number, used or 0
 
     def clear(self, older_than: float | None = None) -> int:
@@ -407,15 +403,15 @@ class Ledger(AbstractContextManager["Ledger"]):
         Return the number of removed rows. The texts go with all rows.
         """
         written = self._own
-        with written.transaction("cleared") as connection:
+        with written.transaction() as connection:
             before = _before(older_than)
             gone = connection.execute(
                 "DELETE FROM replies WHERE at < ?", (before,)
             )
             if older_than is None:
                 connection.execute("DROP TABLE IF EXISTS texts")
-        written.run("cleared", "VACUUM")
-        written.run("cleared", "PRAGMA wal_checkpoint(TRUNCATE)")
+        written.run("VACUUM")
+        written.run("PRAGMA wal_checkpoint(TRUNCATE)")
         return gone.rowcount
 
     def __exit__(self, kind: object, *_: object) -> None:

@@ -190,7 +190,7 @@ async def test_unclear(
         with BatchServer() as server:
             server.fault("create", kind)
             seconds = 0.5 if kind == "hang-after" else 60.0
-            monkeypatch.setattr(module, "_UPLOAD_TIMEOUT", seconds)
+            monkeypatch.setattr(module, "_DEADLINE", seconds)
             async with api(name, server) as provider:
                 with pytest.raises(UnclearError):
                     await submit(provider, requests(name, 2))

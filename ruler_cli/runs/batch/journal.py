@@ -115,7 +115,7 @@ class Journal(AbstractContextManager["Journal"]):
     @contextmanager
     def writing(self) -> Iterator[None]:
         """Run one write transaction; OutputError if the ledger cannot be written."""
-        with self._errors(), self._db:
+        with sqlite_errors(self.path, _ANOTHER), self._db:
             self._db.execute("BEGIN IMMEDIATE")
             yield
 
@@ -199,11 +199,8 @@ class Journal(AbstractContextManager["Journal"]):
         self._db.close()
 
     def _rows(self, query: str, *values: Any) -> list[Any]:
-        with self._errors():
+        with sqlite_errors(self.path, _ANOTHER):
             return self._db.execute(query, values).fetchall()
-
-    def _errors(self) -> AbstractContextManager[None]:
-        return sqlite_errors(self.path, "used", _ANOTHER)
 
 
 def count_open_requests(ledger: Path) -> int:

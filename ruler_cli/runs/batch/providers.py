@@ -13,12 +13,10 @@ import math
 import os
 import random
 import re
-import shlex
 from asyncio import sleep
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from datetime import datetime
 from hashlib import blake2b
 from importlib import import_module
 from operator import attrgetter
@@ -26,7 +24,6 @@ from typing import Any, BinaryIO, Literal, NamedTuple, TypeVar
 from urllib.parse import quote, urlsplit
 
 import orjson
-from pydantic import TypeAdapter
 
 from ruler_cli.errors import RefusedError, RulerError, UsageError
 from ruler_cli.judges.network import proxy_of, trusted
@@ -47,18 +44,26 @@ from ruler_cli.types import CallError, clean, words_of
 T = TypeVar("T")
 State = Literal["running", "ended", "failed"]
 _ID = re.compile(r"[\x21-\x7e]{1,200}")
-_ENDED = words_of("ended completed expired cancelled canceled")
-"""Labels of an ended batch; with any other label but `failed` a batch is running."""
+_STATES: dict[str, State] = {
+    **dict.fromkeys(
+        words_of("ended completed expired cancelled canceled"), "ended"
+    ),
+    "failed": "failed",
+}
+"""States by the labels of a provider; with any other label a batch is running."""
 _PAGE = 100
 _RETRIES = 5
 _READ_TIMEOUT = 60.0
 """Seconds to wait for an answer, or for the next piece of results."""
-_UPLOAD_TIMEOUT = 3600.0
-"""Seconds for a request with a file, which may be of 256 MB."""
+_DEADLINE = 3600.0
+"""Seconds for all of a request, which may have a file of 200 MB."""
 _MAX_RETRY_AFTER = 300.0
 """Seconds that a server may ask to wait; the command ends if it asks for more."""
 _RUN_LATER = "run again later"
-_FILE_ALTERNATIVE = "use `ruler batch export` and `ruler batch import`"
+_ABSENT = (
+    "check --api-base and the key; an endpoint without a batch API answers the file of `ruler batch export`, "
+    "and a batch that is gone is given up with `ruler batch cancel --forget NAME`"
+)
 _UNCLEAR = (408, 409, 424, 425, 499)
 """Statuses that leave open if the request was handled, as those from 500 on do."""
 _UNSENT = words_of(
@@ -185,11 +190,11 @@ class Provider:
             lines.seek(0)
             upload = (f"ruler-{tag}.jsonl", lines, "application/jsonl")
             stored = await self.client.files.create(
-                file=upload, purpose="batch", timeout=_UPLOAD_TIMEOUT
+                file=upload, purpose="batch", timeout=_DEADLINE
             )
             return _checked(stored.id)
 
-        return await self._ask(send, seconds=_UPLOAD_TIMEOUT)
+        return await self._ask(send)
 
     async def create(
         self, tag: str, lines: BinaryIO, uploaded: str
@@ -203,7 +208,7 @@ class Provider:
         async def send() -> RemoteBatch:
             return self._read(await self._create(tag, lines, uploaded))
 
-        return await self._ask(send, once=True, seconds=_UPLOAD_TIMEOUT)
+        return await self._ask(send, once=True)
 
     async def _create(self, tag: str, lines: BinaryIO, uploaded: str) -> Any:
         return await self._batches.create(
@@ -211,7 +216,7 @@ class Provider:
             endpoint="/v1/chat/completions",
             completion_window="24h",
             metadata={"ruler": tag},
-            timeout=_UPLOAD_TIMEOUT,
+            timeout=_DEADLINE,
         )
 
     async def retrieve(self, id: str) -> RemoteBatch:
@@ -220,7 +225,7 @@ class Provider:
         async def send() -> RemoteBatch:
             return self._read(await self._batches.retrieve(id))
 
-        return await self._ask(send, gone=_give_up(id))
+        return await self._ask(send)
 
     async def cancel(self, id: str) -> RemoteBatch:
         """Cancel a batch; one that has ended, or is about to end, is returned as it is."""
@@ -257,7 +262,7 @@ class Provider:
                 batch for batch in batches.values() if batch.created >= since
             ]
 
-        return await self._ask(send, seconds=None)
+        return await self._ask(send)
 
     async def results(self, remote: RemoteBatch) -> Iterator[bytes]:
         """Download the results; return their lines, answers and errors, without the key, which they may repeat."""
@@ -266,7 +271,7 @@ class Provider:
             files = [await self._content(id) for id in remote.files]
             return b"\n".join(files)
 
-        data = await self._ask(send, seconds=None, gone=_give_up(remote.id))
+        data = await self._ask(send)
         lines = map(bytes.strip, data.split(b"\n"))
         return (without_key(line, self.key) for line in lines if line)
 
@@ -280,7 +285,7 @@ class Provider:
         succeeded = _count(counts, "completed")
         failed = _count(counts, "failed")
         label = clean(answer.status.lower(), self.key)
-        state = _state(label)
+        state = _STATES.get(label, "running")
         files = [answer.output_file_id, answer.error_file_id]
         # some endpoints report the end before the files exist; without them paid answers would be lost
         due = files[:1] if succeeded else files
@@ -291,7 +296,7 @@ class Provider:
         why = errors[0].message if errors else "its provider does not say why"
         return RemoteBatch(
             _checked(answer.id),
-            _time(answer.created_at),
+            float(answer.created_at),
             label,
             state,
             _count(counts, "total") or succeeded + failed,
@@ -307,22 +312,20 @@ class Provider:
         self,
         send: Callable[[], Awaitable[T]],
         *,
-        seconds: float | None = _READ_TIMEOUT,
         once: bool = False,
-        gone: str = "",
     ) -> T:
         """Make requests and return their answer, with retries by the policy of all calls.
 
         A request that must be handled at most `once`, since it costs money, is retried only if it certainly
-        was not handled; UnclearError if it may have been. `gone` is the remedy if the path is unknown.
+        was not handled; UnclearError if it may have been.
         """
         budget = RetryBudget(_RETRIES, math.inf)
         while True:
             try:
-                async with asyncio.timeout(seconds):
+                async with asyncio.timeout(_DEADLINE):
                     return await send()
             except self._errors as error:
-                failure = self._failure(error, gone)
+                failure = self._failure(error)
             except (AttributeError, TypeError, ValueError):
                 # it could hide a batch that is billed
                 problem = "its answer is not a batch API's"
@@ -339,10 +342,10 @@ class Provider:
                 raise failure.error
             await sleep(wait)
 
-    def _failure(self, error: Any, gone: str) -> _Failure:
+    def _failure(self, error: Any) -> _Failure:
         """Classify an error of an SDK as one of a live call."""
         if isinstance(error, self.sdk.APIStatusError):
-            return self._status_failure(error.status_code, error.response, gone)
+            return self._status_failure(error.status_code, error.response)
         cause = error.__cause__ or error
         why = clean(str(cause) or type(cause).__name__, self.key)
         retry = CallError("transport", why, "call")
@@ -355,16 +358,13 @@ class Provider:
             problem = f"{self.name} did not answer in time"
         return _Failure(RulerError(problem, _RUN_LATER), retry, unclear=True)
 
-    def _status_failure(
-        self, status: int, response: Any, gone: str
-    ) -> _Failure:
+    def _status_failure(self, status: int, response: Any) -> _Failure:
         codes, message = error_of(response.content)
         if status in (404, 405):
-            remedy = gone or f"check --api-base, or {_FILE_ALTERNATIVE}"
             problem = (
                 f"{self.name} answered {status}: {clean(message, self.key)}"
             )
-            return _Failure(RefusedError(problem, remedy))
+            return _Failure(RefusedError(problem, _ABSENT))
         headers = response.headers
         error = classify(status, codes, message, headers, self.key, self.name)
         unclear = status >= 500 or status in _UNCLEAR
@@ -403,9 +403,7 @@ class AnthropicProvider(Provider):
     async def _create(self, tag: str, lines: BinaryIO, uploaded: str) -> Any:
         lines.seek(0)
         requests = [orjson.loads(line) for line in lines]
-        return await self._batches.create(
-            requests=requests, timeout=_UPLOAD_TIMEOUT
-        )
+        return await self._batches.create(requests=requests, timeout=_DEADLINE)
 
     async def _content(self, id: str) -> bytes:
         # the SDK's own method sends the key to any address that a batch names for its results
@@ -421,9 +419,9 @@ class AnthropicProvider(Provider):
         id = _checked(answer.id)
         return RemoteBatch(
             id,
-            _time(answer.created_at),
+            answer.created_at.timestamp(),
             label,
-            _state(label),
+            _STATES.get(label, "running"),
             _count(counts, "processing") + succeeded + failed,
             succeeded,
             failed,
@@ -437,27 +435,12 @@ def _checked(id: str) -> str:
     return id
 
 
-def _state(label: str) -> State:
-    if label == "failed":
-        return "failed"
-    return "ended" if label in _ENDED else "running"
-
-
-def _time(value: Any) -> float:
-    return TypeAdapter(datetime).validate_python(value).timestamp()
-
-
 def _count(counts: object, *words: str) -> int:
     """Count the requests in states of these names."""
     numbers = (getattr(counts, word, 0) for word in words)
     return sum(
         number for number in numbers if isinstance(number, int) and number > 0
     )
-
-
-def _give_up(id: str) -> str:
-    """Return the remedy for a batch that its provider does not know, or does not show to this key."""
-    return f"to give it up: `ruler batch cancel --forget {shlex.quote(id)}`"
 
 
 class Providers(AsyncExitStack):
