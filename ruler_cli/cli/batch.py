@@ -131,10 +131,10 @@ def status(
 
     Example: ruler batch status
 
-    Exit codes: 0 listed; 1 it is uncertain if one of them exists; 2 bad usage; 3 a provider could not be asked about
-    all of them.
+    Exit codes: 0 listed; 2 bad usage; 3 a provider could not be asked about all of them.
     """
     with running(ctx) as options:
+        from ruler_cli.runs.batch.batches import UncertainBatch
         from ruler_cli.runs.batch.journal import OPEN
 
         states = () if options.all_batches else OPEN
@@ -150,7 +150,9 @@ def status(
             for status in batches
         ):
             print_note(f"next: {ledger_command(options, 'batch collect')}")
-        return _exit_code(batches)
+        errors = [status.error for status in batches if status.error]
+        uncertain = [isinstance(error, UncertainBatch) for error in errors]
+        return 0 if all(uncertain) else 3
 
 
 @app.command("collect", cls=SectionedCommand)
@@ -264,10 +266,6 @@ def _print_all(batches: Sequence[BatchStatus]) -> int:
         _print_batch(status.batch, status.remote)
         if status.error:
             print_note(status.error)
-    return _exit_code(batches)
-
-
-def _exit_code(batches: Sequence[BatchStatus]) -> int:
     codes = [status.error.exit_code for status in batches if status.error]
     return max(codes, default=0)
 

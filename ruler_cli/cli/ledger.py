@@ -141,7 +141,8 @@ def clear(
     stdin is not a terminal.
     """
     with running(ctx) as options:
-        from ruler_cli.ledger.reply_cache import Ledger, is_there
+        from ruler_cli.ledger.database import is_there
+        from ruler_cli.ledger.reply_cache import Ledger
 
         file, days = required_ledger_path(options), options.older_than
         older = None if days is None else days * _DAY

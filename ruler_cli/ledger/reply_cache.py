@@ -18,18 +18,16 @@ import math
 import os
 import sqlite3
 import struct
-import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import (
     AbstractContextManager,
     ExitStack,
     closing,
-    contextmanager,
     suppress,
 )
-from dataclasses import field, replace
+from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
 from operator import itemgetter
@@ -42,24 +40,20 @@ import anyio.to_thread
 from ruler_cli.errors import (
     OutputError,
     UsageError,
-    system_errors,
 )
 from ruler_cli.judges.replies import reply_of
 from ruler_cli.ledger.database import (
     INSERT,
     INSERT_TEXT,
     TEXTS,
-    WAIT,
+    LedgerFile,
     ReplyRecord,
-    busy,
     digest_of,
-    empty_ledger,
     file_errors,
     files_of,
     identity_of,
-    open_ledger,
     open_to_read,
-    sqlite_errors,
+    open_to_write,
 )
 from ruler_cli.types import CallError, Kind, Reply, Request, Usage, value
 
@@ -90,11 +84,8 @@ _RANKS: dict[RowStatus | None, int] = {None: 0, "odd": 1, "fault": 2}
 """Rank of each status that is no reply's: a higher one stands over a lower one."""
 _REPLY = 3
 """Rank of a reply."""
-_PAUSE = 0.005
-"""Seconds between two looks whether another process still writes."""
 _TEXTS_TOGETHER, _MOST_TEXTS, _LONGEST_TEXT = 32, 1024, 1 << 20
 """Texts that are written together; the most that wait while another process writes; characters of one."""
-_ANOTHER = "give another file with --ledger PATH; a run can keep no replies: --ledger none"
 _CORRECT = "correct the --ledger, or leave it out"
 NO_ADDRESS = (
     "it was kept without the address of its judge, which may be the provider's"
@@ -182,37 +173,6 @@ def name_at(model: str, address: str) -> str:
     return f"{model} at {digest_of(address)}" if address else model
 
 
-@value
-class _File:
-    """A ledger's file. `identity` is what tells it from another file that takes its place."""
-
-    path: Path
-    connection: sqlite3.Connection
-    identity: tuple[int, int] | None = None
-    lock: threading.RLock = field(default_factory=threading.RLock)
-    """Held while a statement or a transaction runs."""
-
-    def run(self, query: str, *values: object) -> list[Any]:
-        """Run a statement as soon as no other process is writing, and return its rows."""
-        until = time.monotonic() + WAIT
-        with sqlite_errors(self.path, _ANOTHER):
-            while True:
-                try:
-                    with self.lock:
-                        return self.connection.execute(query, values).fetchall()
-                except sqlite3.Error as error:
-                    if not busy(error) or time.monotonic() > until:
-                        raise
-                time.sleep(_PAUSE)
-
-    @contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Begin a transaction as soon as no other process is writing; it holds, or none of it."""
-        with sqlite_errors(self.path, _ANOTHER), self.lock, self.connection:
-            self.run("BEGIN IMMEDIATE")
-            yield self.connection
-
-
 class Ledger(AbstractContextManager["Ledger"]):
     """A ledger that is read and written, and others that are only read; open until `close`.
 
@@ -236,19 +196,15 @@ class Ledger(AbstractContextManager["Ledger"]):
         if path is not None:
             further.pop(os.path.realpath(path), None)
         with ExitStack() as stack:
-            read = list[_File]()
+            read = list[LedgerFile]()
             # before the first is created: a mistyped name would be an empty ledger
             for other in further.values():
                 problem = f"--ledger {other}: cannot be read as a ledger"
                 with file_errors(problem, _CORRECT):
-                    opened = stack.enter_context(closing(open_to_read(other)))
-                read.append(_File(other, opened))
-            if path is not None and (make or is_there(path)):
-                self._own = _open_to_write(path, stack)
-            else:
-                none = stack.enter_context(closing(empty_ledger()))
-                nowhere = Path(os.devnull)
-                self._own = _File(nowhere, none, identity_of(nowhere))
+                    file = stack.enter_context(closing(open_to_read(other)))
+                read.append(file)
+            own = closing(open_to_write(path, make=make))
+            self._own = stack.enter_context(own)
             self._files = [self._own, *read]
             stack.callback(self._write_texts)
             self.close = stack.pop_all().close
@@ -423,16 +379,6 @@ class Ledger(AbstractContextManager["Ledger"]):
             self.close()
 
 
-def _open_to_write(path: Path, stack: ExitStack) -> _File:
-    """Open a ledger, which is created if it is missing; `stack` closes it. UsageError if it is unusable."""
-    with file_errors(f"{path}: cannot be used as a ledger", _ANOTHER):
-        connection = stack.enter_context(closing(open_ledger(path)))
-        # the event loop must not wait; for many at once: the index of a million
-        connection.execute("PRAGMA busy_timeout = 0")
-        connection.execute("PRAGMA cache_size = -32768")
-    return _File(path, connection, identity_of(path))
-
-
 @value
 class ReplyCache:
     """One judge's part of a ledger. `model` and `params`, as the user gave them, are part of every key.
@@ -554,11 +500,3 @@ def _failed_call(body: bytes) -> CallError | None:
         return None
     is_kind = kind in get_args(Kind)
     return CallError(kind, reason, "group", context=sizes) if is_kind else None
-
-
-def is_there(path: Path) -> bool:
-    """Return whether a file exists and is not empty; UsageError if its directory cannot be read."""
-    with system_errors("read", UsageError, place=str(path)):
-        return path.exists() and not (
-            path.is_file() and not path.stat().st_size
-        )

@@ -12,6 +12,7 @@ import anyio
 import pytest
 
 from ruler_cli.errors import UsageError
+from ruler_cli.ledger.database import LedgerFile
 from ruler_cli.ledger.reply_cache import Ledger
 from ruler_cli.runs.batch import batches as module
 from ruler_cli.runs.batch.batches import (
@@ -109,12 +110,16 @@ class Loopback(Providers):
 @contextlib.contextmanager
 def mortal_disk(steps: Steps) -> Iterator[None]:
     """Give each commit of the journal, and of replies, a step before and one after it."""
-    writing, move, keep_all = Journal.writing, Journal.move, Ledger.keep_all
+    transaction, move, keep_all = (
+        LedgerFile.transaction,
+        Journal.move,
+        Ledger.keep_all,
+    )
 
     @contextlib.contextmanager
-    def slow_writing(self: Journal) -> Iterator[None]:
-        with writing(self):
-            yield
+    def slow_transaction(self: LedgerFile) -> Iterator[Any]:
+        with transaction(self) as connection:
+            yield connection
             name, steps.writes = steps.writes, Steps().writes
             steps.reach(f"before a commit: {name}")
         steps.reach(f"after a commit: {name}")
@@ -126,13 +131,11 @@ def mortal_disk(steps: Steps) -> Iterator[None]:
         return move(self, batch, state, **fields)
 
     def slow_store(self: Ledger, answers: Any) -> Any:
-        steps.reach("before replies are stored")
-        result = keep_all(self, answers)
-        steps.reach("after replies are stored")
-        return result
+        steps.writes = "replies"
+        return keep_all(self, answers)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Journal, "writing", slow_writing)
+        patch.setattr(LedgerFile, "transaction", slow_transaction)
         patch.setattr(Journal, "move", named_move)
         patch.setattr(Ledger, "keep_all", slow_store)
         yield

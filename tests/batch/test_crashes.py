@@ -251,7 +251,7 @@ def test_clock_set_back(tmp_path: Path, batch_server: BatchServer) -> None:
     client = Client(tmp_path, batch_server, "openai", GROUPS)
     die(client, "before create")
     with Journal(client.ledger_path) as journal:
-        journal._db.execute("UPDATE batches SET changed = changed + 3600")
+        journal._file.run("UPDATE batches SET changed = changed + 3600")
     client.window = 30.0
     (status,) = client.status()
     assert isinstance(status.error, UncertainBatch)

@@ -145,7 +145,7 @@ def test_another_key(client: Client) -> None:
     client.submit()
     with Journal(client.ledger_path) as journal:
         (batch,) = journal.batches(*OPEN)
-        journal._db.execute(
+        journal._file.run(
             "UPDATE batches SET account = 'other', remote = NULL, state = 'creating'"
         )
     (standing,) = client.collect().open

@@ -535,7 +535,7 @@ async def test_store_waits(stopped: bool, ledger: Ledger, path: Path) -> None:
 
 def test_wait_ends(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another process that locks the ledger for ever is an error in the end."""
-    monkeypatch.setattr(module, "WAIT", 0.1)
+    monkeypatch.setattr(database, "WAIT", 0.1)
     with Ledger(path) as ledger:
         writer = sqlite3.connect(path, isolation_level=None)
         writer.execute("BEGIN IMMEDIATE")

@@ -16,19 +16,14 @@ from contextlib import (
     ExitStack,
     closing,
     contextmanager,
+    suppress,
 )
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from ruler_cli.errors import OutputError, system_errors
-from ruler_cli.ledger.database import (
-    empty_ledger,
-    file_errors,
-    open_ledger,
-    sqlite_errors,
-)
-from ruler_cli.ledger.reply_cache import is_there
+from ruler_cli.errors import OutputError, UsageError, system_errors
+from ruler_cli.ledger.database import open_to_read, open_to_write
 
 BatchState = Literal[
     "creating", "submitted", "collected", "failed", "abandoned"
@@ -36,7 +31,6 @@ BatchState = Literal[
 """`creating`: the provider was asked, or was about to be asked, and no answer is recorded."""
 OPEN: tuple[BatchState, ...] = ("creating", "submitted")
 
-_ANOTHER = "name another file with --ledger"
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS batches (id INTEGER PRIMARY KEY, tag TEXT NOT NULL UNIQUE, "
     "provider TEXT NOT NULL, model TEXT NOT NULL, base TEXT, key_env TEXT, account TEXT NOT NULL, "
@@ -102,34 +96,25 @@ class Journal(AbstractContextManager["Journal"]):
         If there is no ledger, it is created, or without `make` the journal is in memory.
         """
         self.path = ledger
-        with file_errors(f"{ledger}: cannot be used as a ledger", _ANOTHER):
-            memory = not make and not is_there(ledger)
-            self._db = empty_ledger() if memory else open_ledger(ledger)
-            # a batch that is paid for must survive a power cut
-            self._db.execute("PRAGMA synchronous = FULL")
-            for statement in _TABLES:
-                self._db.execute(statement)
+        self._file = open_to_write(ledger, make=make)
+        # a batch that is paid for must survive a power cut
+        self._file.run("PRAGMA synchronous = FULL")
+        for statement in _TABLES:
+            self._file.run(statement)
         real = Path(os.path.realpath(ledger))
         self._lock = real.with_name(f"{real.name}.batch-lock")
 
-    @contextmanager
-    def writing(self) -> Iterator[None]:
-        """Run one write transaction; OutputError if the ledger cannot be written."""
-        with sqlite_errors(self.path, _ANOTHER), self._db:
-            self._db.execute("BEGIN IMMEDIATE")
-            yield
-
     def free(self, key: bytes, newest: int) -> bool:
         """Return whether a request is in no open batch, and not answered since the ledger's row `newest`."""
-        return not self._rows(_NOT_FREE, key, newest)
+        return not self._file.run(_NOT_FREE, key, newest)
 
     def begin(self, keys: Iterable[bytes], **fields: Any) -> BatchRecord:
         """Record a batch that is about to be created, with the keys of its requests."""
-        with self.writing():
+        with self._file.transaction() as connection:
             values = {"now": time.time(), **fields}
-            id = int(self._db.execute(_INSERT, values).lastrowid or 0)
+            id = int(connection.execute(_INSERT, values).lastrowid or 0)
             rows = ((key, id) for key in keys)
-            self._db.executemany("INSERT INTO batch_keys VALUES (?, ?)", rows)
+            connection.executemany("INSERT INTO batch_keys VALUES (?, ?)", rows)
         return self.batch(id)
 
     def move(
@@ -141,13 +126,13 @@ class Journal(AbstractContextManager["Journal"]):
         """
         changed |= {"state": state, "changed": time.time()}
         names = ", ".join(f"{name} = ?" for name in changed)
-        with self.writing():
-            cursor = self._db.execute(
+        with self._file.transaction() as connection:
+            cursor = connection.execute(
                 f"UPDATE batches SET {names} WHERE id = ? AND state = ?",  # noqa: S608 - names of ours
                 (*changed.values(), batch.id, batch.state),
             )
             if cursor.rowcount and state not in OPEN:
-                self._db.execute(
+                connection.execute(
                     "DELETE FROM batch_keys WHERE batch = ?", (batch.id,)
                 )
         return self.batch(batch.id)
@@ -155,7 +140,7 @@ class Journal(AbstractContextManager["Journal"]):
     def batches(self, *states: BatchState) -> list[BatchRecord]:
         """Return the batches in these states, all batches without any, the oldest first."""
         batches = [
-            BatchRecord(*row) for row in self._rows(f"{_SELECT}ORDER BY id")
+            BatchRecord(*row) for row in self._file.run(f"{_SELECT}ORDER BY id")
         ]
         return [
             batch for batch in batches if not states or batch.state in states
@@ -163,15 +148,19 @@ class Journal(AbstractContextManager["Journal"]):
 
     def batch(self, id: int) -> BatchRecord:
         """Return a batch by its row id."""
-        return BatchRecord(*self._rows(f"{_SELECT}WHERE id = ?", id)[0])
+        return BatchRecord(*self._file.run(f"{_SELECT}WHERE id = ?", id)[0])
 
     def newest(self) -> int:
         """Return the id of the ledger's newest row; later answers have higher ids."""
-        return int(self._rows("SELECT coalesce(max(id), 0) FROM replies")[0][0])
+        return int(
+            self._file.run("SELECT coalesce(max(id), 0) FROM replies")[0][0]
+        )
 
     def keys(self, batch: int) -> set[bytes]:
         """Return the keys of the requests in an open batch."""
-        rows = self._rows("SELECT key FROM batch_keys WHERE batch = ?", batch)
+        rows = self._file.run(
+            "SELECT key FROM batch_keys WHERE batch = ?", batch
+        )
         return {key for (key,) in rows}
 
     @contextmanager
@@ -196,20 +185,15 @@ class Journal(AbstractContextManager["Journal"]):
             yield mine
 
     def __exit__(self, *_: object) -> None:
-        self._db.close()
-
-    def _rows(self, query: str, *values: Any) -> list[Any]:
-        with sqlite_errors(self.path, _ANOTHER):
-            return self._db.execute(query, values).fetchall()
+        self._file.close()
 
 
 def count_open_requests(ledger: Path) -> int:
     """Return the number of requests in open batches; 0 if the file holds no batches."""
-    address = f"{ledger.absolute().as_uri()}?mode=rw"
-    try:
-        with closing(sqlite3.connect(address, uri=True, timeout=1.0)) as db:
-            return int(
-                db.execute("SELECT count(*) FROM batch_keys").fetchone()[0]
-            )
-    except (sqlite3.Error, ValueError):
-        return 0  # no file, no table or no ledger: others report that
+    # no file, no table or no ledger: others report that
+    with (
+        suppress(UsageError, OSError, sqlite3.Error),
+        closing(open_to_read(ledger)) as file,
+    ):
+        return int(file.wait_for("SELECT count(*) FROM batch_keys")[0][0])
+    return 0
