@@ -257,22 +257,18 @@ def normalize_message(value: JsonObject) -> Messages:
     content = items(lookup(content, "parts")) or content
     if role == "tool" and lookup(content, "type") == "function":
         return []
-    made = [*calls_of(body), *items(body.get("invalid_tool_calls"))]
-    calls = [normalize_call(call) if is_object(call) else call for call in made]
+    calls = []
+    for call in (*calls_of(body), *items(body.get("invalid_tool_calls"))):
+        calls.append(normalize_call(call) if is_object(call) else call)
     if is_list(content):
-        parts = [*map(normalize_part, content)]
-        kinds = [lookup(part, "type") for part in parts]
+        content = [*map(normalize_part, content)]
+        kinds = [lookup(part, "type") for part in content]
         if role == "tool" and "tool_use" in kinds:
             role = "assistant"
         elif role == "tool" and "tool_result" in kinds:
             role = "user"
-        if len(calls) >= kinds.count("tool_use"):
-            parts = [
-                part for part in parts if lookup(part, "type") != "tool_use"
-            ]
-        else:
-            calls = []
-        content = parts[0]["text"] if kinds == ["text"] else parts
+        if kinds == ["text"]:
+            content = content[0]["text"]
     more = {
         name: body.get(name) for name in ("name", "tool_call_id", "refusal")
     }
