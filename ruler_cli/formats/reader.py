@@ -115,7 +115,7 @@ class Reader:
         rollouts = rollouts_of(form, value)
         if self.given:
             places = [
-                self._values(value, rollout).places for rollout in rollouts
+                self.values(value, rollout).places for rollout in rollouts
             ]
             paths = self.given.values()
             rows.check_lists(value, places, paths, listed=form.listed)
@@ -165,7 +165,7 @@ class Reader:
         stated = [lookup(holder, name) for holder in holders for name in names]
         if form.shape == "columns" and is_list(stated[0]):
             stated = [
-                self._values(value, rollout).own(names[0])
+                self.values(value, rollout).own(names[0])
                 for rollout in rollouts
             ]
         rubrics = [rubric for rubric in stated if not _is_blank(rubric)]
@@ -184,7 +184,7 @@ class Reader:
         """Return a rollout as it is judged, with its outcome and its reward, the first if it is scored again."""
         rollout = validated(rollout)
         form = self.format
-        values = self._values(value, rollout)
+        values = self.values(value, rollout)
         changes = {name: values.at(path) for name, path in self.given.items()}
         reward = changes.get("reward")
         if reward is not None:
@@ -225,7 +225,7 @@ class Reader:
     def _original_reward(self, values: RolloutPaths, reward: Any) -> Any:
         """Return the reward that a rollout had before an earlier run wrote a score in its place."""
         form = self.format
-        annotation = self._annotation(values)
+        annotation = self.previous_annotation(values)
         if not annotation:
             return reward
         now = reward
@@ -262,7 +262,7 @@ class Reader:
 
     def _task(self, value: JsonObject, rollout: Rollout) -> Any:
         """Return the task at the user's paths: one value, a text of all texts, or a list of messages."""
-        values = self._values(value, rollout)
+        values = self.values(value, rollout)
         parts = []
         for path in self.prompt:
             part = self._shared(values, path)
@@ -282,7 +282,7 @@ class Reader:
         for i, rollout in enumerate(rollouts):
             key = rollout.key
             if self.group_key.paths:
-                key = self.group_key.value(self._values(value, rollout).at)
+                key = self.group_key.value(self.values(value, rollout).at)
                 if key is None:
                     where = f"`{self.key}` for rollout {i}"
                     raise UnreadableError(f"has no group key at {where}")
@@ -310,12 +310,9 @@ class Reader:
         """Return whether the group key is the hash of the prompt."""
         return self.key == PROMPT_HASH
 
-    def _values(self, record: JsonObject, rollout: Rollout) -> RolloutPaths:
+    def values(self, record: JsonObject, rollout: Rollout) -> RolloutPaths:
+        """Return the values of a record that belong to one of its rollouts."""
         return RolloutPaths(record, rollout, self.format.listed)
-
-    def value_at(self, record: JsonObject, rollout: Rollout, names: str) -> Any:
-        """Return the value at a path below a rollout of a record, else below the record itself."""
-        return self._values(record, rollout).at(names)
 
     def _shared(self, values: RolloutPaths, path: str) -> Any:
         return (
@@ -342,12 +339,9 @@ class Reader:
         raise UnreadableError(f"has no group key at `{self.key}`")
 
     def previous_annotation(
-        self, value: JsonObject, rollout: Rollout
+        self, values: RolloutPaths
     ) -> dict[str, Any] | None:
         """Return the annotation of a rollout from an earlier run; None if there is none."""
-        return self._annotation(self._values(value, rollout))
-
-    def _annotation(self, values: RolloutPaths) -> dict[str, Any] | None:
         form = self.format
         for path in filter(None, (form.annotations, form.other_ruler)):
             annotation = json_value(values.own(path))
