@@ -145,14 +145,16 @@ def status(
             print_json({"version": 1, "ledger": ledger, "batches": facts})
         else:
             _print_all(batches)
-        if any(
-            status.remote and status.remote.state != "running"
-            for status in batches
-        ):
+        code = 0
+        ended = False
+        for status in batches:
+            remote = status.remote
+            ended |= remote is not None and remote.state != "running"
+            if not isinstance(status.error, UncertainBatch | None):
+                code = 3
+        if ended:
             print_note(f"next: {ledger_command(options, 'batch collect')}")
-        errors = [status.error for status in batches if status.error]
-        uncertain = [isinstance(error, UncertainBatch) for error in errors]
-        return 0 if all(uncertain) else 3
+        return code
 
 
 @app.command("collect", cls=SectionedCommand)
@@ -260,14 +262,15 @@ def _run(
 
 def _print_all(batches: Sequence[BatchStatus]) -> int:
     """Print a line for each batch, and errors on stderr; return the exit code."""
+    code = 0
     if not batches:
         print_note("no batch is open")
     for status in batches:
         _print_batch(status.batch, status.remote)
         if status.error:
             print_note(status.error)
-    codes = [status.error.exit_code for status in batches if status.error]
-    return max(codes, default=0)
+            code = max(code, status.error.exit_code)
+    return code
 
 
 def _print_batch(batch: BatchRecord, remote: RemoteBatch | None = None) -> None:
@@ -287,16 +290,20 @@ def _print_batch(batch: BatchRecord, remote: RemoteBatch | None = None) -> None:
 
 def _facts(status: BatchStatus) -> dict[str, Any]:
     """Return the facts of one batch, as `--json` prints them; null if the provider does not report them."""
-    batch, remote, error = status.batch, status.remote, status.error
-    return {name: getattr(batch, name) for name in _RECORDED} | {
+    batch = status.batch
+    error = status.error
+    reported = None
+    if status.remote:
+        facts = status.remote._asdict()
+        reported = {name: facts[name] for name in _REPORTED}
+    candidates = getattr(error, "candidates", ())
+    recorded = {name: getattr(batch, name) for name in _RECORDED}
+    return recorded | {
         "id": batch.remote,
         "expected_usd": batch.usd,
         "created": iso(batch.created),
         "changed": iso(batch.changed),
-        "remote": remote
-        and {name: getattr(remote, name) for name in _REPORTED},
-        "candidates": [
-            candidate.id for candidate in getattr(error, "candidates", ())
-        ],
+        "remote": reported,
+        "candidates": [candidate.id for candidate in candidates],
         "trouble": error and str(error),
     }

@@ -282,10 +282,12 @@ class Batches:
             return [
                 await self._reconcile(batch, cancel=True) for batch in batches
             ]
-        why = "given up by hand"
+        statuses = []
         for batch in batches:
-            self.journal.move(batch, "abandoned", reason=why)
-        return [BatchStatus(self.journal.batch(batch.id)) for batch in batches]
+            why = "given up by hand"
+            given_up = self.journal.move(batch, "abandoned", reason=why)
+            statuses.append(BatchStatus(given_up))
+        return statuses
 
     async def _reconcile(
         self,
@@ -397,8 +399,11 @@ class Batches:
             missing = remote.succeeded + remote.failed - imported.rows
             if missing <= 0 and not imported.unreadable:
                 break
-        kinds = Counter(type(ledger.find(key)) for key in keys)
-        answered, failed = kinds[Reply], kinds[CallError]
+        answered = failed = 0
+        for key in keys:
+            answer = ledger.find(key)
+            answered += isinstance(answer, Reply)
+            failed += isinstance(answer, CallError)
         reasons = [*imported.messages.values()]
         closed = self.journal.move(
             batch,

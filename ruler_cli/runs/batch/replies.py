@@ -24,6 +24,7 @@ from ruler_cli.files import open_container
 from ruler_cli.files.containers.lines import lines
 from ruler_cli.files.location import Location
 from ruler_cli.files.source import decompressed
+from ruler_cli.files.values import JsonObject
 from ruler_cli.judges.chat_completions import limits_named
 from ruler_cli.judges.provider_errors import (
     ErrorResponse,
@@ -54,6 +55,7 @@ _STATUSES = {
     "overloaded_error": 529,
 }
 """HTTP statuses of Anthropic's error types; its batch results hold the type alone. Others may pass."""
+_STATUS = re.compile("[45][0-9][0-9]")
 _FIELDS = words_of("id type model choices content stop_reason usage")
 """Fields of a chat completion or a message; other fields of the row are columns of its input."""
 _TEXT_FIELDS = words_of("generated_text output text response")
@@ -110,10 +112,10 @@ class ImportResult:
 
     def unanswered(self, *, for_good: bool) -> dict[str, int]:
         """Count the requests that failed for good, by kind; or those to send again, by reason."""
-        labels = sorted(
-            label for kind, label in self.open.values() if kind == for_good
-        )
-        return dict(Counter(labels).most_common())
+        labels = Counter[str]()
+        for kind, label in sorted(self.open.values()):
+            labels[label] += kind == for_good
+        return dict((+labels).most_common())
 
 
 def import_rows(
@@ -172,10 +174,16 @@ def _readable(
     """Yield the key and the parsed row of each of our requests; count all rows."""
     for where, number, text in rows:
         result.rows += 1
-        row = text if isinstance(text, str) else read_row(text)
+        row: ReplyRow | str
+        if isinstance(text, str):
+            row = text
+        else:
+            row = read_row(text)
         if isinstance(row, ReplyRow):
             name = row.custom_id
-            key = bytes.fromhex(name) if _KEY.fullmatch(name) else b""
+            key = b""
+            if _KEY.fullmatch(name):
+                key = bytes.fromhex(name)
             if key and (keys is None or key in keys):
                 yield key, row
                 continue
@@ -247,23 +255,28 @@ def read_row(line: bytes) -> ReplyRow | str:
         TypeError,
     ):  # orjson reads deeper nesting than it writes
         return _UNKNOWN
-    return parsed if isinstance(parsed, str) else ReplyRow(name, *parsed)
+    if isinstance(parsed, str):
+        return parsed
+    return ReplyRow(name, *parsed)
 
 
-def _parse(row: Mapping[str, Any]) -> _Parsed | str:
+def _parse(row: JsonObject) -> _Parsed | str:
     """Parse a row of any known form, else return why not; the first form that fits decides."""
     result = _mapping(row.get("result"))  # Anthropic's
     response = _mapping(row.get("response"))  # OpenAI's
-    if label := _ENDED.get(str(result.get("type"))):
+    label = _ENDED.get(str(result.get("type")))
+    if label:
         return _again("its batch ended before", label)
     code = response.get("status_code")
-    status = code if isinstance(code, int) else None
+    status = code if isinstance(code, int) else 0
     answer = result.get("message", response.get("body"))
     if answer is not None:
         return _of_body(status or 200, answer)
     reply = {name: row[name] for name in _FIELDS if name in row}
-    for place in (reply, row.get("body"), response, row.get("http_response")):
-        body = _mapping(place)
+    places = [reply, response]
+    for name in ("body", "http_response"):
+        places.append(_mapping(row.get(name)))
+    for body in places:
         if "choices" in body or body.get("type") == "message":
             return _of_body(200, body)
     error = result.get("error") or row.get("error")
@@ -276,30 +289,36 @@ def _parse(row: Mapping[str, Any]) -> _Parsed | str:
 
 def _of_body(status: int, body: Any) -> _Parsed:
     """Read the body of a response as in a live call."""
-    if isinstance(body, Mapping) and isinstance(body.get("content"), list):
+    if isinstance(_mapping(body).get("content"), list):
         body = _of_message(body)
-    data = body.encode() if isinstance(body, str) else orjson.dumps(body)
+    if isinstance(body, str):
+        data = body.encode()
+    else:
+        data = orjson.dumps(body)
     answer = read_response(status, data)
     if isinstance(answer, ErrorResponse):
         return _of_error_response(answer)
-    return answer, "" if isinstance(answer, Reply) else "no chat completion"
+    if isinstance(answer, Reply):
+        return answer, ""
+    return answer, "no chat completion"
 
 
-def _of_message(message: Mapping[str, Any]) -> dict[str, Any]:
+def _of_message(message: JsonObject) -> JsonObject:
     """Make a chat completion of a message of Anthropic's API. If it uses the tool for JSON, that is the answer."""
     content = message["content"]
     for block in map(_mapping, content):
         if block.get("name") == _JSON_TOOL:
             # escaped: it may hold a lone surrogate
             content = json.dumps(block.get("input"))
-    return _completion(
-        message, content, message.get("stop_reason"), message.get("usage")
-    )
+    finish = message.get("stop_reason")
+    return _completion(message, content, finish, message.get("usage"))
 
 
-def _of_text(row: Mapping[str, Any]) -> _Parsed | str:
+def _of_text(row: JsonObject) -> _Parsed | str:
     """Parse a row of the user's own, whose answer is a text, with a usage object or the names of one."""
-    usage = row.get("usage") or {name: row.get(name) for name in _TOKENS}
+    usage = row.get("usage")
+    if not usage:
+        usage = {name: row.get(name) for name in _TOKENS}
     finish = row.get("finish_reason")
     for name in _TEXT_FIELDS:
         text = row.get(name)
@@ -311,8 +330,8 @@ def _of_text(row: Mapping[str, Any]) -> _Parsed | str:
 
 
 def _completion(
-    row: Mapping[str, Any], content: Any, finish: Any, usage: Any
-) -> dict[str, Any]:
+    row: JsonObject, content: Any, finish: Any, usage: Any
+) -> JsonObject:
     message = {"role": "assistant", "content": content}
     return {
         "model": row.get("model"),
@@ -324,7 +343,8 @@ def _completion(
 def _of_error_response(response: ErrorResponse) -> _Parsed:
     status, codes, message, *_ = response
     error = classify(status, codes, message)
-    refused = refuses_format(status, message) or limits_named(status, message)
+    refused = refuses_format(status, message)
+    refused = refused or bool(limits_named(status, message))
     if error.kind != "too_long" and refused:
         # not specific to this request; `ruler score` finds by itself what is taken
         remedy = "set what it takes with -p, e.g. response_format=null or max_completion_tokens=8000"
@@ -332,23 +352,27 @@ def _of_error_response(response: ErrorResponse) -> _Parsed:
         return _again(reason, "the form of the answer was refused")
     if error.scope == "group":
         return error, ""
-    return error, "rate limit" if error.rate else f"status {status}"
+    if error.rate:
+        return error, "rate limit"
+    return error, f"status {status}"
 
 
-def _of_error(status: int | None, error: Any) -> _Parsed:
+def _of_error(status: int, error: Any) -> _Parsed:
     """Classify the error of a row without a body; a failure for good only if that is certain.
 
     `vllm run-batch` gives status 400 to every exception of its engine, with a sentence as `error`.
     """
     codes, message = error_of(orjson.dumps({"error": error}))
     for code in codes.split():
-        if label := _ENDED.get(code.removeprefix("batch_")):
+        label = _ENDED.get(code.removeprefix("batch_"))
+        if label:
             return _again(clean(message), label)
-        status = status or _STATUSES.get(code)
-        if not status and re.fullmatch("[45][0-9][0-9]", code):
+        status = status or _STATUSES.get(code, 0)
+        if not status and _STATUS.fullmatch(code):
             status = int(code)
-    if status is not None and status >= 400 and isinstance(error, Mapping):
-        return _of_error_response(ErrorResponse(status, codes, message, {}))
+    if status >= 400 and isinstance(error, Mapping):
+        response = ErrorResponse(status, codes, message, {})
+        return _of_error_response(response)
     reason = f"the judge's engine failed: {clean(message or codes)}"
     too_long = classify(500, codes, message)
     if too_long.kind == "too_long":
@@ -360,5 +384,5 @@ def _again(reason: str, label: str) -> _Parsed:
     return CallError("transport", reason, "call"), label
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
+def _mapping(value: Any) -> JsonObject:
     return value if isinstance(value, Mapping) else {}
