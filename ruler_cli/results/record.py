@@ -202,7 +202,7 @@ _READERS: dict[Callable[[Any], Any], str] = {
     _judge_scores: "judges",
     _usage: "usage",
 }
-"""Readers of the members of a record, each with the names of these."""
+"""The functions that read a member of a record, with the names of these members."""
 
 
 def _read_members(annotation: Json, names: Collection[str]) -> Json:
