@@ -338,7 +338,7 @@ class Annotations:
         form = self._reader.format
         if isinstance(scores, GroupError) and how == "drop":
             return self._dropped(group, scores)
-        names = self._session.scores.names
+        names = self._session.names
         rollouts = rollout_records(group, scores, names, part)
         annotations: list[Mapping[str, Any]] = [
             vars(rollout) for rollout in rollouts

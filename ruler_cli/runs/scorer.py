@@ -254,27 +254,27 @@ class OpenJudges:
             result = await session.judge(group_run)
             if result is None:
                 raise self.ended
-            scores = session.take(batch, read, result)
-            if scores is None:
+            taken = session.take(batch, read, result)
+            if taken is None:
                 raise self.ended
+            scores, _ = taken
             if (
                 capped
                 and isinstance(scores, GroupError)
                 and scores.kind == "budget"
             ):
                 raise session.stats.cap_reached() or self.ended
-            return self.judged(
-                batch, session.conclude(batch, read, result, scores)
-            )
+            return self.judged(session.conclude(batch, read, result, scores))
 
         return await asyncio.create_task(judge())
 
-    def judged(self, batch: BatchScores, scored: Scored) -> JudgedGroup[Any]:
+    def judged(self, scored: Scored) -> JudgedGroup[Any]:
         """Return an annotated copy of a group."""
         _count_for_art(self.session.panel.cost(scored.result.paid))
         settings = self.session.settings
         warn = self.session.observer.warn
-        return judged_group(scored, batch.names, settings.on_failure, warn)
+        names = self.session.names
+        return judged_group(scored, names, settings.on_failure, warn)
 
     @property
     def ended(self) -> Exception:
@@ -344,7 +344,7 @@ class ScoredStream(Generic[G]):
         except StopAsyncIteration:
             self._raise_end()
             raise
-        judged = self._judges.judged(self._stream.batch, scored)
+        judged = self._judges.judged(scored)
         if scored.result.capped:
             self._left += judged.failed
             self._cut += not judged.failed
@@ -592,7 +592,8 @@ class Scorer:
     def summary(self) -> Summary:
         """Return the counts of all groups since it was opened, their tokens and cost, also once it is closed.
 
-        With `debias` or `standardize` each stream is a batch, and the figures are of the newest one.
+        With `debias` or `standardize` each stream is a batch, and the position bias and the noise among the figures
+        are those of the newest one.
         """
         judges = self._judges
         if judges is None:
