@@ -398,10 +398,6 @@ class ObjectSource:
             return read
         return None
 
-    def restored(self, group: Group) -> Group:
-        """Return the group, which is held as it is."""
-        return group
-
 
 def _count_for_art(usd: float | None) -> None:
     """Add a judge's cost to the metrics that ART collects in this context, as its own judge does."""

@@ -7,7 +7,6 @@ in the order of the source. A file run, a Scorer and Ray's workers are other sou
 from __future__ import annotations
 
 import asyncio
-import copy
 import os
 import time
 from collections import Counter, deque
@@ -44,7 +43,6 @@ from ruler_cli.settings.models import (
 )
 from ruler_cli.types import (
     CallError,
-    FailedCall,
     Group,
     GroupError,
     GroupResult,
@@ -77,15 +75,6 @@ _TWO_SCALES = (
     "judges are asked or read in several ways: --set standardize=true brings them to one scale at the end; "
     "--set standardize=false does not"
 )
-_UNSURE = FailedCall(
-    0,
-    0,
-    0,
-    GroupError(
-        "reply",
-        "the judge gave only 0 and 1, then left that scale, and was not asked again",
-    ),
-)
 _FIGURES = words_of("tied alone one_score degraded explained same_explanations")
 """Counts of a summary that its figures give."""
 _TICK = 1.0
@@ -117,10 +106,6 @@ class GroupSource(Protocol):
 
     async def next(self) -> Group | None:
         """Return the next group; None after the last."""
-        ...
-
-    def restored(self, group: Group) -> Group | None:
-        """Return a group that was held with its messages; None if they are gone."""
         ...
 
 
@@ -552,7 +537,6 @@ class JudgeStream:
             try:
                 group_run, result = await anext(self._engine)
             except StopAsyncIteration:
-                await self._settle()
                 self._rest = self._at_end()
                 break
             group = group_run.group
@@ -615,32 +599,6 @@ class JudgeStream:
         except RulerError as error:  # there is no room for groups that wait
             self.drop(error)
         return None
-
-    async def _settle(self) -> None:
-        """Judge groups that waited anew, if their scores may stand on another scale by now."""
-        session = self._session
-        unsure = session.panel.unsure
-        while any(unsure(result.bounds) for _, result, _ in self._held):
-            held = self._held
-            self._held = HeldGroups(on_disk=self._source.on_disk)
-            self.batch.forget_waiting()
-            for group, before, _ in held:
-                result = before
-                if unsure(before.bounds):
-                    whole = self._source.restored(group)
-                    again = await self._again(whole) if whole else None
-                    lost = replace(
-                        before, pass_scores=(), failed_calls=(_UNSURE,)
-                    )
-                    result = again or lost
-                scores, _ = self.batch.add(result)
-                if isinstance(scores, GroupError) and result is not before:
-                    session.stats.unscore(scores.kind)
-                    session.observer.failed(
-                        group.key, scores.kind, scores.reason
-                    )
-                self._held.add(group, result, scores)
-            held.close()
 
     def _at_end(self) -> Iterator[Scored]:
         """Yield the groups that waited for the last one."""
@@ -745,7 +703,6 @@ class BatchScores:
         self._how = settings.combining
         self._single = settings.ask.single
         self._input_order = settings.ask.order == "input"
-        self._before: BatchStatistics | None = None
         self.at_once = True
         self.waits = bool(self._how.debias or self._how.standardize)
         """True if the scores of every group need the whole batch."""
@@ -765,20 +722,9 @@ class BatchScores:
         made = PassTables(result)
         how = replace(self._how, debias=False, standardize=False)
         combination = combined(made, how, self._single)
-        waits = self.waits
-        if not (waits or self.at_once):
-            final = isinstance(combination, GroupError) or combination.final
-            # scores of only 0 and 1 may turn out to stand on another scale
-            unsure = len(result.pass_scores) > 1 and bool(result.bounds)
-            waits = unsure or not final
-        if waits and self._before is None:
-            self._before = copy.deepcopy(self.statistics)
         self.statistics.add(made)
-        return combination, waits
-
-    def forget_waiting(self) -> None:
-        """Forget the first group that waits, and all that were added since."""
-        self.statistics = copy.deepcopy(self._before or self.statistics)
+        final = isinstance(combination, GroupError) or combination.final
+        return combination, self.waits or not (final or self.at_once)
 
     def complete(self, results: Iterable[GroupResult]) -> str | None:
         """Note that these are the results of all groups that wait. Return a warning if an option has no effect."""
@@ -871,12 +817,6 @@ class RunStats:
         summary.windowed += result.windows > 1
         summary.escalated += result.escalated_to in scores.used
         summary.cut += result.capped
-
-    def unscore(self, kind: str) -> None:
-        """Count a scored group as one that failed."""
-        failed = self.summary.failed
-        self.summary.scored -= 1
-        failed[kind] = failed.get(kind, 0) + 1
 
     def pay(self, result: GroupResult) -> None:
         """Count the money of the group's cached replies; that of this run is known by the panel."""
