@@ -38,8 +38,8 @@ from ruler_cli.errors import (
 from ruler_cli.pool.engine import Bounds, StopSignal, first_of, running_loop
 from ruler_cli.prompting.coverage import Coverage
 from ruler_cli.runs.file import open_judges, resolve_judges
+from ruler_cli.runs.json_form import G
 from ruler_cli.runs.objects import (
-    G,
     JudgedGroup,
     ObjectGroup,
     ObjectReader,
