@@ -212,8 +212,9 @@ class ScoringSession:
         ):
             self.observer.note(_TWO_SCALES)
 
+    @cached_property
     def runner(self) -> JudgeRunner:
-        """Make a runner for groups that may share passes with one another."""
+        """What starts the groups."""
         on_reply = self._show if self.settings.debug else None
         return JudgeRunner(
             self.settings, self.panel.judges, on_reply, self.coverage
@@ -500,7 +501,7 @@ class JudgeStream:
         self._source = source
         self._gaps = gaps
         self._cut = False
-        self._runner = session.runner()
+        self._runner = session.runner
         self._ended = False
         self.batch = session.scores
         self.stopped: RulerError | None = None
