@@ -197,7 +197,11 @@ class OpenJudges:
             future.cancel()
 
     def read(
-        self, group: G, index: int, name: str, rubric: Standards | None
+        self,
+        group: G,
+        index: int,
+        name: str = "",
+        rubric: Standards | None = None,
     ) -> ObjectGroup[G]:
         """Read a group by its index and its name; stop if none of the first ones has an outcome: its path is wrong."""
         read = self._objects.read(group, index, name, rubric)
@@ -226,9 +230,10 @@ class OpenJudges:
                 "give them to `score_groups`, which yields them once the last is judged",
             )
         capped = session.panel.budget.closed
-        index = self._taken
+        # at once: the caller may change it meanwhile
+        read = self.read(group, self._taken, "group", rubric)
         self._taken += 1
-        stream = ScoredStream(self, [group], index, "group", rubric)
+        stream: ScoredStream[G] = ScoredStream(self, [read])
         async with stream:
             judged = await anext(stream)
         if capped and judged.kind == "budget":
@@ -269,19 +274,11 @@ class ScoredStream(Generic[G]):
     """
 
     def __init__(
-        self,
-        judges: OpenJudges,
-        groups: Groups[G],
-        first: int = 0,
-        name: str = "",
-        rubric: Standards | None = None,
+        self, judges: OpenJudges, groups: Groups[G] | Sequence[ObjectGroup[G]]
     ) -> None:
-        """`first` is the index of the first group, `name` that of a single one, whose own `rubric` may be given.
-
-        WrongShapeError if the groups cannot be iterated over.
-        """
+        """WrongShapeError if the groups cannot be iterated over."""
         self._judges = judges
-        self._source = ObjectSource(judges, groups, first, name, rubric)
+        self._source = ObjectSource(judges, groups)
         session = judges.session
         if session.scores.waits:
             # each stream is a batch
@@ -342,34 +339,24 @@ class ObjectSource:
 
     on_disk = False
 
-    def __init__(
-        self,
-        judges: OpenJudges,
-        groups: Groups[Any],
-        first: int,
-        name: str,
-        rubric: Standards | None,
-    ) -> None:
+    def __init__(self, judges: OpenJudges, groups: Groups[Any]) -> None:
         """WrongShapeError if the groups cannot be iterated over."""
         refuse_no_groups(groups)
         self.endless = not isinstance(groups, Sized)
         self.error: BaseException | None = None
         self._judges = judges
-        self._name = name
-        self._rubric = rubric
         self._groups = _in_turn(groups)
         if isinstance(groups, AsyncIterable):
             self._groups = aiter(groups)
-        self._index = first
+        self._index = 0
 
     async def next(self) -> Group | None:
         """Read the next group; None after the last, or if their own iterator fails."""
         try:
             # in no scope: theirs may be open until the next group
             group = await anext(self._groups)
-            read = self._judges.read(
-                group, self._index, self._name, self._rubric
-            )
+            if not isinstance(group, ObjectGroup):
+                group = self._judges.read(group, self._index)
         except StopAsyncIteration:
             return None
         except asyncio.CancelledError as error:
@@ -381,7 +368,7 @@ class ObjectSource:
             self.error = error
         else:
             self._index += 1
-            return read
+            return group
         return None
 
 

@@ -214,7 +214,7 @@ class ScoringSession:
 
     @cached_property
     def runner(self) -> JudgeRunner:
-        """What starts the groups."""
+        """The runner of all groups."""
         on_reply = self._show if self.settings.debug else None
         return JudgeRunner(
             self.settings, self.panel.judges, on_reply, self.coverage
