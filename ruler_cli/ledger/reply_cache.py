@@ -192,19 +192,19 @@ class Ledger(AbstractContextManager["Ledger"]):
         """
         self._texts = list[tuple[str, str, str]]()
         self._threads = anyio.CapacityLimiter(1)
-        further = {os.path.realpath(other): other for other in others}
+        further = {os.path.realpath(place): place for place in others}
         if path is not None:
             further.pop(os.path.realpath(path), None)
         with ExitStack() as stack:
             read = list[LedgerFile]()
             # before the first is created: a mistyped name would be an empty ledger
-            for other in further.values():
-                problem = f"--ledger {other}: cannot be read as a ledger"
+            for place in further.values():
+                problem = f"--ledger {place}: cannot be read as a ledger"
                 with file_errors(problem, _CORRECT):
-                    file = stack.enter_context(closing(open_to_read(other)))
+                    file = stack.enter_context(closing(open_to_read(place)))
                 read.append(file)
-            own = closing(open_to_write(path, make=make))
-            self._own = stack.enter_context(own)
+            written = closing(open_to_write(path, make=make))
+            self._own = stack.enter_context(written)
             self._files = [self._own, *read]
             stack.callback(self._write_texts)
             self.close = stack.pop_all().close

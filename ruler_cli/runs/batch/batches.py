@@ -83,10 +83,12 @@ class UncertainBatch(RulerError):  # noqa: N818 - it may be all right
         candidates: Sequence[RemoteBatch],
         seconds_left: float,
     ) -> None:
-        self.candidates, self.seconds_left = candidates, seconds_left
+        self.candidates = candidates
+        self.seconds_left = seconds_left
         problem = f"may still appear at the provider within {seconds_left:.0f} s; run again then"
         if candidates:
-            names = ", ".join(remote.id for remote in candidates[:3])
+            ids = [remote.id for remote in candidates]
+            names = ", ".join(ids[:3])
             problem = f"may be {names}; this is certain once that has ended"
         super().__init__(problem, place=f"batch {batch.tag}")
 
@@ -355,7 +357,9 @@ class Batches:
     ) -> tuple[RemoteBatch | None, list[RemoteBatch]]:
         """Return the batch with our tag, file or results; else the candidates, the oldest first."""
         provider = self.providers.for_batch(batch)
-        others = {batch.remote for batch in self.journal.batches()}
+        others = set(self._others)
+        for recorded in self.journal.batches():
+            others.add(recorded.remote)
         untagged: list[RemoteBatch] = []
         since = batch.created - provider.skew
         for remote in await provider.list_batches(since):
@@ -363,9 +367,10 @@ class Batches:
                 batch.file and remote.file == batch.file
             ):
                 return remote, []
-            tagged = remote.tag or remote.file
-            known = remote.id in others | self._others
-            if not (tagged or known) and remote.total in (0, batch.requests):
+            if remote.tag or remote.file or remote.id in others:
+                continue
+            # it may not be counted yet
+            if remote.total in (0, batch.requests):
                 untagged.insert(0, remote)
         ids = {key.hex() for key in self.journal.keys(batch.id)}
         candidates = []
@@ -393,8 +398,11 @@ class Batches:
         judge = JudgeSettings(batch.model, api_base=batch.base)
         model = cache_of(None, judge).name
         for _ in range(2):  # once more if rows are missing: they are paid for
-            lines = enumerate(await provider.results(remote), 1)
-            rows = ((f"line {number}", number, line) for number, line in lines)
+            lines = await provider.results(remote)
+            rows = (
+                (f"line {number}", number, line)
+                for number, line in enumerate(lines, 1)
+            )
             imported = import_rows(ledger, rows, model, keys)
             missing = remote.succeeded + remote.failed - imported.rows
             if missing <= 0 and not imported.unreadable:
@@ -430,7 +438,9 @@ class Batches:
         outbox = _Outbox(judge, provider)
         refuse_unpriced(settings, judge, outbox.price)
         for batch in self.journal.batches():
-            if (batch.model, batch.account) != (judge.model, provider.account):
+            if batch.model != judge.model:
+                continue
+            if batch.account != provider.account:
                 continue
             if batch.state in OPEN:
                 outbox.enqueued += batch.bytes
@@ -464,7 +474,8 @@ class Batches:
         for outbox in outboxes:
             cost = outbox.cost
             high += cost.high if cost else 0.0
-            requests += sum(len(batch.keys) for batch in outbox.batches)
+            for batch in outbox.batches:
+                requests += len(batch.keys)
         max_cost = settings.pool.max_cost
         if max_cost is not None and high > max_cost:
             raise BatchCostError(
@@ -478,8 +489,11 @@ class Batches:
         self, outbox: _Outbox, pending: _PendingBatch
     ) -> BatchRecord:
         """Submit one batch: record it, have the provider create it, record its id."""
-        judge, provider, cost = outbox.judge, outbox.provider, outbox.cost
-        tag, lines = pending.tag, pending.lines
+        judge = outbox.judge
+        provider = outbox.provider
+        cost = outbox.cost
+        tag = pending.tag
+        lines = pending.lines
         uploaded = await provider.upload(tag, lines.file)
         all_bytes = sum(batch.lines.size for batch in outbox.batches)
         batch = self.journal.begin(
@@ -500,8 +514,9 @@ class Batches:
             with anyio.CancelScope(shield=True):
                 remote = await provider.create(tag, lines.file, uploaded)
         except RulerError as error:
-            unclear = isinstance(error, UnclearError)
-            state: BatchState = "creating" if unclear else "failed"
+            state: BatchState = "failed"
+            if isinstance(error, UnclearError):
+                state = "creating"
             self.journal.move(batch, state, reason=error.brief)
             raise
         lines.close()

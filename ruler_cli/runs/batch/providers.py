@@ -134,7 +134,8 @@ class Provider:
 
     def __init__(self, base: str, key: str | None) -> None:
         """Make the SDK's client; UsageError if the SDK is not installed, or refuses the address."""
-        self.base, self.key = base, key
+        self.base = base
+        self.key = key
         self.name = f"the batch API at {urlsplit(base).netloc}"
         name = self.target
         try:
@@ -175,13 +176,13 @@ class Provider:
     @property
     def account(self) -> str:
         """Digest of the address, a dot, digest of address and key; neither can be read from it."""
-        texts = (self.base, f"{self.base}\n{self.key or ''}")
-        return ".".join(
-            blake2b(
+        digests = []
+        for text in (self.base, f"{self.base}\n{self.key or ''}"):
+            digest = blake2b(
                 text.encode(), digest_size=4, person=b"ruler account 1"
-            ).hexdigest()
-            for text in texts
-        )
+            )
+            digests.append(digest.hexdigest())
+        return ".".join(digests)
 
     async def upload(self, tag: str, lines: BinaryIO) -> str:
         """Upload the lines of requests; return the file's id at the provider, "" if the API has no such step."""
@@ -289,8 +290,9 @@ class Provider:
         files = [answer.output_file_id, answer.error_file_id]
         # some endpoints report the end before the files exist; without them paid answers would be lost
         due = files[:1] if succeeded else files
-        if (succeeded or failed or label == "completed") and not any(due):
-            state = "running" if state == "ended" else state
+        processed = succeeded or failed or label == "completed"
+        if state == "ended" and processed and not any(due):
+            state = "running"
         metadata = answer.metadata
         errors = getattr(answer.errors, "data", None)
         why = errors[0].message if errors else "its provider does not say why"
@@ -470,14 +472,14 @@ class Providers(AsyncExitStack):
             )
             check_address(address)
             base = cut_address(address).removesuffix("/v1")
-            proxy_of(
-                base
-            )  # one that cannot be used is refused before anything is read
+            # one that cannot be used is refused before anything is read
+            proxy_of(base)
             key = key_for(judge, "ANTHROPIC_API_KEY")
             kind: type[Provider] = AnthropicProvider
         else:
             endpoint = endpoint_of(judge)
-            base, key = endpoint.base, endpoint.key
+            base = endpoint.base
+            key = endpoint.key
             kind = Provider
         provider = self._opened.get((target, base, key))
         if provider is None:
