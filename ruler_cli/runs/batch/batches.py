@@ -177,7 +177,7 @@ class _PendingBatch:
         self.bytes += len(line)
         size = request.size if request.pictures else len(line)
         tokens = size / BYTES_PER_TOKEN
-        self._estimate.add(Range(tokens, tokens, tokens), request, ALWAYS)
+        self._estimate.add(tokens, request, ALWAYS)
 
     def write(self, data: bytes) -> None:
         """Append to the file; OutputError if that is not possible."""
@@ -187,7 +187,7 @@ class _PendingBatch:
     @property
     def cost(self) -> Range | None:
         """Cost in USD, each request sent once (repeats go to later batches); None if unknown."""
-        return self._estimate.totals(self.judge.price, ALWAYS).cost_usd
+        return self._estimate.cost_usd
 
 
 @dataclass
