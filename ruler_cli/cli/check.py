@@ -71,7 +71,8 @@ _SECTIONS = {
         "groups group_sizes rollouts ended identical_rollouts tied_groups rewards outcomes equal_reward_groups"
     ),
     "What the judge sees": words(
-        "shown_to_the_judge pictures pictures_left_out rubric references longest_prompt windows suspect_rollouts too_long"
+        "shown_to_the_judge pictures pictures_left_out rubric references "
+        "longest_prompt windows suspect_rollouts too_long"
     ),
     "Cost": words(
         "judges passes calls cached prompt_tokens completion_tokens cost --max-cost batch_hours sample"

@@ -133,8 +133,8 @@ class JudgeEstimate:
 
     `name` is the model's name as given. `find_reply` looks up replies in the ledger. `panel_index` decides
     the order of the judge's first pass. `too_long` groups exceed the judge's context; `windowed` groups need several
-    requests a pass; the `longest_prompt` is in tokens. `unseen` counts groups that fail for their pictures, by the reason. `reserved` is what the pool
-    holds of the cap for the dearest group until it knows a usage.
+    requests a pass; the `longest_prompt` is in tokens. `unseen` counts groups that fail for their pictures, by the
+    reason. `reserved` is what the pool holds of the cap for the dearest group until it knows a usage.
     """
 
     name: str
