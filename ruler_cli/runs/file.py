@@ -219,11 +219,16 @@ class FileSource:
     on_disk = True
 
     def __init__(
-        self, session: ScoringSession, source: Input, reader: Reader
+        self,
+        session: ScoringSession,
+        source: Input,
+        reader: Reader,
+        groups: Iterator[Group] | None = None,
     ) -> None:
+        """`groups` are those of a further reading, `source.again()`."""
         self._stop_signal = session.stop_signal
-        self._reader = reader
-        groups = held_groups(session.settings, source, session.observer)
+        if groups is None:
+            groups = held_groups(session.settings, source, session.observer)
         self._pull = (threaded if source.waits else inline)(groups)
 
     async def next(self) -> Group | None:
@@ -236,16 +241,6 @@ class FileSource:
             self._stop_signal.stop(error)
             return None
 
-    def restored(self, group: Group) -> Group | None:
-        """Return a group with its messages, which stand in the bytes of its records."""
-        with suppress(UnreadableError):
-            records = [
-                self._reader.read(record.line)[record.part]
-                for record in group.records
-            ]
-            return Group(group.key, tuple(records))
-        return None  # of a line of several groups the last alone has the bytes
-
 
 class Annotations:
     """The sink of a file run: OUTPUT, with each record annotated, in the order of INPUT.
@@ -257,6 +252,8 @@ class Annotations:
         self, settings: ScoreSettings, output: Output, failed: FailedFile
     ) -> None:
         self.unfinished = False
+        # a pipe is not held up for the reliability of scores
+        self.at_once = settings.output == "-" and settings.draw is None
         self._settings = settings
         self._output = output
         self._failed = failed
@@ -330,7 +327,7 @@ class Annotations:
         form = self._reader.format
         if isinstance(scores, GroupError) and how == "drop":
             return self._dropped(group, scores)
-        names = self._session.scores.names
+        names = self._session.names
         rollouts = rollout_records(group, scores, names, part)
         annotations: list[Mapping[str, Any]] = [
             vars(rollout) for rollout in rollouts
@@ -391,6 +388,8 @@ class Annotations:
 
 class Nowhere:
     """The sink of a worker: the ledger has the replies, and another process writes OUTPUT."""
+
+    at_once = True
 
     def opened(self, container: Container) -> None:
         """Take any container."""
