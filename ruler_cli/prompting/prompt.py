@@ -304,9 +304,9 @@ def render_group(
 
     # equal rollouts are one, unless what is not shown tells them apart
     distinct: dict[tuple[str, ...], int] = {}
-    first = []
+    first: list[int] = []
     examples = []
-    which = {}
+    which: dict[int, int] = {}
     faults = {}
     for at, rollout in zip(readable, rollouts, strict=True):
         text = rollout.text(shared, tools=own_tools)

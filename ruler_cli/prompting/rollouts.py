@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ruler_cli.messages.form import Conversation
 from ruler_cli.messages.pictures import REFERENCES
-from ruler_cli.messages.read import read_messages
+from ruler_cli.messages.read import conversations_of
 from ruler_cli.prompting.render import (
     WHOLE,
     Seen,
@@ -21,10 +21,9 @@ from ruler_cli.types import Group, Picture, Rollout
 
 @dataclass(frozen=True, slots=True)
 class RenderedRollout:
-    """A rollout that can be judged: its conversations, the lines of each, and what these do not say."""
+    """A rollout that can be judged: the lines of each of its conversations, and what these do not say."""
 
     rollout: Rollout
-    parts: Sequence[Conversation]
     lines: Sequence[Sequence[str]]
     notes: Seen
 
@@ -49,37 +48,23 @@ class RenderedRollout:
 
     def shortened(self, keep: Shortening) -> RenderedRollout:
         """Render it with less of its text."""
-        return replace(self, lines=[render(part, keep) for part in self.parts])
-
-    @property
-    def prompt_size(self) -> int:
-        """Count the messages of its prompt: those before the agent's first turn, unless the record says."""
-        if self.rollout.prompt_length is not None:
-            return self.rollout.prompt_length
-        main = self.parts[0]
-        for at, message in enumerate(main):
-            if message.by_agent:
-                return at
-        return len(main)
+        parts = conversations_of(self.rollout)
+        return replace(self, lines=[render(part, keep) for part in parts])
 
 
 def rendered(
-    rollouts: Iterable[Rollout], pictures: dict[str, Picture], *, pair: bool
+    rollouts: Sequence[Rollout], pictures: dict[str, Picture], *, pair: bool
 ) -> list[RenderedRollout]:
     """Render whole rollouts, what all begin with once; `pictures` gets theirs. For `pair` see `Seen`."""
-    read = []
-    for rollout in rollouts:
-        conversations = (rollout.messages, *rollout.histories)
-        read.append((rollout, list(map(read_messages, conversations))))
-    opening = _opening([parts[0] for _, parts in read])
-    same = render(read[0][1][0][:opening]) if opening else []
+    conversations = [conversations_of(rollout) for rollout in rollouts]
+    opening = _opening([parts[0] for parts in conversations])
+    same = render(conversations[0][0][:opening]) if opening else []
     results = []
-    for rollout, parts in read:
+    for rollout, (main, *further) in zip(rollouts, conversations, strict=True):
         notes = Seen(pictures, pair=pair)
-        main, *further = parts
         lines = [same + render(main[opening:], WHOLE, notes)]
         lines += [render(part, WHOLE, notes) for part in further]
-        results.append(RenderedRollout(rollout, parts, lines, notes))
+        results.append(RenderedRollout(rollout, lines, notes))
     return results
 
 
@@ -109,7 +94,13 @@ def shared_prefix(rollouts: Sequence[RenderedRollout]) -> int:
             return min(at, limit)
     if max(sizes) > min(sizes):
         return limit
-    return min(rollouts[-1].prompt_size, limit)
+    last = rollouts[-1].rollout
+    if last.prompt_length is not None:
+        return min(last.prompt_length, limit)
+    for at, message in enumerate(conversations_of(last)[0][:limit]):
+        if message.by_agent:
+            return at
+    return limit
 
 
 def shared_tools(group: Group, rollouts: Sequence[Rollout]) -> tuple[str, bool]:

@@ -21,7 +21,7 @@ from ruler_cli.errors import UnreadableError, UsageError, WrongShapeError
 from ruler_cli.files.parse import dump, dump_escaped, parse_value
 from ruler_cli.files.splice import Patches, inner_object, read_object
 from ruler_cli.files.values import EMPTY, first_at, lookup, parts
-from ruler_cli.formats.annotate import AnnotationWriter, JsonMembers
+from ruler_cli.formats.annotate import AnnotationWriter, Members
 from ruler_cli.formats.format import SHAPE_ERRORS, Format
 from ruler_cli.formats.keys import GIVEN, GroupKey, key_text
 from ruler_cli.formats.names import PROMPTS
@@ -564,7 +564,7 @@ def _changes(
     new: dict[str, Any]
     noted = list[dict[str, Any]]()
     if form.listed:
-        changes = writer.in_lists(JsonMembers(parsed), annotated)
+        changes = writer.in_lists(Members(parsed), annotated)
         noted = parse_value(changes["ruler"])
         written: Any = noted
         if apart:
@@ -574,7 +574,7 @@ def _changes(
         changes["ruler"] = dump_escaped(written)
         return changes, noted
     for rollout, annotation in annotated:
-        members = JsonMembers(rollout_object(parsed, rollout))
+        members = Members(rollout_object(parsed, rollout))
         new = {**writer.changes(members, rollout, annotation)}
         *holders, last = map(str, parts(form.ruler))
         holder: dict[str, Any] = new
