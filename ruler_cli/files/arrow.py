@@ -66,7 +66,7 @@ _NOT_HELD = (
 _TOGETHER: tuple[set[Any], ...] = ({int, float}, {dict, None})
 """Kinds of values that stand in one column as they are."""
 _Mends = Mapping[Names, Callable[[Any], Any]]
-"""What makes values of several kinds into those of one, by their place in a column."""
+"""Functions that make values of several kinds into those of one, by their place in a column."""
 
 
 def objects(batch: Any) -> list[bytes]:
