@@ -252,10 +252,11 @@ class Reader:
         # most records have none of the keys, and most objects none of the members
         paths = []
         for key, member, path in _places(names):
-            if key in both:
-                holder = both[key]
-                if not (member and is_object(holder)) or member in holder:
-                    paths.append(path)
+            holder = both.get(key)
+            if holder is None:
+                continue
+            if not member or type(holder) is not dict or member in holder:
+                paths.append(path)
         if self.format.listed or LISTS.search(names):
             return first_ending(paths, values.at)
         return first_ending(paths, partial(lookup, both))

@@ -152,10 +152,10 @@ def _is_message(value: Any) -> bool:
 
 def named_turns(value: list[Any]) -> Messages | None:
     """Convert turns of other names to chat messages: `from` and `value`, steps, parts; None if they are none."""
-    if not value or len(objects(value)) < len(value):
+    first_turn = first(value)
+    if not is_object(first_turn) or {"role", "content"} <= first_turn.keys():
         return None
-    first_turn = value[0]
-    if "role" in first_turn and "content" in first_turn:
+    if not all(map(is_object, value)):
         return None
     if all("role" in turn and "parts" in turn for turn in value):
         return [*itertools.chain.from_iterable(map(content_turns, value))]
