@@ -246,7 +246,7 @@ class AnnotationWriter:
         for members in objects:
             for name in holders:
                 noted = inner_object(members.value(name))
-                if noted:
+                if noted.find(ORIGINAL.encode()) > 0:
                     yield noted
 
     def _rewards(self, noted: Iterable[bytes], now: bytes | None) -> _Rewards:
