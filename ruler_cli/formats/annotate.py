@@ -117,13 +117,13 @@ def _strict(value: bytes | None) -> bytes | None:
 
 @dataclass(slots=True)
 class _Rewards:
-    """The values of reward fields before a score: the bytes at the `first`, at this one, and a list of all others.
+    """The values of reward fields before a score: the bytes of the `first`, of this one, and a list of all others.
 
     None: nothing, or null. `path` is that of the first.
     """
 
     first: bytes | None
-    own: bytes | None
+    here: bytes | None
     path: str
     others: bytes = b"[]"
 
@@ -205,7 +205,7 @@ class AnnotationWriter:
             # else it stands elsewhere, as ROLL's agentic ones do
             now = rewards[i] if i < len(rewards) else dump(rollout.reward)
             of_item = self._rewards(earlier[i : i + 1], now)
-            scores.append(self._reward(annotation, of_item.own) or b"null")
+            scores.append(self._reward(annotation, of_item.here) or b"null")
             annotations.append(of_item.beside(annotation))
         changes: dict[str, Any] = {}
         path = whole.path(form.reward)
@@ -298,7 +298,7 @@ class AnnotationWriter:
         score = annotation.get("score")
         changes: dict[str, Any] = {}
         if form.reward:
-            new = self._reward(annotation, rewards.own)
+            new = self._reward(annotation, rewards.here)
             stays = not new or (score is None and self.on_failure != "null")
             if not stays or members.value(form.reward) is not None:
                 _set(changes, members.path(form.reward), new or None)

@@ -72,7 +72,7 @@ _STATES = ("scored", "failed")
 class Reader:
     """Read lines as records of one format.
 
-    `group_key` is the rule of the group key. `given` are the user's own paths of `reward` and `outcome`, `tools`
+    `group_key` is the rule of the group key. `value_paths` are the user's own paths of `reward` and `outcome`, `tools`
     is that of the tools; without them they are as the format reads them. `reference` is that of the reference answer,
     empty if judges are shown none. `prompt` are the user's paths of the task, which is put before a conversation that
     does not begin with it. `labels` maps file names to labels: if several files count their keys anew, the label
@@ -81,7 +81,7 @@ class Reader:
 
     format: Format
     group_key: GroupKey
-    given: Mapping[str, str] = field(default_factory=dict)
+    value_paths: Mapping[str, str] = field(default_factory=dict)
     tools: str = ""
     reference: str = ""
     prompt: Sequence[str] = ()
@@ -113,11 +113,11 @@ class Reader:
     def _records(self, value: JsonObject, line: Line) -> tuple[Record, ...]:
         form = self.format
         rollouts = rollouts_of(form, value)
-        if self.given:
+        if self.value_paths:
             places = [
                 self.values(value, rollout).places for rollout in rollouts
             ]
-            paths = self.given.values()
+            paths = self.value_paths.values()
             rows.check_lists(value, places, paths, listed=form.listed)
         if self.prompt:
             named = "`, `".join(self.prompt)
@@ -185,7 +185,9 @@ class Reader:
         rollout = validated(rollout)
         form = self.format
         values = self.values(value, rollout)
-        changes = {name: values.at(path) for name, path in self.given.items()}
+        changes = {
+            name: values.at(path) for name, path in self.value_paths.items()
+        }
         reward = changes.get("reward")
         if reward is not None:
             self.missing.clear()
@@ -327,8 +329,8 @@ class Reader:
         rule = self.group_key
         key = rule.value(lambda path: lookup(value, present(value, path)))
         if key is None and group and rollouts:
-            own = rollout_object(value, rollouts[0])
-            key = rule.value(partial(lookup, own))
+            first_rollout = rollout_object(value, rollouts[0])
+            key = rule.value(partial(lookup, first_rollout))
         if self.key == self.format.key_description:
             key = key_of(self.format, value)
         if key is not None:
@@ -521,10 +523,10 @@ def _read(reader: Reader, line: Line) -> tuple[Record, ...]:
         return ()
 
 
-def formats_of(wanted: str, own: Iterable[str] = ()) -> list[Format]:
+def formats_of(wanted: str, names: Iterable[str] = ()) -> list[Format]:
     """Return the formats of a family, or all for `auto`; UsageError if there are none."""
     if wanted != "auto" and wanted not in FAMILIES:
-        suggestion = nearest(wanted, ("auto", *FAMILIES, *own))
+        suggestion = nearest(wanted, ("auto", *FAMILIES, *names))
         choices = f"give auto or one of {', '.join(FAMILIES)}"
         remedy = f"did you mean {suggestion}?" if suggestion else choices
         raise UsageError("no such format", remedy, place=f"--format {wanted}")
@@ -660,8 +662,7 @@ def _refuse_paths(
         raise UsageError(problem, remedy, place=f"--messages {path}")
     whole = _holders(values)
     for name_of in words(_REFUSED):
-        own = name_of in ("messages", "answers")
-        places = values if own else whole
+        places = values if name_of in ("messages", "answers") else whole
         for path in filter(None, paths(getattr(row, name_of))):
             if not _lack(places, path):
                 continue
@@ -704,14 +705,14 @@ def first_keys(record: JsonObject) -> str:
 def with_reward(name: str, path: str, reader: Reader) -> Reader:
     """Return the reader with its reward at a path; UsageError if a score there overwrites what is read."""
     form = reader.format
-    read = {**reader.given, "reward": path}
+    read = {**reader.value_paths, "reward": path}
     written = path
     if LISTS.search(path):
         # read there; what is written has one place, of each rollout or of none
         written = path.rpartition("[].")[2]
         if form.listed or written != form.reward:
             form = replace(form, elsewhere=True, reward="", read_at=path)
-            return replace(reader, format=form, given=read)
+            return replace(reader, format=form, value_paths=read)
     if not _is_free(reader, written):
         raise UsageError(
             "is not a free place for a score",
@@ -726,7 +727,7 @@ def with_reward(name: str, path: str, reader: Reader) -> Reader:
         written=b"%s",
         lost=b"null",
     )
-    return replace(reader, format=form, given=read)
+    return replace(reader, format=form, value_paths=read)
 
 
 def _is_free(reader: Reader, path: str) -> bool:
