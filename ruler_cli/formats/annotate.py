@@ -77,7 +77,9 @@ def annotate(
 
 
 def _bytes_at(
-    raw: bytes, path: Iterable[str | int], start: int = 0
+    raw: bytes,
+    path: Iterable[str | int],
+    start: int = 0,
 ) -> bytes | None:
     span = span_at(raw, path, start)
     if span is None:
@@ -85,7 +87,11 @@ def _bytes_at(
     return raw[slice(*span)]
 
 
-def _set(changes: dict[str, Any], path: Path, value: bytes | None) -> None:
+def _set(
+    changes: dict[str, Any],
+    path: Path,
+    value: bytes | None,
+) -> None:
     """Add a value at a path to new members; None removes what is there."""
     for holder in path[:-1]:
         changes = changes.setdefault(str(holder), {})

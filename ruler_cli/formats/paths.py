@@ -57,7 +57,10 @@ def _inside(holder: Any, mark: str) -> Iterable[tuple[int | str, Any]]:
 
 
 def every(
-    record: Any, path: str, places: Places = (), start: str = ""
+    record: Any,
+    path: str,
+    places: Places = (),
+    start: str = "",
 ) -> Iterator[tuple[Places, Any]]:
     """Yield the values at a path with `[]` or `{}`, each with its places. `start` is the path to the record."""
     before, *marked = _at_list(path)
@@ -72,7 +75,11 @@ def every(
         )
 
 
-def item_at(record: JsonObject, names: str, places: Places = ()) -> Any:
+def item_at(
+    record: JsonObject,
+    names: str,
+    places: Places = (),
+) -> Any:
     """Return the value at a path that belongs to a rollout with these places; None if there is none, or no path.
 
     Of several paths, with `|` between them, it is the first that is there. Where the path goes through a list of the
@@ -99,7 +106,11 @@ def item_at(record: JsonObject, names: str, places: Places = ()) -> Any:
     return _at(value, path)
 
 
-def _item(holder: Any, mark: str, number: int | str) -> Any:
+def _item(
+    holder: Any,
+    mark: str,
+    number: int | str,
+) -> Any:
     """Return the item of a list, or the entry of an object, with this number or key; None if there is none."""
     if mark == "{}" and is_object(holder):
         inner = holder.get(str(number))
@@ -134,7 +145,11 @@ def wrong_size(path: str, size: int) -> UnreadableError:
     )
 
 
-def column(record: JsonObject, name: str, size: int) -> list[Any]:
+def column(
+    record: JsonObject,
+    name: str,
+    size: int,
+) -> list[Any]:
     """Return the list at a path that holds one item for each of `size` rollouts, all None if it is absent.
 
     UnreadableError if it is no list of that length.

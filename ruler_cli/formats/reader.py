@@ -324,7 +324,12 @@ class Reader:
             else values.at(path)
         )
 
-    def _key_of(self, value: JsonObject, line: Line, rollouts: Rollouts) -> str:
+    def _key_of(
+        self,
+        value: JsonObject,
+        line: Line,
+        rollouts: Rollouts,
+    ) -> str:
         group = self.format.shape == "group"
         rule = self.group_key
         key = rule.value(lambda path: lookup(value, present(value, path)))
@@ -440,7 +445,11 @@ SAMPLE = 50
 Records = Sequence[tuple[Line, dict[str, Any]]]
 
 
-def detect(name: str, first: Sequence[Line], settings: InputSettings) -> Reader:
+def detect(
+    name: str,
+    first: Sequence[Line],
+    settings: InputSettings,
+) -> Reader:
     """Return a reader of the one format of the first records.
 
     UsageError if there is none, or more than one, with lines, keys and what to do.
@@ -486,7 +495,11 @@ def detect(name: str, first: Sequence[Line], settings: InputSettings) -> Reader:
     return reader
 
 
-def _refuse_prompts(name: str, reader: Reader, records: Records) -> None:
+def _refuse_prompts(
+    name: str,
+    reader: Reader,
+    records: Records,
+) -> None:
     """Raise UsageError if no record holds an answer."""
     roles = []
     for line, _ in records:
@@ -533,7 +546,11 @@ def formats_of(wanted: str, names: Iterable[str] = ()) -> list[Format]:
     return [form for form in FORMATS if wanted in ("auto", form.family)]
 
 
-def _choose(name: str, records: Records, settings: InputSettings) -> Format:
+def _choose(
+    name: str,
+    records: Records,
+    settings: InputSettings,
+) -> Format:
     wanted = str(settings.format)
     values = [record for _, record in records]
     candidates = [
@@ -576,7 +593,11 @@ def _refuse_several(name: str, votes: Mapping[Format, Line]) -> None:
     )
 
 
-def _unknown_shape(name: str, records: Records, wanted: str) -> UsageError:
+def _unknown_shape(
+    name: str,
+    records: Records,
+    wanted: str,
+) -> UsageError:
     """Return the error for records of no format, or not of the one that is wanted."""
     line, record = records[0]
     keys = f"(its keys: {first_keys(record) or 'none'})"
@@ -702,7 +723,11 @@ def first_keys(record: JsonObject) -> str:
     return ", ".join(printable(key) for key in itertools.islice(record, 12))
 
 
-def with_reward(name: str, path: str, reader: Reader) -> Reader:
+def with_reward(
+    name: str,
+    path: str,
+    reader: Reader,
+) -> Reader:
     """Return the reader with its reward at a path; UsageError if a score there overwrites what is read."""
     form = reader.format
     read = {**reader.value_paths, "reward": path}

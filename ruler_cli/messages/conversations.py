@@ -171,7 +171,11 @@ def named_turns(value: list[Any]) -> Messages | None:
     return [_named_turn(turn, by, text_key) for turn in value]
 
 
-def _named_turn(turn: Turn, by: str, text_key: str) -> Turn:
+def _named_turn(
+    turn: Turn,
+    by: str,
+    text_key: str,
+) -> Turn:
     speaker = turn.get(by)
     name = speaker if by == "agent" else None
     role = ROLES.get(str(speaker).lower(), "assistant" if name else speaker)
@@ -225,7 +229,11 @@ def _turns_of_step(step: JsonObject) -> Messages:
     return turns
 
 
-def _call_of_step(done: Any, key: str, arguments: Any) -> Turn:
+def _call_of_step(
+    done: Any,
+    key: str,
+    arguments: Any,
+) -> Turn:
     """Return the call of a step: its action is one, or names the tool beside its input, or is all of it."""
     if is_object(done) and not _TOOL_KEYS.isdisjoint(done):
         return done
@@ -271,7 +279,12 @@ def _call_and_result(part: Any) -> list[Any]:
     return both if first_at(inner, *RETURNED) is not None else both[:1]
 
 
-def _message(role: Any, name: Any, content: Any, **more: Any) -> Turn:
+def _message(
+    role: Any,
+    name: Any,
+    content: Any,
+    **more: Any,
+) -> Turn:
     """A message; of a single part of text only its text."""
     text = lookup(content, "0.text")
     if is_text(text) and len(content) == 1:

@@ -291,13 +291,21 @@ def offered_tools(value: Any) -> list[Any]:
     return [tool for tool in contents if lookup(tool, "type") == "function"]
 
 
-def call_turn(identity: Any, name: Any, arguments: Any) -> Turn:
+def call_turn(
+    identity: Any,
+    name: Any,
+    arguments: Any,
+) -> Turn:
     """A turn of the agent that is one call of a tool."""
     call = {"id": identity, "name": name, "arguments": arguments}
     return new_turn("assistant", None, tool_calls=[call])
 
 
-def result_turn(identity: Any, content: Any, name: Any = None) -> Turn:
+def result_turn(
+    identity: Any,
+    content: Any,
+    name: Any = None,
+) -> Turn:
     """The result of a call as a message."""
     return new_turn("tool", content, tool_call_id=identity, name=name)
 

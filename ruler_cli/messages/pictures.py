@@ -207,7 +207,11 @@ def read_picture(source: str, detail: str = "") -> Picture:
     )
 
 
-def _named(source: str | bytes, detail: str, **fields: Any) -> Picture:
+def _named(
+    source: str | bytes,
+    detail: str,
+    **fields: Any,
+) -> Picture:
     """Return a picture with its digest."""
     kind = b"text" if is_text(source) else b"data"
     raw = (
@@ -267,7 +271,11 @@ def _measure(data: bytes) -> tuple[str, int, int] | None:
     return None
 
 
-def _little(data: bytes, at: int, size: int) -> tuple[int, int]:
+def _little(
+    data: bytes,
+    at: int,
+    size: int,
+) -> tuple[int, int]:
     """Return two numbers of so many bytes, the lowest first."""
     width, height = data[at : at + size], data[at + size : at + 2 * size]
     return int.from_bytes(width, "little"), int.from_bytes(height, "little")
@@ -407,5 +415,9 @@ def picture_tokens(picture: Picture, model: str) -> int:
     )
 
 
-def _tiles(width: int, height: int, side: int) -> int:
+def _tiles(
+    width: int,
+    height: int,
+    side: int,
+) -> int:
     return math.ceil(width / side) * math.ceil(height / side)
