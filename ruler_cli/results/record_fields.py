@@ -78,7 +78,7 @@ class RecordFields:
         read = (*form.messages, *form.answers, *form.prompt, form.reward)
         self._apart = {
             *reader.group_key.paths,
-            *reader.given.values(),
+            *reader.value_paths.values(),
             *reader.prompt,
         }
         self._apart.update(path for names in read for path in names.split("|"))
