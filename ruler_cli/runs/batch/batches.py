@@ -159,7 +159,7 @@ class _Outbox:
         batch.keys.append(key)
         shown = request.size if request.pictures else size
         tokens = shown / BYTES_PER_TOKEN
-        self._estimate.add(Range(tokens, tokens, tokens), request, ALWAYS)
+        self._estimate.add(tokens, request, ALWAYS)
         return True
 
     def _fits(self, size: int) -> bool:
@@ -174,7 +174,7 @@ class _Outbox:
     @property
     def cost(self) -> Range | None:
         """Cost in USD, each request sent once (repeats go to later batches); None if unknown."""
-        return self._estimate.totals(self.price, ALWAYS).cost_usd
+        return self._estimate.cost_usd
 
 
 @dataclass
