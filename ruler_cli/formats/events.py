@@ -31,31 +31,32 @@ from ruler_cli.files.source import Events
 from ruler_cli.files.splice import encode_members
 from ruler_cli.files.values import (
     Names,
-    first,
-    first_stated,
+    first_at,
+    first_of,
     is_list,
     is_object,
     objects,
     words,
 )
-from ruler_cli.messages.dialects import is_langchain
 from ruler_cli.types import Line, value
 
 Event = Mapping[str, Any]
 Matches = Callable[[Event], bool]
 
-_INNER = ("message", "info", "context")
+_INNER = ("message", "info", "context", "data", "kwargs")
 """Members whose own keys count too, as `message.role`."""
 _CONVERSATIONS = words(
     "conversation_id conversationId session_id thread_id trajectory_id rollout_id "
     "episode_id run_id chat_id dialog_id dialogue_id sessionId"
 )
 """Members by which the messages of a table belong together."""
-_TRACES = words("trace_id traceId context.trace_id")
+_TRACES = words("trace_id traceId context.trace_id context.traceId")
 _BATCHES = words("resourceSpans resource_spans batches")
 _SCOPES = words("scopeSpans scope_spans instrumentationLibrarySpans")
 _PAGES = words("data runs")
 """Lists of the spans of OTLP and of the APIs' pages."""
+_TEXTS = words("removed dropped noted rules")
+_NOTHING = "(?!)"
 
 
 @value
@@ -80,25 +81,18 @@ class EventKind:
         return bool(fitting) and 2 * len(fitting) >= len(events)
 
 
-_TEXTS = words("removed dropped noted rules")
-_NOTHING = "(?!)"
-
-
-def _kind(
-    clues: list[Mapping[str, str]],
-    texts: Mapping[str, str] | None = None,
-    **row: Any,
-) -> EventKind:
+def _kind(row: dict[str, Any]) -> EventKind:
     """Return the kind of a row."""
-    tests = [*map(_clue, clues)]
-    patterns = {}
+    tests = [*map(_clue, row.pop("clues"))]
+    stated = row.pop("texts", {})
+    texts = {}
     for name in _TEXTS:
-        patterns[name] = re.compile((texts or {}).get(name, _NOTHING))
+        texts[name] = re.compile(stated.get(name, _NOTHING))
 
     def matches(event: Event) -> bool:
         return any(test(event) for test in tests)
 
-    return EventKind(matches, texts=patterns, **row)
+    return EventKind(matches, texts=texts, **row)
 
 
 def _clue(row: Mapping[str, str]) -> Matches:
@@ -137,11 +131,11 @@ def _keys(event: Event) -> set[str]:
     return keys
 
 
-_TABLE = Path(__file__).with_name("events.toml")
-_ROWS = tomllib.loads(_TABLE.read_text("utf-8"))
-KINDS = {name: _kind(**row) for name, row in _ROWS.items()}
+_ROWS = tomllib.loads(
+    Path(__file__).with_name("events.toml").read_text("utf-8")
+)
+KINDS = {name: _kind(row) for name, row in _ROWS.items()}
 """Every kind of events by its name; the first that fits is taken."""
-KINDS["langchain"] = replace(KINDS["langchain"], matches=is_langchain)
 
 
 def conversation_id(event: Event) -> str | None:
@@ -151,44 +145,28 @@ def conversation_id(event: Event) -> str | None:
 
 def trace_id(span: Event) -> str | None:
     """Return the id of the trace that a span names; None if it names none."""
-    context = span.get("context")
-    inner = context if is_object(context) else {}
-    return _first_id(span, _TRACES) or _first_id(inner, _TRACES)
+    return _first_id(span, _TRACES)
 
 
-def _first_id(event: Event, names: Names) -> str | None:
-    identity = first_stated(event, names)
+def _first_id(event: Event, paths: Names) -> str | None:
+    identity = first_at(event, *paths)
     return str(identity) if isinstance(identity, str | int) else None
 
 
 def is_span(event: Event) -> bool:
-    """Return whether it is a span, with its trace and its own id, or an object of many (OTLP, APIs)."""
-    if spans_in(event):
-        return True
-    if (
-        trace_id(event) is None
-        or event.get("observations")
-        or event.get("child_runs")
-    ):
-        return False  # it holds its trace
-    return KINDS["span"].matches(event)
+    """Return whether it is a span with its trace and its own id, which does not hold its trace."""
+    holds_trace = event.get("observations") or event.get("child_runs")
+    is_placed = trace_id(event) is not None and not holds_trace
+    return is_placed and KINDS["span"].matches(event)
 
 
-def spans_in(event: Event) -> list[Event]:
-    """Return the spans in an object of many; [] if it is a span itself."""
-    spans: list[Event] = []
-    for batch in _listed(event, _BATCHES):
-        for scope in _listed(batch, _SCOPES):
+def spans_in(event: Event) -> list[dict[str, Any]]:
+    """Return the spans in an object of many (OTLP, APIs); [] if it is another one."""
+    spans = objects(first_of(event, _PAGES))
+    for batch in objects(first_of(event, _BATCHES)):
+        for scope in objects(first_of(batch, _SCOPES)):
             spans += objects(scope.get("spans"))
-    spans += _listed(event, _PAGES)
-    holders = {"data", "runs", "resourceSpans"}
-    single = all(not holders & span.keys() and is_span(span) for span in spans)
-    return spans if single else []
-
-
-def _listed(holder: Event, names: Names) -> list[dict[str, Any]]:
-    """Return the objects of the first of these members, if it is a list; else []."""
-    return objects(first(holder[name] for name in names if name in holder))
+    return spans if all(map(is_span, spans)) else []
 
 
 def spans_apart(raw: bytes) -> list[bytes]:
@@ -229,22 +207,16 @@ def _gathering(events: Sequence[Event]) -> Gathering | None:
     if not events or any(RECORD_MEMBERS & event.keys() for event in events):
         return None
     for kind in KINDS.values():
-        if kind.conversations:
-            named = [
-                event for event in events if conversation_id(event) is not None
-            ]
-            fitting = [*filter(kind.matches, named)]
-            if 2 * len(fitting) >= len(events):
-                return Gathering(
-                    kind.member, conversation_id, "conversation_id"
-                )
-        if not kind.member:
-            continue
-        if all(map(kind.matches, events)) or (
-            kind.most and kind.is_made_of(events)
-        ):
+        named = [e for e in events if conversation_id(e) is not None]
+        fitting = [*filter(kind.matches, named)]
+        if kind.conversations and 2 * len(fitting) >= len(events):
+            return Gathering(kind.member, conversation_id, "conversation_id")
+        is_made = all(map(kind.matches, events))
+        if kind.most:
+            is_made = kind.is_made_of(events)
+        if kind.member and is_made:
             return Gathering(kind.member)
-    if all(map(is_span, events)):
+    if all(is_span(event) or spans_in(event) for event in events):
         return Gathering("spans", trace_id, "trace_id")
     return None
 
@@ -266,9 +238,9 @@ def assemble_rollouts(
     with suppress(UsageError):  # a reader of the records raises it again
         lines += (line.raw for line in islice(container.records(), _SAMPLE))
     events = [event for event in map(_event, lines) if event is not None]
+    gathering = _gathering(events)
     if any(map(_list_member, lines)):
         return container if events else MessageLists(container)
-    gathering = _gathering(events)
     if gathering is None:
         return container
     return AssembledRollouts(container, gathering, file, stack)
@@ -309,12 +281,10 @@ class MessageLists(Container):
         """Yield an object for every list."""
         for line in self._source.records():
             member = None if line.skipped else _list_member(line.raw)
-            raw = (
-                line.raw
-                if member is None
-                else b"{%s: %s}" % (dump(member), line.raw)
-            )
-            yield replace(line, raw=raw)
+            if member is not None:
+                raw = encode_members({member: line.raw})
+                line = replace(line, raw=b"{%s}" % raw)  # noqa: PLW2901
+            yield line
 
 
 class AssembledRollouts(Container):
@@ -360,14 +330,16 @@ class AssembledRollouts(Container):
         if self._gathering.key is not None:
             key = None if event is None else self._gathering.key(event)
             return None if key is None else dump(key), raw
-        if isinstance(raw, int) or event is not None:
-            return b"", raw
-        text = raw.decode("utf-8", "replace")
+        if isinstance(raw, bytes) and event is None:
+            raw = self._as_event(raw.decode("utf-8", "replace"))
+        return b"", raw
+
+    def _as_event(self, text: str) -> bytes:
+        """Return the event of a line that cannot be read."""
         names = _UNREADABLE.get(self._gathering.member)
         if names is None:
-            return b"", dump(text)
-        speaker, content = names
-        return b"", dump({speaker: "unreadable", content: text})
+            return dump(text)
+        return dump(dict(zip(names, ("unreadable", text), strict=True)))
 
     def records(self) -> Iterator[Line]:
         """Yield every record."""
