@@ -21,6 +21,7 @@ from ruler_cli.files.values import (
     JsonObject,
     first,
     first_at,
+    first_of,
     is_object,
     is_text,
     items,
@@ -89,12 +90,7 @@ def _listed(record: JsonObject) -> list[Any]:
     """Return the spans of a record as they stand."""
     if is_text(record.get("run_type")):
         return [record]
-    for holder in (record, _trace(record)):
-        for path in _SPANS:
-            listed = items(lookup(holder, path))
-            if objects(listed):
-                return listed
-    return []
+    return items(first_of(record, _SPANS) or first_of(_trace(record), _SPANS))
 
 
 def read_trace(record: JsonObject) -> Rollout:
@@ -111,27 +107,16 @@ def read_trace(record: JsonObject) -> Rollout:
     conversations = conversations_of(spans)
     further = []
     if conversations:
-        question = messages_of(task, "user") or []
-        main = _main(conversations, question)
-        messages = main.messages
-        if not _is_asked(question, conversations):
-            messages = [*question, *messages]
-        elif (
-            first_agent_turn(messages) == 0
-        ):  # no message before it tells the task
-            later = [turn for turn in messages if turn.get("role") == "user"]
-            question = question or later[:1] or as_turn("user", task)
-            messages = [*question, *messages]
+        main, messages = _main(conversations, task)
         messages += _unsaid(final, conversations)
         further = [talk.messages for talk in conversations if talk is not main]
     else:
         messages = _without_calls(task, final, spans)
-    tools = None
-    for span in spans:
-        if span.kind == "call" and not tools:
-            tools = span.tools or offered_tools(span.input)
+    calls = [span for span in spans if span.kind == "call"]
+    tools = [call.tools or offered_tools(call.input) for call in calls]
+    offered = first(filter(None, tools))
     outcome = _outcome(record, spans)
-    return Rollout(messages, (), tuple(further), tools or None, outcome=outcome)
+    return Rollout(messages, (), tuple(further), offered, outcome=outcome)
 
 
 def _ends(
@@ -143,18 +128,15 @@ def _ends(
     roots = [
         span for span in outermost if span.kind == "other" and span.has_ends
     ]
-    trace = _trace(record)
-    if is_text(record.get("run_type")):
-        trace = {}
+    trace = {} if is_text(record.get("run_type")) else _trace(record)
     task = _parsed(first_at(trace, *_INPUTS))
     final = first_at(trace, *_OUTPUTS)
     if trace is not record:
         task = _parsed(task)
         final = _parsed(final)
     # a text in the output is the model's, even if it reads as JSON, unless all values are JSON text
-    again = _parsed(final)
-    if encoded or is_text(again):
-        final = again
+    if encoded or is_text(_parsed(final)):
+        final = _parsed(final)
     tasks = [span.input for span in roots]
     finals = [span.output for span in reversed(roots)]
     # of several roots none is the trace's
@@ -173,16 +155,26 @@ def _first_stated(values: list[Any]) -> Any:
 
 
 def _main(
-    conversations: list[Conversation], question: Messages
-) -> Conversation:
-    """Return the first conversation with the task, outside all tools if there is one."""
+    conversations: list[Conversation], task: Any
+) -> tuple[Conversation, Messages]:
+    """Return the first conversation with the task, best outside all tools, and its messages behind the task."""
+    question = messages_of(task, "user") or []
 
     def rank(talk: Conversation) -> tuple[bool, int]:
         # a sub-agent's conversation is one tool deeper
         kinds = [span.kind for span in talk.begin.around()]
         return not _is_asked(question, [talk]), kinds.count("tool")
 
-    return min(conversations, key=rank)
+    main = min(conversations, key=rank)
+    messages = main.messages
+    is_asked = _is_asked(question, conversations)
+    if is_asked and first_agent_turn(messages) > 0:
+        return main, messages
+    if is_asked and not question:
+        # no message before the agent's first turn tells the task
+        later = [turn for turn in messages if turn.get("role") == "user"]
+        question = later[:1] or as_turn("user", task)
+    return main, [*question, *messages]
 
 
 def _is_asked(question: Messages, conversations: list[Conversation]) -> bool:
@@ -265,16 +257,12 @@ def _has_more(value: Any) -> bool:
 
 def _outcome(record: JsonObject, spans: list[Span]) -> float | None:
     """Return the only number of Langfuse's scores, Phoenix's annotations, LangSmith's feedback."""
-    holders = {id(record): record, id(_trace(record)): _trace(record)}
-    for span in spans:
-        holders[id(span.raw)] = span.raw
+    holders = [record, _trace(record), *(span.raw for span in spans)]
     numbers = []
-    for holder in holders.values():
+    for holder in {id(holder): holder for holder in holders}.values():
         for path in _SCORES:
             scores = [score for _, score in every(holder, path)]
-            numbers += [
-                score for score in scores if isinstance(score, int | float)
-            ]
+            numbers += [s for s in scores if isinstance(s, int | float)]
     return numbers[0] if len(numbers) == 1 else None
 
 
