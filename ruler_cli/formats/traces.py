@@ -122,12 +122,9 @@ def read_trace(record: JsonObject) -> Rollout:
 def _ends(
     record: JsonObject, spans: list[Span], *, encoded: bool
 ) -> tuple[Any, Any]:
-    """Return the input and output of the first span without a parent; one that it lacks is the trace's own."""
-    outermost = [span for span in spans if span.parent is None]
-    outermost = outermost or [span for span in spans if span.outer is None]
-    roots = [
-        span for span in outermost if span.kind == "other" and span.has_ends
-    ]
+    """Return the trace's own input and output; what it lacks is that of its first or last outermost span."""
+    outermost = [span for span in spans if span.outer is None]
+    roots = [span for span in outermost if span.kind == "other"]
     trace = {} if is_text(record.get("run_type")) else _trace(record)
     task = _parsed(first_at(trace, *_INPUTS))
     final = first_at(trace, *_OUTPUTS)
@@ -137,12 +134,8 @@ def _ends(
     # a text in the output is the model's, even if it reads as JSON, unless all values are JSON text
     if encoded or is_text(_parsed(final)):
         final = _parsed(final)
-    tasks = [span.input for span in roots]
-    finals = [span.output for span in reversed(roots)]
-    # of several roots none is the trace's
-    at = 0 if len(roots) > 1 else len(roots)
-    tasks.insert(at, task)
-    finals.insert(at, final)
+    tasks = [task, *(root.input for root in roots)]
+    finals = [final, *(root.output for root in reversed(roots))]
     return _first_stated(tasks), _first_stated(finals)
 
 
