@@ -293,11 +293,6 @@ def is_atif(record: JsonObject) -> bool:
     return str(record.get("schema_version")).startswith("ATIF-v")
 
 
-def is_mini_swe_agent(record: JsonObject) -> bool:
-    """Return whether a record is a trajectory of mini-swe-agent, of any version."""
-    return str(record.get("trajectory_format")).startswith("mini-swe-agent")
-
-
 def read_atif(record: JsonObject) -> Rollout:
     """Read an ATIF trajectory, with those of its sub-agents."""
     further = tuple(

@@ -88,7 +88,9 @@ def task_messages(rollout: Rollout) -> Messages:
 
 
 def paths_named(
-    record: JsonObject, named: frozenset[str], deepest: int = 3
+    record: JsonObject,
+    named: frozenset[str],
+    deepest: int = 3,
 ) -> Iterator[str]:
     """Yield the paths of fields with one of these words in their names, also inside objects."""
     for key, value in record.items():
@@ -132,7 +134,12 @@ _TEXTS = words(
 _PARTS = words("text output_text thinking tool_use image image_url refusal")
 
 
-def answer_turns(value: Any, where: str, *, as_json: bool = False) -> Messages:
+def answer_turns(
+    value: Any,
+    where: str,
+    *,
+    as_json: bool = False,
+) -> Messages:
     """Read the agent's answer, also as an API's response; `as_json`: also as JSON text of messages.
 
     A text, also an empty one, is its turn; UnreadableError for null.
@@ -239,7 +246,10 @@ def prompt_size(conversation: Messages, whole: Messages) -> int | None:
 
 
 def read_conversation(
-    record: JsonObject, conversation: Messages, path: Path = (), **fields: Any
+    record: JsonObject,
+    conversation: Messages,
+    path: Path = (),
+    **fields: Any,
 ) -> Rollout:
     """Read a conversation with what stands beside it: the system prompt, the answer, the submitted work, the tools."""
     conversation = with_system(record, conversation)
@@ -264,7 +274,11 @@ def answers_path(record: JsonObject, least: int = 2) -> Path:
     )
 
 
-def _is_answer_list(record: JsonObject, path: Path, least: int) -> bool:
+def _is_answer_list(
+    record: JsonObject,
+    path: Path,
+    least: int,
+) -> bool:
     values = items(value_at(record, path))
     inside = objects(values)
     if len(values) < least or not all(map(is_answer, values)):
@@ -291,7 +305,11 @@ def read_or_error(
         return Rollout([], path, error=str(error), **fields)
 
 
-def make_rollout(prompt: Messages, answer: Messages, **fields: Any) -> Rollout:
+def make_rollout(
+    prompt: Messages,
+    answer: Messages,
+    **fields: Any,
+) -> Rollout:
     """Join a prompt and an answer; turns of the agent in the prompt stay a part of it."""
     size = len(prompt)
     length = size if first_agent_turn(prompt) < size else None
@@ -360,7 +378,11 @@ def task_turns(record: JsonObject, name: str | None) -> Messages:
     return with_system(record, [*earlier, *prompt_turns(value, name)])
 
 
-def with_prompt(rollout: Rollout, value: Any, path: str) -> Rollout:
+def with_prompt(
+    rollout: Rollout,
+    value: Any,
+    path: str,
+) -> Rollout:
     """Put the task, the value at `path`, before a rollout's conversation and behind its system prompt.
 
     A conversation that begins with the task stays as it is. The rollout gets an error if the task is empty.

@@ -228,7 +228,9 @@ def may_be_event(raw: bytes) -> bool:
 
 
 def assemble_rollouts(
-    container: Container, file: str, stack: ExitStack
+    container: Container,
+    file: str,
+    stack: ExitStack,
 ) -> Container:
     """Return a container of events as one of rollouts; any other container as it is.
 
@@ -349,7 +351,10 @@ class AssembledRollouts(Container):
             yield self._record(number, key, (raw for (raw,) in events))
 
     def _record(
-        self, number: int, key: bytes | int, events: Iterator[Raw]
+        self,
+        number: int,
+        key: bytes | int,
+        events: Iterator[Raw],
     ) -> Line:
         """Make one record of the bytes of its events; it is not held if it is larger than the bound."""
         parts = list[bytes]()
@@ -376,7 +381,10 @@ EVENTS = Events(may_be_event, assemble_rollouts)
 
 
 def open_records(
-    name: str, stack: ExitStack, file: str | None = None, **more: Any
+    name: str,
+    stack: ExitStack,
+    file: str | None = None,
+    **more: Any,
 ) -> Container:
     """Open INPUT as `open_container` does, with events gathered into records."""
     return open_container(name, stack, file, events=EVENTS, **more)

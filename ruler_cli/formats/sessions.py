@@ -189,7 +189,11 @@ class Session:
         self.last = turn
 
     def add(
-        self, role: str, content: Any, thought: Any = None, calls: Any = None
+        self,
+        role: str,
+        content: Any,
+        thought: Any = None,
+        calls: Any = None,
     ) -> None:
         """Add a turn, unless it is empty, or only a thought that stands in an earlier one."""
         if is_list(thought):

@@ -92,7 +92,9 @@ def conversations_of(spans: list[Span]) -> list[Conversation]:
 
 
 def _continued(
-    conversations: list[Conversation], asked: list[Said], answered: list[Said]
+    conversations: list[Conversation],
+    asked: list[Said],
+    answered: list[Said],
 ) -> Conversation | None:
     """Return the conversation that a step continues: of the longest input, of equal ones the last."""
     near = reversed(conversations[-_NEAR:])
@@ -156,7 +158,11 @@ def says(messages: list[Said], answer: list[Said]) -> bool:
     return True
 
 
-def is_within(text: str, whole: str, least: int) -> bool:
+def is_within(
+    text: str,
+    whole: str,
+    least: int,
+) -> bool:
     """Return whether a text holds this one; one shorter than `least` must be equal, as it stands in many."""
     if not text or text == whole:
         return True

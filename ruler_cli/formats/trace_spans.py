@@ -133,7 +133,12 @@ def spans_of(listed: Any, *, encoded: bool = False) -> list[Span]:
     return spans
 
 
-def _span(raw: JsonObject, parent: str | None, *, encoded: bool) -> Span:
+def _span(
+    raw: JsonObject,
+    parent: str | None,
+    *,
+    encoded: bool,
+) -> Span:
     if is_object(raw.get("span_data")):
         raw = {**raw["span_data"], **raw}
     attributes = {**_event_messages(raw), **_attributes(raw)}
@@ -178,7 +183,12 @@ def _kind(raw: JsonObject, attributes: JsonObject) -> str:
     return "call" if messages and _AGENTS.isdisjoint(kinds) else "other"
 
 
-def _value(attributes: JsonObject, names: Names, *, text: bool = False) -> Any:
+def _value(
+    attributes: JsonObject,
+    names: Names,
+    *,
+    text: bool = False,
+) -> Any:
     """The first of these attributes that is not empty; JSON text is decoded unless it may be plain text."""
     for name in names:
         value = lookup(attributes, name)

@@ -120,7 +120,10 @@ def read_trace(record: JsonObject) -> Rollout:
 
 
 def _ends(
-    record: JsonObject, spans: list[Span], *, encoded: bool
+    record: JsonObject,
+    spans: list[Span],
+    *,
+    encoded: bool,
 ) -> tuple[Any, Any]:
     """Return the trace's own input and output; what it lacks is that of its first or last outermost span."""
     outermost = [span for span in spans if span.outer is None]
@@ -200,7 +203,11 @@ def _unsaid(final: Any, conversations: list[Conversation]) -> Messages:
     return answers[-1:] or as_turn("assistant", final)
 
 
-def _without_calls(task: Any, final: Any, spans: list[Span]) -> Messages:
+def _without_calls(
+    task: Any,
+    final: Any,
+    spans: list[Span],
+) -> Messages:
     """Return the turns of a trace without model calls: the root's input, the tools as they ran, its output."""
     answer = _answer(task, final)
     if not answer:
