@@ -177,16 +177,10 @@ def spans_apart(raw: bytes) -> list[bytes]:
         return [raw]
 
 
-Raw = bytes | int
-"""The bytes of an event or a record; of one that is larger than the bound, only its size."""
-
 _SAMPLE = 20
 """First records that show if they are events."""
-_UNREADABLE = {
-    "messages": ("role", "content"),
-    "conversations": ("from", "value"),
-}
-"""Members of a message that is made of a line which cannot be read: the speaker, and the text."""
+_MESSAGES = ("messages", "conversations")
+"""Members that are lists of messages."""
 
 
 @value
@@ -266,9 +260,8 @@ def _list_member(raw: bytes) -> str | None:
     if not is_list(messages) or not all(map(is_object, messages)):
         return None
     gathering = _gathering(messages[:_SAMPLE])
-    if gathering is None or gathering.member not in _UNREADABLE:
-        return None
-    return gathering.member
+    member = gathering.member if gathering else None
+    return member if member in _MESSAGES else None
 
 
 class MessageLists(Container):
@@ -306,8 +299,7 @@ class AssembledRollouts(Container):
         self._gathering = gathering
         self._stack = stack
         folder = "/".join(PurePath(file).parts[:-1])
-        place = {"file": file, "folder": folder}
-        self._head = {name: dump(text) for name, text in place.items() if text}
+        self._place = {"file": file, "folder": folder}
 
     @cached_property
     def _events(self) -> sqlite3.Connection:
@@ -317,64 +309,59 @@ class AssembledRollouts(Container):
         is_trace = self._gathering.key is trace_id
         with temporary():
             for line in self._source.records():
-                events: Sequence[Raw] = [line.skipped or line.raw]
-                if is_trace:
-                    events = spans_apart(line.raw)
+                events = spans_apart(line.raw) if is_trace else [line.raw]
                 for event in events:
-                    db.execute(_ADD, self._keyed(event))
+                    size = line.skipped or len(event)
+                    db.execute(_ADD, (*self._keyed(event), size))
             db.execute("UPDATE event SET key = id WHERE key IS NULL")
             db.execute("CREATE INDEX by_rollout ON event (key, id)")
         return db
 
-    def _keyed(self, raw: Raw) -> tuple[bytes | None, Raw]:
-        """Return the key of an event, as JSON, and what is kept of it."""
-        event = None if isinstance(raw, int) else _event(raw)
+    def _keyed(self, raw: bytes) -> tuple[bytes | None, bytes]:
+        """Return the key of an event, as JSON, and the event."""
+        event = _event(raw)
         if self._gathering.key is not None:
             key = None if event is None else self._gathering.key(event)
             return None if key is None else dump(key), raw
-        if isinstance(raw, bytes) and event is None:
-            raw = self._as_event(raw.decode("utf-8", "replace"))
-        return b"", raw
-
-    def _as_event(self, text: str) -> bytes:
-        """Return the event of a line that cannot be read."""
-        names = _UNREADABLE.get(self._gathering.member)
-        if names is None:
-            return dump(text)
-        return dump(dict(zip(names, ("unreadable", text), strict=True)))
+        if event is not None:
+            return b"", raw
+        text = raw.decode("utf-8", "replace")
+        match self._gathering.member:
+            case "messages":
+                return b"", dump({"role": "unreadable", "content": text})
+            case "conversations":
+                return b"", dump({"from": "unreadable", "value": text})
+        return b"", dump(text)
 
     def records(self) -> Iterator[Line]:
-        """Yield every record."""
+        """Yield every record; one that is larger than the bound is not held."""
         rollouts = self._events.execute(_ROLLOUTS)
-        for number, (key,) in enumerate(rollouts, 1):
+        for number, (key, size) in enumerate(rollouts, 1):
+            if size > self.most:
+                yield self.line(number, 0, b"{", size)
+                continue
             events = self._events.execute(_EVENTS, (key,))
-            yield self._record(number, key, (raw for (raw,) in events))
+            raws = [raw for (raw,) in events]
+            raw = raws[0] if isinstance(key, int) else self._record(key, raws)
+            yield self.line(number, 0, raw)
 
-    def _record(
-        self,
-        number: int,
-        key: bytes | int,
-        events: Iterator[Raw],
-    ) -> Line:
-        """Make one record of the bytes of its events; it is not held if it is larger than the bound."""
-        parts = list[bytes]()
-        size = 0
-        for event in events:
-            size += event if isinstance(event, int) else len(event)
-            if isinstance(event, int) or size > self.most:
-                return self.line(number, 0, b"{", size)
-            parts.append(event)
-        if isinstance(key, int):
-            return self.line(number, 0, parts[0])
-        members = {self._gathering.key_name: key} if key else {}
-        members |= self._head
-        members[self._gathering.member] = b"[%s]" % b", ".join(parts)
-        return self.line(number, 0, b"{%s}" % encode_members(members))
+    def _record(self, key: bytes, events: list[bytes]) -> bytes:
+        """Make the record of the bytes of its events."""
+        members = {}
+        if key:
+            members[self._gathering.key_name] = key
+        for name, text in self._place.items():
+            if text:
+                members[name] = dump(text)
+        members[self._gathering.member] = b"[%s]" % b", ".join(events)
+        return b"{%s}" % encode_members(members)
 
 
-_SCHEMA = "CREATE TABLE event (id INTEGER PRIMARY KEY, key BLOB, raw BLOB)"
-_ADD = "INSERT INTO event (key, raw) VALUES (?, ?)"
-_ROLLOUTS = "SELECT key FROM event GROUP BY key ORDER BY min(id)"
+_SCHEMA = (
+    "CREATE TABLE event (id INTEGER PRIMARY KEY, key BLOB, raw BLOB, size INT)"
+)
+_ADD = "INSERT INTO event (key, raw, size) VALUES (?, ?, ?)"
+_ROLLOUTS = "SELECT key, sum(size) FROM event GROUP BY key ORDER BY min(id)"
 _EVENTS = "SELECT raw FROM event WHERE key = ? ORDER BY id"
 
 EVENTS = Events(may_be_event, assemble_rollouts)
