@@ -47,7 +47,7 @@ from ruler_cli.types import Rollout
 
 _SAMPLE = 20
 """First events by which a record's kind is known."""
-_SOURCES = words("kind payload.source payload.thread_source")
+_SOURCES = "kind payload.source payload.thread_source"
 """Places in the head of a session that name a sub-agent."""
 
 
@@ -77,15 +77,17 @@ class Session:
     @classmethod
     def matches(cls, record: JsonObject) -> bool:
         """Return whether at least half of a record's first events are those of the agent, or of its sub-agents."""
-        events = objects(items(record.get(cls.member))[:_SAMPLE])
-        return KINDS[cls.kind].is_made_of(events)
+        events = items(record.get(cls.member))
+        return KINDS[cls.kind].is_made_of(objects(events[:_SAMPLE]))
 
     @classmethod
     def is_sub_agent(cls, record: JsonObject) -> bool:
         """Return whether a session is a sub-agent's."""
-        heads = (record, *events_of(record)[:_SAMPLE])
-        sources = [lookup(head, path) for head in heads for path in _SOURCES]
-        return any("subagent" in str(source) for source in sources)
+        for head in (record, *events_of(record)[:_SAMPLE]):
+            sources = each_at(head, _SOURCES)
+            if any("subagent" in str(source) for source in sources):
+                return True
+        return False
 
     @classmethod
     def is_session(cls, record: JsonObject) -> bool:
@@ -110,14 +112,19 @@ class Session:
         if begin == len(turns):
             raise UnreadableError("holds no turn of the agent")
         # notes of the harness before it are no part of the task
-        task = [turn for turn in turns[:begin] if turn["role"] != "system"]
+        task = []
+        for turn in turns[:begin]:
+            if turn["role"] != "system":
+                task.append(turn)
         if all(turn["role"] != "user" for turn in task):
             raise UnreadableError(
                 "holds no task: what the user asked is not in it; give the session's own file"
             )
-        further = tuple(filter(_has_agent, session.taken_back))
-        tools = record.get("tools")
-        return Rollout([*task, *turns[begin:]], (), further, tools)
+        return Rollout(
+            [*task, *turns[begin:]],
+            histories=tuple(filter(_has_agent, session.taken_back)),
+            tools=record.get("tools"),
+        )
 
     def read(self, record: JsonObject) -> None:
         """Read a record."""
@@ -150,7 +157,8 @@ class Session:
     @property
     def begun(self) -> bool:
         """Return whether the agent had a turn."""
-        return any(map(_has_agent, (*self.turns.values(), *self.taken_back)))
+        turns = [*self.turns.values(), *self.taken_back]
+        return any(map(_has_agent, turns))
 
     def identify(self, identity: Any) -> None:
         """Note the session's id; UnreadableError for another id after the session has begun."""
@@ -162,7 +170,8 @@ class Session:
 
     def act(self, event: JsonObject, kind: Any) -> bool:
         """Do what the row of a kind says of an event; False if no row is of the kind."""
-        for pattern, row in KINDS[self.kind].turns.items():
+        rows = KINDS[self.kind].turns
+        for pattern, row in rows.items():
             if re.fullmatch(pattern, str(kind)):
                 role, _, places = row.partition(" ")
                 self._act(role, each_at(event, places))
@@ -204,7 +213,9 @@ class Session:
         is_new = made or str(thought) not in self.shown
         if content or (len(turn) > 2 and is_new):
             self.append(turn)
-        shown = [thought, *(call["id"] for call in made)]
+        shown = [thought]
+        for call in made:
+            shown.append(call["id"])
         self.shown.update(filter(is_text, shown))
 
     def extend(self, content: Any) -> None:
@@ -253,7 +264,8 @@ class Session:
 
     def take_back(self, names: Iterable[str]) -> None:
         """Take back the turns of these events."""
-        self.taken_back.append(_joined(map(self.turns.pop, names)))
+        turns = _joined(map(self.turns.pop, names))
+        self.taken_back.append(turns)
 
 
 def _joined(turns: Iterable[Messages]) -> Messages:
@@ -307,16 +319,17 @@ class Gemini(Session):
 
     def read_event(self, event: JsonObject) -> None:
         """Read a turn of the file, a change of it, or a line that was printed."""
-        kind, role, content = map(event.get, ("type", "role", "content"))
-        begin, changed = each_at(event, "$rewindTo $set.messages")
-        calls = objects(event.get("toolCalls"))
+        places = "type role content toolCalls $rewindTo $set.messages"
+        kind, role, content, calls, begin, changed = each_at(event, places)
+        calls = objects(calls)
+        is_piece = event.get("delta") and self.last.get("role") == role
         if is_text(begin):
-            self.take_back(self.since(begin) or [*self.turns])
+            rewound = self.since(begin) or [*self.turns]
+            self.take_back(rewound)
         elif changed:
             self.turns.clear()
             self.read_all(changed)
-        elif event.get("delta") and self.last.get("role") == role:
-            # the agent's messages are printed in pieces
+        elif is_piece:  # the agent's messages are printed in pieces
             self.extend(content)
         elif kind == "message":
             self.add(str(role), content)
@@ -371,7 +384,10 @@ class OpenCode(Session):
 
     def read_event(self, event: JsonObject) -> None:
         """Read a message."""
-        parts = [p for p in objects(event.get("parts")) if not p.get("ignored")]
+        parts = []
+        for part in objects(event.get("parts")):
+            if not part.get("ignored"):
+                parts.append(part)
         if lookup(event, "info.role") == "user":
             self.ask([*map(_opencode_request, parts)])
         else:
@@ -424,8 +440,8 @@ class Copilot(Session):
         parts = [data.get("content")]
         for file in objects(data.get("attachments")):
             stated = each_at(file, "displayName|title|path text")
-            shown = "\n".join(map(str, filter(None, stated)))
-            parts.append(f"[file {shown}]")
+            shown = map(str, filter(None, stated))
+            parts.append("[file {}]".format("\n".join(shown)))
         source = data.get("source") or "user"
         if source != "user" or data.get("isAutopilotContinuation"):
             self.add("system", parts)
@@ -466,8 +482,9 @@ class Pi(Session):
             ran = f"Ran `{message.get('command')}`\n{message.get('output')}"
             self.add("user", ran)
         elif not self.act(message, f"role {role}"):
-            self.add(str(role), content_parts(message.get("content")))
-            self.add("system", message.get("errorMessage"))
+            content, error = each_at(message, "content errorMessage")
+            self.add(str(role), content_parts(content))
+            self.add("system", error)
 
 
 @dataclass
@@ -498,11 +515,13 @@ class Claude(Session):
 
     def read(self, record: JsonObject) -> None:
         """Read the events of the main conversation."""
-        events = objects(events_of(record))
-        self.attached = any(_queued(event) is not None for event in events)
-        replies = [e for e in events if e.get("type") == "assistant"]
-        parents = [e.get("parentUuid") for e in replies if not self.is_side(e)]
-        self.is_tree = None not in parents
+        self.is_tree = True
+        for event in objects(events_of(record)):
+            is_reply = event.get("type") == "assistant"
+            if _queued(event) is not None:
+                self.attached = True
+            elif is_reply and not self.is_side(event):
+                self.is_tree &= event.get("parentUuid") is not None
         super().read(record)
 
     def read_event(self, event: JsonObject) -> None:
@@ -513,7 +532,7 @@ class Claude(Session):
         if kind == "user":
             self._ask(event, content)
         elif kind == "queue-operation":
-            self._queue(event.get("operation"), event.get("content"))
+            self._queue(*each_at(event, "operation content"))
         elif model == "<synthetic>":
             self.add("system", content)
         elif is_piece and self.last.get("role") == "assistant":
@@ -535,7 +554,7 @@ class Claude(Session):
 
     def _ask(self, event: JsonObject, content: Any) -> None:
         text = str(plain_content(content))
-        role, earlier = map(self.last.get, ("role", "content"))
+        role, earlier = each_at(self.last, "role content")
         # a command that the user typed: /review
         is_typed = role == "user" and str(earlier).startswith("<command-")
         is_meta = event.get("isMeta")
@@ -555,8 +574,8 @@ class Claude(Session):
 
     def _note_prompt(self, event: JsonObject) -> None:
         """Note a prompt; if its parent stands before an earlier prompt, take back all turns since."""
-        prompts = [turn for turn in self.new if turn["role"] == "user"]
-        if not prompts or lookup(prompts[0], "content.0.type") == "tool_result":
+        role, kind = each_at(self.last, "role content.0.type")
+        if not self.new or role != "user" or kind == "tool_result":
             return
         parent = event.get("parentUuid")
         if parent is None:
@@ -592,7 +611,8 @@ class Codex(Session):
         elif count := payload.get("num_turns"):
             prompts = []
             for name, turns in self.turns.items():
-                if any(turn.get("role") == "user" for turn in turns):
+                roles = [turn.get("role") for turn in turns]
+                if "user" in roles:
                     prompts.append(name)
             if 0 < count <= len(prompts):
                 self.take_back(self.since(prompts[-count]))
@@ -609,7 +629,7 @@ class Codex(Session):
 
     def _read_item(self, item: JsonObject) -> None:
         """Read an item of the Responses API."""
-        kind, role, content = map(item.get, ("type", "role", "content"))
+        kind, role, content = each_at(item, "type role content")
         if role == "assistant":
             self.add(role, content)
         elif role is not None:
