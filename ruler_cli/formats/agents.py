@@ -69,7 +69,8 @@ def _listed(record: JsonObject) -> list[Any]:
 
 
 def _is_history(record: JsonObject, kind: str) -> bool:
-    return any(map(KINDS[kind].matches, _listed(record)[:1]))
+    first_message = _listed(record)[:1]
+    return KINDS[kind].is_made_of(first_message)
 
 
 def is_autogen_history(record: JsonObject) -> bool:
@@ -87,7 +88,10 @@ def _read(turns_of: Callable[[Turn], Messages], record: JsonObject) -> Rollout:
     messages = _listed(record)
     if not messages or not all(map(is_object, messages)):
         raise UnreadableError("has no messages where its framework writes them")
-    return Rollout([turn for message in messages for turn in turns_of(message)])
+    turns = []
+    for message in messages:
+        turns += turns_of(message)
+    return Rollout(turns)
 
 
 def _autogen_turns(message: Turn) -> Messages:
@@ -105,7 +109,10 @@ def _autogen_turns(message: Turn) -> Messages:
     if role != "assistant" or str(source).casefold() in _USERS:
         role = "user" if role == "assistant" else role
         return [new_turn(role, content)]
-    calls = [call for call in objects(content) if holds(call, "name arguments")]
+    calls = []
+    for call in objects(content):
+        if holds(call, "name arguments"):
+            calls.append(call)
     if kind == "ThoughtEvent":
         thought = content
     if calls == content or kind == "ThoughtEvent":
@@ -158,10 +165,10 @@ def read_swe_agent(record: JsonObject) -> Rollout:
                 turn.pop(name, None)
         if not message.get("is_demo"):
             messages.append(turn)
-    last = messages[-1] if messages else {}
     seen = lookup(record, "trajectory.-1.observation")
-    if last.get("role") == "assistant" and is_text(seen) and seen.strip():
-        messages.append(result_turn(lookup(last, "tool_calls.0.id"), seen))
+    role, call = each_at(messages, "-1.role -1.tool_calls.0.id")
+    if role == "assistant" and is_text(seen) and seen.strip():
+        messages.append(result_turn(call, seen))
     return Rollout(with_submission(record, messages))
 
 
@@ -170,7 +177,7 @@ _RESOLVED = words(
 )
 _NO_TURNS = words("agent_state_changed change_agent_state null recall")
 _METADATA = words(
-    "thought content hidden blocking confirmation_state security_risk is_input"
+    "thought hidden blocking confirmation_state security_risk is_input"
 )
 """Members of an action's `args` that are no arguments of the call."""
 
@@ -189,41 +196,36 @@ def read_openhands(record: JsonObject) -> Rollout:
             "jq -cs '{events: .}' events/*.json"
         )
     task = record.get("instruction")
-    asked = any(message["role"] in ("user", "system") for message in messages)
-    if is_text(task) and not asked:
+    roles = {message["role"] for message in messages}
+    if is_text(task) and roles.isdisjoint(("user", "system")):
         messages.insert(0, new_turn("user", task))
-    return Rollout(
-        with_submission(record, messages), outcome=first_at(record, *_RESOLVED)
-    )
+    outcome = first_at(record, *_RESOLVED)
+    return Rollout(with_submission(record, messages), outcome=outcome)
 
 
 def _openhands_turns(event: JsonObject) -> Messages:
     """Return an event as messages; none for a change of state."""
-    action = event.get("action")
-    content = lookup(event, "args.content")
     if "kind" in event:
         return [*_sdk_turns(event)]
-    if event.get("observation", action) in _NO_TURNS:
+    action, source, args, thought = each_at(
+        event, "action source args args.thought"
+    )
+    content, seen = each_at(event, "args.content|message content")
+    if event.get("observation", action) in (*_NO_TURNS, None):
         return []
     if "observation" in event:
-        return [result_turn(str(event.get("cause")), event.get("content"))]
+        return [result_turn(str(event.get("cause")), seen)]
     if action == "system":
-        return [new_turn("system", content or event.get("message"))]
+        return [new_turn("system", content)]
     if action == "message":
-        by_user = event.get("source") == "user"
-        role = "user" if by_user else "assistant"
-        return [new_turn(role, content or event.get("message"))]
-    if action is None:
-        return []
+        by_user = source == "user"
+        return [new_turn("user" if by_user else "assistant", content)]
     arguments = {}
-    args = event.get("args")
     for name, value in args.items() if is_object(args) else ():
         if name not in _METADATA and value not in (None, "", False):
             arguments[name] = value
-    if content:  # the text of a `write`
-        arguments["content"] = content
     turn = call_turn(str(event.get("id")), action, arguments)
-    return [turn | {"content": lookup(args, "thought") or None}]
+    return [turn | {"content": thought or None}]
 
 
 def _sdk_turns(event: JsonObject) -> Iterator[Turn]:
@@ -280,10 +282,10 @@ def _with_extension(content: Any, event: JsonObject) -> Any:
 def read_prediction(record: JsonObject) -> Rollout:
     """Read a prediction of SWE-bench."""
     prompt = prompt_turns(record.get("text"), "text")
-    for text in map(record.get, ("full_output", "model_patch")):
+    for text in each_at(record, "full_output model_patch"):
         if is_text(text) and text.strip():
-            answer = with_submission(record, [new_turn("assistant", text)])
-            return Rollout([*prompt, *answer])
+            answer = [new_turn("assistant", text)]
+            return Rollout([*prompt, *with_submission(record, answer)])
     nothing = "has no patch in `model_patch`: nothing was handed in"
     return Rollout(prompt, error=nothing)
 
@@ -306,7 +308,8 @@ def read_atif(record: JsonObject) -> Rollout:
     session = record.get("session_id")
     part = copied or record.get("continued_trajectory_ref")
     member = session if part and is_text(session) else None
-    return Rollout(_atif_turns(record), (), further, tools, member=member)
+    turns = _atif_turns(record)
+    return Rollout(turns, histories=further, tools=tools, member=member)
 
 
 _ATIF_ROLES = {"agent": "assistant", "system": "system"}

@@ -112,11 +112,16 @@ def read_trace(record: JsonObject) -> Rollout:
         further = [talk.messages for talk in conversations if talk is not main]
     else:
         messages = _without_calls(task, final, spans)
-    calls = [span for span in spans if span.kind == "call"]
-    tools = [call.tools or offered_tools(call.input) for call in calls]
-    offered = first(filter(None, tools))
-    outcome = _outcome(record, spans)
-    return Rollout(messages, (), tuple(further), offered, outcome=outcome)
+    tools = None
+    for span in spans:
+        if span.kind == "call" and not tools:
+            tools = span.tools or offered_tools(span.input)
+    return Rollout(
+        messages,
+        histories=tuple(further),
+        tools=tools or None,
+        outcome=_outcome(record, spans),
+    )
 
 
 def _ends(
@@ -175,31 +180,32 @@ def _main(
 
 def _is_asked(question: Messages, conversations: list[Conversation]) -> bool:
     """Return whether the last text of a user is empty, or stands in an input of the conversations."""
-    texts = [text_of(m) for m in question if m.get("role") == "user"]
-    if not texts or not texts[-1]:
-        return True
-    asked = [turn for talk in conversations for turn in talk.input]
-    return any(
-        is_within(texts[-1], text_of(turn.message), _WORD) for turn in asked
-    )
+    text = ""
+    for message in question:
+        if message.get("role") == "user":
+            text = text_of(message)
+    for talk in conversations:
+        asked = [text_of(turn.message) for turn in talk.input]
+        if any(is_within(text, whole, _WORD) for whole in asked):
+            return True
+    return not text
 
 
 def _unsaid(final: Any, conversations: list[Conversation]) -> Messages:
     """Return the root's final answer as a turn; none if a conversation has it."""
-    spoken = [
-        turn for talk in conversations for turn in (*talk.input, *talk.output)
-    ]
     output = messages_of(final, "assistant") or []
-    answers = [m for m in output if m.get("role") in OWN_ROLES and text_of(m)]
-    last = (answers or output)[-1:]
-    if last:
-        is_said = says(spoken, [said(last[0])])
-    else:
-        is_said = any(
-            final == _parsed(turn.text) for turn in spoken if turn.role in AGENT
-        )
-    if is_said:
-        return []
+    answers = []
+    for message in output:
+        if message.get("role") in OWN_ROLES and text_of(message):
+            answers.append(message)
+    last = [*map(said, (answers or output)[-1:])]
+    for talk in conversations:
+        if last and says(talk.turns, last):
+            return []
+        for turn in talk.turns:
+            is_agent = turn.role in AGENT
+            if not last and is_agent and final == _parsed(turn.text):
+                return []
     return answers[-1:] or as_turn("assistant", final)
 
 
