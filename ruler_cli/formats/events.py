@@ -33,7 +33,6 @@ from ruler_cli.files.values import (
     Names,
     first_at,
     first_of,
-    is_list,
     is_object,
     objects,
     words,
@@ -83,28 +82,28 @@ class EventKind:
 
 def _kind(row: dict[str, Any]) -> EventKind:
     """Return the kind of a row."""
-    tests = [*map(_clue, row.pop("clues"))]
+    clues = [*map(_clue, row.pop("clues"))]
     stated = row.pop("texts", {})
     texts = {}
     for name in _TEXTS:
-        texts[name] = re.compile(stated.get(name, _NOTHING))
+        pattern = stated.get(name, _NOTHING)
+        texts[name] = re.compile(pattern)
 
     def matches(event: Event) -> bool:
-        return any(test(event) for test in tests)
+        return any(clue(event) for clue in clues)
 
     return EventKind(matches, texts=texts, **row)
 
 
 def _clue(row: Mapping[str, str]) -> Matches:
     """Return a test for events by their keys and the patterns of their type and role."""
-    has = frozenset(words(row.get("has", "")))
-    some = frozenset(words(row.get("some", "")))
-    lacks = frozenset(words(row.get("lacks", "")))
-    only = frozenset(words(row.get("only", "")))
-    patterns = {}
-    for name in ("type", "role"):
-        if name in row:
-            patterns[name] = re.compile("|".join(words(row[name])))
+    sets = {}
+    for name in ("has", "some", "lacks", "only"):
+        names = row.get(name, "")
+        sets[name] = frozenset(words(names))
+    has, some, lacks, only = sets.values()
+    kind = _pattern(row.get("type", ".*"))
+    role = _pattern(row.get("role", ".*"))
 
     def matches(event: Event) -> bool:
         keys = _keys(event)
@@ -114,12 +113,14 @@ def _clue(row: Mapping[str, str]) -> Matches:
             return False
         if only and not keys <= only:
             return False
-        return all(
-            pattern.fullmatch(str(event.get(name)))
-            for name, pattern in patterns.items()
-        )
+        is_kind = kind.fullmatch(str(event.get("type")))
+        return bool(is_kind and role.fullmatch(str(event.get("role"))))
 
     return matches
+
+
+def _pattern(names: str) -> re.Pattern[str]:
+    return re.compile("|".join(words(names)), re.DOTALL)
 
 
 def _keys(event: Event) -> set[str]:
@@ -198,11 +199,16 @@ class Gathering:
 
 def _gathering(events: Sequence[Event]) -> Gathering | None:
     """Return how first events are gathered; None if they are records, or of no known kind."""
-    if not events or any(RECORD_MEMBERS & event.keys() for event in events):
+    if not events:
         return None
+    for event in events:
+        if RECORD_MEMBERS & event.keys():
+            return None
     for kind in KINDS.values():
-        named = [e for e in events if conversation_id(e) is not None]
-        fitting = [*filter(kind.matches, named)]
+        fitting = []
+        for event in events:
+            if conversation_id(event) is not None and kind.matches(event):
+                fitting.append(event)
         if kind.conversations and 2 * len(fitting) >= len(events):
             return Gathering(kind.member, conversation_id, "conversation_id")
         is_made = all(map(kind.matches, events))
@@ -210,9 +216,10 @@ def _gathering(events: Sequence[Event]) -> Gathering | None:
             is_made = kind.is_made_of(events)
         if kind.member and is_made:
             return Gathering(kind.member)
-    if all(is_span(event) or spans_in(event) for event in events):
-        return Gathering("spans", trace_id, "trace_id")
-    return None
+    for event in events:
+        if not is_span(event) and not spans_in(event):
+            return None
+    return Gathering("spans", trace_id, "trace_id")
 
 
 def may_be_event(raw: bytes) -> bool:
@@ -232,8 +239,9 @@ def assemble_rollouts(
     """
     lines = list[bytes]()
     with suppress(UsageError):  # a reader of the records raises it again
-        lines += (line.raw for line in islice(container.records(), _SAMPLE))
-    events = [event for event in map(_event, lines) if event is not None]
+        for line in islice(container.records(), _SAMPLE):
+            lines.append(line.raw)
+    events = [*filter(None, map(_event, lines))]
     gathering = _gathering(events)
     if any(map(_list_member, lines)):
         return container if events else MessageLists(container)
@@ -257,9 +265,10 @@ def _list_member(raw: bytes) -> str | None:
         messages = parse_value(raw)
     except (UnreadableError, RecursionError):
         return None
-    if not is_list(messages) or not all(map(is_object, messages)):
+    events = objects(messages)
+    gathering = _gathering(events[:_SAMPLE])
+    if events != messages:
         return None
-    gathering = _gathering(messages[:_SAMPLE])
     member = gathering.member if gathering else None
     return member if member in _MESSAGES else None
 
