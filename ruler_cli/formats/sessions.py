@@ -56,14 +56,13 @@ class Session:
     """A session of an agent: the turns of each event by its id, and the runs of turns that the user took back.
 
     `new` are the turns of the event that is read, `last` is the last one of all, `shown` are the thoughts, the
-    instructions and the ids of calls that are turns already. A subclass is an agent, whose sessions have lists
-    `member` of events of a `kind` of `events.toml`; an event with a value at one of `sides` is a sub-agent's.
+    instructions and the ids of calls that are turns already. A subclass is an agent, whose sessions have events of a
+    `kind` of `events.toml`; one with a value at one of `sides` is a sub-agent's.
     `replaces`: a later event replaces that of the same id, which else it repeats.
     """
 
     name: ClassVar[str]
     kind: ClassVar[str]
-    member: ClassVar = "events"
     event_id: ClassVar = "id"
     sides: ClassVar = ""
     replaces: ClassVar = False
@@ -77,8 +76,8 @@ class Session:
     @classmethod
     def matches(cls, record: JsonObject) -> bool:
         """Return whether at least half of a record's first events are those of the agent, or of its sub-agents."""
-        events = items(record.get(cls.member))
-        return KINDS[cls.kind].is_made_of(objects(events[:_SAMPLE]))
+        events = objects(events_of(record)[:_SAMPLE])
+        return KINDS[cls.kind].is_made_of(events)
 
     @classmethod
     def is_sub_agent(cls, record: JsonObject) -> bool:
@@ -187,6 +186,8 @@ class Session:
                 self.append(result_turn(*values))
             case "session":
                 self.identify(*values)
+            case "user":
+                self.ask(*values)
             case "rewind":
                 self.take_back(self.since(*values))
             case _ if values:
@@ -276,6 +277,15 @@ def _has_agent(turns: Messages) -> bool:
     return first_agent_turn(turns) < len(turns)
 
 
+def _asks(turns: Messages) -> bool:
+    """Return whether one of these turns is the user's, and no result of a tool."""
+    for turn in turns:
+        role, kind = each_at(turn, "role content.0.type")
+        if role == "user" and kind != "tool_result":
+            return True
+    return False
+
+
 def plain_content(content: Any) -> Any:
     """Content of texts alone as one text: equal prompts are equal however they were written."""
     plain = [*map(part_text, items(content))]
@@ -311,12 +321,6 @@ class Gemini(Session):
     kind = "gemini-cli"
     replaces = True
 
-    @classmethod
-    def matches(cls, record: JsonObject) -> bool:
-        """Return whether it is a document, or made of lines."""
-        document = is_list(record.get("messages")) and "projectHash" in record
-        return document or super().matches(record)
-
     def read_event(self, event: JsonObject) -> None:
         """Read a turn of the file, a change of it, or a line that was printed."""
         places = "type role content toolCalls $rewindTo $set.messages"
@@ -333,8 +337,6 @@ class Gemini(Session):
             self.extend(content)
         elif kind == "message":
             self.add(str(role), content)
-        elif kind == "user":
-            self.ask(content)
         elif kind in ("gemini", "model", "assistant"):
             thoughts = []
             for thought in objects(event.get("thoughts")):
@@ -369,7 +371,6 @@ class OpenCode(Session):
 
     name = "OpenCode"
     kind = "opencode"
-    member = "messages"
     event_id = "info.id"
 
     @classmethod
@@ -491,15 +492,14 @@ class Pi(Session):
 class Claude(Session):
     """A session of Claude Code.
 
-    `prompts` are the ids of the user's prompts. `is_tree`: each event names its parent. `attached`: what the user typed
-    while the agent worked stands in events of its own; else it is `waiting` until it is read.
+    `is_tree`: each event names its parent. `attached`: what the user typed while the agent worked stands in events of
+    its own; else it is `waiting` until it is read.
     """
 
     name = "Claude Code"
     kind = "claude-code"
     event_id = "uuid"
     sides = "isSidechain parent_tool_use_id"
-    prompts: set[str] = field(default_factory=set)
     is_tree: bool = False
     is_cleared: bool = False
     attached: bool = False
@@ -518,7 +518,7 @@ class Claude(Session):
         self.is_tree = True
         for event in objects(events_of(record)):
             is_reply = event.get("type") == "assistant"
-            if _queued(event) is not None:
+            if lookup(event, "attachment.type") == "queued_command":
                 self.attached = True
             elif is_reply and not self.is_side(event):
                 self.is_tree &= event.get("parentUuid") is not None
@@ -541,7 +541,7 @@ class Claude(Session):
             self.add("assistant", content)
             self.message_id = identity
         else:
-            self.ask(_queued(event))
+            self.act(event, lookup(event, "attachment.type"))
 
     def _queue(self, operation: Any, typed: Any) -> None:
         """Keep a text that was typed while the agent worked, and show it when it reaches the agent."""
@@ -574,8 +574,7 @@ class Claude(Session):
 
     def _note_prompt(self, event: JsonObject) -> None:
         """Note a prompt; if its parent stands before an earlier prompt, take back all turns since."""
-        role, kind = each_at(self.last, "role content.0.type")
-        if not self.new or role != "user" or kind == "tool_result":
+        if not _asks(self.new):
             return
         parent = event.get("parentUuid")
         if parent is None:
@@ -583,16 +582,9 @@ class Claude(Session):
         after = self.since(parent)[1:]
         if parent is None or self.is_cleared:
             after = [*self.turns]
-        if self.is_tree and not self.prompts.isdisjoint(after):
+        if self.is_tree and any(_asks(self.turns[name]) for name in after):
             self.take_back(after)
-        self.prompts.add(str(event.get("uuid")))
         self.is_cleared = False
-
-
-def _queued(event: JsonObject) -> Any:
-    if lookup(event, "attachment.type") == "queued_command":
-        return lookup(event, "attachment.prompt")
-    return None
 
 
 class Codex(Session):
@@ -603,29 +595,24 @@ class Codex(Session):
 
     def read_event(self, event: JsonObject) -> None:
         """Read an item, or what an event holds beside it."""
-        kind, payload = map(event.get, ("type", "payload"))
-        if not is_object(payload):
-            self._read_older(event)
+        kind, payload, rules = each_at(event, "type payload instructions")
+        if not is_object(payload) and kind is not None:
+            # older files are of bare items, and their head has the user's instructions
+            self._read_item(event)
+        elif not is_object(payload):
+            self.instruct(str(rules or ""))
         elif kind == "response_item":
             self._read_item(payload)
         elif count := payload.get("num_turns"):
             prompts = []
             for name, turns in self.turns.items():
-                roles = [turn.get("role") for turn in turns]
-                if "user" in roles:
+                if _asks(turns):
                     prompts.append(name)
             if 0 < count <= len(prompts):
                 self.take_back(self.since(prompts[-count]))
         else:
             kind = payload.get("type") if kind == "event_msg" else kind
             self.act(payload, f"event {kind}")
-
-    def _read_older(self, event: JsonObject) -> None:
-        """Read a line of an older file: an item alone, or the head with the user's instructions."""
-        if "type" in event:
-            self._read_item(event)
-        elif "record_type" not in event:
-            self.instruct(str(event.get("instructions") or ""))
 
     def _read_item(self, item: JsonObject) -> None:
         """Read an item of the Responses API."""

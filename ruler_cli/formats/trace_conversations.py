@@ -103,7 +103,7 @@ def _continued(
     answered: Turns,
 ) -> Conversation | None:
     """Return the conversation that a step continues: of the longest input, of equal ones the last."""
-    longest = None
+    longest: Conversation | None = None
     for talk in conversations[-_NEAR:]:
         if talk.is_continued(asked, answered):
             is_shorter = longest and len(talk.input) < len(longest.input)
