@@ -55,6 +55,7 @@ _AUTOGEN_ROLES = {
     "SystemMessage": "system",
     "UserMessage": "user",
     "CodeExecutionEvent": "tool",
+    **dict.fromkeys(_RESULTS, "tool"),
 }
 _PATHS = "messages message_thread llm_messages llm_context.messages values.messages channel_values.messages"
 """Paths of the messages of AutoGen (of a result, or of the input of a model), LangChain and LangGraph."""
@@ -102,8 +103,8 @@ def _autogen_turns(message: Turn) -> Messages:
         return [message]
     if kind in _SILENT:
         return []
-    if kind in _RESULTS:
-        results = [each_at(r, "call_id content") for r in items(content)]
+    if kind in _RESULTS and objects(content) == content:
+        results = [each_at(result, "call_id content") for result in content]
         return [result_turn(*result) for result in results]
     role = _AUTOGEN_ROLES.get(str(kind), "assistant")
     if role != "assistant" or str(source).casefold() in _USERS:

@@ -96,11 +96,6 @@ class Span:
     raw: JsonObject
     outer: Span | None = None
 
-    @property
-    def has_ends(self) -> bool:
-        """Return whether it has an input or an output."""
-        return (self.input, self.output) != (None, None)
-
     def around(self) -> Iterator[Span]:
         """The spans around this one, the nearest first; parents may go round in circles."""
         outer = self.outer
@@ -118,19 +113,23 @@ def is_encoded(listed: Any) -> bool:
 
 
 def spans_of(listed: Any, *, encoded: bool = False) -> list[Span]:
-    """The spans of a list, and those inside them, by their start times.
+    """The spans of a list, and those inside them, by their start times if all have comparable ones.
 
     `encoded`: their own inputs and outputs are JSON text.
     """
-    spans = [
-        _span(raw, parent, encoded=encoded) for raw, parent in _flat(listed)
-    ]
-    by_id = {span.identity: span for span in spans if span.identity is not None}
+    spans = []
+    by_id = {}
+    for raw, parent in _flat(listed):
+        span = _span(raw, parent, encoded=encoded)
+        spans.append(span)
+        by_id[span.identity] = span
     for span in spans:
-        span.outer = by_id.get(span.parent or "")
-    # dates and nanoseconds sort as the texts that they are
-    spans.sort(key=lambda span: str(first_at(span.raw, *_STARTS)))
-    return spans
+        span.outer = by_id.get(span.parent) if span.parent else None
+    # dates sort as the texts that they are, and so do nanoseconds
+    try:
+        return sorted(spans, key=lambda span: first_at(span.raw, *_STARTS))
+    except TypeError:
+        return spans
 
 
 def _span(

@@ -131,9 +131,13 @@ def _ends(
     encoded: bool,
 ) -> tuple[Any, Any]:
     """Return the trace's own input and output; what it lacks is that of its first or last outermost span."""
-    outermost = [span for span in spans if span.outer is None]
-    roots = [span for span in outermost if span.kind == "other"]
-    trace = {} if is_text(record.get("run_type")) else _trace(record)
+    roots = []
+    for span in spans:
+        if span.outer is None and span.kind == "other":
+            roots.append(span)
+    trace = _trace(record)
+    if is_text(record.get("run_type")):
+        trace = {}
     task = _parsed(first_at(trace, *_INPUTS))
     final = first_at(trace, *_OUTPUTS)
     if trace is not record:
@@ -275,8 +279,9 @@ def _outcome(record: JsonObject, spans: list[Span]) -> float | None:
 def item_key(record: JsonObject) -> str | None:
     """Return the item of a data set on which a trace ran; None if it names none."""
     trace = _trace(record)
-    metadata = {"metadata": decoded(trace.get("metadata"))}
-    for holder in (record, trace, metadata, *_listed(record)):
+    metadata = decoded(trace.get("metadata"))
+    holders = [record, trace, {"metadata": metadata}]
+    for holder in holders + _listed(record):
         for path in _ITEMS:
             item = lookup(holder, path)
             if isinstance(item, str | int) and item != "":
@@ -286,8 +291,11 @@ def item_key(record: JsonObject) -> str | None:
 
 def is_spans(record: JsonObject) -> bool:
     """Return whether spans hold something that a model was asked or said."""
-    spans = spans_of(record.get("spans"))
-    return any(span.kind == "call" or span.has_ends for span in spans)
+    for span in spans_of(record.get("spans")):
+        ends = (span.input, span.output)
+        if span.kind == "call" or ends != (None, None):
+            return True
+    return False
 
 
 def is_langfuse(record: JsonObject) -> bool:
