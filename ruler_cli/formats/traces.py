@@ -25,7 +25,6 @@ from ruler_cli.files.values import (
     is_object,
     is_text,
     items,
-    json_value,
     lookup,
     objects,
     words,
@@ -138,21 +137,17 @@ def _ends(
     trace = _trace(record)
     if is_text(record.get("run_type")):
         trace = {}
-    task = _parsed(first_at(trace, *_INPUTS))
+    task = decoded(first_at(trace, *_INPUTS))
     final = first_at(trace, *_OUTPUTS)
     if trace is not record:
-        task = _parsed(task)
-        final = _parsed(final)
+        task = decoded(task)
+        final = decoded(final)
     # a text in the output is the model's, even if it reads as JSON, unless all values are JSON text
-    if encoded or is_text(_parsed(final)):
-        final = _parsed(final)
+    if encoded or is_text(decoded(final)):
+        final = decoded(final)
     tasks = [task, *(root.input for root in roots)]
     finals = [final, *(root.output for root in reversed(roots))]
     return _first_stated(tasks), _first_stated(finals)
-
-
-def _parsed(value: Any) -> Any:
-    return json_value(value, text=True)
 
 
 def _first_stated(values: list[Any]) -> Any:
@@ -208,7 +203,7 @@ def _unsaid(final: Any, conversations: list[Conversation]) -> Messages:
             return []
         for turn in talk.turns:
             is_agent = turn.role in AGENT
-            if not last and is_agent and final == _parsed(turn.text):
+            if not last and is_agent and final == decoded(turn.text):
                 return []
     return answers[-1:] or as_turn("assistant", final)
 
