@@ -65,7 +65,8 @@ def _listed(record: JsonObject) -> list[Any]:
     """The first list of messages, or of the state of one of AutoGen's agents; [] if there is none."""
     states = record.get("agent_states") or {}
     values = each_at(record, _PATHS)
-    values += [lookup(state, "message_thread") for state in states.values()]
+    for state in states.values():
+        values.append(lookup(state, "message_thread"))
     return first(filter(is_message_list, values)) or []
 
 
@@ -106,9 +107,10 @@ def _autogen_turns(message: Turn) -> Messages:
     if kind in _RESULTS and objects(content) == content:
         results = [each_at(result, "call_id content") for result in content]
         return [result_turn(*result) for result in results]
-    role = _AUTOGEN_ROLES.get(str(kind), "assistant")
-    if role != "assistant" or str(source).casefold() in _USERS:
-        role = "user" if role == "assistant" else role
+    role = _AUTOGEN_ROLES.get(str(kind))
+    if role is None and str(source).casefold() in _USERS:
+        role = "user"
+    if role is not None:
         return [new_turn(role, content)]
     calls = []
     for call in objects(content):
@@ -189,9 +191,11 @@ def read_openhands(record: JsonObject) -> Rollout:
     messages: Messages = []
     for item in listed:
         # older files hold pairs of an action and what was seen
-        for event in objects(item if is_list(item) else [item]):
+        events = item if is_list(item) else [item]
+        for event in objects(events):
             messages += _openhands_turns(event)
-    if not messages or ("events" in record and len(listed) < 2):
+    is_one = "events" in record and len(listed) < 2
+    if is_one or not messages:
         raise UnreadableError(
             "has no events of a whole conversation, as after a crash; join files of one event each: "
             "jq -cs '{events: .}' events/*.json"
@@ -302,9 +306,8 @@ def read_atif(record: JsonObject) -> Rollout:
         map(_atif_turns, objects(record.get("subagent_trajectories")))
     )
     tools = lookup(record, "agent.tool_definitions")
-    copied = any(
-        step.get("is_copied_context") for step in objects(record.get("steps"))
-    )
+    steps = objects(record.get("steps"))
+    copied = any(step.get("is_copied_context") for step in steps)
     # names the rollout of a record that is only a part of it
     session = record.get("session_id")
     part = copied or record.get("continued_trajectory_ref")

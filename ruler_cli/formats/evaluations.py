@@ -15,7 +15,6 @@ from ruler_cli.files.values import (
     JsonObject,
     first_at,
     is_list,
-    is_message_list,
     is_object,
     is_text,
     items,
@@ -66,7 +65,9 @@ def read_inspect(record: JsonObject) -> Rollout:
     if is_object(attached := record.get("attachments")):
         messages = _resolved(messages, attached)
     value = _inspect_score(record)
-    turns = [turn for message in messages for turn in _inspect_turns(message)]
+    turns: Messages = []
+    for message in messages:
+        turns += _inspect_turns(message)
     return Rollout(turns, reward=value, outcome=value)
 
 
@@ -125,7 +126,8 @@ def _inspect_turns(message: Turn) -> Iterator[Turn]:
                 part.get, ("id", "name", "arguments")
             )
             yield call_turn(identity, name, arguments) | {"content": parts}
-            yield result_turn(identity, part.get("error") or part.get("result"))
+            returned = part.get("error") or part.get("result")
+            yield result_turn(identity, returned)
             parts = []
         elif kind == "reasoning" and part.get("redacted"):
             summary = part.get("summary") or "(not shown)"
@@ -149,8 +151,9 @@ def read_promptfoo(record: JsonObject) -> Rollout:
     else:
         raise UnreadableError("has no prompt in `prompt.raw` and no `vars`")
     answer = new_turn("assistant", output)
-    if is_message_list(output) and all("function" in item for item in output):
-        answer = new_turn("assistant", None, tool_calls=output)
+    called = [item for item in objects(output) if "function" in item]
+    if called and called == output:
+        answer = new_turn("assistant", None, tool_calls=called)
     return Rollout([*prompt, answer], outcome=record.get("success"))
 
 
@@ -167,13 +170,15 @@ def _variables(record: JsonObject) -> Turn:
 def promptfoo_key(record: JsonObject) -> str | None:
     """Return a hash of a test's name and its variables, or its prompt if it has none."""
     task = _variables(record) or lookup(record, "prompt.raw")
-    return hashed_key("test", [task, lookup(record, "testCase.description")])
+    name = lookup(record, "testCase.description")
+    return hashed_key("test", [task, name])
 
 
 def steps_of(record: JsonObject) -> Messages:
     """Return an agent's steps, each a thought or an action, with what it saw, as turns; [] if there are none."""
     for name in STEP_LISTS:
-        if turns := step_turns(items(record.get(name))):
+        steps = items(record.get(name))
+        if turns := step_turns(steps):
             return turns
     return []
 
@@ -241,7 +246,9 @@ def read_bfcl(record: JsonObject) -> Rollout:
         )
     log = objects(record.get("inference_log"))
     if any(_QUERY in part for part in log):
-        messages = [turn for part in log for turn in _logged(part)]
+        messages: Messages = []
+        for part in log:
+            messages += _logged(part)
     else:
         messages = _answered(record)
     tools = record.get("function") or lookup(record, "prompt.function")
@@ -272,7 +279,9 @@ def _answered(record: JsonObject) -> Messages:
     result = first_at(record, "result", "model_result_raw", "model_result")
     if not question:
         raise UnreadableError(_apart("id"))
-    answers = items(result) if len(question) > 1 else [[result]]
+    answers = [[result]]
+    if len(question) > 1:
+        answers = items(result)
     if len(answers) != len(question):
         raise UnreadableError(
             f"has {len(question)} turns in `question` and other answers in `result`"
@@ -280,7 +289,8 @@ def _answered(record: JsonObject) -> Messages:
     messages: Messages = []
     for turn, answer in zip(question, answers, strict=True):
         messages += check_messages(turn, "question") if turn else ()
-        messages += map(_model_turn, answer if is_list(answer) else [answer])
+        steps = answer if is_list(answer) else [answer]
+        messages += map(_model_turn, steps)
     return messages
 
 

@@ -151,7 +151,6 @@ class Session:
 
     def read_event(self, event: JsonObject) -> None:
         """Read one event."""
-        self.act(event, event.get("type"))
 
     @property
     def begun(self) -> bool:
@@ -345,7 +344,8 @@ class Gemini(Session):
             self.add("assistant", content, thoughts, calls)
             for call in calls:
                 identity, name = each_at(call, "id name")
-                self.append(result_turn(identity, _gemini_result(call), name))
+                result = _gemini_result(call)
+                self.append(result_turn(identity, result, name))
         else:
             self.act(event, "head" if "projectHash" in event else kind)
 
@@ -381,7 +381,8 @@ class OpenCode(Session):
     def read(self, record: JsonObject) -> None:
         """Read the messages, and take back reverted ones."""
         super().read(record)
-        self.take_back(self.since(lookup(record, "info.revert.messageID")))
+        reverted = lookup(record, "info.revert.messageID")
+        self.take_back(self.since(reverted))
 
     def read_event(self, event: JsonObject) -> None:
         """Read a message."""
@@ -509,9 +510,11 @@ class Claude(Session):
     @classmethod
     def is_sub_agent(cls, record: JsonObject) -> bool:
         """Return whether all turns are of sub-agents."""
-        events = objects(events_of(record))
-        spoken = [e for e in events if e.get("type") in ("user", "assistant")]
-        return all(map(cls.is_side, spoken))
+        for event in objects(events_of(record)):
+            is_spoken = event.get("type") in ("user", "assistant")
+            if is_spoken and not cls.is_side(event):
+                return False
+        return True
 
     def read(self, record: JsonObject) -> None:
         """Read the events of the main conversation."""
@@ -582,7 +585,8 @@ class Claude(Session):
         after = self.since(parent)[1:]
         if parent is None or self.is_cleared:
             after = [*self.turns]
-        if self.is_tree and any(_asks(self.turns[name]) for name in after):
+        since = [self.turns[name] for name in after]
+        if self.is_tree and any(map(_asks, since)):
             self.take_back(after)
         self.is_cleared = False
 
