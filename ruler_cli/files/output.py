@@ -96,9 +96,8 @@ class PassThrough:
     def close(self) -> None:
         """Close it with what is written so far; stdout stays open."""
         if not self.may_block:
-            with (
-                self.file
-            ):  # it is closed also where the rest cannot be written
+            # it is closed also where the rest cannot be written
+            with self.file:
                 self.flush()
 
     discard = close  # what was written is there already
@@ -512,11 +511,11 @@ def refuse_clashes(
 ) -> None:
     """Raise UsageError if a file of the run is another one: the later would destroy the earlier."""
     out = Location(output)
-    given = Location(source)
+    place_of_input = Location(source)
     partial = "-"
     if out.local:
         partial = f"{out.real}.partial"  # OUTPUT may be a link
-        if given.same(partial):
+        if place_of_input.same(partial):
             raise UsageError(
                 "is where OUTPUT is written until it is whole",
                 "rename it first",
@@ -531,17 +530,17 @@ def refuse_clashes(
             raise UsageError(
                 "give the name of a plain file of this machine", place=option
             )
-        for other in (source, output, partial):
-            if other != "-" and Location(other).same(place.name):
+        for name in (source, output, partial):
+            if name != "-" and Location(name).same(place.name):
                 raise UsageError(
                     "is INPUT or OUTPUT",
                     "give it a file of its own",
                     place=option,
                 )
         places.append(place)
-    if not given.many:
+    if not place_of_input.many:
         return
-    listing = given.listed()
+    listing = place_of_input.listed()
     for place in places:
         if not place.stream and listing.would_hold(place):
             raise UsageError(
