@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
-from ruler_cli.formats.paths import rollout_object
+from ruler_cli.formats.paths import alternatives, rollout_object
 from ruler_cli.results.annotations import AnnotationReader
 from ruler_cli.results.record import Json
 from ruler_cli.types import Group, readable_text
@@ -81,7 +81,7 @@ class RecordFields:
             *reader.value_paths.values(),
             *reader.prompt,
         }
-        self._apart.update(path for names in read for path in names.split("|"))
+        self._apart.update(alternatives(read))
 
     def add(self, group: Group) -> GroupValues:
         """Count the fields of the next group of the file, and return those that it has."""
