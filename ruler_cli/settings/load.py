@@ -16,7 +16,7 @@ from ruler_cli.settings.fields import (
     NAMES,
     SECTIONS,
     SettingError,
-    fields_of,
+    kinds_of,
     option_name,
     public_name,
     setting_of,
@@ -177,7 +177,7 @@ def _judge_table(table: Mapping[str, Any]) -> dict[str, Any]:
     values = _plain(table)
     for name in _OF_PROGRAMS:
         if name in values:
-            raise unknown_setting(name, fields_of(JudgeSettings))
+            raise unknown_setting(name, kinds_of(JudgeSettings))
     JudgeSettings(**values)
     if "model" not in values:
         raise SettingError("model", "is missing", "set it")
