@@ -16,7 +16,7 @@ import sys
 import warnings
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Self
 
@@ -46,7 +46,6 @@ from ruler_cli.judges.provider_errors import (
 )
 from ruler_cli.judges.providers import (
     finds_key,
-    has_credentials,
     is_installed,
     key_variables,
     missing_key,
@@ -68,6 +67,7 @@ from ruler_cli.types import (
     Secret,
     clean,
     content_of,
+    secret_texts,
     words_of,
 )
 
@@ -187,6 +187,8 @@ def _unanswered(
 class LitellmJudge(ChatJudge):
     """A judge that litellm calls by its name."""
 
+    base: str | None = field(default=None, kw_only=True)
+    key: str | None = field(default=None, kw_only=True, repr=False)
     _litellm: Any = None
     _finds: bool = False
     _marks: bool = False
@@ -277,12 +279,9 @@ class LitellmJudge(ChatJudge):
         named = {"key": bool(key), "base": bool(self.base)}
         if refuse_needs(self.name, provider, self.params, **named):
             return
-        keys = (
-            _litellm().validate_environment(self.model).get("missing_keys")
-            or []
-        )
-        known = has_credentials(provider, self.params)
-        if len(keys) == 1 and keys[0].endswith("_API_KEY") and not known:
+        needed = _litellm().validate_environment(self.model)
+        keys = needed.get("missing_keys") or []
+        if len(keys) == 1 and keys[0].endswith("_API_KEY"):
             raise missing_key(self.name, keys[0])
 
     async def __aenter__(self) -> Self:
@@ -293,7 +292,7 @@ class LitellmJudge(ChatJudge):
         keys = map(os.environ.get, key_variables(provider))
         # a key that litellm finds by itself is removed from messages, too
         key = self.key or next(filter(None, keys), named_key)
-        self.secret = (*self.secrets, key or "")
+        self.secret = (*secret_texts(self.secret), key or "")
         self._finds = finds_key(provider)
         self._marks = provider == "anthropic"
         # most have an address of their own, which only litellm knows
@@ -367,9 +366,7 @@ def anthropic_params(settings: JudgeSettings) -> Callable[[Request], bytes]:
         )
     how = replace(first_format(settings, None), stream="")
     model = settings.model
-    judge = LitellmJudge(
-        model, model, None, None, settings.timeout, settings.params, how
-    )
+    judge = LitellmJudge(model, model, settings.timeout, settings.params, how)
 
     @lru_cache(4096)
     def template(max_tokens: int | None) -> dict[str, Any]:

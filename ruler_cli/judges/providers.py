@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from ruler_cli.errors import UsageError
 from ruler_cli.settings.judges import OWN_ADDRESS, SIGNING
@@ -20,8 +20,8 @@ from ruler_cli.settings.parameters import body_of
 from ruler_cli.settings.suggestions import nearest
 from ruler_cli.types import Usage, words_of
 
-EMBEDDED = ("offline", "simulated")
-"""Judges without a model."""
+EMBEDDED = {"offline": "ruler_cli.judges.offline"}
+"""Judges without a model, by their modules."""
 OWN_ENGINES = words_of("hosted_vllm vllm sglang ollama ollama_chat lm_studio")
 QUEUEING_ENGINES = ("hosted_vllm/", "vllm/", "sglang/")
 """Engines that have calls wait in a queue, however many, and refuse none."""
@@ -54,34 +54,18 @@ def unknown_judge(name: str) -> UsageError:
     )
 
 
-_AZURE_KEYS = """AZURE_API_KEY AZURE_OPENAI_API_KEY AZURE_AD_TOKEN AZURE_OPENAI_AD_TOKEN AZURE_CLIENT_SECRET
-AZURE_PASSWORD"""
-
-
-class Needs(NamedTuple):
-    """The needs of a provider: any of its keys, a package, and what its SDK finds."""
-
-    keys: tuple[str, ...]
-    package: str = ""
-    login: str = ""
-
-
 NEEDS = {
-    "anthropic": Needs(("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")),
-    "azure": Needs(words_of(_AZURE_KEYS)),
-    "bedrock": Needs(
-        ("AWS_BEARER_TOKEN_BEDROCK",),
-        package="boto3",
-        login="an AWS login (aws configure)",
-    ),
-    "gemini": Needs(("GEMINI_API_KEY", "GOOGLE_API_KEY")),
-    "vertex_ai": Needs(
-        ("VERTEXAI_CREDENTIALS",),
-        package="google.auth",
-        login="Google's application default credentials (gcloud auth application-default login)",
-    ),
+    "anthropic": ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
+    "azure": words_of("""
+AZURE_API_KEY AZURE_OPENAI_API_KEY AZURE_AD_TOKEN AZURE_OPENAI_AD_TOKEN AZURE_CLIENT_SECRET AZURE_PASSWORD
+"""),
+    "bedrock": ("AWS_BEARER_TOKEN_BEDROCK",),
+    "gemini": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+    "vertex_ai": ("VERTEXAI_CREDENTIALS",),
 }
-"""The needs that are checked before anything is read; those of other providers are litellm's to know."""
+"""The variables of keys, any of which is enough; those of other providers are litellm's to know."""
+_PACKAGES = {"bedrock": "boto3", "vertex_ai": "google.auth"}
+"""The SDKs of providers, which find a login by themselves: if there is none, the first call says so."""
 _HOMELESS = ("azure", "hosted_vllm", "lm_studio", "vllm")
 """Providers without an address of their own."""
 _KEY_ENDS = ("KEY", "TOKEN", "SECRET", "JWT")
@@ -108,7 +92,7 @@ def key_variables(provider: str | None) -> list[str]:
     if provider is None:
         return []
     if provider in NEEDS:
-        return [*NEEDS[provider].keys]
+        return [*NEEDS[provider]]
     stems = [provider.partition("_")[0].upper().replace("-", "")]
     stems += filter(None, [_STEMS.get(provider)])
     names = []
@@ -185,12 +169,6 @@ _OWN_CREDENTIALS = re.compile(
 """Parameters with which a call has its credentials from elsewhere, or needs none."""
 
 
-def has_credentials(provider: str, params: Mapping[str, Any]) -> bool:
-    """Return whether a key of a provider is set, or is among the parameters."""
-    has_key = any(map(os.environ.get, key_variables(provider)))
-    return has_key or any(map(_OWN_CREDENTIALS.fullmatch, params))
-
-
 def refuse_needs(
     name: str,
     provider: str,
@@ -199,31 +177,22 @@ def refuse_needs(
     key: bool,
     base: bool,
 ) -> bool:
-    """Raise UsageError if a judge lacks a key, an address, a login or an SDK; return whether that could be known.
+    """Raise UsageError if a judge lacks a key, an address or an SDK; return whether that could be known.
 
-    `key` and `base`: the user names them. An SDK that finds credentials by itself is asked if it does: no judge is
-    refused that could work.
+    `key` and `base`: the user names them. No judge is refused that could work.
     """
-    needs = NEEDS.get(provider, Needs(()))
-    known = key or (base and provider not in OWN_ADDRESS)
+    package = _PACKAGES.get(provider, "")
+    variables = key_variables(provider)
+    has_key = key or any(map(os.environ.get, variables))
+    elsewhere = base and provider not in OWN_ADDRESS
+    elsewhere = elsewhere or any(map(_OWN_CREDENTIALS.fullmatch, params))
+    known = has_key or elsewhere or bool(package)
     missing = []
     kind: type[UsageError] = MissingCredentialsError
-    if not known and needs.keys:
-        has_key, has_project = has_credentials(provider, params), True
-        if needs.login and not has_key:
-            has_key, has_project = _login(needs.package)
-        if not has_key:
-            missing.append(
-                " or ".join([*needs.keys[:2], needs.login]).removesuffix(" or ")
-            )
-        elif not (
-            has_project
-            or os.environ.get(_PROJECT)
-            or "vertex_project" in params
-        ):
-            missing.append(f"{_PROJECT}, or -p vertex_project=NAME")
-    if needs.package and not is_installed(needs.package):
-        package = needs.package.replace(".", "-")
+    if provider in NEEDS and not known:
+        missing.append(" or ".join(variables[:2]))
+    if package and not is_installed(package):
+        package = package.replace(".", "-")
         missing.append(f"the package {package} (pip install {package})")
     variable = f"{provider.upper()}_API_BASE"
     if provider in _HOMELESS and not (base or os.environ.get(variable)):
@@ -233,7 +202,7 @@ def refuse_needs(
         problem = f"judge {name} needs {', and '.join(missing)}"
         remedy = "set what is missing, or try the pipeline without a model: -m offline"
         raise kind(problem, remedy)
-    return known or bool(needs.keys)
+    return known
 
 
 def finds_key(provider: str | None) -> bool:
@@ -254,29 +223,6 @@ def is_installed(package: str) -> bool:
         return importlib.util.find_spec(package) is not None
     except (ImportError, ValueError):
         return False
-
-
-def _login(package: str) -> tuple[bool, bool]:
-    """Return whether an SDK finds credentials in the same manner as for a call, and a project with them.
-
-    It may ask the metadata service of a machine in a cloud, or programs of the user's own. After an error
-    that it does not expect the answer is yes, and the run may try.
-    """
-    scope = "https://www.googleapis.com/auth/cloud-platform"
-    try:
-        if package == "boto3":
-            session = importlib.import_module("boto3").Session()
-            return session.get_credentials() is not None, True
-        login = importlib.import_module("google.auth").default(scopes=[scope])
-    except Exception as error:  # noqa: BLE001 - the SDKs are not there to be asked for their errors
-        bases = {base.__name__ for base in type(error).__mro__}
-        return bases.isdisjoint(_NO_LOGIN), True
-    return True, login[1] is not None
-
-
-_PROJECT = "VERTEXAI_PROJECT"
-_NO_LOGIN = {"ImportError", "BotoCoreError", "GoogleAuthError"}
-"""Names of errors, or of their bases, of a machine without a login: a profile that is not there, for one."""
 
 
 _TIERS = {"fast": "priority", "batch": "batches"}

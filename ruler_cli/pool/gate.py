@@ -7,22 +7,30 @@ import heapq
 import itertools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY
 
 from ruler_cli.errors import RefusedError
 from ruler_cli.pool.cooldown import Breaker, Cooldown
 from ruler_cli.pool.engine import StopSignal
 from ruler_cli.pool.limits import (
+    AdaptiveConcurrency,
     Allowance,
     Budget,
-    ConcurrencyLimit,
     Entry,
     Estimates,
     Sent,
     Size,
     Window,
 )
-from ruler_cli.types import CallError, JudgeWait, Left, Request, Status, Usage
+from ruler_cli.types import (
+    CallError,
+    JudgeWait,
+    Left,
+    Request,
+    Status,
+    Usage,
+    value,
+)
 
 Cost = Callable[[Usage], float | None]
 INTERRUPTED = CallError(
@@ -41,24 +49,19 @@ _LONG = 5.0
 """Seconds from which on a wait that the judge asks for is reported."""
 
 
-@dataclass(slots=True)
-class Permit:
+@value
+class Permit(Sent):
     """One call that may go, with the tokens and the USD that it has reserved.
 
-    `sent` is the pool's state when it went. `probe` marks a call that tests if the judge is back.
+    `probe` marks a call that tests if the judge is back.
     """
 
+    _: KW_ONLY
     request: Request
-    sent: Sent
     probe: bool
     tokens: int
     cost: float
     entry: Entry
-
-    @property
-    def began(self) -> float:
-        """The loop's time at which it went."""
-        return self.sent.began
 
 
 _Waiting = tuple[
@@ -74,7 +77,7 @@ class Gate:
 
     def __init__(
         self,
-        concurrency: ConcurrencyLimit,
+        concurrency: AdaptiveConcurrency,
         stop_signal: StopSignal,
         *,
         requests: Window | None = None,
@@ -191,26 +194,20 @@ class Gate:
         """
         now = self.time()
         cooldown = self._cooldown
-        all_wait = seconds > 0 and cooldown.refused(
-            now, permit.sent.number, seconds
-        )
+        number = permit.number
+        all_wait = seconds > 0 and cooldown.refused(now, number, seconds)
         self._cooling |= all_wait and cooldown.until - now >= _LONG
         if seconds and not all_wait:
             return True
         if rate:
-            self.concurrency.rejected(
-                now,
-                permit.sent,
-                self.in_flight,
-                seconds,
-            )
+            self.concurrency.rejected(now, permit, self.in_flight, seconds)
         return False
 
     def timed_out(self, permit: Permit) -> None:
         """Note that a call was not answered in time: in a queue, unless a later one was answered."""
-        if self._cooldown.newest < permit.sent.number:
-            answered = self._replies - permit.sent.replies
-            self.concurrency.timed_out(self.time(), permit.sent, answered)
+        if self._cooldown.newest < permit.number:
+            answered = self._replies - permit.replies
+            self.concurrency.timed_out(permit, answered, self.time())
 
     def answered(
         self,
@@ -219,28 +216,23 @@ class Gate:
     ) -> None:
         """Note that a call was answered, which may end a wait of all calls; `left` is what limits leave."""
         now = self.time()
-        sent = permit.sent
         cooldown = self._cooldown
         self.breaker.replied()
         single = cooldown.single
-        cooldown.answered(now, sent.number, sent.began)
+        cooldown.answered(now, permit.number, permit.began)
         self._cooling &= cooldown.until > now
         if cooldown.single and not single:
             self.concurrency.cleared()
-        self.concurrency.replied(now, sent, now - sent.began)
+        self.concurrency.replied(now, permit, now - permit.began)
         calls = None
         if left is not None:  # without those that went after it
-            later = self._sent - 1 - sent.number
-            by_tokens = (
-                left.tokens
-                if left.tokens is None
-                else left.tokens // max(1, self._expected(permit.request))
-            )
-            named = [
-                limit
-                for limit in (left.requests, by_tokens)
-                if limit is not None
-            ]
+            later = self._sent - 1 - permit.number
+            named = []
+            if left.requests is not None:
+                named.append(left.requests)
+            if left.tokens is not None:
+                per_call = max(1, self._expected(permit.request))
+                named.append(left.tokens // per_call)
             calls = max(0, min(named) - later)
         self.concurrency.left(self.in_flight, calls)
         self.report()
@@ -461,31 +453,26 @@ class Gate:
         allowance: Allowance,
     ) -> Permit:
         now = self.time()
-        limit = self.concurrency
-        sent = Sent(
-            self._sent,
-            limit.epoch,
-            self.in_flight,
-            self._replies,
-            now,
-        )
-        self._sent += 1
-        self.in_flight += 1
-        limit.sent(now, sent)
         self.requests.take(now, 1)
         tokens = self._expected(request)
         # without a cap nothing is reserved
         cost = 0.0 if self.budget.cap is None else self.price(request)
         self.budget.reserve(cost, allowance)
-        entry = self.tokens.take(now, tokens)
         permit = Permit(
-            request,
-            sent,
-            self.breaker.alone,
-            tokens,
-            cost,
-            entry,
+            self._sent,
+            self.concurrency.epoch,
+            self.in_flight,
+            self._replies,
+            now,
+            request=request,
+            probe=self.breaker.alone,
+            tokens=tokens,
+            cost=cost,
+            entry=self.tokens.take(now, tokens),
         )
+        self._sent += 1
+        self.in_flight += 1
+        self.concurrency.sent(now, permit)
         if permit.probe:
             self._probe = permit
         return permit

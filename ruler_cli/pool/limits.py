@@ -65,7 +65,7 @@ _PAUSE = 0.25
 _LONGEST_PAUSE = 15.0
 _RECENT = 8
 """Weight of all earlier replies against the newest in the mean of their seconds."""
-_TWO = 2
+_LATE = 2
 """Calls of a round that time out if they wait in a queue."""
 _VAIN = 32
 """Replies in a row whose headers leave nothing, until headers are no longer believed."""
@@ -90,70 +90,11 @@ class Sent:
     began: float = 0.0
 
 
-class ConcurrencyLimit:
-    """A number of calls in flight that the user has set: nothing changes it."""
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self.epoch = 0
-        """Number of changes of the limit so far."""
-
-    @property
-    def allowed(self) -> int:
-        """The calls that may be in flight now."""
-        return self.limit
-
-    def wait(self, now: float) -> float:
-        """Return the seconds until a call may go."""
-        return 0.0
-
-    def sent(
-        self,
-        now: float,
-        call: Sent,
-    ) -> None:
-        """Note that a call goes."""
-
-    def replied(
-        self,
-        now: float,
-        call: Sent,
-        seconds: float,
-    ) -> None:
-        """Note that a call was answered after `seconds`."""
-
-    def rejected(
-        self, now: float, call: Sent, in_flight: int, retry_after: float | None
-    ) -> None:
-        """Note that a call passed a limit of the server, with `in_flight` other calls in flight."""
-
-    def cleared(self) -> None:
-        """Note that earlier rejections were single calls' own."""
-
-    def disturbed(self) -> None:
-        """Note that a call failed for another reason."""
-
-    def timed_out(
-        self,
-        now: float,
-        call: Sent,
-        answered: int,
-    ) -> None:
-        """Note that neither a call nor a later one was answered in time; `answered` calls were meanwhile."""
-
-    def left(
-        self,
-        in_flight: int,
-        calls: int | None,
-    ) -> None:
-        """Note that rate limits leave so many `calls` beside those `in_flight`; None: they are not named."""
-
-
 LEARNED: dict[Hashable, AdaptiveConcurrency] = {}
 """The last limit of each judge in this process, that the next pool begins with; the newest stand last."""
 
 
-class AdaptiveConcurrency(ConcurrencyLimit):
+class AdaptiveConcurrency:
     """A limit that follows the capacity of the server."""
 
     def __init__(
@@ -163,7 +104,9 @@ class AdaptiveConcurrency(ConcurrencyLimit):
 
         `judge` is the key under which pools of this process share what they learn; None: they do not.
         """
-        super().__init__(min(start, ceiling))
+        self.limit = min(start, ceiling)
+        self.epoch = 0
+        """Number of changes of the limit so far."""
         self._ceiling = ceiling
         self._judge = judge
         self._most = ceiling
@@ -218,7 +161,7 @@ class AdaptiveConcurrency(ConcurrencyLimit):
         now: float,
         call: Sent,
     ) -> None:
-        """Note the highest number in flight, and the time."""
+        """Note that a call goes: the highest number in flight, and the time."""
         self._peak = max(self._peak, call.ahead + 1)
         self._spread = max(self._spread, now) + self._gap
 
@@ -228,7 +171,7 @@ class AdaptiveConcurrency(ConcurrencyLimit):
         call: Sent,
         seconds: float,
     ) -> None:
-        """Count towards the round; at its end the limit may grow."""
+        """Count a call that was answered after `seconds` towards the round; at its end the limit may grow."""
         self._proved = max(self._proved, call.ahead)
         self._in_vain = 0
         weight = _RECENT if self._seconds_each else 1
@@ -250,7 +193,10 @@ class AdaptiveConcurrency(ConcurrencyLimit):
     def rejected(
         self, now: float, call: Sent, in_flight: int, retry_after: float | None
     ) -> None:
-        """Cut the limit, or within a cooldown lower it to what the server still holds."""
+        """Cut the limit, or within a cooldown lower it to what the server still holds.
+
+        A call passed a limit of the server, with `in_flight` other calls in flight.
+        """
         late = call.began > self._refused
         self._refused = now
         self._spread_out(now)
@@ -295,7 +241,7 @@ class AdaptiveConcurrency(ConcurrencyLimit):
         self._gap = self._seconds_each / rate
 
     def cleared(self) -> None:
-        """Go back to the limit that failed, and on from there as if it had not."""
+        """Go back to the limit that failed, and on from there as if it had not: it was single calls' own."""
         if self._failed is None:
             return
         limit = self._failed
@@ -312,18 +258,16 @@ class AdaptiveConcurrency(ConcurrencyLimit):
         """Hold growth back until a round without failures."""
         self._disturbed = True
 
-    def timed_out(
-        self,
-        now: float,
-        call: Sent,
-        answered: int,
-    ) -> None:
-        """Cut the limit to what is answered in time; without any answer the judge is stuck or down."""
+    def timed_out(self, call: Sent, answered: int, now: float) -> None:
+        """Cut the limit to what is answered in time; without any answer the judge is stuck or down.
+
+        Neither the call nor a later one was answered in time; `answered` calls were meanwhile.
+        """
         most = max(1, int(_CUT * answered))
         if call.epoch != self.epoch or not answered or most >= call.ahead:
             return
         self._late += 1
-        if self._late < _TWO:  # a single call may be slow by itself
+        if self._late < _LATE:  # a single call may be slow by itself
             return
         # timeouts cost more than refusals, so the limit grows again as slowly as it may
         self._failed = answered
@@ -339,7 +283,10 @@ class AdaptiveConcurrency(ConcurrencyLimit):
         in_flight: int,
         calls: int | None,
     ) -> None:
-        """Bound the calls in flight, and lift the limit to the bound unless a call was refused."""
+        """Bound the calls in flight, and lift the limit to the bound unless a call was refused.
+
+        Rate limits leave so many `calls` beside those `in_flight`; None: they are not named.
+        """
         if calls is None:
             self._most = self._ceiling
             return
@@ -430,6 +377,25 @@ class AdaptiveConcurrency(ConcurrencyLimit):
         self._disturbed = False
         self._late = 0
         self._remember()
+
+
+class ConcurrencyLimit(AdaptiveConcurrency):
+    """A number of calls in flight that the user has set: nothing changes it."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(limit, limit)
+
+    @property
+    def allowed(self) -> int:
+        """The calls that may be in flight now."""
+        return self.limit
+
+    def wait(self, now: float) -> float:
+        """Return the seconds until a call may go."""
+        return 0.0
+
+    def _set(self, limit: int) -> None:
+        self._begin()
 
 
 _SPAN = 60.25

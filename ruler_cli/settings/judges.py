@@ -153,7 +153,7 @@ def refuse_found_file(
     )
     typed_base = options.api_base if options.rank("api_base") > FILE else None
     for judge in judges:
-        if judge.model in ("offline", "simulated"):
+        if judge.model == "offline":
             continue
         table = file.judges.get(judge.name, {})
         names = {**table.get("params", {}), **shared}

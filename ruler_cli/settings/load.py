@@ -57,7 +57,7 @@ _OF_PROGRAMS = ("api_key", "name", "function")
 """Fields of a judge that no file may set."""
 _UNKNOWN_SIGN = re.compile(r"[=<>?^&+;,()'%]")
 """A sign that no term of `has` knows, and few keys hold."""
-_RESERVED = ("judges.offline", "judges.simulated", "formats.auto")
+_RESERVED = ("judges.offline", "formats.auto")
 _PREFIX = "RULER_"
 _OPTION = re.compile(r"(?:^|: )(--set \w+|--?[a-z][a-z-]*)")
 """An option in the place of an error."""

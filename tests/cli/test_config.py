@@ -12,7 +12,7 @@ import pytest
 import ruler_cli
 from ruler_cli.cli.options import SCORE_OPTIONS
 from ruler_cli.errors import UsageError
-from ruler_cli.settings.fields import SECTIONS, is_flag
+from ruler_cli.settings.fields import is_flag
 from tests.conftest import Ruler, group, read, write
 from tests.judge_server import BatchServer, JudgeServer
 
