@@ -45,9 +45,10 @@ class HttpClient:
         self.who = judge_through(self._proxy)
         """The judge in sentences, with the proxy before it."""
         self._query = query
-        # one header replaces another in any case
         self.headers = CIMultiDict({"Content-Type": "application/json"})
-        self.headers.update(headers)
+        for name, value in headers.items():
+            # it replaces another in any case
+            self.headers[name] = value
 
     async def post(
         self,
