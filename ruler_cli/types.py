@@ -325,6 +325,10 @@ class Rollout:
     prompt_length: int | None = None
     ended: str = ""
     places: tuple[tuple[str, int | str], ...] = ()
+    conversations: tuple[Any, ...] | None = field(
+        default=None, init=False, compare=False, repr=False
+    )
+    """`messages` and `histories` in their normal form: `conversations_of` makes it when it is first asked for."""
 
     @property
     def problem(self) -> str:
@@ -827,6 +831,7 @@ class GroupResult:
     `seconds` is the time of all replies, `cached`: no judge was asked now; `used` are the tokens of all
     replies by judge, `paid` those of replies that were asked for now; `ended` is the Unix time at the end.
     `served` are the names of the models in the replies, sorted. `rubric` are the criteria of the scores, if any.
+    `missing` are the requests that only a cached reply could answer and none did, each with the number of its judge.
     """
 
     owner: tuple[int | None, ...]
@@ -849,6 +854,9 @@ class GroupResult:
     ended: float = 0.0
     served: tuple[str, ...] = ()
     rubric: Rubric | None = None
+    missing: tuple[tuple[int, Request], ...] = field(
+        default=(), repr=False, compare=False
+    )
 
     @property
     def alone(self) -> bool:

@@ -28,7 +28,7 @@ from ruler_cli.formats.events import open_records
 from ruler_cli.formats.proposal import NothingToJudge, propose
 from ruler_cli.formats.reader import SAMPLE, detect
 from ruler_cli.formats.table import FAMILIES
-from ruler_cli.messages.read import read_messages
+from ruler_cli.messages.read import conversations_of
 from ruler_cli.prompting.render import render
 from ruler_cli.settings.models import InputSettings, RecordPaths
 from ruler_cli.settings.options import COMMAND_LINE, Options
@@ -111,10 +111,8 @@ def _record(row: RecordPaths, settings: InputSettings) -> list[str] | None:
         for rollout in record.rollouts:
             if rollout.error:
                 return None
-            lines += [
-                "",
-                *islice(render(read_messages(rollout.messages)), _LINES),
-            ]
+            main, *_ = conversations_of(rollout)
+            lines += ["", *islice(render(main), _LINES)]
     return [shorten(one_line(line), _WIDE) for line in lines[1:_LINES]]
 
 

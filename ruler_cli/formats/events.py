@@ -64,7 +64,7 @@ class EventKind:
 
     `member` is the name of their list in a record. With `most`, up to half of the events of a file may be of further
     kinds. With `conversations`, events may name one of many conversations. `turns` are those that its events are, by
-    patterns of their types.
+    patterns of their types, `texts` patterns of what the harness writes in the user's place.
     """
 
     matches: Matches
@@ -72,6 +72,7 @@ class EventKind:
     most: bool = False
     conversations: bool = False
     turns: Mapping[str, str] = field(default_factory=dict)
+    texts: Mapping[str, re.Pattern[str]] = field(default_factory=dict)
 
     def is_made_of(self, events: Sequence[Event]) -> bool:
         """Return whether at least half of the events, and one, are of this kind."""
@@ -79,14 +80,25 @@ class EventKind:
         return bool(fitting) and 2 * len(fitting) >= len(events)
 
 
-def _kind(clues: list[Mapping[str, str]], **row: Any) -> EventKind:
+_TEXTS = words("removed dropped noted rules")
+_NOTHING = "(?!)"
+
+
+def _kind(
+    clues: list[Mapping[str, str]],
+    texts: Mapping[str, str] | None = None,
+    **row: Any,
+) -> EventKind:
     """Return the kind of a row."""
     tests = [*map(_clue, clues)]
+    patterns = {}
+    for name in _TEXTS:
+        patterns[name] = re.compile((texts or {}).get(name, _NOTHING))
 
     def matches(event: Event) -> bool:
         return any(test(event) for test in tests)
 
-    return EventKind(matches, **row)
+    return EventKind(matches, texts=patterns, **row)
 
 
 def _clue(row: Mapping[str, str]) -> Matches:

@@ -1,12 +1,11 @@
 """Sessions of coding agents, a file each: Claude Code, Codex, Copilot, Gemini CLI, OpenCode, pi and its kin.
 
 A record is the session's document, or the events of its file; docs/formats.md says what the judge is shown of
-it. A session that is printed (`stream-json`) may not hold the prompt. Traps:
+it. `events.toml` says which event is which turn, and which texts the harness wrote in the user's place; a class
+holds what no row can say of its agent. A session that is printed (`stream-json`) may not hold the prompt. Traps:
 - Claude Code's file is a tree by `parentUuid`, but a fork is no branch by itself: results of parallel calls
-  hang side by side. A branch is a prompt whose parent stands before an earlier prompt. The turns of the user
-  hold reminders, notifications and the output of local commands as well.
-- Codex writes each message twice, as a `response_item`, which is read, and as an `event_msg`, and puts
-  `<environment_context>` and AGENTS.md into turns of the user.
+  hang side by side. A branch is a prompt whose parent stands before an earlier prompt.
+- Codex writes each message twice, as a `response_item`, which is read, and as an `event_msg`.
 - Gemini CLI's file changes what stands above: a line replaces the turn of its id, `$rewindTo` takes turns back.
 - pi's file is a tree by `parentId`; its last entry tells the branch.
 - Copilot CLI's `parentId` is the event before. Its results come as they are ready, a thought may stand in two
@@ -18,13 +17,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, ClassVar
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.values import (
     JsonObject,
-    first,
     first_at,
+    first_of,
     is_list,
     is_object,
     is_text,
@@ -47,42 +47,45 @@ from ruler_cli.types import Rollout
 
 _SAMPLE = 20
 """First events by which a record's kind is known."""
+_SOURCES = words("kind payload.source payload.thread_source")
+"""Places in the head of a session that name a sub-agent."""
 
 
 @dataclass
 class Session:
-    """A session of an agent: the turns so far, and the runs of turns that the user took back.
+    """A session of an agent: the turns of each event by its id, and the runs of turns that the user took back.
 
-    `prompts` are the indices of the user's prompts among the turns, `turns_before` is the number of turns before
-    each event. A subclass is an agent, whose sessions have lists `member` of events of a `kind` of `events.toml`.
-    `marks_sub_agent` tells by its record, or by one of its first events, that a session is a sub-agent's.
+    `new` are the turns of the event that is read, `last` is the last one of all, `shown` are the thoughts, the
+    instructions and the ids of calls that are turns already. A subclass is an agent, whose sessions have lists
+    `member` of events of a `kind` of `events.toml`; an event with a value at one of `sides` is a sub-agent's.
+    `replaces`: a later event replaces that of the same id, which else it repeats.
     """
 
     name: ClassVar[str]
     kind: ClassVar[str]
     member: ClassVar = "events"
     event_id: ClassVar = "id"
-    turns: Messages = field(default_factory=list)
+    sides: ClassVar = ""
+    replaces: ClassVar = False
+    turns: dict[str, Messages] = field(default_factory=dict)
     taken_back: list[Messages] = field(default_factory=list)
-    prompts: list[int] = field(default_factory=list)
-    turns_before: dict[str, int] = field(default_factory=dict)
+    new: Messages = field(default_factory=list)
+    last: Turn = field(default_factory=dict)
+    shown: set[str] = field(default_factory=set)
     identity: Any = None
 
     @classmethod
     def matches(cls, record: JsonObject) -> bool:
-        """Return whether a record holds a session of the agent, or of one of its sub-agents."""
-        return _made_of(record, cls.member, cls.kind)
+        """Return whether at least half of a record's first events are those of the agent, or of its sub-agents."""
+        events = objects(items(record.get(cls.member))[:_SAMPLE])
+        return KINDS[cls.kind].is_made_of(events)
 
     @classmethod
     def is_sub_agent(cls, record: JsonObject) -> bool:
         """Return whether a session is a sub-agent's."""
-        heads = (record, *objects(events_of(record)[:_SAMPLE]))
-        return any(map(cls.marks_sub_agent, heads))
-
-    @classmethod
-    def marks_sub_agent(cls, _: JsonObject) -> bool:
-        """Return whether a record or an event is a sub-agent's."""
-        return False
+        heads = (record, *events_of(record)[:_SAMPLE])
+        sources = [lookup(head, path) for head in heads for path in _SOURCES]
+        return any("subagent" in str(source) for source in sources)
 
     @classmethod
     def is_session(cls, record: JsonObject) -> bool:
@@ -102,15 +105,19 @@ class Session:
             )
         session = cls()
         session.read(record)
-        if not session.begun:
+        turns = _joined(session.turns.values())
+        begin = first_agent_turn(turns)
+        if begin == len(turns):
             raise UnreadableError("holds no turn of the agent")
-        task = session.turns[: first_agent_turn(session.turns)]
+        # notes of the harness before it are no part of the task
+        task = [turn for turn in turns[:begin] if turn["role"] != "system"]
         if all(turn["role"] != "user" for turn in task):
             raise UnreadableError(
                 "holds no task: what the user asked is not in it; give the session's own file"
             )
         further = tuple(filter(_has_agent, session.taken_back))
-        return Rollout(session.turns, (), further, record.get("tools"))
+        tools = record.get("tools")
+        return Rollout([*task, *turns[begin:]], (), further, tools)
 
     def read(self, record: JsonObject) -> None:
         """Read a record."""
@@ -119,13 +126,22 @@ class Session:
     def read_all(self, events: Iterable[Any]) -> None:
         """Read events one by one."""
         for event in events:
-            self.turns_before[str(lookup(event, self.event_id))] = len(
-                self.turns
-            )
+            identity = lookup(event, self.event_id)
+            is_known = str(identity) in self.turns and not self.replaces
+            if is_known or self.is_side(event):
+                continue
+            made: Messages = []
+            self.new = made
             if is_object(event):
                 self.read_event(event)
             else:
                 self.add("unreadable", event)
+            self.turns[str(identity or f"event {len(self.turns)}")] = made
+
+    @classmethod
+    def is_side(cls, event: Any) -> bool:
+        """Return whether an event is a sub-agent's."""
+        return any(each_at(event, cls.sides))
 
     def read_event(self, event: JsonObject) -> None:
         """Read one event."""
@@ -134,66 +150,110 @@ class Session:
     @property
     def begun(self) -> bool:
         """Return whether the agent had a turn."""
-        return _has_agent(self.turns)
+        return any(map(_has_agent, (*self.turns.values(), *self.taken_back)))
 
-    @property
-    def last(self) -> Turn:
-        """The last turn; an empty one before the first."""
-        return self.turns[-1] if self.turns else {}
-
-    def identify(self, identity: Any, *, begun: bool = False) -> None:
+    def identify(self, identity: Any) -> None:
         """Note the session's id; UnreadableError for another id after the session has begun."""
-        if (begun or self.begun) and identity != self.identity:
+        if self.begun and identity != self.identity:
             raise UnreadableError(
                 "holds several sessions; give each in a file of its own, and their directory"
             )
         self.identity = identity if self.identity is None else self.identity
 
+    def act(self, event: JsonObject, kind: Any) -> bool:
+        """Do what the row of a kind says of an event; False if no row is of the kind."""
+        for pattern, row in KINDS[self.kind].turns.items():
+            if re.fullmatch(pattern, str(kind)):
+                role, _, places = row.partition(" ")
+                self._act(role, each_at(event, places))
+                return True
+        return False
+
+    def _act(self, role: str, values: list[Any]) -> None:
+        match role:
+            case "call":
+                if str(values[0]) not in self.shown:
+                    self.append(call_turn(*values))
+            case "result":
+                self.append(result_turn(*values))
+            case "session":
+                self.identify(*values)
+            case "rewind":
+                self.take_back(self.since(*values))
+            case _ if values:
+                self.add(role, *values)
+
+    def append(self, turn: Turn) -> None:
+        """Append a turn to those of the event that is read."""
+        self.new.append(turn)
+        self.last = turn
+
     def add(
         self, role: str, content: Any, thought: Any = None, calls: Any = None
     ) -> None:
-        """Add a turn, unless it is empty."""
+        """Add a turn, unless it is empty, or only a thought that stands in an earlier one."""
         if is_list(thought):
             thought = "\n".join(filter(None, texts(thought)))
-        plain = plain_content(content)
+        content = plain_content(content)
         made = [*map(normalize_call, objects(calls))]
-        turn = new_turn(role, plain, reasoning=thought, tool_calls=made)
-        if content not in (None, "", []) or len(turn) > 2:
-            self.turns.append(turn)
+        turn = new_turn(role, content, reasoning=thought, tool_calls=made)
+        is_new = made or str(thought) not in self.shown
+        if content or (len(turn) > 2 and is_new):
+            self.append(turn)
+        shown = [thought, *(call["id"] for call in made)]
+        self.shown.update(filter(is_text, shown))
 
-    def act(self, event: JsonObject, kind: Any) -> bool:
-        """Add what the row of a kind tells of an event; False if no row is of the kind."""
-        rows = KINDS[self.kind].turns.items()
-        row = first(
-            row for pattern, row in rows if re.fullmatch(pattern, str(kind))
-        )
-        role, _, places = (row or "").partition(" ")
-        values = each_at(event, places)
-        match role:
-            case "call":
-                self.turns.append(call_turn(*values))
-            case "result":
-                self.turns.append(result_turn(*values))
-            case "note":
-                self.note(*values)
-            case _ if values:
-                self.add(role, *values)
-        return row is not None
+    def extend(self, content: Any) -> None:
+        """Add a piece to the last turn."""
+        earlier = self.last["content"]
+        if is_text(earlier) and is_text(content):
+            self.last["content"] = earlier + content
+        else:
+            parts = [*content_parts(earlier), *content_parts(content)]
+            self.last["content"] = parts
 
-    def note(self, text: Any) -> None:
-        """Add a text of the harness; before the agent's first turn it is no part of the task."""
-        if self.begun:
-            self.add("system", text)
+    def ask(self, content: Any, role: str = "user") -> None:
+        """Add what the user wrote, in a turn of its own what the harness wrote and the agent read."""
+        kinds = KINDS[self.kind].texts
+        parts = []
+        for part in content_parts(content):
+            text = part_text(part)
+            if text is None:
+                parts.append(part)
+                continue
+            rest = kinds["removed"].sub("", text)
+            bare = rest.strip()
+            if not bare or kinds["dropped"].match(f"{role} {bare}"):
+                continue
+            if rules := kinds["rules"].match(bare):
+                self.instruct(bare[rules.end() :])
+            elif kinds["noted"].match(bare):
+                self.add("system", text)
+            else:
+                parts.append(part if rest == text else bare)
+        self.add(role, parts)
 
-    def take_back(self, start: int) -> None:
-        """Take back all turns from index `start` on."""
-        self.taken_back.append(self.turns[start:])
-        del self.turns[start:]
-        self.prompts = [at for at in self.prompts if at < start]
+    def instruct(self, text: str) -> None:
+        """Add the instructions of a file of the user's, once."""
+        text = text.strip()
+        if text not in self.shown:
+            self.add("developer", text)
+            self.shown.add(text)
 
-    def rewind(self, identity: Any) -> None:
-        """Take back all turns since an event."""
-        self.take_back(self.turns_before.get(str(identity), len(self.turns)))
+    def since(self, identity: Any) -> list[str]:
+        """Return the ids of an event and of those after it; [] if it is not known."""
+        names = [*self.turns]
+        if str(identity) not in names:
+            return []
+        return names[names.index(str(identity)) :]
+
+    def take_back(self, names: Iterable[str]) -> None:
+        """Take back the turns of these events."""
+        self.taken_back.append(_joined(map(self.turns.pop, names)))
+
+
+def _joined(turns: Iterable[Messages]) -> Messages:
+    return [*chain.from_iterable(turns)]
 
 
 def _has_agent(turns: Messages) -> bool:
@@ -225,19 +285,7 @@ def content_parts(content: Any) -> list[Any]:
 
 def events_of(record: JsonObject) -> list[Any]:
     """The events of a session, in the order of its file."""
-    return items(first_at(record, "events", "loglines", "messages"))
-
-
-def _made_of(record: JsonObject, name: str, kind: str) -> bool:
-    """Return whether at least half of the first items of the list `name` are of a kind."""
-    events = objects(items(record.get(name))[:_SAMPLE])
-    return KINDS[kind].is_made_of(events)
-
-
-_CONTEXT = (
-    "<session_context>",
-    "This is the Gemini CLI. We are setting up the context for our chat.",
-)
+    return items(first_at(record, "events", "messages"))
 
 
 class Gemini(Session):
@@ -245,78 +293,42 @@ class Gemini(Session):
 
     name = "Gemini CLI"
     kind = "gemini-cli"
-
-    @classmethod
-    def marks_sub_agent(cls, record: JsonObject) -> bool:
-        """Return whether the head of a session is a sub-agent's."""
-        return record.get("kind") == "subagent"
+    replaces = True
 
     @classmethod
     def matches(cls, record: JsonObject) -> bool:
-        """Return whether it is a document with its head, or made of lines."""
-        if is_list(record.get("messages")):
-            return {"sessionId", "projectHash"} <= record.keys()
-        return super().matches(record)
-
-    def read(self, record: JsonObject) -> None:
-        """Read the turns that are left in the end."""
-        turns: dict[str, Any] = {}
-        for number, event in enumerate(events_of(record)):
-            places = "$rewindTo $set.messages projectHash type role id"
-            begin, changed, head, kind, role, identity = each_at(event, places)
-            if is_text(begin):
-                names = [*turns]
-                start = names.index(begin) if begin in names else 0
-                self.read_all(map(turns.pop, names[start:]))
-                self.take_back(0)
-            elif messages := objects(changed):
-                numbered = enumerate(messages)
-                turns = {
-                    str(t.get("id") or f"item {n}"): t for n, t in numbered
-                }
-            elif head:
-                self.identify(event.get("sessionId"), begun=bool(turns))
-            elif kind or not is_object(event):
-                line = f"line {number}"
-                turns[line if role else str(identity or line)] = event
-        self.read_all(turns.values())
+        """Return whether it is a document, or made of lines."""
+        document = is_list(record.get("messages")) and "projectHash" in record
+        return document or super().matches(record)
 
     def read_event(self, event: JsonObject) -> None:
-        """Add a turn of the file, or a line that was printed."""
-        kind, content = map(event.get, ("type", "content"))
-        spoken = self.last.get("content")
-        agent = self.last.get("role") == "assistant"
-        if (
-            kind == "message"
-            and event.get("delta")
-            and agent
-            and is_text(spoken)
-        ):
+        """Read a turn of the file, a change of it, or a line that was printed."""
+        kind, role, content = map(event.get, ("type", "role", "content"))
+        begin, changed = each_at(event, "$rewindTo $set.messages")
+        calls = objects(event.get("toolCalls"))
+        if is_text(begin):
+            self.take_back(self.since(begin) or [*self.turns])
+        elif changed:
+            self.turns.clear()
+            self.read_all(changed)
+        elif event.get("delta") and self.last.get("role") == role:
             # the agent's messages are printed in pieces
-            self.last["content"] = spoken + str(content)
+            self.extend(content)
         elif kind == "message":
-            self.add(str(event.get("role")), content)
+            self.add(str(role), content)
         elif kind == "user":
-            parts = content_parts(content)
-            typed = [
-                p for p in parts if not str(part_text(p)).startswith(_CONTEXT)
-            ]
-            self.add("user", typed)
+            self.ask(content)
         elif kind in ("gemini", "model", "assistant"):
-            calls = objects(event.get("toolCalls"))
-            thoughts = [
-                ": ".join(filter(None, map(t.get, ("subject", "description"))))
-                for t in objects(event.get("thoughts"))
-            ]
+            thoughts = []
+            for thought in objects(event.get("thoughts")):
+                stated = each_at(thought, "subject description")
+                thoughts.append(": ".join(filter(None, stated)))
             self.add("assistant", content, thoughts, calls)
-            self.turns += [
-                result_turn(
-                    call.get("id"), _gemini_result(call), call.get("name")
-                )
-                for call in calls
-            ]
+            for call in calls:
+                identity, name = each_at(call, "id name")
+                self.append(result_turn(identity, _gemini_result(call), name))
         else:
-            self.act(event, kind)
+            self.act(event, "head" if "projectHash" in event else kind)
 
 
 _RESPONSES = words(
@@ -326,12 +338,13 @@ _RESPONSES = words(
 
 def _gemini_result(call: JsonObject) -> Any:
     """The result of a call as the model read it, else as the user saw it."""
-    out = []
+    returned = []
     for part in content_parts(call.get("result")):
         response = first_at(part, *_RESPONSES)
-        out.append(part if response is None else response)
-    out = out or [call.get("resultDisplay") or call.get("status")]
-    return out[0] if len(out) == 1 else out
+        returned.append(part if response is None else response)
+    if len(returned) == 1:
+        return returned[0]
+    return returned or call.get("resultDisplay") or call.get("status")
 
 
 class OpenCode(Session):
@@ -343,104 +356,75 @@ class OpenCode(Session):
     event_id = "info.id"
 
     @classmethod
-    def marks_sub_agent(cls, record: JsonObject) -> bool:
+    def is_sub_agent(cls, record: JsonObject) -> bool:
         """Return whether the session has a parent."""
         return lookup(record, "info.parentID") is not None
 
     def read(self, record: JsonObject) -> None:
         """Read the messages, and take back reverted ones."""
         super().read(record)
-        if reverted := lookup(record, "info.revert.messageID"):
-            self.rewind(reverted)
+        self.take_back(self.since(lookup(record, "info.revert.messageID")))
 
     def read_event(self, event: JsonObject) -> None:
         """Read a message."""
-        info = event.get("info")
         parts = [p for p in objects(event.get("parts")) if not p.get("ignored")]
-        if not is_object(info):
-            self.add("unreadable", event)
-        elif info.get("role") == "user":
-            self.add("user", [*filter(None, map(_opencode_request, parts))])
+        if lookup(event, "info.role") == "user":
+            self.ask([*map(_opencode_request, parts)])
         else:
             for part in parts:
                 self.act(part, part.get("type"))
                 if first_at(part, "state.output", "state.error") is not None:
                     self.act(part, "tool result")
-        if error := lookup(info, "error.name"):
-            self.note(error)
+        self.add("system", lookup(event, "info.error.name"))
 
 
 def _opencode_request(part: JsonObject) -> Any:
-    """A part of a user's message as text; None if the user did not write it."""
-    text = part.get("text")
+    """A part of a user's message; an empty text for one that the user did not write."""
     match part.get("type"):
         case "text":
-            reminder = str(text).startswith("<system-reminder>")
-            return None if reminder and part.get("synthetic") else text
+            return part.get("text")
         case "subtask":
             command = part.get("command") or part.get("agent")
             return f"/{command} {part.get('prompt')}"
-        case "file" if str(part.get("mime")).startswith("image/"):
-            return part
         case "file":
-            return f"[file {part.get('filename') or part.get('mime')}]"
-    return None
+            kind = str(part.get("mime"))
+            is_picture = kind.startswith("image/")
+            return (
+                part if is_picture else f"[file {part.get('filename') or kind}]"
+            )
+    return ""
 
 
-@dataclass
 class Copilot(Session):
-    """A session of Copilot CLI; `shown` are the thoughts and the ids of the calls that are turns already."""
+    """A session of Copilot CLI."""
 
     name = "Copilot CLI"
     kind = "copilot-cli"
-    shown: set[str] = field(default_factory=set)
+    sides = "agentId data.parentToolCallId"
 
     def read_event(self, event: JsonObject) -> None:
         """Read an event of the session itself."""
-        kind, data = map(event.get, ("type", "data"))
-        if (
-            not is_object(data)
-            or event.get("agentId")
-            or data.get("parentToolCallId")
-        ):
-            return
-        call = str(data.get("toolCallId"))
-        match kind:
-            case "session.start":
-                self.identify(data.get("sessionId"))
-            case "session.snapshot_rewind":
-                self.rewind(data.get("upToEventId"))
-            case "user.message":
-                self._ask(data)
-            case "assistant.reasoning" if (
-                str(data.get("content")) in self.shown
-            ):
-                pass
-            case "tool.user_requested":
-                self.shown.add(call)
-                ran = first_at(data, "arguments.command", "toolName")
-                self.add("user", f"Ran `{ran}`")
-            case "tool.execution_start" if call in self.shown:
-                pass
-            case _:
-                self.act(data, kind)
-        if kind == "assistant.message":
-            calls = items(self.last.get("tool_calls"))
-            self.shown.update(str(call["id"]) for call in calls)
-            self.shown.add(str(data.get("reasoningText")))
+        kind, data = each_at(event, "type data")
+        if kind == "user.message":
+            self._ask(data)
+        elif kind == "tool.user_requested":
+            places = "toolCallId arguments.command|toolName"
+            call, ran = each_at(data, places)
+            self.shown.add(str(call))
+            self.add("user", f"Ran `{ran}`")
+        else:
+            self.act(data, kind)
 
     def _ask(self, data: JsonObject) -> None:
         """Add what the user wrote and attached, or note what the harness wrote as the user."""
         parts = [data.get("content")]
         for file in objects(data.get("attachments")):
-            texts_of_file = filter(
-                None, each_at(file, "displayName|title|path text")
-            )
-            shown = "\n".join(map(str, texts_of_file))
+            stated = each_at(file, "displayName|title|path text")
+            shown = "\n".join(map(str, filter(None, stated)))
             parts.append(f"[file {shown}]")
         source = data.get("source") or "user"
         if source != "user" or data.get("isAutopilotContinuation"):
-            self.note(parts)
+            self.add("system", parts)
         else:
             self.add("user", parts)
 
@@ -452,202 +436,134 @@ class Pi(Session):
     kind = "pi"
 
     def read(self, record: JsonObject) -> None:
-        """Read the entries, those of other branches aside."""
-        path = _pi_path(objects(events_of(record)))
-        aside = Pi()
-        for event in events_of(record):
-            identity = lookup(event, "id")
-            if lookup(event, "type") in ("session", "session_start"):
-                self.identify(identity, begun=aside.begun)
-            elif path is None or not is_object(event) or identity in path:
-                self.read_all([event])
+        """Read the entries, and set those of other branches aside."""
+        super().read(record)
+        entries = {}
+        for event in objects(events_of(record)):
+            if is_text(event.get("id")):
+                entries[event["id"]] = event
+        aside = []
+        parent = ""
+        for name in reversed(entries):
+            # a child of an entry that cannot be read follows the entry before it
+            if parent is None or (parent != name and parent in entries):
+                aside.append(name)
             else:
-                aside.read_event(event)
-        self.taken_back.append(aside.turns)
+                parent = entries[name].get("parentId", "")
+        self.take_back(reversed(aside))
 
     def read_event(self, event: JsonObject) -> None:
         """Read an entry of the tree."""
         message = event.get("message")
-        if self.act(event, event.get("type")) or not is_object(message):
-            return
-        role = message.get("role")
-        if role == "bashExecution":
+        role = lookup(message, "role")
+        if not is_object(message):
+            self.act(event, event.get("type"))
+        elif role == "bashExecution":
             ran = f"Ran `{message.get('command')}`\n{message.get('output')}"
             self.add("user", ran)
         elif not self.act(message, f"role {role}"):
             self.add(str(role), content_parts(message.get("content")))
-            self.note(message.get("errorMessage"))
-
-
-def _pi_path(events: list[dict[str, Any]]) -> set[str] | None:
-    """The ids of the entries on the way to the last one; None if they are a list."""
-    named = [event for event in events if is_text(event.get("id"))]
-    entries = {e["id"]: e for e in named if e.get("type") != "session"}
-    if not any("parentId" in entry for entry in entries.values()):
-        return None
-    path = set[str]()
-    parent = [*entries][-1]
-    for name in reversed(entries):
-        # a child of an entry that cannot be read follows the entry before it
-        if parent is not None and (parent == name or parent not in entries):
-            path.add(name)
-            parent = entries[name].get("parentId")
-    return path
-
-
-_NOTIFICATIONS = words(
-    "<task-notification> <bash-stdout> <bash-stderr> <turn_aborted> <subagent_notification>"
-)
-"""Beginnings of texts of either harness that stand as the user's and that the agent reads."""
-_CAVEAT = ("<local-command-caveat>", "Caveat: The messages below")
-_LOCAL = ("<local-command-stdout>", "<local-command-stderr>")
-_NOT_TYPED = (*_NOTIFICATIONS, *_LOCAL, *_CAVEAT, "[Request interrupted")
-"""Beginnings of texts that stand as the user's, and that no user typed."""
-_REMINDERS = re.compile(
-    r"<(system-reminder|ide_opened_file|ide_diagnostics)>.*?</\1>",
-    re.DOTALL,
-)
-"""Texts that Claude Code adds to a prompt."""
+            self.add("system", message.get("errorMessage"))
 
 
 @dataclass
 class Claude(Session):
     """A session of Claude Code.
 
-    `attached`: what the user typed while the agent worked stands in events of its own. `tree`: each event
-    names its parent. `root` is the number of turns before the conversation or its last summary, `turns_after`
-    the number of turns after each event, `waiting` are texts that were typed and not yet read.
+    `prompts` are the ids of the user's prompts. `is_tree`: each event names its parent. `attached`: what the user typed
+    while the agent worked stands in events of its own; else it is `waiting` until it is read.
     """
 
     name = "Claude Code"
     kind = "claude-code"
+    event_id = "uuid"
+    sides = "isSidechain parent_tool_use_id"
+    prompts: set[str] = field(default_factory=set)
+    is_tree: bool = False
+    is_cleared: bool = False
     attached: bool = False
-    tree: bool = False
-    cleared: bool = False
-    root: int = 0
+    waiting: list[Any] = field(default_factory=list)
     message_id: Any = None
-    turns_after: dict[str, int] = field(default_factory=dict)
-    waiting: list[str] = field(default_factory=list)
-
-    @classmethod
-    def matches(cls, record: JsonObject) -> bool:
-        """Return whether it is made of lines, of the file or of a log."""
-        lines = _made_of(record, "loglines", "claude-log")
-        return lines or super().matches(record)
 
     @classmethod
     def is_sub_agent(cls, record: JsonObject) -> bool:
         """Return whether all turns are of sub-agents."""
         events = objects(events_of(record))
         spoken = [e for e in events if e.get("type") in ("user", "assistant")]
-        return all(map(_is_side, spoken))
+        return all(map(cls.is_side, spoken))
 
     def read(self, record: JsonObject) -> None:
         """Read the events of the main conversation."""
         events = objects(events_of(record))
         self.attached = any(_queued(event) is not None for event in events)
         replies = [e for e in events if e.get("type") == "assistant"]
-        main = [e for e in replies if not _is_side(e)]
-        self.tree = all(e.get("parentUuid") is not None for e in main)
+        parents = [e.get("parentUuid") for e in replies if not self.is_side(e)]
+        self.is_tree = None not in parents
         super().read(record)
 
     def read_event(self, event: JsonObject) -> None:
         """Read one event."""
-        kind, message = map(event.get, ("type", "message"))
-        identity = str(event.get("uuid") or f"event {len(self.turns_after)}")
-        if identity in self.turns_after or _is_side(event):
-            return
-        if kind == "assistant" and is_object(message):
-            self._reply(message)
-        elif kind == "user" and is_object(message):
-            self._ask(event, message.get("content"))
+        places = "type message.content message.id message.model"
+        kind, content, identity, model = each_at(event, places)
+        is_piece = identity is not None and identity == self.message_id
+        if kind == "user":
+            self._ask(event, content)
         elif kind == "queue-operation":
             self._queue(event.get("operation"), event.get("content"))
-        elif str(queued := plain_content(_queued(event))).startswith(
-            _NOTIFICATIONS
-        ):
-            self.note(queued)
-        else:
-            self.add("user", queued)
-        if event.get("subtype") == "compact_boundary" or event.get(
-            "isCompactSummary"
-        ):
-            self.root = len(self.turns)
-        self.turns_after[identity] = len(self.turns)
-
-    def _reply(self, message: JsonObject) -> None:
-        """Add a turn of the agent, or to its last one: each of its parts is a line."""
-        spoken, content = map(message.get, ("id", "content"))
-        same = spoken is not None and spoken == self.message_id
-        if message.get("model") == "<synthetic>":
-            self.note(content)
-            return
-        if same and self.last.get("role") == "assistant":
-            earlier = content_parts(self.last["content"])
-            self.last["content"] = [*earlier, *content_parts(content)]
-        else:
+        elif model == "<synthetic>":
+            self.add("system", content)
+        elif is_piece and self.last.get("role") == "assistant":
+            self.extend(content)
+        elif kind == "assistant":
             self.add("assistant", content)
-        self.message_id = spoken
+            self.message_id = identity
+        else:
+            self.ask(_queued(event))
 
     def _queue(self, operation: Any, typed: Any) -> None:
         """Keep a text that was typed while the agent worked, and show it when it reaches the agent."""
-        if operation == "enqueue" and is_text(typed):
-            self.waiting += [] if typed.startswith(_NOT_TYPED) else [typed]
-        elif operation in ("remove", "dequeue", "popAll") and self.waiting:
+        if operation == "enqueue":
+            self.waiting.append(typed)
+        elif self.waiting:
             text = self.waiting.pop()
             if operation == "remove" and not self.attached:
-                self.add("user", text)
+                self.ask(text)
 
-    def _ask(self, event: JsonObject, written: Any) -> None:
-        parts = map(_without_reminders, content_parts(written))
-        content = plain_content([part for part in parts if part is not None])
-        text = content if is_text(content) else ""
+    def _ask(self, event: JsonObject, content: Any) -> None:
+        text = str(plain_content(content))
+        role, earlier = map(self.last.get, ("role", "content"))
         # a command that the user typed: /review
-        after_command = str(self.last.get("content")).startswith("<command-")
-        meta = event.get("isMeta")
-        typed = not text.startswith(_NOT_TYPED)
-        results = any(
-            part.get("type") == "tool_result" for part in objects(content)
-        )
-        noted = typed if meta else text.startswith(_NOTIFICATIONS)
+        is_typed = role == "user" and str(earlier).startswith("<command-")
+        is_meta = event.get("isMeta")
         if text.startswith("<command-name>/clear</command-name>"):
-            self.cleared = True
-        elif meta and after_command:
-            self.add(
-                "user", content
-            )  # the text that the user's command stands for
-        elif text.startswith(_LOCAL) and after_command:
+            self.is_cleared = True
+        elif is_typed and text.startswith("<local-command-std"):
             # a command to the harness, e.g. /model, which no agent answers
-            self.take_back(len(self.turns) - 1)
-        elif noted or (event.get("isCompactSummary") and self.begun):
-            self.note(content)
-        elif meta or text.startswith((*_LOCAL, *_CAVEAT)):
-            return
-        else:
-            if content and typed and not results:
-                self._prompt(event)
+            self.last["role"] = "system"
+        elif is_typed and is_meta:
+            # the text that the user's command stands for
             self.add("user", content)
+        elif is_meta or (event.get("isCompactSummary") and self.begun):
+            self.ask(content, "system")
+        else:
+            self.ask(content)
+            self._note_prompt(event)
 
-    def _prompt(self, event: JsonObject) -> None:
+    def _note_prompt(self, event: JsonObject) -> None:
         """Note a prompt; if its parent stands before an earlier prompt, take back all turns since."""
-        if self.cleared:  # another conversation begins
-            self.take_back(0)
-            self.root = 0
-            self.cleared = False
+        prompts = [turn for turn in self.new if turn["role"] == "user"]
+        if not prompts or lookup(prompts[0], "content.0.type") == "tool_result":
+            return
         parent = event.get("parentUuid")
-        start = self.turns_after.get(str(parent), len(self.turns))
         if parent is None:
-            identity = first_at(event, "sessionId", "session_id")
-            self.identify(identity)
-            start = self.root
-        named = self.tree and "parentUuid" in event
-        if named and any(at >= start for at in self.prompts):
-            self.take_back(start)
-        self.prompts.append(len(self.turns))
-
-
-def _is_side(event: JsonObject) -> bool:
-    return bool(event.get("isSidechain") or event.get("parent_tool_use_id"))
+            self.identify(first_at(event, "sessionId", "session_id"))
+        after = self.since(parent)[1:]
+        if parent is None or self.is_cleared:
+            after = [*self.turns]
+        if self.is_tree and not self.prompts.isdisjoint(after):
+            self.take_back(after)
+        self.prompts.add(str(event.get("uuid")))
+        self.is_cleared = False
 
 
 def _queued(event: JsonObject) -> Any:
@@ -656,116 +572,46 @@ def _queued(event: JsonObject) -> Any:
     return None
 
 
-def _without_reminders(part: Any) -> Any:
-    """A part of a user's turn without texts between closed tags of the harness; None if nothing is left."""
-    text = part_text(part) or ""
-    rest = _REMINDERS.sub("", text)
-    return part if rest == text else rest.strip() or None
-
-
-_DROPPED = re.compile(
-    r"<(environment_context|permissions[ _]instructions|collaboration_mode|app-context|apps_instructions"
-    r"|skills_instructions|plugins_instructions|personality_spec|model_switch|realtime_conversation"
-    r"|additional_context|tool_context|reasoning_context|pinned_notes)\b",
-    re.IGNORECASE,
-)
-"""Beginnings of texts of Codex that hold the directory, the date, the settings of a run: not shown."""
-_AGENTS_MD = re.compile(r"# AGENTS\.md instructions( for [^\n]*)?\n")
-_USER_INSTRUCTIONS = "<user_instructions>"
-_REQUEST = "## My request for Codex:"
-
-
-@dataclass
 class Codex(Session):
-    """A session of Codex CLI: the items in the order of the file.
-
-    `instructed`: an item holds the instructions that older files have in their head.
-    """
+    """A session of Codex CLI: the items in the order of the file."""
 
     name = "Codex"
     kind = "codex"
-    instructed: bool = False
-
-    @classmethod
-    def marks_sub_agent(cls, event: JsonObject) -> bool:
-        """Return whether the head of a file names a sub-agent as its source."""
-        source = lookup(event, "payload.source.subagent")
-        is_thread = lookup(event, "payload.thread_source") == "subagent"
-        return event.get("type") == "session_meta" and (
-            source is not None or is_thread
-        )
-
-    def read(self, record: JsonObject) -> None:
-        """Read the items and events."""
-        items = filter(None, map(_item, objects(events_of(record))))
-        asked = [
-            str(i.get("content")) for i in items if i.get("role") == "user"
-        ]
-        self.instructed = any(_USER_INSTRUCTIONS in text for text in asked)
-        super().read(record)
 
     def read_event(self, event: JsonObject) -> None:
         """Read an item, or what an event holds beside it."""
-        kind, instructions = map(event.get, ("type", "instructions"))
-        payload = event.get("payload")
-        start = len(self.turns)
-        if item := _item(event):
-            kind = item.get("type")
-            if "role" in item:
-                self._read_message(str(item["role"]), item.get("content"))
-            elif kind == "reasoning":
-                thought = item.get("content") or item.get("summary")
-                self.add("assistant", None, thought)
-            elif not self.act(item, kind) and kind is not None:
-                self.turns.append(item)
-            # the harness writes parts of the user's turns, too
-            if any(turn.get("role") == "user" for turn in self.turns[start:]):
-                self.prompts.append(start)
-        elif kind is None and is_text(instructions) and not self.instructed:
-            self.add("developer", instructions)
-        elif is_object(payload):
+        kind, payload = map(event.get, ("type", "payload"))
+        if not is_object(payload):
+            self._read_older(event)
+        elif kind == "response_item":
+            self._read_item(payload)
+        elif count := payload.get("num_turns"):
+            prompts = []
+            for name, turns in self.turns.items():
+                if any(turn.get("role") == "user" for turn in turns):
+                    prompts.append(name)
+            if 0 < count <= len(prompts):
+                self.take_back(self.since(prompts[-count]))
+        else:
             kind = payload.get("type") if kind == "event_msg" else kind
-            count = payload.get("num_turns")
-            if kind == "session_meta":
-                self.identify(payload.get("id"))
-            elif kind == "thread_rolled_back" and isinstance(count, int):
-                if 0 < count <= len(self.prompts):
-                    self.take_back(self.prompts[-count])
-            else:
-                self.act(payload, f"event {kind}")
+            self.act(payload, f"event {kind}")
 
-    def _read_message(self, role: str, content: Any) -> None:
-        """Add a message part by part: texts of the harness are no part of the task."""
+    def _read_older(self, event: JsonObject) -> None:
+        """Read a line of an older file: an item alone, or the head with the user's instructions."""
+        if "type" in event:
+            self._read_item(event)
+        elif "record_type" not in event:
+            self.instruct(str(event.get("instructions") or ""))
+
+    def _read_item(self, item: JsonObject) -> None:
+        """Read an item of the Responses API."""
+        kind, role, content = map(item.get, ("type", "role", "content"))
         if role == "assistant":
             self.add(role, content)
-            return
-        parts = []
-        for part in content_parts(content):
-            text = part_text(part)
-            bare = str(text).lstrip()
-            heading = _AGENTS_MD.match(bare)
-            if text is None:
-                parts.append(part)
-            elif _DROPPED.match(bare) or (
-                role == "developer" and bare[:1] == "<"
-            ):
-                continue
-            elif heading:
-                self.add("developer", bare[heading.end() :].strip())
-            elif bare.startswith(_USER_INSTRUCTIONS):
-                self.add("developer", text)
-            elif bare.startswith(_NOTIFICATIONS):
-                self.note(text)
-            else:
-                _, request, asked = text.rpartition(_REQUEST)
-                parts.append(asked.strip() if request else text)
-        self.add(role, parts)
-
-
-def _item(event: JsonObject) -> JsonObject | None:
-    """The item of the Responses API that an event is, or holds."""
-    payload = event.get("payload")
-    if event.get("type") == "response_item" and is_object(payload):
-        return payload
-    bare = "type" in event and not event.keys() & {"payload", "record_type"}
-    return event if bare else None
+        elif role is not None:
+            self.ask(content, str(role))
+        elif kind == "reasoning":
+            thought = first_of(item, ("content", "summary"))
+            self.add("assistant", None, thought)
+        elif not self.act(item, kind) and kind is not None:
+            self.append({**item})

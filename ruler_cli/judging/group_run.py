@@ -126,7 +126,6 @@ class GroupRun:
         self.pass_scores: list[PassScores] = []
         self.failed_calls: list[FailedCall] = []
         self.missing: list[tuple[int, Request]] = []
-        """Requests that only a cached reply could answer and none did, with the number of their judge."""
         self.measured = False
         self.asked = False
         self.asked_now = False
@@ -274,6 +273,7 @@ class GroupRun:
             ended=time.time(),
             served=tuple(sorted(self.served)),
             rubric=layout.rubric if isinstance(layout.rubric, Rubric) else None,
+            missing=tuple(self.missing),
         )
 
 

@@ -33,7 +33,7 @@ from ruler_cli.messages.pictures import (
     picture_tokens,
     unsendable,
 )
-from ruler_cli.messages.read import read_content, read_messages
+from ruler_cli.messages.read import conversations_of, read_content
 from ruler_cli.prompting import templates
 from ruler_cli.prompting.branches import Branches, find_branches, may_save
 from ruler_cli.prompting.injection import suspects
@@ -244,30 +244,6 @@ def _without_first(text: str, most: int | None) -> str:
     return MARK.sub(r"(\1 is not shown)", text, left) if left > 0 else text
 
 
-@dataclass(frozen=True, slots=True)
-class ReadRollout:
-    """A rollout whose messages were read: its conversations, its tools, its ending, and the size of its prompt."""
-
-    parts: tuple[Conversation, ...]
-    tools: Any
-    ended: str
-    prompt_size: int
-
-    @classmethod
-    def of(cls, rollout: Rollout) -> ReadRollout:
-        """Read the messages of a rollout; of one with an error none."""
-        conversations: list[list[Any]] = []
-        if rollout.error is None:
-            conversations = [rollout.messages, *rollout.histories]
-        parts = tuple(map(read_messages, conversations))
-        size = rollout.prompt_length
-        if size is None:
-            main = parts[0] if parts else ()
-            turns = (at for at, message in enumerate(main) if message.by_agent)
-            size = next(turns, len(main))
-        return cls(parts, rollout.tools, rollout.ended, size)
-
-
 @dataclass(slots=True)
 class RenderedGroup:
     """A group that was rendered whole, and may be rendered again with less of some rollouts.
@@ -277,7 +253,7 @@ class RenderedGroup:
     """
 
     layout: PromptLayout
-    rollouts: list[ReadRollout]
+    rollouts: list[Rollout]
     example: list[int]
     shared: int
     own_tools: bool
@@ -295,7 +271,8 @@ class RenderedGroup:
         sizes = list(self.layout.sizes)
         for at in rollouts:
             rollout = self.rollouts[self.example[at]]
-            lines = [render(part, keep) for part in rollout.parts]
+            parts = conversations_of(rollout)
+            lines = [render(part, keep) for part in parts]
             text = _text_of(rollout, lines, self.shared, tools=self.own_tools)
             text = _without_first(text, self.most_pictures)
             size = size_of(text, self.layout.pictures, self.layout.model)
@@ -303,8 +280,8 @@ class RenderedGroup:
                 texts[at], sizes[at] = text, size
         prefix = self.layout.context
         if context and self.example:
-            messages = self.rollouts[self.example[0]].parts[0]
-            less = "\n".join(render(messages, keep)[: self.shared])
+            main, *_ = conversations_of(self.rollouts[self.example[0]])
+            less = "\n".join(render(main, keep)[: self.shared])
             less = _shared_pictures(less, self.most_pictures)
             prefix = min(prefix, less, key=lambda text: len(text.encode()))
         self.layout = replace(
@@ -329,16 +306,15 @@ def render_group(
 
     Without `pair`, as an earlier version did.
     """
-    joined, place = _joined(group.rollouts)
-    rollouts = [ReadRollout.of(rollout) for rollout in joined]
+    rollouts, place = _joined(group.rollouts)
     shown = not _mistake(group)
-    readable = [i for i, r in enumerate(joined) if r.error is None and shown]
+    readable = [i for i, r in enumerate(rollouts) if r.error is None and shown]
     pictures: dict[str, Picture] = {}
     lines, seen = _lines_of(rollouts, readable, Seen(pictures, pair=pair))
     pairings = [
         pairing for notes in seen.values() for pairing in notes.pairings
     ]
-    tools, own_tools = _tools(group, [joined[i] for i in readable])
+    tools, own_tools = _tools(group, [rollouts[i] for i in readable])
     shared = _shared_prefix(rollouts, {i: lines[i][0] for i in readable})
     context = "\n".join(lines[readable[0]][0][:shared]) if readable else ""
     distinct: dict[tuple[str, ...], int] = {}
@@ -366,7 +342,7 @@ def render_group(
     rubric = shown_rubric(group, ask.rubric)
     # other criteria over the same rollouts leave order and ids as they are, and so the beginning of the prompt
     text = rubric if isinstance(rubric, str) else ""
-    reference = _reference([joined[i] for i in readable], pictures)
+    reference = _reference([rollouts[i] for i in readable], pictures)
     common = [text.encode(), tools.encode(), context.encode()]
     if reference:
         common.append(reference.encode())
@@ -407,20 +383,20 @@ def render_group(
 
 
 def _lines_of(
-    rollouts: Sequence[ReadRollout], readable: Sequence[int], notes: Seen
+    rollouts: Sequence[Rollout], readable: Sequence[int], notes: Seen
 ) -> tuple[dict[int, list[list[str]]], dict[int, Seen]]:
     """Render each part of readable rollouts, what they begin with once; return its lines, and what these do not say.
 
     Pictures of all are in `notes`.
     """
-    conversations = [rollouts[i].parts[0] for i in readable]
+    conversations = [conversations_of(rollouts[i])[0] for i in readable]
     opening = _opening(conversations)
     same = render(conversations[0][:opening]) if opening else []
     lines = {}
     seen = {}
     for i in readable:
         seen[i] = Seen(notes.pictures, pair=notes.pair)
-        main, *further = rollouts[i].parts
+        main, *further = conversations_of(rollouts[i])
         lines[i] = [same + render(main[opening:], WHOLE, seen[i])]
         lines[i] += [render(part, WHOLE, seen[i]) for part in further]
     return lines, seen
@@ -602,9 +578,7 @@ def _opening(conversations: Sequence[Conversation]) -> int:
     return min(map(len, conversations), default=0)
 
 
-def _shared_prefix(
-    rollouts: list[ReadRollout], lines: dict[int, list[str]]
-) -> int:
+def _shared_prefix(rollouts: list[Rollout], lines: dict[int, list[str]]) -> int:
     """Count the first messages that all rollouts share; each keeps at least one of its own.
 
     If nothing differs, the context is the prompt: the messages before the first assistant turn.
@@ -617,7 +591,13 @@ def _shared_prefix(
             return min(i, limit)
     if len(set(map(len, lines.values()))) > 1:
         return limit
-    return min(rollouts[max(lines)].prompt_size, limit)
+    last = rollouts[max(lines)]
+    size = last.prompt_length
+    if size is None:
+        main, *_ = conversations_of(last)
+        by_agent = (at for at, turn in enumerate(main) if turn.by_agent)
+        size = next(by_agent, limit)
+    return min(size, limit)
 
 
 def _tools(group: Group, rollouts: list[Rollout]) -> tuple[str, bool]:
@@ -632,7 +612,7 @@ def _tools(group: Group, rollouts: list[Rollout]) -> tuple[str, bool]:
 
 
 def _text_of(
-    rollout: ReadRollout,
+    rollout: Rollout,
     parts: Sequence[list[str]],
     shared: int,
     *,

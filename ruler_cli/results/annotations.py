@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -18,8 +19,6 @@ from ruler_cli.results.record import (
     Json,
     LabelSource,
     RolloutRecord,
-    Status,
-    changed,
     number_in,
     text_in,
 )
@@ -29,13 +28,6 @@ from ruler_cli.types import Group, Record, Rollout
 MOST_JUDGES = 12
 """Judges of a panel that are read; a file with more of them is damaged or hostile."""
 _NOTHING: Json = {}
-_QUALITY = (
-    *("passes", "tied", "reliability", "weight", "degraded", "escalated"),
-    *("windows", "shortened", "pictures_left_out"),
-)
-"""Members of a group's part that are about its scores."""
-_FLAGS = ("degraded", "escalated", "windows", "shortened", "pictures_left_out")
-"""Members of it that are flags if they are true or not zero."""
 _Part = tuple[int, Rollout, Json]
 """A part of a rollout: its index among all rollouts of the group, and its annotation."""
 
@@ -89,40 +81,7 @@ class AnnotationReader:
             if self.reader.format.group_in_record:
                 part = part or _object(value.get("ruler"))
         rollouts = tuple(map(self._rollout, parts.values()))
-        statuses = {rollout.status for rollout in rollouts}
-        values: Json = {"kind": "", "reason": ""}
-        status: Status = "unmarked"
-        if "scored" in statuses:
-            status = "scored"
-            if part.get("weight") == 1 and part.get("reliability") is None:
-                values["weight"] = None  # then it says nothing
-        elif "failed" in statuses or part.get("status") == "failed":
-            status = "failed"
-            values = {
-                "kind": part.get("kind") or "unknown",
-                "reason": part.get("reason"),
-            }
-            failed = [
-                rollout for rollout in rollouts if rollout.status == "failed"
-            ]
-            if failed and not part.get("kind"):
-                values = {"kind": failed[0].kind, "reason": failed[0].reason}
-            values |= dict.fromkeys(_QUALITY)
-        else:
-            part = _NOTHING
-            judge = ""
-        values["judge"] = text_in(part.get("judge")) or judge
-        read = GroupRecord.read(
-            part, status=status, key=group.key, rollouts=rollouts, **values
-        )
-        flags = {
-            "suspect": any(rollout.suspect for rollout in rollouts),
-            **{name: getattr(read, name) for name in _FLAGS},
-            "alone": len(rollouts) == 1,
-            "cached": read.cached,
-        }
-        names = tuple([name for name, holds in flags.items() if holds])
-        return changed(read, flags=names)
+        return GroupRecord.read(part, group.key, judge, rollouts)
 
     def values_at(self, group: Group, path: str) -> list[Any]:
         """Return the value at a path of each part of a rollout; None if it is absent.
@@ -150,59 +109,29 @@ class AnnotationReader:
         return values
 
     def _rollout(self, parts: list[_Part]) -> RolloutRecord:
-        """Read a rollout; the annotation of its first part counts."""
-        annotation = parts[0][2]
-        is_scored = annotation.get("status") == "scored"
-        score = number_in(annotation.get("score")) if is_scored else None
-        judge_score = score
-        if score is not None and annotation.get("judge_score") is not None:
-            judge_score = number_in(annotation["judge_score"])
-        odd_score = is_scored and judge_score is None
-        status: Status = "scored" if "status" in annotation else "unmarked"
-        values: Json = {"kind": "", "reason": ""}
-        if status == "scored" and score is None:
-            status = "failed"
-            values = {"kind": annotation.get("kind") or "unknown"}
-            if odd_score:
-                values["reason"] = "its score is not a number"
+        """Read a rollout; the annotation of its first part counts, and the end of the last one."""
+        annotation = parts[0][2] | {"ended": parts[-1][2].get("ended")}
         label, label_source = self._label(parts)
+        size = 0
+        if self._sized:
+            size = sum([_size(part) for _, part, _ in parts])
         record = RolloutRecord.read(
             annotation,
-            status,
-            **values,
-            score=score,
-            judge_score=judge_score,
-            ended=parts[-1][2].get("ended"),
             indices=tuple([index for index, _, _ in parts]),
             label=label,
             label_source=label_source,
-            size=sum([_size(part) for _, part, _ in parts])
-            if self._sized
-            else 0,
-            odd_score=odd_score,
+            size=size,
         )
-        return self._checked(record)
-
-    def _checked(self, record: RolloutRecord) -> RolloutRecord:
-        """Leave out what does not fit together: scores of passes without positions, and judges beyond the first few."""
-        changes: Json = {}
-        only = record.judge_score is not None and (
-            round(record.judge_score, 3),
-        ) == tuple(record.pass_scores)
-        if only or len(record.pass_scores) != len(record.slots):
-            changes[
-                "pass_scores"
-            ] = ()  # a single one says no more than the score
         judges = []
         for judge in record.judges:
             if len(self._judges) < MOST_JUDGES:
                 self._judges.add(judge["judge"])
             if judge["judge"] in self._judges:
                 judges.append(judge)
-        if len(judges) < len(record.judges):
-            changes["more_judges"] = len(record.judges) - len(judges)
-            changes["judges"] = judges
-        return changed(record, **changes) if changes else record
+        more_judges = len(record.judges) - len(judges)
+        if more_judges:
+            return replace(record, judges=judges, more_judges=more_judges)
+        return record
 
     def _label(self, parts: list[_Part]) -> tuple[float | None, LabelSource]:
         """Return the label of a rollout and its source; of several parts the last with a label counts.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import zip_longest
 from statistics import fmean
@@ -27,7 +27,7 @@ from ruler_cli.results.highlights import (
     Rank,
 )
 from ruler_cli.results.identity import digests_of
-from ruler_cli.results.record import GroupRecord, Json, RolloutRecord, changed
+from ruler_cli.results.record import GroupRecord, Json, RolloutRecord
 from ruler_cli.scoring.statistics import (
     Concordance,
     Moments,
@@ -221,12 +221,12 @@ def _paired(
                 first.group.key, "labels differ between the files"
             )
         # not the scores that an outcome or a reward moved
-        first_rollouts.append(changed(a, label=label, score=a.judge_score))
-        second_rollouts.append(changed(b, label=label, score=b.judge_score))
+        first_rollouts.append(replace(a, label=label, score=a.judge_score))
+        second_rollouts.append(replace(b, label=label, score=b.judge_score))
     return ComparedGroup(
         first.number,
-        changed(first.group, rollouts=tuple(first_rollouts)),
-        changed(second.group, rollouts=tuple(second_rollouts)),
+        replace(first.group, rollouts=tuple(first_rollouts)),
+        replace(second.group, rollouts=tuple(second_rollouts)),
         first.kept,
     )
 

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from math import fsum
-from typing import Annotated, Any, Literal, TypedDict, TypeVar, get_args
-
-from pydantic import PlainValidator, TypeAdapter
+from typing import Any, Literal, TypedDict, TypeVar, get_args
 
 from ruler_cli import __version__
 from ruler_cli.scoring.statistics import (
@@ -36,6 +34,7 @@ from ruler_cli.types import (
     RolloutValues,
     Usage,
     readable_text,
+    words_of,
 )
 
 Json = dict[str, Any]
@@ -60,6 +59,26 @@ _KINDS = get_args(Kind)
 _NO_SCORES = GroupScores((), passes=0, weight=0.0)
 _NO_REPLIES = GroupResult((), (), ())
 """Quality and counts of a group that failed."""
+Status = Literal["scored", "failed", "unmarked"]
+LabelSource = Literal["", "reward", "outcome", "given"]
+_R = TypeVar("_R")
+
+
+class UsageFields(TypedDict):
+    """The calls and tokens of a group, or of a file, as they stand in JSON."""
+
+    calls: int
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int
+    estimated: bool
+
+
+class Digests(TypedDict):
+    """The digests of the rubric, and of the parameters of the judges, that made scores."""
+
+    rubric: str
+    params: str
 
 
 def number_in(
@@ -81,25 +100,37 @@ def _whole(value: Any) -> int | None:
     return None if amount is None else int(amount)
 
 
+def _count(value: Any) -> int:
+    return _whole(value) or 0
+
+
 def text_in(value: Any) -> str:
     """Return a text, else the empty one."""
     return value if isinstance(value, str) else ""
 
 
-def _numbers(value: Any) -> tuple[float, ...]:
+def _list_in(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list | tuple) else ()
+
+
+def _numbers(value: Any) -> Sequence[float]:
     """Return the numbers of a list; none if it holds anything else."""
-    listed = value if isinstance(value, list | tuple) else [None]
-    numbers = [number_in(item) for item in listed]
-    return () if None in numbers else tuple(numbers)  # type: ignore[arg-type]
+    numbers = []
+    for item in _list_in(value):
+        number = number_in(item)
+        if number is None:
+            return ()
+        numbers.append(number)
+    return tuple(numbers)
 
 
-def _positions(value: Any) -> tuple[float, ...]:
+def _positions(value: Any) -> Sequence[float]:
     positions = _numbers(value)
     return positions if all(0 <= at <= 1 for at in positions) else ()
 
 
 def _kind(value: Any) -> str:
-    return value if value in _KINDS or value == "" else "unknown"
+    return value if value in _KINDS else "unknown"
 
 
 def _ending(value: Any) -> str:
@@ -111,10 +142,10 @@ def _digest(value: Any) -> str:
     return text if _DIGEST.fullmatch(text) else ""
 
 
-def _names(value: Any) -> tuple[str, ...]:
+def _names(value: Any) -> Sequence[str]:
     """Return the texts among the first few of a list."""
-    listed = value[:_MOST_NAMES] if isinstance(value, list | tuple) else ()
-    return tuple([name for name in map(text_in, listed) if name])
+    listed = map(text_in, _list_in(value)[:_MOST_NAMES])
+    return tuple(filter(None, listed))
 
 
 def _instant(value: Any) -> str:
@@ -126,62 +157,80 @@ def _instant(value: Any) -> str:
     return str(value)
 
 
-class UsageFields(TypedDict):
-    """The calls and tokens of a group, or of a file, as they stand in JSON."""
-
-    calls: int
-    prompt_tokens: int
-    completion_tokens: int
-    cached_tokens: int
-    estimated: bool
-
-
-class Digests(TypedDict):
-    """The digests of the rubric, and of the parameters of the judges, that made scores."""
-
-    rubric: str
-    params: str
-
-
-def _judge_scores(value: Any) -> list[Json]:
-    listed = value if isinstance(value, list | tuple) else []
-    return [
-        {
-            "judge": text_in(item.get("judge")),
-            "score": number_in(item.get("score")),
-            "explanation": readable_text(text_in(item.get("explanation"))),
-        }
-        for item in listed
-        if isinstance(item, dict) and item
-    ]
+def _judge_scores(value: Any) -> Sequence[Json]:
+    judges = []
+    for item in _list_in(value):
+        if isinstance(item, dict) and item:
+            judge = {
+                "judge": text_in(item.get("judge")),
+                "score": number_in(item.get("score")),
+                "explanation": readable_text(text_in(item.get("explanation"))),
+            }
+            judges.append(judge)
+    return judges
 
 
 def _usage(value: Any) -> Json:
     usage = value if isinstance(value, dict) else {}
-    return {
-        "calls": _whole(usage.get("calls")) or 0,
-        "prompt_tokens": _whole(usage.get("prompt_tokens")) or 0,
-        "completion_tokens": _whole(usage.get("completion_tokens")) or 0,
-        "cached_tokens": _whole(usage.get("cached_tokens")) or 0,
-        "estimated": usage.get("estimated") is True,
-    }
+    names = ("calls", "prompt_tokens", "completion_tokens", "cached_tokens")
+    counts: Json = {name: _count(usage.get(name)) for name in names}
+    return counts | {"estimated": usage.get("estimated") is True}
 
 
-Status = Literal["scored", "failed", "unmarked"]
-LabelSource = Literal["", "reward", "outcome", "given"]
-_Number = Annotated[float | None, PlainValidator(number_in)]
-_Amount = Annotated[float | None, PlainValidator(_amount)]
-_Share = Annotated[float | None, PlainValidator(_share)]
-_Count = Annotated[int, PlainValidator(lambda value: _whole(value) or 0)]
-_Passes = Annotated[int | None, PlainValidator(_whole)]
-_Text = Annotated[str, PlainValidator(text_in)]
-_True = Annotated[bool, PlainValidator(lambda value: value is True)]
-_Flag = Annotated[bool, PlainValidator(bool)]
-_Kind = Annotated[str, PlainValidator(_kind)]
-_Digest = Annotated[str, PlainValidator(_digest)]
-_Checked = PlainValidator(lambda value: value)
-"""A value that the reader has checked already."""
-_R = TypeVar("_R")
+def _is_true(value: Any) -> bool:
+    return value is True
+
+
+_NO_USAGE = _usage(None)
+_READERS: dict[Callable[[Any], Any], str] = {
+    number_in: "score judge_score",
+    _amount: "spread weight cost_usd latency_s",
+    _share: "reliability",
+    _whole: "passes passes_for",
+    _count: "size windows rescaled unknown_ids shortened pictures_left_out "
+    "schema",
+    text_in: "explanation reason judge version",
+    _is_true: "suspect tied cached",
+    bool: "degraded escalated",
+    _kind: "kind",
+    _digest: "rubric params",
+    _ending: "ended",
+    _instant: "judged_at",
+    _names: "served",
+    _numbers: "pass_scores",
+    _positions: "slots",
+    _judge_scores: "judges",
+    _usage: "usage",
+}
+"""The functions that read a member of a record, with the names of these members."""
+
+
+def _read_members(annotation: Json, names: Collection[str]) -> Json:
+    """Read the members with these names that an annotation, or the part of a group in it, has and that are not null."""
+    current = _upgraded(annotation)
+    members: Json = {}
+    for read, of_kind in _READERS.items():
+        for name in of_kind.split():
+            value = current.get(name)
+            if value is not None and name in names:
+                members[name] = read(value)
+    return members
+
+
+def _upgraded(annotation: Json) -> Json:
+    """Return an annotation of any version, or the part of a group in it, as this version has it."""
+    changes: Json = {"passes_for": annotation.get("passes_for_0.9")}
+    judges = annotation.get("judges")
+    if isinstance(judges, dict):  # until schema 1
+        names = [*judges]
+        changes["judges"] = [
+            {"judge": name, "score": judges[name]} for name in names
+        ]
+    if annotation.get("judge_score") is None:
+        changes["judge_score"] = annotation.get("score")
+    if annotation.get("weight") == 1 and annotation.get("reliability") is None:
+        changes["weight"] = None  # one pass says nothing
+    return annotation | changes
 
 
 @dataclass(frozen=True)
@@ -195,56 +244,70 @@ class RolloutRecord:
     beyond the first few judges of the file.
     """
 
-    status: Annotated[Status, _Checked] = "unmarked"
-    score: _Number = None
-    judge_score: _Number = None
-    explanation: _Text = ""
-    kind: _Kind = ""
-    reason: _Text = ""
-    judge: _Text = ""
-    judges: Annotated[Sequence[Json], PlainValidator(_judge_scores)] = ()
-    passes: _Passes = None
-    spread: _Amount = None
-    slots: Annotated[Sequence[float], PlainValidator(_positions)] = ()
-    pass_scores: Annotated[Sequence[float], PlainValidator(_numbers)] = ()
-    criteria: Annotated[Sequence[Json], _Checked] = ()
-    criteria_passes: Annotated[Sequence[Sequence[float]], _Checked] = ()
-    suspect: _True = False
-    ended: Annotated[str, PlainValidator(_ending)] = ""
-    schema: _Count = 1
-    reward_path: _Text = ""
-    rewards: Annotated[Sequence[Json], _Checked] = ()
-    independent_reward: Annotated[Any, _Checked] = None
+    status: Status = "unmarked"
+    score: float | None = None
+    judge_score: float | None = None
+    explanation: str = ""
+    kind: str = ""
+    reason: str = ""
+    judge: str = ""
+    judges: Sequence[Json] = ()
+    passes: int | None = None
+    spread: float | None = None
+    slots: Sequence[float] = ()
+    pass_scores: Sequence[float] = ()
+    criteria: Sequence[Json] = ()
+    criteria_passes: Sequence[Sequence[float]] = ()
+    suspect: bool = False
+    ended: str = ""
+    schema: int = 1
 
-    indices: Annotated[tuple[int, ...], _Checked] = ()
-    label: Annotated[float | None, _Checked] = None
-    label_source: Annotated[LabelSource, _Checked] = ""
-    size: Annotated[int, _Checked] = 0
-    odd_score: Annotated[bool, _Checked] = False
-    more_judges: Annotated[int, _Checked] = 0
+    indices: tuple[int, ...] = ()
+    label: float | None = None
+    label_source: LabelSource = ""
+    size: int = 0
+    odd_score: bool = False
+    more_judges: int = 0
 
     @classmethod
-    def read(
-        cls, annotation: Json, status: Status, **values: Any
-    ) -> RolloutRecord:
-        """Read an annotation of any version; `own` are the values that the reader knows."""
-        read = {
-            name: annotation[name] for name in _READ_NAMES if name in annotation
-        }
-        criteria, passes = (
-            _criteria(annotation) if status == "scored" else ([], [])
-        )
-        judges = annotation.get("judges") if status == "scored" else None
-        if isinstance(judges, dict):  # as the first schema has it
-            judges = [{"judge": name, "score": judges[name]} for name in judges]
-        read |= {
+    def read(cls, annotation: Json, **values: Any) -> RolloutRecord:
+        """Read an annotation of any version; `values` are what the reader of the file knows."""
+        members = _read_members(annotation, _ROLLOUT_NAMES)
+        to_have_score = annotation.get("status") == "scored"
+        score = members.get("score") if to_have_score else None
+        judge_score = None if score is None else members.get("judge_score")
+        odd_score = to_have_score and judge_score is None
+        members |= {"score": score, "judge_score": judge_score}
+        status: Status = "scored"
+        kind = reason = ""
+        criteria: tuple[Any, Any] = ((), ())
+        if score is not None:
+            criteria = _criteria(annotation)
+        else:
+            members["judges"] = ()
+            status = "unmarked"
+        if score is None and "status" in annotation:
+            status = "failed"
+            kind = _kind(annotation.get("kind") or "unknown")
+            reason = members.get("reason", "")
+            if odd_score:
+                reason = "its score is not a number"
+        # scores of passes without positions, or a single one that says no more than the score
+        pass_scores = members.get("pass_scores", ())
+        rounded = None if judge_score is None else round(judge_score, _COARSE)
+        only = pass_scores == (rounded,)
+        if only or len(pass_scores) != len(members.get("slots", ())):
+            pass_scores = ()
+        members |= {
             "status": status,
-            "judges": judges,
-            "criteria": criteria,
-            "criteria_passes": passes,
-            **values,
+            "kind": kind,
+            "reason": reason,
+            "criteria": criteria[0],
+            "criteria_passes": criteria[1],
+            "pass_scores": pass_scores,
+            "odd_score": odd_score,
         }
-        return _readers()[0].validate_python(read)
+        return cls(**members | values)
 
     def as_json(self) -> Json:
         """Return the record as JSON."""
@@ -307,52 +370,84 @@ class RolloutRecord:
 
 @dataclass(frozen=True)
 class GroupRecord:
-    """The group's part of OUTPUT, its own `ruler` object, and what is read of a scored file has its `rollouts`.
+    """The group's part of OUTPUT, its own `ruler` object, and what is read of a scored file has its `rollouts`."""
 
-    A group that is read has `flags`, too: suspect, degraded, escalated, windows, shortened, pictures_left_out, alone,
-    cached.
-    """
+    status: Status = "unmarked"
+    key: str = ""
+    kind: str = ""
+    reason: str = ""
+    judge: str = ""
+    size: int = 0
+    passes: int | None = None
+    tied: bool = False
+    reliability: float | None = None
+    weight: float | None = None
+    passes_for: int | None = None
+    degraded: bool = False
+    escalated: bool = False
+    windows: int = 0
+    rescaled: int = 0
+    unknown_ids: int = 0
+    shortened: int = 0
+    pictures_left_out: int = 0
+    rubric: str = ""
+    params: str = ""
+    version: str = ""
+    served: Sequence[str] = ()
+    usage: Json = field(default_factory=_NO_USAGE.copy)
+    cost_usd: float | None = None
+    judged_at: str = ""
+    latency_s: float | None = None
+    cached: bool = False
+    schema: int = 1
 
-    status: Annotated[Status, _Checked] = "unmarked"
-    key: Annotated[str, _Checked] = ""
-    kind: _Kind = ""
-    reason: _Text = ""
-    judge: _Text = ""
-    size: _Count = 0
-    passes: _Passes = None
-    tied: _True = False
-    reliability: _Share = None
-    weight: _Amount = None
-    passes_for: _Passes = None
-    degraded: _Flag = False
-    escalated: _Flag = False
-    windows: _Count = 0
-    rescaled: _Count = 0
-    unknown_ids: _Count = 0
-    shortened: _Count = 0
-    pictures_left_out: _Count = 0
-    rubric: _Digest = ""
-    params: _Digest = ""
-    version: _Text = ""
-    served: Annotated[Sequence[str], PlainValidator(_names)] = ()
-    usage: Annotated[Json, PlainValidator(_usage)] = field(
-        default_factory=lambda: _usage(None)
-    )
-    cost_usd: _Amount = None
-    judged_at: Annotated[str, PlainValidator(_instant)] = ""
-    latency_s: _Amount = None
-    cached: _True = False
-    schema: _Count = 1
-
-    rollouts: Annotated[tuple[RolloutRecord, ...], _Checked] = ()
-    flags: Annotated[tuple[str, ...], _Checked] = ()
+    rollouts: tuple[RolloutRecord, ...] = ()
 
     @classmethod
-    def read(cls, part: Json, **values: Any) -> GroupRecord:
-        """Read a group's part of any version; `own` are the values that the reader knows."""
-        read = {name: part[name] for name in _GROUP_NAMES if name in part}
-        read["passes_for"] = part.get("passes_for_0.9")
-        return _readers()[1].validate_python(read | values)
+    def read(
+        cls,
+        part: Json,
+        key: str,
+        judge: str,
+        rollouts: tuple[RolloutRecord, ...],
+    ) -> GroupRecord:
+        """Read a group's part of any version; `judge` is that of its rollouts, if the part names none."""
+        statuses = {rollout.status for rollout in rollouts}
+        names = set(_GROUP_NAMES) - {"kind", "reason"}
+        values: Json = {"key": key, "rollouts": rollouts}
+        if "scored" in statuses:
+            values["status"] = "scored"
+        elif "failed" in statuses or part.get("status") == "failed":
+            names -= _QUALITY
+            values |= {
+                "status": "failed",
+                "kind": _kind(part.get("kind") or "unknown"),
+                "reason": text_in(part.get("reason")),
+            }
+            if "failed" in statuses and not part.get("kind"):
+                failed = [r for r in rollouts if r.status == "failed"]
+                values["kind"] = failed[0].kind
+                values["reason"] = failed[0].reason
+        else:
+            return cls(**values)
+        members = _read_members(part, names)
+        members["judge"] = members.get("judge") or judge
+        return cls(**members | values)
+
+    @cached_property
+    def flags(self) -> tuple[str, ...]:
+        """The words for what is to know of it."""
+        flags = {
+            "suspect": any(rollout.suspect for rollout in self.rollouts),
+            "degraded": self.degraded,
+            "escalated": self.escalated,
+            "windows": self.windows,
+            "shortened": self.shortened,
+            "pictures_left_out": self.pictures_left_out,
+            "alone": len(self.rollouts) == 1,
+            "cached": self.cached,
+        }
+        return tuple([name for name, holds in flags.items() if holds])
 
     @cached_property
     def written(self) -> Json:
@@ -482,30 +577,21 @@ class GroupRecord:
         return at.replace(tzinfo=UTC).timestamp()
 
 
-@cache
-def _readers() -> tuple[TypeAdapter[RolloutRecord], TypeAdapter[GroupRecord]]:
-    """Return what reads records, built when one is read: a run that writes them does not wait for it."""
-    return TypeAdapter(RolloutRecord), TypeAdapter(GroupRecord)
-
-
 _names_of = [member.name for member in fields(RolloutRecord)]
-_ROLLOUT_NAMES = tuple(_names_of[: _names_of.index("reward_path")])
-_READ_NAMES = frozenset(_ROLLOUT_NAMES)
+_ROLLOUT_NAMES = tuple(_names_of[: _names_of.index("indices")])
 _names_of = [member.name for member in fields(GroupRecord)]
 _GROUP_NAMES = tuple(_names_of[: _names_of.index("rollouts")])
-
-
-def changed(record: _R, **changes: Any) -> _R:
-    """Return a record that was read with other values."""
-    member = {member.name for member in fields(record)}  # type: ignore[arg-type]
-    values = {
-        name: value for name, value in vars(record).items() if name in member
-    }
-    return _made(type(record), values | changes)
+_QUALITY = set(
+    words_of(
+        "passes tied reliability weight degraded escalated windows shortened "
+        "pictures_left_out"
+    )
+)
+"""Members of a group that are about its scores."""
 
 
 def _made(kind: type[_R], values: Json) -> _R:
-    """Make a record of values that need no check; pydantic would take longer for it than the whole line does."""
+    """Make a record of what stands in OUTPUT; to fill in the rest would take longer than the whole line does."""
     record = object.__new__(kind)
     vars(record).update(values)
     return record
@@ -513,23 +599,19 @@ def _made(kind: type[_R], values: Json) -> _R:
 
 def _criteria(annotation: Json) -> tuple[list[Json], list[Sequence[float]]]:
     """Return the values of the criteria of a rollout, and those in each pass if the file has them."""
-    values = annotation.get("criteria")
-    listed = values[:MOST_CRITERIA] if isinstance(values, list) else []
-    passes = annotation.get("criteria_passes")
-    rows = (
-        passes
-        if isinstance(passes, list) and len(passes) == len(listed)
-        else []
-    )
+    listed = _list_in(annotation.get("criteria"))[:MOST_CRITERIA]
+    passes = _list_in(annotation.get("criteria_passes"))
+    if len(passes) != len(listed):
+        passes = [()] * len(listed)
     criteria: list[Json] = []
     read: list[Sequence[float]] = []
-    for i, item in enumerate(listed):
+    for item, row in zip(listed, passes, strict=True):
         named = item if isinstance(item, dict) else {}
         value = _share(named.get("value"))
         name = text_in(named.get("name"))
         if value is not None and name:
             criteria.append({"name": name, "value": value})
-            read.append(_numbers(rows[i]) if rows else ())
+            read.append(_numbers(row))
     return criteria, read
 
 

@@ -219,11 +219,17 @@ class FileSource:
     on_disk = True
 
     def __init__(
-        self, session: ScoringSession, source: Input, reader: Reader
+        self,
+        session: ScoringSession,
+        source: Input,
+        reader: Reader,
+        groups: Iterator[Group] | None = None,
     ) -> None:
+        """`groups` are those of a further reading, `source.again()`."""
         self._stop_signal = session.stop_signal
         self._reader = reader
-        groups = held_groups(session.settings, source, session.observer)
+        if groups is None:
+            groups = held_groups(session.settings, source, session.observer)
         self._pull = (threaded if source.waits else inline)(groups)
 
     async def next(self) -> Group | None:
@@ -257,6 +263,8 @@ class Annotations:
         self, settings: ScoreSettings, output: Output, failed: FailedFile
     ) -> None:
         self.unfinished = False
+        # a pipe is not held up for the reliability of scores
+        self.at_once = settings.output == "-" and settings.draw is None
         self._settings = settings
         self._output = output
         self._failed = failed
@@ -391,6 +399,8 @@ class Annotations:
 
 class Nowhere:
     """The sink of a worker: the ledger has the replies, and another process writes OUTPUT."""
+
+    at_once = True
 
     def opened(self, container: Container) -> None:
         """Take any container."""

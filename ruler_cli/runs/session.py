@@ -43,7 +43,6 @@ from ruler_cli.settings.models import (
     ScoreSettings,
 )
 from ruler_cli.types import (
-    UNANSWERED,
     BatchFigures,
     CallError,
     FailedCall,
@@ -122,7 +121,13 @@ class GroupSource(Protocol):
 
 
 class Sink(Protocol):
-    """Takes each group with its scores, in the order of the source."""
+    """Takes each group with its scores, in the order of the source.
+
+    `at_once`: it takes a group as soon as it and all before it are judged, though the reliability of its scores would
+    be surer with the whole batch.
+    """
+
+    at_once: bool
 
     async def take(self, scored: Scored) -> None:
         """Take a group."""
@@ -134,6 +139,7 @@ async def run(session: ScoringSession, source: GroupSource, sink: Sink) -> None:
 
     It ends where a group is missing, for the run that resumes.
     """
+    session.scores.at_once = sink.at_once
     async with JudgeStream(session, source, gaps=False) as stream:
         async for scored in stream:
             try:
@@ -264,14 +270,16 @@ class ScoringSession:
         self.stats.add(group, result, scores)
         self.count_rubric(group)
         if isinstance(scores, GroupError):
-            self._failed(group, scores)
+            self._failed(group, result, scores)
         self.observer.advanced(self.stats.summary)
         return scores
 
-    def _failed(self, group: Group, error: GroupError) -> None:
+    def _failed(
+        self, group: Group, result: GroupResult, error: GroupError
+    ) -> None:
         """Report a group without scores, and stop if there are too many."""
-        # of those without a reply there may be a million, and the summary counts them
-        if error.reason != UNANSWERED.reason:
+        # of those that lack a reply there may be a million, and the summary counts them
+        if not result.missing:
             self.observer.failed(group.key, error.kind, error.reason)
         self.stop_if_too_many()
         useless = self.stats.first_failed(error)
@@ -582,6 +590,7 @@ class JudgeStream:
             held = self._held
             self._held = HeldGroups(on_disk=self._source.on_disk)
             session.scores = self.batch = BatchScores(session.settings)
+            self.batch.at_once = False
             for group, before in held:
                 result = before
                 if unsure(before.bounds):
@@ -628,7 +637,7 @@ class HeldGroups:
             return
         if self._scratch is None:
             self._scratch = Scratch()
-        self._scratch.put((slim(group), result))
+        self._scratch.put((slim(group), replace(result, missing=())))
 
     def __bool__(self) -> bool:
         return bool(self._groups) or self._scratch is not None
@@ -689,20 +698,24 @@ def _shallow(value: Any, levels: int) -> bool:
 class BatchScores:
     """The scores of groups as their batch grows.
 
-    `waits` tells that scores are final only once the batch is complete. `names` are those of all judges, in
-    their order.
+    `at_once` is that of the sink. `names` are those of all judges, in their order.
     """
 
     def __init__(self, settings: ScoreSettings) -> None:
         self._settings = settings
         how = settings.combining
         self.names = tuple(judge.label for judge in settings.judges)
-        several = settings.ask.passes > 1 or bool(settings.panel)
-        in_order = settings.output == "-" and settings.draw is None
-        # reliability needs the batch, a little: its noise is shrunk towards the batch's. A pipe is not held
-        # up for that
-        self.waits = how.debias or how.standardize or (several and not in_order)
+        # a group of few passes is rated by the noise of the batch
+        self._several = settings.ask.passes > 1 or bool(settings.panel)
+        self.at_once = True
         self._early = replace(how, debias=False, standardize=False)
+
+    @property
+    def waits(self) -> bool:
+        """Return whether scores are final only once the batch is complete."""
+        how = self._settings.combining
+        rated = self._several and not self.at_once
+        return how.debias or how.standardize or rated
 
     @cached_property
     def statistics(self) -> BatchStatistics:
@@ -797,7 +810,7 @@ class RunStats:
             summary.failed[kind] = summary.failed.get(kind, 0) + 1
             # no judge makes up for what the dump itself lacks
             summary.failed_before += result.cached and kind != "input"
-            asked = not result.cached and scores.reason != UNANSWERED.reason
+            asked = not (result.cached or result.missing)
             self._cut += asked and scores.cut
             if asked and kind in UNUSABLE:
                 self._unusable += 1

@@ -142,7 +142,6 @@ def hostile(groups: int) -> Iterator[GroupRecord]:
             reason=f"reason {word}",
             judge=f"judge {word}",
             passes=i,
-            flags=(f"flag {word}",),
             rubric=f"{i:016x}",
             params=f"{i:016x}",
             version=word * 99,
@@ -169,7 +168,7 @@ def held(groups: int) -> int:
 def test_distinct_words() -> None:
     """A file of only distinct words and times is counted whole, in short lists and 250 bytes per group."""
     result = of(hostile(6000))
-    for name in ("judges", "flags", "passes"):
+    for name in ("judges", "passes"):
         assert sum(result[name].values()) == 6000
         assert len(result[name]) < 30
     assert sum(result["failed_by_kind"].values()) == 3000
