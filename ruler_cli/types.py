@@ -8,7 +8,7 @@ from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import astuple, dataclass, field, fields
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Literal, Protocol, Self, TypeVar, dataclass_transform
@@ -229,15 +229,14 @@ def _problem_of(criterion: Any) -> str:
     """Return why no score can be made of a criterion; empty if one can."""
     if not isinstance(criterion, Criterion):
         return "is not a Criterion"
-    text, levels = criterion.text, criterion.levels
+    text, weight, name, veto, levels = astuple(criterion)
     if not isinstance(text, str) or not text.strip():
         return "has no statement; write it as `criterion`"
-    numeric = isinstance(criterion.weight, int | float)
-    if not numeric or not abs(criterion.weight) <= _HEAVIEST:
+    if not isinstance(weight, int | float) or not abs(weight) <= _HEAVIEST:
         return f"has no weight up to {_HEAVIEST:g}"
-    if not isinstance(criterion.name, str):
+    if not isinstance(name, str):
         return "has a name that is not text"
-    if not isinstance(criterion.veto, bool):
+    if not isinstance(veto, bool):
         return "veto is true or false"
     texts = {level for level in levels if isinstance(level, str) and level}
     several = 2 <= len(texts) <= MOST_LEVELS

@@ -46,10 +46,8 @@ from ruler_cli.judges.provider_errors import (
 )
 from ruler_cli.judges.providers import (
     finds_key,
-    is_installed,
     key_variables,
     missing_key,
-    model_info,
     provider_of,
     refuse_needs,
     unknown_judge,
@@ -267,13 +265,6 @@ class LitellmJudge(ChatJudge):
         provider = provider_of(self.model) or read_name(self.model)[1]
         if provider is None:
             raise unknown_judge(self.model)
-        if model_info(self.model).responses and not is_installed("mcp"):
-            problem = "is answered at /v1/responses only, which litellm asks with the package mcp"
-            remedy = (
-                "pip install mcp, or name it openai/NAME, with --api-base URL of OpenAI's protocol "
-                "(Azure's ends in /openai/v1)"
-            )
-            raise UsageError(problem, remedy, place=f"judge {self.name}")
         load_dotenv()  # as litellm does when it is imported
         key = self.key or getattr(sys.modules.get("litellm"), "api_key", None)
         named = {"key": bool(key), "base": bool(self.base)}
@@ -421,15 +412,10 @@ def _template(
     from litellm.types.utils import CallTypes
     from litellm.utils import return_raw_request
 
-    how = judge.answer_format
     request = Request(_SYSTEM, _USER, (), max_tokens, fitted=True)
-    raw: dict[str, Any] = {}
-    for i in range(len(how.forms)):
-        arguments = judge.arguments(request, replace(how, forms=how.forms[i:]))
-        del arguments["api_key"]
-        raw = dict(return_raw_request(CallTypes.completion, arguments))
-        if "UnsupportedParamsError" not in str(raw.get("error")):
-            break
+    arguments = judge.arguments(request, judge.answer_format)
+    del arguments["api_key"]
+    raw = return_raw_request(CallTypes.completion, arguments)
     body = raw.get("raw_request_body")
     headers = raw.get("raw_request_headers") or {}
     if not isinstance(body, dict):

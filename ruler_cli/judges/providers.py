@@ -5,7 +5,6 @@ Prices and limits come from the list that is part of litellm.
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 from collections.abc import Mapping
@@ -28,7 +27,7 @@ QUEUEING_ENGINES = ("hosted_vllm/", "vllm/", "sglang/")
 
 
 class MissingCredentialsError(UsageError):
-    """This machine lacks the key, login, account or SDK of a judge; the message names what to give."""
+    """This machine lacks the key of a judge; the message names what to set."""
 
 
 def missing_key(name: str, variable: str) -> MissingCredentialsError:
@@ -64,8 +63,8 @@ AZURE_API_KEY AZURE_OPENAI_API_KEY AZURE_AD_TOKEN AZURE_OPENAI_AD_TOKEN AZURE_CL
     "vertex_ai": ("VERTEXAI_CREDENTIALS",),
 }
 """The variables of keys, any of which is enough; those of other providers are litellm's to know."""
-_PACKAGES = {"bedrock": "boto3", "vertex_ai": "google.auth"}
-"""The SDKs of providers, which find a login by themselves: if there is none, the first call says so."""
+_SDKS = ("bedrock", "vertex_ai")
+"""Providers whose SDK finds a login by itself: if it is missing, or there is none, the first call says so."""
 _HOMELESS = ("azure", "hosted_vllm", "lm_studio", "vllm")
 """Providers without an address of their own."""
 _KEY_ENDS = ("KEY", "TOKEN", "SECRET", "JWT")
@@ -158,8 +157,9 @@ def base_variables(provider: str) -> list[str]:
 
 def is_own_model(name: str, provider: str) -> bool:
     """Return whether litellm's list has a model, by its name with the provider, as the provider's own."""
-    own = str(listed(name).get("litellm_provider")).startswith(provider)
-    return own and "/" in name and provider not in OWN_ENGINES
+    maker = str(listed(name).get("litellm_provider"))
+    named = "/" in name and maker.startswith(provider)
+    return named and provider not in OWN_ENGINES
 
 
 _BEARERS = ("AWS_BEARER_TOKEN_BEDROCK", "BEDROCK_MANTLE_API_KEY")
@@ -177,23 +177,19 @@ def refuse_needs(
     key: bool,
     base: bool,
 ) -> bool:
-    """Raise UsageError if a judge lacks a key, an address or an SDK; return whether that could be known.
+    """Raise UsageError if a judge lacks a key or an address; return whether that could be known.
 
     `key` and `base`: the user names them. No judge is refused that could work.
     """
-    package = _PACKAGES.get(provider, "")
     variables = key_variables(provider)
     has_key = key or any(map(os.environ.get, variables))
     elsewhere = base and provider not in OWN_ADDRESS
     elsewhere = elsewhere or any(map(_OWN_CREDENTIALS.fullmatch, params))
-    known = has_key or elsewhere or bool(package)
+    satisfied = has_key or elsewhere or provider in _SDKS
     missing = []
     kind: type[UsageError] = MissingCredentialsError
-    if provider in NEEDS and not known:
+    if provider in NEEDS and not satisfied:
         missing.append(" or ".join(variables[:2]))
-    if package and not is_installed(package):
-        package = package.replace(".", "-")
-        missing.append(f"the package {package} (pip install {package})")
     variable = f"{provider.upper()}_API_BASE"
     if provider in _HOMELESS and not (base or os.environ.get(variable)):
         missing.append(f"{variable} or --api-base URL")
@@ -202,7 +198,7 @@ def refuse_needs(
         problem = f"judge {name} needs {', and '.join(missing)}"
         remedy = "set what is missing, or try the pipeline without a model: -m offline"
         raise kind(problem, remedy)
-    return known
+    return satisfied
 
 
 def finds_key(provider: str | None) -> bool:
@@ -215,14 +211,6 @@ def finds_key(provider: str | None) -> bool:
         return any(map(os.environ.get, key_variables(provider)))
     signs = (provider or "").startswith(SIGNING)
     return signs and not any(map(os.environ.get, _BEARERS))
-
-
-def is_installed(package: str) -> bool:
-    """Return whether a package is installed, without its import."""
-    try:
-        return importlib.util.find_spec(package) is not None
-    except (ImportError, ValueError):
-        return False
 
 
 _TIERS = {"fast": "priority", "batch": "batches"}
@@ -317,11 +305,7 @@ def listed_batch_price(name: str) -> Price | None:
     return price and price.tiers.get("batches")
 
 
-_PRICED = words_of("""
-input_cost_per_token output_cost_per_token cache_read_input_token_cost cache_creation_input_token_cost
-cache_creation_input_token_cost_above_1hr output_cost_per_reasoning_token
-""")
-"""Fields of an entry, in the order of those of a `Price`."""
+_OUTPUT = "output_cost_per_token"
 _STEP = re.compile(
     r"(?:in|out)put_cost_per_token(_above_(\d+)k_tokens)?(_[a-z]+)?"
 )
@@ -334,34 +318,44 @@ _INCLUSIVE = ("xai",)
 
 def _price(entry: Mapping[str, Any]) -> Price | None:
     """The prices of an entry, by the length of the prompt and by service tier; None if it has none."""
-    own = {_PRICED[1]: entry.get(_PRICED[1])}
-    steps = [
-        step for step in entry.get("tiered_pricing") or () if "range" in step
-    ]
+    steps = {}
+    for step in entry.get("tiered_pricing") or ():
+        if "range" in step:
+            output = {_OUTPUT: entry.get(_OUTPUT)}
+            steps[step["range"][0]] = _rates({**output, **step})
     if steps:
-        return _ladder(
-            {step["range"][0]: _rates({**own, **step}) for step in steps}
-        )
-    fields = [
-        match.groups("") for name in entry if (match := _STEP.fullmatch(name))
-    ]
+        return _ladder(steps)
     less = entry.get("litellm_provider") in _INCLUSIVE
-    bounds = {int(k) * 1000 - less if k else 0: above for above, k, _ in fields}
-    prices = {
-        tier: _ladder({at: _rates(entry, bounds[at], tier) for at in bounds})
-        for *_, tier in fields
-    }
-    price = prices.pop("", None)
-    tiers = {tier[1:]: dear for tier, dear in prices.items() if dear}
-    return price and replace(price, tiers=tiers)
+    bounds = {}
+    tiers = set()
+    for name in entry:
+        if field_name := _STEP.fullmatch(name):
+            above, thousands, tier = field_name.groups("")
+            bound = int(thousands) * 1000 - less if thousands else 0
+            bounds[bound] = above
+            tiers.add(tier)
+    prices = {}
+    for tier in tiers:
+        ladder = {}
+        for bound, above in bounds.items():
+            ladder[bound] = _rates(entry, above, tier)
+        if price := _ladder(ladder):
+            prices[tier.removeprefix("_")] = price
+    usual = prices.pop("", None)
+    return usual and replace(usual, tiers=prices)
 
 
 def _ladder(prices: Mapping[int, Price | None]) -> Price | None:
     """The price of the lowest bound, with those above it; None if it has none."""
-    steps = [
-        (bound, price) for bound in sorted(prices) if (price := prices[bound])
-    ]
-    return replace(steps[0][1], above=tuple(steps[:0:-1])) if steps else None
+    steps = []
+    for bound in sorted(prices):
+        price = prices[bound]
+        if price:
+            steps.append((bound, price))
+    if not steps:
+        return None
+    _, lowest = steps[0]
+    return replace(lowest, above=tuple(steps[:0:-1]))
 
 
 def _rates(
@@ -372,21 +366,35 @@ def _rates(
     What the list does not have for a tier costs as usual, and in a batch half of it.
     """
     rest = 0.5 if tier == "_batches" else 1.0
-    values = []
-    for name in _PRICED:
-        ways = [(above + tier, 1.0), (above, rest), (tier, 1.0), ("", rest)]
-        listed = ((entry.get(name + end), share) for end, share in ways)
-        usd = (price * share for price, share in listed if price is not None)
-        values.append(next(usd, None))
-    prompt, completion, cached, written, hourly, _ = values
+    ways = {above + tier: 1.0, above: rest, tier: 1.0, "": rest}
+    if not tier:
+        ways = {above: 1.0, "": 1.0}
+
+    def usd(name: str) -> float | None:
+        for end, share in ways.items():
+            listed_price = entry.get(name + end)
+            if listed_price is not None:
+                return float(listed_price) * share
+        return None
+
+    prompt = usd("input_cost_per_token")
+    completion = usd(_OUTPUT)
     if prompt is None or completion is None:
         return None
+    cached = usd("cache_read_input_token_cost")
     if cached is None:
         cached = prompt * _CACHED.get(entry.get("litellm_provider", ""), 1)
-    written = written or prompt
-    extra = (written - prompt, (hourly or written) - written)
-    thought = entry.get(_PRICED[-1] + above + tier, completion)
-    return Price(prompt, completion, cached, *extra, thought - completion)
+    written = usd("cache_creation_input_token_cost") or prompt
+    hourly = usd("cache_creation_input_token_cost_above_1hr") or written
+    thought = entry.get(f"output_cost_per_reasoning_token{above}{tier}")
+    return Price(
+        prompt,
+        completion,
+        cached,
+        writing=written - prompt,
+        lasting=hourly - written,
+        thinking=0.0 if thought is None else thought - completion,
+    )
 
 
 LIMITS = ("max_completion_tokens", "max_tokens")

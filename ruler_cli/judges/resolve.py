@@ -36,7 +36,6 @@ from ruler_cli.judges.providers import (
 )
 from ruler_cli.settings.judges import OWN_ADDRESS
 from ruler_cli.settings.keys import secret_texts
-from ruler_cli.settings.model_list import listed
 from ruler_cli.settings.models import AskSettings, JudgeSettings
 from ruler_cli.settings.parameters import wire_of
 from ruler_cli.types import Judge, Request
@@ -413,28 +412,12 @@ def refuse_judge(settings: JudgeSettings) -> None:
 def _refuse_typed(settings: JudgeSettings) -> None:
     """Raise UsageError for a judge that cannot speak an API of decision models, or not with its parameters."""
     if settings.spoken == "chat":
-        _refuse_unlisted(settings)
         return
     if settings.function is not None or is_embedded(settings):
         problem = "speaks no API of decision models"
         place = f"judge {settings.label}"
         raise UsageError(problem, "leave out --api", place=place)
     refuse_parameters(settings.params)
-
-
-_DECIDING_NAME = re.compile(r"decid|decision|\bjev\b|\bclef\b", re.IGNORECASE)
-"""A part of the names of decision models."""
-
-
-def _refuse_unlisted(settings: JudgeSettings) -> None:
-    """Raise UsageError for what looks like a decision model, and is in no list that could tell."""
-    elsewhere = settings.api_base or settings.function
-    if settings.api != "auto" or elsewhere or listed(settings.model):
-        return
-    if _DECIDING_NAME.search(settings.model):
-        problem = "looks like a decision model, and the installed litellm's list does not have it (1.110.2 has many)"
-        remedy = "use --api systemone, or --api chat if it writes"
-        raise UsageError(problem, remedy, place=f"judge {settings.label}")
 
 
 def refuse_word_probabilities(settings: JudgeSettings) -> None:

@@ -22,12 +22,11 @@ from tests.conftest import Ruler, group, write
 # litellm and its clients warn at import and at exit
 pytestmark = pytest.mark.filterwarnings("ignore")
 REQUEST = Request("Grade.", "Nothing.", ("a",))
-LISTED = ("anthropic", "azure", "gemini", "vertex_ai")
+LISTED = ("anthropic", "azure", "gemini")
 NAMED = """
 gemini/m: GEMINI_API_KEY
 azure/m: AZURE_API_KEY
 azure/m: AZURE_API_BASE
-vertex_ai/m: pip install google-auth
 replicate/a/b: REPLICATE_API_KEY
 anthropic/m: ANTHROPIC_API_KEY
 mistral/m: MISTRAL_API_KEY
