@@ -141,7 +141,7 @@ def read_value(kind: Any, value: Any) -> Any:
             raise ValueError(listed + last)
     elif kind is not Any and not isinstance(value, origin or kind):
         if kind not in _TEXTS:
-            raise ValueError(f"an instance of {kind.__name__}")
+            raise TypeError(f"an instance of {kind.__name__}")
         if not isinstance(value, str):
             raise TypeError("a text")
         return _TEXTS[kind](value)

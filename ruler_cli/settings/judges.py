@@ -46,7 +46,11 @@ SIGNING = ("bedrock", "sagemaker", "vertex")
 class UntrustedFileError(UsageError):
     """A `file` that the user did not name would send a call, or a key, somewhere: it has to be named."""
 
-    file = ""
+    def __init__(
+        self, file: str, problem: str, remedy: str, place: str
+    ) -> None:
+        self.file = file
+        super().__init__(problem, remedy, place=place)
 
 
 class Named(NamedTuple):
@@ -127,12 +131,13 @@ def _judge(name: str, price: Any, options: Options) -> JudgeSettings:
                 values[field] = value
         values["name"] = name
         table_params = table.get("params", {})
-        typed_params = options.rank("params") > FILE
-        params = (
-            table_params | params if typed_params else params | table_params
-        )
-    values |= {"model": model, "api_base": api_base, "api_key_env": api_key_env}
-    return JudgeSettings(**values | {"params": params})
+        if options.rank("params") > FILE:
+            params = table_params | params
+        else:
+            params = params | table_params
+    values |= {"model": model, "params": params}
+    values |= {"api_base": api_base, "api_key_env": api_key_env}
+    return JudgeSettings(**values)
 
 
 def _params(options: Options) -> dict[str, Any]:
@@ -147,19 +152,21 @@ def refuse_found_file(
     file = options.file
     if file is None or not file.discovered:
         return
+    allowed = {*KNOWN}
     params = _params(options)
-    typed, shared = (
-        (params, {}) if options.rank("params") > FILE else ({}, params)
-    )
+    if options.rank("params") > FILE:
+        allowed.update(params)
+        params = {}
     typed_base = options.api_base if options.rank("api_base") > FILE else None
+    names_models = FILE in (options.rank("model"), options.rank("escalate"))
     for judge in judges:
         if judge.model == "offline":
             continue
         table = file.judges.get(judge.name, {})
-        names = {**table.get("params", {}), **shared}
-        wrong = [
-            name for name in names if name not in KNOWN and name not in typed
-        ]
+        wrong = []
+        for name in {**table.get("params", {}), **params}:
+            if name not in allowed:
+                wrong.append(name)
         provider = judge.model.partition("/")[0]
         keyed = judge.api_key_env or provider in OWN_ADDRESS
         moved = judge.api_base not in (None, typed_base)
@@ -167,16 +174,13 @@ def refuse_found_file(
             wrong.append("api_base")
         if moved and _reads_elsewhere(options):
             wrong.append("rubric")
-        named = FILE in (options.rank("model"), options.rank("escalate"))
-        if "://" in judge.model and (table or named):
+        if "://" in judge.model and (table or names_models):
             wrong.append("model")
         if wrong:
             place = f"{file.name} [judges.{judge.name}]" if table else file.name
             problem = f"sets {', '.join(wrong)}, and was not named but found"
             remedy = f"read it, and if it is yours, use --config {file.name}"
-            error = UntrustedFileError(problem, remedy, place=place)
-            error.file = file.name
-            raise error
+            raise UntrustedFileError(file.name, problem, remedy, place)
 
 
 def _reads_elsewhere(options: Options) -> bool:
@@ -201,7 +205,8 @@ def _same_provider(model: str, options: Options) -> bool:
     names = options.judges_named(rank) if rank in (FILE, VARIABLE) else []
     if not names or not all("/" in name for name in (model, *names)):
         return True
-    return model.partition("/")[0] in {name.partition("/")[0] for name in names}
+    provider = model.partition("/")[0]
+    return any(name.startswith(f"{provider}/") for name in names)
 
 
 def _prices(names: Sequence[str], options: Options) -> dict[str, Any]:
