@@ -65,11 +65,10 @@ class Permit(Sent):
 
 
 _Waiting = tuple[
-    float, int, Request, Allowance, asyncio.Future[Permit | CallError]
+    int, int, Request, Allowance, asyncio.Future[Permit | CallError]
 ]
 """A call in the queue. The lowest ticket goes first, also if it comes back to try again; of equal ones the
-lowest number of the queue. Those that cost more than is left have the last one."""
-_LAST = math.inf
+lowest number of the queue."""
 
 
 class Gate:
@@ -117,9 +116,7 @@ class Gate:
     ) -> Permit | CallError:
         """Wait for a permit. Return a CallError if the call may not go; `allowance` is that of its group."""
         allowance = allowance or Allowance()
-        at_once = (
-            None if self._queue else self._answer(ticket, request, allowance)
-        )
+        at_once = None if self._queue else self._answer(request, allowance)
         if at_once:
             return at_once
         answer: asyncio.Future[Permit | CallError] = self._loop.create_future()
@@ -129,15 +126,7 @@ class Gate:
         try:
             return await answer
         except asyncio.CancelledError:
-            queued = [
-                waiting_call
-                for waiting_call in self._queue
-                if waiting_call[-1] is answer
-            ]
-            if queued:
-                self._queue.remove(queued[0])
-                heapq.heapify(self._queue)
-                self.budget.short -= queued[0][0] == _LAST
+            if answer.cancelled():
                 self.nudge()
             elif isinstance(permit := answer.result(), Permit):
                 self.leave(permit, None, billed=False)
@@ -147,7 +136,7 @@ class Gate:
         """Return a permit if no call waits, the judge is not down and all limits allow one now, else None."""
         closed = self._queue or self.breaker.alone or self._closed()
         none = Allowance()
-        wait = closed or self._wait(0, request, none)
+        wait = closed or self._wait(request, none)
         return None if wait else self._take(request, none)
 
     def leave(
@@ -260,8 +249,7 @@ class Gate:
             return self.refuse(f"run again later: {sentence}")
         error = CallError("transport", sentence, "group", billed=False)
         self.breaker.wait_anew()
-        for ticket, *_, answer in self._queue:
-            self.budget.short -= ticket == _LAST
+        for *_, answer in self._queue:
             if not answer.cancelled():
                 answer.set_result(error)
         self._queue.clear()
@@ -284,35 +272,31 @@ class Gate:
     def _look(self) -> None:
         """Answer the calls of the queue in order, as far as all limits allow."""
         self._nudged = False
-        while self._queue and not self._queue[0][-1].cancelled():
-            ticket, number, request, allowance, future = self._queue[0]
-            if answer := self._answer(ticket, request, allowance):
-                heapq.heappop(self._queue)
-                self.budget.short -= ticket == _LAST
+        while self._queue:
+            *_, request, allowance, future = self._queue[0]
+            if not future.cancelled():
+                answer = self._answer(request, allowance)
+                if answer is None:
+                    break
                 future.set_result(answer)
-            elif ticket == _LAST or self._pays(ticket, request, allowance):
-                break
-            else:  # others may cost less, or are promised their price
-                later = _LAST, number, request, allowance, future
-                heapq.heapreplace(self._queue, later)
-                self.budget.short += 1
+            heapq.heappop(self._queue)
         self.budget.admit()
         if self.wants_more:
             self._demand.set()
 
     def _answer(
-        self, ticket: float, request: Request, allowance: Allowance
+        self, request: Request, allowance: Allowance
     ) -> Permit | CallError | None:
         """Return a permit, an error if the call may not go, or None if it has to wait."""
         if closed := self._closed():
             return closed
         if allowance.refused:
             return CAPPED
-        wait = self._wait(ticket, request, allowance)
+        wait = self._wait(request, allowance)
         if not wait:
             return self._take(request, allowance)
-        paid = self.budget.open or self._pays(ticket, request, allowance)
-        if ticket == _LAST and not paid:  # no other call may free any money
+        if not (self.budget.open or self._pays(request, allowance)):
+            # no other call may free any money
             self.budget.refuse(self.price(request))
             return CAPPED
         if wait < math.inf:
@@ -356,9 +340,7 @@ class Gate:
         if waiting <= 0:
             held = self.budget.waiting or (
                 queued
-                and (
-                    self._many or not self._pays(0, request, self._queue[0][3])
-                )
+                and (self._many or not self._pays(request, self._queue[0][3]))
             )
             why = "the cost cap" if held else breaker.outage
         wait = self._judge_wait
@@ -396,12 +378,7 @@ class Gate:
     def _closed(self) -> CallError | None:
         return None if self.stop_signal.reason is None else INTERRUPTED
 
-    def _wait(
-        self,
-        ticket: float,
-        request: Request,
-        allowance: Allowance,
-    ) -> float:
+    def _wait(self, request: Request, allowance: Allowance) -> float:
         """Return the seconds until the head of the queue may go; inf until something changes."""
         now = self.time()
         if self._cooldown.until > now:
@@ -414,7 +391,7 @@ class Gate:
             return math.inf
         if pause := self.concurrency.wait(now):
             return pause
-        if self._many or not self._pays(ticket, request, allowance):
+        if self._many or not self._pays(request, allowance):
             return math.inf
         wait = self.requests.wait(now, 1)
         if self.tokens.limited:
@@ -427,22 +404,17 @@ class Gate:
         capped = self.budget.cap is not None
         return capped and 0 < self.in_flight >= self._replies / 2
 
-    def _pays(
-        self,
-        ticket: float,
-        request: Request,
-        allowance: Allowance,
-    ) -> bool:
+    def _pays(self, request: Request, allowance: Allowance) -> bool:
         """Return whether a call fits the cap now.
 
-        The last ones, if no call is open, may take what is promised to others, and go for what was promised to them:
-        an answer may be longer than was known when their group began.
+        If no call is open it may take what is promised to others, and go for what was promised to it: an answer may be
+        longer than was known when its group began.
         """
         budget = self.budget
         if budget.cap is None:
             return True
         price = self.price(request)
-        alone = ticket == _LAST and not budget.open
+        alone = not budget.open
         if alone and allowance.left:
             price = min(price, allowance.left)
         return budget.fits(price, allowance.left, promises=not alone)

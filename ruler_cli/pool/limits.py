@@ -539,8 +539,6 @@ class Budget:
         """Calls that hold a reservation."""
         self.closed = False
         """True once a group or a call was refused."""
-        self.short = 0
-        """Calls of groups that have begun and cost more than they were promised: no group begins before them."""
         self.least = math.inf
         """USD that the cheapest group or call which was refused may cost."""
         self.watchers: list[Callable[[], None]] = []
@@ -581,11 +579,6 @@ class Budget:
         try:
             return await answer
         except asyncio.CancelledError:
-            self._waiting = deque(
-                waiting_group
-                for waiting_group in self._waiting
-                if waiting_group[1] != answer
-            )
             if not answer.cancelled():
                 self.end(answer.result())
             raise
@@ -649,7 +642,7 @@ class Budget:
             need = 2 * amount if self._begun else amount
             ended = self._fair and self.closed
             fits = not amount or (self.fits(need) and not ended)
-            if self.short or (not fits and (self.open or self._begun)):
+            if not fits and (self.open or self._begun):
                 return
             self._waiting.popleft()
             if fits:
