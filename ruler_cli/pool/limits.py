@@ -6,9 +6,8 @@ Jain 1989, "Analysis of the Increase and Decrease Algorithms for Congestion Avoi
 
 - A round is as many replies as the limit allows, of calls that went since it changed, with no failure among
   them and four fifths of the limit in use. The limit grows after one round, and after cuts after ever more.
-- Within the cooldown of a cut no refusal lowers the limit below two fifths, until as many have come as the
-  limit was: all may fail for another reason. A refusal of a call that went after an earlier one was known
-  lowers it to nine tenths of the calls in flight.
+- Within the cooldown of a cut a refusal lowers the limit to the calls in flight, and to nine tenths of them if its
+  call went after an earlier one was known.
 - Calls beyond the first few go at most 32 times as fast as the judge is known to answer, and for 15 s after
   a refusal hardly faster, so that a refusal comes before most of a burst went.
 - It grows to at most 1.1 times the limit that failed. If that is clean too, the memory is wrong and doubling
@@ -45,7 +44,6 @@ _CUT = 0.8
 _GROW = 1.05
 _MEMORY = 1.1
 _IN_USE = 0.8
-_FLOOR = 0.4
 _LESS = 0.9
 _COOLDOWN = 15.0
 _DWELL = 8
@@ -120,8 +118,6 @@ class AdaptiveConcurrency:
         self._doubling = True
         self._failed: int | None = None
         self._clean: int | None = None
-        self._floor = 1
-        self._rejections = 0
         self._cut_until = self._grow_from = float("-inf")
         self._dwell = self._rounds = 1
         self._rate = 0.0
@@ -208,13 +204,8 @@ class AdaptiveConcurrency:
         if call.epoch != self.epoch and now >= self._cut_until:
             return  # it went before the limit changed
         if now < self._cut_until:
-            self._rejections += 1
-            if self._rejections > (self._failed or 0):
-                self._rejections = 0
-                self._floor = max(1, int(self._floor * _FLOOR))
-            held = max(1, int(_LESS * in_flight)) if late else in_flight
-            lower = min(self.limit, held)
-            self._set(max(self._floor, lower))
+            held = int(_LESS * in_flight) if late else in_flight
+            self._set(max(1, min(self.limit, held)))
         else:
             self._dwell = min(_DWELL, 2 * self._dwell) if self._failed else 1
             if self._lifted:  # far above the calls that were in flight
@@ -222,8 +213,6 @@ class AdaptiveConcurrency:
                 most_in_flight = max(call.ahead, in_flight) + 1
                 self.limit = min(self.limit, most_in_flight)
             self._failed = min(self.limit, call.ahead + 1)
-            self._floor = max(1, int(self.limit * _FLOOR))
-            self._rejections = 0
             if self._clean is not None and self._clean >= self.limit:
                 self._clean = None  # the limit that was clean is so no more
             self._doubling = False
