@@ -436,7 +436,10 @@ def _left(
     names: Iterable[str],
 ) -> int | None:
     for name in names:
-        if number := _LEFT.fullmatch(str(headers.get(name))[:_VALUE]):
+        stated = headers.get(name)
+        if stated is None:
+            continue
+        if number := _LEFT.fullmatch(str(stated)[:_VALUE]):
             return 0 if number[1] else int(number[2])
     return None
 

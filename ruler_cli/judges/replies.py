@@ -304,7 +304,9 @@ def usage_of(completion: Mapping[str, Any]) -> Usage:
         prompt += stored
     lasting = _object(usage, "cache_creation")
     lasting = lasting or _object(details, "cache_creation_token_details")
-    hourly = min(written, _count(lasting, "ephemeral_1h_input_tokens"))
+    hourly = 0
+    if lasting:
+        hourly = min(written, _count(lasting, "ephemeral_1h_input_tokens"))
     tier = completion.get("service_tier") or usage.get("service_tier")
     return Usage(
         prompt,
@@ -325,7 +327,9 @@ def _most(
     """Return the largest count of these names."""
     counts = [0]
     for place in places:
-        counts += [_count(place, name) for name in names]
+        for name in names:
+            if name in place:
+                counts.append(_count(place, name))
     return max(counts)
 
 

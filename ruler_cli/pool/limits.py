@@ -5,7 +5,7 @@ Jain 1989, "Analysis of the Increase and Decrease Algorithms for Congestion Avoi
 (Jacobson 1988). In detail:
 
 - A round is as many replies as the limit allows, of calls that went since it changed, with no failure among
-  them and four fifths of the limit in use. The limit grows after one round, and after cuts after ever more.
+  them and four fifths of the limit in use. The limit grows after one round.
 - Within the cooldown of a cut a refusal lowers the limit to the calls in flight, and to nine tenths of them if its
   call went after an earlier one was known.
 - Calls beyond the first few go at most 32 times as fast as the judge is known to answer, and for 15 s after
@@ -46,7 +46,6 @@ _MEMORY = 1.1
 _IN_USE = 0.8
 _LESS = 0.9
 _COOLDOWN = 15.0
-_DWELL = 8
 _GAIN = 1.15
 _STRIKES = 2
 _PLATEAU = 60.0
@@ -119,7 +118,7 @@ class AdaptiveConcurrency:
         self._failed: int | None = None
         self._clean: int | None = None
         self._cut_until = self._grow_from = float("-inf")
-        self._dwell = self._rounds = 1
+        self._rounds = 1
         self._rate = 0.0
         self._strikes = 0
         self._replies = 0
@@ -139,7 +138,6 @@ class AdaptiveConcurrency:
             return
         self.limit = min(earlier.limit, ceiling)
         self._failed = earlier._failed
-        self._dwell = earlier._dwell
         self._doubling = earlier._doubling
 
     @property
@@ -207,7 +205,6 @@ class AdaptiveConcurrency:
             held = int(_LESS * in_flight) if late else in_flight
             self._set(max(1, min(self.limit, held)))
         else:
-            self._dwell = min(_DWELL, 2 * self._dwell) if self._failed else 1
             if self._lifted:  # far above the calls that were in flight
                 self._lifted = False
                 most_in_flight = max(call.ahead, in_flight) + 1
@@ -237,7 +234,6 @@ class AdaptiveConcurrency:
         self._failed = None
         self._clean = None
         self._doubling = True
-        self._dwell = 1
         self._rate = 0.0
         self._strikes = 0
         self._cut_until = self._grow_from = float("-inf")
@@ -258,10 +254,8 @@ class AdaptiveConcurrency:
         self._late += 1
         if self._late < _LATE:  # a single call may be slow by itself
             return
-        # timeouts cost more than refusals, so the limit grows again as slowly as it may
         self._failed = answered
         self._clean = None
-        self._dwell = _DWELL
         self._doubling = False
         self._rounds = 0
         self._grow_from = now + _PLATEAU
@@ -315,11 +309,10 @@ class AdaptiveConcurrency:
                 return
             self._doubling = False
             self._rounds = 0
-            self._dwell = 1
             self._grow_from = now + _PLATEAU
             self._set(max(1, self.limit // 2))
             return
-        if now < self._grow_from or self._rounds <= self._dwell:
+        if now < self._grow_from:
             self._begin()
             return
         most = None if failed is None else int(_MEMORY * failed)
@@ -331,7 +324,6 @@ class AdaptiveConcurrency:
                 self._failed = None
                 self._strikes = 0
                 self._rate = rate
-                self._dwell = 1
             self._set(2 * self.limit)
             return
         more = math.ceil(self.limit * _GROW)
