@@ -28,10 +28,6 @@ LEFT_OUT = {
     "more_judges": "scores of too many judges",
 }
 """Counts of rollouts and scores that are not measured, in words."""
-STATISTICS = {
-    "pairwise_accuracy": "pairwise accuracy",
-    "tied_share": "share of tied pairs",
-}
 _DIFFERENCES = {
     "judge": "judge",
     "served": "served model",
@@ -480,7 +476,7 @@ def summary_lines(summary: Summary, *, debug: bool = False) -> list[str]:
     median = summary.figures.reliability_median if summary.figures else None
     weak = weakness(tied, summary.one_score, scored, median)
     same = same_explanations(
-        summary.same_explanations, summary.explained, "reply"
+        summary.same_explanations, summary.explained, "group"
     )
     out += filter(None, (weak, same))
     if summary.figures is not None:

@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import orjson
 
@@ -48,7 +48,7 @@ def annotate(
 ) -> bytes:
     """A record with the annotation of each of its rollouts; a record that is a group has its part once."""
     patches = Patches(raw)
-    writer = AnnotationWriter(form, on_failure)
+    writer = _Writer(form, on_failure)
     group = dump_escaped(group_fields) if form.group_in_record else b""
     if form.listed:
         whole = read_object(raw)
@@ -61,7 +61,7 @@ def annotate(
         return patches.apply()
     # one pass over the record: rollouts are items of one of its lists, or the record itself
     lists: dict[str, ListItems] = {
-        str(r.path[0]): [] for r, _ in annotated if r.path
+        str(rollout.path[0]): [] for rollout, _ in annotated if rollout.path
     }
     whole = read_object(raw, 0, lists)
     for rollout, annotation in annotated:
@@ -137,85 +137,47 @@ class _Rewards:
         )
 
 
-class Members(Protocol):
-    """The members of an object, as they are in JSON."""
-
-    def path(self, dotted: str) -> Path:
-        """Return the path of a value: a key may hold the dots itself."""
-        ...
-
-    def value(self, dotted: str) -> bytes | None:
-        """Return the bytes of the value at a dotted path; None if it is absent."""
-        ...
-
-    def items(self, dotted: str) -> list[bytes]:
-        """Return the items of the list at a dotted path; [] if there is none."""
-        ...
-
-
-@dataclass(slots=True)
-class JsonMembers:
-    """The members of an object that was parsed."""
-
-    parsed: JsonObject
-
-    def path(self, dotted: str) -> Path:
-        """Return the path of a value."""
-        return (dotted,) if dotted in self.parsed else parts(dotted)
-
-    def value(self, dotted: str) -> bytes | None:
-        """Return the bytes of the value at a dotted path."""
-        value: Any = self.parsed
-        for part in self.path(dotted):
-            try:
-                value = value[part]
-            except (KeyError, IndexError, TypeError):
-                return None
-        return dump(value)
-
-    def items(self, dotted: str) -> list[bytes]:
-        """Return the items of the list at a dotted path."""
-        value = (dotted and self.value(dotted)) or b""
-        return list(map(dump, parse_value(value))) if value[:1] == b"[" else []
-
-
 @dataclass(slots=True)
 class _Object:
-    """The spans of an object, and the text that they are of."""
+    """The members of an object at its spans in a text."""
 
     text: bytes
     spans: ObjectSpans
 
     def path(self, dotted: str) -> Path:
-        """The path of a value: a key may hold the dots itself."""
+        """Return the path of a value: a key may hold the dots itself."""
         return (dotted,) if dotted in self.spans.members else parts(dotted)
 
     def value(self, dotted: str) -> bytes | None:
-        """The bytes of the value at a dotted path; None if it is absent."""
+        """Return the bytes of the value at a dotted path; None if it is absent."""
         name, *inner = self.path(dotted)
         member = self.spans.members.get(str(name))
-        return member and _bytes_at(self.text, inner, member[1])
+        if member is None:
+            return None
+        _, start, end = member
+        if inner:
+            return _bytes_at(self.text, inner, start)
+        return self.text[start:end]
 
     def items(self, dotted: str) -> list[bytes]:
-        """The items of the list at a dotted path; [] if there is none."""
-        value = (dotted and self.value(dotted)) or b""
-        spans = read_array(value, 0) if value.startswith(b"[") else []
-        return [value[slice(*span)] for span in spans]
+        """Return the items of the list at a dotted path; [] if there is none."""
+        value = self.value(dotted) if dotted else None
+        if value is None or not value.startswith(b"["):
+            return []
+        return [value[start:end] for start, end in read_array(value, 0)]
 
 
 @dataclass(slots=True)
-class AnnotationWriter:
+class _Writer:
     """Makes the new members of records of a format."""
 
     form: Format
     on_failure: OnFailure
 
     def in_lists(
-        self,
-        whole: Members,
-        annotated: Sequence[Annotated],
+        self, whole: _Object, annotated: Sequence[Annotated]
     ) -> dict[str, Any]:
-        """Everything that is written if rollouts are items of lists, with all annotations as `ruler`."""
+        """Return everything that is written if rollouts are items of lists, with all annotations as `ruler`."""
         form = self.form
         # looked up once: a line may hold ten thousand
         rewards = whole.items(form.reward)
@@ -238,42 +200,37 @@ class AnnotationWriter:
         return {**changes, "ruler": _list_of(annotations)}
 
     def changes(
-        self,
-        trajectory: Members,
-        rollout: Rollout,
-        annotation: Annotation,
+        self, trajectory: _Object, rollout: Rollout, annotation: Annotation
     ) -> NewMembers:
-        """Everything that is written in a rollout's own object, `ruler` last."""
+        """Return everything that is written in a rollout's own object, `ruler` last."""
         form = self.form
-        objects: list[Members] = [trajectory]
+        objects = [trajectory]
         # the trajectory once more, as JSON text; ART has no place for `ruler` there
-        if form.payload and (
-            text := inner_object(trajectory.value(form.payload))
-        ):
-            objects.append(_Object(text, read_object(text)))
+        if form.payload:
+            text = inner_object(trajectory.value(form.payload))
+            if text:
+                objects.append(_Object(text, read_object(text)))
         now = form.absent
         if form.elsewhere:
             now = dump(rollout.reward)
         elif form.reward:
             now = objects[-1].value(form.reward) or form.absent
         rewards = self._rewards(self._noted(objects), now)
-        changes, *copied = [
-            self._scored(members, annotation, rewards) for members in objects
-        ]
-        for inner in copied:
+        changes = self._scored(trajectory, annotation, rewards)
+        for members in objects[1:]:
+            inner = self._scored(members, annotation, rewards)
             changes[str(form.payload)] = inner
         _set(changes, trajectory.path(form.ruler), rewards.beside(annotation))
         return changes
 
-    def _noted(self, objects: Sequence[Members]) -> Iterator[bytes]:
+    def _noted(self, objects: Sequence[_Object]) -> Iterator[bytes]:
         """Yield the objects in which an earlier run may have noted the first reward."""
         holders = (self.form.ruler, "metrics")[: 1 + self.form.extras]
-        inner = (
-            inner_object(members.value(name))
-            for members in objects
-            for name in holders
-        )
-        return filter(None, inner)
+        for members in objects:
+            for name in holders:
+                noted = inner_object(members.value(name))
+                if noted:
+                    yield noted
 
     def _rewards(self, noted: Iterable[bytes], now: bytes | None) -> _Rewards:
         """The values of reward fields by the `noted` objects of earlier runs; `now` stands at this one."""
@@ -315,7 +272,7 @@ class AnnotationWriter:
 
     def _scored(
         self,
-        members: Members,
+        members: _Object,
         annotation: Annotation,
         rewards: _Rewards,
     ) -> dict[str, Any]:

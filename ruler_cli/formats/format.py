@@ -27,7 +27,7 @@ SHAPE_ERRORS = (TypeError, KeyError, IndexError, AttributeError, ValueError)
 UNFIT = (UnreadableError, RecursionError, *SHAPE_ERRORS)
 """Exceptions that tell that a record is of another format."""
 Code = str | Callable[..., Any] | None
-"""A function, or its name in the registry."""
+"""A function, or its name in `formats/`, such as `trainers.read_gym`."""
 
 
 OWN = 2

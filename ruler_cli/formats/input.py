@@ -54,6 +54,7 @@ from ruler_cli.formats.keys import prompt_key
 from ruler_cli.formats.reader import SAMPLE, Reader, detect, first_records
 from ruler_cli.formats.table import fits
 from ruler_cli.messages.content import has_content
+from ruler_cli.messages.conversations import is_system
 from ruler_cli.settings.models import InputSettings, RecordPaths
 from ruler_cli.settings.suggestions import question
 from ruler_cli.types import (
@@ -78,7 +79,6 @@ OnRecord = Callable[[Record, int], object]
 counts once."""
 Opening = list[tuple[object, object]]
 """Role and content of the messages before the agent's first turn."""
-_SYSTEM = ("system", "developer")
 
 
 def _ignore(*_: object) -> None:
@@ -125,11 +125,8 @@ class PromptChecks:
                 self.taskless += 1
                 self.first_taskless = self.first_taskless or where
             if self.simulated_user:
-                if not any(
-                    turn.get("role") in _SYSTEM for turn in rollout.messages
-                ):
-                    self.ruleless += 1
-                asked = [turn for turn in asked if turn.get("role") in _SYSTEM]
+                self.ruleless += not any(map(is_system, rollout.messages))
+                asked = [*filter(is_system, asked)]
             openings.append(
                 [(turn.get("role"), turn.get("content")) for turn in asked]
             )
@@ -169,12 +166,7 @@ class PromptChecks:
 
 def _number(opening: Opening) -> int:
     """Return a number of 64 bits that equal openings share within one process."""
-    texts = [
-        part if isinstance(part, str) else dump(part)
-        for pair in opening
-        for part in pair
-    ]
-    return hash(tuple(texts))
+    return hash(dump(opening))
 
 
 @dataclass(slots=True)
@@ -591,7 +583,7 @@ class Input:
         """Describe the input in one line."""
         if self.reader is None:
             return "no records: INPUT is empty, or holds blank lines only"
-        head = f"{self.reader.format.name}, {_key(self.reader)}"
+        head = f"{self.reader.format.name}, {shown_key(self.reader)}"
         read = self.survey
         if read is None:
             return f"{head}, streamed"
@@ -607,7 +599,7 @@ class Input:
         return f"{head}: {counts} of {rollouts}, {layout}"
 
 
-def _key(reader: Reader) -> str:
+def shown_key(reader: Reader) -> str:
     """Describe the key of the groups, and where their tasks are from."""
     if reader.by_prompt:
         alone = reader.format.shape == "group"
@@ -631,15 +623,6 @@ def _is_of(reader: Reader, line: Line) -> bool | None:
         return bool(fits(reader.format, value) or reader.read(line))
     except UnreadableError:
         return False
-
-
-def shown_key(reader: Reader) -> str:
-    """Return the key of a group in words, for a sentence."""
-    if not reader.by_prompt:
-        return f"key `{reader.key}`"
-    if reader.format.shape == "group":
-        return "each record is a group"
-    return "hash of the prompt"
 
 
 def open_input(

@@ -15,7 +15,6 @@ from ruler_cli.files.parse import dump, parse, too_large
 from ruler_cli.files.values import (
     EMPTY,
     JsonObject,
-    first,
     first_at,
     is_list,
     is_object,
@@ -116,71 +115,66 @@ class Reader:
         rollouts = rollouts_of(form, value)
         if self.given:
             places = [
-                self._values(value, rollout).places for rollout in rollouts
+                self.values(value, rollout).places for rollout in rollouts
             ]
-            own_paths = self.given.values()
-            rows.check_lists(value, places, own_paths, listed=form.listed)
+            paths = self.given.values()
+            rows.check_lists(value, places, paths, listed=form.listed)
         if self.prompt:
             named = "`, `".join(self.prompt)
             rollouts = [
-                with_prompt(one, self._task(value, one), named)
-                for one in rollouts
+                with_prompt(rollout, self._task(value, rollout), named)
+                for rollout in rollouts
             ]
             if form.shape == "trajectory" and rollouts[0].error is not None:
                 raise UnreadableError(rollouts[0].error)
         again = self._was_scored(value, rollouts)
         read = [self._finished(value, rollout, again) for rollout in rollouts]
-        tools = None
         if form.shape == "columns":
             groups = self._columns(value, line, read)
         else:
             label = self.labels.get(line.source)
             key = self._key_of(value, line, read)
             groups = {f"{label}: {key}" if label else key: read}
-        if form.shape == "group":
-            tools = value.get("tools")
-        return tuple(
-            [
-                Record(
-                    line,
-                    tuple(members),
-                    key,
-                    *self._rubric(value, members),
-                    tools,
-                    i,
-                    len(groups),
-                )
-                for i, (key, members) in enumerate(groups.items())
-            ]
-        )
+        tools = value.get("tools") if form.shape == "group" else None
+        records = []
+        for part, (key, members) in enumerate(groups.items()):
+            rubric, error = self._rubric(value, members)
+            record = Record(
+                line,
+                tuple(members),
+                key,
+                rubric,
+                error,
+                tools,
+                part,
+                len(groups),
+            )
+            records.append(record)
+        return tuple(records)
 
     def _rubric(
         self, value: JsonObject, rollouts: Rollouts
     ) -> tuple[Standards | None, str]:
         """Return the rubric of these rollouts, and why it cannot be used; None if the record states none."""
         form = self.format
+        names = form.rubric.split("|")
         holders = [value]
         if not form.listed:
             holders += [rollout_object(value, rollout) for rollout in rollouts]
-        names = form.rubric.split("|")
-        stated = [
-            lookup(own, name)
-            for own in holders
-            if is_object(own)
-            for name in names
-        ]
+        holders = [holder for holder in holders if is_object(holder)]
+        stated = [lookup(holder, name) for holder in holders for name in names]
         if form.shape == "columns" and is_list(stated[0]):
             stated = [
-                self._values(value, rollout).own(names[0])
+                self.values(value, rollout).own(names[0])
                 for rollout in rollouts
             ]
-        stated = [one for one in stated if not _is_blank(one)]
-        if not stated:
+        rubrics = [rubric for rubric in stated if not _is_blank(rubric)]
+        if not rubrics:
             return None, ""
-        if stated.count(stated[0]) < len(stated):
+        if rubrics.count(rubrics[0]) < len(rubrics):
             return None, "is not the same in all its rollouts"
         try:
-            return rubric_of(stated[0]), ""
+            return rubric_of(rubrics[0]), ""
         except UnreadableError as error:
             return None, error.reason
 
@@ -190,74 +184,91 @@ class Reader:
         """Return a rollout as it is judged, with its outcome and its reward, the first if it is scored again."""
         rollout = validated(rollout)
         form = self.format
-        values = self._values(value, rollout)
-        reward = rollout.reward
-        found = {name: values.at(path) for name, path in self.given.items()}
-        if reward is None and not form.own_reward and form.reward:
-            # where the score is written
-            reward = values.own(form.reward)
-        if ended := rollout.ended or self._ending(value, rollout):
-            found["ended"] = ended
-        reward = found.get("reward", reward)
-        if self.missing and found.get("reward") is not None:
+        values = self.values(value, rollout)
+        changes = {name: values.at(path) for name, path in self.given.items()}
+        reward = changes.get("reward")
+        if reward is not None:
             self.missing.clear()
+        if "reward" not in changes:
+            reward = rollout.reward
+            if reward is None and not form.own_reward and form.reward:
+                # where the score is written
+                reward = values.own(form.reward)
+        if again:
+            reward = self._original_reward(values, reward)
+        if ended := rollout.ended or self._ending(values):
+            changes["ended"] = ended
         if self.tools:
             tools = self._shared(values, self.tools)
-            found["tools"] = json_value(tools, text=True)
+            changes["tools"] = json_value(tools, text=True)
         if self.reference:
-            reference = self._shared(values, self.reference)
-            found["reference"] = reference
-            if reference in EMPTY and rollout.error is None:
-                found["error"] = (
-                    f"has no reference answer at `{self.reference}`"
-                )
-            elif _is_deep(reference):
-                # what cannot be shown whole is not shown, and neither compared with those of others
-                found["reference"] = None
-                reason = "has a reference answer that is nested too deeply"
-                found["error"] = rollout.error or reason
-        annotation = self.previous_annotation(value, rollout) if again else None
-        if annotation:
-            now = reward
-            if form.reward and not form.elsewhere:
-                now = values.own(form.reward)
-            at = form.original_in(annotation, now)
-            noted = annotation.get("independent_reward")
-            if annotation.get("reward_path") is None and noted is not None:
-                at = -1  # an older file does not say of which field it is
-            if at is not None:
-                kept = annotation if at < 0 else annotation["rewards"][at]
-                reward = kept.get("independent_reward" if at < 0 else "value")
-        if found or reward != rollout.reward:
-            return replace(rollout, **found | {"reward": reward})
+            changes |= self._reference(values)
+        if changes or reward != rollout.reward:
+            return replace(rollout, **changes | {"reward": reward})
         return rollout
 
-    def _ending(self, value: JsonObject, rollout: Rollout) -> str:
+    def _reference(self, values: RolloutPaths) -> dict[str, Any]:
+        """Return the reference answer of a rollout, and why it cannot be judged by it."""
+        reference = self._shared(values, self.reference)
+        reason = ""
+        if reference in EMPTY:
+            reason = f"has no reference answer at `{self.reference}`"
+        elif _is_deep(reference):
+            # what cannot be shown whole is not shown, and neither compared with those of others
+            reference = None
+            reason = "has a reference answer that is nested too deeply"
+        return {
+            "reference": reference,
+            "error": values.rollout.error or reason or None,
+        }
+
+    def _original_reward(self, values: RolloutPaths, reward: Any) -> Any:
+        """Return the reward that a rollout had before an earlier run wrote a score in its place."""
+        form = self.format
+        annotation = self.previous_annotation(values)
+        if not annotation:
+            return reward
+        now = reward
+        if form.reward and not form.elsewhere:
+            now = values.own(form.reward)
+        first_reward = annotation.get("independent_reward")
+        at = form.original_in(annotation, now)
+        if annotation.get("reward_path") is None and first_reward is not None:
+            at = -1  # an older file does not say of which field it is
+        if at is None:
+            return reward
+        return (
+            first_reward if at < 0 else annotation["rewards"][at].get("value")
+        )
+
+    def _ending(self, values: RolloutPaths) -> str:
         """Return how a rollout ended, by what stands below it or below its record; empty if nothing says it."""
+        record = values.record
+        own_object = rollout_object(record, values.rollout)
+        both = record
+        if own_object is not record and is_object(own_object):
+            both = {**record, **own_object}
         names = self.format.ended
-        own = rollout_object(value, rollout)
-        if not is_object(own):
-            own = value
         # most records have none of the keys, and most objects none of the members
-        present_paths = [
-            path
-            for key, member, path in _keyed(names)
-            if (key in own or key in value)
-            and _may_hold(own[key] if key in own else value[key], member)
-        ]
-        if not present_paths:
-            return ""
+        paths = []
+        for key, member, path in _places(names):
+            if key in both:
+                holder = both[key]
+                if not (member and is_object(holder)) or member in holder:
+                    paths.append(path)
         if self.format.listed or LISTS.search(names):
-            return first_ending(present_paths, self._values(value, rollout).at)
-        return first_ending(present_paths, partial(lookup, {**value, **own}))
+            return first_ending(paths, values.at)
+        return first_ending(paths, partial(lookup, both))
 
     def _task(self, value: JsonObject, rollout: Rollout) -> Any:
         """Return the task at the user's paths: one value, a text of all texts, or a list of messages."""
-        values = self._values(value, rollout)
-        found = (self._shared(values, path) for path in self.prompt)
-        parts = ["\n".join(one) if is_text_list(one) else one for one in found]
+        values = self.values(value, rollout)
+        parts = []
+        for path in self.prompt:
+            part = self._shared(values, path)
+            parts.append("\n".join(part) if is_text_list(part) else part)
         if all(map(is_text, parts)):
-            return "\n\n".join(part for part in parts if part.strip())
+            return "\n\n".join(filter(str.strip, parts))
         if len(parts) == 1:
             return parts[0]
         turns = map(prompt_turns, parts, self.prompt)
@@ -270,8 +281,8 @@ class Reader:
         groups: dict[str, Rollouts] = {}
         for i, rollout in enumerate(rollouts):
             key = rollout.key
-            if self.key_paths:
-                key = self.group_key.value(self._values(value, rollout).at)
+            if self.group_key.paths:
+                key = self.group_key.value(self.values(value, rollout).at)
                 if key is None:
                     where = f"`{self.key}` for rollout {i}"
                     raise UnreadableError(f"has no group key at {where}")
@@ -299,17 +310,9 @@ class Reader:
         """Return whether the group key is the hash of the prompt."""
         return self.key == PROMPT_HASH
 
-    @property
-    def key_paths(self) -> Sequence[str]:
-        """The paths of the record at which the group key stands."""
-        return self.group_key.paths
-
-    def _values(self, record: JsonObject, rollout: Rollout) -> RolloutPaths:
+    def values(self, record: JsonObject, rollout: Rollout) -> RolloutPaths:
+        """Return the values of a record that belong to one of its rollouts."""
         return RolloutPaths(record, rollout, self.format.listed)
-
-    def value_at(self, record: JsonObject, rollout: Rollout, names: str) -> Any:
-        """Return the value at a path below a rollout of a record, else below the record itself."""
-        return self._values(record, rollout).at(names)
 
     def _shared(self, values: RolloutPaths, path: str) -> Any:
         return (
@@ -336,15 +339,15 @@ class Reader:
         raise UnreadableError(f"has no group key at `{self.key}`")
 
     def previous_annotation(
-        self, value: JsonObject, rollout: Rollout
+        self, values: RolloutPaths
     ) -> dict[str, Any] | None:
         """Return the annotation of a rollout from an earlier run; None if there is none."""
-        places = filter(
-            None, (self.format.annotations, self.format.other_ruler)
-        )
-        values = self._values(value, rollout)
-        found = (json_value(values.own(path)) for path in places)
-        return first(filter(is_object, found))
+        form = self.format
+        for path in filter(None, (form.annotations, form.other_ruler)):
+            annotation = json_value(values.own(path))
+            if is_object(annotation):
+                return annotation
+        return None
 
     def _was_scored(self, value: JsonObject, rollouts: Rollouts) -> bool:
         """Return whether ruler scored a record before.
@@ -354,7 +357,7 @@ class Reader:
         """
         form = self.format
         if form.listed:
-            keys = self.key_paths if form.shape == "columns" else ()
+            keys = self.group_key.paths if form.shape == "columns" else ()
             for listed in filter(None, (form.reward, *keys)):
                 column(value, listed, len(rollouts))
         again = _is_ours(value, "ruler") or form.other_ruler != ""
@@ -378,14 +381,13 @@ class Reader:
 
 
 @cache
-def _keyed(names: str) -> list[tuple[str, str, str]]:
-    """Return the first two keys of each of several paths, the second empty if there is none, and the path."""
-    places = [(parts(path), path) for path in names.split("|")]
-    return [(str(p[0]), "".join(map(str, p[1:2])), path) for p, path in places]
-
-
-def _may_hold(value: Any, member: str) -> bool:
-    return not member or not is_object(value) or member in value
+def _places(names: str) -> list[tuple[str, str, str]]:
+    """Return each of several paths behind its first two keys, the second empty if there is none."""
+    places = []
+    for path in names.split("|"):
+        key, *members = map(str, parts(path))
+        places.append((key, members[0] if members else "", path))
+    return places
 
 
 def _is_blank(value: Any) -> bool:
@@ -395,20 +397,21 @@ def _is_blank(value: Any) -> bool:
 
 def _is_deep(value: Any, levels: int = 200) -> bool:
     """Return whether lists and objects stand in a value on more than so many levels; orjson writes no more than 254."""
-    inner = (
-        value.values() if is_object(value) else value if is_list(value) else ()
-    )
-    return not levels or any(_is_deep(one, levels - 1) for one in inner)
+    inside = value.values() if is_object(value) else items(value)
+    return not levels or any(_is_deep(inner, levels - 1) for inner in inside)
 
 
 def validated(rollout: Rollout) -> Rollout:
     """Return the rollout, with an error if the agent did nothing in it or a message is not an object."""
     if rollout.error is not None:
         return rollout
-    talks = (rollout.messages, *rollout.histories)
-    known = all({*map(type, talk)} <= {dict} for talk in talks)
-    odd = "has a message that is not a JSON object"
-    reason = nothing_to_judge(rollout) if known else odd
+    kinds = {*map(type, rollout.messages)}
+    for history in rollout.histories:
+        kinds.update(map(type, history))
+    if kinds <= {dict}:
+        reason = nothing_to_judge(rollout)
+    else:
+        reason = "has a message that is not a JSON object"
     return replace(rollout, error=reason) if reason else rollout
 
 
@@ -443,11 +446,11 @@ def detect(name: str, first: Sequence[Line], settings: InputSettings) -> Reader:
     values = [record for _, record in records]
     row = settings.with_paths(settings.named_row or RecordPaths())
     _refuse_paths(name, values, settings, row)
-    own = paths(row.messages or row.answers)
+    listed = paths(row.messages or row.answers)
     if callable(settings.format):
         chosen = rows.program_format(settings.format, values)
-    elif own:
-        title = f"messages at `{own[0]}`"
+    elif listed:
+        title = f"messages at `{listed[0]}`"
         if settings.named_row:
             title = settings.format if is_text(settings.format) else "a row"
         chosen = rows.row_format(title, row, values)
@@ -471,8 +474,9 @@ def detect(name: str, first: Sequence[Line], settings: InputSettings) -> Reader:
         reader = replace(reader, group_key=_scored_key(reader, records))
     reward = row.reward if settings.reward is None else settings.reward
     if settings.reward is not None or reward != "reward":
-        reader = with_reward(name, reward, reader, records)
-        if _lack(places := _holders(values), reward):
+        reader = with_reward(name, reward, reader)
+        places = _holders(values)
+        if _lack(places, reward):
             reader.missing[reward] = suggest_path(reward, places)
     if settings.format == "auto" and chosen.rank < 1:
         _refuse_prompts(name, reader, records)
@@ -481,12 +485,12 @@ def detect(name: str, first: Sequence[Line], settings: InputSettings) -> Reader:
 
 def _refuse_prompts(name: str, reader: Reader, records: Records) -> None:
     """Raise UsageError if no record holds an answer."""
-    read = [record for line, _ in records for record in _read(reader, line)]
-    rollouts = [rollout for record in read for rollout in record.rollouts]
+    roles = []
+    for line, _ in records:
+        for record in _read(reader, line):
+            for rollout in record.rollouts:
+                roles += [turn.get("role") for turn in rollout.messages]
     # a role may be anything, also what cannot be hashed
-    roles = [
-        message.get("role") for one in rollouts for message in one.messages
-    ]
     if roles and all(role in USER_ROLES for role in roles):
         problem = f"{records[0][0].where} is a prompt without an answer, as is every record read"
         raise UsageError(problem, "give the rollouts", place=name)
@@ -544,38 +548,54 @@ def _choose(name: str, records: Records, settings: InputSettings) -> Format:
             if form.rank == rank:
                 votes.setdefault(form, line)
     if len(votes) > 1:
-        (one, here), (other, there) = list(votes.items())[:2]
-        # a format for several answers also takes one
-        named = other if other.family == "prompt-responses" else one
-        remedy = f"split the file, or name it: --format {named.family}"
-        both = f"{here.where} looks like {one.name}, {there.where} like {other.name}"
-        raise UsageError(both, remedy, place=name)
-    line, record = records[0]
-    if not votes and any("trajectories" in value for value in values):
-        # a group without trajectories, or with unknown ones: ruler's own rather than ART's
-        votes = {
-            form: line for form in candidates if form.name == "native groups"
-        }
+        _refuse_several(name, votes)
     for form in votes:
         return form
+    if any("trajectories" in value for value in values):
+        # a group without trajectories, or with unknown ones: ruler's own rather than ART's
+        for form in candidates:
+            if form.name == "native groups":
+                return form
+    raise _unknown_shape(name, records, wanted)
+
+
+def _refuse_several(name: str, votes: Mapping[Format, Line]) -> None:
+    """Raise UsageError for records of several formats."""
+    (first_form, here), (second_form, there), *_ = votes.items()
+    # a format for several answers also takes one
+    named = first_form
+    if second_form.family == "prompt-responses":
+        named = second_form
+    raise UsageError(
+        f"{here.where} looks like {first_form.name}, {there.where} like {second_form.name}",
+        f"split the file, or name it: --format {named.family}",
+        place=name,
+    )
+
+
+def _unknown_shape(name: str, records: Records, wanted: str) -> UsageError:
+    """Return the error for records of no format, or not of the one that is wanted."""
+    line, record = records[0]
     keys = f"(its keys: {first_keys(record) or 'none'})"
     if wanted != "auto":
         problem = f"{line.where} is not of the format {wanted} {keys}"
-        raise UsageError(problem, place=name)
-    if (framework := _no_longer_read(record)) is not None:
-        problem = (
-            f"{line.where} is of {framework}, which this version does not read"
-        )
-        way = "name the paths of its parts, or export traces by OpenTelemetry's names (`gen_ai.…`)"
-        raise UsageError(problem, way, place=name)
-    remedy = (
+        return UsageError(problem, place=name)
+    text = dump(record).decode("utf-8", "replace")
+    for framework, mark in _NO_LONGER_READ.items():
+        if mark in text:
+            return UsageError(
+                f"{line.where} is of {framework}, which this version does not read",
+                "name the paths of its parts, or export traces by OpenTelemetry's names (`gen_ai.…`)",
+                place=name,
+            )
+    unknown = UnknownShapeError(
+        f"{line.where} holds no rollouts that ruler knows {keys}",
         "name the path of the answers with --messages PATH, of the task with --prompt PATH, and of the "
-        "group key with --group-by PATH"
+        "group key with --group-by PATH",
+        place=name,
     )
-    problem = f"{line.where} holds no rollouts that ruler knows {keys}"
-    unknown = UnknownShapeError(problem, remedy, place=name)
-    unknown.values = values
-    raise unknown
+    unknown.values = [record for _, record in records]
+    return unknown
 
 
 _NO_LONGER_READ = {
@@ -591,11 +611,6 @@ _NO_LONGER_READ = {
     "AgentOps": '"span_attributes":',
 }
 """Names of formats that earlier versions read → JSON that only their records hold."""
-
-
-def _no_longer_read(record: JsonObject) -> str | None:
-    text = dump(record).decode("utf-8", "replace")
-    return first(name for name, mark in _NO_LONGER_READ.items() if mark in text)
 
 
 def _key_rule(chosen: Format, records: Records) -> GroupKey:
@@ -665,20 +680,19 @@ def _refuse_paths(
 
 def _holders(values: Sequence[JsonObject]) -> Sequence[JsonObject]:
     """Return records, and the trajectories in them."""
-    return [
-        *values,
-        *(one for value in values for one in items(value.get("trajectories"))),
-    ]
+    holders = [*values]
+    for value in values:
+        holders += items(value.get("trajectories"))
+    return holders
 
 
-def _lack(places: Sequence[JsonObject], path: str) -> bool:
+def _lack(holders: Sequence[JsonObject], path: str) -> bool:
     """Return whether none has a value at a path."""
-    found = (
-        value
-        for place in places
-        for _, value in every(place, present(place, path))
-    )
-    return all(value is None for value in found)
+    for holder in holders:
+        for _, value in every(holder, present(holder, path)):
+            if value is not None:
+                return False
+    return True
 
 
 def first_keys(record: JsonObject) -> str:
@@ -686,28 +700,26 @@ def first_keys(record: JsonObject) -> str:
     return ", ".join(printable(key) for key in itertools.islice(record, 12))
 
 
-def with_reward(
-    name: str, given: str, reader: Reader, records: Records
-) -> Reader:
+def with_reward(name: str, path: str, reader: Reader) -> Reader:
     """Return the reader with its reward at a path; UsageError if a score there overwrites what is read."""
     form = reader.format
-    read = {**reader.given, "reward": given}
-    dotted = given
-    if LISTS.search(given):
+    read = {**reader.given, "reward": path}
+    written = path
+    if LISTS.search(path):
         # read there; what is written has one place, of each rollout or of none
-        dotted = given.rpartition("[].")[2]
-        if form.listed or dotted != form.reward:
-            form = replace(form, elsewhere=True, reward="", read_at=given)
+        written = path.rpartition("[].")[2]
+        if form.listed or written != form.reward:
+            form = replace(form, elsewhere=True, reward="", read_at=path)
             return replace(reader, format=form, given=read)
-    if not _is_free(reader, dotted):
+    if not _is_free(reader, written):
         raise UsageError(
             "is not a free place for a score",
             "name a field that ruler neither reads nor writes, by keys and the numbers of items",
-            place=f"{name}: --reward {dotted}",
+            place=f"{name}: --reward {written}",
         )
     form = replace(
         form,
-        reward=dotted,
+        reward=written,
         elsewhere=False,
         absent=None,
         written=b"%s",
@@ -723,20 +735,25 @@ def _is_free(reader: Reader, path: str) -> bool:
     # `-1` is another item in a longer list; a trajectory that stands twice is read from its copy
     if form.payload is not None or not {"", "-1"}.isdisjoint(place):
         return False
-    taken = ["ruler", form.ruler, "step", "gen_step", *form.ended.split("|")]
+    taken = ["step", "gen_step", form.ruler, form.member, "ruler"]
+    taken += [reader.reference, reader.tools, form.tools]
+    taken += [*reader.group_key.paths, *form.key_paths]
     if form.extras:
         taken += ["logs", "metrics.ruler_score", "metrics.independent_reward"]
-    for paths_read in (form.messages, form.answers, form.prompt, reader.prompt):
-        taken += [
-            path for names in paths(paths_read) for path in names.split("|")
-        ]
-    taken += [*reader.key_paths, *form.key_paths, form.member, reader.reference]
-    taken += [reader.tools, form.tools, *form.rubric.split("|")]
+    for names in (
+        form.ended,
+        form.rubric,
+        *paths(form.messages),
+        *paths(form.answers),
+        *paths(form.prompt),
+        *reader.prompt,
+    ):
+        taken += names.split("|")
     reward = parts(form.reward)
     if not reward or place[0] != reward[0]:
         taken += [*CONVERSATION, *re.findall(r"[\w.]+", form.has)]
-    for other in filter(None, taken):
-        start = parts(first_list(other))
+    for path_read in filter(None, taken):
+        start = parts(first_list(path_read))
         shorter = min(len(start), len(place))
         if start[:shorter] == place[:shorter]:
             return False

@@ -8,22 +8,30 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 from ruler_cli.files.values import JsonObject, is_list
 from ruler_cli.formats import rows
 from ruler_cli.formats.format import UNFIT, Code, Format, holds
-from ruler_cli.formats.registry import function
 from ruler_cli.types import Rollout
 
 
+@cache
+def _named(name: str) -> Callable[..., Any]:
+    function: Callable[..., Any] = resolve_name(f"{__package__}.{name}")
+    return function
+
+
 def code(name: Code) -> Callable[..., Any]:
-    """Return a function that a row of the table names."""
-    if isinstance(name, str):
-        return function(name)
+    """Return a function of a row, which may name one, such as `trainers.read_gym`.
+
+    The module of one that it names is imported when a record needs it.
+    """
     assert name  # noqa: S101 - the caller looks
-    return name
+    return _named(name) if isinstance(name, str) else name
 
 
 def rollouts_of(form: Format, record: JsonObject) -> list[Rollout]:

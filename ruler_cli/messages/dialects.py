@@ -39,12 +39,12 @@ from ruler_cli.messages.content import (
     calls_of,
     new_turn,
     other_text,
-    text_of,
     texts,
 )
 from ruler_cli.messages.conversations import with_system
 from ruler_cli.messages.names import RESULT_KINDS, THOUGHT_KEYS
 from ruler_cli.messages.parts import normalize_call, normalize_part, pick
+from ruler_cli.messages.read import read_message
 
 _SPEAKERS = {
     "human": "user",
@@ -86,7 +86,6 @@ _CHOICES = words(
 _ANSWERS = words(
     "messages message content output outputs text response answer result"
 )
-_CALLS = ("tool_use", "function_call")
 OWN_ROLES = ("assistant", None)
 """Roles of the agent's turns; an item of OpenAI's Responses has none."""
 
@@ -258,22 +257,18 @@ def normalize_message(value: JsonObject) -> Messages:
     content = items(lookup(content, "parts")) or content
     if role == "tool" and lookup(content, "type") == "function":
         return []
-    made = [*calls_of(body), *items(body.get("invalid_tool_calls"))]
-    calls = [normalize_call(call) if is_object(call) else call for call in made]
+    calls = []
+    for call in (*calls_of(body), *items(body.get("invalid_tool_calls"))):
+        calls.append(normalize_call(call) if is_object(call) else call)
     if is_list(content):
-        parts = [*map(normalize_part, content)]
-        kinds = [lookup(part, "type") for part in parts]
+        content = [*map(normalize_part, content)]
+        kinds = [lookup(part, "type") for part in content]
         if role == "tool" and "tool_use" in kinds:
             role = "assistant"
         elif role == "tool" and "tool_result" in kinds:
             role = "user"
-        if len(calls) >= kinds.count("tool_use"):
-            parts = [
-                part for part in parts if lookup(part, "type") != "tool_use"
-            ]
-        else:
-            calls = []
-        content = parts[0]["text"] if kinds == ["text"] else parts
+        if kinds == ["text"]:
+            content = content[0]["text"]
     more = {
         name: body.get(name) for name in ("name", "tool_call_id", "refusal")
     }
@@ -297,17 +292,6 @@ def offered_tools(value: Any) -> list[Any]:
     messages = objects(lookup(value, "messages") or value)
     contents = [message.get("content") for message in messages]
     return [tool for tool in contents if lookup(tool, "type") == "function"]
-
-
-def called_names(message: JsonObject) -> Names:
-    """Return the names of the tools that a message calls."""
-    parts = [message, *objects(message.get("content"))]
-    calls = [part for part in parts if part.get("type") in _CALLS]
-    calls += objects(message.get("tool_calls"))
-    names = [
-        lookup(call, "function.name") or call.get("name") for call in calls
-    ]
-    return tuple(map(str, names))
 
 
 def call_turn(identity: Any, name: Any, arguments: Any) -> Turn:
@@ -338,16 +322,10 @@ class Said:
 
 def said(message: Turn) -> Said:
     """Read what a message says."""
-    role = message.get("role")
-    text = text_of(message)
-    if role is None and message.get("type") == "function_call_output":
-        role = "tool"
-        text = str(message.get("output")).strip()
-    elif not text:  # other parts tell it from other messages
-        parts = message.get("content")
-        if is_list(parts):
-            parts = [
-                part for part in parts if lookup(part, "type") != "tool_use"
-            ]
-        text = "" if parts in EMPTY else repr(parts)
-    return Said(str(role), text, called_names(message), message)
+    form = read_message(message)
+    called = tuple([call.name for call in form.calls])
+    text = form.text
+    if not text and form.results:  # they tell it from other messages
+        text = repr(form.results)
+    whole = text.strip() if is_text(text) else repr(text)
+    return Said(form.role, whole, called, message)

@@ -20,6 +20,7 @@ from ruler_cli.files.values import (
     is_list,
     is_object,
     is_text,
+    items,
     lookup,
     words,
 )
@@ -53,7 +54,8 @@ _BINARY = re.compile(r'"[A-Za-z0-9+/=_-]{400,}"')
 _CALL_KINDS = words("tool_call tool-call toolCall toolUse")
 _TEXT_KEYS = words("content text value parts message body output result")
 """Fields that hold the text of a message, best first."""
-_PLAIN = frozenset(words("id type function"))
+_USUAL = frozenset(words("role content tool_calls tool_call_id"))
+_CALL = frozenset(words("id type function"))
 _FUNCTION = frozenset(words("name arguments"))
 _THOUGHTS = words("thinking reasoning think")
 _THOUGHT_TEXTS = (*_THOUGHTS, *words("text value summary content"))
@@ -109,39 +111,36 @@ def read_message(message: JsonObject) -> Message:
     """Read one message."""
     role = message.get("role")
     content = message.get("content")
-    size = len(message)
-    # the common shapes first, without a search for rare fields
+    text = "" if content is None else content
+    # the usual shape first, without a search for rare fields
     if (
         type(role) is str
         and role
-        and type(content) is str
-        and MARKDOWN not in content
+        and type(text) is str
+        and MARKDOWN not in text
+        and _USUAL.issuperset(message)
     ):
-        if size == 2 and role not in RESULT_ROLES:
-            return Message(role, content, (), False, "", "", role in _AGENTS)
-        if role == "tool" and size == 3 and "tool_call_id" in message:
-            call_id = _identity(message["tool_call_id"])
-            return Message(role, content, (), True, call_id)
-    if size == 3 and role == "assistant" and "content" in message:
-        calls = _plain_calls(message.get("tool_calls"))
-        if calls and content is None:
-            return Message(role, "", calls, False, "", "", True)
-        if calls and type(content) is str and MARKDOWN not in content:
-            return Message(role, content, calls, False, "", "", True)
+        listed = message.get("tool_calls")
+        calls = _usual_calls(listed) if listed else ()
+        is_result = role in RESULT_ROLES
+        if bool(calls) == bool(listed) and not (calls and is_result):
+            call_id = _identity(message.get("tool_call_id"))
+            by_agent = role in _AGENTS
+            return Message(role, text, calls, is_result, call_id, "", by_agent)
     return _MessageReader().read(message)
 
 
-def _plain_calls(listed: Any) -> tuple[ToolCall, ...]:
+def _usual_calls(listed: Any) -> tuple[ToolCall, ...]:
     """Read calls as OpenAI writes them; () if one is written in another way."""
     calls = []
-    for call in listed if type(listed) is list else ():
-        function = call.get("function") if type(call) is dict else None
-        if type(function) is not dict or len(function) != 2:
+    for call in items(listed):
+        if not is_object(call) or call.keys() != _CALL:
             return ()
-        name = function.get("name")
-        if not name or type(name) is not str or "arguments" not in function:
+        function = call["function"]
+        if not is_object(function) or function.keys() != _FUNCTION:
             return ()
-        if len(call) != 3 or "id" not in call or "type" not in call:
+        name = function["name"]
+        if not name or not is_text(name):
             return ()
         call_id = _identity(call["id"])
         calls.append(ToolCall(call_id, name, function["arguments"]))
@@ -150,9 +149,8 @@ def _plain_calls(listed: Any) -> tuple[ToolCall, ...]:
 
 def _identity(value: Any) -> str:
     """Return the id of a call as a text, empty if it is missing."""
-    if type(value) is not str:
-        value = "" if value is None else str(value)
-    return "" if value == "None" else value
+    text = "" if value is None else str(value)
+    return "" if text == "None" else text
 
 
 def joined(texts: Sequence[Text]) -> Text:
@@ -227,18 +225,20 @@ class _MessageReader:
         shown = list[SideField]()
         for name, (value, says) in fields_told(holder, besides).items():
             text = _BINARY.sub(_marked, json_or_quoted(value))
-            field = SideField(name, text, tuple(says))
+            side_field = SideField(name, text, tuple(says))
             visible = is_shown_beside(holder, name)
-            (shown if visible else self.hidden).append(field)
+            fields = shown if visible else self.hidden
+            fields.append(side_field)
         return shown
 
     def _beside(self, part: JsonObject, *used: Any) -> tuple[SideField, ...]:
         """Return the fields of a part or a call that are neither metadata nor `used`, values that are shown anyway."""
+        used_values = [*map(id, used)]
         rest = {}
         for key, value in part.items():
-            if key not in LABELS and not any(value is shown for shown in used):
+            if key not in LABELS and id(value) not in used_values:
                 rest[key] = value
-        return tuple(self._fields(rest, LABELS)) if rest else ()
+        return tuple(self._fields(rest, LABELS))
 
     def _text(self, value: Any) -> Text:
         if value is None or is_text(value):
@@ -268,13 +268,14 @@ class _MessageReader:
             elif kind in RESULT_KINDS:
                 results.append(self._result(part))
             elif kind in _THOUGHTS:
-                thoughts.append(self._text(first_stated(part, _THOUGHT_TEXTS)))
+                thought = first_stated(part, _THOUGHT_TEXTS)
+                thoughts.append(self._text(thought))
             elif kind in _REDACTED:
                 thoughts.append(_NOT_SHOWN)
+            elif is_text(part):
+                texts.append(part)
             else:
-                texts.append(
-                    part if is_text(part) else self._part_text(kind, part)
-                )
+                texts.append(self._part_text(kind, part))
         return _Content(joined(texts), joined(thoughts), calls, results)
 
     def _part_text(self, kind: Any, part: Any) -> Text:
@@ -284,14 +285,15 @@ class _MessageReader:
         keys = words("text value refusal" if kind == "text" else "text refusal")
         text = first(filter(is_text, map(part.get, keys)))
         if text is not None:
-            fields = self._beside(part, text)
-            unsaid = [field for field in fields if not is_said(field, text)]
+            unsaid = []
+            for side_field in self._beside(part, text):
+                if not is_said(side_field, text):
+                    unsaid.append(side_field)
             return (text, *unsaid) if unsaid else text
         # a document, or an attached file, may hold its text
-        typed = lookup(part, "source.type") == "text"
-        if typed or ("path" in part and is_text(part.get("content"))):
-            return json_text(part)
-        medium = medium_of(part)
+        is_document = lookup(part, "source.type") == "text"
+        is_file = "path" in part and is_text(part.get("content"))
+        medium = None if is_document or is_file else medium_of(part)
         if medium is None:
             return json_text(part)
         spoken = self._text(part.get("transcript"))
@@ -306,17 +308,17 @@ class _MessageReader:
         fields of text count; so do they if there is one, and the message is not a user's.
         """
         fields = other_text(message)
-        named = {
-            key: value for key, value in fields.items() if key in _TEXT_KEYS
-        }
-        if not alone or (named and message.get("role") not in USER_ROLES):
+        named = {key: fields[key] for key in fields if key in _TEXT_KEYS}
+        by_user = message.get("role") in USER_ROLES
+        if not alone or (named and not by_user):
             fields = named
+        if not fields:
+            return "", fields
         if len(fields) == 1 and named:
             (value,) = fields.values()
             if isinstance(value, str | list):
                 return self._content(value).text, fields
-        text = _BINARY.sub('"[data]"', json_text(fields)) if fields else ""
-        return text, fields
+        return _BINARY.sub('"[data]"', json_text(fields)), fields
 
     def _call(self, call: Any) -> ToolCall:
         """Read a call of any dialect; one that is not an object is shown as it is."""
@@ -327,25 +329,22 @@ class _MessageReader:
             function = _parsed(function)
         inner = function if is_object(function) else call
         name = inner.get("name")
-        if not name:
-            named = is_text(function)
-            name = function if named else first_stated(call, _TOOL_NAMES)
+        if not name and is_text(function):
+            name = function
+        name = name or first_stated(call, _TOOL_NAMES)
         arguments = None if name else call
-        holders = [inner, call]
-        for key, holder in (
-            (key, holder) for key in _ARGUMENTS for holder in holders
-        ):
-            if key in holder:
-                arguments = holder[key]
+        members = {**call, **inner}
+        for key in _ARGUMENTS:
+            if key in members:
+                arguments = members[key]
                 break
         name = str(name or "unknown")
         result = first_stated(call, _RESULTS)
         fields: tuple[SideField, ...] = ()
-        if not (_PLAIN.issuperset(call) and _FUNCTION.issuperset(inner)):
-            used = (name, arguments, result)
-            fields = self._beside(call, *used)
+        if not (_CALL.issuperset(call) and _FUNCTION.issuperset(inner)):
+            fields = self._beside(call, name, arguments, result)
             if inner is not call:
-                fields += self._beside(inner, *used)
+                fields += self._beside(inner, name, arguments, result)
         call_id = _identity(first_stated(call, _CALL_IDS))
         text = None if result is None else self._content(result).text
         return ToolCall(call_id, name, arguments, text, fields)

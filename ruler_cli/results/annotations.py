@@ -71,9 +71,8 @@ class AnnotationReader:
         for record in group.records:
             value = self.value(record)
             for rollout, index in zip(record.rollouts, indices, strict=False):
-                annotation = (
-                    self.reader.previous_annotation(value, rollout) or _NOTHING
-                )
+                values = self.reader.values(value, rollout)
+                annotation = self.reader.previous_annotation(values) or _NOTHING
                 name = index if rollout.member is None else rollout.member
                 parts.setdefault(name, []).append((index, rollout, annotation))
                 part = part or _object(annotation.get("group"))
@@ -103,7 +102,7 @@ class AnnotationReader:
                     values.append(value)
                     continue
                 try:
-                    values.append(self.reader.value_at(whole, part, path))
+                    values.append(self.reader.values(whole, part).at(path))
                 except UnreadableError as error:
                     raise UsageError(f"{record.line.where} {error}") from None
         return values

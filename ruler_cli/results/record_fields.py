@@ -77,7 +77,7 @@ class RecordFields:
         form = reader.format
         read = (*form.messages, *form.answers, *form.prompt, form.reward)
         self._apart = {
-            *reader.key_paths,
+            *reader.group_key.paths,
             *reader.given.values(),
             *reader.prompt,
         }

@@ -24,6 +24,7 @@ from ruler_cli.scoring.statistics import (
 )
 from ruler_cli.types import CriterionScore, GroupScores, RolloutValues
 
+_DECIMALS = 9
 _MOST_CRITERIA = 64
 """Criteria that have figures; rubrics of single records may name more."""
 _STATES = ("tied", "alone", "one_score", "degraded")
@@ -98,6 +99,7 @@ class Figures:
         self.by_label = Counter[str]()
         self.by_judges: dict[tuple[Any, Any], dict[str, Counter[str]]] = {}
         self.reliability = array("d")
+        self.spreads = array("d")
         self.pairs = Concordance()
         self.lengths = LengthSums()
         self.positions = PositionBias()
@@ -115,6 +117,11 @@ class Figures:
         for name in _STATES:
             if getattr(group, name):
                 self.counts[name] += 1
+        texts = [rollout.explanation.strip() for rollout in scored]
+        several = len(texts) > 1 and not group.alone
+        explained = several and own_words and all(texts)
+        self.counts["explained"] += explained
+        self.counts["same_explanations"] += explained and len({*texts}) == 1
         distinct: dict[int | None, RolloutValues] = {}
         for rollout in scored:
             if rollout.judge_score is not None:
@@ -128,25 +135,12 @@ class Figures:
         if any(len(rollout.by_judge) > 1 for rollout in scored):
             self._add_judges(scored, [*distinct.values()])
         if self._whole:
-            self._count(group, scored, own_words=own_words)
+            self.counts["live"] += not group.tied
+            labels = [rollout.label for rollout in scored]
+            self.counts["labelled"] += labels.count(None) < len(labels)
             self._add_values(scored)
             self.positions.add(*scores_by_position(scored))
             self._add_criteria(scored)
-
-    def _count(
-        self,
-        group: GroupScores,
-        scored: Sequence[RolloutValues],
-        *,
-        own_words: bool,
-    ) -> None:
-        texts = [rollout.explanation.strip() for rollout in scored]
-        several = len(texts) > 1 and not group.alone
-        explained = several and own_words and all(texts)
-        self.counts["live"] += not group.tied
-        self.counts["explained"] += explained
-        self.counts["same_explanations"] += explained and len({*texts}) == 1
-        self.counts["labelled"] += any(r.label is not None for r in scored)
 
     def _add_values(self, scored: Sequence[RolloutValues]) -> None:
         """Count the judges' own scores, the labels and the lengths."""
@@ -163,6 +157,11 @@ class Figures:
         self.means["score"].add(judged)
         self.means["label"].add([label for _, label in labelled])
         self.pairs += concordance(labelled)
+        if len(scored) > 1:
+            scores = [rollout.score for rollout in scored]
+            # as in the table of a page, to which a bin links
+            spread = Moments().add(scores).spread  # type: ignore[arg-type]
+            self.spreads.append(round(spread, _DECIMALS))
         products = pair_products([(*row, None) for row in labelled])
         self.by_label.update(products.get("scores", {}))
 

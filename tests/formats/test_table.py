@@ -71,5 +71,5 @@ def test_imported_on_demand() -> None:
         text=True,
         check=True,
     )
-    core = "chat format keys names paths reader registry rows table native"
+    core = "chat format keys names paths reader rows table native"
     assert sorted(done.stdout.split()) == sorted(core.split())
