@@ -113,11 +113,10 @@ class AdaptiveConcurrency:
         self._proved = 0
         self._late = 0
         self._seconds_each = self._gap = 0.0
-        self._spread = self._refused = float("-inf")
+        self._spread = self._refused = -math.inf
         self._doubling = True
-        self._failed: int | None = None
-        self._clean: int | None = None
-        self._cut_until = self._grow_from = float("-inf")
+        self._failed = self._clean = 0
+        self._cut_until = self._grow_from = -math.inf
         self._rounds = 1
         self._rate = 0.0
         self._strikes = 0
@@ -127,14 +126,14 @@ class AdaptiveConcurrency:
         self._disturbed = False
         self._learned_at = 0.0
         self._in_vain = 0
-        self._paused_until = float("-inf")
+        self._paused_until = -math.inf
         earlier = LEARNED.get(judge)
         if earlier is None:
             return
         self._seconds_each = earlier._seconds_each
         self._clean = earlier._clean
         if time.monotonic() >= earlier._learned_at + _VALID:
-            self.limit = min(max(self._start, self._clean or 0), ceiling)
+            self.limit = min(max(self._start, self._clean), ceiling)
             return
         self.limit = min(earlier.limit, ceiling)
         self._failed = earlier._failed
@@ -182,7 +181,7 @@ class AdaptiveConcurrency:
             return
         rate = self.limit * self._replies / max(self._seconds, 1e-9)
         self._rounds += 1
-        self._grow(now, rate)
+        self._set(self._grown(now, rate))
 
     def rejected(
         self, now: float, call: Sent, in_flight: int, retry_after: float | None
@@ -210,8 +209,8 @@ class AdaptiveConcurrency:
                 most_in_flight = max(call.ahead, in_flight) + 1
                 self.limit = min(self.limit, most_in_flight)
             self._failed = min(self.limit, call.ahead + 1)
-            if self._clean is not None and self._clean >= self.limit:
-                self._clean = None  # the limit that was clean is so no more
+            if self._clean >= self.limit:
+                self._clean = 0  # it is so no more
             self._doubling = False
             self._set(max(1, int(self.limit * _CUT)))
             self._cut_until = now + max(_COOLDOWN, retry_after or 0.0)
@@ -228,15 +227,14 @@ class AdaptiveConcurrency:
 
     def cleared(self) -> None:
         """Go back to the limit that failed, and on from there as if it had not: it was single calls' own."""
-        if self._failed is None:
+        if not self._failed:
             return
         limit = self._failed
-        self._failed = None
-        self._clean = None
+        self._failed = self._clean = 0
         self._doubling = True
         self._rate = 0.0
         self._strikes = 0
-        self._cut_until = self._grow_from = float("-inf")
+        self._cut_until = self._grow_from = -math.inf
         self._set(max(limit, self.limit))
 
     def disturbed(self) -> None:
@@ -255,7 +253,7 @@ class AdaptiveConcurrency:
         if self._late < _LATE:  # a single call may be slow by itself
             return
         self._failed = answered
-        self._clean = None
+        self._clean = 0
         self._doubling = False
         self._rounds = 0
         self._grow_from = now + _PLATEAU
@@ -279,61 +277,49 @@ class AdaptiveConcurrency:
             return
         self._most = max(1, min(in_flight + calls, self._ceiling))
         # not for a few more, since each change of the limit begins a new round
-        if self._failed is None and self._most >= 2 * self.limit:
+        if not self._failed and self._most >= 2 * self.limit:
             self._lifted = True
             self._set(self._most)
 
-    def _grow(
-        self,
-        now: float,
-        rate: float,
-    ) -> None:
-        """Raise the limit after a clean round, if it is time to."""
+    def _grown(self, now: float, rate: float) -> int:
+        """Return the limit after a clean round, which is higher if it is time for that."""
+        limit = self.limit
         failed = self._failed
-        clean = self._clean
-        if failed is not None and clean is not None and self.limit < clean:
-            self._set(clean)
-            return
-        self._clean = max(self.limit, clean or 0)
+        if failed and limit < self._clean:
+            return self._clean
+        self._clean = max(limit, self._clean)
         if self._doubling:
-            if self.limit == self._ceiling:  # a round more at it is no plateau
-                self._begin()
-                return
+            if limit == self._ceiling:  # a round more at it is no plateau
+                return limit
             if rate < _GAIN * self._rate:
                 self._strikes += 1
             else:
                 self._strikes = 0
             self._rate = max(rate, self._rate)
             if self._strikes < _STRIKES:
-                self._set(2 * self.limit)
-                return
+                return 2 * limit
             self._doubling = False
             self._rounds = 0
             self._grow_from = now + _PLATEAU
-            self._set(max(1, self.limit // 2))
-            return
+            return max(1, limit // 2)
         if now < self._grow_from:
-            self._begin()
-            return
-        most = None if failed is None else int(_MEMORY * failed)
-        if most is None or self.limit >= most:
+            return limit
+        most = int(_MEMORY * failed)
+        if limit >= most:
             # the time of a plateau is over, or what failed once is clean
             self._doubling = True
             self._strikes = _STRIKES - 1
-            if most is not None:
-                self._failed = None
-                self._strikes = 0
+            if failed:
+                self._failed = self._strikes = 0
                 self._rate = rate
-            self._set(2 * self.limit)
-            return
-        more = math.ceil(self.limit * _GROW)
-        limit = min(most, max(self.limit + 1, more))
+            return 2 * limit
+        more = max(limit + 1, math.ceil(limit * _GROW))
+        higher = min(most, more)
         # not to the limit that failed before many replies: it may cost a refusal
-        if limit >= (failed or 0) and self._rounds * self.limit < _REPLIES:
-            self._begin()
-            return
+        if higher >= failed and self._rounds * limit < _REPLIES:
+            return limit
         self._rounds = 0
-        self._set(limit)
+        return higher
 
     def _set(self, limit: int) -> None:
         if limit != self.limit:
@@ -415,7 +401,7 @@ class Window:
         self._limit = limit
         self._log: deque[Entry] = deque()
         self._sum = 0.0
-        self._due = float("-inf")
+        self._due = -math.inf
 
     def wait(
         self,
@@ -484,7 +470,7 @@ class Window:
             self._sum -= self._log.popleft().amount
         if not self._log:
             self._sum = 0.0  # drops the rounding error of the sum
-            self._due = float("-inf")
+            self._due = -math.inf
 
 
 @dataclass(slots=True)
