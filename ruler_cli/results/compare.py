@@ -56,25 +56,22 @@ class DigestedGroup(NamedTuple):
 
 
 class Order(NamedTuple):
-    """The order of rollouts by two judges: that of the scores of one, with those of the other as labels."""
+    """Counts of the pairs of rollouts to which at least one judge gives different scores.
 
-    counts: Concordance
+    `tied` are those to which the other one gives equal scores, `against` those that both order differently, a tied one
+    as a half.
+    """
 
-    @property
-    def tied(self) -> int:
-        """The pairs of rollouts to which one judge gives equal scores, and the other different ones."""
-        told_by_both = self.counts.won + self.counts.lost
-        return self.counts.pairs + self.counts.spread - 2 * told_by_both
+    pairs: int
+    against: float
+    tied: int
 
-    @property
-    def pairs(self) -> int:
-        """The pairs of rollouts to which at least one judge gives different scores."""
-        return self.counts.won + self.counts.lost + self.tied
-
-    @property
-    def against(self) -> float:
-        """The pairs that both judges order differently, a tied one as a half."""
-        return self.counts.lost + self.tied / 2
+    @classmethod
+    def of(cls, counts: Concordance) -> Order:
+        """Return the order by two judges, from that of the scores of one with those of the other as labels."""
+        told_by_both = counts.won + counts.lost
+        tied = counts.pairs + counts.spread - 2 * told_by_both
+        return cls(told_by_both + tied, counts.lost + tied / 2, tied)
 
 
 @dataclass(frozen=True)
@@ -102,7 +99,7 @@ class ComparedGroup:
     @cached_property
     def order(self) -> Order:
         """The order of its rollouts by both judges."""
-        return Order(concordance([*self.common_scores.values()]))
+        return Order.of(concordance([*self.common_scores.values()]))
 
     @cached_property
     def distances(self) -> dict[int, float]:
@@ -342,7 +339,7 @@ class Comparison:
                 remedy = f"see why with `ruler report {self.files[1].name}`"
             raise UsageError(problem, remedy)
         agreement = self.agreement
-        order = Order(self._sums[0].pairs)
+        order = Order.of(self._sums[0].pairs)
         both = [*zip(*self._scores, strict=True)]
         distances = [abs(a - b) for a, b in both]
         figures = [file.figures for file in self.files]
@@ -359,12 +356,7 @@ class Comparison:
             "spreads": [quantile(sums.spreads, 0.5) for sums in self._sums],
             "tied": [sums.counts["tied"] for sums in self._sums],
             "distance": {"mean": fmean(distances), "max": max(distances)},
-            "order": {
-                "pairs": order.pairs,
-                "against": order.against,
-                "tied": order.tied,
-                "agreement": same_order,
-            },
+            "order": {**order._asdict(), "agreement": same_order},
             "cells": cells(both, a=TWENTIETHS, b=TWENTIETHS),
             "correlation": agreement["correlation"],
             "differs": differences(*figures),

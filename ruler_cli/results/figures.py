@@ -23,7 +23,7 @@ from ruler_cli.files.location import Location
 from ruler_cli.formats.input import open_input
 from ruler_cli.judges.providers import EMBEDDED
 from ruler_cli.ledger.database import digest_of, params_text
-from ruler_cli.prompting.templates import DEFAULT_RUBRIC, QUESTION
+from ruler_cli.prompting.templates import DEFAULT_RUBRIC
 from ruler_cli.results.annotations import AnnotationReader, refuse_unannotated
 from ruler_cli.results.record import GroupRecord, Json, RolloutRecord
 from ruler_cli.scoring.figures import Figures, scores_by_position
@@ -354,14 +354,8 @@ class FileFigures:
         texts_of = self._rubrics | {BUILT_IN: DEFAULT_RUBRIC, digest_of(""): ""}
         for name in self.words["judges"].listed():
             plain = {"judge": name, "model": name, "params": {}}
-            alone = {
-                "ask": "each",
-                "question": QUESTION,
-            }  # of an earlier version
-            read = alone | {"read": "probability"}
-            for asked in ({}, alone, read, read | {"ask": "group"}):
-                text = params_text([{**plain, **asked}])
-                texts_of[digest_of(text)] = text
+            text = params_text([plain])
+            texts_of[digest_of(text)] = text
         made: Json = {
             name: self.words[name].listed() for name in ("served", "versions")
         }

@@ -32,7 +32,6 @@ from ruler_cli.types import (
     GroupScores,
     Kind,
     RolloutValues,
-    Usage,
     readable_text,
     words_of,
 )
@@ -62,16 +61,6 @@ _NO_REPLIES = GroupResult((), (), ())
 Status = Literal["scored", "failed", "unmarked"]
 LabelSource = Literal["", "reward", "outcome", "given"]
 _R = TypeVar("_R")
-
-
-class UsageFields(TypedDict):
-    """The calls and tokens of a group, or of a file, as they stand in JSON."""
-
-    calls: int
-    prompt_tokens: int
-    completion_tokens: int
-    cached_tokens: int
-    estimated: bool
 
 
 class Digests(TypedDict):
@@ -694,6 +683,7 @@ def group_record(
     failure = scores if isinstance(scores, GroupError) else None
     quality = scores if isinstance(scores, GroupScores) else _NO_SCORES
     counted = _NO_REPLIES if failure else result
+    usage = result.usage
     judges = {reply.judge for reply in result.pass_scores}
     asked = judges or {call.judge for call in result.failed_calls} or {0}
     # of a group without scores those that were asked
@@ -721,7 +711,13 @@ def group_record(
         **digests,
         "version": __version__,
         "served": list(result.served),
-        "usage": usage_fields(result.usage),
+        "usage": {
+            "calls": usage.calls,
+            "prompt_tokens": usage.prompt,
+            "completion_tokens": usage.completion,
+            "cached_tokens": usage.cached,
+            "estimated": usage.estimated,
+        },
         "cost_usd": None if cost_usd is None else round(cost_usd, 8),
         "judged_at": time.strftime(INSTANT, time.gmtime(result.ended)),
         "latency_s": round(result.seconds, 3),
@@ -729,17 +725,6 @@ def group_record(
         "schema": SCHEMA,
     }
     return _made(GroupRecord, record)
-
-
-def usage_fields(usage: Usage) -> UsageFields:
-    """Return the calls and tokens of a group, or of a file, as they stand in JSON."""
-    return {
-        "calls": usage.calls,
-        "prompt_tokens": usage.prompt,
-        "completion_tokens": usage.completion,
-        "cached_tokens": usage.cached,
-        "estimated": usage.estimated,
-    }
 
 
 def _fine(value: float | None) -> float | None:

@@ -107,7 +107,7 @@ class LabelPage:
         left = MOST_TEXTS
         for pair in drawn:
             text = _text_of_pair(
-                orjson.loads(self._spool.read(*pair.kept)), pair
+                orjson.loads(self._spool.read(*pair.kept[0])), pair
             )
             data = as_json(text)
             if not any(text["lines"]) or len(data) > MOST_TEXT:

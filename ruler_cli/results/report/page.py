@@ -484,21 +484,19 @@ def _refuse(target: str, source: str) -> None:
     scored = Location(source)
     if page.stream:
         return
+    problem = ""
+    remedy = "give another name, or `-` for stdout"
     if page.remote or path.suffix.lower() != ".html":
         problem = "a report is a local file"
         remedy = "end its name in .html, or give `-` for stdout"
     elif scored.same(target):
         problem = "is the scored file itself"
-        remedy = "give another name"
     elif path.exists() and not path.is_file():
         problem = "is not a regular file"
-        remedy = "give another name, or `-` for stdout"
     elif scored.local and scored.many and scored.listed().would_hold(page):
         problem = "would be read as a part of SCORED"
-        remedy = "put it elsewhere"
-    else:
-        return
-    raise UsageError(problem, remedy, place=page.public)
+    if problem:
+        raise UsageError(problem, remedy, place=page.public)
 
 
 def web_files(names: Iterable[str]) -> list[str]:
