@@ -206,7 +206,7 @@ class ComparisonView:
             a, b = map(str, tied)
             yield "tied groups", a, b, ""
         agreement = self.reading.agreement
-        difference = agreement["differences"]["pairwise_accuracy"]
+        difference = agreement["difference"]
         if difference["value"] is not None:
             a, b = (
                 measured(judge["pairwise_accuracy"])
@@ -226,32 +226,16 @@ class ComparisonView:
         paired = figures["paired"]
         if order["agreement"] is not None:
             yield "same order", sentences.ordered_pairs(order)
-        accuracies = [
-            f"{measured(baseline['pairwise_accuracy'])} if the {baseline['name']} one wins"
-            for baseline in self.reading.agreement["baselines"]
-            if baseline["pairs"]
-        ]
-        if accuracies:
-            yield (
-                "baselines",
-                f"pairwise accuracy {', '.join(accuracies)}; 0.500 by chance",
-            )
-        whose = ""
-        if any(
-            file["figures"]["rollouts"]["moved"] for file in figures["files"]
-        ):
-            whose = f" ({OWN_SCORES})"
-        apart = "differ by {mean:.2f} on average, {max:.2f} at most".format(
-            **distance
-        )
-        yield "scores", apart + whose
+        apart = f"differ by {distance['mean']:.2f} on average"
+        apart += f", {distance['max']:.2f} at most"
+        for file in figures["files"]:
+            if file["figures"]["rollouts"]["moved"]:
+                apart += f" ({OWN_SCORES})"
+                break
+        yield "scores", apart
         correlation = figures["correlation"]
-        if correlation["value"] is not None:
-            ends = interval(correlation)
-            yield (
-                "correlation",
-                f"{measured(correlation)} ({ends}) within groups",
-            )
+        if correlation is not None:
+            yield "correlation", f"{correlation:.3f} within groups"
         a, b = figures["one_scored"]
         in_a, in_b = paired["alone"]
         left_out = {

@@ -47,7 +47,7 @@ class FileProblems(Problems):
     ) -> None:
         """Print one JSON object: a page, the problems, and the `groups` one by one."""
         counts = {"problems": self.number, "first_problems": self.first}
-        print_json({"version": 4, **page, **counts}, groups)
+        print_json({"version": 5, **page, **counts}, groups)
 
 
 def warn(file: ScoredFile) -> None:

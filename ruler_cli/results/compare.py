@@ -36,7 +36,12 @@ from ruler_cli.results.highlights import (
 from ruler_cli.results.identity import digests_of
 from ruler_cli.results.record import GroupRecord, Json, RolloutRecord
 from ruler_cli.scoring.figures import Figures
-from ruler_cli.scoring.statistics import Concordance, concordance, quantile
+from ruler_cli.scoring.statistics import (
+    Concordance,
+    concordance,
+    correlation,
+    quantile,
+)
 from ruler_cli.types import GroupScores, RolloutValues
 
 ComparisonFigures = Json
@@ -326,7 +331,7 @@ class Comparison:
     @cached_property
     def agreement(self) -> Agreement:
         """The figures of `ruler agree`, after the last group; each group counts, as often as it stands there."""
-        return self._agreement.agreement(self.paired)
+        return self._agreement.agreement()
 
     def figures(self, lookup: TextLookup) -> ComparisonFigures:
         """Return the figures of `ruler report`; UsageError if no rollout has a score in both files."""
@@ -338,7 +343,6 @@ class Comparison:
                 problem = f"{names}: no rollout has a score in both files"
                 remedy = f"see why with `ruler report {self.files[1].name}`"
             raise UsageError(problem, remedy)
-        agreement = self.agreement
         order = Order.of(self._sums[0].pairs)
         both = [*zip(*self._scores, strict=True)]
         distances = [abs(a - b) for a, b in both]
@@ -348,7 +352,7 @@ class Comparison:
             same_order = 1 - order.against / order.pairs
         return {
             "files": [{"figures": file.figures(lookup)} for file in figures],
-            "paired": agreement["paired"],
+            "paired": self.paired,
             "one_scored": self._sides("only_a", "only_b"),
             "groups": self._sums[0].counts["groups"],
             "rollouts": len(both),
@@ -358,7 +362,7 @@ class Comparison:
             "distance": {"mean": fmean(distances), "max": max(distances)},
             "order": {**order._asdict(), "agreement": same_order},
             "cells": cells(both, a=TWENTIETHS, b=TWENTIETHS),
-            "correlation": agreement["correlation"],
+            "correlation": correlation(self._sums[0].by_label),
             "differs": differences(*figures),
         }
 

@@ -174,9 +174,8 @@ class FileFigures:
     """The figures of a scored file, group by group; it stores some numbers of a group and of a rollout.
 
     `groups` and `rollouts` are counts by name: those of the figures, and of values that cannot be used:
-    `odd_scores`, `odd_labels`, `unlabelled`, `more_judges` (scores of a panel beyond the first
-    few); `outcomes` counts labels that a verifier gave instead of a reward, `own_labels` labels at the user's
-    path that equal the score. `sums` are those of all groups with scores.
+    `odd_scores`, `odd_labels`, `unlabelled`; `outcomes` counts labels that a verifier gave instead of a reward,
+    `own_labels` labels at the user's path that equal the score. `sums` are those of all groups with scores.
     """
 
     def __init__(self) -> None:
@@ -261,7 +260,6 @@ class FileFigures:
             "odd_labels": label is None and source != "",
             "outcomes": source == "outcome",
             "own_labels": source == "given" and label == rollout.score,
-            "more_judges": rollout.more_judges,
         }
         if rollout.ended:
             counts[rollout.ended] = True

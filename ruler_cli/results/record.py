@@ -229,8 +229,7 @@ class RolloutRecord:
     Its rewards come from the record's own bytes (see `formats.annotate`). What is read of a scored file has more, from
     `indices` on: those of its parts among all rollouts of the group, as a rollout in several parts counts as one; the
     first original reward or the outcome as a number (`label`), where it is from (also if it is no number), the bytes
-    that the agent wrote (`size`), whether a score is no finite number (`odd_score`), and how many scores of a panel are
-    beyond the first few judges of the file.
+    that the agent wrote (`size`), and whether a score is no finite number (`odd_score`).
     """
 
     status: Status = "unmarked"
@@ -256,7 +255,6 @@ class RolloutRecord:
     label_source: LabelSource = ""
     size: int = 0
     odd_score: bool = False
-    more_judges: int = 0
 
     @classmethod
     def read(cls, annotation: Json, **values: Any) -> RolloutRecord:

@@ -31,7 +31,7 @@ _UNLIKE = 0.05
 """The share of a step's groups that are judged otherwise than in the first step, beyond which no test counts it."""
 _RUBRICS = 3
 """Rubrics of a step that are compared with those of the first; more are rubrics of single tasks."""
-_NUMBER = re.compile(r"([0-9]+(?:\.[0-9]+)?)")
+_NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 _LONGEST_NUMBER = 15
 """Digits of a step; a longer number is a time or an id."""
 
@@ -277,17 +277,12 @@ class Trend:
 
 
 def step_numbers(names: Sequence[str]) -> tuple[Sequence[float], StepOrigin]:
-    """Return the number of each file's step: the only one in which the `names` differ, else the place of the file."""
-    parts = [_NUMBER.split(name) for name in names]
-    columns = []
-    if len({tuple(split[::2]) for split in parts}) == 1:
-        for texts in zip(*parts, strict=True):
-            if len({*texts}) > 1:
-                columns.append(texts)
-    if len(columns) == 1 and max(map(len, columns[0])) <= _LONGEST_NUMBER:
-        numbers = []
-        for text in columns[0]:
-            numbers.append(float(text) if "." in text else int(text))
-        if len({*numbers}) == len(names):
-            return numbers, "name"
+    """Return the number of each file's step: the last one in its name, if all differ, else the place of the file."""
+    numbers: list[float] = []
+    for name in names:
+        for text in _NUMBER.findall(name)[-1:]:
+            if len(text) <= _LONGEST_NUMBER:
+                numbers.append(float(text) if "." in text else int(text))
+    if len({*numbers}) == len(names):
+        return numbers, "name"
     return range(1, len(names) + 1), "order"

@@ -29,7 +29,7 @@ _MOST_CRITERIA = 64
 """Criteria that have figures; rubrics of single records may name more."""
 _STATES = ("tied", "alone", "one_score", "degraded")
 _MOST_JUDGES = 16
-"""Judges of which each two are compared."""
+"""Judges that are counted, each two of which are compared; a file with more of them is damaged or hostile."""
 
 
 @dataclass
@@ -179,11 +179,13 @@ class Figures:
         """Count each judge of a panel, and every two of them on distinct rollouts."""
         judges: dict[Any, None] = {}
         for rollout in scored:
-            if len(rollout.by_judge) > 1:
-                judges.update(dict.fromkeys(rollout.by_judge))
-                for judge, score in rollout.by_judge.items():
+            if len(rollout.by_judge) < 2:
+                continue
+            for judge, score in rollout.by_judge.items():
+                if judge in self.judges or len(self.judges) < _MOST_JUDGES:
                     self.judges[judge].add([score])
-        for pair in combinations([*judges][:_MOST_JUDGES], 2):
+                    judges[judge] = None
+        for pair in combinations(judges, 2):
             rows = []
             for rollout in distinct:
                 scores = rollout.by_judge
