@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         JudgedGroup,
     )
     from ruler_cli.runs.scorer import Scorer
+    from ruler_cli.scoring.criteria import rubric_score
     from ruler_cli.settings.load import load_settings
     from ruler_cli.settings.models import (
         AskSettings,
@@ -84,6 +85,7 @@ __all__ = [
     "WrongShapeError",
     "__version__",
     "load_settings",
+    "rubric_score",
     "ruler",
     "score_file",
     "score_group",
@@ -95,6 +97,7 @@ _MODULES = (
     "types",
     "prompting.templates",
     "formats.annotate",
+    "scoring.criteria",
     "runs.objects",
     "runs.scorer",
     "settings.load",

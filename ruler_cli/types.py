@@ -210,51 +210,6 @@ class Rubric:
             for criterion in self.criteria
         )
 
-    def score(self, values: Sequence[float]) -> float:
-        """Return the score of a rollout with these values, in the order of the criteria; 0 if a veto is broken."""
-        if len(values) != len(self.criteria):
-            raise ValueError(
-                f"has {len(self.criteria)} criteria, got {len(values)}"
-            )
-        return 0.0 if self.vetoes(values) else self.weighted(values)
-
-    def weighted(self, values: Sequence[float]) -> float:
-        """Return the weighted mean of values, as a share of the way from the least to the greatest possible sum."""
-        pairs = [*zip(self.criteria, values, strict=True)]
-        least = math.fsum(
-            criterion.weight
-            for criterion in self.criteria
-            if criterion.weight < 0
-        )
-        most = math.fsum(
-            criterion.weight
-            for criterion in self.criteria
-            if criterion.weight > 0
-        )
-        reached = math.fsum(
-            criterion.weight * value for criterion, value in pairs
-        )
-        return round((reached - least) / (most - least), 12)
-
-    @property
-    def rounding(self) -> float:
-        """The variance that rounded values give to a score, by that of one value: a mean of many is finer."""
-        total = math.fsum(abs(criterion.weight) for criterion in self.criteria)
-        return math.fsum(
-            (criterion.weight / total) ** 2 for criterion in self.criteria
-        )
-
-    def vetoes(self, values: Sequence[float]) -> list[str]:
-        """Return the names of the vetoes that values break."""
-        return [
-            name
-            for name, criterion, value in zip(
-                self.names, self.criteria, values, strict=True
-            )
-            if criterion.veto
-            and (1 - value if criterion.weight < 0 else value) < 0.5
-        ]
-
 
 MOST_CRITERIA = 1024
 """Criteria of a rubric; more are a mistake, or hostile."""
@@ -1070,9 +1025,9 @@ class Summary:
     not shown all pictures. `degraded` groups lack a
     pass, `cut` groups lack one because of the cap, `windowed` groups were shown in parts, `escalated` groups
     were scored by the stronger judge. `tied` groups have no relative signal: among them `alone` groups have
-    one distinct rollout, and `one_score` groups have several with one score. Of the `explained` replies,
-    those about several rollouts, `same_explanations` have one text for all. `mended` replies were one slip away
-    from the form asked for. `other_scale` groups got only 0 and 1 from a judge that left that scale later, so that
+    one distinct rollout, and `one_score` groups have several with one score. Of the `explained` groups,
+    whose judges explain each rollout, `same_explanations` have one text for all. `mended` replies were one slip
+    away from the form asked for. `other_scale` groups got only 0 and 1 from a judge that left that scale later, so that
     they may stand on another. `asked` counts calls with all their tries, `hedged` second calls beside a slow one,
     `retried` tries by their reason, `unanswered` requests that the ledger does not answer if no judge is asked.
     `usage` and `cost_usd` are of this run, `kept_usd` is the earlier cost of cached replies, `unsure_usd` the

@@ -32,7 +32,8 @@ from ruler_cli import (
     TooManyFailures,
     WrongShapeError,
 )
-from ruler_cli.runs.objects import ObjectReader, member
+from ruler_cli.runs.json_form import member
+from ruler_cli.runs.objects import ObjectReader
 from tests.conftest import Ruler, group, rollout, write
 from tests.judge_server import JudgeServer
 

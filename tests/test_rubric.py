@@ -20,6 +20,11 @@ from ruler_cli import (
     UsageError,
 )
 from ruler_cli.errors import UnreadableError
+from ruler_cli.scoring.criteria import (
+    broken_vetoes,
+    rubric_score,
+    weighted,
+)
 from ruler_cli.settings.criteria import rubric_of
 from ruler_cli.settings.models import AskSettings
 from ruler_cli.settings.rubric import other_scale
@@ -126,7 +131,7 @@ def test_commands(tmp_path: Path, ruler: Ruler) -> None:
     ]
     checked = ruler("check", "in.jsonl", "-m", "offline", "--json")
     assert checked.returncode == 1
-    assert "has a rubric that names another scale" in json.dumps(
+    assert "has a rubric with a mistake: names another scale" in json.dumps(
         json.loads(checked.stdout)["bad"]
     )
     shown = ruler("prompt", "in.jsonl", "-m", "offline")
@@ -267,7 +272,7 @@ def test_any_rubric(value: Any) -> None:
         rubric = rubric_of(value)
         if isinstance(rubric, Rubric):
             assert len({*rubric.names}) == len(rubric.criteria)
-            assert 0 <= rubric.score([0.5] * len(rubric.criteria)) <= 1
+            assert 0 <= rubric_score(rubric, [0.5] * len(rubric.criteria)) <= 1
 
 
 def test_names() -> None:
@@ -284,16 +289,16 @@ def test_score_of_values() -> None:
     rubric = Rubric(
         [Criterion("a", 3), Criterion("b", -1), Criterion("c", 0, veto=True)]
     )
-    assert rubric.weighted([1, 0, 0]) == 1.0
-    assert rubric.score([1, 0, 0]) == 0.0
-    assert rubric.score([1, 0, 1]) == 1.0
-    assert rubric.score([0, 1, 1]) == 0.0
+    assert weighted(rubric, [1, 0, 0]) == 1.0
+    assert rubric_score(rubric, [1, 0, 0]) == 0.0
+    assert rubric_score(rubric, [1, 0, 1]) == 1.0
+    assert rubric_score(rubric, [0, 1, 1]) == 0.0
     with pytest.raises(ValueError, match="has 3 criteria, got 2"):
-        rubric.score([1, 1])
-    assert rubric.score([0.5, 0.5, 1]) == 0.5
-    assert rubric.vetoes([1, 1, 0.49]) == ["c"]
-    assert rubric.vetoes([0, 0, 0.5]) == []
+        rubric_score(rubric, [1, 1])
+    assert rubric_score(rubric, [0.5, 0.5, 1]) == 0.5
+    assert broken_vetoes(rubric, [1, 1, 0.49]) == ["c"]
+    assert broken_vetoes(rubric, [0, 0, 0.5]) == []
     mistake = Rubric([Criterion("a", -1, veto=True)])
-    assert mistake.score([0.25]) == 0.75
-    assert mistake.vetoes([0.51]) == ["a"]
-    assert mistake.vetoes([0.5]) == []
+    assert rubric_score(mistake, [0.25]) == 0.75
+    assert broken_vetoes(mistake, [0.51]) == ["a"]
+    assert broken_vetoes(mistake, [0.5]) == []

@@ -18,7 +18,7 @@ from benchmarks.simulation.worlds import HIGHEST, LOWEST, Case, Model
 from ruler_cli.prompting.prompt import balanced
 from ruler_cli.prompting.windows import Packing, Windows
 from ruler_cli.scoring import window_shifts
-from ruler_cli.scoring.combine import BatchStatistics
+from ruler_cli.scoring.batch import BatchStatistics
 from ruler_cli.types import PassScores
 
 SIZE, WINDOW, STEP = 64, 8, 4

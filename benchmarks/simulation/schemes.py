@@ -15,7 +15,9 @@ from benchmarks.simulation.worlds import (
     cases,
     renumbered,
 )
-from ruler_cli.scoring.combine import BatchStatistics, combine
+from ruler_cli.scoring.batch import BatchStatistics
+from ruler_cli.scoring.combine import combine
+from ruler_cli.scoring.tables import PassTables
 from ruler_cli.settings.models import CombineSettings
 from ruler_cli.types import GroupResult, GroupScores, PassScores
 
@@ -85,7 +87,7 @@ def combined(
     """Measure the scores that ruler writes for a batch."""
     batch = BatchStatistics()
     for one in results:
-        batch.add(one)
+        batch.add(PassTables(one))
     return measured(
         (case.truths, scores_of(one, settings, batch))
         for case, one in zip(groups, results, strict=True)

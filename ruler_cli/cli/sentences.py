@@ -475,7 +475,7 @@ def summary_lines(summary: Summary, *, debug: bool = False) -> list[str]:
     median = summary.figures.reliability_median if summary.figures else None
     weak = weakness(tied, summary.one_score, scored, median)
     same = same_explanations(
-        summary.same_explanations, summary.explained, "reply"
+        summary.same_explanations, summary.explained, "group"
     )
     out += filter(None, (weak, same))
     if summary.figures is not None:

@@ -48,11 +48,11 @@ def annotate(
 ) -> bytes:
     """A record with the annotation of each of its rollouts; a record that is a group has its part once."""
     patches = Patches(raw)
-    writer = AnnotationWriter(form, on_failure)
+    writer = _Writer(form, on_failure)
     group = dump_escaped(group_fields) if form.group_in_record else b""
     if form.listed:
         whole = read_object(raw)
-        changes = writer.in_lists(_Spans(raw, whole), annotated)
+        changes = writer.in_lists(_Object(raw, whole), annotated)
         if group:
             changes["ruler"] = (
                 group[:-1] + b', "rollouts": ' + changes["ruler"] + b"}"
@@ -69,7 +69,7 @@ def annotate(
         spans = lists[str(path[0])][int(path[1])] if path else whole
         # a rollout that is not an object cannot be annotated; the group's part counts it
         if isinstance(spans, ObjectSpans):
-            trajectory = _Spans(raw, spans)
+            trajectory = _Object(raw, spans)
             patches.put(spans, writer.changes(trajectory, rollout, annotation))
     if group:
         patches.put(whole, {"ruler": group})
@@ -77,7 +77,9 @@ def annotate(
 
 
 def _bytes_at(
-    raw: bytes, path: Iterable[str | int], start: int = 0
+    raw: bytes,
+    path: Iterable[str | int],
+    start: int = 0,
 ) -> bytes | None:
     span = span_at(raw, path, start)
     if span is None:
@@ -85,7 +87,11 @@ def _bytes_at(
     return raw[slice(*span)]
 
 
-def _set(changes: dict[str, Any], path: Path, value: bytes | None) -> None:
+def _set(
+    changes: dict[str, Any],
+    path: Path,
+    value: bytes | None,
+) -> None:
     """Add a value at a path to new members; None removes what is there."""
     for holder in path[:-1]:
         changes = changes.setdefault(str(holder), {})
@@ -117,13 +123,13 @@ def _strict(value: bytes | None) -> bytes | None:
 
 @dataclass(slots=True)
 class _Rewards:
-    """The values of reward fields before a score: the bytes at the `first`, at this one, and a list of all others.
+    """The values of reward fields before a score: the bytes of the `first`, of this one, and a list of all others.
 
     None: nothing, or null. `path` is that of the first.
     """
 
     first: bytes | None
-    own: bytes | None
+    here: bytes | None
     path: str
     others: bytes = b"[]"
 
@@ -137,25 +143,27 @@ class _Rewards:
         )
 
 
-class Members:
-    """The members of an object that was parsed, as they are in JSON."""
+@dataclass(slots=True)
+class _Object:
+    """The members of an object at its spans in a text."""
 
-    def __init__(self, parsed: JsonObject) -> None:
-        self.keys: JsonObject = parsed
+    text: bytes
+    spans: ObjectSpans
 
     def path(self, dotted: str) -> Path:
         """Return the path of a value: a key may hold the dots itself."""
-        return (dotted,) if dotted in self.keys else parts(dotted)
+        return (dotted,) if dotted in self.spans.members else parts(dotted)
 
     def value(self, dotted: str) -> bytes | None:
         """Return the bytes of the value at a dotted path; None if it is absent."""
-        value: Any = self.keys
-        for part in self.path(dotted):
-            try:
-                value = value[part]
-            except (KeyError, IndexError, TypeError):
-                return None
-        return dump(value)
+        name, *inner = self.path(dotted)
+        member = self.spans.members.get(str(name))
+        if member is None:
+            return None
+        _, start, end = member
+        if inner:
+            return _bytes_at(self.text, inner, start)
+        return self.text[start:end]
 
     def items(self, dotted: str) -> list[bytes]:
         """Return the items of the list at a dotted path; [] if there is none."""
@@ -165,34 +173,15 @@ class Members:
         return [value[start:end] for start, end in read_array(value, 0)]
 
 
-class _Spans(Members):
-    """The members of an object at its spans in a text."""
-
-    def __init__(self, text: bytes, spans: ObjectSpans) -> None:
-        self.keys = spans.members
-        self._text = text
-
-    def value(self, dotted: str) -> bytes | None:
-        """Return the bytes of the value at a dotted path; None if it is absent."""
-        name, *inner = self.path(dotted)
-        member = self.keys.get(str(name))
-        if member is None:
-            return None
-        _, start, end = member
-        if inner:
-            return _bytes_at(self._text, inner, start)
-        return self._text[start:end]
-
-
 @dataclass(slots=True)
-class AnnotationWriter:
+class _Writer:
     """Makes the new members of records of a format."""
 
     form: Format
     on_failure: OnFailure
 
     def in_lists(
-        self, whole: Members, annotated: Sequence[Annotated]
+        self, whole: _Object, annotated: Sequence[Annotated]
     ) -> dict[str, Any]:
         """Return everything that is written if rollouts are items of lists, with all annotations as `ruler`."""
         form = self.form
@@ -205,7 +194,7 @@ class AnnotationWriter:
             # else it stands elsewhere, as ROLL's agentic ones do
             now = rewards[i] if i < len(rewards) else dump(rollout.reward)
             of_item = self._rewards(earlier[i : i + 1], now)
-            scores.append(self._reward(annotation, of_item.own) or b"null")
+            scores.append(self._reward(annotation, of_item.here) or b"null")
             annotations.append(of_item.beside(annotation))
         changes: dict[str, Any] = {}
         path = whole.path(form.reward)
@@ -217,7 +206,7 @@ class AnnotationWriter:
         return {**changes, "ruler": _list_of(annotations)}
 
     def changes(
-        self, trajectory: Members, rollout: Rollout, annotation: Annotation
+        self, trajectory: _Object, rollout: Rollout, annotation: Annotation
     ) -> NewMembers:
         """Return everything that is written in a rollout's own object, `ruler` last."""
         form = self.form
@@ -226,7 +215,7 @@ class AnnotationWriter:
         if form.payload:
             text = inner_object(trajectory.value(form.payload))
             if text:
-                objects.append(_Spans(text, read_object(text)))
+                objects.append(_Object(text, read_object(text)))
         now = form.absent
         if form.elsewhere:
             now = dump(rollout.reward)
@@ -240,13 +229,13 @@ class AnnotationWriter:
         _set(changes, trajectory.path(form.ruler), rewards.beside(annotation))
         return changes
 
-    def _noted(self, objects: Sequence[Members]) -> Iterator[bytes]:
+    def _noted(self, objects: Sequence[_Object]) -> Iterator[bytes]:
         """Yield the objects in which an earlier run may have noted the first reward."""
         holders = (self.form.ruler, "metrics")[: 1 + self.form.extras]
         for members in objects:
             for name in holders:
                 noted = inner_object(members.value(name))
-                if noted:
+                if noted.find(ORIGINAL.encode()) > 0:
                     yield noted
 
     def _rewards(self, noted: Iterable[bytes], now: bytes | None) -> _Rewards:
@@ -289,7 +278,7 @@ class AnnotationWriter:
 
     def _scored(
         self,
-        members: Members,
+        members: _Object,
         annotation: Annotation,
         rewards: _Rewards,
     ) -> dict[str, Any]:
@@ -298,7 +287,7 @@ class AnnotationWriter:
         score = annotation.get("score")
         changes: dict[str, Any] = {}
         if form.reward:
-            new = self._reward(annotation, rewards.own)
+            new = self._reward(annotation, rewards.here)
             stays = not new or (score is None and self.on_failure != "null")
             if not stays or members.value(form.reward) is not None:
                 _set(changes, members.path(form.reward), new or None)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ruler_cli.scoring.combine import anova, tables
 from ruler_cli.scoring.statistics import TARGET, NoisePrior, rate
+from ruler_cli.scoring.tables import PassTables
 from ruler_cli.types import UNANSWERED, GroupResult
 
 UNIT = 2
@@ -26,7 +26,8 @@ def needs_more(result: GroupResult) -> bool:
     )
     if missing or result.escalated_to is not None:
         return False
-    variance = anova(result, tables(result))
+    made = PassTables(result)
+    variance = made.variance(made.tables)
     if variance is None:
         return False
     assumed = replace(

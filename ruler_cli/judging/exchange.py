@@ -27,6 +27,7 @@ from ruler_cli.prompting.questions import (
     question_requests,
     subjects_of,
 )
+from ruler_cli.scoring.criteria import weighted
 from ruler_cli.scoring.parse_reply import (
     SCALE,
     CutOffError,
@@ -159,7 +160,8 @@ def exchange(
         read = _pass_scores(layout, part, answer)
         whole = read if whole is None else _joined(whole, read)
     assert whole is not None  # noqa: S101 - a rubric has criteria
-    return replace(whole, scores=tuple(map(rubric.weighted, whole.criteria)))
+    scores = [weighted(rubric, values) for values in whole.criteria]
+    return replace(whole, scores=tuple(scores))
 
 
 def _answered(
@@ -341,7 +343,7 @@ def _shares_of_pass(
     by = f", by {model}; decision models give no reasons." if ask.typed else "."
     scores = [row[0] for row in values]
     if isinstance(rubric, Rubric):
-        scores = list(map(rubric.weighted, values))
+        scores = [weighted(rubric, row) for row in values]
     return PassScores(
         judge=0,
         pass_index=part.pass_index,

@@ -205,7 +205,7 @@ class GroupRun:
 
     async def _escalate(self) -> None:
         """Ask the stronger judge about a group that the others leave undecided, unless their replies are missing."""
-        from ruler_cli.scoring.combine import undecided
+        from ruler_cli.scoring.tables import undecided
 
         unanswered = UNANSWERED.reason
         missing = any(

@@ -50,7 +50,7 @@ class RecordFields:
         reader = annotations.reader
         form = reader.format
         # what the page shows elsewhere, and what has too many values
-        self._apart = {*reader.group_key.paths, *reader.given.values()}
+        self._apart = {*reader.group_key.paths, *reader.value_paths.values()}
         self._apart.update(reader.prompt)
         for names in (*form.messages, *form.answers, *form.prompt, form.reward):
             self._apart.update(names.split("|"))

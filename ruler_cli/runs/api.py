@@ -18,7 +18,8 @@ from ruler_cli.errors import (
     WrongShapeError,
 )
 from ruler_cli.runs.file import score
-from ruler_cli.runs.objects import G, GroupWithScores, JudgedGroup, ObjectReader
+from ruler_cli.runs.json_form import G
+from ruler_cli.runs.objects import GroupWithScores, JudgedGroup, ObjectReader
 from ruler_cli.runs.scorer import Groups, Log, ScoredStream, Scorer, guarded
 from ruler_cli.settings.models import (
     AskSettings,

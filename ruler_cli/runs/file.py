@@ -227,7 +227,6 @@ class FileSource:
     ) -> None:
         """`groups` are those of a further reading, `source.again()`."""
         self._stop_signal = session.stop_signal
-        self._reader = reader
         if groups is None:
             groups = held_groups(session.settings, source, session.observer)
         self._pull = (threaded if source.waits else inline)(groups)
@@ -241,16 +240,6 @@ class FileSource:
         ) as error:  # calls in flight are paid for and may finish
             self._stop_signal.stop(error)
             return None
-
-    def restored(self, group: Group) -> Group | None:
-        """Return a group with its messages, which stand in the bytes of its records."""
-        with suppress(UnreadableError):
-            records = [
-                self._reader.read(record.line)[record.part]
-                for record in group.records
-            ]
-            return Group(group.key, tuple(records))
-        return None  # of a line of several groups the last alone has the bytes
 
 
 class Annotations:
@@ -338,7 +327,7 @@ class Annotations:
         form = self._reader.format
         if isinstance(scores, GroupError) and how == "drop":
             return self._dropped(group, scores)
-        names = self._session.scores.names
+        names = self._session.names
         rollouts = rollout_records(group, scores, names, part)
         annotations: list[Mapping[str, Any]] = [
             vars(rollout) for rollout in rollouts
@@ -486,7 +475,7 @@ def resolve_judges(settings: ScoreSettings) -> list[ResolvedJudge]:
         way_to = cached_only
     resolved = [way_to(judge) for judge in settings.judges]
     for judge, way in zip(settings.judges, resolved, strict=True):
-        _refuse_unpriced(settings, judge, way.price)
+        refuse_unpriced(settings, judge, way.price)
     return resolved
 
 
@@ -503,14 +492,15 @@ def judge_errors(settings: ScoreSettings) -> Iterator[UsageError]:
                 refuse(judge)
             except MissingCredentialsError as error:
                 yield error
-            _refuse_unpriced(settings, judge, model_of(judge).price)
+            refuse_unpriced(settings, judge, model_of(judge).price)
         except UsageError as error:
             yield error
 
 
-def _refuse_unpriced(
+def refuse_unpriced(
     settings: ScoreSettings, judge: JudgeSettings, price: Price | None
 ) -> None:
+    """Raise UsageError for a judge without a price, if the run has a cost cap."""
     capped = settings.pool.max_cost is not None and not settings.cached_only
     if capped and price is None:
         raise UsageError(

@@ -11,24 +11,27 @@ import copy
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from enum import Enum
 from functools import partial
-from typing import Any, Generic, Literal, TypeVar, cast
-
-import orjson
+from typing import Any, Generic, Literal
 
 from ruler_cli.errors import UnreadableError, UsageError, WrongShapeError
-from ruler_cli.files.parse import dump, dump_escaped, parse_value
-from ruler_cli.files.splice import Patches, inner_object, read_object
-from ruler_cli.files.values import EMPTY, first_at, lookup, parts
-from ruler_cli.formats.annotate import AnnotationWriter, Members
+from ruler_cli.files.parse import dump, parse
+from ruler_cli.files.values import EMPTY, first_at, lookup, parts, value_at
+from ruler_cli.formats.annotate import Annotated, annotate
 from ruler_cli.formats.format import SHAPE_ERRORS, Format
 from ruler_cli.formats.keys import GIVEN, GroupKey, key_text
 from ruler_cli.formats.names import PROMPTS
 from ruler_cli.formats.native import ART, BESIDE
-from ruler_cli.formats.paths import rollout_object
 from ruler_cli.formats.reader import Reader, detect, formats_of
 from ruler_cli.formats.table import fits, key_of
+from ruler_cli.runs.json_form import (
+    G,
+    member,
+    member_at,
+    plain,
+    snapshot,
+    with_members,
+)
 from ruler_cli.runs.session import Scored
 from ruler_cli.settings.criteria import rubric_of
 from ruler_cli.settings.models import InputSettings, OnFailure
@@ -47,8 +50,6 @@ from ruler_cli.types import (
     value as frozen_value,
 )
 
-G = TypeVar("G")
-_PLAIN = frozenset((str, int, float, bool, type(None)))
 _KEYS = ("metadata.scenario_id", "group_id")
 """Paths of a group's key; the last one counts for most."""
 _BESIDE = frozenset(path.partition(".")[0] for path in BESIDE)
@@ -200,10 +201,10 @@ class ObjectReader:
         copied = group
         shared = dict[str, Any]()
         if shape == "holder":
-            copied = _snapshot(group, {"trajectories": objects})
+            copied = snapshot(group, {"trajectories": objects})
             beside = _beside(group)
             for path in _KEYS:
-                stated_key = _at(path, group)
+                stated_key = member_at(path, group)
                 if stated_key is not None:
                     key = key_text(plain(stated_key, "group_id"))
             shared = self._shared(group)
@@ -237,7 +238,7 @@ class ObjectReader:
         shared = dict[str, Any]()
         for name in ("reward", "outcome", "reference"):
             path = getattr(settings, name)
-            value = None if path is None else _at(path, group)
+            value = None if path is None else member_at(path, group)
             if value is not None:
                 shared[name] = plain(value, name)
         return shared
@@ -265,7 +266,7 @@ class ObjectReader:
             return Reader(
                 form,
                 GroupKey(GIVEN),
-                given=stated,
+                value_paths=stated,
                 reference=settings.reference or "",
             )
         members = set[tuple[str, Any]]()
@@ -302,10 +303,10 @@ class ObjectReader:
             for path in reversed(reader.format.key_paths):
                 if lookup(items[0].parsed, path) is not None:
                     key = GroupKey.of_paths(path)
-        stated = dict(reader.given)
+        stated = dict(reader.value_paths)
         if settings.outcome is not None:
             stated["outcome"] = settings.outcome
-        return replace(reader, group_key=key, given=stated)
+        return replace(reader, group_key=key, value_paths=stated)
 
     def _record(
         self, reader: Reader, item: _Item, index: int, shape: Shape
@@ -387,7 +388,7 @@ def _listed(group: Any, shape: Shape) -> Sequence[Any]:
 
 def _item(rollout: Any, place: str) -> _Item:
     parsed, lost = _json_form(rollout)
-    return _Item(place, _snapshot(rollout, _own_members(rollout)), parsed, lost)
+    return _Item(place, snapshot(rollout, _own_members(rollout)), parsed, lost)
 
 
 def _beside(group: Any) -> dict[str, Any]:
@@ -478,17 +479,6 @@ def _own_members(item: Any) -> dict[str, Any]:
     }
 
 
-def _at(path: str, value: Any) -> Any:
-    """Return the value at a dotted path of a dict or an object, as `fields.lookup` does."""
-    for names in ([path], path.split(".")):
-        inner = value
-        for name in names:
-            inner = member(inner, name)
-        if inner is not None:
-            return inner
-    return None
-
-
 def judged_group(
     scored: Scored,
     names: Sequence[str],
@@ -504,38 +494,42 @@ def judged_group(
     group, _, scores, part = scored
     fields = part.written
     assert isinstance(group, ObjectGroup)  # noqa: S101 - a Scorer reads no others
-    annotations = map(vars, rollout_records(group, scores, names, part))
+    form = group.reader.format
+    # without a place of its own the group's part stands on each rollout
+    apart = group.shape != "holder" and not form.group_in_record
+    annotations = iter(rollout_records(group, scores, names, part))
     copies = list[Any]()
     trajectories = list[dict[str, Any]]()
-    writer = AnnotationWriter(group.reader.format, on_failure)
     for item, record in zip(group.items, group.records[1:], strict=True):
-        annotated = [
-            (rollout, next(annotations)) for rollout in record.rollouts
-        ]
-        apart = group.shape != "holder" and not writer.form.group_in_record
-        changes, noted = _changes(
-            writer, item.parsed, annotated, fields, apart=apart
-        )
-        trajectories += noted
-        changed = _changed(item.copied, changes)
-        lacks_score = all(trajectory["score"] is None for trajectory in noted)
-        is_object = not isinstance(changed, Mapping)
+        annotated = list[Annotated]()
+        for rollout in record.rollouts:
+            annotation = vars(next(annotations))
+            if apart:
+                annotation = {**annotation, "group": fields}
+            annotated.append((rollout, annotation))
+        raw = annotate(record.line.raw, form, annotated, fields, on_failure)
+        written = parse(raw)
+        notes = _notes(form, written, annotated)
+        trajectories += notes
+        copied = _with_differences(item, written)
+        lacks_score = all(note["score"] is None for note in notes)
+        is_object = not isinstance(copied, Mapping)
         # its reward is a number by its type, as in ART, whose training and logging fail at None
-        if lacks_score and is_object and member(changed, "reward") is None:
+        if lacks_score and is_object and member(copied, "reward") is None:
             if isinstance(scores, GroupScores):
+                place = f"trajectory {len(trajectories)}"
+                why = notes[0]["reason"]
                 warn(
-                    f"{fields['key']}: trajectory {len(trajectories)} is left out of the scored copy: "
-                    f"{noted[0]['reason']}"
+                    f"{fields['key']}: {place} is left out of the scored copy: {why}"
                 )
             continue
-        copies.append(changed)
+        copies.append(copied)
     whole: Any = copies
     if group.shape == "record":
         whole = copies[0]
     elif group.shape == "holder":
-        whole = with_members(
-            group.copied, {"trajectories": copies, "ruler": fields}
-        )
+        members = {"trajectories": copies, "ruler": fields}
+        whole = with_members(group.copied, members)
     elif isinstance(group.copied, tuple):
         whole = tuple(copies)
     shared = (group.index, whole, fields, tuple(trajectories))
@@ -543,190 +537,42 @@ def judged_group(
         none = (None,) * len(trajectories)
         return GroupWithoutScores(*shared, none, scores.kind, scores.reason)
     return GroupWithScores(
-        *shared, tuple([trajectory["score"] for trajectory in trajectories])
+        *shared, tuple([note["score"] for note in trajectories])
     )
 
 
-def _changes(
-    writer: AnnotationWriter,
-    parsed: dict[str, Any],
-    annotated: Sequence[tuple[Rollout, Any]],
-    fields: dict[str, Any],
-    *,
-    apart: bool,
-) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return the new members of a record, and the annotations among them.
-
-    `apart`: the group's part stands on each rollout, too.
-    """
-    form = writer.form
-    changes = dict[str, Any]()
-    new: dict[str, Any]
-    noted = list[dict[str, Any]]()
+def _notes(
+    form: Format, written: dict[str, Any], annotated: Sequence[Annotated]
+) -> list[dict[str, Any]]:
+    """Return what a record that is written says of each rollout."""
     if form.listed:
-        changes = writer.in_lists(Members(parsed), annotated)
-        noted = parse_value(changes["ruler"])
-        written: Any = noted
-        if apart:
-            written = [{**annotation, "group": fields} for annotation in noted]
-        elif form.group_in_record:
-            written = {**fields, "rollouts": noted}
-        changes["ruler"] = dump_escaped(written)
-        return changes, noted
-    for rollout, annotation in annotated:
-        members = Members(rollout_object(parsed, rollout))
-        new = {**writer.changes(members, rollout, annotation)}
-        *holders, last = map(str, parts(form.ruler))
-        holder: dict[str, Any] = new
-        for name in holders:
-            holder = holder[name]
-        note = parse_value(holder[last])
-        noted.append(note)
-        if apart:
-            holder[last] = dump_escaped({**note, "group": fields})
-        inner = changes
-        for name in map(str, rollout.path):
-            inner = inner.setdefault(name, {})
-        inner.update(new)
-    if form.group_in_record:
-        changes["ruler"] = dump_escaped(fields)
-    return changes, noted
+        listed = written["ruler"]
+        notes = listed["rollouts"] if form.group_in_record else listed
+    else:
+        notes = []
+        for rollout, annotation in annotated:
+            path = (*rollout.path, *parts(form.ruler))
+            # there may be no place for it
+            notes.append(value_at(written, path) or annotation)
+    return [
+        {name: value for name, value in note.items() if name != "group"}
+        for note in notes
+    ]
 
 
-def _changed(value: Any, changes: Mapping[str, Any]) -> Any:
-    """Return a copy with new members, the bytes of which are JSON; None takes a member out.
-
-    What has no such members stays: its rollout could not be read.
-    """
-    if isinstance(value, str):  # the trajectory once more, as JSON text
-        text = inner_object(dump(value))
-        if not text:
-            return value
-        patches = Patches(text)
-        patches.put(read_object(text), changes)
-        return patches.apply().decode("utf-8", "surrogatepass")
-    if isinstance(value, list) and not all(map(str.isdecimal, changes)):
-        return value
-    new = dict[Any, Any]()
-    for name, change in changes.items():
-        old = (
-            value[int(name)] if isinstance(value, list) else member(value, name)
-        )
-        if isinstance(change, bytes):
-            new[name] = parse_value(change)
-        elif change is not None:
-            new[name] = _changed({} if old is None else old, change)
-    if isinstance(value, list):
-        return [new.get(str(i), item) for i, item in enumerate(value)]
-    copied: Any = with_members(value, new)
-    for name, change in changes.items():
-        if change is None and isinstance(copied, dict):
-            copied.pop(name, None)
-    return copied
-
-
-def plain(value: Any, name: str) -> Any:
-    """Return a value as JSON has it; UnreadableError, with its name, for a type that has no such form."""
-    try:
-        return as_json(value)
-    except UnreadableError as error:
-        raise UnreadableError(
-            f"`{name}` holds a value that {error}; give dicts, lists, texts and numbers"
-        ) from None
-
-
-def as_json(value: Any) -> Any:
-    """Return a mapping, a model or an object with fields as a dict, an array as a list, an enum's value."""
-    kind = type(value)
-    if kind in _PLAIN:
-        return value
-    # token ids, of which there are many
-    if kind is list and _PLAIN.issuperset(map(type, value)):
-        return value.copy()
-    if isinstance(value, Mapping):
-        members = dict[str, Any]()
-        for name, inner in value.items():
-            text = name if type(name) is str else str(as_json(name))
-            members[text] = as_json(inner)
-        return members
-    if isinstance(value, Enum):
-        return as_json(value.value)
-    for base in (str, int, float):
-        if isinstance(value, base):
-            return base(value)
-    is_binary = isinstance(value, bytes | bytearray | memoryview)
-    if isinstance(value, Sequence) and not is_binary:
-        return [as_json(inner) for inner in value]
-    unknown = UnreadableError(f"is of type {kind.__name__}")
-    try:
-        members = _json_of_object(value)
-    except (UnreadableError, RecursionError):
-        raise
-    except Exception:  # noqa: BLE001 - of the value's own class
-        raise unknown from None
-    if members is None:
-        raise unknown
-    return members
-
-
-def _json_of_object(value: Any) -> Any:
-    """Return the JSON form of a model, a number of another package, or an object with fields; None if it has none."""
-    if hasattr(value, "model_dump"):
-        return value.model_dump(mode="json")
-    if hasattr(value, "__float__"):
-        # of numpy, torch, decimal
-        for convert in ("tolist", "item", "__float__"):
-            if hasattr(value, convert):
-                return as_json(getattr(value, convert)())
-    with suppress(TypeError):
-        # a date; a dataclass is an object with fields
-        raw = orjson.dumps(value, option=orjson.OPT_PASSTHROUGH_DATACLASS)
-        return orjson.loads(raw)
-    # of its attributes, and of its slots
-    state = None if callable(value) else object.__getstate__(value)
-    members = dict[str, Any]()
-    for attributes in state if isinstance(state, tuple) else (state,):
-        for name, inner in (attributes or {}).items():
-            if not name.startswith("_"):
-                members[name] = as_json(inner)
-    return members or None
-
-
-def member(value: Any, name: str) -> Any:
-    """Return a member of a mapping, or an attribute of an object; None if there is none."""
-    if isinstance(value, Mapping):
-        return value.get(name)
-    return getattr(value, name, None)
-
-
-def with_members(value: G, changes: dict[str, Any]) -> G:
-    """Return a shallow copy with other members; an object gets only those that its kind has."""
-    if isinstance(value, Mapping):
-        # a copy of others may share items
-        if isinstance(value, dict) or hasattr(type(value), "__copy__"):
-            with suppress(Exception):  # of a kind that refuses a change
-                twin: Any = copy.copy(value)
-                twin.update(changes)
-                return cast("G", twin)
-        return cast("G", {**value, **changes})
-    copied: G = copy.copy(value)
-    for name, changed in changes.items():
-        if name == "ruler":
+def _with_differences(item: _Item, written: dict[str, Any]) -> Any:
+    """Return a copy of a record in which the members that an annotation changes are as they are written."""
+    changes = dict[str, Any]()
+    for name, value in written.items():
+        before = item.parsed.get(name)
+        # of a rollout that could not be read: it has no place for `ruler`
+        misplaced = isinstance(value, dict) and not isinstance(before, dict)
+        if misplaced and before is not None and name != "ruler":
             continue
-        try:
-            setattr(copied, name, changed)
-        except Exception:  # noqa: BLE001 - it is frozen, or has no such member
-            if hasattr(value, name):
-                object.__setattr__(copied, name, changed)
+        # 1 and 1.0 and true differ
+        if name not in item.parsed or dump(value) != dump(before):
+            changes[name] = value
+    copied = with_members(item.copied, changes)
+    for name in item.parsed.keys() - written.keys():
+        copied.pop(name, None)
     return copied
-
-
-def _snapshot(value: G, changes: dict[str, Any]) -> G:
-    """Return a shallow copy to annotate later; UnreadableError if its kind allows none, before any call."""
-    try:
-        return with_members(value, changes)
-    except Exception as error:
-        reason = (
-            f"no copy of this {type(value).__name__} can be annotated ({error})"
-        )
-        raise UnreadableError(f"{reason}; give a dict") from error

@@ -14,8 +14,8 @@ from collections.abc import (
     AsyncGenerator,
     AsyncIterable,
     AsyncIterator,
-    Awaitable,
     Callable,
+    Coroutine,
     Iterable,
     Mapping,
     Sequence,
@@ -27,7 +27,6 @@ from dataclasses import replace
 from typing import Any, Generic, Self, TypeVar
 
 import anyio
-from anyio.from_thread import BlockingPortal
 
 from ruler_cli.errors import (
     CapReached,
@@ -35,11 +34,11 @@ from ruler_cli.errors import (
     UsageError,
     WrongShapeError,
 )
-from ruler_cli.pool.engine import Bounds, StopSignal, first_of, running_loop
+from ruler_cli.pool.engine import Bounds, StopSignal, running_loop
 from ruler_cli.prompting.coverage import Coverage
 from ruler_cli.runs.file import open_judges, resolve_judges
+from ruler_cli.runs.json_form import G
 from ruler_cli.runs.objects import (
-    G,
     JudgedGroup,
     ObjectGroup,
     ObjectReader,
@@ -48,7 +47,6 @@ from ruler_cli.runs.objects import (
 from ruler_cli.runs.session import (
     BatchScores,
     JudgeStream,
-    Scored,
     ScoringSession,
 )
 from ruler_cli.settings.models import (
@@ -58,7 +56,6 @@ from ruler_cli.settings.models import (
 )
 from ruler_cli.types import (
     Group,
-    GroupError,
     Observer,
     Problem,
     Standards,
@@ -149,9 +146,8 @@ def _guarded(name: str, method: Callable[..., object]) -> Callable[..., None]:
 class OpenJudges:
     """The judges of an open Scorer, in the event loop where they are open."""
 
-    def __init__(self, session: ScoringSession, portal: BlockingPortal) -> None:
+    def __init__(self, session: ScoringSession) -> None:
         self.session = session
-        self.portal = portal
         self.loop = asyncio.get_running_loop()
         self.pid = os.getpid()
         self.closing = asyncio.Event()
@@ -159,7 +155,6 @@ class OpenJudges:
         self.closed.set_running_or_notify_cancel()  # nobody who waits for it can cancel it
         self._taken = self._without_outcome = 0
         self._objects = ObjectReader(session.settings.input)
-        self._runner = session.runner()
         session.begin(None)
 
     @property
@@ -170,27 +165,26 @@ class OpenJudges:
     def close_soon(self) -> bool:
         """Have it closed, from any thread. Return False if its event loop runs no more."""
         if self.alive:
-            with suppress(
-                RuntimeError
-            ):  # it ends in this moment, and closes all
+            # it may end in this moment, and close all
+            with suppress(RuntimeError):
                 self.loop.call_soon_threadsafe(self.closing.set)
                 return True
         return False
 
-    def start(
-        self, function: Callable[..., Awaitable[T]], *args: object
-    ) -> Future[T]:
+    def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Begin work in its event loop, from another thread; UsageError if that runs no more."""
         if self.alive:
-            with suppress(RuntimeError):  # it ends in this moment
-                return self.portal.start_task_soon(function, *args)
+            # it may end in this moment
+            with suppress(RuntimeError):
+                return asyncio.run_coroutine_threadsafe(work, self.loop)
+        work.close()
         raise UsageError(
             "the Scorer's event loop has ended; open the Scorer again"
         )
 
-    def result(self, function: Callable[..., Awaitable[T]], *args: object) -> T:
+    def result(self, work: Coroutine[Any, Any, T]) -> T:
         """Return the result of work in its event loop, from another thread; an interruption ends the work."""
-        future = self.start(function, *args)
+        future = self.start(work)
         try:
             while not future.done() and not self.loop.is_closed():
                 wait([future], _LOOK)
@@ -205,18 +199,11 @@ class OpenJudges:
     def read(
         self,
         group: G,
-        index: int | None = None,
+        index: int,
+        name: str = "",
         rubric: Standards | None = None,
     ) -> ObjectGroup[G]:
-        """Read a group; without an `index` it is the next one that comes alone. `rubric` is for it alone.
-
-        Stop if none of the first groups has an outcome: its path is wrong.
-        """
-        name = ""
-        if index is None:
-            name = "group"
-            index = self._taken
-            self._taken += 1
+        """Read a group by its index and its name; stop if none of the first ones has an outcome: its path is wrong."""
         read = self._objects.read(group, index, name, rubric)
         path = self.session.settings.input.outcome
         if path is not None and self._without_outcome < _FIRST:
@@ -235,46 +222,23 @@ class OpenJudges:
     async def score(
         self, group: G, rubric: Standards | None = None
     ) -> JudgedGroup[G]:
-        """Score a group that shares passes with no other, by a rubric of its own if one is given."""
+        """Score a group, by a rubric of its own if one is given."""
         session = self.session
-        batch = session.scores
-        if batch.waits:
+        if session.scores.waits:
             raise UsageError(
                 "--set debias=true and --set standardize=true need all groups of a batch",
                 "give them to `score_groups`, which yields them once the last is judged",
             )
-        read = self.read(group, rubric=rubric)
         capped = session.panel.budget.closed
-        self.go_on()
-        if session.stop_signal.reason is not None:
-            raise self.ended
-
-        async def judge() -> JudgedGroup[G]:
-            group_run = self._runner.start(read)
-            result = await session.judge(group_run)
-            if result is None:
-                raise self.ended
-            scores = session.take(batch, read, result)
-            if scores is None:
-                raise self.ended
-            if (
-                capped
-                and isinstance(scores, GroupError)
-                and scores.kind == "budget"
-            ):
-                raise session.stats.cap_reached() or self.ended
-            return self.judged(
-                batch, session.conclude(batch, read, result, scores)
-            )
-
-        return await asyncio.create_task(judge())
-
-    def judged(self, batch: BatchScores, scored: Scored) -> JudgedGroup[Any]:
-        """Return an annotated copy of a group."""
-        _count_for_art(self.session.panel.cost(scored.result.paid))
-        settings = self.session.settings
-        warn = self.session.observer.warn
-        return judged_group(scored, batch.names, settings.on_failure, warn)
+        # at once: the caller may change it meanwhile
+        read = self.read(group, self._taken, "group", rubric)
+        self._taken += 1
+        stream: ScoredStream[G] = ScoredStream(self, [read])
+        async with stream:
+            judged = await anext(stream)
+        if capped and judged.kind == "budget":
+            raise session.stats.cap_reached() or self.ended
+        return judged
 
     @property
     def ended(self) -> Exception:
@@ -284,12 +248,6 @@ class OpenJudges:
             # its traceback would grow with each raise
             return copy.copy(reason)
         return UsageError(_CLOSED)
-
-    def go_on(self) -> None:
-        """Ask a judge again that refused the run, once all that the refusal ended is done."""
-        reason = self.session.stop_signal.reason
-        if isinstance(reason, RefusedError) and not self.session.tasks:
-            self.session.go_on()
 
     async def score_all(self, groups: Sequence[G]) -> list[JudgedGroup[G]]:
         """Score all groups; CapReached only if none has scores."""
@@ -315,11 +273,13 @@ class ScoredStream(Generic[G]):
     generators at once, also one that another still uses.
     """
 
-    def __init__(self, judges: OpenJudges, groups: Groups[G]) -> None:
+    def __init__(
+        self, judges: OpenJudges, groups: Groups[G] | Sequence[ObjectGroup[G]]
+    ) -> None:
         """WrongShapeError if the groups cannot be iterated over."""
-        session = judges.session
         self._judges = judges
         self._source = ObjectSource(judges, groups)
+        session = judges.session
         if session.scores.waits:
             # each stream is a batch
             session.scores = BatchScores(session.settings)
@@ -327,7 +287,11 @@ class ScoredStream(Generic[G]):
         self._left = self._cut = 0
 
     async def __aenter__(self) -> Self:
-        self._judges.go_on()
+        session = self._judges.session
+        # a judge that refused the run is asked again, once all that the refusal ended is done
+        refused = isinstance(session.stop_signal.reason, RefusedError)
+        if refused and not session.tasks:
+            session.go_on()
         await self._stream.__aenter__()
         return self
 
@@ -344,7 +308,14 @@ class ScoredStream(Generic[G]):
         except StopAsyncIteration:
             self._raise_end()
             raise
-        judged = self._judges.judged(self._stream.batch, scored)
+        session = self._judges.session
+        _count_for_art(session.panel.cost(scored.result.paid))
+        judged = judged_group(
+            scored,
+            session.names,
+            session.settings.on_failure,
+            session.observer.warn,
+        )
         if scored.result.capped:
             self._left += judged.failed
             self._cut += not judged.failed
@@ -377,13 +348,15 @@ class ObjectSource:
         self._groups = _in_turn(groups)
         if isinstance(groups, AsyncIterable):
             self._groups = aiter(groups)
-        self._pulled = 0
+        self._index = 0
 
     async def next(self) -> Group | None:
         """Read the next group; None after the last, or if their own iterator fails."""
         try:
             # in no scope: theirs may be open until the next group
-            read = self._judges.read(await anext(self._groups), self._pulled)
+            group = await anext(self._groups)
+            if not isinstance(group, ObjectGroup):
+                group = self._judges.read(group, self._index)
         except StopAsyncIteration:
             return None
         except asyncio.CancelledError as error:
@@ -394,13 +367,9 @@ class ObjectSource:
         except Exception as error:  # noqa: BLE001 - the caller's own; calls in flight are paid for and may finish
             self.error = error
         else:
-            self._pulled += 1
-            return read
+            self._index += 1
+            return group
         return None
-
-    def restored(self, group: Group) -> Group:
-        """Return the group, which is held as it is."""
-        return group
 
 
 def _count_for_art(usd: float | None) -> None:
@@ -532,7 +501,7 @@ class Scorer:
         judges = self.opened
         if judges.loop is loop:
             return await judges.score(group, rubric)
-        future = judges.start(judges.score, group, rubric)
+        future = judges.start(judges.score(group, rubric))
         try:
             return await asyncio.wrap_future(future)
         except asyncio.CancelledError:
@@ -587,19 +556,20 @@ class Scorer:
             if self._judges is None and self._last is None:
                 self._open_in_thread()
         judges = self.opened
-        return judges.result(judges.score_all, list(groups))
+        return judges.result(judges.score_all(list(groups)))
 
     def summary(self) -> Summary:
         """Return the counts of all groups since it was opened, their tokens and cost, also once it is closed.
 
-        With `debias` or `standardize` each stream is a batch, and the figures are of the newest one.
+        With `debias` or `standardize` each stream is a batch, and the position bias and the noise among the figures
+        are those of the newest one.
         """
         judges = self._judges
         if judges is None:
             return self._last or Summary()
         if judges.alive and judges.loop is not _loop_here():
             with suppress(UsageError):  # it is closed in this moment
-                return judges.result(judges.summary)
+                return judges.result(judges.summary())
         return copy.deepcopy(judges.session.finish()[0])
 
     @property
@@ -637,10 +607,9 @@ class Scorer:
         One task opens and closes them; `opened` is done once they are open.
         """
         judges: OpenJudges | None = None
-        error: BaseException | None = None
+        error: Exception | None = None
         try:
-            # work from other threads ends after the judges, with an error of its own
-            async with BlockingPortal() as portal, AsyncExitStack() as stack:
+            async with AsyncExitStack() as stack:
                 resolved = resolve_judges(self._settings)
                 stop_signal = StopSignal(outages=False)
                 panel = await open_judges(
@@ -649,7 +618,7 @@ class Scorer:
                 self._refuse_open()
                 session = ScoringSession(self._settings, self._observer, panel)
                 await stack.enter_async_context(session)
-                self._judges = judges = OpenJudges(session, portal)
+                self._judges = judges = OpenJudges(session)
                 _OPEN.add(judges)
                 opened.set_result(None)
                 try:
@@ -663,8 +632,6 @@ class Scorer:
             pass
         except Exception as raised:  # noqa: BLE001 - raised where it is opened or closed
             error = raised
-            if isinstance(raised, ExceptionGroup):  # of the portal
-                error = first_of(raised)
         if judges is None:
             if error is not None and not opened.done():
                 opened.set_exception(error)

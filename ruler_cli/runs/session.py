@@ -13,7 +13,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache, partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeAlias
 
 from ruler_cli.errors import (
     CapReached,
@@ -38,14 +38,11 @@ from ruler_cli.runs.waits import WaitReports
 from ruler_cli.settings.keys import without_secrets
 from ruler_cli.settings.models import (
     AskSettings,
-    CombineSettings,
     MaxFailures,
     ScoreSettings,
 )
 from ruler_cli.types import (
-    BatchFigures,
     CallError,
-    FailedCall,
     Group,
     GroupError,
     GroupResult,
@@ -57,13 +54,16 @@ from ruler_cli.types import (
     Summary,
     readable_text,
     rubric_text,
+    words_of,
 )
 
 if (
     TYPE_CHECKING
 ):  # imported at the first reply, so that the first request goes sooner
     from ruler_cli.results.record import Digests, GroupRecord
-    from ruler_cli.scoring.combine import BatchStatistics
+    from ruler_cli.scoring.batch import BatchStatistics, ScoreSums
+    from ruler_cli.scoring.combine import Combined
+    from ruler_cli.scoring.tables import PassTables
 
 FIRST_ASKED = 20
 """Groups of which one must get a score: a judge of which no reply can be used is not paid for the others."""
@@ -75,15 +75,8 @@ _TWO_SCALES = (
     "judges are asked or read in several ways: --set standardize=true brings them to one scale at the end; "
     "--set standardize=false does not"
 )
-_UNSURE = FailedCall(
-    0,
-    0,
-    0,
-    GroupError(
-        "reply",
-        "the judge gave only 0 and 1, then left that scale, and was not asked again",
-    ),
-)
+_FIGURES = words_of("tied alone one_score degraded explained same_explanations")
+"""Counts of a summary that its figures give."""
 _TICK = 1.0
 """Seconds between the reports to an observer."""
 _ENOUGH = 20
@@ -113,10 +106,6 @@ class GroupSource(Protocol):
 
     async def next(self) -> Group | None:
         """Return the next group; None after the last."""
-        ...
-
-    def restored(self, group: Group) -> Group | None:
-        """Return a group that was held with its messages; None if they are gone."""
         ...
 
 
@@ -163,12 +152,15 @@ class ScoringSession:
         self.observer = observer
         self.panel = panel
         self.stop_signal = panel.stop_signal
-        embedded = [
+        # what says how likely an answer is says nothing else
+        embedded = {
             number
             for number, judge in enumerate(settings.judges)
             if is_embedded(judge)
-        ]
-        self.stats = RunStats(settings.most_failures, panel, embedded)
+        }
+        self.stats = RunStats(settings.most_failures, panel)
+        self.names = tuple([judge.label for judge in settings.judges])
+        self._embedded = embedded
         self.scores = BatchScores(settings)
         self.coverage = Coverage()
         self.streams = set[JudgeStream]()
@@ -185,6 +177,13 @@ class ScoringSession:
         self.stats.summary.params_texts[digest] = text
         panel.watch(self._report_waits)
         panel.stop_signal.on_stop = self._stop
+
+    @cached_property
+    def sums(self) -> ScoreSums:
+        """The sums over the scores of all groups."""
+        from ruler_cli.scoring.batch import ScoreSums
+
+        return ScoreSums(self.names)
 
     async def __aenter__(self) -> Self:
         """Begin to report to the observer every second."""
@@ -213,8 +212,9 @@ class ScoringSession:
         ):
             self.observer.note(_TWO_SCALES)
 
+    @cached_property
     def runner(self) -> JudgeRunner:
-        """Make a runner for groups that may share passes with one another."""
+        """The runner of all groups."""
         on_reply = self._show if self.settings.debug else None
         return JudgeRunner(
             self.settings, self.panel.judges, on_reply, self.coverage
@@ -258,21 +258,23 @@ class ScoringSession:
 
     def take(
         self, batch: BatchScores, group: Group, result: GroupResult
-    ) -> GroupScores | GroupError | None:
-        """Count a group; return its scores as far as they are known, None if the run stopped before it."""
+    ) -> tuple[Combined, bool] | None:
+        """Count a group; return its scores and whether they wait for their batch, None if the run stopped before it."""
         if self.coverage.enough:
             self._warn_of_coverage()
         self._warn_of_scales()
-        scores = batch.first(result)
-        if isinstance(scores, GroupError) and scores.kind == "interrupted":
-            self.stats.pay(result)
-            return None
-        self.stats.add(group, result, scores)
+        combination, waits = batch.add(result)
+        if isinstance(combination, GroupError):
+            if combination.kind == "interrupted":
+                self.stats.pay(result)
+                return None
+            self.stats.add(group, result, combination)
+            self._failed(group, result, combination)
+        else:
+            self.stats.add(group, result, combination.scores)
         self.count_rubric(group)
-        if isinstance(scores, GroupError):
-            self._failed(group, result, scores)
         self.observer.advanced(self.stats.summary)
-        return scores
+        return combination, waits
 
     def _failed(
         self, group: Group, result: GroupResult, error: GroupError
@@ -295,18 +297,21 @@ class ScoringSession:
         batch: BatchScores,
         group: Group,
         result: GroupResult,
-        scores: GroupScores | GroupError,
+        combination: Combined,
     ) -> Scored:
         """Count the final scores of a group; return it with its part of OUTPUT."""
         from ruler_cli.results.record import group_record
 
+        scores = batch.rated(combination)
         cost = self.panel.cost(result.used)
         digests = self.digests(group)
-        part = group_record(group, result, scores, batch.names, cost, digests)
+        part = group_record(group, result, scores, self.names, cost, digests)
         if isinstance(scores, GroupScores):
-            self.stats.summary.tied += scores.tied
-            self.stats.summary.one_score += scores.one_score
-            batch.statistics.add_scores(group.key, result, scores)
+            wordless = any(reply.error for reply in result.pass_scores)
+            own_words = not (
+                wordless or self._embedded.intersection(scores.used)
+            )
+            self.sums.add(group.key, result, scores, own_words=own_words)
             self._bounds[result.bounds] += 1
             self.observer.scored(group.key, scores.scores, part.written.copy())
         return Scored(group, result, scores, part)
@@ -321,11 +326,23 @@ class ScoringSession:
         stopped = self.stop_signal.reason or self.stats.cap_reached()
         stopped = with_outage(stopped, self.panel.status())
         summary = self.stats.finish(stopped)
-        summary.figures = self.scores.figures()
+        self._count()
+        how = self.settings.combine
+        outcome = self.settings.input.outcome
+        summary.figures = self.sums.of(
+            self.scores.statistics,
+            debias=how.debias,
+            checked=how.order_by_outcome or outcome is not None,
+        )
         for bounds, groups in self._bounds.items():
             if self.panel.unsure(bounds):
                 summary.other_scale += groups
         return summary, stopped
+
+    def _count(self) -> None:
+        """Note the counts of groups with scores."""
+        for name in _FIGURES:
+            setattr(self.stats.summary, name, self.sums.figures.counts[name])
 
     def go_on(self) -> None:
         """Forget that the run was told to stop."""
@@ -364,6 +381,7 @@ class ScoringSession:
             self._report_waits()
             if self._begun:
                 self.stats.refresh()
+                self._count()
                 self.observer.tick(self.stats.summary, self.panel.status())
 
     def _report_waits(self) -> None:
@@ -483,7 +501,7 @@ class JudgeStream:
         self._source = source
         self._gaps = gaps
         self._cut = False
-        self._runner = session.runner()
+        self._runner = session.runner
         self._ended = False
         self.batch = session.scores
         self.stopped: RulerError | None = None
@@ -520,7 +538,6 @@ class JudgeStream:
             try:
                 group_run, result = await anext(self._engine)
             except StopAsyncIteration:
-                await self._settle()
                 self._rest = self._at_end()
                 break
             group = group_run.group
@@ -566,83 +583,65 @@ class JudgeStream:
     def _take(self, group: Group, result: GroupResult | None) -> Scored | None:
         """Count a group; return it if its scores are final, None if they wait or the run stopped before it."""
         session = self._session
-        scores = None
+        taken = None
         if result is not None and self._cut:
             session.stats.pay(result)
         elif result is not None:
-            scores = session.take(self.batch, group, result)
-        if result is None or scores is None:
+            taken = session.take(self.batch, group, result)
+        if result is None or taken is None:
             self._cut = not self._gaps
             return None
-        if not self.batch.waits:
-            return session.conclude(self.batch, group, result, scores)
+        combination, waits = taken
+        # one that waits holds up all behind it
+        if not (waits or self._held):
+            return session.conclude(self.batch, group, result, combination)
         try:
-            self._held.add(group, result)
+            self._held.add(group, result, combination)
         except RulerError as error:  # there is no room for groups that wait
             self.drop(error)
         return None
-
-    async def _settle(self) -> None:
-        """Judge groups that waited anew, if their scores may stand on another scale by now."""
-        session = self._session
-        unsure = session.panel.unsure
-        while any(unsure(result.bounds) for _, result in self._held):
-            held = self._held
-            self._held = HeldGroups(on_disk=self._source.on_disk)
-            session.scores = self.batch = BatchScores(session.settings)
-            self.batch.at_once = False
-            for group, before in held:
-                result = before
-                if unsure(before.bounds):
-                    whole = self._source.restored(group)
-                    again = await self._again(whole) if whole else None
-                    lost = replace(
-                        before, pass_scores=(), failed_calls=(_UNSURE,)
-                    )
-                    result = again or lost
-                scores = self.batch.first(result)
-                if isinstance(scores, GroupError) and result is not before:
-                    session.stats.unscore(scores.kind)
-                    session.observer.failed(
-                        group.key, scores.kind, scores.reason
-                    )
-                self._held.add(group, result)
-            held.close()
 
     def _at_end(self) -> Iterator[Scored]:
         """Yield the groups that waited for the last one."""
         if not self._held:
             return
-        results = (result for _, result in self._held)
-        if warning := self.batch.complete(results):
+        batch = self.batch
+        results = (result for _, result, _ in self._held)
+        if warning := batch.complete(results):
             self._session.observer.warn(warning)
-        for group, result in self._held:
-            scores = self.batch.final(result)
-            yield self._session.conclude(self.batch, group, result, scores)
+        for group, result, combination in self._held:
+            completed = batch.completed(result, combination)
+            yield self._session.conclude(batch, group, result, completed)
         self._held.close()
+
+
+_Held: TypeAlias = "tuple[Group, GroupResult, Combined]"
 
 
 class HeldGroups:
     """Groups that wait for their batch, and their results: in memory, or on disk without their messages."""
 
     def __init__(self, *, on_disk: bool) -> None:
-        self._groups = deque[tuple[Group, GroupResult]]()
+        self._groups = deque[_Held]()
         self._on_disk = on_disk
         self._scratch: Scratch | None = None
 
-    def add(self, group: Group, result: GroupResult) -> None:
+    def add(
+        self, group: Group, result: GroupResult, combination: Combined
+    ) -> None:
         """Hold a group; OutputError if there is no room."""
         if not self._on_disk:
-            self._groups.append((group, result))
+            self._groups.append((group, result, combination))
             return
         if self._scratch is None:
             self._scratch = Scratch()
-        self._scratch.put((slim(group), replace(result, missing=())))
+        result = replace(result, missing=())
+        self._scratch.put((slim(group), result, combination))
 
     def __bool__(self) -> bool:
         return bool(self._groups) or self._scratch is not None
 
-    def __iter__(self) -> Iterator[tuple[Group, GroupResult]]:
+    def __iter__(self) -> Iterator[_Held]:
         return (
             iter(self._groups) if self._scratch is None else self._scratch.all()
         )
@@ -698,82 +697,82 @@ def _shallow(value: Any, levels: int) -> bool:
 class BatchScores:
     """The scores of groups as their batch grows.
 
-    `at_once` is that of the sink. `names` are those of all judges, in their order.
+    `at_once` is that of the sink: scores that the noise of the batch rates are then rated by that of the groups so far.
     """
 
     def __init__(self, settings: ScoreSettings) -> None:
-        self._settings = settings
-        how = settings.combining
-        self.names = tuple(judge.label for judge in settings.judges)
-        # a group of few passes is rated by the noise of the batch
-        self._several = settings.ask.passes > 1 or bool(settings.panel)
+        self._how = settings.combining
+        self._single = settings.ask.single
+        self._input_order = settings.ask.order == "input"
         self.at_once = True
-        self._early = replace(how, debias=False, standardize=False)
-
-    @property
-    def waits(self) -> bool:
-        """Return whether scores are final only once the batch is complete."""
-        how = self._settings.combining
-        rated = self._several and not self.at_once
-        return how.debias or how.standardize or rated
+        self.waits = bool(self._how.debias or self._how.standardize)
+        """True if the scores of every group need the whole batch."""
 
     @cached_property
     def statistics(self) -> BatchStatistics:
-        """The statistics of the batch."""
-        from ruler_cli.scoring.combine import BatchStatistics
+        """The sums over the batch."""
+        from ruler_cli.scoring.batch import BatchStatistics
 
-        in_input_order = self._settings.ask.order == "input"
-        return BatchStatistics(self.names, input_order=in_input_order)
+        return BatchStatistics(input_order=self._input_order)
 
-    def first(self, result: GroupResult) -> GroupScores | GroupError:
-        """Add a group; return its scores, as far as they are known if the batch is to be complete first."""
-        self.statistics.add(result)
-        return self.final(result, self._early)
+    def add(self, result: GroupResult) -> tuple[Combined, bool]:
+        """Add a group; return its scores without a correction by the batch, and whether they wait for the batch."""
+        from ruler_cli.scoring.combine import combined
+        from ruler_cli.scoring.tables import PassTables
+
+        made = PassTables(result)
+        how = replace(self._how, debias=False, standardize=False)
+        combination = combined(made, how, self._single)
+        self.statistics.add(made)
+        final = isinstance(combination, GroupError) or combination.final
+        return combination, self.waits or not (final or self.at_once)
 
     def complete(self, results: Iterable[GroupResult]) -> str | None:
-        """Note that these are the results of all groups. Return a warning if an option has no effect."""
-        from ruler_cli.scoring.statistics import ENOUGH_GROUPS
+        """Note that these are the results of all groups that wait. Return a warning if an option has no effect."""
+        from ruler_cli.scoring.statistics import ENOUGH_GROUPS, NoiseEstimator
 
-        how = self._settings.combining
-        positions = self.statistics.position_bias
-        self.statistics.refit_noise(results, how)
-        if not how.debias or positions.enough:
+        statistics = self.statistics
+        if statistics.corrects(self._how):
+            # differences that are corrected are no noise
+            statistics.noise = NoiseEstimator()
+            for result in results:
+                statistics.add_noise(self._corrected(result))
+        positions = statistics.position_bias
+        if not self._how.debias or positions.enough:
             return None
         return (
             f"--set debias=true has no effect: it takes {ENOUGH_GROUPS} groups with something to compare, and "
             f"there are {positions.groups}"
         )
 
-    def final(
-        self, result: GroupResult, how: CombineSettings | None = None
-    ) -> GroupScores | GroupError:
-        """Return the scores of a group within the batch as it is."""
-        from ruler_cli.scoring.combine import combine
+    def _corrected(self, result: GroupResult) -> PassTables:
+        """Return the tables of a group with the corrections of the batch."""
+        from ruler_cli.scoring.tables import PassTables
 
-        how = how or self._settings.combining
-        return combine(result, how, self.statistics, self._settings.ask.single)
+        return PassTables(result, self.statistics.correction(self._how))
 
-    def figures(self) -> BatchFigures:
-        """Return the figures of the batch so far."""
-        how = self._settings.combine
-        outcome = self._settings.input.outcome
-        checked = how.order_by_outcome or outcome is not None
-        return self.statistics.figures(debias=how.debias, checked=checked)
+    def completed(self, result: GroupResult, combination: Combined) -> Combined:
+        """Return the scores of a group that waited, with the corrections of the batch."""
+        from ruler_cli.scoring.combine import combined
+
+        if not self.statistics.corrects(self._how):
+            return combination
+        return combined(self._corrected(result), self._how, self._single)
+
+    def rated(self, combination: Combined) -> GroupScores | GroupError:
+        """Return the scores of a group by the noise of the batch as it is."""
+        if isinstance(combination, GroupError):
+            return combination
+        return combination.rated(self.statistics.noise.prior())
 
 
 class RunStats:
     """The summary of a run as it grows, and the bounds on its failures."""
 
-    def __init__(
-        self,
-        most: MaxFailures | None,
-        panel: Panel,
-        embedded: Sequence[int] = (),
-    ) -> None:
-        """`panel` counts the calls, and knows the prices; the explanations of `embedded` judges are alike."""
+    def __init__(self, most: MaxFailures | None, panel: Panel) -> None:
+        """`panel` counts the calls, and knows the prices."""
         self._most = most
         self._panel = panel
-        self._embedded = embedded
         self._began = time.perf_counter()
         self.summary = Summary()
         self._unusable = self._first_unusable = self._cut = 0
@@ -796,15 +795,6 @@ class RunStats:
         for name in result.served:
             if name in summary.served or len(summary.served) < _LISTED:
                 summary.served[name] = summary.served.get(name, 0) + 1
-        for reply in result.pass_scores:
-            # what says how likely an answer is says nothing else
-            wordless = reply.judge in self._embedded or reply.error
-            if wordless or len(reply.explanations) < 2:
-                continue
-            texts = {text.strip() for text in reply.explanations}
-            if "" not in texts:
-                summary.explained += 1
-                summary.same_explanations += len(texts) == 1
         if isinstance(scores, GroupError):
             kind = scores.kind
             summary.failed[kind] = summary.failed.get(kind, 0) + 1
@@ -820,22 +810,14 @@ class RunStats:
         pairs = zip(scores.scores, result.owner, strict=True)
         lacking = [owner for score, owner in pairs if score is None]
         summary.unscored += len(lacking) - lacking.count(None)
-        summary.alone += result.alone
         summary.suspect += sum(rollout.suspect for rollout in scores.rollouts)
         summary.mended += result.mended
         summary.unknown_ids += result.unknown
         summary.shortened += bool(result.shortened)
         summary.pictures_left_out += bool(result.pictures_left_out)
-        summary.degraded += scores.degraded
         summary.windowed += result.windows > 1
         summary.escalated += result.escalated_to in scores.used
         summary.cut += result.capped
-
-    def unscore(self, kind: str) -> None:
-        """Count a scored group as one that failed."""
-        failed = self.summary.failed
-        self.summary.scored -= 1
-        failed[kind] = failed.get(kind, 0) + 1
 
     def pay(self, result: GroupResult) -> None:
         """Count the money of the group's cached replies; that of this run is known by the panel."""

@@ -117,6 +117,11 @@ class Figures:
         for name in _STATES:
             if getattr(group, name):
                 self.counts[name] += 1
+        texts = [rollout.explanation.strip() for rollout in scored]
+        several = len(texts) > 1 and not group.alone
+        explained = several and own_words and all(texts)
+        self.counts["explained"] += explained
+        self.counts["same_explanations"] += explained and len({*texts}) == 1
         distinct: dict[int | None, RolloutValues] = {}
         for rollout in scored:
             if rollout.judge_score is not None:
@@ -130,25 +135,12 @@ class Figures:
         if any(len(rollout.by_judge) > 1 for rollout in scored):
             self._add_judges(scored, [*distinct.values()])
         if self._whole:
-            self._count(group, scored, own_words=own_words)
+            self.counts["live"] += not group.tied
+            labels = [rollout.label for rollout in scored]
+            self.counts["labelled"] += labels.count(None) < len(labels)
             self._add_values(scored)
             self.positions.add(*scores_by_position(scored))
             self._add_criteria(scored)
-
-    def _count(
-        self,
-        group: GroupScores,
-        scored: Sequence[RolloutValues],
-        *,
-        own_words: bool,
-    ) -> None:
-        texts = [rollout.explanation.strip() for rollout in scored]
-        several = len(texts) > 1 and not group.alone
-        explained = several and own_words and all(texts)
-        self.counts["live"] += not group.tied
-        self.counts["explained"] += explained
-        self.counts["same_explanations"] += explained and len({*texts}) == 1
-        self.counts["labelled"] += any(r.label is not None for r in scored)
 
     def _add_values(self, scored: Sequence[RolloutValues]) -> None:
         """Count the judges' own scores, the labels and the lengths."""

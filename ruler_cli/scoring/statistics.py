@@ -413,7 +413,7 @@ _ZERO = 1e-18
 _SAME = 5e-10
 """Scores that differ by less are equal: passes were added in another order, or rounded to nine decimals."""
 _ALPHA = 0.05
-_OWN_NOISE = 4
+OWN_NOISE = 4
 """Passes from which a group's own noise is used, and not the batch's."""
 TARGET = 0.9
 """The reliability that is enough."""
@@ -528,7 +528,7 @@ def rate(
     """
     variance = anova.ms_res
     df: float = anova.df_res
-    if anova.k < _OWN_NOISE and prior.df > df:
+    if anova.k < OWN_NOISE and prior.df > df:
         variance = prior.variance
         df = prior.df
     if df <= 0:

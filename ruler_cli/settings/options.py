@@ -37,7 +37,6 @@ COMMANDS = (
     "ledger path",
     "ledger stats",
     "ledger clear",
-    "ledger assign",
     "batch submit",
     "batch status",
     "batch collect",
@@ -204,10 +203,6 @@ class CommandSettings(Section):
         Literal["conversational", "standard"],
         Option("Pairs as lists of messages, or as texts.", per_run=True),
     ] = "conversational"
-    target: Annotated[
-        Literal["auto", "openai", "anthropic", "vllm"],
-        Option("Format of the requests; auto goes by the judge's name."),
-    ] = "auto"
     wait: Annotated[
         bool, Option("Wait, and collect until no batch is open.")
     ] = False

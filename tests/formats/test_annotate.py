@@ -18,7 +18,8 @@ from ruler_cli.formats.format import Format
 from ruler_cli.formats.reader import Reader
 from ruler_cli.formats.table import rollouts_of
 from ruler_cli.results.record import Digests, group_record, rollout_records
-from ruler_cli.scoring.combine import BatchStatistics, combine
+from ruler_cli.scoring.batch import BatchStatistics
+from ruler_cli.scoring.combine import combine
 from ruler_cli.settings.models import CombineSettings, OnFailure
 from ruler_cli.types import Group, GroupResult, Rollout, Usage
 from tests.scoring.group_results import (

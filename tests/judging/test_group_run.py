@@ -10,7 +10,8 @@ import anyio
 from ruler_cli.judges.offline import blocks
 from ruler_cli.judging.exchange import CORRECTIONS
 from ruler_cli.judging.group_run import JudgeRunner
-from ruler_cli.scoring.combine import BatchStatistics, combine
+from ruler_cli.scoring.batch import BatchStatistics
+from ruler_cli.scoring.combine import combine
 from ruler_cli.settings.models import (
     AskSettings,
     CombineSettings,

@@ -12,6 +12,7 @@ import pytest
 
 from ruler_cli.ledger.reply_cache import key_of
 from ruler_cli.prompting import questions
+from ruler_cli.scoring.criteria import weighted
 from ruler_cli.types import (
     CallError,
     Criterion,
@@ -129,7 +130,7 @@ def test_own_values(stage: Callable[..., Stage]) -> None:
                 criteria = shown["ruler"]["criteria"]
                 near_values = pytest.approx(values, abs=1e-5)
                 assert [row["value"] for row in criteria] == near_values
-                wanted = pytest.approx(RUBRIC.weighted(values), abs=1e-5)
+                wanted = pytest.approx(weighted(RUBRIC, values), abs=1e-5)
                 assert shown["reward"] == wanted
 
 

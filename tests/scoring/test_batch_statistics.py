@@ -12,7 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.scoring.combine import BatchStatistics, combine, mean
+from ruler_cli.scoring.batch import BatchStatistics, ScoreSums
+from ruler_cli.scoring.combine import combine
+from ruler_cli.scoring.tables import PassTables, mean
 from ruler_cli.settings.models import CombineSettings
 from ruler_cli.types import BatchFigures, GroupResult, GroupScores
 from tests.scoring.group_results import (
@@ -31,20 +33,21 @@ def run(
     **how: Any,
 ) -> BatchFigures:
     """The figures of a batch that was judged, combined and written."""
-    batch = BatchStatistics(names)
+    batch = BatchStatistics()
+    sums = ScoreSums(names)
     settings = CombineSettings(**how)
     for group in all_judged:
-        batch.add(group)
+        batch.add(PassTables(group))
     for i, group in enumerate(all_judged):
         group_scores = combine(group, settings, batch)
         assert isinstance(group_scores, GroupScores), group_scores
-        batch.add_scores(keys[i] if keys else f"g{i}", group, group_scores)
-    return batch.figures(debias=settings.debias)
+        sums.add(keys[i] if keys else f"g{i}", group, group_scores)
+    return sums.of(batch, debias=settings.debias)
 
 
 def test_an_empty_batch() -> None:
     """An empty batch has no figures."""
-    assert BatchStatistics().figures() == BatchFigures()
+    assert ScoreSums().of(BatchStatistics()) == BatchFigures()
 
 
 @given(groups())

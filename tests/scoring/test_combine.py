@@ -13,7 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.scoring.combine import BatchStatistics, combine
+from ruler_cli.scoring.batch import BatchStatistics
+from ruler_cli.scoring.combine import combine
+from ruler_cli.scoring.tables import PassTables
 from ruler_cli.settings.models import CombineSettings
 from ruler_cli.types import (
     FailedCall,
@@ -50,7 +52,7 @@ def batch_of(*results: GroupResult) -> BatchStatistics:
     """A batch that has counted these groups."""
     batch = BatchStatistics()
     for group in results:
-        batch.add(group)
+        batch.add(PassTables(group))
     return batch
 
 

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.scoring.combine import BatchStatistics, combine
+from ruler_cli.scoring.batch import BatchStatistics
+from ruler_cli.scoring.combine import combine
+from ruler_cli.scoring.criteria import rubric_score
 from ruler_cli.scoring.statistics import (
     Anova,
     NoisePrior,
@@ -16,6 +18,7 @@ from ruler_cli.scoring.statistics import (
     passes_for,
     rate,
 )
+from ruler_cli.scoring.tables import PassTables
 from ruler_cli.settings.models import CombineSettings
 from ruler_cli.types import Criterion, GroupScores, Rubric
 from tests.scoring.group_results import group_result, one_pass
@@ -108,10 +111,10 @@ def test_identical_passes_of_criteria(number: int) -> None:
             tuple(float(dice.random() < 0.5) for _ in range(number))
             for _ in "abcdef"
         ]
-        inputs = [rubric.score(row) for row in rows]
+        inputs = [rubric_score(rubric, row) for row in rows]
         passes = [one_pass(inputs, i, criteria=tuple(rows)) for i in range(2)]
         results.append(group_result(*passes, rubric=rubric))
-        batch.add(results[-1])
+        batch.add(PassTables(results[-1]))
     result = [combine(entry, CombineSettings(), batch) for entry in results]
     for entry in result:
         assert isinstance(entry, GroupScores)

@@ -1,0 +1,126 @@
+"""Values of a program: their form in JSON, their members, and annotated copies."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from enum import Enum
+from typing import Any, TypeVar, cast
+
+import orjson
+
+from ruler_cli.errors import UnreadableError
+
+G = TypeVar("G")
+_PLAIN = frozenset((str, int, float, bool, type(None)))
+
+
+def plain(value: Any, name: str) -> Any:
+    """Return a value as JSON has it; UnreadableError, with its name, for a type that has no such form."""
+    # token ids, of which there are many
+    if type(value) is list and _PLAIN.issuperset(map(type, value)):
+        return value.copy()
+    try:
+        text = json.dumps(value, default=_json_of, ensure_ascii=False)
+    except (TypeError, ValueError) as error:
+        if "Circular" in str(error):
+            raise RecursionError from None
+        raise UnreadableError(
+            f"`{name}` holds a value that {error}; give dicts, lists, texts and numbers"
+        ) from None
+    return json.loads(text)
+
+
+def _json_of(value: Any) -> Any:
+    """Return what stands for a value that JSON does not know: a dict, a list, a number or a text."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    is_binary = isinstance(value, bytes | bytearray | memoryview)
+    if isinstance(value, Sequence) and not is_binary:
+        return list(value)
+    if isinstance(value, Enum):
+        return value.value
+    unknown = TypeError(f"is of type {type(value).__name__}")
+    try:
+        found = _json_of_object(value)
+    except RecursionError:
+        raise
+    except Exception:  # noqa: BLE001 - of the value's own class
+        raise unknown from None
+    if found is None:
+        raise unknown
+    return found
+
+
+def _json_of_object(value: Any) -> Any:
+    """Return what stands for a model, a number of another package, or an object with fields; None if nothing."""
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json")
+    if hasattr(value, "__float__"):
+        # of numpy, torch, decimal
+        for convert in ("tolist", "item", "__float__"):
+            if hasattr(value, convert):
+                return getattr(value, convert)()
+    with suppress(TypeError):
+        # a date; a dataclass is an object with fields
+        raw = orjson.dumps(value, option=orjson.OPT_PASSTHROUGH_DATACLASS)
+        return orjson.loads(raw)
+    # of its attributes, and of its slots
+    state = None if callable(value) else object.__getstate__(value)
+    members = dict[str, Any]()
+    for attributes in state if isinstance(state, tuple) else (state,):
+        for name, inner in (attributes or {}).items():
+            if not name.startswith("_"):
+                members[name] = inner
+    return members or None
+
+
+def member(value: Any, name: str) -> Any:
+    """Return a member of a mapping, or an attribute of an object; None if there is none."""
+    if isinstance(value, Mapping):
+        return value.get(name)
+    return getattr(value, name, None)
+
+
+def member_at(path: str, value: Any) -> Any:
+    """Return the value at a dotted path of a dict or an object; a key that contains the dots itself comes first."""
+    whole = member(value, path)
+    if whole is not None:
+        return whole
+    for name in path.split("."):
+        value = member(value, name)
+    return value
+
+
+def with_members(value: G, changes: Mapping[str, Any]) -> G:
+    """Return a shallow copy with other members; an object gets only those that its kind has."""
+    if isinstance(value, Mapping):
+        # a copy of others may share items
+        if isinstance(value, dict) or hasattr(type(value), "__copy__"):
+            with suppress(Exception):  # of a kind that refuses a change
+                twin: Any = copy.copy(value)
+                twin.update(changes)
+                return cast("G", twin)
+        return cast("G", {**value, **changes})
+    copied: G = copy.copy(value)
+    for name, changed in changes.items():
+        if name == "ruler":
+            continue
+        try:
+            setattr(copied, name, changed)
+        except Exception:  # noqa: BLE001 - it is frozen, or has no such member
+            if hasattr(value, name):
+                object.__setattr__(copied, name, changed)
+    return copied
+
+
+def snapshot(value: G, changes: Mapping[str, Any]) -> G:
+    """Return a shallow copy to annotate later; UnreadableError if its kind allows none, before any call."""
+    try:
+        return with_members(value, changes)
+    except Exception as error:
+        kind = type(value).__name__
+        reason = f"no copy of this {kind} can be annotated ({error})"
+        raise UnreadableError(f"{reason}; give a dict") from error

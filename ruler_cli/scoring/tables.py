@@ -1,0 +1,185 @@
+"""Replies about a group → a table of scores for each judge, and the variance between passes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from math import fsum, sqrt
+from operator import attrgetter
+
+from ruler_cli.scoring.statistics import Anova
+from ruler_cli.scoring.window_shifts import WindowFit, fit
+from ruler_cli.types import GroupResult, PassScores
+
+_EXACT = 12
+_DIGITS = 9
+"""Decimals of a score from a fit to windows: those behind them are the solver's rounding."""
+Correction = Callable[[PassScores], Sequence[float]]
+"""The corrected scores of a request, in its order."""
+UNCORRECTED: Correction = attrgetter("scores")
+in_order = attrgetter("judge", "pass_index", "window")
+"""The place of a reply or of a failed call in the order that does not depend on which came first."""
+EPSILON = 1e-9
+"""Rounding of a difference of decimals."""
+_OF_JUDGE = ("reply", "transport", "refused", "too_long")
+"""Kinds of errors of a judge that another one may not have."""
+
+
+def mean(values: Sequence[float]) -> float:
+    """Return the mean, rounded to twelve decimals; of equal values it is exactly that value.
+
+    Without rounding, .3 and .45 would have another mean than .35 and .4 in binary fractions, and chance
+    would decide which rollout is the best.
+    """
+    least = min(values)
+    most = max(values)
+    if least == most:
+        return values[0]
+    rounded = round(fsum(values) / len(values), _EXACT)
+    return min(max(rounded, least), most)
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreTable:
+    """One judge's scores of a group.
+
+    `cells[i]` are the scores of distinct rollout i in the order of `pass_scores`; if the judge saw windows,
+    the windows' levels are subtracted and `fit` has them. `scores[i]` is the mean of the cells, within
+    [0, 1]; None if there are none. `windows` are the distinct rollouts and the corrected scores of each
+    request. `passes` counts the scores that every rollout has at least, but for those that the judge has `refused` to
+    score in every pass.
+    """
+
+    judge: int
+    pass_scores: Sequence[PassScores]
+    windows: Sequence[tuple[tuple[int, ...], Sequence[float]]]
+    cells: Sequence[Sequence[float]]
+    scores: Sequence[float | None]
+    passes: int
+    fit: WindowFit | None
+    refused: Collection[int]
+
+    @property
+    def each(self) -> bool:
+        """Return whether the judge saw each rollout alone: one score is all that it has to say."""
+        return self.pass_scores[0].asked_alone
+
+    def vetoed(self, rollouts: Collection[int]) -> ScoreTable:
+        """Return the table in which these distinct rollouts score 0 in every pass."""
+        cells = list(self.cells)
+        scores = list(self.scores)
+        for rollout in rollouts:
+            cells[rollout] = [0.0] * len(cells[rollout])
+            if scores[rollout] is not None:
+                scores[rollout] = 0.0
+        return replace(self, cells=cells, scores=scores)
+
+
+def _table(
+    result: GroupResult, passes: Sequence[PassScores], correct: Correction
+) -> ScoreTable:
+    """Return the table of the judge of these passes."""
+    windows = [(reply.distinct, correct(reply)) for reply in passes]
+    fitted = None
+    cells: Sequence[Sequence[float]]
+    scores = list[float | None]()
+    # a value of a criterion says the same in every window
+    alike = passes[0].asked_alone or result.rubric is not None
+    if result.windows > 1 and not alike:
+        fitted = fit(windows, len(result.sizes))
+        cells = fitted.adjusted
+        for score in fitted.scores:
+            scores.append(None if score is None else round(score, _DIGITS))
+    else:
+        rows: list[list[float]] = [[] for _ in result.sizes]
+        for distinct, values in windows:
+            for rollout, value in zip(distinct, values, strict=True):
+                rows[rollout].append(value)
+        cells = rows
+        scores += [mean(row) if row else None for row in rows]
+    for rollout, score in enumerate(scores):
+        if score is not None:
+            scores[rollout] = min(1.0, max(0.0, score))
+    refused = set[int]()
+    for reply in passes:
+        for rollout in reply.unanswered:
+            if not cells[rollout]:
+                refused.add(rollout)
+    numbers = list[int]()
+    for rollout, row in enumerate(cells):
+        if rollout not in refused:
+            numbers.append(len(row))
+    least = min(numbers, default=0)
+    return ScoreTable(
+        passes[0].judge, passes, windows, cells, scores, least, fitted, refused
+    )
+
+
+def variance_of(
+    result: GroupResult, used: Sequence[ScoreTable]
+) -> Anova | None:
+    """Analyse the variance of rollout × (judge, pass); None if there is only one of either."""
+    if result.alone or len(result.pass_scores) < 2:
+        return None
+    fitted = [table for table in used if table.fit]
+    if fitted:  # it subtracts the level of every window of every judge
+        whole = fitted[0].fit
+        if len(fitted) > 1:
+            windows = [window for table in fitted for window in table.windows]
+            whole = fit(windows, len(result.sizes))
+        return whole.anova if whole and whole.anova.k > 1 else None
+    columns = list[Sequence[float]]()
+    for table in used:
+        # one that was shown in windows, and lacks one, has more scores of some rollouts
+        rows = [row[: table.passes] for row in table.cells if row]
+        # a judge that was asked about each rollout may lack some
+        if table.passes and len(rows) == len(table.cells):
+            columns += zip(*rows, strict=True)
+    return Anova.of(columns) if len(columns) > 1 else None
+
+
+class PassTables:
+    """The tables of a group's passes, and the variance between them, each made once."""
+
+    def __init__(
+        self, result: GroupResult, correct: Correction = UNCORRECTED
+    ) -> None:
+        """Make a table for each judge that gave any score, by the judges' numbers."""
+        self.result = result
+        by_judge: dict[int, list[PassScores]] = {}
+        for reply in sorted(result.pass_scores, key=in_order):
+            by_judge.setdefault(reply.judge, []).append(reply)
+        self.tables = [
+            _table(result, passes, correct) for passes in by_judge.values()
+        ]
+        self._variances: dict[tuple[int, ...], Anova | None] = {}
+
+    def variance(self, used: Sequence[ScoreTable]) -> Anova | None:
+        """Return the variance between the passes of some of its tables."""
+        judges = tuple([table.judge for table in used])
+        if judges not in self._variances:
+            self._variances[judges] = variance_of(self.result, used)
+        return self._variances[judges]
+
+
+def undecided(result: GroupResult, gap: float) -> bool:
+    """Return whether the judges of a group leave it to a stronger one.
+
+    They do if no two of its scores lie further apart than the gap, or than twice the standard error of a score over
+    passes; and if there are no scores, for another reason than the group itself, the cap or an interruption.
+    """
+    made = PassTables(result)
+    tables = [table for table in made.tables if table.passes]
+    if not tables:
+        errors = [call.error for call in result.failed_calls]
+        return any(error.kind in _OF_JUDGE for error in errors)
+    if result.alone:
+        return False
+    scores = list[float]()
+    for row in zip(*[table.scores for table in tables], strict=True):
+        present = [score for score in row if score is not None]
+        if present:
+            scores.append(mean(present))
+    variance = made.variance(tables)
+    error = sqrt(variance.ms_res / variance.k) if variance else 0.0
+    return max(scores) - min(scores) <= max(gap, 2 * error) + EPSILON
