@@ -51,34 +51,20 @@ class Choice:
     marks: Labels | None = None
 
     def __post_init__(self) -> None:
-        """UsageError for files without marks, and for a word of marks that none of them has."""
-        words = self.words
-        if self.marks is None:
-            if words:
-                raise UsageError(
-                    "is about the lines of a file of marks",
-                    "name the file with --marks FILE",
-                    place=f"--where {printable(f'{MARK}={words[0]}')}",
-                )
-            return
-        if not self.marks.marks:
+        """UsageError for a word of marks without files, and for files without such lines."""
+        if self.marks is None and self.words:
             raise UsageError(
-                "no line marks a group or a rollout",
+                "is about the lines of a file of marks",
+                "name the file with --marks FILE",
+                place=f"--where {printable(f'{MARK}={self.words[0]}')}",
+            )
+        if self.marks is not None and not self.marked:
+            words = printable(" and ".join(self.words))
+            raise UsageError(
+                f"no line marks a group or a rollout {words}".rstrip(),
                 "lines that compare two rollouts are passed over",
                 place="--marks",
             )
-        counts = Counter(
-            mark.mark for marks in self.marks.marks.values() for mark in marks
-        )
-        for word in words:
-            if word not in counts:
-                listed = ", ".join(
-                    printable(mark) for mark, _ in counts.most_common(12)
-                )
-                remedy = f"the marks there are {listed}" if listed else ""
-                problem = "no line of the files has that mark"
-                value = printable(f"{MARK}={word}")
-                raise UsageError(problem, remedy, place=f"--where {value}")
 
     @property
     def words(self) -> Sequence[str]:
@@ -88,6 +74,16 @@ class Choice:
             for condition in self.conditions
             if condition.name == MARK
         ]
+
+    @property
+    def marked(self) -> Sequence[RolloutMark]:
+        """The lines of marks that have these words."""
+        lines = []
+        for marks in self.marks.marks.values() if self.marks else ():
+            for mark in marks:
+                if {*self.words} <= {mark.mark}:
+                    lines.append(mark)
+        return lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +119,7 @@ class Selector:
         for condition in choice.conditions:
             self._takes_rollouts |= condition.about_rollouts
         if choice.marks is not None:
-            self._marked = MarkedRollouts(choice.marks, choice.words)
+            self._marked = MarkedRollouts(choice.marked)
 
     def open(self, reader: Reader, source: InputSettings) -> None:
         """Take the reader of INPUT."""
@@ -234,17 +230,14 @@ class Selector:
 
 
 class MarkedRollouts:
-    """The groups and rollouts that files of marks name, in lines with all of some words."""
+    """The groups and rollouts that lines of marks name."""
 
-    def __init__(self, marks: Labels, words: Sequence[str]) -> None:
+    def __init__(self, lines: Sequence[RolloutMark]) -> None:
         self._wanted: dict[str, set[str]] = {}
         self._left: dict[tuple[str, ...], RolloutMark] = {}
-        for line in (
-            line for listed in marks.marks.values() for line in listed
-        ):
-            if all(word == line.mark for word in words):
-                self._wanted.setdefault(line.group, set()).add(line.rollout)
-                self._left[line.about] = line
+        for line in lines:
+            self._wanted.setdefault(line.group, set()).add(line.rollout)
+            self._left[line.about] = line
 
     @property
     def left(self) -> Sequence[RolloutMark]:
