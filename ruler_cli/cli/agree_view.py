@@ -136,7 +136,11 @@ def _of_people(page: Agreement) -> Iterator[Fact]:
         )
 
 
-def _cells(title: str, value: _Json, pairs: _Json | None) -> tuple[str, ...]:
+def _cells(
+    title: str,
+    value: _Json,
+    pairs: _Json | None,
+) -> tuple[str, ...]:
     """Return the cells of a row; chance is not measured, and only an accuracy has pairs."""
     groups = value["groups"]
     cells = (title, measured(value), interval(value) if groups else "")

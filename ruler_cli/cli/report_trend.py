@@ -77,7 +77,10 @@ _MEASURES: dict[str, tuple[str, str, Callable[[float], str]]] = {
 
 
 def report_trend(
-    options: Options, sources: Sequence[str], page: str | None, stack: ExitStack
+    options: Options,
+    sources: Sequence[str],
+    page: str | None,
+    stack: ExitStack,
 ) -> bool:
     """Show the trend of three files or more on stdout, or write it to a `page`; return if something is left out."""
     for source in sources:
@@ -87,7 +90,12 @@ def report_trend(
                 pass
     file = None
     if page is not None:
-        file = HtmlFile(stack, page, sources, force=options.force)
+        file = HtmlFile(
+            stack,
+            page,
+            sources,
+            force=options.force,
+        )
     problems = FileProblems()
     trend = _read_trend(options, sources, problems)
     view = TrendView(trend, options.labels)
@@ -102,14 +110,21 @@ def report_trend(
 
 
 def _read_trend(
-    options: Options, sources: Sequence[str], problems: FileProblems
+    options: Options,
+    sources: Sequence[str],
+    problems: FileProblems,
 ) -> Trend:
     """Read the files one after another; UsageError if no file has scores, or none a label at the user's path."""
     names = [Location(source).public for source in sources]
     numbers, origin = step_numbers(names)
     steps = []
     errors = []
-    for source, name, number in zip(sources, names, numbers, strict=True):
+    for source, name, number in zip(
+        sources,
+        names,
+        numbers,
+        strict=True,
+    ):
         step = TrendStep(name, number)
         try:
             with ExitStack() as stack, group_counter() as bar:
@@ -139,7 +154,11 @@ def _read_trend(
 class TrendView:
     """A trend on the terminal and as the data of its page; `labels` is the user's path of the labels."""
 
-    def __init__(self, trend: Trend, labels: str | None) -> None:
+    def __init__(
+        self,
+        trend: Trend,
+        labels: str | None,
+    ) -> None:
         self._trend = trend
         self._label = "original reward" if labels is None else f"`{labels}`"
         steps = trend.steps

@@ -265,7 +265,11 @@ _Sides = tuple[str, str, str, str]
 """A name, the values of A and B, and the difference of A and B."""
 
 
-def view_of(reading: Any, sources: Sequence[str], figures: Any) -> View:
+def view_of(
+    reading: Any,
+    sources: Sequence[str],
+    figures: Any,
+) -> View:
     """Return the view of one file, or of two."""
     if isinstance(reading, Comparison):
         return ComparisonView(reading, sources, figures)
@@ -287,7 +291,8 @@ def _differing(group: ComparedGroup) -> dict[str, Any]:
 
 
 def _criteria(
-    criteria: Sequence[dict[str, Any]], terminal: Terminal
+    criteria: Sequence[dict[str, Any]],
+    terminal: Terminal,
 ) -> RenderableType:
     """Make the table of criteria, the one that goes with the score the most first."""
     names = ("mean", "with_score", "reliability", "first_less_last")
@@ -313,7 +318,10 @@ def _criteria(
     return terminal.table((Column(heads[0], overflow="fold"), *right), rows)
 
 
-def _groups(listed: Sequence[Highlight], terminal: Terminal) -> RenderableType:
+def _groups(
+    listed: Sequence[Highlight],
+    terminal: Terminal,
+) -> RenderableType:
     """Make a table of groups."""
     against = listed[0].because == "disagrees"
     heads = (
@@ -336,7 +344,10 @@ def _groups(listed: Sequence[Highlight], terminal: Terminal) -> RenderableType:
     return terminal.groups(heads, cells)
 
 
-def _show_sides(rows: Sequence[_Sides], terminal: Terminal) -> None:
+def _show_sides(
+    rows: Sequence[_Sides],
+    terminal: Terminal,
+) -> None:
     """Show a table of names and the values of A and B, without rows that both lack."""
     heads = [
         Column(style=MUTED, no_wrap=True),

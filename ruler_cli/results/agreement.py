@@ -215,7 +215,11 @@ class AgreementBuilder:
         apart = apart and not figure["low"] <= 0 <= figure["high"]
         return {**figure, "told_apart": apart}
 
-    def _row(self, key: Any, figures: Mapping[Any, Measured]) -> Json:
+    def _row(
+        self,
+        key: Any,
+        figures: Mapping[Any, Measured],
+    ) -> Json:
         """Return how many pairs there are, how many against the labels and tied, and the accuracy."""
         pairs = self._counts[key, "pairs"]
         tied = self._counts[key, "tied"]

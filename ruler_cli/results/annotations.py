@@ -38,7 +38,11 @@ class AnnotationReader:
     """
 
     def __init__(
-        self, reader: Reader, *, given: bool = False, sized: bool = True
+        self,
+        reader: Reader,
+        *,
+        given: bool = False,
+        sized: bool = True,
     ) -> None:
         self.reader = reader
         self._given = given
@@ -76,9 +80,18 @@ class AnnotationReader:
             if self.reader.format.group_in_record:
                 part = part or _object(value.get("ruler"))
         rollouts = tuple(map(self._rollout, parts.values()))
-        return GroupRecord.read(part, group.key, judge, rollouts)
+        return GroupRecord.read(
+            part,
+            group.key,
+            judge,
+            rollouts,
+        )
 
-    def values_at(self, group: Group, path: str) -> list[Any]:
+    def values_at(
+        self,
+        group: Group,
+        path: str,
+    ) -> list[Any]:
         """Return the value at a path of each part of a rollout; None if it is absent.
 
         UsageError for a record with values of which it is not clear to which rollouts they belong.
@@ -139,7 +152,11 @@ class AnnotationReader:
         return label_of(outcome), "given" if self._given else "outcome"
 
 
-def refuse_unannotated(name: str, groups: int, unmarked: int) -> None:
+def refuse_unannotated(
+    name: str,
+    groups: int,
+    unmarked: int,
+) -> None:
     """Raise UsageError if no group of the file `name` has ever been scored."""
     if groups == unmarked:
         raise UsageError(

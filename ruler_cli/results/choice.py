@@ -121,7 +121,11 @@ class Selector:
         if choice.marks is not None:
             self._marked = MarkedRollouts(choice.marked)
 
-    def open(self, reader: Reader, source: InputSettings) -> None:
+    def open(
+        self,
+        reader: Reader,
+        source: InputSettings,
+    ) -> None:
         """Take the reader of INPUT."""
         self.annotations = AnnotationReader(
             reader, given=source.outcome is not None, sized=False
@@ -179,7 +183,9 @@ class Selector:
                 )
 
     def _with_fields(
-        self, group: Group, rollouts: Sequence[RolloutRecord]
+        self,
+        group: Group,
+        rollouts: Sequence[RolloutRecord],
     ) -> Sequence[RolloutRecord]:
         """Return the rollouts for which all conditions on fields hold."""
         for condition in self._choice.conditions:
@@ -244,7 +250,11 @@ class MarkedRollouts:
         """The lines that named no group or rollout so far."""
         return tuple(self._left.values())
 
-    def of(self, group: Group, scored: GroupRecord) -> Sequence[RolloutRecord]:
+    def of(
+        self,
+        group: Group,
+        scored: GroupRecord,
+    ) -> Sequence[RolloutRecord]:
         """Return the rollouts of a group that lines name; all, if one names the group."""
         name = group_name(group.key)
         wanted = self._wanted.get(name)
@@ -261,12 +271,18 @@ class MarkedRollouts:
         ]
 
 
-def highest(scores: Sequence[float], most: int) -> list[int]:
+def highest(
+    scores: Sequence[float],
+    most: int,
+) -> list[int]:
     """Return the indices of the highest scores; of equal ones the first."""
     return sorted(range(len(scores)), key=lambda i: -scores[i])[:most]
 
 
-def widest(scores: Sequence[float], most: int) -> list[int]:
+def widest(
+    scores: Sequence[float],
+    most: int,
+) -> list[int]:
     """Return the indices of so many scores whose variance is the greatest.
 
     That is max-variance down-sampling (PODS, Xu et al. 2025, arXiv 2504.13818): the best choice is some of

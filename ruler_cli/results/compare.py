@@ -127,7 +127,14 @@ class ComparedGroup:
         for scores in self.common_scores.values():
             score = scores[side]
             label = scores[1 - side]
-            rollouts.append(RolloutValues(score, "", score, label=label))
+            rollouts.append(
+                RolloutValues(
+                    score,
+                    "",
+                    score,
+                    label=label,
+                )
+            )
         group = (self.first, self.second)[side]
         return GroupScores(tuple(rollouts), tied=group.is_tied)
 
@@ -178,7 +185,11 @@ class LeftOutGroup(NamedTuple):
         return f"group {self.key!r} left out: {self.reason}"
 
 
-_LEFT_OUT = {None: "unlike", 0: "only in A", 1: "only in B"}
+_LEFT_OUT = {
+    None: "unlike",
+    0: "only in A",
+    1: "only in B",
+}
 """Names of the counts of groups that are not compared, by their `side`."""
 
 
@@ -188,7 +199,8 @@ _Content = tuple[str, tuple[bytes, ...]]
 
 
 def pair_groups(
-    first: Iterator[DigestedGroup], second: Iterator[DigestedGroup]
+    first: Iterator[DigestedGroup],
+    second: Iterator[DigestedGroup],
 ) -> Iterator[ComparedGroup | LeftOutGroup]:
     """Yield the groups that stand in both files with the same rollouts, each in any order, and all others.
 
@@ -226,7 +238,8 @@ def pair_groups(
 
 
 def _paired(
-    first: DigestedGroup, second: DigestedGroup
+    first: DigestedGroup,
+    second: DigestedGroup,
 ) -> ComparedGroup | LeftOutGroup:
     """Put the rollouts of the second group in the order of the first; equal ones stay in their order."""
     by_digest: dict[bytes, deque[RolloutRecord]] = {}
@@ -262,7 +275,9 @@ class Comparison:
     """
 
     def __init__(
-        self, files: Sequence[ScoredFile], on_left_out: OnLeftOut
+        self,
+        files: Sequence[ScoredFile],
+        on_left_out: OnLeftOut,
     ) -> None:
         """`on_left_out` gets each group that is not compared."""
         self.files = files
@@ -276,7 +291,9 @@ class Comparison:
         self._scores = (array("d"), array("d"))
 
     def groups(
-        self, keep: Keep, wanted: Wanted = None
+        self,
+        keep: Keep,
+        wanted: Wanted = None,
     ) -> Iterator[ComparedGroup]:
         """Yield each group that both files have; or those with a `wanted` key.
 
@@ -326,7 +343,11 @@ class Comparison:
     def paired(self) -> Json:
         """Counts of the groups of both files, of those that differ, and of those of one file alone."""
         groups, unlike, *alone = self._sides("groups", *_LEFT_OUT.values())
-        return {"groups": groups, "unlike": unlike, "alone": alone}
+        return {
+            "groups": groups,
+            "unlike": unlike,
+            "alone": alone,
+        }
 
     @cached_property
     def agreement(self) -> Agreement:
@@ -367,7 +388,9 @@ class Comparison:
         }
 
     def as_json(
-        self, heads: Sequence[Json], figures: ComparisonFigures
+        self,
+        heads: Sequence[Json],
+        figures: ComparisonFigures,
     ) -> Json:
         """Return the figures and the list as JSON; `heads` has what describes each file."""
         files = zip(heads, figures["files"], strict=True)

@@ -50,14 +50,23 @@ class PairDraw:
     The seed and the content of the groups decide, not their order.
     """
 
-    def __init__(self, most: int, seed: int) -> None:
+    def __init__(
+        self,
+        most: int,
+        seed: int,
+    ) -> None:
         self._most = most
         self._seed = blake2b(str(seed).encode(), digest_size=32).digest()
         self.pairs = 0
         self._random = Best[DrawnPair](most)
         self._disputed = Best[DrawnPair](most // 2)
 
-    def add(self, group: Group, scored: GroupRecord, keep: Keep) -> None:
+    def add(
+        self,
+        group: Group,
+        scored: GroupRecord,
+        keep: Keep,
+    ) -> None:
         """Add the next group; `keep` is called if it may be drawn from."""
         indices: dict[str, int] = {}
         for index, name in enumerate(rollout_ids(group, scored)):
@@ -78,7 +87,12 @@ class PairDraw:
         for pair in combinations(ids, 2):
             self.pairs += 1
             places = [indices[name] for name in pair]
-            entry = DrawnPair(key, pair, places, kept)
+            entry = DrawnPair(
+                key,
+                pair,
+                places,
+                kept,
+            )
             number = dice.random()
             drawn = self._random.add((number,), entry)
             dispute = _dispute(*[scored.rollouts[i] for i in places])
@@ -118,7 +132,10 @@ class PairDraw:
         return pairs
 
 
-def _dispute(first: RolloutRecord, second: RolloutRecord) -> float:
+def _dispute(
+    first: RolloutRecord,
+    second: RolloutRecord,
+) -> float:
     """Return how far passes and judges differ on the order of two rollouts, 0 if they agree.
 
     Of the opinions for either side the strongest counts, and of these two the weaker one.

@@ -82,7 +82,12 @@ _GROUPS = (
 )
 _USAGE = ("calls", "prompt_tokens", "completion_tokens", "cached_tokens")
 _ROLLOUTS = ("all", "scored", "failed", "labelled", "suspect", "moved")
-_QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
+_QUANTILES = {
+    "p50": 0.5,
+    "p90": 0.9,
+    "p99": 0.99,
+    "max": 1.0,
+}
 _TENTHS = [i / 10 for i in range(11)]
 TWENTIETHS = [i / 20 for i in range(21)]
 """Edges of the bins of a score."""
@@ -96,7 +101,10 @@ class ScoredFile:
     """A scored file; its `figures` and their counts are complete once all groups were read."""
 
     def __init__(
-        self, settings: InputSettings, stack: ExitStack, on_problem: OnProblem
+        self,
+        settings: InputSettings,
+        stack: ExitStack,
+        on_problem: OnProblem,
     ) -> None:
         """UsageError if it holds no records; `on_problem` gets each record that cannot be read."""
         self._labels = settings.outcome
@@ -196,7 +204,11 @@ class FileFigures:
         # the time of each judged group, and the kind of its failure
         self._timed: list[tuple[float, str]] = []
 
-    def add(self, group: GroupRecord, own_rubric: str = "") -> None:
+    def add(
+        self,
+        group: GroupRecord,
+        own_rubric: str = "",
+    ) -> None:
         """Count the next group of the file; its record may have a rubric of its own."""
         self.groups.update(["all", group.status])
         for rollout in group.rollouts:
@@ -351,7 +363,11 @@ class FileFigures:
         """
         texts_of = self._rubrics | {BUILT_IN: DEFAULT_RUBRIC, digest_of(""): ""}
         for name in self.words["judges"].listed():
-            plain = {"judge": name, "model": name, "params": {}}
+            plain = {
+                "judge": name,
+                "model": name,
+                "params": {},
+            }
             text = params_text([plain])
             texts_of[digest_of(text)] = text
         made: Json = {
@@ -362,7 +378,11 @@ class FileFigures:
             listed.pop(OTHER, None)
             texts = texts_of | dict(lookup(listed))
             made[name] = [
-                {"digest": digest, "groups": number, "text": texts.get(digest)}
+                {
+                    "digest": digest,
+                    "groups": number,
+                    "text": texts.get(digest),
+                }
                 for digest, number in listed.items()
             ]
             made[f"more_{name}"] = max(0, len(self.words[name]) - _LISTED)
@@ -399,7 +419,12 @@ class FileFigures:
             self._numbers["score"], self._numbers["bytes"], strict=True
         )
         trend = self.sums.lengths.trend()
-        none = {"slope": None, "error": None, "correlation": None, "groups": 0}
+        none = {
+            "slope": None,
+            "error": None,
+            "correlation": None,
+            "groups": 0,
+        }
         figures = asdict(trend) if trend else none
         return {"cells": cells(points, score=_TENTHS, bytes=_POWERS), **figures}
 
@@ -451,7 +476,8 @@ class FileFigures:
 
 
 def differences(
-    first: FileFigures, second: FileFigures
+    first: FileFigures,
+    second: FileFigures,
 ) -> dict[str, bool | None]:
     """Return for each thing that makes scores if two files differ in it; None: at least one does not say it."""
     differs: dict[str, bool | None] = {}
@@ -465,7 +491,10 @@ def differences(
     return differs
 
 
-def _middle(numbers: Sequence[float], edges: Sequence[float]) -> Json:
+def _middle(
+    numbers: Sequence[float],
+    edges: Sequence[float],
+) -> Json:
     return {"bins": histogram(numbers, edges), "median": quantile(numbers, 0.5)}
 
 
@@ -482,13 +511,26 @@ def _is_corrected(rollout: RolloutValues) -> bool:
     )
 
 
-def _bin(edges: Sequence[float], value: float) -> int:
+def _bin(
+    edges: Sequence[float],
+    value: float,
+) -> int:
     """Return the bin of a value: an edge is in the bin above it, what is outside in the first or last."""
-    return bisect_right(edges, value, 1, len(edges) - 1) - 1
+    return (
+        bisect_right(
+            edges,
+            value,
+            1,
+            len(edges) - 1,
+        )
+        - 1
+    )
 
 
 def histogram(
-    values: Iterable[float], edges: Sequence[float], count: str = "n"
+    values: Iterable[float],
+    edges: Sequence[float],
+    count: str = "n",
 ) -> list[Json]:
     """Count values between edges, each bin with its `count`; no bins without values."""
     held: list[list[float]] = [[] for _ in edges[1:]]

@@ -71,7 +71,9 @@ class Digests(TypedDict):
 
 
 def number_in(
-    value: Any, least: float = -LARGEST, most: float = LARGEST
+    value: Any,
+    least: float = -LARGEST,
+    most: float = LARGEST,
 ) -> float | None:
     """Return a JSON number within bounds, else None; neither a truth value nor text is a score."""
     if type(value) not in (float, int) or not -LARGEST <= value <= LARGEST:
@@ -194,7 +196,10 @@ _READERS: dict[Callable[[Any], Any], str] = {
 """The functions that read a member of a record, with the names of these members."""
 
 
-def _read_members(annotation: Json, names: Collection[str]) -> Json:
+def _read_members(
+    annotation: Json,
+    names: Collection[str],
+) -> Json:
     """Read the members with these names that an annotation, or the part of a group in it, has and that are not null."""
     current = _upgraded(annotation)
     members: Json = {}
@@ -328,7 +333,12 @@ class RolloutRecord:
                 return values[i]
         return None
 
-    def values(self, distinct: int, *, placed: bool) -> RolloutValues:
+    def values(
+        self,
+        distinct: int,
+        *,
+        placed: bool,
+    ) -> RolloutValues:
         """Return the numbers that figures count; `placed`: its positions are those among all rollouts."""
         criteria = []
         for i, criterion in enumerate(self.criteria):
@@ -577,7 +587,10 @@ _QUALITY = set(
 """Members of a group that are about its scores."""
 
 
-def _made(kind: type[_R], values: Json) -> _R:
+def _made(
+    kind: type[_R],
+    values: Json,
+) -> _R:
     """Make a record of what stands in OUTPUT; to fill in the rest would take longer than the whole line does."""
     record = object.__new__(kind)
     vars(record).update(values)

@@ -59,7 +59,12 @@ class TrendStep:
     first step, in words, and `unlike` in how many groups.
     """
 
-    def __init__(self, source: str, step: float, reason: str = "") -> None:
+    def __init__(
+        self,
+        source: str,
+        step: float,
+        reason: str = "",
+    ) -> None:
         self.source = source
         self.step = step
         self.reason = reason
@@ -74,7 +79,11 @@ class TrendStep:
         """The sums over its groups with scores."""
         return self.file.sums
 
-    def read(self, file: ScoredFile, update: Callable[[], object]) -> None:
+    def read(
+        self,
+        file: ScoredFile,
+        update: Callable[[], object],
+    ) -> None:
         """Read the groups of a file, with an `update` after each."""
         self.file = file.figures
         for _, group, scored in file.read():
@@ -110,7 +119,11 @@ class TrendStep:
         if 0 < self.unlike < every:
             self.differs += f" in {self.unlike} of {every} groups"
 
-    def means(self, kind: DriftKind, panel: Panel) -> Sequence[float]:
+    def means(
+        self,
+        kind: DriftKind,
+        panel: Panel,
+    ) -> Sequence[float]:
         """Return the means that a test looks at; of a length the size of its correlation. Empty without them."""
         sums = self.sums
         if kind == "length":
@@ -122,7 +135,11 @@ class TrendStep:
         counted = [mean.mean for mean in means if mean.number]
         return counted if len(counted) == 2 else ()
 
-    def products(self, kind: DriftKind, panel: Panel) -> Mapping[str, float]:
+    def products(
+        self,
+        kind: DriftKind,
+        panel: Panel,
+    ) -> Mapping[str, float]:
         """Return the products of these within groups."""
         if kind == "held_out":
             pair = self.sums.by_judges.get(panel, {})
@@ -176,7 +193,10 @@ class DriftTest:
     """
 
     def __init__(
-        self, kind: DriftKind, steps: Sequence[TrendStep], panel: Panel
+        self,
+        kind: DriftKind,
+        steps: Sequence[TrendStep],
+        panel: Panel,
     ) -> None:
         self.kind: DriftKind = kind
         self._steps = [step for step in steps if step.means(kind, panel)]
@@ -230,7 +250,9 @@ class Trend:
     """
 
     def __init__(
-        self, steps: Sequence[TrendStep], origin: StepOrigin = "order"
+        self,
+        steps: Sequence[TrendStep],
+        origin: StepOrigin = "order",
     ) -> None:
         self.steps = sorted(steps, key=lambda step: step.step)
         self.origin = origin
@@ -265,7 +287,11 @@ class Trend:
         for test in self.tests:
             values = [test.values.get(step.step) for step in self.steps]
             tests.append(
-                {"kind": test.kind, "steps": len(test.values), "values": values}
+                {
+                    "kind": test.kind,
+                    "steps": len(test.values),
+                    "values": values,
+                }
             )
         return {
             "step_from": self.origin,

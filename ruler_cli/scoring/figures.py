@@ -38,7 +38,15 @@ class CriterionSums:
 
     values: Moments = field(default_factory=Moments)
     products: Counter[str] = field(default_factory=Counter)
-    variance: Anova = field(default_factory=lambda: Anova(0.0, 0, 0.0, 0, 0.0))
+    variance: Anova = field(
+        default_factory=lambda: Anova(
+            0.0,
+            0,
+            0.0,
+            0,
+            0.0,
+        )
+    )
     positions: PositionBias = field(default_factory=PositionBias)
 
     def add(self, rows: Sequence[tuple[CriterionScore, RolloutValues]]) -> None:
@@ -105,7 +113,12 @@ class Figures:
         self.positions = PositionBias()
         self.criteria: dict[str, CriterionSums] = {}
 
-    def add(self, group: GroupScores, *, own_words: bool = True) -> None:
+    def add(
+        self,
+        group: GroupScores,
+        *,
+        own_words: bool = True,
+    ) -> None:
         """Count a group with scores; `own_words`: its judges explain each rollout by themselves."""
         scored = [
             rollout for rollout in group.rollouts if rollout.score is not None
@@ -166,7 +179,9 @@ class Figures:
         self.by_label.update(products.get("scores", {}))
 
     def _add_judges(
-        self, scored: Sequence[RolloutValues], distinct: Sequence[RolloutValues]
+        self,
+        scored: Sequence[RolloutValues],
+        distinct: Sequence[RolloutValues],
     ) -> None:
         """Count each judge of a panel, and every two of them on distinct rollouts."""
         judges: dict[Any, None] = {}
