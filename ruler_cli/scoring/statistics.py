@@ -454,11 +454,21 @@ class Anova:
     the table has holes.
     """
 
-    between: float
-    df_item: int
-    rest: float
-    df_res: int
-    k: float
+    between: float = 0.0
+    df_item: int = 0
+    rest: float = 0.0
+    df_res: int = 0
+    k: float = 0.0
+
+    def __add__(self, further: Anova) -> Anova:
+        """Pool the analyses of two groups."""
+        return Anova(
+            self.between + further.between,
+            self.df_item + further.df_item,
+            self.rest + further.rest,
+            self.df_res + further.df_res,
+            further.k,
+        )
 
     @classmethod
     def of(
