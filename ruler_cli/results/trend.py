@@ -100,7 +100,7 @@ class TrendStep:
 
     def compare(self, first: TrendStep) -> None:
         """Name what made scores differently from those of the first step, and those of how many groups."""
-        names = []
+        unlike: dict[str, int] = {}
         for way, words in _WAYS.items():
             usual = first.file.words[words]
             counts = self.file.words[words]
@@ -108,13 +108,12 @@ class TrendStep:
                 continue
             new = counts.total() - sum(counts[word] for word in usual)
             if usual and new:
-                names.append(way)
-                self.unlike = max(self.unlike, new)
-        if "judge" in names and "parameters" in names:
-            names.remove(
-                "parameters"
-            )  # their digest is of the judges' names, too
-        self.differs = ", ".join(names)
+                unlike[way] = new
+        if "judge" in unlike:
+            # their digest is of the judges' names, too
+            unlike.pop("parameters", None)
+        self.unlike = max(unlike.values(), default=0)
+        self.differs = ", ".join(unlike)
         every = self.file.groups["all"]
         if 0 < self.unlike < every:
             self.differs += f" in {self.unlike} of {every} groups"
