@@ -89,7 +89,11 @@ def _show_section(
 
 def _rule(title: str) -> Rule:
     """Make a rule with a title at its left end."""
-    return Rule(Text(title, TITLE), align="left", style=MUTED)
+    return Rule(
+        Text(title, TITLE),
+        align="left",
+        style=MUTED,
+    )
 
 
 def _figures(group: GroupRecord) -> str:

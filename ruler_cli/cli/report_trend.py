@@ -97,11 +97,19 @@ def report_trend(
             force=options.force,
         )
     problems = FileProblems()
-    trend = _read_trend(options, sources, problems)
+    trend = _read_trend(
+        options,
+        sources,
+        problems,
+    )
     view = TrendView(trend, options.labels)
     if file is not None:
         size = file.write(view.data(), (TREND_SCRIPTS, TREND_STYLES))
-        print_written(count(len(sources), "step"), size, file.target)
+        print_written(
+            count(len(sources), "step"),
+            size,
+            file.target,
+        )
     elif options.as_json:
         problems.print_json({"labels": options.labels, **trend.as_json()})
     else:
@@ -128,12 +136,20 @@ def _read_trend(
         step = TrendStep(name, number)
         try:
             with ExitStack() as stack, group_counter() as bar:
-                file = problems.open(source, options, stack)
+                file = problems.open(
+                    source,
+                    options,
+                    stack,
+                )
                 step.read(file, bar.update)
                 warn(file)
         except UsageError as error:
             errors.append(error)
-            step = TrendStep(name, number, reason=str(error.brief))
+            step = TrendStep(
+                name,
+                number,
+                reason=str(error.brief),
+            )
         steps.append(step)
     judged = [step for step in steps if not step.reason]
     if not judged:
@@ -281,11 +297,20 @@ class TrendView:
     def show(self, terminal: Terminal) -> None:
         """Write the page to the terminal, with the first quantities that fit."""
         facts = [("trend", self._found), ("judge", self._judges)]
-        terminal.show(terminal.facts(facts), "", Text(self.heading, TITLE))
+        terminal.show(
+            terminal.facts(facts),
+            "",
+            Text(self.heading, TITLE),
+        )
         terminal.show(terminal.facts(self.findings()), "")
         columns = [*self._columns().items()][: terminal.width // _COLUMN]
         heads = [
-            Column(head, justify="right", no_wrap=True) for head, _ in columns
+            Column(
+                head,
+                justify="right",
+                no_wrap=True,
+            )
+            for head, _ in columns
         ]
         heads[0].justify = "left"
         rows = zip(*(cells for _, cells in columns), strict=True)

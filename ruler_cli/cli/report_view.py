@@ -89,7 +89,11 @@ class RunView:
         }
         for title, listed in titles.items():
             if listed:
-                terminal.show("", Text(title, TITLE), _groups(listed, terminal))
+                terminal.show(
+                    "",
+                    Text(title, TITLE),
+                    _groups(listed, terminal),
+                )
 
     def _head(self) -> Iterator[Fact]:
         figures = self.figures
@@ -272,8 +276,16 @@ def view_of(
 ) -> View:
     """Return the view of one file, or of two."""
     if isinstance(reading, Comparison):
-        return ComparisonView(reading, sources, figures)
-    return RunView(reading, sources, figures)
+        return ComparisonView(
+            reading,
+            sources,
+            figures,
+        )
+    return RunView(
+        reading,
+        sources,
+        figures,
+    )
 
 
 def _differing(group: ComparedGroup) -> dict[str, Any]:

@@ -87,7 +87,11 @@ def votes_of(labels: Mapping[int, tuple[float, float]]) -> Iterator[Vote]:
         low, weight = labels[worse]
         high, more = labels[better]
         if high > low:
-            yield Vote(better, worse, weight=weight * more)
+            yield Vote(
+                better,
+                worse,
+                weight=weight * more,
+            )
 
 
 class AgreementBuilder:
@@ -131,7 +135,11 @@ class AgreementBuilder:
         sums = defaultdict[Any, float](float)
         asked = was_asked(groups[0])
         for vote in votes:
-            results = _results(vote, values, rollouts)
+            results = _results(
+                vote,
+                values,
+                rollouts,
+            )
             result = results.get(self._main[0])
             if asked:
                 results[GATED] = result or 0.0
@@ -263,7 +271,11 @@ class AgreementBuilder:
             number = groups[of, "pairs"]
             if number:
                 value = totals[key, "won"] / totals[of, "pairs"]
-                figures[key] = measured(value, resampled[key], number)
+                figures[key] = measured(
+                    value,
+                    resampled[key],
+                    number,
+                )
         return figures
 
 

@@ -164,7 +164,11 @@ class Selector:
             return None
         counts["kept groups"] += 1
         counts["kept rollouts"] += len(taken)
-        return Selected(group, scored, taken)
+        return Selected(
+            group,
+            scored,
+            taken,
+        )
 
     def _count(self, scored: GroupRecord) -> None:
         self.counts.update(
@@ -212,7 +216,11 @@ class Selector:
         counts = self.counts
         if counts["groups"]:
             unmarked = counts["groups"] - counts["annotation"]
-            refuse_unannotated(name, counts["groups"], unmarked)
+            refuse_unannotated(
+                name,
+                counts["groups"],
+                unmarked,
+            )
         for condition in self._choice.conditions:
             named = condition.name in FIGURES or condition.criterion
             if counts["score"] and named and not counts[condition.name]:

@@ -76,7 +76,11 @@ class Order(NamedTuple):
         """Return the order by two judges, from that of the scores of one with those of the other as labels."""
         told_by_both = counts.won + counts.lost
         tied = counts.pairs + counts.spread - 2 * told_by_both
-        return cls(told_by_both + tied, counts.lost + tied / 2, tied)
+        return cls(
+            told_by_both + tied,
+            counts.lost + tied / 2,
+            tied,
+        )
 
 
 @dataclass(frozen=True)
@@ -234,7 +238,11 @@ def pair_groups(
             yield LeftOutGroup(key, "its rollouts differ between the files")
         for side, name in enumerate(("first", "second")):
             for _ in range(keys[side][key] - unlike):
-                yield LeftOutGroup(key, f"only in the {name} file", side)
+                yield LeftOutGroup(
+                    key,
+                    f"only in the {name} file",
+                    side,
+                )
 
 
 def _paired(
@@ -382,7 +390,11 @@ class Comparison:
             "tied": [sums.counts["tied"] for sums in self._sums],
             "distance": {"mean": fmean(distances), "max": max(distances)},
             "order": {**order._asdict(), "agreement": same_order},
-            "cells": cells(both, a=TWENTIETHS, b=TWENTIETHS),
+            "cells": cells(
+                both,
+                a=TWENTIETHS,
+                b=TWENTIETHS,
+            ),
             "correlation": correlation(self._sums[0].by_label),
             "differs": differences(*figures),
         }

@@ -78,7 +78,11 @@ class PairDraw:
         key = group_name(scored.key)
         content = orjson.dumps([key, *ids])
         dice = random.Random(
-            blake2b(content, digest_size=8, key=self._seed).digest()
+            blake2b(
+                content,
+                digest_size=8,
+                key=self._seed,
+            ).digest()
         )
         if len(ids) > _AT_ONCE:
             ids = dice.sample(ids, _AT_ONCE)

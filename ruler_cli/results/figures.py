@@ -110,7 +110,11 @@ class ScoredFile:
         self._labels = settings.outcome
         self.source = settings.source
         self.name = Location(settings.source).shown
-        self.input = open_input(settings, stack, on_problem)
+        self.input = open_input(
+            settings,
+            stack,
+            on_problem,
+        )
         if self.input.reader is None:
             problem = f"{self.name}: holds no records"
             raise UsageError(f"{problem}; give a file that `ruler score` wrote")
@@ -130,7 +134,11 @@ class ScoredFile:
             return
         groups = self.figures.groups
         rollouts = self.figures.rollouts
-        refuse_unannotated(self.name, groups["all"], groups["unmarked"])
+        refuse_unannotated(
+            self.name,
+            groups["all"],
+            groups["unmarked"],
+        )
         if self._labels is not None and not rollouts["labelled"]:
             raise UsageError(
                 f"no rollout of {self.name} has a usable label there",
@@ -401,7 +409,11 @@ class FileFigures:
         if not exact:
             step = (labels[-1] - labels[0]) / _MOST_LABELS
             edges = [labels[0] + step * i for i in range(_MOST_LABELS)]
-        listed = cells(labelled, score=_TENTHS, label=[*edges, *labels[-1:]])
+        listed = cells(
+            labelled,
+            score=_TENTHS,
+            label=[*edges, *labels[-1:]],
+        )
         for cell in listed if exact else ():
             cell["label"] = cell["values"]["label"]
         pairs = self.sums.pairs
@@ -426,7 +438,14 @@ class FileFigures:
             "groups": 0,
         }
         figures = asdict(trend) if trend else none
-        return {"cells": cells(points, score=_TENTHS, bytes=_POWERS), **figures}
+        return {
+            "cells": cells(
+                points,
+                score=_TENTHS,
+                bytes=_POWERS,
+            ),
+            **figures,
+        }
 
     def _criteria(self) -> list[Json]:
         """Return the figures of each criterion, the most frequent first, of these the one that decides the most."""
@@ -588,7 +607,11 @@ def _bars_along(points: Sequence[tuple[float, str]]) -> list[Json]:
     high = math.floor(max(points)[0])
     width = (high - low) // _BARS + 1
     edges = range(low, high + width + 1, width)
-    bars = histogram([at for at, _ in points], edges, "groups")
+    bars = histogram(
+        [at for at, _ in points],
+        edges,
+        "groups",
+    )
     for bar in bars:
         bar["failed"] = {}
     failed = Counter([(_bin(edges, at), kind) for at, kind in points if kind])

@@ -41,7 +41,11 @@ class GroupText:
         scored_group: GroupRecord,
     ) -> GroupText:
         """Render the text that the judge saw, if nothing was shortened for its context."""
-        layout = render_group(group, AskSettings(), sent=False).layout
+        layout = render_group(
+            group,
+            AskSettings(),
+            sent=False,
+        ).layout
         rollouts: list[Sequence[str]] = []
         identical: list[int] = []
         first: dict[int, int] = {}

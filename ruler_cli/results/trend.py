@@ -273,7 +273,14 @@ class Trend:
             self.panel = self.panel or next(iter(step.sums.by_judges), ())
         labelled = any(step.sums.means["label"].number for step in judged)
         kinds: list[DriftKind] = ["label" if labelled else "held_out", "length"]
-        tests = [DriftTest(kind, counted, self.panel) for kind in kinds]
+        tests = [
+            DriftTest(
+                kind,
+                counted,
+                self.panel,
+            )
+            for kind in kinds
+        ]
         self.tests = [test for test in tests if test.values]
         running = [test for test in tests if test.runs]
         needed = log(max(1, len(running)) / FALSE_ALARMS)

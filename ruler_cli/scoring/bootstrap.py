@@ -155,8 +155,16 @@ class CorrectedMean:
         return {
             "number": totals["number"],
             "labelled": totals["labelled"],
-            "scores": measured(means[0], columns[0], groups["number"]),
-            "labels": measured(means[1], columns[1], groups["weight"]),
+            "scores": measured(
+                means[0],
+                columns[0],
+                groups["number"],
+            ),
+            "labels": measured(
+                means[1],
+                columns[1],
+                groups["weight"],
+            ),
             "corrected": measured(
                 corrected[0], corrected[1:], groups["weight"]
             ),
