@@ -39,7 +39,8 @@ _DIFFERENCE = "difference"
 """The figure of two files: that of the first less that of the second."""
 GATED = "with_unscored"
 """The pairwise accuracy in which a pair counts as wrong if the judge was asked about it and gave no score."""
-_PEOPLE = ("agreement", "judge")
+_PEOPLE = "people"
+"""How often another person says the same as one."""
 _JUDGES_FAILURES = ("reply", "refused", "too_long", "unknown")
 _AT_ONCE = 128
 """Labelled rollouts of a group whose pairs are compared; of more, a sample."""
@@ -144,8 +145,7 @@ class AgreementBuilder:
             if asked:
                 results[GATED] = result or 0.0
             if result is not None and vote.agreed is not None:
-                results["agreement"] = vote.agreed
-                results["judge"] = result
+                results[_PEOPLE] = vote.agreed
             weight = vote.share * vote.weight
             for key, amount in results.items():
                 self._counts[key, "pairs"] += vote.share
@@ -201,7 +201,7 @@ class AgreementBuilder:
         # a single judge is no panel
         if len(listed["panel"]) > 1:
             listed["scorers"] += listed["panel"]
-        people = {name: figures[name] for name in _PEOPLE}
+        people = figures[_PEOPLE]
         return {
             "groups": self._groups,
             "mixed_groups": figures[self._main[0]]["groups"],
@@ -211,7 +211,7 @@ class AgreementBuilder:
             "baselines": listed["baselines"],
             "criteria": listed["criteria"],
             "difference": self._difference(figures),
-            "people": people if people["judge"]["groups"] else None,
+            "people": people if people["groups"] else None,
         }
 
     def _difference(self, figures: Mapping[Any, Measured]) -> Json | None:
