@@ -177,7 +177,10 @@ async def judge_file(
                 return session, None
             source = opened.result()
             source.report(observer, alone=settings.absolute)
-            session.begin(source.total)
+            total = source.total
+            if total is not None and source.lines is not None:
+                total -= session.stats.summary.unreadable
+            session.begin(total)
             session.stop_if_too_many()
             if source.reader is not None:
                 sink.begin(source, session)
@@ -193,7 +196,11 @@ def _open(session: ScoringSession, sink: FileSink, stack: ExitStack) -> Input:
 
     def on_problem(problem: Problem) -> None:
         sink.unreadable(problem)
-        session.stats.summary.unreadable += 1
+        summary = session.stats.summary
+        summary.unreadable += 1
+        # of a file that is read once the number of lines is known, and that of groups as far as it is read
+        if summary.total is not None:
+            summary.total -= 1
         session.observer.problem(problem)
         session.stop_if_too_many()
 

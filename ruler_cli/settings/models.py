@@ -450,7 +450,7 @@ class AskSettings(Section):
     seed: Annotated[Whole, Option("Seed of order, labels and draws.", "N")] = 0
     passes: Annotated[
         Whole,
-        Field(ge=1),
+        Field(ge=1, le=1_000),
         Option(
             "Number of times that a judge scores each group, in balanced orders.",
             "K",
