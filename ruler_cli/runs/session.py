@@ -168,6 +168,7 @@ class ScoringSession:
         self._secrets = _secrets(settings)
         self._params = self._keep("params", _params(settings, self._secrets))
         self._rubric = lru_cache(16)(partial(self._keep, "rubric"))
+        self._compares = not all(settings.asked_each)
         self._gave_up = self._begun = False
         self._grace: asyncio.TimerHandle | None = None
         self._bounds = Counter[frozenset[tuple[int, int]]]()
@@ -272,7 +273,6 @@ class ScoringSession:
             self._failed(group, result, combination)
         else:
             self.stats.add(group, result, combination.scores)
-        self.count_rubric(group)
         self.observer.advanced(self.stats.summary)
         return combination, waits
 
@@ -403,29 +403,20 @@ class ScoringSession:
         for sentence in self.coverage.report():
             self.observer.warn(sentence)
 
-    def count_rubric(self, group: Group) -> None:
-        """Count the rubric of a group."""
-        summary = self.stats.summary
-        digest, text = self._rubric_of(group)
-        if (
-            digest in summary.rubric_texts
-            or len(summary.rubric_texts) < _LISTED
-        ):
-            summary.rubric_texts[digest] = text
-        else:
-            summary.more_rubrics += 1
-
     def digests(self, group: Group) -> Digests:
-        """Return the digests of what made the scores of a group."""
-        return {"rubric": self._rubric_of(group)[0], "params": self._params[0]}
-
-    def _rubric_of(self, group: Group) -> tuple[str, str]:
-        """Return the digest and the text of the rubric that a group is judged by."""
+        """Count the rubric of a group; return the digests of what made its scores."""
         rubric = shown_rubric(group, self.settings.ask.rubric)
         # the built-in one compares, and is shown to no judge that does not
-        if rubric == DEFAULT_RUBRIC and all(self.settings.asked_each):
-            return self._rubric("")
-        return self._rubric(rubric_text(rubric))
+        if rubric == DEFAULT_RUBRIC and not self._compares:
+            rubric = ""
+        digest, text = self._rubric(rubric_text(rubric))
+        summary = self.stats.summary
+        texts = summary.rubric_texts
+        if digest in texts or len(texts) < _LISTED:
+            texts[digest] = text
+        else:
+            summary.more_rubrics += 1
+        return {"rubric": digest, "params": self._params[0]}
 
     def _keep(self, kind: str, text: str) -> tuple[str, str]:
         """Return the digest of a text that makes scores, and the text without secrets; the ledger keeps it."""
@@ -702,6 +693,7 @@ class BatchScores:
 
     def __init__(self, settings: ScoreSettings) -> None:
         self._how = settings.combining
+        self._alone = replace(self._how, debias=False, standardize=False)
         self._single = settings.ask.single
         self._input_order = settings.ask.order == "input"
         self.at_once = True
@@ -721,8 +713,7 @@ class BatchScores:
         from ruler_cli.scoring.tables import PassTables
 
         made = PassTables(result)
-        how = replace(self._how, debias=False, standardize=False)
-        combination = combined(made, how, self._single)
+        combination = combined(made, self._alone, self._single)
         self.statistics.add(made)
         final = isinstance(combination, GroupError) or combination.final
         return combination, self.waits or not (final or self.at_once)

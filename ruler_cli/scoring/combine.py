@@ -272,33 +272,29 @@ def _rollouts(
 ) -> list[RolloutValues]:
     """Return the score of each rollout in input order; an unreadable one has its reason for an explanation."""
     shown = _shown(result, counted, vetoes)
-    by_distinct = list[RolloutValues]()
-    for distinct, size in enumerate(result.sizes):
-        if all(table.scores[distinct] is None for table in used):
-            unanswered = RolloutValues(
-                None, NO_ANSWER, size=size, distinct=distinct
-            )
-            by_distinct.append(unanswered)
-            continue
-        scored = _scored(distinct, used, counted, shown[distinct])
-        scored = replace(
-            scored,
-            suspect=distinct in result.suspects,
-            criteria=criteria[distinct],
-            size=size,
-        )
-        if distinct in vetoes:
-            named = ", ".join([f"“{name}”" for name in vetoes[distinct]])
-            words = f"{scored.explanation} The judge's score is 0 by the veto of {named}."
-            scored = replace(scored, explanation=words.strip())
-        by_distinct.append(scored)
+    by_distinct = dict[int, RolloutValues]()
     rollouts = list[RolloutValues]()
     for i, owner in enumerate(result.owner):
         if owner is None:
             rollouts.append(RolloutValues(None, result.faults[i]))
             continue
         label = result.rewards[i] if result.rewards else None
-        rollouts.append(replace(by_distinct[owner], label=label))
+        scored = by_distinct.get(owner)
+        if scored is None:
+            scored = _scored(
+                result,
+                owner,
+                used,
+                counted,
+                shown[owner],
+                criteria[owner],
+                vetoes.get(owner, ()),
+                label,
+            )
+            by_distinct[owner] = scored
+        elif scored.label != label:
+            scored = replace(scored, label=label)
+        rollouts.append(scored)
     return rollouts
 
 
@@ -326,16 +322,21 @@ def _shown(
 
 
 def _scored(
+    result: GroupResult,
     distinct: int,
     used: Sequence[ScoreTable],
     counted: Sequence[ScoreTable],
     shown: Sequence[_Shown],
+    criteria: tuple[CriterionScore, ...],
+    broken: Sequence[str],
+    label: float | None,
 ) -> RolloutValues:
     """Return the score of a distinct rollout.
 
     It is the mean of the judges' scores, with the explanation of the pass whose score is nearest to it. So is
     that of each judge.
     """
+    size = result.sizes[distinct]
     by_judge = dict[int, float]()
     explained = dict[int, str]()
     for table in counted:
@@ -348,23 +349,31 @@ def _scored(
             nearest = _nearest(score_of_judge, places)
             explained[table.judge] = nearest.explanation
     judges = [table.judge for table in used if table.judge in by_judge]
+    if not judges:
+        return RolloutValues(
+            None, NO_ANSWER, label=label, size=size, distinct=distinct
+        )
     score = mean([by_judge[judge] for judge in judges])
     passes = [place for place in shown if place.judge in judges]
-    positions = list[float]()
-    uncorrected = list[float]()
-    for place in passes:
-        if place.position is not None:
-            positions.append(place.position)
-            uncorrected.append(place.uncorrected)
+    explanation = _nearest(score, passes).explanation
+    if broken:
+        named = ", ".join([f"“{name}”" for name in broken])
+        words = f"The judge's score is 0 by the veto of {named}."
+        explanation = f"{explanation} {words}".strip()
+    placed = [place for place in passes if place.position is not None]
     return RolloutValues(
         score,
-        _nearest(score, passes).explanation,
+        explanation,
         judge_score=score,
         spread=_spread([place.corrected for place in passes]),
         by_judge=by_judge,
         said=explained,
-        positions=tuple(positions),
-        pass_scores=tuple(uncorrected),
+        positions=tuple([place.position or 0.0 for place in placed]),
+        pass_scores=tuple([place.uncorrected for place in placed]),
+        suspect=distinct in result.suspects,
+        criteria=criteria,
+        label=label,
+        size=size,
         distinct=distinct,
     )
 
