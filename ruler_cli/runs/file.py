@@ -34,7 +34,6 @@ from ruler_cli.formats.input import (
     shown_key,
 )
 from ruler_cli.formats.reader import Reader
-from ruler_cli.judges.providers import MissingCredentialsError, Price
 from ruler_cli.judges.resolve import (
     ResolvedJudge,
     cached_only,
@@ -111,7 +110,8 @@ async def score(
     result. `stop_signal` stops the run from outside: calls in flight finish, groups that are done stay.
     """
     observer = observer or Observer()
-    refuse_settings_of_run(settings)
+    refuse_clashes(settings.input.source, settings.output, settings.failed)
+    refuse_settings(settings)
     # OUTPUT ends before INPUT is closed: bytes behind the last record of a document are copied from there
     with ExitStack() as inputs, ExitStack() as stack:
         resolved = resolve_judges(settings)
@@ -444,28 +444,6 @@ async def open_judges(
     return open_panel(settings, resolved, stop_signal, ledger)
 
 
-def refuse_settings_of_run(settings: ScoreSettings) -> None:
-    """Raise UsageError for settings that cannot be, and files that clash; no judge's key is needed."""
-    source = settings.input
-    refuse_clashes(source.source, settings.output, settings.failed)
-    refuse_settings(settings)
-    refuse_judges(settings)
-
-
-def refuse_judges(settings: ScoreSettings) -> None:
-    """Raise UsageError for judges that cannot be asked as the settings say; no judge's key is needed."""
-    if settings.cached_only:
-        if settings.ledger is None:
-            raise UsageError(
-                "answers are in the ledger",
-                "leave out --ledger none",
-                place="--cached-only",
-            )
-        for judge in settings.judges:
-            cached_only(judge)
-    refuse_reading(settings)
-
-
 def refuse_reading(settings: ScoreSettings) -> None:
     """Raise UsageError for a judge that is read by the probability of its words, and tells none."""
     for judge, ask in zip(settings.judges, settings.asks, strict=True):
@@ -476,39 +454,35 @@ def refuse_reading(settings: ScoreSettings) -> None:
 
 def resolve_judges(settings: ScoreSettings) -> list[ResolvedJudge]:
     """Resolve the judges of a run, not yet open; UsageError for those that cannot be asked."""
-    refuse_judges(settings)
-    way_to: Callable[[JudgeSettings], ResolvedJudge] = resolve
-    if settings.cached_only:
-        way_to = cached_only
-    resolved = [way_to(judge) for judge in settings.judges]
-    for judge, way in zip(settings.judges, resolved, strict=True):
-        _refuse_unpriced(settings, judge, way.price)
-    return resolved
+    for error in judge_errors(settings):
+        raise error
+    way_to = cached_only if settings.cached_only else resolve
+    return [way_to(judge) for judge in settings.judges]
 
 
 def judge_errors(settings: ScoreSettings) -> Iterator[UsageError]:
-    """Yield the errors with which `resolve_judges` would refuse judges, missing credentials among them."""
-    try:
-        refuse_reading(settings)
-    except UsageError as error:
-        yield error
-    refuse = cached_only if settings.cached_only else refuse_judge
+    """Yield the errors of judges that cannot be asked as the settings say, missing credentials among them."""
+    if settings.cached_only and settings.ledger is None:
+        problem = "answers are in the ledger"
+        remedy = "leave out --ledger none"
+        yield UsageError(problem, remedy, place="--cached-only")
+    refuse: Callable[[JudgeSettings], object] = refuse_judge
+    if settings.cached_only:
+        refuse = cached_only
+    checks: list[Callable[[], object]] = [partial(refuse_reading, settings)]
     for judge in settings.judges:
+        checks.append(partial(refuse, judge))
+        checks.append(partial(_refuse_unpriced, settings, judge))
+    for check in checks:
         try:
-            try:
-                refuse(judge)
-            except MissingCredentialsError as error:
-                yield error
-            _refuse_unpriced(settings, judge, model_of(judge).price)
+            check()
         except UsageError as error:
             yield error
 
 
-def _refuse_unpriced(
-    settings: ScoreSettings, judge: JudgeSettings, price: Price | None
-) -> None:
+def _refuse_unpriced(settings: ScoreSettings, judge: JudgeSettings) -> None:
     capped = settings.pool.max_cost is not None and not settings.cached_only
-    if capped and price is None:
+    if capped and model_of(judge).price is None:
         raise UsageError(
             f"the price of {judge.label} is not known",
             "use --price IN,OUT, in USD per million prompt and completion tokens",
