@@ -1,20 +1,20 @@
-"""`ruler agree SCORED [SCORED2]`: scores against labels, and two judges against one another."""
+"""`ruler agree SCORED`: scores against labels."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from ruler_cli.cli import agree_view
 from ruler_cli.cli.command import running
 from ruler_cli.cli.messages import print_note
 from ruler_cli.cli.options import (
     RECORD_OPTIONS,
     RECORD_SETTINGS,
     Scored,
-    Second,
     takes,
 )
 from ruler_cli.cli.scored_files import ScoredFiles
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from ruler_cli.results.agreement import Agreement
     from ruler_cli.results.figures import ScoredFile
 
-_Json = Mapping[str, Any]
 _COUNTS = ("scored", "moved", "outcomes", *LEFT_OUT)
 """Counts of rollouts in the JSON; a value that cannot be used never counts as a zero."""
 
@@ -43,39 +42,34 @@ _COUNTS = ("scored", "moved", "outcomes", *LEFT_OUT)
 def command(
     ctx: typer.Context,
     source: Scored,
-    second: Second = None,
 ) -> int:
-    """Compare scores with labels, or two judges with each other.
+    """Compare scores with labels.
 
-    Intervals are bootstrapped over groups. Of two judges the pairwise accuracy decides: its difference is
-    significant if the interval leaves out 0. With labels of some rollouts and scores of all, means are corrected:
-    what labels show of the judge holds for all. Groups of equal rollouts count once.
+    Intervals are bootstrapped over groups. With labels of some rollouts and scores of all, means are corrected:
+    what labels show of the judge holds for all. Groups of equal rollouts count once. `ruler report A B`
+    compares two judges.
 
     \b
     Example:
       ruler agree scored.jsonl --labels metadata.passed
       ruler agree scored.jsonl --people labels.jsonl
 
-    Exit codes: 0 measured; 1 measured, but some rollouts have no score or no label, or are in one file
-    only; 2 bad usage, unreadable input, or nothing to compare. With --people records without a label are
-    normal, and 1 means that some label is of no rollout with a score. With --at-least 1 means that the judge
-    did not show it, and nothing else.
+    Exit codes: 0 measured; 1 measured, but some rollouts have no score or no label; 2 bad usage,
+    unreadable input, or nothing to compare. With --people records without a label are normal, and 1 means
+    that some label is of no rollout with a score. With --at-least 1 means that the judge did not show it,
+    and nothing else.
     """
-    with running(ctx, source, second) as options:
-        return _run(options, [source] if second is None else [source, second])
+    with running(ctx, source) as options:
+        return _run(options, source)
 
 
-def _run(options: Options, sources: list[str]) -> int:
+def _run(options: Options, source: str) -> int:
     from ruler_cli.results.label_agreement import gate
 
     bound = options.at_least
-    if len(sources) == 2 and bound is not None:
-        raise UsageError(
-            "is about one judge", "give one file", place=f"--at-least {bound}"
-        )
     with ExitStack() as stack:
         try:
-            scored = ScoredFiles(sources, options, stack)
+            scored = ScoredFiles([source], options, stack)
         except UnknownShapeError as error:
             # the option that names a file of labels is easily forgotten
             first = error.values[0] if error.values else None
@@ -86,76 +80,39 @@ def _run(options: Options, sources: list[str]) -> int:
                     place=error.place,
                 ) from None
             raise
-        figures, agreement = _measured(options, scored)
+        agreement = _measured(options, scored)
         scored.report_problems()
     agreement["gate"] = None if bound is None else gate(agreement, bound)
-    inputs = []
-    for head, file in zip(scored.heads, scored.files, strict=True):
-        inputs.append(_input(head, file))
-    _show(options, scored, inputs, figures, agreement)
+    page = {"inputs": [_input(scored)], **agreement}
+    if options.as_json:
+        scored.problems.print_json(page)
+    else:
+        agree_view.show(page)
     if bound is not None:
+        if options.as_json and not agreement["gate"]["passed"]:
+            print_note(agree_view.verdict(agreement["gate"]))
         return 0 if agreement["gate"]["passed"] else 1
-    left = ""
-    if not options.people:
-        counts = {name: sum(part[name] for part in inputs) for name in LEFT_OUT}
-        left = left_out_words(counts)
-    elif unscored := agreement["labelled"]["unscored"]:
-        left = f"{count(unscored, 'label')} without a score"
+    left = left_out_words(page["inputs"][0])
+    if options.people:
+        unscored = agreement["labelled"]["unscored"]
+        left = f"{count(unscored, 'label')} without a score" if unscored else ""
     if left:
         print_note(f"{left}: not measured, so the exit code is 1")
     return 1 if scored.problems.number or left else 0
 
 
-def _show(
-    options: Options,
-    scored: ScoredFiles,
-    inputs: Sequence[_Json],
-    figures: Any,
-    agreement: Agreement,
-) -> None:
-    """Print the figures as JSON, as the text of two files, or as a table."""
-    if options.as_json:
-        scored.problems.print_json({"inputs": inputs, **agreement})
-        if agreement["gate"] and not agreement["gate"]["passed"]:
-            from ruler_cli.cli.agree_view import verdict
-
-            print_note(verdict(agreement["gate"]))
-    elif len(inputs) > 1 and not options.people:
-        from ruler_cli.cli.report_view import view_of
-        from ruler_cli.cli.terminal import Terminal
-
-        names = [part["source"] for part in inputs]
-        view_of(scored.reading, names, figures).show(Terminal())
-    else:
-        from ruler_cli.cli.agree_view import show
-
-        show(inputs, agreement)
-
-
-def _measured(options: Options, scored: ScoredFiles) -> tuple[Any, Agreement]:
-    """Read the files, and return their figures and the agreement; UsageError if there is nothing to compare."""
+def _measured(options: Options, scored: ScoredFiles) -> Agreement:
+    """Read the file, and measure its agreement with labels; UsageError if there is nothing to compare."""
     from ruler_cli.results.identity import rollout_ids
     from ruler_cli.results.label_agreement import LabelAgreement
     from ruler_cli.results.labels import Labels as LabelFiles
 
     files = [*options.people]
     labels = LabelFiles.read(files, option="--people") if files else None
-    second = len(scored.files) > 1
-    judges = ("A", "B") if second else ("score",)
-    measure = LabelAgreement(
-        labels, *judges, of_records=options.labels is not None
-    )
+    of_records = options.labels is not None
+    measure = LabelAgreement(labels, of_records=of_records)
     for group in scored.groups(rollout_ids):
-        sides = (group.first, group.second) if second else (group.first,)
-        measure.add(group.kept, *sides)
-    agreement = measure.agreement(scored.reading.paired if second else None)
-    agreement = {
-        "labels": {"path": options.labels, "files": files},
-        **agreement,
-    }
-    if second and not files:
-        scored.reading.agreement = agreement
-    figures = scored.figures()
+        measure.add(group.kept, group.first)
     if measure.repeated:
         groups = count(measure.repeated, "group")
         print_note(
@@ -165,22 +122,22 @@ def _measured(options: Options, scored: ScoredFiles) -> tuple[Any, Agreement]:
     for group, *rollouts in measure.left:
         label = f"label of {' and '.join(rollouts)} in group {group!r}"
         left.append(f"{label}: no such rollout in {scored.names}")
+    agreement = measure.agreement()
     _refuse_empty(agreement, scored.files[0], left)
     for sentence in left:
         scored.problems.add(sentence)
-    return figures, agreement
+    return {"labels": {"path": options.labels, "files": files}, **agreement}
 
 
-def _input(head: _Json, file: ScoredFile) -> dict[str, Any]:
-    """Return what a file is, and the counts of its values."""
-    groups = file.figures.groups
-    rollouts = file.figures.rollouts
-    counts = {name: rollouts[name] for name in _COUNTS}
+def _input(scored: ScoredFiles) -> dict[str, Any]:
+    """Return what the file is, and the counts of its values."""
+    figures = scored.files[0].figures
+    counts = {name: figures.rollouts[name] for name in _COUNTS}
     return {
-        **head,
-        "judges": [*file.figures.words["judges"].listed()],
-        "groups": groups["all"],
-        "rollouts": rollouts["all"],
+        **scored.heads[0],
+        "judges": [*figures.words["judges"].listed()],
+        "groups": figures.groups["all"],
+        "rollouts": figures.rollouts["all"],
         **counts,
     }
 
@@ -193,12 +150,7 @@ def _refuse_empty(
     `left` are sentences on labels of no rollout.
     """
     labelled = any(scorer["pairs"] for scorer in agreement["scorers"])
-    both = agreement["correlation"]
-    if (
-        labelled
-        or agreement["corrected"]
-        or (both and both["value"] is not None)
-    ):
+    if labelled or agreement["corrected"]:
         return
     counts = file.figures.rollouts
     labels = agreement["labelled"]

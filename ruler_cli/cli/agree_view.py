@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Column
 
 from ruler_cli.cli.sentences import (
     OWN_SCORES,
-    STATISTICS,
     Fact,
     interval,
     left_out_words,
@@ -48,10 +47,10 @@ _NAME = 24
 """Characters of a judge's name, and of other names in a row."""
 
 
-def show(files: Sequence[_Json], page: Agreement) -> None:
-    """Show the agreement of one file, or of two on labels of their own, to a person."""
+def show(page: Agreement) -> None:
+    """Show an agreement to a person."""
     terminal = Terminal()
-    terminal.show(terminal.facts(_head(files, page), note=NOTE), "")
+    terminal.show(terminal.facts(_head(page), note=NOTE), "")
     columns = [Column("", overflow="fold")]
     for head in ("value", "95 % interval", "n", "right", "wrong", "tied"):
         columns.append(Column(head, justify="right"))
@@ -84,21 +83,20 @@ def verdict(gate: _Json) -> str:
     return words
 
 
-def _head(files: Sequence[_Json], page: Agreement) -> Iterator[Fact]:
+def _head(page: Agreement) -> Iterator[Fact]:
     """Yield what is compared, each with a name."""
-    names = ("A", "B") if len(files) > 1 else ("scored",)
-    for name, file in zip(names, files, strict=True):
-        judges = f" ({', '.join(file['judges'])})" if file["judges"] else ""
-        yield name, f"{file['source']}{judges}"
-    yield "found", files[0]["found"]
-    yield "scores", OWN_SCORES if any(file["moved"] for file in files) else ""
+    (file,) = page["inputs"]
+    judges = f" ({', '.join(file['judges'])})" if file["judges"] else ""
+    yield "scored", f"{file['source']}{judges}"
+    yield "found", file["found"]
+    yield "scores", OWN_SCORES if file["moved"] else ""
     if page["label_files"]:
         yield from _of_people(page)
     else:
-        yield "left out", left_out_words(files[0])
+        yield "left out", left_out_words(file)
         path = page["labels"]["path"]
         words = "the first original reward" if path is None else f"`{path}`"
-        if files[0]["outcomes"]:
+        if file["outcomes"]:
             words += ", or the outcome"
         yield "labels", words
     rollouts = count(page["compared"], "rollout")
@@ -154,26 +152,15 @@ def _cells(title: str, value: _Json, pairs: _Json | None) -> tuple[str, ...]:
 def _values(page: Agreement) -> Iterator[_Row]:
     """Yield the measured values. The baselines stand below the accuracy."""
     main, *judges = page["scorers"]
-    differences = page["differences"]
-    of = f"{main['name']}: " if differences else ""
-    accuracy = STATISTICS["pairwise_accuracy"]
-    rows = [(f"{of}{accuracy}", main)]
+    yield "pairwise accuracy", main["pairwise_accuracy"], main
     if main["pairs"]:
         for baseline in page["baselines"]:
-            rows.append((f"  {baseline['name']} wins", baseline))
-    for title, judge in rows:
-        yield title, judge["pairwise_accuracy"], judge
-    if main["pairs"]:
+            title = f"  {baseline['name']} wins"
+            yield title, baseline["pairwise_accuracy"], baseline
         yield "  chance", _CHANCE, None
-    yield f"{of}{STATISTICS['tied_share']}", main["tied_share"], None
     for judge in judges:
-        title = f"{shorten(judge['name'], _NAME)}: {accuracy}"
+        title = f"{shorten(judge['name'], _NAME)}: pairwise accuracy"
         yield title, judge["pairwise_accuracy"], judge
-    if differences:
-        difference = differences["pairwise_accuracy"]
-        apart = "" if difference["told_apart"] else ", not significant"
-        yield f"A - B: {accuracy}{apart}", difference, None
-        yield "correlation of scores, A and B", page["correlation"], None
     for name, title in _PEOPLE.items() if page["people"] else ():
         yield title, page["people"][name], None
     for criterion in page["criteria"]:

@@ -45,14 +45,6 @@ SeveralScored = Annotated[
         help="A file that `ruler score` wrote, two of the same input, or more of a training; `-` is stdin.",
     ),
 ]
-Second = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="[SCORED2]",
-        help="The same input scored by another judge.",
-        show_default=False,
-    ),
-]
 
 SCORE = {
     "": ("model", "api_base", "passes", "max_cost", "rubric"),

@@ -60,7 +60,7 @@ def command(
 
     One file: the figures of the run, with its worst and its most disputed groups. Two files of the same
     input: both judges side by side, and the groups that they disagree on most. Three or more: the steps of a
-    training, and what drifts over them. With --group: one group in full, in $PAGER. With --label: a page that
+    training, and what drifts over them. With --group: one group in full. With --label: a page that
     hands out what people say as labels.jsonl, for `ruler agree SCORED --people labels.jsonl`. NO_COLOR
     turns colours off.
 
@@ -108,22 +108,23 @@ def _show_trend(options: Options, sources: list[str], *, page: bool) -> int:
 def _refuse(options: Options, sources: list[str], *, page: bool) -> None:
     """Raise UsageError for options that do not go together."""
     group = options.group is not None
-    opened = options.open_page
     limited = options.max_groups is not None
     label = options.label is not None
+    trend = len(sources) > 2
     wrong = {
         "--label makes a page; leave --json out": label and options.as_json,
-        "--label draws from all groups; leave --group out": label and group,
-        "--label takes one scored file; for another judge's file make a page of its own": label
-        and len(sources) > 1,
-        "--label and --max-groups: --label N says how much is in the page": label
-        and limited,
+        "--label draws from all groups; leave --group and --max-groups out": label
+        and (group or limited),
+        "--label takes one scored file": label and len(sources) > 1,
         "--label makes a page; add -o label.html": label and not page,
         "--json and a page: leave one of them out": options.as_json and page,
-        "-o - and --open: give -o FILE.html": opened and options.page == "-",
+        "-o - and --open: give -o FILE.html": options.open_page
+        and options.page == "-",
+        "--group and --max-groups are not for a trend": trend
+        and (group or limited),
         "--group and -o: add --open to open the page at the group": group
         and page
-        and not opened,
+        and not options.open_page,
         "--max-groups is for a page; add -o FILE.html": limited and not page,
     }
     for problem, holds in wrong.items():
@@ -315,14 +316,13 @@ def _show_groups(
         text = text_json(first.kept, first.first, first.second)
         scored.problems.print_json(page | {"group": first.as_json() | text})
         return scored
-    from ruler_cli.cli.terminal import Terminal, paged
+    from ruler_cli.cli.terminal import Terminal
 
     terminal = Terminal()
-    with paged(terminal):
-        for group in shown:
-            origins = [head["source"] for head in heads]
-            origins[0] += f", number {group.number} in the file"
-            report_group.show(group, origins, terminal)
+    for group in shown:
+        origins = [head["source"] for head in heads]
+        origins[0] += f", number {group.number} in the file"
+        report_group.show(group, origins, terminal)
     if more:
         print_note(f"{count(more, 'more group')} with this key")
     return scored

@@ -1,24 +1,23 @@
-"""One group → a page for a person: its figures, its rollouts in a table, and each as the judge read it."""
+"""One group → a page for a person: its figures, and each rollout with its score and as the judge read it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 from rich.padding import Padding
 from rich.rule import Rule
-from rich.table import Column
 from rich.text import Text
 
-from ruler_cli.cli.sentences import given
+from ruler_cli.cli.sentences import Fact, given
 from ruler_cli.cli.terminal import BAD, MUTED, TITLE, Terminal
 from ruler_cli.results.compare import ComparedGroup
 from ruler_cli.results.group_text import GroupText, as_read
 from ruler_cli.results.highlights import RunGroup
 from ruler_cli.results.record import GroupRecord, RolloutRecord
+from ruler_cli.types import words_of
 
-if TYPE_CHECKING:
-    from rich.console import RenderableType
+_LEFT_OUT = words_of("key flags judged_at latency_s schema rubric params")
+"""Figures of a group that its page lacks: the flags come last, and the times of a run are in its report."""
 
 
 def show(
@@ -29,48 +28,48 @@ def show(
     `origins` name each file, the first with the group's number in it.
     """
     text: GroupText = shown.kept
-    group, second = shown.first, shown.second
-    files = {"in": group} if second is None else {"A": group, "B": second}
-    order = group.best_first
-    terminal.show(_rule(f"group {terminal.key(group.key)}"))
+    files = {"in": shown.first}
+    if shown.second is not None:
+        files = {"A": shown.first, "B": shown.second}
+    terminal.show(_rule(f"group {terminal.key(shown.first.key)}"))
     for (name, scored), origin in zip(files.items(), origins, strict=True):
         rows = [(name, origin), ("figures", _figures(scored))]
-        terminal.show(
-            terminal.facts(rows, figures=BAD if scored.failed else "")
-        )
-    if order:
-        terminal.show("", _table([*files.values()], order, terminal))
-    explanations = []
-    for i in order:
-        for name, scored in files.items():
-            title = f"rollout {i + 1} {name}" if second else f"rollout {i + 1}"
-            for line in _explanation(scored.rollouts[i]):
-                explanations.append((title, line))
-                title = ""
-    if explanations:
-        terminal.show("", _rule("explanations"), terminal.facts(explanations))
-    sections = {
+        styles = {"figures": BAD if scored.failed else ""}
+        terminal.show(terminal.facts(rows, **styles))
+    shared = {
         "rubric": text.rubric.split("\n"),
         "tools": text.tools.split("\n"),
         "shared by all rollouts": text.context,
     }
-    for i in order:
+    for title, lines in shared.items():
+        if any(lines):
+            _show_section(title, [], lines, terminal)
+    shown_as: dict[int, int] = {}
+    for i in shown.first.best_first:
+        facts: list[Fact] = []
+        for name, scored in files.items():
+            side = name if shown.second else ""
+            facts += _facts(scored.rollouts[i], side)
         # the first rollout above with the same text
-        same_as = next(
-            j for j in order if text.identical[j] == text.identical[i]
-        )
+        same_as = shown_as.setdefault(text.identical[i], i)
         lines = text.rollouts[i]
         if same_as != i:
             lines = [f"(same text as rollout {same_as + 1})"]
-        sections[f"rollout {i + 1}"] = lines
-    for title, lines in sections.items():
-        if any(lines):
-            terminal.show("", _rule(title))
-            for line in as_read(lines):
-                read = terminal.text(line, lines=True)
-                read.overflow = "fold"
-                # only ruler's own words begin at the margin
-                terminal.show(Padding(read, (0, 0, 0, 2)))
+        _show_section(f"rollout {i + 1}", facts, lines, terminal)
+
+
+def _show_section(
+    title: str, facts: Sequence[Fact], lines: Sequence[str], terminal: Terminal
+) -> None:
+    """Show a title with facts and lines below it."""
+    terminal.show("", _rule(title))
+    if facts:
+        terminal.show(terminal.facts(facts, note=BAD))
+    for line in as_read(lines):
+        read = terminal.text(line, lines=True)
+        read.overflow = "fold"
+        # only ruler's own words begin at the margin
+        terminal.show(Padding(read, (0, 0, 0, 2)))
 
 
 def _rule(title: str) -> Rule:
@@ -81,17 +80,7 @@ def _rule(title: str) -> Rule:
 def _figures(group: GroupRecord) -> str:
     """Write the figures of a group in a line, by their names in JSON; without unknown ones and lists."""
     values = group.as_json()
-    # the flags come last, and the times of a run are in its report
-    left_out = (
-        "key",
-        "flags",
-        "judged_at",
-        "latency_s",
-        "schema",
-        "rubric",
-        "params",
-    )
-    values |= values.pop("usage") | dict.fromkeys(left_out)
+    values |= values.pop("usage") | dict.fromkeys(_LEFT_OUT)
     words = []
     for name, value in values.items():
         if isinstance(value, float):
@@ -102,45 +91,21 @@ def _figures(group: GroupRecord) -> str:
     return ", ".join([*words, *group.flags])
 
 
-def _table(
-    groups: Sequence[GroupRecord], order: Sequence[int], terminal: Terminal
-) -> RenderableType:
-    """Make the table of rollouts, with the scores of each file."""
-    names = ("A", "B") if len(groups) > 1 else ("score",)
-    heads = [
-        Column(name, justify="right", no_wrap=True)
-        for name in ("rollout", *names, "reward")
-    ]
-    rows: list[list[RenderableType]] = []
-    for i in order:
-        rollout = groups[0].rollouts[i]
-        notes = {
-            "suspect": rollout.suspect,
-            rollout.ended: rollout.ended,
-            f"failed ({rollout.kind})": rollout.status == "failed",
-            "not annotated": rollout.status == "unmarked",
-        }
-        noted = ", ".join(note for note, holds in notes.items() if holds)
-        scores = [given(group.rollouts[i].score, "{:.2f}") for group in groups]
-        reward = given(rollout.label, "{:.4g}")
-        rows.append([str(i + 1), *scores, reward, terminal.text(noted, BAD)])
-    return terminal.table([*heads, Column("of note", overflow="fold")], rows)
-
-
-def _explanation(rollout: RolloutRecord) -> list[str]:
-    """Return the lines of the explanation, or of each judge of a panel, and the reason of a failure."""
-    lines = rollout.explanation.split("\n")
-    if rollout.explanation in [
-        judge["explanation"] for judge in rollout.judges
-    ]:
-        lines = []
+def _facts(rollout: RolloutRecord, side: str) -> Iterator[Fact]:
+    """Yield what is known of a rollout, each with a name."""
+    yield f"score {side}".rstrip(), given(rollout.score, "{:.2f}")
+    yield "reward", given(rollout.label, "{:.4g}")
+    notes = [rollout.ended]
+    if rollout.suspect:
+        notes.append("suspect")
+    if rollout.status != "scored":
+        notes += [rollout.status, rollout.kind, rollout.reason]
+    yield "note", ", ".join(filter(None, notes))
+    for name, value in rollout.criterion_values.items():
+        yield name, f"{value:.2f}"
     for judge in rollout.judges:
-        words = f"{judge['judge']} {given(judge['score'], '{:.2f}')}"
-        lines += f"{words}: {judge['explanation']}".split("\n")
-    if rollout.criteria:
-        criteria = rollout.criterion_values.items()
-        values = [f"{name} {value:.2f}" for name, value in criteria]
-        lines.append(f"criteria: {', '.join(values)}")
-    if rollout.reason:
-        lines.append(f"{rollout.kind}: {rollout.reason}")
-    return [line for line in lines if line]
+        score = given(judge["score"], "{:.2f}")
+        yield judge["judge"], f"{score}: {judge['explanation']}"
+    # that of a panel is that of one of its judges, unless a veto decided
+    if rollout.explanation not in [j["explanation"] for j in rollout.judges]:
+        yield "judge", rollout.explanation

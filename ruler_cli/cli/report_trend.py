@@ -33,7 +33,6 @@ from ruler_cli.results.trend import (
     step_numbers,
 )
 from ruler_cli.scoring.drift import LEAST
-from ruler_cli.settings.fields import option_name
 from ruler_cli.settings.options import Options
 
 _NAME = 26
@@ -44,24 +43,18 @@ _NOTED = 4
 """Steps of which a note is shown."""
 _ORIGINS = {
     "name": "by the number in their names",
-    "field": "by the step in their records",
-    "order": "in the order of the command line: neither a number in their names nor a step in their records tells "
-    "them apart",
+    "order": "in the order of the command line: no number in their names tells them apart",
 }
 _NOTES = {
     "same files": ("same_as", "holds the groups of step {}: no test counts it"),
-    "judge changes": ("differs", "not the same {} as before"),
+    "judge changes": ("differs", "not the same {} as in the first step"),
     "no scores": ("reason", "{}"),
 }
 _TESTS = {
-    "label": ("score and reward", "the mean score", "the mean {0}"),
-    "held_out": ("held-out judge", "the mean of {1}", "the mean of {2}"),
-    "length": (
-        "length",
-        "the size of the correlation of score and length within groups",
-    ),
+    "label": "score and reward",
+    "held_out": "held-out judge",
+    "length": "length",
 }
-"""The name of each test, and the names of its levels."""
 
 
 def _three(number: float) -> str:
@@ -87,7 +80,11 @@ def report_trend(
     options: Options, sources: Sequence[str], page: str | None, stack: ExitStack
 ) -> bool:
     """Show the trend of three files or more on stdout, or write it to a `page`; return if something is left out."""
-    _refuse(options, sources)
+    for source in sources:
+        place = Location(source)
+        if place.local and not place.many and not Path(source).exists():
+            with place.open():  # says what is wrong
+                pass
     file = None
     if page is not None:
         file = HtmlFile(stack, page, sources, force=options.force)
@@ -104,46 +101,25 @@ def report_trend(
     return bool(problems.number)
 
 
-def _refuse(options: Options, sources: Sequence[str]) -> None:
-    """Raise UsageError for options that a trend has no use for, and for a file that is not there or named twice."""
-    for name in ("group", "max_groups"):
-        value = getattr(options, name)
-        if value is not None:
-            remedy = "use one file, or two of the same input"
-            option = f"{option_name(name)} {value}"
-            raise UsageError("is not for a trend", remedy, place=option)
-    seen = set[str]()
-    for source in sources:
-        place = Location(source)
-        real = str(place.real) if place.local else place.public
-        if real in seen:
-            raise UsageError(
-                "is named twice", "name it once", place=place.shown
-            )
-        seen.add(real)
-        if place.local and not place.many and not Path(source).exists():
-            with place.open():  # says what is wrong
-                pass
-
-
 def _read_trend(
     options: Options, sources: Sequence[str], problems: FileProblems
 ) -> Trend:
     """Read the files one after another; UsageError if no file has scores, or none a label at the user's path."""
     names = [Location(source).public for source in sources]
     numbers, origin = step_numbers(names)
-    steps = [*map(TrendStep, names, numbers)]
+    steps = []
     errors = []
-    # the first step says which of two judges is the training judge
-    for i in sorted(range(len(steps)), key=numbers.__getitem__):
+    for source, name, number in zip(sources, names, numbers, strict=True):
+        step = TrendStep(name, number)
         try:
             with ExitStack() as stack, group_counter() as bar:
-                file = problems.open(sources[i], options, stack)
-                steps[i].read(file, bar.update)
+                file = problems.open(source, options, stack)
+                step.read(file, bar.update)
                 warn(file)
         except UsageError as error:
             errors.append(error)
-            steps[i] = TrendStep(names[i], numbers[i], reason=str(error.brief))
+            step = TrendStep(name, number, reason=str(error.brief))
+        steps.append(step)
     judged = [step for step in steps if not step.reason]
     if not judged:
         remedy = f"see why with `ruler report {shell_word(names[0])}`"
@@ -152,10 +128,6 @@ def _read_trend(
     if options.labels is not None and not labelled:
         problem = "no rollout with a score has a usable label there"
         raise UsageError(problem, place=f"--labels {options.labels}")
-    if origin != "name":
-        numbers, origin = step_numbers(names, [step.recorded for step in steps])
-        for step, number in zip(steps, numbers, strict=True):
-            step.step = number
     trend = Trend(steps, origin)
     for step in trend.steps:
         if step.reason:
@@ -170,29 +142,25 @@ class TrendView:
     def __init__(self, trend: Trend, labels: str | None) -> None:
         self._trend = trend
         self._label = "original reward" if labels is None else f"`{labels}`"
-        self._running = [test.kind for test in trend.tests if test.runs]
-        first, last = (_number(trend.steps[i].step) for i in (0, -1))
-        files = count(len(trend.steps), "file")
-        self._found = (
-            f"{files}, steps {first} to {last}, {_ORIGINS[trend.origin]}"
-        )
-        judged = [step.file for step in trend.steps if not step.reason]
+        steps = trend.steps
+        files = count(len(steps), "file")
+        between = f"steps {_number(steps[0])} to {_number(steps[-1])}"
+        self._found = f"{files}, {between}, {_ORIGINS[trend.origin]}"
+        judged = [step.file for step in steps if not step.reason]
         self._judges = judges(judged[0].figures(lambda _: {}))
-        self._steps = trend.as_json()["steps"]
+        self._json = trend.as_json()
 
     @property
     def heading(self) -> str:
         """The result in a sentence."""
-        drifts = len(self._trend.drifts)
         steps = count(len(self._trend.steps), "step")
-        if not self._running:
+        if not any(test.runs for test in self._trend.tests):
             few = f"Nothing can be told yet of {steps}: {LEAST} with scores are needed"
             return f"{few}, judged alike, with rewards, a second judge or answers of several lengths"
-        if not drifts:
-            return f"No drift beyond chance was found in {steps}"
-        finds = "finds" if drifts == 1 else "find"
-        tests = count(len(self._running), "test")
-        return f"{drifts} of {tests} {finds} a drift beyond chance in {steps}"
+        drifts = "No drift"
+        if self._trend.drifts:
+            drifts = count(len(self._trend.drifts), "drift")
+        return f"{drifts} beyond chance in {steps}"
 
     def findings(self) -> Iterator[Fact]:
         """Yield what is to know of the steps, what drifts, and what was tested, each with a name."""
@@ -201,73 +169,60 @@ class TrendView:
             noted = [step for step in trend.steps if getattr(step, key)]
             for step in noted[:_NOTED]:
                 note = words.format(getattr(step, key))
-                place = (
-                    f"step {_number(step.step)} ({source_name(step.source)})"
-                )
-                yield name, f"{place}: {note}"
+                file = source_name(step.source)
+                yield name, f"step {_number(step)} ({file}): {note}"
             if len(noted) > _NOTED:
                 yield name, f"and {count(len(noted) - _NOTED, 'more step')}"
         if trend.left_out:
             steps = count(trend.left_out, "step")
-            yield (
-                "judged apart",
-                f"{steps} not judged in the usual way: no test counts them",
-            )
-        for drift in trend.drifts:
-            yield _TESTS[drift.kind][0], self._sentence(drift)
-        drifting = [drift.kind for drift in trend.drifts]
-        quiet = [
-            _TESTS[kind][0] for kind in self._running if kind not in drifting
-        ]
-        yield "within chance", ", ".join(quiet)
-        kinds = [test.kind for test in trend.tests]
-        early = [_TESTS[kind][0] for kind in kinds if kind not in self._running]
-        if early:
-            sentence = (
-                f"{', '.join(early)}: {LEAST} steps with scores are needed"
-            )
-            yield "not tested yet", sentence
-        if {*kinds} <= {"length"}:
+            words = f"{steps} not judged as the first: no test counts them"
+            yield "judged apart", words
+        drifts = {drift.kind: drift for drift in trend.drifts}
+        for test in trend.tests:
+            words = f"{LEAST} steps with scores are needed"
+            if test.kind in drifts:
+                words = self._sentence(drifts[test.kind])
+            elif test.runs:
+                words = "within chance"
+            yield _TESTS[test.kind], words
+        if all(test.kind == "length" for test in trend.tests):
             remedy = (
                 "name labels with --labels PATH, or score with a second judge"
             )
             yield "no rewards", remedy
-        if self._running:
-            share = f"in at most {FALSE_ALARMS:.0%} of trainings in which nothing drifts"
-            limit = "if noise hardly follows itself from step to step; up to 30% were measured where it does"
-            yield "false alarms", f"{share}, {limit}"
+        share = f"in at most {FALSE_ALARMS:.0%} of trainings in which nothing drifts"
+        limit = "if noise hardly follows itself from step to step; up to 30% were measured where it does"
+        yield "false alarms", f"{share}, {limit}"
 
     def _sentence(self, drift: Drift) -> str:
         """Say what moved, since when, and how to look into it."""
-        names = [shorten(name, _NAME) for name in self._trend.panel]
+        judge_names = [shorten(name, _NAME) for name in self._trend.panel]
+        names = [f"the mean {name}" for name in ("score", self._label)]
+        if drift.kind == "held_out":
+            names = [f"the mean of {name}" for name in judge_names]
+        elif drift.kind == "length":
+            names = [
+                "the size of the correlation of score and length within groups"
+            ]
         moved = []
-        explained = 0.0
         levels = drift.levels.values()
-        for words, (before, after) in zip(
-            _TESTS[drift.kind][1:], levels, strict=True
-        ):
-            name = words.format(self._label, *names)
+        for name, (before, after) in zip(names, levels, strict=True):
             verb = "rose" if after > before else "fell"
-            moved.append(
-                f"{name} {verb} from {_three(before)} to {_three(after)}"
-            )
-            explained = drift.slope * (after - before)
-        if drift.kind != "length":
-            part = f"{explained:+.3f}" if explained > 0 else "none"
-            moved.append(f"which explains {part} of it")
-        sources = {step.step: step.source for step in self._trend.steps}
-        look = f"ruler report {shell_word(source_name(sources[drift.step]))}"
-        since = f"since about step {_number(drift.since)}"
-        at = f"beyond chance at step {_number(drift.step)}, {since}"
-        return f"{', '.join(moved)}; {at} ({look})"
+            ends = f"from {_three(before)} to {_three(after)}"
+            moved.append(f"{name} {verb} {ends}")
+        steps = {step.step: step for step in self._trend.steps}
+        source = source_name(steps[drift.step].source)
+        at = f"beyond chance at step {_number(steps[drift.step])}"
+        since = f"since about step {_number(steps[drift.since])}"
+        look = f"ruler report {shell_word(source)}"
+        return f"{', '.join(moved)}; {at}, {since} ({look})"
 
     def data(self) -> dict[str, Any]:
         """Return the data of the page for a browser."""
-        trend = compact(self._trend.as_json())
+        trend = compact(self._json)
         names = [source_name(step.pop("source")) for step in trend["steps"]]
         findings = [fact for fact in self.findings() if fact[1]]
         columns = self._columns()
-        rows = [*zip(*columns.values(), strict=True)]
         return {
             "source": f"{names[0]} to {names[-1]}",
             "left_out": "",
@@ -278,7 +233,10 @@ class TrendView:
             "facts": [("result", self.heading), *findings],
             "label": self._label,
             "trend": trend,
-            "table": {"head": [*columns], "rows": rows},
+            "table": {
+                "head": [*columns],
+                "rows": [*zip(*columns.values(), strict=True)],
+            },
         }
 
     def _columns(self) -> dict[str, list[str]]:
@@ -287,17 +245,17 @@ class TrendView:
         A mark is at the steps at which something drifts.
         """
         drifting = {drift.step for drift in self._trend.drifts}
-        numbers = []
-        for step in self._steps:
-            mark = " !" if step["step"] in drifting else ""
-            numbers.append(_number(step["step"]) + mark)
-        columns = {"step": numbers}
+        columns: dict[str, list[str]] = {"step": []}
+        for step in self._trend.steps:
+            mark = " !" if step.step in drifting else ""
+            columns["step"].append(_number(step) + mark)
         for head, (group, name, form) in _MEASURES.items():
-            values = [(step[group] or {}).get(name) for step in self._steps]
+            steps = [step[group] or {} for step in self._json["steps"]]
+            values = [step.get(name) for step in steps]
             if any(isinstance(value, float) or value for value in values):
-                cells = [
-                    "–" if value is None else form(value) for value in values
-                ]
+                cells = []
+                for value in values:
+                    cells.append("–" if value is None else form(value))
                 columns[head] = cells
         return columns
 
@@ -315,5 +273,5 @@ class TrendView:
         terminal.show(terminal.table(heads, rows))
 
 
-def _number(step: float) -> str:
-    return f"{step:.15g}"
+def _number(step: TrendStep) -> str:
+    return f"{step.step:.15g}"

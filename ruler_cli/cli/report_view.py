@@ -12,7 +12,6 @@ from rich.text import Text
 from ruler_cli.cli import sentences
 from ruler_cli.cli.sentences import (
     OWN_SCORES,
-    STATISTICS,
     Fact,
     given,
     interval,
@@ -169,7 +168,9 @@ class ComparisonView:
         terminal.show("", terminal.facts(self._findings()))
         rows = []
         for group in self.reading.differing:
-            pairs = f"{group.against:g} of {count(group.pairs, 'pair')}"
+            pairs = (
+                f"{group.order.against:g} of {count(group.order.pairs, 'pair')}"
+            )
             rows.append((group.first.key, [Text(pairs, NOTE)]))
         if rows:
             terminal.show("", Text("groups they disagree on most", TITLE))
@@ -205,15 +206,17 @@ class ComparisonView:
             a, b = map(str, tied)
             yield "tied groups", a, b, ""
         agreement = self.reading.agreement
-        for name, title in STATISTICS.items():
-            difference = agreement["differences"].get(name)
-            if not difference or difference["value"] is None:
-                continue
-            a, b = (measured(judge[name]) for judge in agreement["scorers"])
+        difference = agreement["differences"]["pairwise_accuracy"]
+        if difference["value"] is not None:
+            a, b = (
+                measured(judge["pairwise_accuracy"])
+                for judge in agreement["scorers"]
+            )
             words = f"{measured(difference, '+')} ({interval(difference, '+')})"
             if difference["low"] is not None:
-                words += _SIGNIFICANT[difference["told_apart"]]
-            yield title, a, b, words
+                apart = difference["told_apart"]
+                words += ", significant" if apart else ", not significant"
+            yield "pairwise accuracy", a, b, words
 
     def _findings(self) -> Iterator[Fact]:
         """Yield sentences about the two judges, each with a name."""
@@ -265,10 +268,6 @@ class ComparisonView:
             f"{count(n, 'group')} {what}" for what, n in left_out.items() if n
         ]
         yield "not compared", ", ".join(words)
-
-
-_SIGNIFICANT = {True: ", significant", False: ", not significant", None: ""}
-"""Words on the difference that decides, which alone is told apart or not."""
 
 
 def _embedded(judges: Iterable[str]) -> bool:

@@ -28,10 +28,6 @@ LEFT_OUT = {
     "more_judges": "scores of too many judges",
 }
 """Counts of rollouts and scores that are not measured, in words."""
-STATISTICS = {
-    "pairwise_accuracy": "pairwise accuracy",
-    "tied_share": "share of tied pairs",
-}
 _DIFFERENCES = {
     "judge": "judge",
     "served": "served model",

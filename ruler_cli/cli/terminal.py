@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import pydoc
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 
 from rich.console import Console, RenderableType
 from rich.padding import Padding
@@ -35,14 +33,11 @@ class Terminal:
     """A rich console for stdout; no line is wider than `width`.
 
     Colours are for a terminal, or for any stdout with FORCE_COLOR; NO_COLOR turns all styles off.
-    `write` writes a line to stdout, or into a pager (see `paged`).
     """
 
     def __init__(self) -> None:
         if sys.stdout is None:
             raise UsageError("stdout is closed")
-        self.write: Callable[[str], object] = sys.stdout.write
-        self.tty = sys.stdout.isatty()
         # what COLUMNS says, else the terminal's, else 80
         columns = shutil.get_terminal_size((80, 24)).columns
         self.width = min(max(columns, _NARROWEST), _WIDEST)
@@ -99,7 +94,7 @@ class Terminal:
             .decode(self.encoding)
         )
         for line in shown.splitlines():
-            self.write(line.rstrip() + "\n")
+            sys.stdout.write(line.rstrip() + "\n")
         sys.stdout.flush()
 
     def table(
@@ -156,22 +151,6 @@ class Terminal:
             columns.append(Column(head, no_wrap=not i, overflow="fold"))
         cells = [(Text(self.key(key)), *row) for key, row in rows]
         return Padding(self.table(columns, cells), (0, 0, 0, 2))
-
-
-@contextmanager
-def paged(terminal: Terminal) -> Iterator[None]:
-    """Page what is written inside on a terminal, with `$PAGER`, by default less; an empty one is none."""
-    if not terminal.tty or os.environ.get("PAGER") == "":
-        yield
-        return
-    parts: list[str] = []
-    write, terminal.write = terminal.write, parts.append
-    try:
-        yield
-    finally:
-        terminal.write = write
-    os.environ.setdefault("LESS", "FRX")
-    pydoc.pager("".join(parts))
 
 
 def in_short(numbers: Sequence[float | None], form: str = ".2f") -> str:

@@ -33,10 +33,11 @@ _ALIKE = 0.05
 """Two rollouts are alike in length if the longer one is longer by at most this share."""
 MOST_JUDGES = 80
 """Judges and criteria that are measured."""
-DECIDES = "pairwise_accuracy"
-"""The figure that decides if two judges differ: of many intervals one leaves out 0 by chance far too often."""
-_FIGURES = {DECIDES: "won", "tied_share": "tied"}
-"""The figures of a judge, and the sums that are divided by that of its pairs."""
+_ACCURACY = "pairwise_accuracy"
+"""The figure of a judge: the share of pairs in the order of their labels, a tied one as a half."""
+_CORRELATION = "correlation"
+_DIFFERENCE = "difference"
+"""The figures of two files."""
 GATED = "with_unscored"
 """The pairwise accuracy in which a pair counts as wrong if the judge was asked about it and gave no score."""
 _PEOPLE = ("agreement", "judge")
@@ -145,20 +146,15 @@ class AgreementBuilder:
                 results["judge"] = result
             weight = vote.share * vote.weight
             for key, amount in results.items():
-                tied = float(amount == _TIED)
-                for name, part in (
-                    ("pairs", 1.0),
-                    ("won", amount),
-                    ("tied", tied),
-                ):
-                    self._counts[key, name] += vote.share * part
-                    sums[key, name] += weight * part
+                self._counts[key, "pairs"] += vote.share
+                self._counts[key, "won"] += vote.share * amount
+                self._counts[key, "tied"] += vote.share * (amount == _TIED)
+                sums[key, "pairs"] += weight
+                sums[key, "won"] += weight * amount
             if result is not None and len(groups) > 1:
-                a, b = (results[judge] for judge in self._main)
-                ties = (a == _TIED) - (b == _TIED)
-                for top, apart in (("won", a - b), ("tied", ties)):
-                    sums["differences", top] += weight * apart
-                    sums["apart", top] += weight * abs(apart)
+                apart = result - results[self._main[1]]
+                sums[_DIFFERENCE, "won"] += weight * apart
+                sums[_DIFFERENCE, "apart"] += weight * abs(apart)
         self._sums.add(sums)
 
     def _values(self, *sides: RolloutRecord) -> _Values:
@@ -188,12 +184,11 @@ class AgreementBuilder:
         figures = self._figures()
         listed = defaultdict[str, list[Json]](list)
         for judge in self._judges:
-            listed[judge[0]].append(
-                {"name": judge[1], **self._row(judge, figures)}
-            )
+            row = {"name": judge[1], **self._row(judge, figures)}
+            listed[judge[0]].append(row)
         for judge, scorer in zip(self._main, listed["scorers"], strict=True):
             if len(self._main) == 1:
-                scorer[GATED] = figures[GATED, "won"]
+                scorer[GATED] = figures[GATED]
             for kind, bins in _BINS.items():
                 rows = []
                 for bin_ in bins:
@@ -206,17 +201,14 @@ class AgreementBuilder:
             listed["scorers"] += listed["panel"]
         differences = {}
         if len(self._main) > 1:
-            for name, top in _FIGURES.items():
-                figure = figures["differences", top]
-                apart = figure["low"] is not None
-                apart = apart and not figure["low"] <= 0 <= figure["high"]
-                differences[name] = {**figure, "told_apart": None}
-                if name == DECIDES:
-                    differences[name]["told_apart"] = apart
-        people = {name: figures[name, "won"] for name in _PEOPLE}
+            figure = figures[_DIFFERENCE]
+            apart = figure["low"] is not None
+            apart = apart and not figure["low"] <= 0 <= figure["high"]
+            differences[_ACCURACY] = {**figure, "told_apart": apart}
+        people = {name: figures[name] for name in _PEOPLE}
         return {
             "groups": self._groups,
-            "mixed_groups": figures[self._main[0], "won"]["groups"],
+            "mixed_groups": figures[self._main[0]]["groups"],
             "rollouts": self._rollouts,
             "compared": self._compared,
             "paired": paired,
@@ -224,62 +216,59 @@ class AgreementBuilder:
             "baselines": listed["baselines"],
             "criteria": listed["criteria"],
             "differences": differences,
-            "correlation": figures["correlation"] if differences else None,
+            "correlation": figures[_CORRELATION] if differences else None,
             "people": people if people["judge"]["groups"] else None,
         }
 
     def _row(self, key: Any, figures: Mapping[Any, Measured]) -> Json:
-        """Return how many pairs there are, how many against the labels and tied, and the figures."""
+        """Return how many pairs there are, how many against the labels and tied, and the accuracy."""
         pairs = self._counts[key, "pairs"]
         tied = self._counts[key, "tied"]
         against = pairs - self._counts[key, "won"] - tied / 2
-        row: Json = {
+        return {
             "pairs": round(pairs),
             "against": round(against),
             "tied": round(tied),
+            _ACCURACY: figures[key],
         }
-        for name, top in _FIGURES.items():
-            row[name] = figures[key, top]
-        return row
 
     def _figures(self) -> Mapping[Any, Measured]:
-        """Measure each figure: one sum divided by another."""
-        bottoms = {}
-        for key, name in self._counts:
-            if name != "pairs":
-                bottoms[key, name] = (key, "pairs")
+        """Measure the accuracy of each key, and the figures of two files."""
         totals = self._sums.totals()
         groups = self._sums.groups
+        pairs_of = {key: key for key, name in self._counts if name == "won"}
         # in a group of average size all pairs are right, in another all are wrong
         least: dict[Any, float] = {}
         most: dict[Any, float] = {}
-        for top, bottom in bottoms.items():
-            size = totals[bottom] / max(1, groups[bottom])
-            least[bottom] = size
-            most[bottom] = size
-            most[top] = size
+        for key in pairs_of:
+            pairs = (key, "pairs")
+            size = totals[pairs] / max(1, groups[pairs])
+            least[pairs] = size
+            most[pairs] = size
+            most[key, "won"] = size
         # and all pairs that two files order differently are so for one of them, or for the other
-        for name in _FIGURES.values():
-            top = ("differences", name)
-            bottoms[top] = pairs = (self._main[0], "pairs")
-            most[top] = totals["apart", name] / max(1, groups[pairs])
-            least[top] = -most[top]
+        pairs_of[_DIFFERENCE] = self._main[0]
+        pairs = (self._main[0], "pairs")
+        apart = totals[_DIFFERENCE, "apart"] / max(1, groups[pairs])
+        most[_DIFFERENCE, "won"] = apart
+        least[_DIFFERENCE, "won"] = -apart
         resampled = defaultdict[Any, list[float | None]](list)
         for sums in self._sums.resamples((least, most)):
-            resampled["correlation"].append(correlation(sums))
-            for top, bottom in bottoms.items():
-                if sums.get(bottom):
-                    resampled[top].append(sums.get(top, 0.0) / sums[bottom])
+            resampled[_CORRELATION].append(correlation(sums))
+            for key, of in pairs_of.items():
+                number = sums.get((of, "pairs"))
+                if number:
+                    won_pairs = sums.get((key, "won"), 0.0)
+                    resampled[key].append(won_pairs / number)
         figures = defaultdict[Any, Measured](lambda: measured(None, (), 0))
-        figures["correlation"] = measured(
-            correlation(totals),
-            resampled["correlation"],
-            groups["aa"],
+        figures[_CORRELATION] = measured(
+            correlation(totals), resampled[_CORRELATION], groups["aa"]
         )
-        for top, bottom in bottoms.items():
-            if groups[bottom]:
-                value = totals[top] / totals[bottom]
-                figures[top] = measured(value, resampled[top], groups[bottom])
+        for key, of in pairs_of.items():
+            number = groups[of, "pairs"]
+            if number:
+                value = totals[key, "won"] / totals[of, "pairs"]
+                figures[key] = measured(value, resampled[key], number)
         return figures
 
 

@@ -17,7 +17,14 @@ from typing import Any, NamedTuple
 
 from ruler_cli.errors import UsageError
 from ruler_cli.results.agreement import Agreement, AgreementBuilder
-from ruler_cli.results.figures import ScoredFile, TextLookup, Wanted, cells
+from ruler_cli.results.figures import (
+    TWENTIETHS,
+    ScoredFile,
+    TextLookup,
+    Wanted,
+    cells,
+    differences,
+)
 from ruler_cli.results.highlights import (
     DISPUTED,
     JUDGES_APART,
@@ -28,17 +35,12 @@ from ruler_cli.results.highlights import (
 )
 from ruler_cli.results.identity import digests_of
 from ruler_cli.results.record import GroupRecord, Json, RolloutRecord
-from ruler_cli.scoring.statistics import (
-    Concordance,
-    Moments,
-    concordance,
-    quantile,
-)
+from ruler_cli.scoring.figures import Figures
+from ruler_cli.scoring.statistics import Concordance, concordance, quantile
+from ruler_cli.types import GroupScores, RolloutValues
 
 ComparisonFigures = Json
 """The figures of two files: a list of two holds the value of the first and that of the second."""
-_TWENTIETHS = [i / 20 for i in range(21)]
-"""Edges of the bins of a score."""
 
 
 class DigestedGroup(NamedTuple):
@@ -51,6 +53,28 @@ class DigestedGroup(NamedTuple):
     group: GroupRecord
     digests: Sequence[bytes]
     kept: Any = None
+
+
+class Order(NamedTuple):
+    """The order of rollouts by two judges: that of the scores of one, with those of the other as labels."""
+
+    counts: Concordance
+
+    @property
+    def tied(self) -> int:
+        """The pairs of rollouts to which one judge gives equal scores, and the other different ones."""
+        told_by_both = self.counts.won + self.counts.lost
+        return self.counts.pairs + self.counts.spread - 2 * told_by_both
+
+    @property
+    def pairs(self) -> int:
+        """The pairs of rollouts to which at least one judge gives different scores."""
+        return self.counts.won + self.counts.lost + self.tied
+
+    @property
+    def against(self) -> float:
+        """The pairs that both judges order differently, a tied one as a half."""
+        return self.counts.lost + self.tied / 2
 
 
 @dataclass(frozen=True)
@@ -66,63 +90,60 @@ class ComparedGroup:
     kept: Any = None
 
     @cached_property
-    def common_scores(self) -> list[tuple[float, float]]:
-        """Both scores of each rollout that has them."""
-        both = zip(self.first.rollouts, self.second.rollouts, strict=True)
-        scores = [(a.score, b.score) for a, b in both]
-        return [(a, b) for a, b in scores if a is not None and b is not None]
+    def common_scores(self) -> dict[int, tuple[float, float]]:
+        """Both scores of each rollout that has them, by its index."""
+        sides = zip(self.first.rollouts, self.second.rollouts, strict=True)
+        scores = {}
+        for i, (a, b) in enumerate(sides):
+            if a.score is not None and b.score is not None:
+                scores[i] = (a.score, b.score)
+        return scores
 
     @cached_property
-    def _order(self) -> Concordance:
-        return concordance(self.common_scores)
-
-    @property
-    def tied(self) -> int:
-        """The pairs of rollouts to which one judge gives equal scores, and the other different ones."""
-        told_by_both = self._order.won + self._order.lost
-        return self._order.pairs + self._order.spread - 2 * told_by_both
-
-    @property
-    def pairs(self) -> int:
-        """The pairs of rollouts to which at least one judge gives different scores."""
-        return self._order.won + self._order.lost + self.tied
-
-    @property
-    def against(self) -> float:
-        """The pairs that both judges order differently, a tied one as a half."""
-        return self._order.lost + self.tied / 2
+    def order(self) -> Order:
+        """The order of its rollouts by both judges."""
+        return Order(concordance([*self.common_scores.values()]))
 
     @cached_property
+    def distances(self) -> dict[int, float]:
+        """The distance between both scores of each rollout that has them, by its index."""
+        return {i: abs(a - b) for i, (a, b) in self.common_scores.items()}
+
+    @property
     def distance(self) -> float | None:
-        """The mean distance between both scores of a rollout; None if no rollout has both."""
-        distances = [abs(a - b) for a, b in self.common_scores]
-        return fmean(distances) if distances else None
+        """The mean distance; None if no rollout has both scores."""
+        return fmean(self.distances.values()) if self.distances else None
 
     @property
     def furthest(self) -> int | None:
         """The index of the rollout whose scores are the furthest apart; None if no rollout has both."""
-        both = zip(self.first.rollouts, self.second.rollouts, strict=True)
-        apart = {
-            i: abs(a.score - b.score)
-            for i, (a, b) in enumerate(both)
-            if a.score is not None and b.score is not None
-        }
-        return max(apart, key=apart.__getitem__, default=None)
+        return max(self.distances, key=self.distances.__getitem__, default=None)
+
+    def values(self, side: int) -> GroupScores:
+        """Return the scores of one judge, with those of the other as labels, of the rollouts that have both."""
+        rollouts = []
+        for scores in self.common_scores.values():
+            score = scores[side]
+            label = scores[1 - side]
+            rollouts.append(RolloutValues(score, "", score, label=label))
+        group = (self.first, self.second)[side]
+        return GroupScores(tuple(rollouts), tied=group.is_tied)
 
     @property
     def rank(self) -> Rank:
         """Order of groups by difference: pairs in another order, then the distance of scores."""
-        return (
-            (-1.0,) if self.distance is None else (self.against, self.distance)
-        )
+        if self.distance is None:
+            return (-1.0,)
+        return (self.order.against, self.distance)
 
     @property
     def reasons(self) -> list[str]:
         """The reasons to look at it, as words: the judges order many pairs differently, and the like."""
         first = self.first.scores
         second = self.second.scores
+        against = self.order.against
         reasons = {
-            "order": self.against > 0 and self.against >= DISPUTED * self.pairs,
+            "order": against > 0 and against >= DISPUTED * self.order.pairs,
             "distance": (self.distance or 0.0) >= JUDGES_APART,
             "only_a": first and not second,
             "only_b": second and not first,
@@ -134,8 +155,8 @@ class ComparedGroup:
         return {
             "ordinal": self.number,
             "key": self.first.key,
-            "pairs": self.pairs,
-            "against": self.against,
+            "pairs": self.order.pairs,
+            "against": self.order.against,
             "distance": self.distance,
             "a": self.first.as_json(),
             "b": self.second.as_json(),
@@ -248,10 +269,9 @@ class Comparison:
         self._unlike = ""
         self._differing = Best[ComparedGroup](LISTED)
         self._counts = Counter[str]()
-        self._against = 0.0
-        # of each judge a score of each rollout, and the spread of each group
-        self._scores = array("d"), array("d")
-        self._spreads = array("d"), array("d")
+        # of each judge, on the rollouts that both scored
+        self._sums = (Figures(), Figures())
+        self._scores = (array("d"), array("d"))
 
     def groups(
         self, keep: Keep, wanted: Wanted = None
@@ -280,21 +300,17 @@ class Comparison:
             self._on_left_out(group)
 
     def _add(self, group: ComparedGroup) -> None:
-        judges = (group.first, group.second)
         reasons = group.reasons
-        self._agreement.add(*judges)
-        if group.against > 0 or "distance" in reasons:
+        self._agreement.add(group.first, group.second)
+        if group.order.against > 0 or "distance" in reasons:
             self._differing.add(group.rank, group)
         self._counts.update(["groups", *reasons])
-        self._counts.update(tied=group.tied, pairs=group.pairs)
-        self._against += group.against
-        if group.common_scores:
-            self._counts.update(a=group.first.is_tied, b=group.second.is_tied)
-            for side, scores in enumerate(
-                zip(*group.common_scores, strict=True)
-            ):
-                self._scores[side].extend(scores)
-                self._spreads[side].append(Moments().add(scores).spread)
+        if not group.common_scores:
+            return
+        columns = zip(*group.common_scores.values(), strict=True)
+        for side, scores in enumerate(columns):
+            self._scores[side].extend(scores)
+            self._sums[side].add(group.values(side))
 
     @property
     def differing(self) -> list[ComparedGroup]:
@@ -317,9 +333,7 @@ class Comparison:
 
     def figures(self, lookup: TextLookup) -> ComparisonFigures:
         """Return the figures of `ruler report`; UsageError if no rollout has a score in both files."""
-        first, second = self._scores
-        pairs = self._counts["pairs"]
-        if not first:
+        if not self._scores[0]:
             names = " and ".join(file.name for file in self.files)
             problem = f"{names}: no group in common{self._unlike}"
             remedy = "give two scored files of the same input; three or more make a trend"
@@ -328,28 +342,32 @@ class Comparison:
                 remedy = f"see why with `ruler report {self.files[1].name}`"
             raise UsageError(problem, remedy)
         agreement = self.agreement
-        both = list(zip(first, second, strict=True))
+        order = Order(self._sums[0].pairs)
+        both = [*zip(*self._scores, strict=True)]
         distances = [abs(a - b) for a, b in both]
-        files = [file.figures.figures(lookup) for file in self.files]
+        figures = [file.figures for file in self.files]
+        same_order = None
+        if order.pairs:
+            same_order = 1 - order.against / order.pairs
         return {
-            "files": [{"figures": figures} for figures in files],
+            "files": [{"figures": file.figures(lookup)} for file in figures],
             "paired": agreement["paired"],
             "one_scored": self._sides("only_a", "only_b"),
-            "groups": len(self._spreads[0]),
-            "rollouts": len(first),
+            "groups": self._sums[0].counts["groups"],
+            "rollouts": len(both),
             "means": [fmean(scores) for scores in self._scores],
-            "spreads": [quantile(spreads, 0.5) for spreads in self._spreads],
-            "tied": self._sides("a", "b"),
+            "spreads": [quantile(sums.spreads, 0.5) for sums in self._sums],
+            "tied": [sums.counts["tied"] for sums in self._sums],
             "distance": {"mean": fmean(distances), "max": max(distances)},
             "order": {
-                "pairs": pairs,
-                "against": self._against,
-                "tied": self._counts["tied"],
-                "agreement": 1 - self._against / pairs if pairs else None,
+                "pairs": order.pairs,
+                "against": order.against,
+                "tied": order.tied,
+                "agreement": same_order,
             },
-            "cells": cells(both, a=_TWENTIETHS, b=_TWENTIETHS),
+            "cells": cells(both, a=TWENTIETHS, b=TWENTIETHS),
             "correlation": agreement["correlation"],
-            "differs": differences(*files),
+            "differs": differences(*figures),
         }
 
     def as_json(
@@ -361,32 +379,3 @@ class Comparison:
             "files": [{**head, **figures} for head, figures in files],
             "differ": [group.as_json() for group in self.differing],
         }
-
-
-def differences(first: Json, second: Json) -> dict[str, bool | None]:
-    """Tell for each thing that makes scores if two files differ in it; None: at least one does not say it."""
-    ways = []
-    for figures in (first, second):
-        made = figures["made_by"]
-        way = {
-            "judge": figures["judges"],
-            "served": made["served"],
-            "rubric": {
-                digest["digest"]: digest["groups"] for digest in made["rubrics"]
-            },
-            "parameters": {
-                digest["digest"]: digest["groups"] for digest in made["params"]
-            },
-            "version": made["versions"],
-            "passes": figures["passes"],
-        }
-        ways.append({name: {*counts} for name, counts in way.items()})
-    a, b = ways
-    differs = {
-        name: a[name] != b[name] if a[name] and b[name] else None for name in a
-    }
-    if differs["judge"]:
-        differs["parameters"] = (
-            None  # their digest is of the judges' names, too
-        )
-    return differs

@@ -59,6 +59,15 @@ _BARS = 60
 """Bars of an axis of time, at most."""
 _CORRECTED = 0.001
 """A difference between a score and those of its passes, which have three decimals, that is no rounding."""
+WAYS = {
+    "judge": "judges",
+    "served": "served",
+    "rubric": "rubrics",
+    "parameters": "params",
+    "version": "versions",
+    "passes": "passes",
+}
+"""The things that make scores, with the names of their words."""
 _GROUPS = (
     "all",
     "scored",
@@ -75,7 +84,8 @@ _USAGE = ("calls", "prompt_tokens", "completion_tokens", "cached_tokens")
 _ROLLOUTS = ("all", "scored", "failed", "labelled", "suspect", "moved")
 _QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
 _TENTHS = [i / 10 for i in range(11)]
-_TWENTIETHS = [i / 20 for i in range(21)]
+TWENTIETHS = [i / 20 for i in range(21)]
+"""Edges of the bins of a score."""
 _HALVED = [i / 40 for i in range(21)]
 """Edges of a standard deviation of scores, which is hardly above a half."""
 _POWERS = [0.0, *(2.0**n for n in range(64))]
@@ -268,9 +278,6 @@ class FileFigures:
         own_words = not {*EMBEDDED} & {*group.judge.split(", ")}
         values = group.values
         self.sums.add(values, own_words=own_words)
-        if group.sd is not None:
-            # as in the table, to which a bin links
-            self._add_numbers(sd=round(group.sd, 9))
         scored = [
             rollout for rollout in values.rollouts if rollout.score is not None
         ]
@@ -319,11 +326,11 @@ class FileFigures:
             "started_at": iso(min(times, default=None)),
             "ended_at": iso(max(times, default=None)),
             "scores": {
-                "bins": histogram(numbers["score"], _TWENTIETHS),
+                "bins": histogram(numbers["score"], TWENTIETHS),
                 "mean": scores.mean if scores.number else None,
                 "sd": scores.spread if scores.number else None,
             },
-            "spread": _middle(numbers["sd"], _HALVED),
+            "spread": _middle(self.sums.spreads, _HALVED),
             "against_label": self._against_label(),
             "slots": self._position_bias(),
             "lengths": self._length_bias(),
@@ -449,6 +456,21 @@ class FileFigures:
             "groups": positions.groups,
             "corrected": corrected,
         }
+
+
+def differences(
+    first: FileFigures, second: FileFigures
+) -> dict[str, bool | None]:
+    """Return for each thing that makes scores if two files differ in it; None: at least one does not say it."""
+    differs: dict[str, bool | None] = {}
+    for name, words in WAYS.items():
+        a = first.words[words]
+        b = second.words[words]
+        differs[name] = a.keys() != b.keys() if a and b else None
+    if differs["judge"]:
+        # their digest is of the judges' names, too
+        differs["parameters"] = None
+    return differs
 
 
 def _middle(numbers: Sequence[float], edges: Sequence[float]) -> Json:

@@ -1,4 +1,4 @@
-"""Scored groups and what people say of them → how well one judge, or two, agree with people.
+"""Scored groups and what people say of them → how well a judge agrees with people.
 
 Labels that were drawn at random say how good a judge is; if there are any, only they count. What was chosen because
 judges or passes disagree is harder than usual, and never counts.
@@ -41,7 +41,7 @@ labelled rollouts: with a score; without one, and of these as above; of several 
 
 
 class LabelAgreement:
-    """Measures one judge, or two, on labels of files or of records, group by group.
+    """Measures a judge on labels of files or of records, group by group.
 
     Without `labels` those of the records count. With them a record's own counts only if `of_records`, and only
     for a rollout without a mark. If there are comparisons, marks do not count. A label holds where its rollouts
@@ -50,12 +50,10 @@ class LabelAgreement:
     group and rollouts.
     """
 
-    def __init__(
-        self, labels: Labels | None, *names: str, of_records: bool
-    ) -> None:
-        """Name the judge of each file. UsageError if what is known of scores chose all labels."""
+    def __init__(self, labels: Labels | None, *, of_records: bool) -> None:
+        """UsageError if what is known of scores chose all labels."""
         self._of_records = labels is None or of_records
-        self._figures = AgreementBuilder(*names)
+        self._figures = AgreementBuilder("score")
         self._mean = CorrectedMean()
         self._counts = Counter[str]()
         self._seen = set[bytes]()
@@ -88,8 +86,8 @@ class LabelAgreement:
         # the groups that labels name for the same rollouts
         self._homes = Counter(about[1:] for about in self._left)
 
-    def add(self, ids: Sequence[str], *groups: GroupRecord) -> None:
-        """Add one group as each file has it, its rollouts in one order; an empty one counts for nothing."""
+    def add(self, ids: Sequence[str], group: GroupRecord) -> None:
+        """Add a group with the ids of its rollouts; an empty one counts for nothing."""
         if not ids:
             return
         content = digest("".join(sorted(ids)))
@@ -97,11 +95,11 @@ class LabelAgreement:
             self.repeated += 1
             return
         self._seen.add(content)
-        lines = self._lines_of(ids, group_name(groups[0].key))
+        lines = self._lines_of(ids, group_name(group.key))
         if self._of == "comparisons":
-            self._add_comparisons(lines, ids, groups)
+            self._add_comparisons(lines, ids, group)
         else:
-            self._add_labels(lines, ids, groups)
+            self._add_labels(lines, ids, group)
 
     def _lines_of(self, ids: Sequence[str], name: str) -> list[LabelLine]:
         """Return the labels that hold in a group of this name; each holds in one group."""
@@ -119,7 +117,7 @@ class LabelAgreement:
         self,
         lines: Sequence[LabelLine],
         ids: Sequence[str],
-        groups: Sequence[GroupRecord],
+        group: GroupRecord,
     ) -> None:
         by_pair = defaultdict[tuple[str, ...], list[PairLabel]](list)
         for line in lines:
@@ -147,18 +145,18 @@ class LabelAgreement:
                     )
                 votes.append(vote)
             if decided:
-                self._count(groups, places)
+                self._count(group, places)
             else:
                 self._counts["equal" if equal else "unsure"] += 1
             self._counts["shared"] += decided + equal > 1
         if votes or labelled:
-            self._figures.add(*groups, votes=votes, labelled=labelled)
+            self._figures.add(group, votes=votes, labelled=labelled)
 
     def _add_labels(
         self,
         lines: Sequence[LabelLine],
         ids: Sequence[str],
-        groups: Sequence[GroupRecord],
+        group: GroupRecord,
     ) -> None:
         by_rollout = defaultdict[str, list[RolloutMark]](list)
         for line in lines:
@@ -167,33 +165,30 @@ class LabelAgreement:
         labels = dict[int, tuple[float, float]]()
         scores = list[float]()
         rows = list[tuple[float, float, float]]()
-        for i, rollout in enumerate(groups[0].rollouts):
+        for i, rollout in enumerate(group.rollouts):
             if marks := by_rollout.get(ids[i]):
                 label = fmean(mark.label or 0.0 for mark in marks)
                 labels[i] = (label, 1 / (marks[0].chance or 1.0))
             elif self._of_records and rollout.label is not None:
                 labels[i] = (rollout.label, 1.0)
             if i in labels:
-                self._count(groups, (i,))
+                self._count(group, (i,))
             if rollout.judge_score is not None:
                 scores.append(rollout.judge_score)
                 if i in labels:
                     rows.append((rollout.judge_score, *labels[i]))
         votes = [*votes_of(labels)]
-        self._figures.add(*groups, votes=votes, labelled=labels)
+        self._figures.add(group, votes=votes, labelled=labels)
         self._mean.add(scores, rows)
 
-    def _count(
-        self, groups: Sequence[GroupRecord], places: Collection[int]
-    ) -> None:
-        """Count a label by what the judges of all files say of its rollouts."""
-        for group in groups:
-            for i in places:
-                if group.rollouts[i].judge_score is None:
-                    self._counts["unscored"] += 1
-                    self._counts["not_asked"] += not was_asked(groups[0])
-                    return
-        self._counts["measured"] += 1
+    def _count(self, group: GroupRecord, places: Collection[int]) -> None:
+        """Count a label by what the judge says of its rollouts."""
+        scores = [group.rollouts[i].judge_score for i in places]
+        if None in scores:
+            self._counts["unscored"] += 1
+            self._counts["not_asked"] += not was_asked(group)
+        else:
+            self._counts["measured"] += 1
 
     @property
     def left(self) -> list[tuple[str, ...]]:
@@ -204,7 +199,7 @@ class LabelAgreement:
             )
         ]
 
-    def agreement(self, paired: Json | None = None) -> Agreement:
+    def agreement(self) -> Agreement:
         """Measure all groups so far."""
         counts = {
             "of": self._of,
@@ -222,10 +217,10 @@ class LabelAgreement:
                 "people": len(people),
             }
         corrected = None
-        if paired is None and (self._drawn == RANDOM or not self._files):
+        if self._drawn == RANDOM or not self._files:
             corrected = self._mean.estimate()
         return {
-            **self._figures.agreement(paired),
+            **self._figures.agreement(),
             "labelled": counts,
             "label_files": files,
             "corrected": corrected,

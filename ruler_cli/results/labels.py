@@ -18,7 +18,7 @@ takes an earlier one back.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -37,7 +37,7 @@ _CHOICES = ("left", "right", "equal", "unsure")
 _MARK_LABELS = {"good": 1.0, "bad": 0.0}
 _LONGEST = 4_000
 """Characters of a text in a line."""
-_NO_TIME = datetime.min.replace(tzinfo=UTC)
+_NO_TIME = datetime.max.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ class LabelLine:
 
     @property
     def time(self) -> datetime:
-        """The time of the line, without a zone in UTC; the earliest of all if it tells none."""
+        """The time of the line, without a zone in UTC; the latest of all if it tells none."""
         try:
             time = datetime.fromisoformat(self.at)
         except ValueError:
@@ -121,20 +121,15 @@ class Labels:
         """
         people: dict[str, str] = {}
         latest: dict[Any, LabelLine] = {}
-        for line in lines:
+        for line in sorted(lines, key=lambda line: line.time):
             by = line.by.strip()
-            by = people.setdefault(by.casefold(), by)
-            key = (type(line), by, line.about)
-            before = latest.get(key, line)
-            counts = line
-            # a line that tells no time comes last
-            if line.at and _NO_TIME < line.time < before.time:
-                counts = before
+            counts = replace(line, by=people.setdefault(by.casefold(), by))
+            key = (type(line), counts.by, line.about)
+            before = latest.get(key)
             # what was drawn at random stays so, also if it was chosen besides
-            for twin in (line, before):
-                if twin.drawn == RANDOM != counts.drawn:
-                    counts = replace(counts, drawn=RANDOM, chance=twin.chance)
-            latest[key] = replace(counts, by=by)
+            if before and before.drawn == RANDOM != line.drawn:
+                counts = replace(counts, drawn=RANDOM, chance=before.chance)
+            latest[key] = counts
         comparisons = []
         marks: dict[str, list[RolloutMark]] = {}
         for line in latest.values():
@@ -150,38 +145,36 @@ class Labels:
 
         `option` is that which names the files.
         """
-        lines = list[LabelLine]()
+        read = list[LabelLine]()
         for path in paths:
-            lines += _read(Path(path), option)
-        return cls.of(lines)
-
-
-def _read(path: Path, option: str) -> Iterator[LabelLine]:
-    place = f"{option} {path}"
-    try:
-        lines = path.read_bytes().removeprefix(BOM).split(b"\n")
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise UsageError(f"cannot be read: {reason}", place=place) from None
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            yield parse_line(line)
-        except UnreadableError as error:
-            raise UsageError(f"line {number} {error}", place=place) from None
-        except RecursionError:
-            problem = f"line {number} is nested too deeply"
-            raise UsageError(problem, place=place) from None
+            place = f"{option} {path}"
+            try:
+                lines = Path(path).read_bytes().removeprefix(BOM).split(b"\n")
+            except OSError as error:
+                reason = (error.strerror or str(error)).lower()
+                raise UsageError(
+                    f"cannot be read: {reason}", place=place
+                ) from None
+            for number, line in enumerate(lines, 1):
+                problem = "is nested too deeply"
+                try:
+                    if line.strip():
+                        read.append(parse_line(line))
+                    continue
+                except UnreadableError as error:
+                    problem = str(error)
+                except RecursionError:
+                    pass
+                raise UsageError(f"line {number} {problem}", place=place)
+        return cls.of(read)
 
 
 def parse_line(line: bytes) -> LabelLine:
     """Read a line; UnreadableError says why it is neither a comparison nor a mark."""
     value = parse(line, exact=False)
-    group = value.get("group")
-    if not isinstance(group, str):
+    fields: dict[str, Any] = {"group": value.get("group")}
+    if not isinstance(fields["group"], str):
         raise UnreadableError("has no `group`")
-    fields: dict[str, Any] = {"group": group}
     for name in ("note", "by", "drawn", "at"):
         fields[name] = _text(value, name)
     if fields["drawn"] not in ("", RANDOM):
@@ -189,40 +182,30 @@ def parse_line(line: bytes) -> LabelLine:
     chance = value.get("chance")
     if chance is not None:
         if type(chance) not in (int, float) or not 0 < chance <= 1:
-            raise UnreadableError(
-                "has a `chance` that is not above 0 and at most 1"
-            )
+            problem = "has a `chance` that is not above 0 and at most 1"
+            raise UnreadableError(problem)
         fields["chance"] = float(chance)
     if "choice" in value:
-        left = _text(value, "left")
-        right = _text(value, "right")
-        if not left or not right or left == right:
-            raise UnreadableError(
-                "does not name two rollouts, `left` and `right`"
-            )
-        choice = value["choice"]
-        if choice not in _CHOICES:
+        for name in ("left", "right", "choice"):
+            fields[name] = _text(value, name)
+        if len({"", fields["left"], fields["right"]}) < 3:
+            problem = "does not name two rollouts, `left` and `right`"
+            raise UnreadableError(problem)
+        if fields["choice"] not in _CHOICES:
             raise UnreadableError(f"has no `choice` of {', '.join(_CHOICES)}")
-        return PairLabel(left=left, right=right, choice=choice, **fields)
-    mark = _text(value, "mark")
-    label = label_of(value.get("label"))
-    if label is None and value.get("label") is not None:
-        raise UnreadableError(
-            "has a `label` that is not a number or a word for one"
-        )
+        return PairLabel(**fields)
+    fields["rollout"] = _text(value, "rollout")
+    fields["mark"] = mark = _text(value, "mark")
+    fields["label"] = label = label_of(value.get("label"))
     if label is None:
-        label = _MARK_LABELS.get(mark)
+        if value.get("label") is not None:
+            problem = "has a `label` that is not a number or a word for one"
+            raise UnreadableError(problem)
+        fields["label"] = _MARK_LABELS.get(mark)
     # a line of a script may name a rollout and say nothing of it
-    taken_back = (
-        value.get("mark") == "" and not fields["note"] and label is None
-    )
-    return RolloutMark(
-        rollout=_text(value, "rollout"),
-        mark=mark,
-        label=label,
-        taken_back=taken_back,
-        **fields,
-    )
+    has_word = mark or fields["note"] or label is not None
+    fields["taken_back"] = not has_word and value.get("mark") == ""
+    return RolloutMark(**fields)
 
 
 def _text(value: Mapping[str, Any], name: str) -> str:

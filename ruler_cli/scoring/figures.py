@@ -24,6 +24,7 @@ from ruler_cli.scoring.statistics import (
 )
 from ruler_cli.types import CriterionScore, GroupScores, RolloutValues
 
+_DECIMALS = 9
 _MOST_CRITERIA = 64
 """Criteria that have figures; rubrics of single records may name more."""
 _STATES = ("tied", "alone", "one_score", "degraded")
@@ -98,6 +99,7 @@ class Figures:
         self.by_label = Counter[str]()
         self.by_judges: dict[tuple[Any, Any], dict[str, Counter[str]]] = {}
         self.reliability = array("d")
+        self.spreads = array("d")
         self.pairs = Concordance()
         self.lengths = LengthSums()
         self.positions = PositionBias()
@@ -155,6 +157,11 @@ class Figures:
         self.means["score"].add(judged)
         self.means["label"].add([label for _, label in labelled])
         self.pairs += concordance(labelled)
+        if len(scored) > 1:
+            scores = [rollout.score for rollout in scored]
+            # as in the table of a page, to which a bin links
+            spread = Moments().add(scores).spread  # type: ignore[arg-type]
+            self.spreads.append(round(spread, _DECIMALS))
         products = pair_products([(*row, None) for row in labelled])
         self.by_label.update(products.get("scores", {}))
 

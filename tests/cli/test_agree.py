@@ -6,8 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.conftest import SHARED, Ruler, write
 from tests.screen import same_screen
 from tests.values import talk
@@ -82,7 +80,7 @@ def test_json(ruler: Ruler, tmp_path: Path) -> None:
     ]  # fmt: skip
     (scorer,) = result["scorers"]
     assert list(scorer) == [
-        "name", "pairs", "against", "tied", "pairwise_accuracy", "tied_share", "with_unscored",
+        "name", "pairs", "against", "tied", "pairwise_accuracy", "with_unscored",
         "by_gap", "by_slot", "by_length",
     ]  # fmt: skip
     accuracy = scorer["pairwise_accuracy"]
@@ -90,28 +88,6 @@ def test_json(ruler: Ruler, tmp_path: Path) -> None:
     assert 0.3 < accuracy["low"] < 0.5
     assert accuracy["high"] == 1
     assert result["labels"] == {"path": None, "files": []}
-
-
-def test_two_files(ruler: Ruler, tmp_path: Path) -> None:
-    """Two scored files of one input, in any order of lines, are compared on the rollouts that both hold."""
-    one = dump(20)
-    other = [
-        {**r, "ruler": {**r["ruler"], "score": 1 - r["ruler"]["score"]}}
-        for r in one
-    ]
-    write(tmp_path / "a.jsonl", one)
-    write(tmp_path / "b.jsonl", other[8:] + other[:8])
-    done = ruler("agree", "a.jsonl", "b.jsonl")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert max(map(len, done.stdout.splitlines())) <= 80
-    same_screen("agree_two", done.stdout)
-    same = ruler("agree", "a.jsonl", "a.jsonl")
-    assert "not significant" in same.stdout
-    assert "is better" not in same.stdout
-    result = json.loads(ruler("agree", "b.jsonl", "a.jsonl", "--json").stdout)
-    assert result["paired"] == {"groups": 20, "unlike": 0, "alone": [0, 0]}
-    assert result["differences"]["pairwise_accuracy"]["told_apart"] is True
-    assert result["correlation"]["value"] == pytest.approx(-1)
 
 
 def test_labels(ruler: Ruler, tmp_path: Path) -> None:
@@ -210,13 +186,9 @@ def test_nothing_to_compare(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_bad_usage(ruler: Ruler, tmp_path: Path) -> None:
-    """A missing file, stdin given twice and two files without a common group are bad usage."""
+    """A missing file and a second file are bad usage."""
     write(tmp_path / "a.jsonl", dump())
-    write(
-        tmp_path / "b.jsonl",
-        [r | {"group_id": "other-" + r["group_id"]} for r in dump()],
-    )
-    for args in (["none.jsonl"], ["-", "-"], ["a.jsonl", "b.jsonl"]):
+    for args in (["none.jsonl"], ["a.jsonl", "a.jsonl"]):
         done = ruler("agree", *args)
         assert done.returncode == 2
         assert done.stderr.startswith("ruler: ")
@@ -280,7 +252,7 @@ def test_hostile_annotations(ruler: Ruler, tmp_path: Path) -> None:
         for r in [*dump(), *rollouts]
     )
     (tmp_path / "s.jsonl").write_text(text)
-    for more in ([], ["--json"], ["s.jsonl"]):
+    for more in ([], ["--json"]):
         done = ruler("agree", "s.jsonl", *more)
         assert done.returncode == 1, done.stderr
         assert "Traceback" not in done.stderr

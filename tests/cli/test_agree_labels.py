@@ -92,13 +92,12 @@ def test_exit_codes(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
 def test_forgotten_option(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
     """A file of labels in the place of scores is told from a dump, with the option that names it."""
     write(tmp_path / "l.jsonl", people.comparisons(scored, 8, {"ana": 0.02}))
-    for args in (["s.jsonl", "l.jsonl"], ["l.jsonl"]):
-        done = ruler("agree", *args)
-        assert done.returncode == 2
-        assert (
-            done.stderr
-            == "ruler: l.jsonl: holds labels, and no scores; name it with --people\n"
-        )
+    done = ruler("agree", "l.jsonl")
+    assert done.returncode == 2
+    assert (
+        done.stderr
+        == "ruler: l.jsonl: holds labels, and no scores; name it with --people\n"
+    )
 
 
 def test_nothing_measured(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
@@ -159,28 +158,6 @@ def test_corrections(ruler: Ruler, tmp_path: Path) -> None:
     result = json.loads(ruler(*command, "--json").stdout)
     corrected = result["corrected"]
     assert corrected["labelled"] < corrected["number"] == 240
-
-
-def test_two_judges(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
-    """Two files are measured on the same labels, with their difference; a gate is about one."""
-    ruler("score", SIMULATED, "b.jsonl", "-m", "simulated", "-p", "noise=0.5")
-    write(tmp_path / "l.jsonl", people.comparisons(scored, 90, {"ana": 0.02}))
-    command = ("agree", "s.jsonl", "b.jsonl", "--people", "l.jsonl")
-    done = ruler(*command)
-    assert (done.returncode, done.stderr) == (0, "")
-    for row in (
-        "A: pairwise accuracy",
-        "B: pairwise accuracy",
-        "A - B: pairwise",
-    ):
-        assert row in done.stdout
-    result = json.loads(ruler(*command, "--json").stdout)
-    assert [one["name"] for one in result["scorers"]] == ["A", "B"]
-    assert result["paired"]["groups"] == 40
-    assert result["differences"]["pairwise_accuracy"]["value"] > 0
-    done = ruler(*command, "--at-least", "0.7")
-    assert done.returncode == 2
-    assert "give one file" in done.stderr
 
 
 def test_hostile_labels(ruler: Ruler, tmp_path: Path) -> None:

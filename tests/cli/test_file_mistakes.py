@@ -80,7 +80,6 @@ MISSING = {
     f"batch export inn.jsonl requests.jsonl {ASKED}": NEAR,
     f"batch export in.jsonl no/requests.jsonl {ASKED}": "create it with: mkdir -p no",
     "agree inn.jsonl": NEAR,
-    "agree scored.jsonl inn.jsonl": NEAR,
     "report inn.jsonl": NEAR,
     "report scored.jsonl inn.jsonl": NEAR,
     "report scored.jsonl -o no/report.html": "create it with: mkdir -p",

@@ -332,7 +332,6 @@ def test_small_difference(ruler: Ruler, tmp_path: Path) -> None:
     ("args", "sentence"),
     [
         ("- -", "only one of SCORED and SCORED2 can be stdin"),
-        ("a.jsonl b.jsonl a.jsonl", "a.jsonl: is named twice; name it once"),
         ("a.jsonl raw.jsonl", "raw.jsonl: no rollout has an annotation of ruler; score it first"),
         ("a.jsonl alien.jsonl", "a.jsonl and alien.jsonl: no group in common; give two scored files of"),
         ("a.jsonl others.jsonl", "a.jsonl and others.jsonl: no group in common; group 'level' left out: "
@@ -421,7 +420,7 @@ def _swapped(group: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_terminal(tmp_path: Path) -> None:
-    """A terminal gets colours, and its pager for a group."""
+    """A terminal gets colours, and its width."""
     two_judges(tmp_path)
     code, output = on_terminal(
         tmp_path, "report", "a.jsonl", "b.jsonl", columns=100
@@ -431,13 +430,3 @@ def test_terminal(tmp_path: Path) -> None:
         tmp_path, "report", "a.jsonl", "b.jsonl", columns=100, NO_COLOR="1"
     )
     assert (code, 80 < widest(output) <= 100) == (0, True)
-    code, output = on_terminal(
-        tmp_path,
-        "report",
-        "a.jsonl",
-        "b.jsonl",
-        "--group",
-        "level",
-        PAGER="wc -l",
-    )
-    assert (code, output.strip().isdecimal()) == (0, True)

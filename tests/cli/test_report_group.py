@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from ruler_cli.cli.safe_text import printable_key
 from ruler_cli.results.identity import group_name
 from tests.cli.scored import HOSTILE, hostile, scored
 from tests.conftest import Ruler, rollout, write
-from tests.on_terminal import RAW, on_terminal, widest
+from tests.on_terminal import RAW, widest
 from tests.screen import same_screen
 from tests.values import few
 
@@ -178,51 +177,6 @@ def test_unscored_group(ruler: Ruler, tmp_path: Path) -> None:
     assert done.returncode == 0
     assert "status unmarked" in done.stdout
     assert "unlike rollout" not in done.stdout
-
-
-def test_pager(tmp_path: Path) -> None:
-    """On a terminal the pager gets the whole page, in colours that less passes on."""
-    write(tmp_path / "s.jsonl", [scored("g", 0.9, 0.1)])
-    (tmp_path / "less").write_text('#!/bin/sh\necho "LESS=$LESS"\nexec cat\n')
-    (tmp_path / "less").chmod(0o755)
-    code, output = on_terminal(
-        tmp_path,
-        "report",
-        "s.jsonl",
-        "--group",
-        "g",
-        PAGER=str(tmp_path / "less"),
-    )
-    assert code == 0
-    assert output.startswith("LESS=FRX\n")
-    assert "\x1b[1m" in output
-    assert "about 0.1" in output
-
-
-@pytest.mark.parametrize("pager", few(1, ["", "cat"]))
-def test_no_pager(pager: str, tmp_path: Path) -> None:
-    """Without a pager the page is printed directly."""
-    write(tmp_path / "s.jsonl", [scored("g", 0.9, 0.1)])
-    code, output = on_terminal(
-        tmp_path, "report", "s.jsonl", "--group", "g", PAGER=pager
-    )
-    assert code == 0
-    assert "\x1b[1m" in output
-    assert "about 0.1" in output
-    assert widest(re.sub("\x1b\\[[0-9;]*m", "", output)) <= 80
-
-
-@pytest.mark.parametrize("pager", few(1, ["head -2", "false"]))
-def test_early_exit_of_the_pager(pager: str, tmp_path: Path) -> None:
-    """A pager that quits before the end is no error, for any amount of unread text."""
-    group = scored("g", 0.9, 0.1)
-    group["trajectories"][0]["messages"][1]["content"] += "\nline" * 50_000
-    write(tmp_path / "s.jsonl", [group])
-    code, output = on_terminal(
-        tmp_path, "report", "s.jsonl", "--group", "g", PAGER=pager
-    )
-    assert code == 0
-    assert len(output.splitlines()) <= 2
 
 
 def test_shortened_key(ruler: Ruler, tmp_path: Path) -> None:

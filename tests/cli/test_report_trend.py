@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -51,14 +50,9 @@ def test_drift(ruler: Ruler, tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     text = " ".join(done.stdout.split())
     assert "20 files, steps 10 to 200, by the number in their names" in text
-    assert "1 of 2 tests finds a drift beyond chance in 20 steps" in text
+    assert "1 drift beyond chance in 20 steps" in text
     assert "score and reward the mean score rose from 0.4" in text
-    moved = re.search(
-        r"reward (rose|fell) from .{14}, which explains (\S+) of it", text
-    )
-    assert moved is not None
-    assert (moved[1] == "fell") == (moved[2] == "none")
-    assert "within chance length false alarms" in text
+    assert "length within chance false alarms" in text
     assert "in at most 5% of trainings in which nothing drifts, if" in text
     assert "up to 30% were measured where it does" in text
     found = json.loads(ruler("report", *names, "--json").stdout)
@@ -108,7 +102,7 @@ def test_too_few(ruler: Ruler, tmp_path: Path) -> None:
         "Nothing can be told yet of 8 steps: 9 with scores are needed"
         in done.stdout
     )
-    assert "not tested yet" in done.stdout
+    assert "length            9 steps with scores are needed" in done.stdout
     assert "no rewards" not in done.stdout
     assert "No drift" not in done.stdout
     assert "No drift" in ruler("report", *steps(tmp_path, 9)).stdout
@@ -131,38 +125,6 @@ def test_nothing_to_compare(ruler: Ruler, tmp_path: Path) -> None:
         in text
     )
     assert "judged apart" not in text
-
-
-def test_steps_of_records(ruler: Ruler, tmp_path: Path) -> None:
-    """If names do not tell steps apart the records do; else the order of the files does, and the page says so."""
-    for name, number in (("late", 300), ("early", 100), ("middle", 200)):
-        lines = [
-            {**scored(f"{name}{g}", 0.2, 0.4), "step": number} for g in range(3)
-        ]
-        write(tmp_path / f"{name}.jsonl", lines)
-        write(
-            tmp_path / f"{name}-bare.jsonl",
-            [{**one, "step": g} for g, one in enumerate(lines)],
-        )
-    found = json.loads(
-        ruler(
-            "report", "late.jsonl", "early.jsonl", "middle.jsonl", "--json"
-        ).stdout
-    )
-    assert found["step_from"] == "field"
-    assert [one["source"] for one in found["steps"]] == [
-        "early.jsonl",
-        "middle.jsonl",
-        "late.jsonl",
-    ]
-    done = ruler(
-        "report", "late-bare.jsonl", "early-bare.jsonl", "middle-bare.jsonl"
-    )
-    text = " ".join(done.stdout.split())
-    assert (
-        "steps 1 to 3, in the order of the command line: neither a number"
-        in text
-    )
 
 
 def test_step_without_scores(ruler: Ruler, tmp_path: Path) -> None:
@@ -287,7 +249,7 @@ def test_change_of_the_judge(
     assert (
         f"judge changes step 8 (step-8.jsonl): not the same {what} in 3" in text
     )
-    assert "13 steps not judged in the usual way: no test counts them" in text
+    assert "13 steps not judged as the first: no test counts them" in text
 
 
 def test_rubrics_of_tasks(ruler: Ruler, tmp_path: Path) -> None:
@@ -414,13 +376,9 @@ def test_stdin(ruler: Ruler, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        ("a.jsonl b.jsonl a.jsonl", "a.jsonl: is named twice; name it once"),
-        ("a.jsonl b.jsonl ./a.jsonl", "./a.jsonl: is named twice"),
-        ("a.jsonl b.jsonl link.jsonl", "link.jsonl: is named twice"),
-        ("- a.jsonl -", "stdin: is named twice"),
         ("a.jsonl b.jsonl none.jsonl", "none.jsonl: no such file"),
-        ("a.jsonl b.jsonl c.jsonl --group x", "--group x: is not for a trend; use one file, or two"),
-        ("a.jsonl b.jsonl c.jsonl -o x.html --max-groups 3", "--max-groups 3: is not for a trend"),
+        ("a.jsonl b.jsonl c.jsonl --group x", "--group and --max-groups are not for a trend"),
+        ("a.jsonl b.jsonl c.jsonl -o x.html --max-groups 3", "--group and --max-groups are not for a trend"),
         ("a.jsonl b.jsonl c.jsonl -o b.jsonl", "b.jsonl: a report is a local file"),
         ("a.jsonl b.jsonl c.jsonl -o x.html --json", "--json and a page"),
         ("raw.jsonl lost.jsonl empty.jsonl", "empty.jsonl: holds no records"),
@@ -433,7 +391,6 @@ def test_mistakes(
     """A mistake is one sentence with the way out and exit code 2, and nothing is written."""
     for name in ("a", "b", "c"):
         write(tmp_path / f"{name}.jsonl", [scored(name, 0.2, 0.8)])
-    (tmp_path / "link.jsonl").symlink_to("a.jsonl")
     (tmp_path / "empty.jsonl").write_text("")
     raw = [
         {"messages": one["messages"]}

@@ -53,7 +53,7 @@ def measure(
 ) -> Agreement:
     """Measure a judge on labels of people; ids are those of a group alone, as ids of what rollouts hold are."""
     labels = None if lines is None else Labels.of(lines)
-    result = LabelAgreement(labels, "score", of_records=of_records)
+    result = LabelAgreement(labels, of_records=of_records)
     for row in groups:
         result.add(
             [f"{row.key}.{name}" for name in IDS[: len(row.rollouts)]], row
@@ -207,7 +207,7 @@ def test_homes() -> None:
         (lines, ("g1", "g0", "g2")),
         (lines[:1], ("else", "more")),
     ):
-        result = LabelAgreement(Labels.of(labels), "score", of_records=False)
+        result = LabelAgreement(Labels.of(labels), of_records=False)
         for i, name in enumerate(names):
             result.add([*ids, f"{i}"], group(name, 0.9, 0.1, 0.5))
         counts.append((accuracy(result.agreement()), result.left))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import pytest
 
@@ -15,7 +14,6 @@ from ruler_cli.results.trend import (
     Trend,
     TrendStep,
     step_numbers,
-    step_of,
 )
 
 
@@ -100,35 +98,18 @@ def test_small_file() -> None:
 
 
 def test_step_numbers() -> None:
-    """A step is the one number in which names differ, else what records agree on, else the place of the file."""
-    rows: list[tuple[str, list[Any], list[float], str]] = [
-        ("step-10.jsonl step-9.jsonl", [], [10, 9], "name"),
-        ("out/7/a.jsonl out/12/a.jsonl", [], [7, 12], "name"),
-        ("r2-s010.jsonl.gz r2-s100.jsonl.gz", [], [10, 100], "name"),
-        ("step-10.jsonl step-1.5.jsonl", [], [10, 1.5], "name"),
-        ("v1.2/s3.1.jsonl v1.2/s3.10.jsonl", [], [1, 10], "name"),
-        ("a.jsonl b.jsonl", [20, 10], [20, 10], "field"),
-        ("s1-t1.jsonl s2-t2.jsonl", [None, None], [1, 2], "order"),
-        ("s1.jsonl s01.jsonl", [5, 5], [1, 2], "order"),
-        ("s1.jsonl x2.jsonl", [5, None], [1, 2], "order"),
-        (f"s{'9' * 5000}.jsonl s1.jsonl", [], [1, 2], "order"),
-        ("s\u0661.jsonl s\u0662.jsonl", [], [1, 2], "order"),
+    """A step is the one number in which names differ, else the place of the file."""
+    rows: list[tuple[str, list[float], str]] = [
+        ("step-10.jsonl step-9.jsonl", [10, 9], "name"),
+        ("out/7/a.jsonl out/12/a.jsonl", [7, 12], "name"),
+        ("r2-s010.jsonl.gz r2-s100.jsonl.gz", [10, 100], "name"),
+        ("step-10.jsonl step-1.5.jsonl", [10, 1.5], "name"),
+        ("s1-t1.jsonl s2-t2.jsonl", [1, 2], "order"),
+        ("s1.jsonl s01.jsonl", [1, 2], "order"),
+        ("s1.jsonl x2.jsonl", [1, 2], "order"),
+        (f"s{'9' * 5000}.jsonl s1.jsonl", [1, 2], "order"),
+        ("s\u0661.jsonl s\u0662.jsonl", [1, 2], "order"),
     ]
-    for names, fields, numbers, origin in rows:
-        steps, source = step_numbers(names.split(), fields)
+    for names, numbers, origin in rows:
+        steps, source = step_numbers(names.split())
         assert ([*steps], source) == (numbers, origin), names
-
-
-def test_step_of_record() -> None:
-    """A record names its step by a finite number, itself or in its metadata."""
-    rows: list[tuple[dict[str, Any], float | None]] = [
-        ({"step": 3}, 3),
-        ({"metadata": {"step": 5}}, 5),
-        ({"step": True, "global_step": 6.0}, 6),
-        ({"step": "7", "metadata": {"global_step": 2}}, 2),
-        ({"step": math.nan}, None),
-        ({"step": 1e300}, None),
-        ({"metadata": [{"step": 1}]}, None),
-    ]
-    for record, step in rows:
-        assert step_of(record) == step

@@ -451,8 +451,12 @@ def _row(shown: RunGroup | ComparedGroup, task: str) -> Json:
     if isinstance(shown, ComparedGroup):
         second = _columns(shown.second)
         row |= {f"b_{name}": value for name, value in second.items()}
-        names = ("pairs", "against", "distance", "reasons")
-        row |= {name: getattr(shown, name) for name in names}
+        row |= {
+            "pairs": shown.order.pairs,
+            "against": shown.order.against,
+            "distance": shown.distance,
+            "reasons": shown.reasons,
+        }
     return row
 
 
