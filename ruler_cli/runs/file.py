@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
 
@@ -47,7 +47,7 @@ from ruler_cli.ledger.reply_cache import Ledger
 from ruler_cli.pool.engine import StopSignal, in_thread, inline, threaded
 from ruler_cli.prompting.prompt import distinct_rollouts
 from ruler_cli.runs.places import failed_path, may_replace, refuse_settings
-from ruler_cli.runs.session import Scored, ScoringSession, Sink, run
+from ruler_cli.runs.session import Scored, ScoringSession, run
 from ruler_cli.settings.models import JudgeSettings, ScoreSettings
 from ruler_cli.types import (
     Group,
@@ -81,22 +81,6 @@ class RunResult:
     summary: Summary
     stopped: RulerError | None = None
     whole: bool = True
-
-
-class FileSink(Sink, Protocol):
-    """Takes what becomes of a file: its groups with their scores, and what of it cannot be read."""
-
-    def opened(self, container: Container) -> None:
-        """Take the container of INPUT before its records are read; UsageError if it cannot be written from it."""
-        ...
-
-    def begin(self, source: Input, session: ScoringSession) -> None:
-        """Take INPUT before its first group; UsageError for what can only fail."""
-        ...
-
-    def unreadable(self, problem: Problem) -> None:
-        """Take a part of INPUT that cannot be read."""
-        ...
 
 
 async def score(
@@ -158,19 +142,19 @@ async def judge_file(
     resolved: Sequence[ResolvedJudge],
     observer: Observer,
     stop_signal: StopSignal,
-    sink: FileSink,
+    output: Annotations | None,
     stack: ExitStack,
 ) -> tuple[ScoringSession, Input | None]:
-    """Have every group of INPUT scored into a sink; return the session, and INPUT if it could be opened in time.
+    """Have every group of INPUT scored; return the session, and INPUT if it could be opened in time.
 
-    INPUT stays open until `stack` ends.
+    Without an `output` the replies are in the ledger alone. INPUT stays open until `stack` ends.
     """
     # before the input: a judge that is not there costs no wait
     async with AsyncExitStack() as judges:
         panel = await open_judges(settings, resolved, stop_signal, judges)
         async with ScoringSession(settings, observer, panel) as session:
             # in a thread, because a pipe may be silent for long and the survey of a file be long
-            opening = in_thread(partial(_open, session, sink, stack))
+            opening = in_thread(partial(_open, session, output, stack))
             opened = await stop_signal.before(opening)
             if not opened.done():
                 opened.cancel()
@@ -183,19 +167,22 @@ async def judge_file(
             session.begin(total)
             session.stop_if_too_many()
             if source.reader is not None:
-                sink.begin(source, session)
-                await run(
-                    session, FileSource(session, source, source.reader), sink
-                )
+                if output is not None:
+                    output.begin(source, session)
+                groups = FileSource(session, source, source.reader)
+                await run(session, groups, output or Nowhere())
     return session, source
 
 
-def _open(session: ScoringSession, sink: FileSink, stack: ExitStack) -> Input:
+def _open(
+    session: ScoringSession, output: Annotations | None, stack: ExitStack
+) -> Input:
     """Open INPUT, and refuse it if there is nothing to compare, or if OUTPUT has the scores of other groups."""
     settings = session.settings
 
     def on_problem(problem: Problem) -> None:
-        sink.unreadable(problem)
+        if output is not None:
+            output.unreadable(problem)
         summary = session.stats.summary
         summary.unreadable += 1
         # of a file that is read once the number of lines is known, and that of groups as far as it is read
@@ -204,11 +191,15 @@ def _open(session: ScoringSession, sink: FileSink, stack: ExitStack) -> Input:
         session.observer.problem(problem)
         session.stop_if_too_many()
 
+    def on_open(container: Container) -> None:
+        if output is not None:
+            output.opened(container)
+
     source = open_input(
         settings.input,
         stack,
         on_problem,
-        sink.opened,
+        on_open,
         draw=settings.draw,
         once=True,
     )
@@ -397,15 +388,6 @@ class Nowhere:
     """The sink of a worker: the ledger has the replies, and another process writes OUTPUT."""
 
     at_once = True
-
-    def opened(self, container: Container) -> None:
-        """Take any container."""
-
-    def begin(self, source: Input, session: ScoringSession) -> None:
-        """Take any input."""
-
-    def unreadable(self, problem: Problem) -> None:
-        """Leave it to the process that writes OUTPUT."""
 
     async def take(self, scored: Scored) -> None:
         """Leave it to the process that writes OUTPUT."""
