@@ -49,7 +49,6 @@ from ruler_cli.types import (
     GroupScores,
     Observer,
     Reply,
-    Request,
     Status,
     Summary,
     readable_text,
@@ -152,15 +151,14 @@ class ScoringSession:
         self.observer = observer
         self.panel = panel
         self.stop_signal = panel.stop_signal
+        self.stats = RunStats(settings.most_failures, panel)
+        self.names = tuple([judge.label for judge in settings.judges])
         # what says how likely an answer is says nothing else
-        embedded = {
+        self._wordless = {
             number
             for number, judge in enumerate(settings.judges)
             if is_embedded(judge)
         }
-        self.stats = RunStats(settings.most_failures, panel)
-        self.names = tuple([judge.label for judge in settings.judges])
-        self._embedded = embedded
         self.scores = BatchScores(settings)
         self.coverage = Coverage()
         self.streams = set[JudgeStream]()
@@ -221,18 +219,12 @@ class ScoringSession:
             self.settings, self.panel.judges, on_reply, self.coverage
         )
 
-    def _show(
-        self,
-        group_run: GroupRun,
-        _judge: int,
-        _request: Request,
-        reply: Reply | CallError,
-    ) -> None:
+    def _show(self, group: Group, reply: Reply | CallError) -> None:
         """Show a reply to the observer."""
         text = reply.reason if isinstance(reply, CallError) else reply.text
         if isinstance(reply, Reply) and reply.answers is not None:
             text = reply.body.decode("utf-8", "replace")
-        self.observer.replied(group_run.group.key, text)
+        self.observer.replied(group.key, text)
 
     async def judge(self, group_run: GroupRun) -> GroupResult | None:
         """Ask the judges about a group, in a task of its own; None if the run ended before."""
@@ -307,11 +299,10 @@ class ScoringSession:
         digests = self.digests(group)
         part = group_record(group, result, scores, self.names, cost, digests)
         if isinstance(scores, GroupScores):
-            wordless = any(reply.error for reply in result.pass_scores)
-            own_words = not (
-                wordless or self._embedded.intersection(scores.used)
-            )
-            self.sums.add(group.key, result, scores, own_words=own_words)
+            wordless = not self._wordless.isdisjoint(scores.used)
+            if any(reply.error for reply in result.pass_scores):
+                wordless = True
+            self.sums.add(group.key, result, scores, own_words=not wordless)
             self._bounds[result.bounds] += 1
             self.observer.scored(group.key, scores.scores, part.written.copy())
         return Scored(group, result, scores, part)
@@ -334,6 +325,7 @@ class ScoringSession:
             debias=how.debias,
             checked=how.order_by_outcome or outcome is not None,
         )
+        summary.other_scale = 0
         for bounds, groups in self._bounds.items():
             if self.panel.unsure(bounds):
                 summary.other_scale += groups
