@@ -17,7 +17,6 @@ from ruler_cli.prompting.prompt import (
     build_layout,
     pass_count,
     requests_of_pass,
-    write_prompt,
 )
 from ruler_cli.runs.estimate import (
     CALLS,
@@ -26,13 +25,11 @@ from ruler_cli.runs.estimate import (
     Estimate,
     JudgeEstimate,
     Range,
-    SampleWeight,
-    Totals,
 )
 from ruler_cli.settings.models import AskSettings
 from ruler_cli.tokens import ESTIMATED_ANSWERS
 from ruler_cli.types import Group
-from tests.values import group, talk
+from tests.values import first_request, group, talk
 
 ENTRY = Range(*[size.rollout for size in ESTIMATED_ANSWERS])
 
@@ -54,7 +51,7 @@ def estimate(
         judge.ask = replace(ask, context_tokens=judge.model.context)
     result = Estimate(judges)
     for each in groups:
-        result.add(each, SampleWeight())
+        result.add(each)
     return result
 
 
@@ -63,9 +60,9 @@ def of_one(
     model: ModelInfo = PLAIN,
     ask: AskSettings = ASK,
     **more: Any,
-) -> Totals:
+) -> JudgeEstimate:
     """Estimate one judge."""
-    return estimate(groups, [JudgeEstimate("j", model, **more)], ask).totals
+    return estimate(groups, [JudgeEstimate("j", model, **more)], ask).judges[0]
 
 
 def distinct_group(number: int, words: int = 30, key: str = "g") -> Group:
@@ -141,16 +138,16 @@ def test_planned_calls(
     result = estimate(
         groups, [JudgeEstimate("a", model, adaptive=adaptive)], ask
     )
-    own, totals = replace(ask, context_tokens=model.context), result.totals
+    own, totals = replace(ask, context_tokens=model.context), result.judges[0]
     planned = requests(groups, own)
     assert adaptive or totals.calls.expected == planned
     assert totals.calls.low == requests(groups, own, 2 if adaptive else 99)
     assert totals.calls.high == 2 * planned
     shown = [build_layout(each, own) for each in groups]
-    assert result.widest.too_long == sum(
+    assert totals.too_long == sum(
         len(requests_of_pass(layout, own, 0)) == 0 for layout in shown
     )
-    assert result.judges[0].windowed == sum(
+    assert totals.windowed == sum(
         len(requests_of_pass(layout, own, 0)) > 1 for layout in shown
     )
     cost = totals.cost_usd
@@ -161,7 +158,6 @@ def test_planned_calls(
         totals.prompt_tokens,
         totals.completion_tokens,
         cost,
-        result.judges[0].window_calls,
     ):
         assert 0 <= each.low <= each.expected <= each.high
     assert totals.max_cost_usd >= cost.high
@@ -172,7 +168,7 @@ def test_one_group() -> None:
     result, tokens = of_one([PAIR, EMPTY]), build_layout(PAIR, ASK).tokens
     assert result.calls == CALLS == Range(1, 1, 2)
     assert result.prompt_tokens == Range(
-        round(PROMPT.low * tokens), tokens, round(2 * PROMPT.high * tokens)
+        PROMPT.low * tokens, tokens, 2 * PROMPT.high * tokens
     )
     assert result.completion_tokens == Range(
         2 * ENTRY.low, 2 * ENTRY.expected, 2 * 2 * ENTRY.high
@@ -188,11 +184,9 @@ def test_one_group() -> None:
         0,
     )
     both = estimate([PAIR, EMPTY, ALIKE], [JudgeEstimate("j", PLAIN)])
-    assert (both.identical_rollouts, both.tied_groups, both.laid_out) == (
-        2,
-        1,
-        2,
-    )
+    counts = both.counts
+    assert (counts["identical_rollouts"], counts["tied_groups"]) == (2, 1)
+    assert counts["laid_out"] == 2
 
 
 def test_answers() -> None:
@@ -233,15 +227,15 @@ def test_cap_of_a_panel() -> None:
             JudgeEstimate("a", model),
             JudgeEstimate("b", model, role="escalation"),
         ],
-    ).totals
+    )
+    cost = result.total("cost_usd")
     reserved = price.of(
         Estimates().highest(
-            write_prompt(build_layout(distinct_group(2), ASK), ASK)
+            first_request(build_layout(distinct_group(2), ASK), ASK)
         )
     )
-    assert result.cost_usd is not None
-    assert result.max_cost_usd == pytest.approx(3 * reserved)
-    assert 3 * reserved > result.cost_usd.high
+    assert result.total("max_cost_usd") == pytest.approx(3 * reserved)
+    assert 3 * reserved > cost.high
 
 
 def test_memory() -> None:

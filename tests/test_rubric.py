@@ -131,7 +131,7 @@ def test_commands(tmp_path: Path, ruler: Ruler) -> None:
     ]
     checked = ruler("check", "in.jsonl", "-m", "offline", "--json")
     assert checked.returncode == 1
-    assert "has a rubric that names another scale" in json.dumps(
+    assert "has a rubric with a mistake: names another scale" in json.dumps(
         json.loads(checked.stdout)["bad"]
     )
     shown = ruler("prompt", "in.jsonl", "-m", "offline")

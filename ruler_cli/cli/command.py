@@ -27,7 +27,6 @@ from ruler_cli.settings.options import COMMAND_LINE, FILE, Options
 from ruler_cli.settings.suggestions import OLD, nearest, question
 
 _NOT_SCORED = {
-    "target",
     "wait",
     "wait_timeout",
     "settle",
@@ -80,11 +79,9 @@ def running(
             raise error.with_parts(remedy=remedy) from None
         except UnknownShapeError as error:
             from ruler_cli.cli.proposal import refuse
-            from ruler_cli.settings.load import score_settings
 
-            input_settings = score_settings(options, arguments[0]).input
             asked = command_name(ctx) == "check"
-            raise refuse(error, input_settings, options, check=asked) from None
+            raise refuse(error, arguments[0], options, check=asked) from None
 
 
 def command_name(ctx: typer.Context) -> str:

@@ -8,8 +8,8 @@ ids. A field whose name, or place, says gold, or names a grader, is never an ans
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from typing import Any, Literal, NamedTuple
@@ -49,7 +49,6 @@ _TASKS = words_of(
 )
 _REWARDS = words_of("reward score rating grade")
 _OUTCOMES = words_of("correct success passed resolved solved correctness")
-_IDS = words_of("task question problem prompt case query q qid id")
 _GOLD = words_of("""
 gold golden gt truth expected reference ref canonical correct oracle target human label ideal standard official expert
 chosen rejected answer solution
@@ -58,12 +57,13 @@ _GRADERS = words_of("""
 judge judgement judgment grader grading evaluator evaluation critique verdict feedback rubric config metrics tool
 critic reviewer error traceback system reasoning explanation
 """)
-_NO_IDS = words_of(
-    "run rollout trial attempt seed user session model step level"
-)
 _AUTHORS = words_of(
     "model llm agent assistant bot gpt claude gemini llama qwen policy generated"
 )
+
+
+_ANSWER_KINDS = ("turns", "texts", "text")
+"""The three shapes: messages; a task and a list of answers; a task and an answer."""
 
 
 class NothingToJudge(NamedTuple):
@@ -75,14 +75,14 @@ class NothingToJudge(NamedTuple):
 
 @dataclass(eq=False)
 class _Column:
-    """Values at a path of records, by the number of the record.
+    """Values at a path of records.
 
     `kind` is `turns`, `texts` (a list of several), `text`, `numbers`, `number` or `ids`.
     """
 
     path: str
     kind: str
-    values: dict[int, Any] = field(default_factory=dict)
+    values: list[Any] = field(default_factory=list)
 
     @cached_property
     def words(self) -> set[str]:
@@ -94,25 +94,18 @@ class _Column:
         """Return whether it has one of these words."""
         return not self.words.isdisjoint(names)
 
-    def rank(self, names: Sequence[str]) -> tuple[int, int]:
-        """Return the place of its best word, and how deep it is."""
-        ranks = [
-            place for place, name in enumerate(names) if name in self.words
-        ]
-        return min(ranks, default=len(names)), self.path.count(".")
-
     @cached_property
     def prose(self) -> bool:
         """Return whether most texts have several words, or are of a script without spaces."""
-        texts = [str(value) for value in self.values.values()]
+        texts = map(str, self.values)
         wordy = [text for text in texts if " " in text or not text.isascii()]
-        return 2 * len(wordy) > len(texts)
+        return 2 * len(wordy) > len(self.values)
 
     @cached_property
     def answers(self) -> bool:
         """Return whether an agent may have written what stands here, by its name."""
         written = self.says(_AUTHORS) and self.prose
-        if self.kind not in ("turns", "texts", "text") or self.says(_GRADERS):
+        if self.kind not in _ANSWER_KINDS or self.says(_GRADERS):
             return False
         if self.says(_GOLD) and not written:
             return False
@@ -166,9 +159,8 @@ def _records(values: Sequence[Any]) -> Iterator[tuple[str, Sequence[Any]]]:
     queue = [("", values[0], 0)]
     for path, value, depth in queue:
         below = f"{path}." if path else ""
-        if is_list(value):
-            if value and all(map(is_object, value[:_MOST])):
-                yield f"{path}[]", value[:_MOST]
+        if _is_table(value):
+            yield f"{path}[]", value[:_MOST]
         elif is_object(value) and depth < _DEEPEST:
             members = [*islice(value.items(), _MOST)]
             shapes = {
@@ -189,36 +181,48 @@ def _records(values: Sequence[Any]) -> Iterator[tuple[str, Sequence[Any]]]:
 def _fields(records: Sequence[Any]) -> list[_Column]:
     """Return the fields of records, those of objects inside too, and columns of the objects in a list."""
     fields: dict[tuple[str, str], _Column] = {}
-    for number, record in enumerate(records):
+    for record in records:
         queue = [("", record, 0)]
         for path, value, depth in queue:
             below = f"{path}." if path else ""
             kind = _kind(value)
             if kind and path:
                 if len(fields) < _MOST:
-                    place = fields.setdefault((path, kind), _Column(path, kind))
-                    place.values[number] = value
+                    column = fields.setdefault(
+                        (path, kind), _Column(path, kind)
+                    )
+                    column.values.append(value)
                 continue
-            if is_list(value) and value and all(map(is_object, value[:_MOST])):
+            inside = value
+            if _is_table(value):
                 below = f"{path}[]."
-                columns = {}
-                for key in value[0]:
-                    column = [item.get(key) for item in value[:_MOST]]
-                    if _kind(column):
-                        columns[key] = column
-                inside: Any = columns
-            else:
-                inside = value
+                inside = _columns(value)
             if is_object(inside) and depth < _DEEPEST and len(queue) < _MOST:
                 for key, inner in islice(inside.items(), _MOST):
                     if not _NOT_PLAIN.search(key):
                         queue.append((below + _step(key), inner, depth + 1))
     # what most records lack says nothing of them
     return [
-        place
-        for place in fields.values()
-        if 2 * len(place.values) >= len(records)
+        column
+        for column in fields.values()
+        if 2 * len(column.values) >= len(records)
     ]
+
+
+def _is_table(value: Any) -> bool:
+    """Return whether a value is a list of objects."""
+    rows = items(value)[:_MOST]
+    return bool(rows) and all(map(is_object, rows))
+
+
+def _columns(rows: Sequence[Any]) -> dict[str, list[Any]]:
+    """Return the columns of objects that hold values of one kind."""
+    columns = {}
+    for key in rows[0]:
+        column = [row.get(key) for row in rows[:_MOST]]
+        if _kind(column):
+            columns[key] = column
+    return columns
 
 
 def _kind(value: Any) -> str:
@@ -251,109 +255,85 @@ def _step(key: str) -> str:
 
 
 def _row(path: str, fields: Sequence[_Column]) -> RecordPaths | None:
-    """Return the row of the first shape that fits: its answers, and the task, reward and key beside."""
-    for kind in ("turns", "texts", "text"):
-        answers = _best(
-            [answer for answer in fields if answer.answers], _ANSWERS, kind
-        )
-        tasks = _best([task for task in fields if task.asks], _TASKS, "text")
+    """Return the row of the first shape that fits: its answers, and the task, reward and outcome beside."""
+    tasks = _best([column for column in fields if column.asks], _TASKS)
+    for kind in _ANSWER_KINDS:
+        fitting = [
+            column
+            for column in fields
+            if column.answers and column.kind == kind
+        ]
+        answers = _best(fitting, _ANSWERS)
         if answers and (kind == "turns" or tasks):
             break
     else:
         return None
     best = answers[0]
-    openings: Mapping[int, Any] = {}
-    if kind == "turns":
-        openings = {
-            number: _opening(turns) for number, turns in best.values.items()
-        }
-    if any(openings.values()):
+    messages = [best.path]
+    if kind == "turns" and any(map(_opening, best.values)):
         tasks = []
-    elif tasks:
-        openings = tasks[0].values
-    # outputs of several models stand in fields that differ by a model's name alone
-    named = best.words.intersection(_ANSWERS)
-    columns = [
-        answer
-        for answer in answers
-        if answer.words.intersection(_ANSWERS) == named
-        and named
-        and kind == "text"
-    ]
+    if kind == "text":
+        # outputs of several models stand in fields that differ by a model's name alone
+        named = best.words.intersection(_ANSWERS)
+        alike = [
+            answer.path
+            for answer in answers
+            if answer.words.intersection(_ANSWERS) == named
+        ]
+        messages = alike if named else messages
+    prompt = tuple(task.path for task in tasks[:1])
+    if len(messages) > 1:
+        return RecordPaths(
+            records=path, messages=tuple(messages), prompt=prompt
+        )
     numbers = "numbers" if kind == "texts" else "number"
-    single = len(columns) < 2
-    row = RecordPaths(
+    beside = [column for column in fields if column.kind == numbers]
+    rewards = _best(
+        [column for column in beside if column.says(_REWARDS)], _REWARDS
+    )
+    outcomes = _best(
+        [column for column in beside if column.says(_OUTCOMES)], _OUTCOMES
+    )
+    return RecordPaths(
         records=path,
-        messages=tuple(
-            answer.path for answer in ([best] if single else columns)
-        ),
-        prompt=tuple(task.path for task in tasks[:1]),
-    )
-    if not single:
-        return row
-    reward = [number.path for number in _best(fields, _REWARDS, numbers)]
-    outcome = [number.path for number in _best(fields, _OUTCOMES, numbers)]
-    return replace(
-        row,
-        reward=reward[0] if reward else "reward",
-        outcome="".join(outcome[:1]),
-        group_by=() if kind == "texts" else _key(fields, openings),
+        messages=tuple(messages),
+        prompt=prompt,
+        reward=rewards[0].path if rewards else "reward",
+        outcome=outcomes[0].path if outcomes else "",
     )
 
 
-def _best(
-    fields: Sequence[_Column], names: Sequence[str], kind: str
-) -> list[_Column]:
-    """Return the fields of a kind, the best first; numbers have one of these words."""
-    fitting = []
-    for candidate in fields:
-        if candidate.kind == kind and (
-            candidate.answers or candidate.says(names)
-        ):
-            fitting.append(candidate)
-    return sorted(
-        fitting, key=lambda place: (not place.prose, place.rank(names))
-    )
+def _best(fields: Sequence[_Column], names: Sequence[str]) -> list[_Column]:
+    """Return fields, those first that hold prose, have the first of these words, and are not deep."""
+
+    def rank(column: _Column) -> tuple[bool, int, int]:
+        places = [
+            names.index(word) for word in column.words.intersection(names)
+        ]
+        place = min(places, default=len(names))
+        return not column.prose, place, column.path.count(".")
+
+    return sorted(fields, key=rank)
 
 
-def _opening(value: Any) -> str:
-    """Return the turns before the agent's first as a text; empty if there are none."""
+def _opening(value: Any) -> bool:
+    """Return whether turns stand before the agent's first."""
     turns = (json_messages(value) if is_text(value) else value) or []
     turns = named_turns(turns) or turns
-    return str(turns[: first_agent_turn(turns)] or "")
-
-
-def _key(fields: Sequence[_Column], tasks: Mapping[int, Any]) -> Names:
-    """Return the path of an id that repeats, with the same task each time."""
-    for candidate in (
-        *_best(fields, _IDS, "number"),
-        *_best(fields, _IDS, "text"),
-    ):
-        pairs = {
-            (str(candidate.values.get(at)), str(tasks[at])) for at in tasks
-        }
-        keys = {key for key, _ in pairs}
-        fits = len(keys) == len(pairs) < len(tasks)
-        text = candidate.asks or candidate.answers
-        if fits and not (text or candidate.says(_NO_IDS)):
-            return (candidate.path,)
-    return ()
+    return first_agent_turn(turns) > 0
 
 
 def _nothing(fields: Sequence[_Column]) -> NothingToJudge:
     """Return the kind of what records hold without an answer, and the paths of that."""
     texts = [
-        text
-        for text in fields
-        if text.kind == "text" and not text.says(_AUTHORS)
+        column
+        for column in fields
+        if column.kind == "text" and not column.says(_AUTHORS)
     ]
-    gold = [text.path for text in texts if text.says(_GOLD)]
-    tasks = [task.path for task in fields if task.asks]
-    tokens = [ids.path for ids in fields if ids.kind == "ids"]
     kinds: dict[Kind, list[str]] = {
-        "gold": gold,
-        "tasks": tasks,
-        "tokens": tokens,
+        "gold": [text.path for text in texts if text.says(_GOLD)],
+        "tasks": [task.path for task in fields if task.asks],
+        "tokens": [ids.path for ids in fields if ids.kind == "ids"],
     }
     for kind, paths in kinds.items():
         if paths:

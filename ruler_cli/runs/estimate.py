@@ -15,15 +15,16 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from operator import attrgetter
 from typing import Any, Literal
 
 from ruler_cli.files.index import place
+from ruler_cli.files.values import words
 from ruler_cli.formats.input import Input
 from ruler_cli.formats.reader import SAMPLE
-from ruler_cli.judges.providers import ModelInfo, Price, stated_limit
-from ruler_cli.pool.limits import Estimates, Size
+from ruler_cli.judges.providers import ModelInfo, stated_limit
+from ruler_cli.pool.limits import Estimates
 from ruler_cli.prompting.coverage import Coverage
+from ruler_cli.prompting.marks import shown_in
 from ruler_cli.prompting.prompt import (
     PromptLayout,
     RequestPart,
@@ -32,15 +33,13 @@ from ruler_cli.prompting.prompt import (
     pass_of_judge,
     requests_of_pass,
     rubric_mistake,
-    shown_in,
     why_unseen,
 )
 from ruler_cli.prompting.questions import requests_about
 from ruler_cli.scoring.rewards import number
 from ruler_cli.settings.models import FIRST_PASSES, AskSettings
-from ruler_cli.tokens import BYTES_PER_TOKEN, ESTIMATED_ANSWERS
+from ruler_cli.tokens import ESTIMATED_ANSWERS
 from ruler_cli.types import (
-    NO_USAGE,
     CallError,
     Group,
     Problem,
@@ -64,19 +63,14 @@ class Range:
     expected: float
     high: float
 
+    def __iter__(self) -> Iterator[float]:
+        return iter((self.low, self.expected, self.high))
+
     def __add__(self, more: Range) -> Range:
-        return map_ranges(operator.add, self, more)
+        return Range(*map(operator.add, self, more))
 
     def __mul__(self, factor: Range) -> Range:
-        return map_ranges(operator.mul, self, factor)
-
-
-_VALUES = attrgetter("low", "expected", "high")
-
-
-def map_ranges(function: Callable[..., float], *ranges: Range) -> Range:
-    """Apply a function to the low, the expected and the high values."""
-    return Range(*map(function, *map(_VALUES, ranges)))
+        return Range(*map(operator.mul, self, factor))
 
 
 CALLS = Range(1, 1, 2)
@@ -116,355 +110,244 @@ _SHARES: dict[JudgeRole, Range] = {
 """Share of the groups that a judge is asked about."""
 _THINKING = {True: THINKING, False: NEVER, None: Range(0, 0, THINKING.high)}
 """Reasoning tokens by what is known of a model: one that is not in the price list may reason."""
-_KEYS = 5
-"""Keys of groups that are too long, as examples."""
-_BITS = 8
-"""Binary digits of a rollout's tokens that are counted: a quantile is exact to one part in 128."""
 SMALL = 64 << 20
 """Largest input, in bytes, of which every group is used."""
-_LEAST_SAMPLED = 32
-_MOST_SAMPLED = 128
-"""Groups of the sample of a large input, beside one of each kind."""
-_SAMPLE_BYTES = 6 << 20
-"""Bytes of a sample between these bounds."""
+_SAMPLED = 256
+_SAMPLED_BYTES = 64 << 20
+"""Groups of the sample of a large input, at the most, and their bytes."""
 
 
-@dataclass(frozen=True)
-class Totals:
-    """Totals of one judge or of all judges, without requests that the ledger answers; fields as in JSON.
-
-    `kept` counts requests that the ledger answers, `kept_failed` those of them that failed for good.
-    `cost_usd` and `max_cost_usd` are None if a price is unknown; `max_cost_usd` is the least `max_cost`
-    that admits every call at the high figures.
-    """
-
-    calls: Range
-    kept: int
-    kept_failed: int
-    prompt_tokens: Range
-    completion_tokens: Range
-    cost_usd: Range | None
-    max_cost_usd: float | None
-
-    def __add__(self, more: Totals) -> Totals:
-        """Add field by field; in `max_cost_usd` each judge has the reservation for its first call."""
-        sums: dict[str, Any] = {}
-        for name, first in vars(self).items():
-            second = getattr(more, name)
-            unknown = first is None or second is None
-            sums[name] = None if unknown else first + second
-        return Totals(**sums)
+TOTALS = words(
+    "calls kept prompt_tokens completion_tokens cost_usd max_cost_usd"
+)
+"""Figures of a judge that add up to those of all judges, as in JSON."""
+COUNTS = words(
+    "identical_rollouts tied_groups equal_reward_groups suspect_rollouts pictures pictures_left_out laid_out"
+)
+"""Counts of groups and rollouts, by their names in JSON."""
 
 
 @dataclass(slots=True)
 class JudgeEstimate:
-    """Estimate of the requests to one judge of a run.
+    """Estimate of the requests to one judge of a run, without those that the ledger answers, which are `kept`.
 
     `name` is the model's name as given. `find_reply` looks up replies in the ledger. `panel_index` decides
-    the order of the judge's first pass. `calls`, `window_calls` and `usages` are sums with one call for each request;
-    `usages` are by value (low, expected, high) and by thousand tokens of the prompt, since prices change with its
-    length. `too_long` groups exceed the judge's context, `too_long_keys` are keys of
-    the first; `windowed` groups need several requests a pass. `unseen` counts groups that fail for their pictures, by
-    the reason.
+    the order of the judge's first pass. `too_long` groups exceed the judge's context; `windowed` groups need several
+    requests a pass; the `longest_prompt` is in tokens. `unseen` counts groups that fail for their pictures, by the
+    reason. `reserved` is what the pool holds of the cap for the dearest group until it knows a usage.
     """
 
     name: str
     model: ModelInfo
     params: Mapping[str, Any] = field(default_factory=dict)
-    find_reply: FindReply | None = None
+    find_reply: FindReply = lambda _: None
     role: JudgeRole = "panel"
     panel_index: int = 0
     ask: AskSettings = field(default_factory=AskSettings)
     adaptive: bool = False
-    calls: Range = Range(0.0, 0.0, 0)
-    window_calls: Range = Range(0.0, 0.0, 0)
-    usages: dict[tuple[int, int], Usage] = field(default_factory=dict)
-    cached: int = 0
-    cached_failed: int = 0
+    calls: Range = NEVER
+    kept: int = 0
+    prompt_tokens: Range = NEVER
+    completion_tokens: Range = NEVER
+    cost: Range = NEVER
+    reserved: float = 0.0
     too_long: int = 0
+    first_too_long: str = ""
+    longest_prompt: int = 0
     windowed: int = 0
-    too_long_keys: tuple[str, ...] = ()
     unseen: Counter[str] = field(default_factory=Counter)
-    _dearest: list[Size] = field(default_factory=list)
+
+    @property
+    def cost_usd(self) -> Range | None:
+        """The cost; None if a call is left and its price is not known."""
+        priced = self.model.price or not self.calls.high
+        return self.cost if priced else None
+
+    @property
+    def max_cost_usd(self) -> float | None:
+        """The least `max_cost` that lets every call go: the run does not begin below what is reserved."""
+        if self.cost_usd is None:
+            return None
+        return max(self.cost.high, self.reserved)
 
     def add_group(
-        self,
-        key: str,
-        layout: PromptLayout,
-        weight: SampleWeight,
-        share: Range = ALWAYS,
+        self, key: str, layout: PromptLayout, groups: int, ratio: float
     ) -> None:
-        """Add the requests of a group and of those that it stands for, of which a share are asked about."""
-        groups = weight.groups
-        limit = self.ask.context_tokens or math.inf
-        index = pass_of_judge(0, self.panel_index)
+        """Add the requests of a group that stands for several, whose mean size has a ratio to its own."""
         unseen = why_unseen(layout, self.ask)
         if unseen:
             self.unseen[unseen] += groups
             return
+        index = pass_of_judge(0, self.panel_index)
         first = requests_of_pass(layout, self.ask, index)
         if not first:
             self.too_long += groups
-            self.too_long_keys = (*self.too_long_keys, key)[:_KEYS]
+            self.first_too_long = self.first_too_long or key
             return
-        windowed = len(first) > 1 and self.ask.ask != "each"
-        self.windowed += groups * windowed
+        if len(first) > 1 and self.ask.ask != "each":
+            self.windowed += groups
         if layout.alone and self.role == "escalation":
             return  # a tied group is not escalated
         estimates = Estimates(stated_limit(self.params))
-        missing = list[Size]()
-        for part, request, times in self._planned(layout, len(first), share):
-            size = layout.tokens_of(part.distinct)
-            if request.by_probability:
-                # by each criterion, its question is asked about each rollout
-                size = estimates.size(request).prompt
-            reply = self.find_reply(request) if self.find_reply else None
+        reserved = 0.0
+        for part, request, times in self._planned(layout, len(first)):
             # the groups that this one stands for are not looked up: the same is expected of them, and the
             # high values count them as not answered
-            if reply is None:
-                calls = times * Range(groups, groups, groups)
-                missing.append(estimates.size(request))
+            missing = Range(0, 0, groups - 1)
+            if self.find_reply(request) is None:
+                missing = Range(groups, groups, groups)
+                if self.model.price:
+                    most = estimates.highest(request)
+                    reserved += self.model.price.of(most)
             else:
-                calls = Range(0, 0, times.high * (groups - 1))
-                self.cached += groups
-                self.cached_failed += groups * isinstance(reply, CallError)
-            if windowed and len(part.distinct) < len(layout.distinct):
-                self.window_calls += calls
-            most = max(size, limit)
-            mean = min(size * weight.mean, most)
-            longest = min(size * weight.longest_ratio, most)
-            self.add(Range(mean, mean, longest), request, calls)
-        sizes = (self._dearest, missing)
-        self._dearest = max(
-            sizes, key=lambda calls: sum(size.prompt for size in calls)
-        )
+                self.kept += groups
+            tokens = layout.tokens_of(part.distinct)
+            if request.by_probability:
+                # by each criterion, its question is asked about each rollout
+                tokens = estimates.size(request).prompt
+            self.longest_prompt = max(self.longest_prompt, tokens)
+            self.add(tokens * ratio, request, times * missing * CALLS)
+        self.reserved = max(self.reserved, reserved)
 
     def _planned(
-        self, layout: PromptLayout, windows: int, share: Range
+        self, layout: PromptLayout, windows: int
     ) -> Iterator[tuple[RequestPart, Request, Range]]:
         """Yield the requests about a group, with the number of times that each is made."""
         passes = pass_count(layout, self.ask, windows)
         if self.role == "escalation" and self.ask.ask != "each":
             passes = max(passes, FIRST_PASSES)
         for pass_index in range(passes):
-            certain = not self.adaptive or pass_index < FIRST_PASSES
-            times = share * (ALWAYS if certain else _FURTHER)
+            times = _SHARES[self.role]
+            if self.adaptive and pass_index >= FIRST_PASSES:
+                times *= _FURTHER
             index = pass_of_judge(pass_index, self.panel_index)
             for part in requests_of_pass(layout, self.ask, index):
                 for request in requests_about(layout, self.ask, part):
                     yield part, request, times
 
-    def add(self, tokens: Range, request: Request, times: Range) -> None:
+    def add(self, tokens: float, request: Request, times: Range) -> None:
         """Add a request that is made `times` times, given its prompt tokens."""
-        self.calls += times
-        longest = min(
-            stated_limit(self.params) or math.inf,
-            self.model.max_output or math.inf,
-        )
-        answer = Range(*map(request.answer_tokens, ESTIMATED_ANSWERS))
+        prompt = PROMPT * Range(tokens, tokens, tokens)
+        answer = ALWAYS  # the first word of an answer
         if request.labels:
-            answer += _THINKING[self.model.reasoning]
-        else:  # the first word of an answer
-            answer = ALWAYS
-        answer = map_ranges(lambda tokens: min(tokens, longest), answer)
-        written = Range(0, request.common / max(1, request.size), 1)
-        values: Iterator[Any] = zip(
-            *map(_VALUES, (tokens * PROMPT, answer, written, times)),
-            strict=True,
-        )
-        for at, (prompt, completion, share, weight) in enumerate(values):
-            key = at, int((prompt - 1) // 1000)
-            usage = Usage(
-                prompt * weight,
-                completion * weight,
-                0,
-                weight,
-                prompt * share * weight,
-            )
-            self.usages[key] = self.usages.get(key, NO_USAGE) + usage
-
-    def _sum(self, amount: Callable[[Usage], float]) -> Range:
-        values = [0.0, 0.0, 0.0]
-        for (at, _), usage in self.usages.items():
-            values[at] += amount(usage)
-        return Range(*values)
-
-    def totals(self, price: Price | None, calls: Range = CALLS) -> Totals:
-        """Return the totals at a price, with each request made `calls` times.
-
-        The pool holds the price of the first group until it knows a usage: a lower `max_cost` might not let it begin.
-        """
-        if not self.calls.high:
-            # no call is left, so an unknown price does not count
-            price = Price(0.0, 0.0, 0.0)
-        prompt = map_ranges(round, self._sum(attrgetter("prompt")) * calls)
-        answers = map_ranges(round, self._sum(attrgetter("completion")) * calls)
-        cost = cap = None
-        if price is not None:
-            cost = self._sum(price.of) * calls
-            cap = cost.high
-            first = map(Estimates().highest, self._dearest)
-            cap = max(cap, sum(map(price.of, first)))
-        return Totals(
-            self.calls * calls,
-            self.cached,
-            self.cached_failed,
-            prompt,
-            answers,
-            cost,
-            cap,
-        )
+            sizes = map(request.answer_tokens, ESTIMATED_ANSWERS)
+            answer = Range(*sizes) + _THINKING[self.model.reasoning]
+        bounds = (stated_limit(self.params), self.model.max_output, math.inf)
+        longest = min(filter(None, bounds))
+        answer = Range(*[min(tokens, longest) for tokens in answer])
+        self.calls += times
+        self.prompt_tokens += prompt * times
+        self.completion_tokens += answer * times
+        if self.model.price is None:
+            return
+        # at the most all of a prompt is put into the provider's cache
+        shares = Range(0, request.common / max(1, request.size), 1)
+        costs = []
+        for asked, answered, share in zip(prompt, answer, shares, strict=True):
+            written = int(asked * share)
+            usage = Usage(int(asked), int(answered), 0, 1, written)
+            costs.append(self.model.price.of(usage))
+        self.cost += Range(*costs) * times
 
 
 @dataclass(slots=True)
 class Estimate:
     """Estimates of all judges, and statistics of the prompts.
 
-    `laid_out` groups stand for all groups; `exact` if these are all. `sizes` counts groups by their number of
-    rollouts. Groups with equal original rewards teach nothing. `spread` is the sum, over the `spreads`
-    groups with two rewards or more, of the highest less the lowest. `shared` of the `bytes` of prompts are
-    context and tools that all rollouts of a group have. `lengths` counts rollouts by their tokens, shared
-    ones included. Suspect rollouts address a judge. `coverage` is of the groups laid out. `pictures` counts those of
-    groups, `pictures_left_out` those of them that are not shown, and `faults` the reasons why rollouts have pictures
-    that cannot be sent.
+    `sizes` counts groups by their number of rollouts. `counts` are by their names in JSON; tied groups and rollouts
+    that are alike count as in judging, groups with equal original rewards teach nothing, suspect rollouts address
+    a judge. `coverage` is of the groups laid out, which stand for all groups; `exact` if these are all. `mistakes`
+    counts groups and rollouts that cannot be judged, by what they are and the reason, but for those of single records.
     """
 
     judges: Sequence[JudgeEstimate]
-    laid_out: int = 0
     exact: bool = True
     sizes: Counter[int] = field(default_factory=Counter)
-    equal_reward_groups: int = 0
-    spread: float = 0.0
-    spreads: int = 0
-    identical_rollouts: int = 0
-    tied_groups: int = 0
-    suspect_rollouts: int = 0
-    bytes: int = 0
-    shared: int = 0
-    lengths: Counter[int] = field(default_factory=Counter)
+    counts: Counter[str] = field(default_factory=Counter)
     coverage: Coverage = field(default_factory=Coverage)
-    pictures: int = 0
-    pictures_left_out: int = 0
-    faults: Counter[str] = field(default_factory=Counter)
-    mistakes: Counter[str] = field(default_factory=Counter)
+    mistakes: Counter[tuple[str, str]] = field(default_factory=Counter)
 
-    @property
-    def totals(self) -> Totals:
-        """Return the totals of all judges together."""
-        first, *others = (
-            judge.totals(judge.model.price) for judge in self.judges
-        )
+    def total(self, name: str) -> Any:
+        """Return the sum of one of TOTALS over all judges; None if it is not known of one."""
+        first, *others = (getattr(judge, name) for judge in self.judges)
+        if first is None or None in others:
+            return None
         return sum(others, first)
 
     @property
-    def widest(self) -> JudgeEstimate:
-        """Return the judge on the panel with the largest context: groups too long for it fail."""
-        panel = (judge for judge in self.judges if judge.role == "panel")
-        return min(panel, key=lambda judge: judge.too_long)
+    def panel(self) -> list[JudgeEstimate]:
+        """The judges that are asked about every group."""
+        return [judge for judge in self.judges if judge.role == "panel"]
 
     @property
     def comparable(self) -> int:
-        """Return the number of groups with two distinct rollouts or more."""
-        return self.sizes.total() - self.tied_groups
+        """The number of groups with two distinct rollouts or more."""
+        return self.sizes.total() - self.counts["tied_groups"]
 
-    def _add_faults(
-        self, group: Group, layout: PromptLayout, groups: int
-    ) -> None:
-        """Count what keeps a group from being judged, but for the mistakes of single records."""
-        for fault in layout.faults.values():
-            self.faults[fault] += groups
-        if group.mistake and not any(
-            record.rubric_error for record in group.records
-        ):
-            self.mistakes[group.mistake] += groups
-
-    def add(self, group: Group, weight: SampleWeight) -> None:
-        """Add a group and those that it stands for; judges share its layout if it needs no shortening."""
-        first = self.judges[0].ask
-        groups = weight.groups
-        layout = build_layout(group, first)
-        # the owner and the reward of each rollout: several records may be parts of one
-        owners: dict[int | str, int] = {}
+    def add(self, group: Group, groups: int = 1, ratio: float = 1.0) -> None:
+        """Add a group that stands for several; judges share its layout if it needs no shortening."""
+        layout = build_layout(group, self.judges[0].ask)
+        # several records may be parts of one rollout; the last that has a reward decides, as in judging
         rewards: dict[int | str, float | None] = {}
+        shown = set[int | str]()
+        suspects = 0
         pairs = zip(group.rollouts, layout.owner, strict=True)
         for at, (rollout, owner) in enumerate(pairs):
             name = at if rollout.member is None else rollout.member
-            if owner is not None:
-                owners[name] = owner
             if rollout.error is None:
-                # as in judging, the last part that has a reward decides
                 reward = number(rollout.reward)
                 rewards[name] = rewards.get(name) if reward is None else reward
+            if owner is not None:
+                shown.add(name)
+                suspects += owner in layout.suspects
         if rewards:
             self.sizes[len(rewards)] += groups
-        numbers = [reward for reward in rewards.values() if reward is not None]
-        if len(numbers) > 1:
-            spread = max(numbers) - min(numbers)
-            self.spread += groups * spread
-            self.spreads += groups
-            if not spread and len(numbers) == len(rewards):
-                self.equal_reward_groups += groups
-        self._add_faults(group, layout, groups)
+        for fault in layout.faults.values():
+            self.mistakes["rollout", fault] += groups
+        of_records = any(record.rubric_error for record in group.records)
+        if group.mistake and not of_records:
+            self.mistakes["group", group.mistake] += groups
         if not layout.distinct:
             return
-        if layout.pictures:
-            texts = (layout.context, *layout.distinct)
-            shown = sum(len(shown_in(text, layout.pictures)) for text in texts)
-            self.pictures += groups * (shown + layout.left_out)
-            self.pictures_left_out += groups * layout.left_out
-        self.laid_out += 1
         self.exact = self.exact and groups == 1
         self.coverage.add(group, layout)
-        suspects = sum(owner in layout.suspects for owner in layout.owner)
-        self.identical_rollouts += groups * (len(owners) - len(layout.distinct))
+        alike = len(shown) - len(layout.distinct)
         # one that is asked about alone has a score of its own
-        single = len(owners) == 1 and any(
-            j.ask.ask == "each" for j in self.judges
-        )
-        self.tied_groups += groups * (layout.alone and not single)
-        self.suspect_rollouts += groups * suspects
-        common = layout.context_size + len(layout.tools.encode())
-        sizes = layout.sizes
-        self.shared += groups * common
-        self.bytes += groups * (common + sum(sizes))
-        for owner in owners.values():
-            tokens = int((common + sizes[owner]) / BYTES_PER_TOKEN)
-            self.lengths[leading_bits(tokens, _BITS)] += groups
-        self._add_requests(group, layout, weight)
-
-    def _add_requests(
-        self, group: Group, layout: PromptLayout, weight: SampleWeight
-    ) -> None:
-        """Add the requests of each judge; `layout` is that of the first."""
+        each = any(judge.ask.ask == "each" for judge in self.judges)
+        tied = layout.alone and not (each and len(shown) == 1)
+        values = {*rewards.values()}
+        equal = len(rewards) > 1 and len(values) == 1 and None not in values
+        self.counts["laid_out"] += 1
+        self.counts["identical_rollouts"] += groups * alike
+        self.counts["tied_groups"] += groups * tied
+        self.counts["equal_reward_groups"] += groups * equal
+        self.counts["suspect_rollouts"] += groups * suspects
+        self.counts["pictures_left_out"] += groups * layout.left_out
+        for text in (layout.context, *layout.distinct):
+            pictures = shown_in(text, layout.pictures)
+            self.counts["pictures"] += groups * len(pictures)
         first = self.judges[0].ask
         for judge in self.judges:
-            limit = judge.ask.context_tokens
-            shown = layout
-            fits = not layout.shortening and (
-                limit is None or layout.tokens <= limit
-            )
-            counted = (
-                not layout.pictures or judge.ask.judge_model == layout.model
-            )
+            limit = judge.ask.context_tokens or math.inf
+            fits = not layout.shortening and layout.tokens <= limit
+            model = judge.ask.judge_model
+            counted = not layout.pictures or model == layout.model
+            own_layout = layout
             if (not fits and judge.ask != first) or not counted:
-                shown = build_layout(group, judge.ask)
-            judge.add_group(group.key, shown, weight, _SHARES[judge.role])
+                own_layout = build_layout(group, judge.ask)
+            judge.add_group(group.key, own_layout, groups, ratio)
 
 
 @dataclass(slots=True)
 class ValueCounts:
-    """Statistics of one value of all rollouts: counts of `absent`, `no_number` and `numbers`.
+    """Counts and range of one value of all rollouts; fields as in JSON. The range is of the `numbers`."""
 
-    `total`, `lowest` and `highest` are of the numbers. `of_truth`: all numbers are 0 or 1.
-    """
-
+    numbers: int = 0
     absent: int = 0
     no_number: int = 0
-    numbers: int = 0
-    total: float = 0.0
-    lowest: float = math.inf
-    highest: float = -math.inf
-    of_truth: bool = True
+    min: float | None = None
+    mean: float | None = None
+    max: float | None = None
 
     def add(self, value: Any) -> None:
         """Add the value of one rollout."""
@@ -473,42 +356,24 @@ class ValueCounts:
             self.absent += value is None
             self.no_number += value is not None
             return
+        if self.min is None or self.max is None or self.mean is None:
+            self.min = self.mean = self.max = reward
         self.numbers += 1
-        self.total += reward
-        self.lowest = min(self.lowest, reward)
-        self.highest = max(self.highest, reward)
-        self.of_truth &= reward in (0.0, 1.0)
-
-    @property
-    def seen(self) -> bool:
-        """Return whether any rollout has the value."""
-        return self.numbers + self.no_number > 0
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """Return the counts, and minimum, mean and maximum of the numbers; None without numbers."""
-        empty = not self.numbers
-        return {
-            "numbers": self.numbers,
-            "absent": self.absent,
-            "no_number": self.no_number,
-            "min": None if empty else self.lowest,
-            "mean": None if empty else self.total / self.numbers,
-            "max": None if empty else self.highest,
-        }
+        self.min = min(self.min, reward)
+        self.max = max(self.max, reward)
+        self.mean += (reward - self.mean) / self.numbers
 
 
 @dataclass
 class InputCounts:
-    """Counts of records, bytes and rollouts, statistics of rewards and outcomes, and the first records.
+    """Counts of records by their names in JSON, statistics of rewards and outcomes, and the first records.
 
-    `ended` counts rollouts by how they ended. `on_problem` gets each record or rollout that cannot be judged.
+    `ended` counts rollouts by how they ended, `own_rubrics` records with a rubric. `on_problem` gets each record or
+    rollout that cannot be judged.
     """
 
     on_problem: Callable[[Problem], object]
-    bytes: int = 0
-    records: int = 0
-    rollouts: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
     rewards: ValueCounts = field(default_factory=ValueCounts)
     outcomes: ValueCounts = field(default_factory=ValueCounts)
     ended: Counter[str] = field(default_factory=Counter)
@@ -522,82 +387,48 @@ class InputCounts:
     def add(self, record: Record, rollouts: int) -> None:
         """Add one record; `rollouts` is the number of rollouts that begin in it."""
         line = record.line
-        self.records += 1
-        self.bytes += len(line.raw) // record.parts
+        self.counts["records"] += 1
+        self.counts["bytes"] += len(line.raw) // record.parts
         if len(self.first) < SAMPLE:
             self.first.append(record)
         problem = partial(Problem, line.number, raw=b"", place=line.place)
         if not record.rollouts:
             self.on_problem(problem("is a group without trajectories"))
         self.own_rubrics += record.rubric is not None
-        if mistake := rubric_mistake(record):
-            begin = (
-                "with a mistake in" if mistake[:9] == "criterion" else "that"
-            )
-            self.on_problem(problem(f"has a rubric {begin} {mistake}"))
+        mistake = rubric_mistake(record)
+        if mistake:
+            self.on_problem(problem(f"has a rubric with a mistake: {mistake}"))
         for rollout in record.rollouts:
             if rollout.error is not None:
                 self.on_problem(problem(rollout.problem))
                 continue
             if rollouts > 0:  # later parts of a rollout are counted already
-                self.rollouts += 1
+                self.counts["rollouts"] += 1
                 self.rewards.add(rollout.reward)
                 self.outcomes.add(rollout.outcome)
                 self.ended[rollout.ended] += 1
             rollouts -= 1
 
 
-@dataclass(slots=True)
-class SampleWeight:
-    """Groups that a sampled group of `size` bytes stands for, with itself; their bytes, and the longest."""
+def sample(source: Input, size: int) -> Iterator[tuple[Group, int, float]]:
+    """Yield groups of an input of `size` bytes: all groups of a small input or a stream, else a sample.
 
-    size: int = 1
-    groups: int = 1
-    bytes: int = 1
-    longest: int = 1
-
-    @property
-    def mean(self) -> float:
-        """Ratio of their mean size to that of the sampled group."""
-        return self.bytes / self.groups / self.size
-
-    @property
-    def longest_ratio(self) -> float:
-        """Ratio of the longest size to that of the sampled group."""
-        return self.longest / self.size
-
-
-def sample(source: Input, size: int) -> Iterator[tuple[Group, SampleWeight]]:
-    """Yield groups of an input of `size` bytes with their weights: all groups of a small input or a stream.
-
-    Of a large input these are the first group of each kind, and some of those that follow, in an order that
-    is independent of the input's. A kind is sampled in proportion to its bytes.
+    Each comes with the number of groups that it stands for, itself included, and with the ratio of the mean size
+    of all groups to that of the sample, whose order is independent of the input's.
     """
     survey = source.survey
     if survey is None or size <= SMALL:
-        yield from ((group, SampleWeight()) for group in source.groups)
+        for group in source.groups:
+            yield group, 1, 1.0
         return
-    size = max(1, size * survey.mine // survey.groups)
-    samples = _SAMPLE_BYTES * survey.groups // size
-    samples = min(_MOST_SAMPLED, max(_LEAST_SAMPLED, samples))
-    weights: dict[int, SampleWeight] = {}
-    last: dict[tuple[int, int], SampleWeight] = {}
-    for record, rollouts, length in source.index.groups():
-        kind = leading_bits(rollouts, 6), leading_bits(length, 3)
-        weight = last.get(kind)
-        if weight is None or weight.bytes + length > size / samples:
-            last[kind] = weights[record] = SampleWeight(
-                length, 1, length, length
-            )
-            continue
-        weight.groups += 1
-        weight.bytes += length
-        weight.longest = max(weight.longest, length)
+    step = math.ceil(max(survey.mine / _SAMPLED, size / _SAMPLED_BYTES))
+    weights: dict[int, int] = {}
+    sampled = whole = first = 0
+    for at, (record, _, length) in enumerate(source.index.groups()):
+        if at % step == 0:
+            first = record
+            sampled += length * step
+        weights[first] = weights.get(first, 0) + 1
+        whole += length
     for group in source.picked(weights):
-        yield group, weights[place(group.records[0])]
-
-
-def leading_bits(number: int, digits: int) -> int:
-    """Round a number down to its first binary digits."""
-    dropped = max(0, number.bit_length() - digits)
-    return number >> dropped << dropped
+        yield group, weights[place(group.records[0])], whole / sampled

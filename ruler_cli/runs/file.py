@@ -34,6 +34,7 @@ from ruler_cli.formats.input import (
     shown_key,
 )
 from ruler_cli.formats.reader import Reader
+from ruler_cli.judges.providers import Price
 from ruler_cli.judges.resolve import (
     ResolvedJudge,
     cached_only,
@@ -169,7 +170,7 @@ async def judge_file(
             if source.reader is not None:
                 if output is not None:
                     output.begin(source, session)
-                groups = FileSource(session, source, source.reader)
+                groups = FileSource(session, source)
                 await run(session, groups, output or Nowhere())
     return session, source
 
@@ -220,7 +221,6 @@ class FileSource:
         self,
         session: ScoringSession,
         source: Input,
-        reader: Reader,
         groups: Iterator[Group] | None = None,
     ) -> None:
         """`groups` are those of a further reading, `source.again()`."""
@@ -448,13 +448,17 @@ def judge_errors(settings: ScoreSettings) -> Iterator[UsageError]:
         problem = "answers are in the ledger"
         remedy = "leave out --ledger none"
         yield UsageError(problem, remedy, place="--cached-only")
+
+    def price_of(judge: JudgeSettings) -> None:
+        refuse_unpriced(settings, judge, model_of(judge).price)
+
     refuse: Callable[[JudgeSettings], object] = refuse_judge
     if settings.cached_only:
         refuse = cached_only
     checks: list[Callable[[], object]] = [partial(refuse_reading, settings)]
     for judge in settings.judges:
         checks.append(partial(refuse, judge))
-        checks.append(partial(_refuse_unpriced, settings, judge))
+        checks.append(partial(price_of, judge))
     for check in checks:
         try:
             check()
@@ -462,9 +466,12 @@ def judge_errors(settings: ScoreSettings) -> Iterator[UsageError]:
             yield error
 
 
-def _refuse_unpriced(settings: ScoreSettings, judge: JudgeSettings) -> None:
+def refuse_unpriced(
+    settings: ScoreSettings, judge: JudgeSettings, price: Price | None
+) -> None:
+    """Raise UsageError for a judge without a price, if the run has a cost cap."""
     capped = settings.pool.max_cost is not None and not settings.cached_only
-    if capped and model_of(judge).price is None:
+    if capped and price is None:
         raise UsageError(
             f"the price of {judge.label} is not known",
             "use --price IN,OUT, in USD per million prompt and completion tokens",

@@ -32,9 +32,9 @@ def rows(text: str) -> dict[str, str]:
             continue
         name = ""
         for line in lines:
-            if line[2:19].strip():
-                name = line[2:19].strip()
-                result[name] = line[21:]
+            if line[2:21].strip():
+                name = line[2:21].strip()
+                result[name] = line[23:]
             else:
                 result[name] += " " + line.strip()
     return result
@@ -160,13 +160,13 @@ def test_cached(
     assert ruler("score", dump, "out.jsonl", *args).returncode == 0
     write(tmp_path / "more.jsonl", [*OK, group("c", 0.3, 0.4)])
     result = rows(ruler("check", "more.jsonl", *args).stdout)
-    assert result["cached"] == "2 calls, not paid again"
+    assert result["cached"] == "2"
     assert result["calls"] == "1 (from 1 to 2)"
     assert result["verdict"].startswith(
         "ready: 3 groups, 1 call (and 2 cached), about $0.0"
     )
     all_cached = rows(ruler("check", dump, *args).stdout)
-    assert all_cached["cached"] == "2 calls, not paid again"
+    assert all_cached["cached"] == "2"
     assert all_cached["cost"] == "$0.00"
     unpriced = ruler("check", dump, *args[:-2]).stdout
     assert unpriced.startswith(
@@ -230,27 +230,17 @@ def test_panel(ruler: Ruler, several: Path) -> None:
         "openai/gpt-5",
     ]
     result = rows(ruler("check", several, *args).stdout)
-    assert (
-        result["judge"] == "openai/o3, openai/gpt-4o, openai/gpt-5 (escalation)"
-    )
-    assert result["passes"] == "2"
-    assert (
-        result["windows"]
-        == "1 group in parts, twice at least: 14 (from 12 to 36) of the calls"
-    )
+    judges = result["judges"].split("; ")
+    calls = "11 (from 11 to 22) calls, $"
+    assert judges[0].startswith(f"openai/o3 (panel): {calls}")
+    assert judges[1].startswith(f"openai/gpt-4o (panel): {calls}")
+    stronger = "openai/gpt-5 (escalation): 3 (from 0 to 20) calls, $"
+    assert judges[2].startswith(stronger)
+    assert "(from $0.00 to $" in judges[2]
+    assert (result["passes"], result["windows"]) == ("2", "1")
     assert result["calls"] == "25 (from 22 to 64)"
-    assert result["judge 1"].startswith(
-        "openai/o3: 11 (from 11 to 22) calls, $"
-    )
-    assert result["judge 2"].startswith(
-        "openai/gpt-4o: 11 (from 11 to 22) calls, $"
-    )
-    assert result["judge 3"].startswith(
-        "openai/gpt-5: 3 (from 0 to 20) calls, $"
-    )
-    assert "(from $0.00 to $" in result["judge 3"]
     plain = rows(ruler("check", several, "-m", "openai/o3").stdout)
-    assert not {"passes", "windows", "judge 1"} & set(plain)
+    assert plain["judges"] == "openai/o3"
     assert plain["calls"] == "4 (from 4 to 8)"
 
 
@@ -268,10 +258,9 @@ def test_fallback_and_adaptive(ruler: Ruler, several: Path) -> None:
             "4",
         ).stdout
     )
-    assert result["judge"] == "openai/o3, openai/gpt-4o (fallback)"
-    assert result["passes"] == "up to 4"
     assert result["calls"] == "9 (from 7 to 52)"
-    assert result["judge 2"].startswith("openai/gpt-4o: 0 (from 0 to 26) calls")
+    fallback = "; openai/gpt-4o (fallback): 0 (from 0 to 26) calls"
+    assert fallback in result["judges"]
 
 
 def test_json(ruler: Ruler, several: Path) -> None:
@@ -287,19 +276,11 @@ def test_json(ruler: Ruler, several: Path) -> None:
         "openai/gpt-5",
     ]
     result = json.loads(ruler("check", several, *args).stdout)
-    assert (
-        result["passes"],
-        result["adaptive"],
-        result["windows"]["groups"],
-    ) == (
-        2,
-        False,
-        1,
-    )
+    assert (result["passes"], result["adaptive"]) == (2, False)
+    assert result["windows"] == 1
     assert [(each["model"], each["asked"]) for each in result["judges"]] == [
         ("openai/o3", "panel"), ("openai/gpt-4o", "panel"), ("openai/gpt-5", "escalation"),
     ]  # fmt: skip
-    assert result["judge"]["model"] == "openai/o3"
     assert result["judges"][1]["context_tokens"] == 128_000
     for figure in ("calls", "prompt_tokens", "completion_tokens", "cost_usd"):
         for value in ("low", "expected", "high"):
@@ -322,66 +303,28 @@ def test_too_long_for_one_judge(ruler: Ruler, tmp_path: Path) -> None:
     alone = ruler("check", "in.jsonl", *args)
     both = ruler("check", "in.jsonl", *args, "-m", "openai/gpt-4.1")
     assert (alone.returncode, both.returncode) == (1, 0)
-    assert rows(alone.stdout)["too long"] == "1 group for 128,000 tokens (b)"
+    assert rows(alone.stdout)["too long"] == "groups 1, first b"
     assert "too long" not in rows(both.stdout)
     assert "too long for the judge: 1 group" in rows(alone.stdout)["verdict"]
-    assert rows(both.stdout)["too long 1"] == "1 group for its 128,000 tokens"
 
 
 def test_batch(check: Any) -> None:
-    """Price, number and time of batches stand beside the figures of calls, which stay the same."""
-    plain, page = (
-        rows(check("-m", "openai/o3", *more).stdout)
+    """A batch costs half of a given price, and half of a listed price that has none for batches."""
+    plain, batch = (
+        json.loads(
+            check("-m", "openai/m", "--price", "2,8", "--json", *more).stdout
+        )
         for more in ((), ("--batch",))
     )
-    assert {
-        name: value for name, value in page.items() if name in plain
-    } == plain
-    assert set(page) - set(plain) == {"batch cost 1", "batch time"}
-    assert page["batch cost 1"].endswith(", listed price")
-    assert page["batch time"].startswith("up to 24 hours")
-    unpriced = rows(check("-m", "openai/m", "--batch").stdout)
-    assert unpriced["batch cost 1"].startswith("unknown")
-
-
-def test_batch_price(check: Any) -> None:
-    """A batch costs half of a given price, and half of a listed price that has none for batches."""
-    result = json.loads(
-        check("-m", "openai/m", "--price", "2,8", "--batch", "--json").stdout
-    )
-    whole, (judge,) = result["estimate"]["cost_usd"], result["batch"]["judges"]
-    assert judge["price"] == "half"
-    assert judge["cost_usd"] == pytest.approx(
-        {name: usd / 2 for name, usd in whole.items()}
-    )
-    assert result["batch"]["hours"] == 24
-    assert result["batch"]["cost_usd"] == judge["cost_usd"]
-
-
-def test_duration(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
-    """`check` tells how long a run takes, by limits and by the pace of the ledger's calls, if one is known."""
-    server.configure(latency=0.2)
-    write(tmp_path / "in.jsonl", [group(f"g{i}", 0.1, 0.9) for i in range(60)])
-    judge = ("-m", "openai/good", "--api-base", server.base, "--ledger", "kept")
-
-    def expected(*more: str) -> float | None:
-        """Return the seconds."""
-        facts = json.loads(
-            ruler("check", "in.jsonl", *judge, "--json", *more).stdout
-        )
-        assert facts["seconds"] is None or type(facts["seconds"]) in (
-            int,
-            float,
-        )
-        return facts["seconds"] and float(facts["seconds"])
-
-    assert expected() is None
-    assert expected("--rpm", "30") == pytest.approx(120)
-    assert (
-        ruler("score", "in.jsonl", "out", *judge, "--limit", "10").returncode
-        == 0
-    )
-    assert expected("-c", "5") == pytest.approx(50 / 5 * 0.2, rel=0.5)
-    assert expected("-c", "5", "--rpm", "25") == pytest.approx(120)
-    page = ruler("check", "in.jsonl", *judge, "--rpm", "25").stdout
-    assert rows(page)["time"] == "about 2.0 min, at the pace that is known"
+    half = {
+        name: usd / 2 for name, usd in plain["estimate"]["cost_usd"].items()
+    }
+    assert batch["estimate"]["cost_usd"] == pytest.approx(half)
+    assert batch["estimate"]["calls"] == plain["estimate"]["calls"]
+    assert batch["batch_hours"] == 24
+    listed = rows(check("-m", "openai/o3", "--batch").stdout)
+    assert listed["cost"].startswith("$0.0")
+    assert listed["batch hours"] == "24"
+    for unknown in ("openai/m", "hosted_vllm/m"):
+        page = rows(check("-m", unknown, "--batch").stdout)
+        assert page["cost"].startswith("unknown")

@@ -37,7 +37,7 @@ def test_output(ruler: Ruler, dump: list[str], tmp_path: Path) -> None:
 def test_check(ruler: Ruler, dump: list[str], tmp_path: Path) -> None:
     """`check` counts the rollouts that ended early, in one line; without any it has none."""
     page = ruler("check", "in.jsonl", "-m", "offline").stdout
-    assert "ended early        2 truncated, 1 aborted, 1 error\n" in page
+    assert "ended                truncated 2, aborted 1, error 1\n" in page
     facts = json.loads(
         ruler("check", "in.jsonl", "-m", "offline", "--json").stdout
     )
@@ -45,7 +45,7 @@ def test_check(ruler: Ruler, dump: list[str], tmp_path: Path) -> None:
     write(tmp_path / "none.jsonl", sample("slime"))
     page = ruler("check", "none.jsonl", "-m", "offline").stdout
     assert "\n  input  " in page
-    assert "ended early" not in page
+    assert "\n  ended " not in page
 
 
 def test_report_and_select(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +50,7 @@ CASES = {
             }
             for i in EIGHT
         ],
-        "--messages llm_reply --prompt user_request --reward grade --group-by q_id",
+        "--messages llm_reply --prompt user_request --reward grade",
     ),
     "a list in an object": (
         {
@@ -127,7 +126,7 @@ CASES = {
             {"case": {"id": i // 2}, "talk": turns(i), "score": {"value": i}}
             for i in EIGHT
         ],
-        "--messages talk --reward score.value --group-by case.id",
+        "--messages talk --reward score.value",
     ),
     "conversations with calls that have a type alone": (
         [
@@ -137,7 +136,7 @@ CASES = {
             }
             for i in EIGHT
         ],
-        "--messages talk --group-by case",
+        "--messages talk",
     ),
     "generated answers that repeat, with passages beside": (
         [
@@ -149,7 +148,7 @@ CASES = {
             }
             for i in EIGHT
         ],
-        "--messages generated_answer --prompt the_query --group-by query_id",
+        "--messages generated_answer --prompt the_query",
     ),
     "steps": (
         [
@@ -181,7 +180,7 @@ def dumped(folder: Path, shape: Any, name: str = "mine.json") -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_flags(case: str, ruler: Ruler, tmp_path: Path) -> None:
-    """A file that no format fits is met with the flags that read it, a table of the same words, and exit code 2."""
+    """A file that no format fits is met with the flags that read it, and exit code 2."""
     shape, flags = CASES[case]
     dumped(tmp_path, shape)
     done = ruler("check", "mine.json", "--json")
@@ -189,13 +188,8 @@ def test_flags(case: str, ruler: Ruler, tmp_path: Path) -> None:
     found = json.loads(done.stdout)["proposal"]
     assert found["flags"] == flags
     assert found["command"] == f"ruler check mine.json {flags}"
-    assert tomllib.loads(found["table"]) == {
-        "formats": {"mine": found["paths"]}
-    }
     page = ruler("check", "mine.json").stdout
-    assert f"  {flags}\n" in page
-    assert found["table"] in page
-    assert page.endswith(f"Try it: {found['command']}\n")
+    assert page.endswith(f"\nTry it: {found['command']}\n")
 
 
 GOLDEN = words(
@@ -305,7 +299,7 @@ HOSTILE = (
 
 @pytest.mark.parametrize("key", HOSTILE)
 def test_hostile_names(key: str, ruler: Ruler, tmp_path: Path) -> None:
-    """Names are safe in a shell, in TOML and on a terminal, and mean one path; what no path says is not proposed."""
+    """Names are safe in a shell and on a terminal, and mean one path; what no path says is not proposed."""
     dumped(
         tmp_path,
         [{"the_task": asked(i), key: {"llm_reply": said(i)}} for i in EIGHT],
@@ -316,9 +310,8 @@ def test_hostile_names(key: str, ruler: Ruler, tmp_path: Path) -> None:
     if key in ("", "br[]ack"):
         assert (found, done.stdout) == (None, "")
         return
-    assert found["table"] in done.stdout
     assert found["flags"] in done.stdout
-    (path,) = tomllib.loads(found["table"])["formats"]["mine"]["messages"]
+    (path,) = found["paths"]["messages"]
     script = f"printf '%s\\0' {found['flags']}"
     printed = subprocess.run(
         ["bash", "-c", script], capture_output=True, check=True
@@ -327,15 +320,6 @@ def test_hostile_names(key: str, ruler: Ruler, tmp_path: Path) -> None:
     assert given[:4] == ["--messages", path, "--prompt", "the_task"]
     given = [*given[:-1], "-m", "offline", "--set", "single=score"]
     assert ruler("check", "mine.json", *given).returncode == 0
-
-
-def test_the_name_of_a_table(ruler: Ruler, tmp_path: Path) -> None:
-    """A file's name becomes a key of TOML, whatever it is."""
-    dumped(tmp_path, CASES["conversations"][0], name="a]\n[x.json")
-    found = json.loads(ruler("check", "a]\n[x.json", "--json").stdout)[
-        "proposal"
-    ]
-    assert [*tomllib.loads(found["table"])["formats"]] == ["a---x"]
 
 
 def test_other_commands_refuse(ruler: Ruler, tmp_path: Path) -> None:

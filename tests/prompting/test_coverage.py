@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from ruler_cli.prompting import coverage as module
 from ruler_cli.prompting.coverage import Coverage
 from ruler_cli.prompting.prompt import build_layout
 from ruler_cli.settings.models import AskSettings
@@ -61,22 +60,20 @@ def test_not_shown() -> None:
     """Text in no prompt is listed by its path, the most bytes first, each text once."""
     notes = {
         "output": {"choices": [{"message": LONG}, {"message": LONG[::-1]}]},
-        "info": {"why": "no, " + LONG},
+        "info": {"why": "No, nobody knows what it is."},
     }
     coverage = coverage_of(
         group_of(LONG, "b", **notes), group_of(LONG, "c", **notes)
     )
-    assert coverage.not_shown() == [
-        ("info.why", len(LONG) + 4),
-        ("output.choices[].message", len(LONG)),
-    ]
-    assert (coverage.shown.total(), coverage.bytes) == (
-        len(LONG),
-        3 * len(LONG) + 4,
-    )
+    size = len(LONG.strip("."))
+    assert coverage.not_shown() == {
+        "output.choices[].message": size,
+        "info.why": 28,
+    }
+    assert coverage.shown == len(LONG)
     assert (
         coverage.not_shown_text()
-        == "info.why 53 bytes, output.choices[].message 49 bytes"
+        == "output.choices[].message 48 bytes, info.why 28 bytes"
     )
 
 
@@ -88,13 +85,13 @@ def test_check_and_score(tmp_path: Path, ruler: Ruler) -> None:
         [group_of(LONG, "b", **hidden), group_of(LONG + "!", "b")],
     )
     page = ruler("check", path, "-m", "offline").stdout
-    reported = "28% of the text; not shown: field 0 51 bytes, field 1 51 bytes"
-    assert rows(page)["shown"].startswith(reported)
+    reported = "groups 2, share 28%, not_shown field 0 50, field 1 50, "
+    assert rows(page)["shown to the judge"].startswith(reported)
     facts = json.loads(ruler("check", path, "-m", "offline", "--json").stdout)
     shown = facts["shown_to_the_judge"]
     assert shown["share"] == pytest.approx(0.286, abs=0.01)
-    assert shown["not_shown"] == {f"field {n}": len(LONG) + 2 for n in range(5)}
-    reported = "judges are shown 28% of the text in the first 2 groups; not shown: field 0 51 bytes"
+    assert shown["not_shown"] == {f"field {n}": len(LONG) + 1 for n in range(5)}
+    reported = "judges are shown 28% of the text in the first 2 groups; not shown: field 0 50 bytes"
     assert [one for one in facts["warnings"] if one.startswith(reported)]
     run = ruler("score", path, "out.jsonl", "-m", "offline")
     assert run.returncode == 0
@@ -164,7 +161,7 @@ RIGHT: dict[str, dict[str, Any]] = {
         "raw": json.dumps(json.dumps({"say": LONG, "n": [1]}, indent=2)) * 9
     },
     "a dialogue of the turns": {
-        "log_text": f"User: 6 times 7?\nAssistant: {LONG}\n" * 9
+        "log_text": f"User: a\nAssistant: {LONG}\n" * 9
     },
     "a demonstration": {"shots": [{"is_demo": True, "content": TOLD}]},
     "acts in a message": {
@@ -237,18 +234,8 @@ def test_columns() -> None:
     for part in (one, other):
         group = Group(str(part.key), (part,))
         coverage.add(group, build_layout(group, AskSettings()))
-    assert (coverage.share, coverage.bytes) == (
-        1.0,
-        len("".join([*tasks, LONG * 2])),
-    )
-
-
-def test_bounded_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The search for texts that no prompt contains is bounded, for any number of texts."""
-    monkeypatch.setattr(module, "_MOST_SCANNED", 100_000)
-    extra = [f"a note of the harness, number {i}" for i in range(20_000)]
-    coverage = coverage_of({"messages": talk("answer " * 100), "notes": extra})
-    assert 0 < coverage.bytes < 100_000
+    assert coverage.share == 1.0
+    assert coverage.shown > len(LONG * 2)
 
 
 def test_numbers_in_json_text(tmp_path: Path, ruler: Ruler) -> None:
