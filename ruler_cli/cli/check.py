@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, suppress
 from dataclasses import asdict, replace
 from typing import Any
@@ -18,7 +18,6 @@ from ruler_cli.cli.command import running
 from ruler_cli.cli.options import SCORE_OPTIONS, SCORE_SETTINGS, Source, takes
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.safe_text import print_json, shell_word
-from ruler_cli.cli.sentences import rubric_in_words
 from ruler_cli.cli.units import number_of, rounded, shorten
 from ruler_cli.errors import NothingToCompare, UsageError
 from ruler_cli.files.location import Location
@@ -54,7 +53,7 @@ from ruler_cli.settings.fields import paths
 from ruler_cli.settings.load import score_settings
 from ruler_cli.settings.models import ScoreSettings
 from ruler_cli.settings.options import Options
-from ruler_cli.types import ENDINGS, Problem, printable
+from ruler_cli.types import ENDINGS, Problem, Rubric, Standards, printable
 
 _SECTIONS = {
     "Input": (
@@ -266,7 +265,7 @@ def _input_figures(
         "ended": {how: notes.ended[how] for how in ENDINGS},
         "rewards": asdict(notes.rewards),
         "outcomes": asdict(notes.outcomes),
-        "rubric": rubric_in_words(settings.ask.rubric, notes.own_rubrics),
+        "rubric": _rubric(settings.ask.rubric, notes.own_rubrics),
         "references": _references(settings, notes),
     }
 
@@ -363,6 +362,16 @@ def _paths(
             example = dump(value).decode("utf-8", "replace")
             facts[name] = {"path": path, "first": shorten(example, _LONGEST)}
     return facts
+
+
+def _rubric(usual: Standards | None, stated: int) -> str:
+    """Return what the usual rubric is, and the number of records that have one of their own."""
+    words = "built-in" if usual is None else "a text"
+    if isinstance(usual, Rubric):
+        words = f"{len(usual.criteria)} criteria"
+    if stated:
+        words += f"; {number_of(stated, 'record')} with one of their own"
+    return words
 
 
 def _references(settings: ScoreSettings, notes: InputCounts) -> str:
@@ -496,10 +505,7 @@ def _rows(figures: Facts, names: Names) -> Iterator[tuple[str, str]]:
 def _words(figure: Any) -> str:
     """Return a figure in words; empty for nothing."""
     if isinstance(figure, Range):
-        low, expected, high = (f"{number:,.0f}" for number in figure)
-        if low == high:
-            return expected
-        return f"{expected} (from {low} to {high})"
+        return _range(figure, "{:,.0f}".format)
     if isinstance(figure, dict):
         parts = []
         for name, inner in figure.items():
@@ -518,9 +524,9 @@ def _words(figure: Any) -> str:
 def _dollars(cost: Range | None) -> str:
     if cost is None:
         return _NO_PRICE
-    expected = f"${rounded(cost.expected)}"
-    if not cost.high:
-        return expected
-    low = rounded(cost.low, up=False)
-    high = rounded(cost.high, up=True)
-    return f"{expected} (from ${low} to ${high})"
+    return _range(cost, lambda usd: f"${rounded(usd)}")
+
+
+def _range(figure: Range, write: Callable[[float], str]) -> str:
+    low, expected, high = map(write, figure)
+    return expected if low == high else f"{expected} (from {low} to {high})"

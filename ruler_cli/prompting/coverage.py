@@ -119,9 +119,9 @@ class Coverage:
                 continue
             spoken = _words(line)
             sequences: list[Any] = [*_sequences(spoken)] or spoken
-            known = sum(sequence in prompt for sequence in sequences)
+            seen = sum(sequence in prompt for sequence in sequences)
             size = len(line.encode("utf-8", "surrogatepass"))
-            if 2 * known >= len(sequences):
+            if 2 * seen >= len(sequences):
                 self.shown += size
             elif path in self.unseen or len(self.unseen) < _MOST_PATHS:
                 self.unseen[path] += size

@@ -313,8 +313,8 @@ class Estimate:
         self.coverage.add(group, layout)
         alike = len(shown) - len(layout.distinct)
         # one that is asked about alone has a score of its own
-        each = any(judge.ask.ask == "each" for judge in self.judges)
-        tied = layout.alone and not (each and len(shown) == 1)
+        single = any(judge.ask.ask == "each" for judge in self.judges)
+        tied = layout.alone and not (single and len(shown) == 1)
         values = {*rewards.values()}
         equal = len(rewards) > 1 and len(values) == 1 and None not in values
         self.counts["laid_out"] += 1
