@@ -57,8 +57,8 @@ def _ray(judge: Judge, row: dict[str, Any]) -> dict[str, Any]:
     return {
         "custom_id": row["custom_id"],
         "generated_text": output["choices"][0]["message"]["content"],
-        "num_input_tokens": output["usage"]["prompt_tokens"],
-        "num_generated_tokens": output["usage"]["completion_tokens"],
+        "prompt_tokens": output["usage"]["prompt_tokens"],
+        "completion_tokens": output["usage"]["completion_tokens"],
     }
 
 

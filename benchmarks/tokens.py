@@ -22,9 +22,10 @@ from pathlib import Path
 from statistics import median
 
 from ruler_cli.formats.input import open_input
-from ruler_cli.prompting.prompt import build_layout, write_prompt
+from ruler_cli.prompting.prompt import build_layout
 from ruler_cli.settings.models import AskSettings, InputSettings
 from ruler_cli.types import Group
+from tests.values import first_request
 
 _ENCODINGS = ("o200k_base", "cl100k_base")
 _ORIGIN = "https://openaipublic.blob.core.windows.net/encodings/{}.tiktoken"
@@ -57,20 +58,20 @@ def _length(encode: Callable[[str], Sized], text: str) -> int:
 
 def ours(group: Group) -> list[str]:
     """Return the two messages that ruler sends."""
-    request = write_prompt(build_layout(group, AskSettings()), AskSettings())
+    request = first_request(build_layout(group, AskSettings()), AskSettings())
     return [request.system, request.user]
 
 
 def begun(group: Group) -> list[str]:
     """Return the part of them with which every pass begins."""
     ask = AskSettings(passes=2)
-    request = write_prompt(build_layout(group, ask), ask)
+    request = first_request(build_layout(group, ask), ask)
     return [request.system, request.user[: request.shared]]
 
 
 def dumped(group: Group) -> list[str]:
     """Return the same request with messages as json.dumps writes them, the shared ones once."""
-    prompt = write_prompt(build_layout(group, AskSettings()), AskSettings())
+    prompt = first_request(build_layout(group, AskSettings()), AskSettings())
     all_messages = [rollout.messages for rollout in group.rollouts]
     columns = zip(*all_messages, strict=False)
     shared = len(

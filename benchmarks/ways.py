@@ -76,21 +76,19 @@ class _Scene:
             f"{name}.jsonl", f"{name}.sqlite", model, "--api-base", base
         )
 
-    def files(self, form: str, target: str, model: str) -> Path:
+    def files(self, form: str, model: str) -> Path:
         """Write requests, have an engine answer them, import the replies, and score without a call."""
         requests = self.folder / f"{form}.requests.jsonl"
         ledger = self.folder / f"{form}.ledger.sqlite"
         common = ("-m", model, "--ledger", ledger)
         # the form of an answer depends on the endpoint, and the tokens on the form
-        base = ("--api-base", self.base) if target == "openai" else ()
+        base = () if form == "anthropic" else ("--api-base", self.base)
         run(
             "ruler_cli",
             "batch",
             "export",
             self.source,
             requests,
-            "--target",
-            target,
             *common,
             *base,
             *self.options,
@@ -212,17 +210,13 @@ def _rows(scene: _Scene, quick: bool) -> Iterator[Result]:
 
 def _routes(scene: _Scene) -> Iterator[tuple[str, str, Callable[[], Path]]]:
     """Return each route by name, with the judge that it asks."""
-    for form, target in (
-        ("openai", "openai"),
-        ("vllm", "vllm"),
-        ("ray", "vllm"),
-    ):
+    for form in ("openai", "vllm", "ray"):
         name = f"file of {form}" if form != "ray" else "file of texts"
-        yield name, _OPENAI, partial(scene.files, form, target, _OPENAI)
+        yield name, _OPENAI, partial(scene.files, form, _OPENAI)
     yield (
         "file of anthropic",
         _ANTHROPIC,
-        partial(scene.files, "anthropic", "anthropic", _ANTHROPIC),
+        partial(scene.files, "anthropic", _ANTHROPIC),
     )
     yield (
         "batch API of openai",

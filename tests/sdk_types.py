@@ -8,16 +8,14 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from ruler_cli.runs.batch.requests import Target
-
 SAMPLING = ("temperature", "top_k", "top_p")
 """Parameters that Anthropic's API takes for its earlier models and its SDK has no types for since 1.0."""
 
 
 @cache
-def _types(target: Target) -> TypeAdapter[Any]:
+def _types(*, anthropic: bool) -> TypeAdapter[Any]:
     # each takes a second to import and to make
-    if target == "anthropic":
+    if anthropic:
         from anthropic.types.messages.batch_create_params import Request
 
         return TypeAdapter(Request)
@@ -28,13 +26,14 @@ def _types(target: Target) -> TypeAdapter[Any]:
     return TypeAdapter(CompletionCreateParamsNonStreaming)
 
 
-def assert_typed(target: Target, row: Mapping[str, Any]) -> None:
+def assert_typed(row: Mapping[str, Any]) -> None:
     """Raise AssertionError or pydantic's ValidationError unless an SDK would send the row with these fields.
 
     pydantic drops keys that a TypedDict does not name, and reads an Iterable only when it is iterated:
     so all of it is iterated, and must be unchanged.
     """
-    if target == "anthropic":
+    anthropic = "params" in row
+    if anthropic:
         params = {
             name: each
             for name, each in row["params"].items()
@@ -44,7 +43,10 @@ def assert_typed(target: Target, row: Mapping[str, Any]) -> None:
     else:
         assert set(row) == {"custom_id", "method", "url", "body"}
         sent = row["body"]
-    assert _whole(_types(target).validate_python(sent, strict=True)) == sent
+    assert (
+        _whole(_types(anthropic=anthropic).validate_python(sent, strict=True))
+        == sent
+    )
 
 
 def _whole(value: Any) -> Any:

@@ -17,7 +17,6 @@ from ruler_cli.prompting.prompt import (
     build_layout,
     pass_count,
     requests_of_pass,
-    write_prompt,
 )
 from ruler_cli.runs.estimate import (
     CALLS,
@@ -30,7 +29,7 @@ from ruler_cli.runs.estimate import (
 from ruler_cli.settings.models import AskSettings
 from ruler_cli.tokens import ESTIMATED_ANSWERS
 from ruler_cli.types import Group
-from tests.values import group, talk
+from tests.values import first_request, group, talk
 
 ENTRY = Range(*[size.rollout for size in ESTIMATED_ANSWERS])
 
@@ -232,7 +231,7 @@ def test_cap_of_a_panel() -> None:
     cost = result.total("cost_usd")
     reserved = price.of(
         Estimates().highest(
-            write_prompt(build_layout(distinct_group(2), ASK), ASK)
+            first_request(build_layout(distinct_group(2), ASK), ASK)
         )
     )
     assert result.total("max_cost_usd") == pytest.approx(3 * reserved)

@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 from ruler_cli.formats.reader import Reader, detect
 from ruler_cli.judges.resolve import ResolvedJudge
 from ruler_cli.messages.read import read_messages
+from ruler_cli.prompting.prompt import PromptLayout
+from ruler_cli.prompting.questions import requests_about
 from ruler_cli.prompting.render import WHOLE, Seen, Shortening
 from ruler_cli.prompting.render import render as lines_of
-from ruler_cli.settings.models import InputSettings
-from ruler_cli.types import Group, Judge, Line, Record, Rollout
+from ruler_cli.settings.models import AskSettings, InputSettings
+from ruler_cli.types import Group, Judge, Line, Record, Request, Rollout
 
 FULL = Path("/dev/full")
 """A device that is a full disk; macOS has none."""
@@ -145,3 +147,8 @@ def opened(resolved: ResolvedJudge) -> Judge:
     """The judge itself, to be opened as a context."""
     assert resolved.judge is not None
     return resolved.judge
+
+
+def first_request(layout: PromptLayout, ask: AskSettings) -> Request:
+    """Write the first request about a group."""
+    return next(requests_about(layout, ask))

@@ -26,7 +26,7 @@ from ruler_cli.cli.units import print_figures, rounded, rows, size
 from ruler_cli.errors import UsageError
 from ruler_cli.settings.load import score_settings
 from ruler_cli.settings.options import COMMAND_LINE, Options
-from ruler_cli.types import iso
+from ruler_cli.types import iso, words_of
 
 if TYPE_CHECKING:
     from ruler_cli.runs.batch.batches import Batches, BatchStatus
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _SUBMITTED = """
-too large for the provider, --group-size shows fewer rollouts: {0.large:request}
 already in open batches: {0.out:request}
 beyond what the provider enqueues at once, submit again after the next `batch collect`: {0.held:request}
 submitted: {0.requests:request}
@@ -49,19 +48,10 @@ failed: {1.failed:request} failed
 left out: {0.left_out:request} to be submitted again
 """
 """Figures of a batch on record, and of the batch at its provider."""
-_RECORDED = (
-    "tag",
-    "provider",
-    "model",
-    "state",
-    "requests",
-    "bytes",
-    "answered",
-    "failed",
-    "left_out",
-    "reason",
+_RECORDED = words_of(
+    "tag provider model state requests bytes answered failed left_out reason"
 )
-_REPORTED = ("state", "label", "total", "succeeded", "failed")
+_REPORTED = words_of("state label total succeeded failed")
 """Facts of a batch on record, and of the batch at its provider."""
 _HELP = """Have a provider's batch API ask the judge, at half the price.
 
@@ -114,22 +104,18 @@ def submit(
 
         async def main(batches: Batches) -> int:
             result = await batches.submit(settings, _print_batch)
-            missing, uncertain = result.missing, result.uncertain
+            missing = result.missing
             print_figures(NOT_ASKED, missing)
             print_figures(_SUBMITTED, result)
-            print_note(*(status.error for status in uncertain))
-            failed = (
-                missing.unreadable
-                or missing.unaskable
-                or result.large + result.held
+            code = int(
+                bool(missing.unreadable or missing.unaskable or result.held)
             )
-            code = 1 if failed or uncertain else 0
-            still_open = result.batches or result.out or uncertain
+            still_open = result.batches or result.out
             if options.wait and still_open:
                 return await _collect(batches, options, again) or code
             if still_open:
                 print_note(f"next: {ledger_command(options, 'batch collect')}")
-            elif not (result.large or result.held):
+            elif not result.held:
                 print_note(f"no request is missing; next: {again}")
             return code
 
@@ -159,17 +145,16 @@ def status(
             print_json({"version": 1, "ledger": ledger, "batches": facts})
         else:
             _print_all(batches)
-        if any(
-            status.remote and status.remote.state != "running"
-            for status in batches
-        ):
+        code = 0
+        ended = False
+        for status in batches:
+            remote = status.remote
+            ended |= remote is not None and remote.state != "running"
+            if not isinstance(status.error, UncertainBatch | None):
+                code = 3
+        if ended:
             print_note(f"next: {ledger_command(options, 'batch collect')}")
-        errors = [status.error for status in batches if status.error]
-        return (
-            0
-            if all(isinstance(error, UncertainBatch) for error in errors)
-            else 3
-        )
+        return code
 
 
 @app.command("collect", cls=SectionedCommand)
@@ -277,16 +262,15 @@ def _run(
 
 def _print_all(batches: Sequence[BatchStatus]) -> int:
     """Print a line for each batch, and errors on stderr; return the exit code."""
+    code = 0
     if not batches:
         print_note("no batch is open")
     for status in batches:
         _print_batch(status.batch, status.remote)
         if status.error:
             print_note(status.error)
-    return max(
-        (status.error.exit_code for status in batches if status.error),
-        default=0,
-    )
+            code = max(code, status.error.exit_code)
+    return code
 
 
 def _print_batch(batch: BatchRecord, remote: RemoteBatch | None = None) -> None:
@@ -306,16 +290,20 @@ def _print_batch(batch: BatchRecord, remote: RemoteBatch | None = None) -> None:
 
 def _facts(status: BatchStatus) -> dict[str, Any]:
     """Return the facts of one batch, as `--json` prints them; null if the provider does not report them."""
-    batch, remote, error = status.batch, status.remote, status.error
-    return {name: getattr(batch, name) for name in _RECORDED} | {
+    batch = status.batch
+    error = status.error
+    reported = None
+    if status.remote:
+        facts = status.remote._asdict()
+        reported = {name: facts[name] for name in _REPORTED}
+    candidates = getattr(error, "candidates", ())
+    recorded = {name: getattr(batch, name) for name in _RECORDED}
+    return recorded | {
         "id": batch.remote,
         "expected_usd": batch.usd,
         "created": iso(batch.created),
         "changed": iso(batch.changed),
-        "remote": remote
-        and {name: getattr(remote, name) for name in _REPORTED},
-        "candidates": [
-            candidate.id for candidate in getattr(error, "candidates", ())
-        ],
+        "remote": reported,
+        "candidates": [candidate.id for candidate in candidates],
         "trouble": error and str(error),
     }

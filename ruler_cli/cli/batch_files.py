@@ -44,7 +44,6 @@ unreadable: {unreadable:row}, left out
 
 
 @takes(
-    "target",
     *RUN_OPTIONS,
     "shard",
     "ledger",
@@ -85,7 +84,6 @@ def export(
             find_missing,
             names_for,
             request_line,
-            target_of,
         )
 
         settings = score_settings(options, source, requests)
@@ -96,10 +94,7 @@ def export(
         judges = settings.judges
         for judge in judges:
             cached_only(judge)
-        lines = [
-            request_line(target_of(judge, options.target), judge)
-            for judge in judges
-        ]
+        lines = [request_line(judge) for judge in judges]
         names = names_for(output, [judge.label for judge in judges])
         with closing(Console("log", source)) as console, ExitStack() as stack:
             files = []

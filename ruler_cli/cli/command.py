@@ -27,7 +27,6 @@ from ruler_cli.settings.options import COMMAND_LINE, FILE, Options
 from ruler_cli.settings.suggestions import OLD, nearest, question
 
 _NOT_SCORED = {
-    "target",
     "wait",
     "wait_timeout",
     "settle",

@@ -1,4 +1,4 @@
-"""`ruler ledger path|stats|clear|assign`: the judge's replies, stored so that none is paid for twice."""
+"""`ruler ledger path|stats|clear`: the judge's replies, stored so that none is paid for twice."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def stats(
         models, lines = [], list[Row]()
         for model in totals.models:
             usage, price = model.usage, model_info(model.model).price
-            cost = price and sum(map(price.of, model.usages))
+            cost = price and price.of(usage)
             figures = {
                 "model": model.model,
                 "rows": dict(model.rows),
@@ -141,7 +141,8 @@ def clear(
     stdin is not a terminal.
     """
     with running(ctx) as options:
-        from ruler_cli.ledger.reply_cache import Ledger, is_there
+        from ruler_cli.ledger.database import is_there
+        from ruler_cli.ledger.reply_cache import Ledger
 
         file, days = required_ledger_path(options), options.older_than
         older = None if days is None else days * _DAY
@@ -162,45 +163,6 @@ def clear(
         typer.echo(
             f"removed {removed} from {safe(str(file))}, now {size(left)}"
         )
-        return 0
-
-
-@app.command("assign", cls=SectionedCommand)
-@takes("ledger", "model", "api_base", "yes")
-def assign(
-    ctx: typer.Context,
-) -> int:
-    """Assign the replies of earlier versions to an address.
-
-    A stand-in for openai/o3 has replies of its own: those of its address. Earlier versions did not tell them
-    apart. What is assigned answers at the address alone. It asks first, as `clear` does.
-
-    Example: ruler ledger assign -m openai/o3 --api-base http://localhost:8000/v1 --yes
-
-    Exit codes: 0 assigned; 1 not confirmed, or the ledger cannot be written; 2 bad usage, a judge whose
-    replies answer at any address, or no --yes and stdin is not a terminal.
-    """
-    with running(ctx) as options:
-        from ruler_cli.judges.resolve import stand_in_of
-        from ruler_cli.ledger.reply_cache import Ledger
-        from ruler_cli.settings.judges import judges_of
-
-        file = required_ledger_path(options)
-        for judge in judges_of(options):
-            address = stand_in_of(judge)
-            if not address:
-                raise UsageError(
-                    "its replies answer at every address, or its provider's is given",
-                    "name a model of a provider and --api-base URL",
-                    place=f"judge {judge.label}",
-                )
-            with Ledger(file, make=False) as opened:
-                what = f"replies of {judge.model} in {file} to {address}"
-                if not (options.yes or _confirmed("assign", what)):
-                    typer.echo("assigned nothing")
-                    return 1
-                number = opened.assign(judge.model, address)
-            typer.echo(f"assigned {number} {safe(what)}")
         return 0
 
 

@@ -4,9 +4,9 @@ JSON holds less than Arrow does: binary becomes its size, dates and times become
 
 A file needs its schema before its first row, and the last record may hold a score that does not fit its
 column. So records are spooled, and the file is written at the end. Columns of a Parquet INPUT that did not
-change are its own, with their types and metadata. All others are made of the records'
-JSON, with the type that pyarrow infers: objects such as `ruler` are structs, and a column of several types becomes
-JSON text; so does a member of its objects alone, such as a `content` that is a text here and a list of parts there.
+change are its own, with their types and metadata. All others are made of the records' JSON, with the type that
+pyarrow infers: objects such as `ruler` are structs, and a column of several types becomes JSON text; so does a member
+of its objects alone, such as a `content` that is a text here and a list of parts there.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, islice
-from operator import attrgetter
+from operator import attrgetter, pos
 from typing import Any, BinaryIO
 
 import orjson
@@ -55,10 +55,18 @@ _NO_JSON = re.compile(r": (\w+_)?binary|extension<")
 """Members of an Arrow type, as text, that JSON does not hold."""
 _DEEPEST = 64
 """Levels of lists and objects in a column; one that is nested more deeply is JSON text as a whole."""
-_JOINED: tuple[set[Any], ...] = ({int, float}, {dict, None})
-"""Types that stand in one column as they are; None: an object without members."""
-_Mixed = Mapping[Names, type]
-"""Places inside a column with values of several types, and the one that these become."""
+_NOT_HELD = (
+    pa.ArrowException,
+    TypeError,
+    ValueError,
+    RecursionError,
+    UnreadableError,
+)
+"""Errors for values that no type, or not this one, holds."""
+_TOGETHER: tuple[set[Any], ...] = ({int, float}, {dict, None})
+"""Kinds of values that stand in one column as they are."""
+_Mends = Mapping[Names, Callable[[Any], Any]]
+"""Functions that make values of several kinds into those of one, by their place in a column."""
 
 
 def objects(batch: Any) -> list[bytes]:
@@ -76,18 +84,19 @@ def _values(column: Any) -> list[Any]:
         return _values(column.dictionary_decode())
     if types.is_struct(kind):
         names = [field.name for field in kind]
-        rows = zip(*map(_values, column.flatten()), strict=True)
-        valid = column.is_valid().to_pylist()
-        return [
-            dict(zip(names, row, strict=True)) if is_valid else None
-            for row, is_valid in zip(rows, valid, strict=True)
+        members = map(_values, column.flatten())
+        rows = [
+            dict(zip(names, row, strict=True))
+            for row in zip(*members, strict=True)
         ]
+        return _where_valid(column, rows)
     if types.is_map(kind):
         pair = pa.struct([("key", kind.key_type), ("value", kind.item_type)])
-        return [
-            row and {str(item["key"]): item["value"] for item in row}
+        rows = [
+            {str(item["key"]): item["value"] for item in row or ()}
             for row in _lists(column.cast(pa.list_(pair)))
         ]
+        return _where_valid(column, rows)
     if types.is_nested(kind):
         return _lists(column)
     if types.is_duration(kind):  # an integer in the unit of the column
@@ -113,6 +122,15 @@ def _values(column: Any) -> list[Any]:
         return [raw and raw.decode(errors="replace") for raw in raws]
 
 
+def _where_valid(column: Any, rows: Sequence[Any]) -> list[Any]:
+    """Return the rows of an array, None where it has none."""
+    valid = column.is_valid().to_pylist()
+    return [
+        row if is_valid else None
+        for row, is_valid in zip(rows, valid, strict=True)
+    ]
+
+
 def _other_type(value: Any) -> Any:
     """Return a value that orjson writes in place of one that it does not know."""
     if isinstance(value, bytes):
@@ -132,70 +150,59 @@ def _lists(column: Any) -> list[Any]:
 
 def _wider(kind: Any, values: Sequence[Any]) -> Any:
     """Return the type of a column that holds these values as well; None if it can only be JSON text."""
-    try:
-        orjson.dumps(
-            values
-        )  # refuses what Arrow cannot hold: lone surrogates, integers of any size
-        inferred = pa.infer_type(values)
-        fields = [pa.schema([("x", each)]) for each in (kind, inferred)]
-        wider = (
-            pa.unify_schemas(fields, promote_options="permissive")
-            .field("x")
-            .type
-        )
-    except (pa.ArrowException, TypeError, ValueError):
+    # refuses what Arrow cannot hold: lone surrogates, integers of any size
+    orjson.dumps(values)
+    inferred = pa.infer_type(values)
+    schemas = [pa.schema([("x", each)]) for each in (kind, inferred)]
+    unified = pa.unify_schemas(schemas, promote_options="permissive")
+    wider = unified.field("x").type
+    name = str(wider)
+    levels = accumulate((c == "<") - (c == ">") for c in name)
+    if "struct<>" in name or max(levels) > _DEEPEST:
         return None
-    levels = accumulate((c == "<") - (c == ">") for c in str(wider))
-    is_writable = "struct<>" not in str(wider) and max(levels) <= _DEEPEST
-    return wider if is_writable else None
+    return wider
 
 
-def _inside(value: Any, place: Names = ()) -> Iterator[tuple[Names, Any]]:
-    """Yield a value and all inside with their places; items of a list have one place."""
-    yield place, value
-    members: Iterable[tuple[str, Any]] = ()
-    if isinstance(value, dict):
-        members = value.items()
-    elif isinstance(value, list):
-        members = [("", item) for item in value]
-    for name, member in members:
-        yield from _inside(member, (*place, name))
+def _held(kind: Any, values: Sequence[Any]) -> Any:
+    """Return the type if it holds these values."""
+    pa.array(values, kind)
+    return kind
 
 
-def _type(value: Any) -> Any:
-    """Return the type of a value; None if no column of values like it can be written."""
+def _note_kinds(value: Any, place: Names, kinds: dict[Names, set[Any]]) -> None:
+    """Note the kind of a value and of all inside by their places; items of a list have one place."""
+    if value is None:
+        return
     large = isinstance(value, int) and value.bit_length() > 63
-    return None if large or value == {} else type(value)
+    # no column of such values can be written
+    kinds[place].add(None if large or value == {} else type(value))
+    if isinstance(value, dict):
+        for name, member in value.items():
+            _note_kinds(member, (*place, name), kinds)
+    elif isinstance(value, list):
+        for item in value:
+            _note_kinds(item, (*place, ""), kinds)
 
 
-def _mended(value: Any, place: Names, mixed: _Mixed) -> Any:
-    """Return a value in which those at `mixed` places are numbers, or JSON text."""
-    if value is not None and place in mixed:
-        if mixed[place] is float:
-            return float(value) if isinstance(value, bool) else value
-        is_text = isinstance(value, str)
-        return value if is_text else json.dumps(value, ensure_ascii=False)
+def _mended(value: Any, place: Names, mends: _Mends) -> Any:
+    """Return a value with all inside it mended."""
+    if value is not None and place in mends:
+        return mends[place](value)
     if isinstance(value, dict):
         return {
-            name: _mended(member, (*place, name), mixed)
+            name: _mended(member, (*place, name), mends)
             for name, member in value.items()
         }
     if isinstance(value, list):
-        return [_mended(item, (*place, ""), mixed) for item in value]
+        return [_mended(item, (*place, ""), mends) for item in value]
     return value
 
 
-def _parsed(raws: Sequence[bytes], mixed: _Mixed) -> list[Any]:
-    values = [parse_value(raw) for raw in raws]
-    return [_mended(value, (), mixed) for value in values] if mixed else values
-
-
-def _cells(kind: Any, raws: Sequence[bytes], mixed: _Mixed) -> Any:
-    """Return JSON values as an array of a type; None if it does not hold one of them."""
-    try:
-        return pa.array(_parsed(raws, mixed), kind)
-    except (pa.ArrowException, TypeError, ValueError):
-        return None
+def _as_text(value: Any) -> str:
+    """Return a text as it is, and any other value as JSON."""
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _text(raw: bytes) -> str | None:
@@ -232,7 +239,7 @@ class TableWriter(Writer):
         }
         self._types: dict[str, Any] = {}
         """Columns that are made anew, in order, with their types; None: JSON text."""
-        self._mixed: dict[str, _Mixed] = {}
+        self._mends: dict[str, _Mends] = {}
 
     def begin(
         self,
@@ -290,7 +297,9 @@ class TableWriter(Writer):
 
     def _new_schema(self) -> Any:
         """Return the schema of the source, with other types for columns that changed, and new ones behind."""
-        self._infer_types()
+        self._infer_types(list(self._types))
+        self._find_mends()
+        self._infer_types(list(self._mends))
         fields = {field.name: field for field in self._schema}
         for name, kind in self._types.items():
             # a new column of nothing but null is a score that every record lacks
@@ -312,95 +321,94 @@ class TableWriter(Writer):
             metadata[b"pandas"] = json.dumps(pandas).encode()
         return pa.schema(fields.values(), metadata or None)
 
-    def _infer_types(self) -> None:
-        """Find a type for each column that changed, and make those text of which a value does not fit."""
-        self._widen([*self._types])
-        texts = [name for name, kind in self._types.items() if kind is None]
-        if texts:
-            self._find_mixed(texts)
-            self._widen([*self._mixed])
-
-    def _widen(self, names: Sequence[str]) -> None:
-        for columns in self._spooled_columns():
-            for name in names:
-                if (kind := self._types[name]) is not None:
+    def _infer_types(self, names: Iterable[str]) -> None:
+        """Find a type for each of these columns; one is text if no type holds all of its values."""
+        for narrowed in (_wider, _held):
+            for columns in self._spooled_columns():
+                for name in names:
+                    kind = self._types[name]
+                    if kind is None:
+                        continue
                     try:
-                        values = _parsed(
-                            columns[name], self._mixed.get(name, {})
-                        )
-                    except (RecursionError, UnreadableError):
-                        values = [{}]  # nothing but text holds it
-                    self._types[name] = _wider(kind, values)
-        for columns in self._spooled_columns():
-            for name in names:
-                kind = self._types[name]
-                mixed = self._mixed.get(name, {})
-                if (
-                    kind is not None
-                    and _cells(kind, columns[name], mixed) is None
-                ):
-                    self._types[name] = None
+                        values = self._values(name, columns[name])
+                        self._types[name] = narrowed(kind, values)
+                    except _NOT_HELD:
+                        self._types[name] = None
 
-    def _find_mixed(self, names: Sequence[str]) -> None:
-        """Find the places inside columns at which values of several types stand, if only these need be text."""
-        for name in names:
-            seen = defaultdict[Names, set[Any]](set)
+    def _values(self, name: str, raws: Iterable[bytes]) -> list[Any]:
+        """Return the values of a column."""
+        values = [parse_value(raw) for raw in raws]
+        mends = self._mends.get(name)
+        if mends:
+            values = [_mended(value, (), mends) for value in values]
+        return values
+
+    def _find_mends(self) -> None:
+        """Find the places in columns of text at which several types stand, if only these need be text."""
+        for name, kind in self._types.items():
+            if kind is not None:
+                continue
+            kinds = defaultdict[Names, set[Any]](set)
             try:
                 for columns in self._spooled_columns():
                     for raw in columns[name]:
-                        for place, value in _inside(parse_value(raw)):
-                            if value is not None:
-                                seen[place].add(_type(value))
+                        _note_kinds(parse_value(raw), (), kinds)
             except (RecursionError, UnreadableError):
                 continue
-            mixed = dict[Names, type]()
-            for place, kinds in seen.items():
-                if kinds == {None} or (len(kinds) > 1 and kinds not in _JOINED):
-                    mixed[place] = float if kinds <= {bool, int, float} else str
-            # a score may stand beside rewards that are true or false
-            if mixed and mixed.get(()) is not str:
-                self._mixed[name] = mixed
+            mends: dict[Names, Callable[[Any], Any]] = {}
+            for place, types_there in kinds.items():
+                is_one = len(types_there) == 1 and None not in types_there
+                if is_one or types_there in _TOGETHER:
+                    continue
+                # of True `pos` is 1
+                numbers = types_there <= {bool, int, float}
+                mends[place] = pos if numbers else _as_text
+            if mends and mends.get(()) is not _as_text:
+                self._mends[name] = mends
                 self._types[name] = pa.null()
 
     def _spooled_columns(self) -> Iterator[dict[str, list[bytes]]]:
         """Yield the JSON of the columns that changed, in pieces of a bounded size."""
-        for records in _pieces(
-            (record for _, record in self._spool.all()), len, BATCH
-        ):
-            rows = list(map(_members, records))
-            yield {
-                name: [row.get(name, b"null") for row in rows]
-                for name in self._types
-            }
+        for records in self._spooled():
+            yield self._changed(records)
+
+    def _changed(self, records: Iterable[bytes]) -> dict[str, list[bytes]]:
+        """Return the JSON of the columns that changed in some records."""
+        rows = list(map(_members, records))
+        return {
+            name: [row.get(name, b"null") for row in rows]
+            for name in self._types
+        }
+
+    def _spooled(self) -> Iterator[list[bytes]]:
+        """Yield the records in pieces of a bounded size."""
+        records = (record for _, record in self._spool.all())
+        return _pieces(records, len, BATCH)
 
     def _batches(self, schema: Any) -> Iterator[Any]:
         """Yield the records as batches in the schema."""
         for kept, records in self._with_rows():
-            rows = list(map(_members, records))
+            changed = self._changed(records)
             arrays = []
             for field in schema:
                 name = field.name
-                if name in self._types:
-                    raws = [row.get(name, b"null") for row in rows]
-                    if self._types[name] is None:
-                        cells = pa.array(map(_text, raws), pa.string())
-                    else:
-                        mixed = self._mixed.get(name, {})
-                        cells = _cells(field.type, raws, mixed)
-                    arrays.append(cells)
+                if name not in changed:
+                    arrays.append(kept.column(name))
+                elif self._types[name] is None:
+                    texts = map(_text, changed[name])
+                    arrays.append(pa.array(texts, pa.string()))
                 else:
-                    arrays.append(kept.column(field.name))
+                    values = self._values(name, changed[name])
+                    arrays.append(pa.array(values, field.type))
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def _with_rows(self) -> Iterator[tuple[Any, list[bytes]]]:
         """Yield the records in pieces of a bounded size, each with its rows of a Parquet INPUT."""
-        spooled = self._spool.all()
         if self._table is None:
-            for records in _pieces(
-                (record for _, record in spooled), len, BATCH
-            ):
+            for records in self._spooled():
                 yield None, records
             return
+        spooled = self._spool.all()
         put = next(spooled, None)
         start = 0
         for batch in self._table.batches():

@@ -85,10 +85,7 @@ def fetched(
         members += read(line)
     if members[0].parts > 1:  # a columnar line is several groups
         members = [record for record in members if place(record) == first]
-    key = members[0].key
-    if any(record.key != key for record in members):
-        raise UnreadableError(f"{members[0].line.where}: its key has a twin")
-    return Group(str(key), tuple(members))
+    return Group(str(members[0].key), tuple(members))
 
 
 def surveyed(

@@ -1,47 +1,42 @@
 """Records of a surveyed file → their places, and the groups that they are.
 
-A row of numbers for each record stands in an unnamed temporary file; memory holds a few numbers of each group.
+A row for each record stands in a temporary table, so memory does not grow with the file.
 """
 
 from __future__ import annotations
 
-from array import array
+import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from hashlib import blake2b
-from itertools import accumulate
-from struct import Struct
+from operator import itemgetter
 from typing import NamedTuple
 
-from ruler_cli.files.scratch import KeyTable, Scratch, digest
+from ruler_cli.files.scratch import KeyTable, Table, digest
 from ruler_cli.types import Record
 
 PARTS = 20
 """Bits of a record's place that tell the parts of one line."""
-_ROW = Struct("=QQQqIIIIB")
-_CHUNK = 1000
-"""Rows that are read at once."""
-_IN_MEMORY = 1 << 20
-"""Bytes of rows that are held in memory before they go to disk."""
-_LENGTH = Struct("=I")
+_LINE = "line (id INTEGER PRIMARY KEY, start, size, hash, key, rollouts, mine, opening, source, draw)"
+"""`id` is the place of the record, `draw` the place of its group in an order that is drawn."""
+_BUFFERED = 1_000
+"""Rows that are added at once."""
 
 
 class Row(NamedTuple):
-    """Numbers that are noted of a record; `hashed` holds in this process, `opening` is 0 where `opens` is."""
+    """The place of a record, where its line stands, and a hash of that, which holds in this process."""
 
     place: int
     start: int
-    key: int
-    opening: int
     size: int
     hashed: int
-    group: int
-    source: int
-    opens: int
 
     @property
     def number(self) -> int:
         """The number of the line."""
         return self.place >> PARTS
+
+
+_ROW = "id, start, size, hash"
 
 
 def place(record: Record) -> int:
@@ -68,7 +63,7 @@ class MemberTable:
                 begun += 1
                 continue
             before = len(self._parts)
-            part = blake2b(group + digest(rollout.member), digest_size=8)
+            part = blake2b(group + digest(rollout.member), digest_size=16)
             begun += self._parts.number(part.digest()) == before
         return begun
 
@@ -82,36 +77,22 @@ class Index:
 
     def __init__(self, seed: int | None = None, *, alone: bool = False) -> None:
         self.seed = seed
-        self.repeated: tuple[int, int] | None = None
-        """The first line whose key was there before, after the line that had it."""
-        self.apart: tuple[int, int] | None = None
-        """The first line of a group with others between, after the line of it before them."""
         self._alone = alone
-        self._closed = False
-        self._rows = bytearray()
-        """The newest ones; those before them are on disk."""
-        self._disk: Scratch | None = None
+        self._by = "id" if alone else "key"
+        self._lines = Table(_LINE)
+        self._new: list[tuple[object, ...]] = []
+        """Rows that are not in the table yet."""
         self._keys = KeyTable()
         self._members = MemberTable()
-        self._group_of = array("I")
-        self._rollouts = array("I")
-        self._newest = array("Q")
-        self._openings = array("q")
-        self._opened = bytearray()
-        self._mixed = bytearray()
-        self._mine = bytearray()
-        self._draws = array("q")
         self._sources: dict[str, int] = {}
 
     def close(self) -> None:
         """Free the disk; a thread that adds a record ends with an error."""
-        self._closed = True
-        if self._disk is not None:
-            self._disk.close()
+        self._lines.close()
 
     def group(self, key: bytes) -> int:
-        """Return the number of the group of a record, by the digest of its key, before it is added."""
-        return len(self._rollouts) if self._alone else self._keys.number(key)
+        """Return the number of the group of a record, by the digest of its key; ask about each, in their order."""
+        return self._keys.number(key)
 
     def add(
         self, record: Record, key: bytes, opening: int | None, *, mine: bool
@@ -121,133 +102,83 @@ class Index:
         `key` is the digest of its key, `opening` a number that rollouts of one task share. One that is not `mine` is
         counted, and nothing else.
         """
-        if self._closed:
-            raise ValueError("the index is closed")
         line = record.line
-        here = place(record)
-        group = self.group(key)
-        if self._alone:
-            first = self._keys.number(key)
-            if first < group and self.repeated is None:
-                # until now each record had a key of its own
-                self.repeated = self._newest[first] >> PARTS, line.number
-        is_new = group == len(self._rollouts)
-        if is_new:
-            self._begin(line.raw, mine=mine)
-        elif self._group_of[-1] != group and self.apart is None:
-            self.apart = self._newest[group] >> PARTS, line.number
-        parent = here.to_bytes(8) if self._alone else key
-        rollouts = self._members.begun(record, parent)
-        self._group_of.append(group)
-        self._rollouts[group] += rollouts
-        self._newest[group] = here
-        # a later part of a rollout may begin otherwise
-        opens = opening is not None and rollouts > 0
-        begins = opening if opening is not None and opens else 0
-        if opens and not self._opened[group]:
-            self._opened[group] = 1
-            self._openings[group] = begins
-        elif opens and self._openings[group] != begins:
-            self._mixed[group] = 1
-        row = _ROW.pack(
-            here,
-            line.offset,
-            int.from_bytes(key[:8]),
-            begins,
-            len(line.raw),
-            short_hash(line.raw),
-            group,
-            self._sources.setdefault(line.source, len(self._sources)),
-            opens,
-        )
-        self._rows += row
-        if len(self._rows) >= _IN_MEMORY:
-            self._disk = self._disk or Scratch()
-            self._disk.write(bytes(self._rows))
-            self._rows.clear()
+        at = place(record)
+        group = at.to_bytes(8) if self._alone else key
+        rollouts = self._members.begun(record, group)
+        if not rollouts:  # a later part of a rollout may begin otherwise
+            opening = None
+        draw = None
+        if self.seed is not None:
+            draw = _draw(self.seed, line.raw)
+        source = self._sources.setdefault(line.source, len(self._sources))
+        bytes_there = (at, line.offset, len(line.raw), short_hash(line.raw))
+        row = (*bytes_there, key, rollouts, mine, opening, source, draw)
+        self._new.append(row)
+        if len(self._new) >= _BUFFERED:
+            self._table()
         return rollouts
 
-    def _begin(self, raw: bytes, *, mine: bool) -> None:
-        """Begin a group with a record of these bytes."""
-        self._rollouts.append(0)
-        self._newest.append(0)
-        self._openings.append(0)
-        self._opened.append(0)
-        self._mixed.append(0)
-        self._mine.append(mine)
-        if (
-            self.seed is not None
-        ):  # only the seed, of any size, and the bytes decide
-            seed = blake2b(str(self.seed).encode(), digest_size=32).digest()
-            draw = blake2b(
-                raw, digest_size=8, person=b"draw", key=seed
-            ).digest()
-            self._draws.append(int.from_bytes(draw, signed=True))
-
-    def _read(self, rows: int, at: int) -> bytes:
-        """Read so many rows, or fewer; none behind the last."""
-        size = rows * _ROW.size
-        at *= _ROW.size
-        on_disk = 0 if self._disk is None else self._disk.size
-        if self._disk is not None and at < on_disk:
-            return self._disk.read(size, at)
-        return bytes(self._rows[at - on_disk : at - on_disk + size])
-
-    def _row(self, at: int) -> Row:
-        return Row(*_ROW.unpack(self._read(1, at)))
-
-    def _all(self) -> Iterator[Row]:
-        """Yield all rows."""
-        at = 0
-        while chunk := self._read(_CHUNK, at):
-            at += len(chunk) // _ROW.size
-            for values in _ROW.iter_unpack(chunk):
-                yield Row(*values)
+    def _table(self) -> Table:
+        """Return the table, with all rows."""
+        if self._new:
+            query = "INSERT INTO line VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+            with self._lines.locked() as db:
+                db.executemany(query, self._new)
+            self._new.clear()
+        return self._lines
 
     def sizes(self) -> list[int]:
         """Count groups: all, smallest, largest, those of one rollout, and the run's own."""
-        sizes = self._rollouts
-        least = min(sizes, default=0)
-        most = max(sizes, default=0)
-        return [len(sizes), least, most, sizes.count(1), self._mine.count(1)]
+        (row,) = self._table().rows(
+            "SELECT count(*), min(n), max(n), sum(n = 1), sum(own) FROM "  # noqa: S608 - one of two names
+            f"(SELECT sum(rollouts) n, max(mine) own FROM line GROUP BY {self._by})"
+        )
+        return [count or 0 for count in row]
+
+    @property
+    def repeated(self) -> tuple[int, int] | None:
+        """The first line whose key was there before, after the line that had it."""
+        return self._returned(apart=False)
+
+    @property
+    def apart(self) -> tuple[int, int] | None:
+        """The first line of a group with others between, after the line of it before them."""
+        return self._returned(apart=True)
+
+    def _returned(self, *, apart: bool) -> tuple[int, int] | None:
+        rows = self._table().rows(
+            "SELECT prior, id FROM (SELECT id, key, lag(key) OVER (ORDER BY id) before,"
+            " lag(id) OVER (PARTITION BY key ORDER BY id) prior FROM line) "
+            "WHERE prior IS NOT NULL AND (NOT ? OR before != key) ORDER BY id LIMIT 1",
+            apart,
+        )
+        for before, again in rows:
+            return before >> PARTS, again >> PARTS
+        return None
 
     def mixed(self, labels: Mapping[str, str] | None = None) -> tuple[int, int]:
         """Count groups whose rollouts have different openings; return the first one's first line, too.
 
         With `labels`, the names of files → labels, what one label has of a group counts as a group.
         """
-        if labels is None:
-            count = self._mixed.count(1)
-            if not count:
-                return 0, 0
-            first = self._group_of.index(self._mixed.index(1))
-            return count, self._row(first).number
-        names = list(self._sources)
-        openings: dict[tuple[int, str | None], int] = {}
-        mixed = set[tuple[int, str | None]]()
-        for row in self._all():
-            part = row.group, labels.get(names[row.source])
-            if (
-                row.opens
-                and openings.setdefault(part, row.opening) != row.opening
-            ):
-                mixed.add(part)
-        return len(mixed), 0
+        label_of = {}
+        for name, source in self._sources.items():
+            label_of[source] = (labels or {}).get(name)
+        with self._lines.locked() as db:
+            db.create_function("label", 1, label_of.get)
+        ((count, first),) = self._table().rows(
+            "SELECT count(*), min(first) FROM (SELECT min(id) first FROM line "
+            "GROUP BY key, label(source) HAVING min(opening) != max(opening))"
+        )
+        return count, (first or 0) >> PARTS
 
     def groups(self) -> Iterator[tuple[int, int, int]]:
         """Yield the first record, the rollouts and the bytes of own groups, in the order of the digests of keys."""
-        firsts = array("Q")
-        keys = array("Q")
-        sizes = array("Q")
-        for row in self._all():
-            if row.group == len(firsts):
-                firsts.append(row.place)
-                keys.append(row.key)
-                sizes.append(0)
-            sizes[row.group] += row.size
-        for group in sorted(range(len(keys)), key=keys.__getitem__):
-            if self._mine[group] and self._rollouts[group]:
-                yield firsts[group], self._rollouts[group], sizes[group]
+        return self._table().each_row(
+            "SELECT min(id), sum(rollouts), sum(size) FROM line WHERE mine "  # noqa: S608 - one of two names
+            f"GROUP BY {self._by} HAVING sum(rollouts) ORDER BY key, id"
+        )
 
     def places(
         self, chosen: Collection[int] | None = None
@@ -256,36 +187,33 @@ class Index:
 
         With `chosen` only of the groups that have these first records.
         """
-        ends = array("I", bytes(4 * len(self._rollouts)))
-        for group in self._group_of:
-            ends[group] += 1
-        ends = array("I", accumulate(ends))
-        members = array("I", bytes(4 * len(self._group_of)))
-        at = array("I", [0, *ends[:-1]] if ends else [])
-        for record, group in enumerate(self._group_of):
-            members[at[group]] = record
-            at[group] += 1
-        order: Iterable[int] = range(len(ends))
-        if self.seed is not None:
-            order = sorted(order, key=self._draws.__getitem__)
-        for group in order:
-            if not self._mine[group]:
-                continue
-            begin = ends[group - 1] if group else 0
-            first = self._row(members[begin])
-            if chosen is not None and first.place not in chosen:
-                continue
-            rows = [
-                self._row(record) for record in members[begin : ends[group]]
-            ]
-            yield first.place, rows
+        table = self._table()
+        table.rows(
+            f"CREATE INDEX IF NOT EXISTS by_group ON line ({self._by}, id)"
+        )
+        rows = table.each_row(
+            f"SELECT first, {_ROW} FROM "  # noqa: S608 - one of two names
+            # beside min(id) SQLite returns the draw of that row
+            f"(SELECT {self._by} own, min(id) first, draw drawn FROM line WHERE mine GROUP BY {self._by}) "
+            f"JOIN line ON {self._by} = own ORDER BY drawn, first, id"
+        )
+        for first, members in itertools.groupby(rows, key=itemgetter(0)):
+            if chosen is None or first in chosen:
+                yield first, [Row(*member[1:]) for member in members]
 
     def lines(self) -> Iterator[Row]:
         """Yield the lines of the own groups, in input order."""
         first_part = (1 << PARTS) - 1
-        for row in self._all():
-            if self._mine[row.group] and not row.place & first_part:
-                yield row
+        query = f"SELECT {_ROW} FROM line WHERE mine AND NOT id & {first_part} ORDER BY id"  # noqa: S608 - a number
+        for row in self._table().each_row(query):
+            yield Row(*row)
+
+
+def _draw(seed: int, raw: bytes) -> int:
+    """Return a number that only the seed, of any size, and the bytes decide."""
+    key = blake2b(str(seed).encode(), digest_size=32).digest()
+    draw = blake2b(raw, digest_size=8, person=b"draw", key=key).digest()
+    return int.from_bytes(draw, signed=True)
 
 
 class OutputOrder:
@@ -293,9 +221,7 @@ class OutputOrder:
 
     def __init__(self, index: Index) -> None:
         """Take the index of the lines."""
-        self._bodies = Scratch()
-        self._offsets = array("Q")
-        """By the number of a line: one more than the offset of its body, or 0."""
+        self._bodies = Table("body (number INTEGER PRIMARY KEY, body)")
         self._lines = index.lines()
         self._next = next(self._lines, None)
 
@@ -304,18 +230,15 @@ class OutputOrder:
     ) -> Iterator[tuple[int, bytes]]:
         """Keep the bodies of lines, and yield those whose turn it is, in the order of INPUT."""
         for number, body in bodies:
-            if number >= len(self._offsets):
-                missing = number + 1 - len(self._offsets)
-                self._offsets.frombytes(bytes(8 * missing))
-            length = _LENGTH.pack(len(body))
-            self._offsets[number] = 1 + self._bodies.write(length + body)
+            self._bodies.rows("INSERT INTO body VALUES (?, ?)", number, body)
         while self._next is not None:
             number = self._next.number
-            at = self._offsets[number] if number < len(self._offsets) else 0
-            if not at:
+            query = "SELECT number, body FROM body WHERE number = ?"
+            ready = self._bodies.rows(query, number)
+            if not ready:
                 return
-            (size,) = _LENGTH.unpack(self._bodies.read(_LENGTH.size, at - 1))
-            yield number, self._bodies.read(size, at - 1 + _LENGTH.size)
+            self._bodies.rows("DELETE FROM body WHERE number = ?", number)
+            yield from ready
             self._next = next(self._lines, None)
 
     def close(self) -> None:

@@ -6,13 +6,19 @@ import os
 import pickle
 import sqlite3
 import tempfile
-from array import array
+import threading
+import weakref
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from hashlib import blake2b
 from typing import Any, BinaryIO, cast
 
 from ruler_cli.files.error_map import temporary
+
+_CACHE = 500
+"""Kilobytes of a table that are held in memory."""
+_BATCH = 1_000
+"""Rows that are read at once."""
 
 
 class Scratch(AbstractContextManager["Scratch"]):
@@ -88,47 +94,67 @@ def temporary_database(*statements: str, cache: int) -> sqlite3.Connection:
     return db
 
 
-class KeyTable:
-    """Numbers keys in the order in which they come, by their digests.
+class Table:
+    """A table in a temporary file that SQLite keeps and deletes, with one statement at a time.
 
-    A key takes 16 bytes, where a dict takes 120. Two keys of one digest, of 64 bits, are told apart when the records
-    of their groups are read again.
+    A run that stops closes it while a thread may still be reading the input into it: SQLite itself would crash, so each
+    statement holds a lock, and the thread finds the table closed instead.
     """
 
+    def __init__(self, columns: str) -> None:
+        """Take the name of the table and its columns."""
+        self._lock = threading.Lock()
+        self._db = temporary_database(f"CREATE TABLE {columns}", cache=_CACHE)
+        weakref.finalize(self, self._db.close)
+
+    @contextmanager
+    def locked(self) -> Iterator[sqlite3.Connection]:
+        """Hold the database; OutputError if there is no room on disk."""
+        with self._lock, temporary():
+            yield self._db
+
+    def rows(self, query: str, *values: object) -> list[Any]:
+        """Return all rows of a query."""
+        with self.locked() as db:
+            return db.execute(query, values).fetchall()
+
+    def each_row(self, query: str) -> Iterator[Any]:
+        """Yield the rows of a query, some at a time."""
+        with self.locked() as db:
+            cursor = db.execute(query)
+        while True:
+            with self.locked():
+                batch = cursor.fetchmany(_BATCH)
+            if not batch:
+                return
+            yield from batch
+
+    def close(self) -> None:
+        """Free the disk; a statement that runs in another thread is broken off."""
+        self._db.interrupt()
+        with self._lock:
+            self._db.close()
+
+
+class KeyTable:
+    """Numbers keys in the order in which they come, by their digests."""
+
     def __init__(self) -> None:
-        self._digests = array("Q")
-        self._slots = array("I", bytes(4 << 10))
-        """One more than the number of a key; 0 is an empty slot."""
+        self._table = Table("seen (key BLOB PRIMARY KEY, number) WITHOUT ROWID")
+        self._count = 0
 
     def __len__(self) -> int:
-        return len(self._digests)
+        return self._count
 
     def number(self, key: bytes) -> int:
         """Return the number of a key by its digest; a new one gets the next."""
-        short = int.from_bytes(key[:8])
-        slot = self._slot(short)
-        if self._slots[slot]:
-            return self._slots[slot] - 1
-        self._digests.append(short)
-        self._slots[slot] = len(self._digests)
-        if 2 * len(self._digests) > len(self._slots):
-            self._grow()
-        return len(self._digests) - 1
-
-    def _slot(self, short: int) -> int:
-        """Return the slot of a digest, or the empty one that it would take."""
-        mask = len(self._slots) - 1
-        slot = short & mask
-        while (
-            self._slots[slot] and self._digests[self._slots[slot] - 1] != short
-        ):
-            slot = (slot + 1) & mask
-        return slot
-
-    def _grow(self) -> None:
-        self._slots = array("I", bytes(8 * len(self._slots)))
-        for number, short in enumerate(self._digests, 1):
-            self._slots[self._slot(short)] = number
+        query = "SELECT number FROM seen WHERE key = ?"
+        for (number,) in self._table.rows(query, key):
+            return int(number)
+        new = self._count
+        self._table.rows("INSERT INTO seen VALUES (?, ?)", key, new)
+        self._count += 1
+        return new
 
 
 def digest(key: str) -> bytes:

@@ -360,11 +360,6 @@ def anthropic_params(settings: JudgeSettings) -> Callable[[Request], bytes]:
     litellm makes them once for each limit of the answer; the texts are replaced then. UsageError if it
     refuses the model or its parameters, or if they need a header, which a row of a batch cannot have.
     """
-    if read_name(settings.model)[1] != "anthropic":
-        problem = f"judge {settings.model} is not one of Anthropic's"
-        raise UsageError(
-            problem, "name it anthropic/…", place="--target anthropic"
-        )
     how = replace(first_format(settings, None), stream="")
     model = settings.model
     judge = LitellmJudge(

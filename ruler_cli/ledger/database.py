@@ -13,12 +13,15 @@ import os
 import resource
 import sqlite3
 import stat
+import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
-from ruler_cli.errors import OutputError, UsageError
+from ruler_cli.errors import OutputError, UsageError, system_errors
+from ruler_cli.types import value
 
 WAIT = 60.0
 """Seconds to wait for another process's write."""
@@ -36,41 +39,77 @@ INSERT = f"INSERT INTO replies ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"  
 ReplyRecord = tuple[Any, ...]
 """A row of `replies` without its id, in the order of its columns."""
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+_PAUSE = 0.005
+"""Seconds between two looks whether another process still writes."""
+ANOTHER = "give another file with --ledger PATH; a run can keep no replies: --ledger none"
 _TOGETHER = 1000
 """Rows that are sent to another node together."""
 
 
-def open_ledger(path: Path) -> sqlite3.Connection:
-    """Open a ledger, and create it if it is missing. Each statement is its own transaction.
+@value
+class LedgerFile:
+    """An open ledger. `identity` is what tells its file from another file that takes its place.
 
-    A statement waits WAIT seconds for others; a commit outlives the process, not a power cut. Use it
-    within `file_errors`.
+    Each statement is its own transaction; a commit outlives the process, not a power cut.
     """
-    real = _create_private(path)
-    connection = sqlite3.connect(
-        real, timeout=WAIT, isolation_level=None, check_same_thread=False
-    )
-    connection.text_factory = _as_text
-    with _closed_on_error(connection):
-        _create_tables(real, connection)
-        for file in files_of(real):
-            if file.exists() and stat.S_IMODE(file.stat().st_mode) & 0o077:
-                file.chmod(0o600)
-        _set_journal_mode(connection)
-    return connection
+
+    path: Path
+    connection: sqlite3.Connection
+    identity: tuple[int, int] | None = None
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    """Held while a statement or a transaction runs."""
+
+    def run(self, query: str, *values: object) -> list[Any]:
+        """Run a statement as soon as no other process is writing, and return its rows."""
+        with sqlite_errors(self.path):
+            return self.wait_for(query, *values)
+
+    def wait_for(self, query: str, *values: object) -> list[Any]:
+        """Run a statement as `run` does; its errors are those of SQLite."""
+        # not by the timeout of the connection: an event loop must not wait for it
+        until = time.monotonic() + WAIT
+        while True:
+            try:
+                with self.lock:
+                    return self.connection.execute(query, values).fetchall()
+            except sqlite3.Error as error:
+                if not _busy(error) or time.monotonic() > until:
+                    raise
+            time.sleep(_PAUSE)
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """Begin a transaction as soon as no other process is writing; it holds, or none of it."""
+        with sqlite_errors(self.path), self.lock, self.connection:
+            self.wait_for("BEGIN IMMEDIATE")
+            yield self.connection
+
+    def close(self) -> None:
+        """Close the file."""
+        self.connection.close()
 
 
-def empty_ledger() -> sqlite3.Connection:
-    """Return a ledger in memory, without rows."""
-    connection = sqlite3.connect(
-        ":memory:", isolation_level=None, check_same_thread=False
-    )
-    for statement in TABLES:
-        connection.execute(statement)
-    return connection
+def open_to_write(path: Path | None, *, make: bool = True) -> LedgerFile:
+    """Open a ledger, and create it if it is missing; UsageError if it is unusable.
+
+    Without a path, or if it is missing and `make` is false, the ledger is empty and in memory.
+    """
+    if path is None or not (make or is_there(path)):
+        return _empty()
+    with file_errors(f"{path}: cannot be used as a ledger", ANOTHER):
+        real = _create_private(path)
+        file = _connect(path, str(real))
+        with _closed_on_error(file):
+            _create_tables(file)
+            # readers and one writer work at the same time
+            file.wait_for("PRAGMA journal_mode = WAL")
+            file.wait_for("PRAGMA synchronous = NORMAL")
+            # for many at once: the index of a million
+            file.wait_for("PRAGMA cache_size = -32768")
+    return file
 
 
-def open_to_read(path: Path) -> sqlite3.Connection:
+def open_to_read(path: Path) -> LedgerFile:
     """Open a ledger to read it, without creating or changing any file; an empty file is a ledger without rows.
 
     It may belong to another user, and stand in a read-only directory. Use it within `file_errors`.
@@ -82,7 +121,7 @@ def open_to_read(path: Path) -> sqlite3.Connection:
     _, log, shared = files_of(real)
     logged = log.exists()
     if not status.st_size and not logged:
-        return empty_ledger()
+        return _empty()
     owned = status.st_uid == os.geteuid()
     if owned and os.access(real, os.W_OK) and os.access(real.parent, os.W_OK):
         mode = "rw"
@@ -95,20 +134,41 @@ def open_to_read(path: Path) -> sqlite3.Connection:
         )
     else:
         mode = "ro&immutable=1"  # without a log nobody writes
+    file = _connect(path, f"{real.as_uri()}?mode={mode}")
+    with _closed_on_error(file):
+        if _one(file, "PRAGMA schema_version") == 0:
+            file.close()
+            return _empty()
+        _refuse_foreign(file)
+    return file
+
+
+def is_there(path: Path) -> bool:
+    """Return whether a file exists and is not empty; UsageError if its directory cannot be read."""
+    with system_errors("read", UsageError, place=str(path)):
+        return path.exists() and not (
+            path.is_file() and not path.stat().st_size
+        )
+
+
+def _connect(path: Path, address: str) -> LedgerFile:
     connection = sqlite3.connect(
-        f"{real.as_uri()}?mode={mode}",
+        address,
         uri=True,
-        timeout=WAIT,
+        timeout=0,
         isolation_level=None,
         check_same_thread=False,
     )
     connection.text_factory = _as_text
-    with _closed_on_error(connection):
-        if _one(connection, "PRAGMA schema_version") == 0:
-            connection.close()
-            return empty_ledger()
-        _refuse_foreign(path, connection)
-    return connection
+    return LedgerFile(path, connection, identity_of(path))
+
+
+def _empty() -> LedgerFile:
+    """Return a ledger in memory, without rows."""
+    file = _connect(Path(os.devnull), ":memory:")
+    for statement in TABLES:
+        file.wait_for(statement)
+    return file
 
 
 @contextlib.contextmanager
@@ -124,26 +184,22 @@ def file_errors(
     except (OSError, ValueError, sqlite3.Error) as error:
         why = error.strerror if isinstance(error, OSError) else error
         problem = f"{subject}: {why}"
-        raise UsageError(problem, remedy(error, way_out)) from None
+        raise UsageError(problem, _remedy(error, way_out)) from None
 
 
 @contextlib.contextmanager
-def sqlite_errors(
-    path: Path,
-    verb: str,
-    way_out: str,
-) -> Iterator[None]:
+def sqlite_errors(path: Path) -> Iterator[None]:
     """Turn an error of SQLite with an open ledger into an OutputError."""
     try:
         yield
     except sqlite3.Error as error:
-        problem = f"the ledger cannot be {verb}: {error}"
+        problem = f"the ledger cannot be used: {error}"
         raise OutputError(
-            problem, remedy(error, way_out), place=str(path)
+            problem, _remedy(error, ANOTHER), place=str(path)
         ) from None
 
 
-def remedy(error: object, way_out: str) -> str:
+def _remedy(error: object, way_out: str) -> str:
     """Return the way out of an error with a ledger's file; one with damaged pages can be saved in part."""
     code: int = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_CORRUPT:
@@ -158,11 +214,11 @@ def remedy(error: object, way_out: str) -> str:
 
 
 @contextlib.contextmanager
-def _closed_on_error(connection: sqlite3.Connection) -> Iterator[None]:
+def _closed_on_error(file: LedgerFile) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        connection.close()
+        file.close()
         raise
 
 
@@ -192,7 +248,7 @@ def files_of(path: Path) -> list[Path]:
     return [path.with_name(path.name + end) for end in ("", "-wal", "-shm")]
 
 
-def busy(error: sqlite3.Error) -> bool:
+def _busy(error: sqlite3.Error) -> bool:
     """Return whether another process was writing."""
     code: int = getattr(error, "sqlite_errorcode", 0)
     return code & 0xFF in _BUSY
@@ -210,9 +266,9 @@ def rows_of(
     query = f"SELECT {COLUMNS} FROM replies WHERE id > ?{of_models} ORDER BY id"  # noqa: S608
     with (
         file_errors(f"{path}: cannot be read as a ledger", "leave it out"),
-        contextlib.closing(open_to_read(path)) as ledger,
+        contextlib.closing(open_to_read(path)) as file,
     ):
-        rows = ledger.execute(query, (after, *models))
+        rows = file.connection.execute(query, (after, *models))
         while part := rows.fetchmany(_TOGETHER):
             yield part
 
@@ -226,22 +282,16 @@ def identity_of(path: Path) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-def append_rows(
-    path: Path,
-    rows: Sequence[ReplyRecord],
-) -> None:
-    """Append rows of another ledger in one transaction; OutputError if that fails.
+def append_rows(path: Path, rows: Sequence[ReplyRecord]) -> None:
+    """Append rows of another ledger in one transaction; RulerError if that fails.
 
     The file is created if nobody has used it yet.
     """
-    try:
-        with contextlib.closing(open_ledger(path)) as ledger, ledger:
-            ledger.execute("BEGIN IMMEDIATE")
-            ledger.executemany(INSERT, rows)
-    except (UsageError, OSError, sqlite3.Error) as error:
-        raise OutputError(
-            f"{path}: a worker's replies cannot be stored there: {error}"
-        ) from None
+    with (
+        contextlib.closing(open_to_write(path)) as file,
+        file.transaction() as connection,
+    ):
+        connection.executemany(INSERT, rows)
 
 
 def _create_private(path: Path) -> Path:
@@ -267,62 +317,40 @@ def _create_private(path: Path) -> Path:
             for checked in (file, real.parent)
         ):
             raise UsageError(f"{file}: cannot be written")
+        if status.st_mode & 0o077:
+            file.chmod(0o600)
     return real
 
 
-def _create_tables(
-    path: Path,
-    connection: sqlite3.Connection,
-) -> None:
+def _create_tables(file: LedgerFile) -> None:
     """Create the tables in an empty file; UsageError if another program or a newer version wrote it."""
 
     def empty() -> bool:
-        tables = _one(connection, "SELECT count(*) FROM sqlite_schema")
-        return not tables and not _one(connection, "PRAGMA application_id")
+        tables = _one(file, "SELECT count(*) FROM sqlite_schema")
+        return not tables and not _one(file, "PRAGMA application_id")
 
     if empty():
-        connection.execute("BEGIN IMMEDIATE")
+        file.wait_for("BEGIN IMMEDIATE")
         if empty():  # still: another process may have been first
             for statement in TABLES:
-                connection.execute(statement)
-            connection.execute(f"PRAGMA application_id = {APPLICATION}")
-            connection.execute(f"PRAGMA user_version = {VERSION}")
-        connection.execute("COMMIT")
-    _refuse_foreign(path, connection)
+                file.wait_for(statement)
+            file.wait_for(f"PRAGMA application_id = {APPLICATION}")
+            file.wait_for(f"PRAGMA user_version = {VERSION}")
+        file.wait_for("COMMIT")
+    _refuse_foreign(file)
 
 
-def _one(
-    connection: sqlite3.Connection,
-    query: str,
-) -> int:
-    return int(connection.execute(query).fetchall()[0][0])
+def _one(file: LedgerFile, query: str) -> int:
+    return int(file.wait_for(query)[0][0])
 
 
-def _refuse_foreign(
-    path: Path,
-    connection: sqlite3.Connection,
-) -> None:
-    if _one(connection, "PRAGMA application_id") != APPLICATION:
-        raise UsageError(f"{path}: is another program's database")
-    if _one(connection, "PRAGMA user_version") > VERSION:
+def _refuse_foreign(file: LedgerFile) -> None:
+    if _one(file, "PRAGMA application_id") != APPLICATION:
+        raise UsageError(f"{file.path}: is another program's database")
+    if _one(file, "PRAGMA user_version") > VERSION:
         raise UsageError(
-            f"{path}: was written by a newer version of ruler; update ruler"
+            f"{file.path}: was written by a newer version of ruler; update ruler"
         )
-
-
-def _set_journal_mode(connection: sqlite3.Connection) -> None:
-    """Let readers and one writer work at the same time."""
-    until = time.monotonic() + WAIT
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode = WAL").fetchall()
-            break
-        except sqlite3.OperationalError as error:
-            # SQLite does not let one of two processes wait here
-            if not busy(error) or time.monotonic() > until:
-                raise
-            time.sleep(0.01)
-    connection.execute("PRAGMA synchronous = NORMAL")
 
 
 TEXTS = "CREATE TABLE IF NOT EXISTS texts (digest TEXT PRIMARY KEY, kind TEXT NOT NULL, text TEXT NOT NULL)"
@@ -354,10 +382,10 @@ def texts(
     for path in paths:
         with (
             contextlib.suppress(UsageError, OSError, ValueError, sqlite3.Error),
-            contextlib.closing(open_to_read(path)) as ledger,
+            contextlib.closing(open_to_read(path)) as file,
         ):
             for digest in wanted - kept.keys():
-                for (text,) in ledger.execute(_FIND_TEXT, (digest,)):
+                for (text,) in file.wait_for(_FIND_TEXT, digest):
                     if isinstance(text, str) and digest_of(text) == digest:
                         kept[digest] = text
     return kept

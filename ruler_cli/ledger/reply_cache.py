@@ -18,18 +18,16 @@ import math
 import os
 import sqlite3
 import struct
-import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import (
     AbstractContextManager,
     ExitStack,
     closing,
-    contextmanager,
     suppress,
 )
-from dataclasses import field, replace
+from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
 from operator import itemgetter
@@ -42,28 +40,21 @@ import anyio.to_thread
 from ruler_cli.errors import (
     OutputError,
     UsageError,
-    system_errors,
 )
 from ruler_cli.judges.replies import reply_of
 from ruler_cli.ledger.database import (
-    COLUMNS,
     INSERT,
     INSERT_TEXT,
     TEXTS,
-    WAIT,
+    LedgerFile,
     ReplyRecord,
-    busy,
     digest_of,
-    empty_ledger,
     file_errors,
     files_of,
     identity_of,
-    open_files,
-    open_ledger,
     open_to_read,
-    sqlite_errors,
+    open_to_write,
 )
-from ruler_cli.settings.suggestions import other_file
 from ruler_cli.types import CallError, Kind, Reply, Request, Usage, value
 
 RowStatus = Literal["answer", "truncated", "refusal", "odd", "fault"]
@@ -82,28 +73,18 @@ _STATS = (
     f"SELECT CAST(ifnull(model, '') AS TEXT), {_STATUS}, min(CAST(ifnull(at, 0) AS REAL)), "  # noqa: S608 - the same
     "max(CAST(ifnull(at, 0) AS REAL)), count(*), "
     "CAST(total(prompt) AS INTEGER), CAST(total(completion) AS INTEGER), CAST(total(cached) AS INTEGER) "
-    "FROM replies GROUP BY 1, 2, (CAST(ifnull(prompt, 0) AS INTEGER) - 1) / 1000 ORDER BY 1, 2"
+    "FROM replies GROUP BY 1, 2 ORDER BY 1, 2"
 )
 _MEASURE = "SELECT count(*), sum(length(body)) FROM replies WHERE at < ?"
-_ASSIGNED = COLUMNS.replace("key", "moved(key)").replace("model", "?")
-_MOVE = (
-    f"INSERT INTO replies ({COLUMNS}) SELECT {_ASSIGNED} FROM replies "  # noqa: S608 - names of ours
-    "WHERE model = ? AND typeof(key) = 'blob' AND moved(key) NOT IN (SELECT key FROM replies) ORDER BY id"
-)
-_MOVED = "DELETE FROM replies WHERE model = ? AND (seconds > 0 OR status IN ('fault', 'odd'))"
 _RANKS: dict[RowStatus | None, int] = {None: 0, "odd": 1, "fault": 2}
 """Rank of each status that is no reply's: a higher one stands over a lower one."""
 _REPLY = 3
 """Rank of a reply."""
-_PAUSE = 0.005
-"""Seconds between two looks whether another process still writes."""
 _TEXTS_TOGETHER, _MOST_TEXTS, _LONGEST_TEXT = 32, 1024, 1 << 20
 """Texts that are written together; the most that wait while another process writes; characters of one."""
-_ANOTHER = "give another file with --ledger PATH; a run can keep no replies: --ledger none"
 _CORRECT = "correct the --ledger, or leave it out"
 NO_ADDRESS = (
-    "it was kept without the address of its judge, which may be the provider's; if it is that of "
-    "this run, `ruler ledger assign -m NAME --api-base URL` assigns it"
+    "it was kept without the address of its judge, which may be the provider's"
 )
 OTHER_LAYOUT = "its prompt lost the order of the results of parallel calls"
 """Reasons for which a reply that an earlier version kept no longer answers."""
@@ -114,15 +95,11 @@ _canonical = json.JSONEncoder(
 
 @value
 class ModelRows:
-    """Number of one model's rows by status, and the tokens of its replies.
-
-    `usages` are those of prompts of as many thousand tokens, since prices change with their length.
-    """
+    """Number of one model's rows by status, and the tokens of its replies."""
 
     model: str
     rows: Mapping[RowStatus, int]
     usage: Usage
-    usages: tuple[Usage, ...]
 
 
 @value
@@ -180,10 +157,7 @@ def key_of(
 
 
 def at_address(key: bytes, address: str) -> bytes:
-    """Return the key of the same request to a stand-in at an address; the key itself without one.
-
-    It is made of the key alone, so that replies of an earlier version can be assigned to an address.
-    """
+    """Return the key of the same request to a stand-in at an address; the key itself without one."""
     if not address:
         return key
     whole = key + address.encode()
@@ -193,54 +167,6 @@ def at_address(key: bytes, address: str) -> bytes:
 def name_at(model: str, address: str) -> str:
     """Return the name under which a ledger keeps a model's replies: with the digest of a stand-in's address."""
     return f"{model} at {digest_of(address)}" if address else model
-
-
-@value
-class _File:
-    """A ledger's file. `identity` is what tells it from another file that takes its place."""
-
-    path: Path
-    connection: sqlite3.Connection
-    identity: tuple[int, int] | None = None
-    lock: threading.RLock = field(default_factory=threading.RLock)
-    """Held while a statement or a transaction runs."""
-
-    def errors(self, verb: str) -> AbstractContextManager[None]:
-        """Turn an error of SQLite into an OutputError."""
-        return sqlite_errors(self.path, verb, _ANOTHER)
-
-    def at_once(
-        self,
-        verb: str,
-        query: str,
-        values: Sequence[Any],
-    ) -> list[Any] | None:
-        """Run a statement and return its rows; None if another process is writing."""
-        with self.errors(verb), self.lock:
-            try:
-                return self.connection.execute(query, values).fetchall()
-            except sqlite3.Error as error:
-                if not busy(error):
-                    raise
-        return None
-
-    def run(self, verb: str, query: str, *values: object) -> list[Any]:
-        """Run a statement as soon as no other process is writing, and return its rows."""
-        until = time.monotonic() + WAIT
-        while time.monotonic() < until:
-            rows = self.at_once(verb, query, values)
-            if rows is not None:
-                return rows
-            time.sleep(_PAUSE)
-        with self.errors(verb), self.lock:
-            return self.connection.execute(query, values).fetchall()
-
-    @contextmanager
-    def transaction(self, verb: str) -> Iterator[sqlite3.Connection]:
-        """Begin a transaction as soon as no other process is writing; it holds, or none of it."""
-        with self.errors(verb), self.lock, self.connection:
-            self.run(verb, "BEGIN IMMEDIATE")
-            yield self.connection
 
 
 class Ledger(AbstractContextManager["Ledger"]):
@@ -261,39 +187,22 @@ class Ledger(AbstractContextManager["Ledger"]):
         A file named twice is opened once. UsageError if another one is missing, or one cannot be used.
         """
         self._texts = list[tuple[str, str, str]]()
-        self._threads: anyio.CapacityLimiter | None = None
-        if others:
-            open_files()
-        # before the first is created: a mistyped name would be an empty ledger
-        for further in others:
-            problem = f"--ledger {further}: cannot be read"
-            with file_errors(problem, _CORRECT):
-                absent = not further.exists()
-            if absent:
-                raise UsageError(
-                    "no such file, and of several ledgers only the first is created",
-                    other_file(str(further), "check the path"),
-                    place=f"--ledger {further}",
-                )
+        self._threads = anyio.CapacityLimiter(1)
+        further = {os.path.realpath(place): place for place in others}
+        if path is not None:
+            further.pop(os.path.realpath(path), None)
         with ExitStack() as stack:
-            if path is not None and (make or is_there(path)):
-                self._own = _open_to_write(path, stack)
-            else:
-                none = stack.enter_context(closing(empty_ledger()))
-                nowhere = Path(os.devnull)
-                self._own = _File(nowhere, none, identity_of(nowhere))
-            self._files = [self._own]
+            read = list[LedgerFile]()
+            # before the first is created: a mistyped name would be an empty ledger
+            for place in further.values():
+                problem = f"--ledger {place}: cannot be read as a ledger"
+                with file_errors(problem, _CORRECT):
+                    file = stack.enter_context(closing(open_to_read(place)))
+                read.append(file)
+            written = closing(open_to_write(path, make=make))
+            self._own = stack.enter_context(written)
+            self._files = [self._own, *read]
             stack.callback(self._write_texts)
-            files = {os.path.realpath(further): further for further in others}
-            if path is not None:
-                files.pop(os.path.realpath(path), None)
-            for further in files.values():
-                with file_errors(
-                    f"{further}: cannot be read as a ledger", _CORRECT
-                ):
-                    only = open_to_read(further)
-                stack.callback(only.close)
-                self._files.append(_File(further, only))
             self.close = stack.pop_all().close
 
     def find(self, key: bytes) -> Reply | CallError | None:
@@ -304,7 +213,7 @@ class Ledger(AbstractContextManager["Ledger"]):
         """
         failed: CallError | None = None
         for file in self._files:
-            for seconds, status, body in file.run("read", _FIND, key):
+            for seconds, status, body in file.run(_FIND, key):
                 answer = (
                     _failed_call(body) if status == "fault" else reply_of(body)
                 )
@@ -316,7 +225,7 @@ class Ledger(AbstractContextManager["Ledger"]):
 
     def times(self, key: bytes) -> int:
         """Count the answers to a request in all files."""
-        return sum(file.run("read", _TIMES, key)[0][0] for file in self._files)
+        return sum(file.run(_TIMES, key)[0][0] for file in self._files)
 
     async def store(
         self,
@@ -327,8 +236,15 @@ class Ledger(AbstractContextManager["Ledger"]):
         """Store an answer as `keep` does, in a thread only if another process is writing."""
         row = _row_of(key, model, answer)
         self._refuse_vanished()
-        if self._own.at_once("written", INSERT, row) is None:
-            await self._in_thread(self.keep, key, model, answer)
+        written = self._own
+        try:
+            with written.lock:
+                written.connection.execute(INSERT, row)
+        except sqlite3.Error:
+            again = partial(written.run, INSERT, *row)
+            # the reply is paid for, whatever stops the run
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(again, limiter=self._threads)
 
     def keep(
         self,
@@ -341,33 +257,29 @@ class Ledger(AbstractContextManager["Ledger"]):
         The row is committed when this returns, else OutputError. Any other CallError is a ValueError: the
         next run has to ask again.
         """
-        self._own.run("written", INSERT, *_row_of(key, model, answer))
+        self._own.run(INSERT, *_row_of(key, model, answer))
 
     def keep_all(
-        self, answers: Sequence[tuple[bytes, str, Reply | CallError | None]]
-    ) -> list[RowStatus | None]:
-        """Store imported answers, (key, model, answer) each, all or none. Return each key's earlier status.
+        self, answers: Sequence[tuple[bytes, str, Reply | CallError]]
+    ) -> int:
+        """Store imported answers, (key, model, answer) each, all or none; return the number of new replies.
 
         A reply stands over a failed call, a failed call over an unreadable body; of two of a kind the first
-        stays. So the order of such answers does not matter. A key without an answer is only looked
-        up; its status is None if there is no row. Answers as for `keep`, else ValueError; OutputError if
+        stays. So the order of such answers does not matter. Answers as for `keep`, else ValueError; OutputError if
         they cannot be written.
         """
         self._refuse_vanished()
-        rows = [
-            (key, answer and _row_of(key, model, answer))
-            for key, model, answer in answers
-        ]
-        earlier = list[RowStatus | None]()
-        with self._own.transaction("written") as connection:
-            for key, row in rows:
-                newest = connection.execute(_NEWEST, (key,)).fetchone()
-                earlier.append(newest[0] if newest else None)
-                if row and _RANKS.get(row[4], _REPLY) > _RANKS.get(
-                    earlier[-1], _REPLY
-                ):
+        rows = [_row_of(key, model, answer) for key, model, answer in answers]
+        new = 0
+        with self._own.transaction() as connection:
+            for row in rows:
+                newest = connection.execute(_NEWEST, row[:1]).fetchone()
+                before = newest[0] if newest else None
+                rank = _RANKS.get(row[4], _REPLY)
+                if rank > _RANKS.get(before, _REPLY):
                     connection.execute(INSERT, row)
-        return earlier
+                    new += rank == _REPLY
+        return new
 
     def add_text(
         self,
@@ -383,17 +295,15 @@ class Ledger(AbstractContextManager["Ledger"]):
 
     def _write_texts(self) -> None:
         """Write the texts that wait, unless another process is writing: nothing that is paid for waits with them."""
-        rows = self._texts
-        if not rows:
+        if not self._texts:
             return
-        self._texts = []
         connection = self._own.connection
         with suppress(sqlite3.Error), self._own.lock, connection:
             connection.execute("BEGIN IMMEDIATE")
             connection.execute(TEXTS)
-            connection.executemany(INSERT_TEXT, rows)
-            return
-        self._texts = rows[-_MOST_TEXTS:]
+            connection.executemany(INSERT_TEXT, self._texts)
+            self._texts.clear()
+        del self._texts[:-_MOST_TEXTS]
 
     def _refuse_vanished(self) -> None:
         """Raise OutputError if the file that is written was deleted or replaced."""
@@ -412,26 +322,15 @@ class Ledger(AbstractContextManager["Ledger"]):
     def stats(self) -> LedgerStats:
         """Count the rows of the first file."""
         models = []
-        rows = self._own.run("read", _STATS)
+        rows = self._own.run(_STATS)
         for model, model_rows in itertools.groupby(rows, itemgetter(0)):
             counts = Counter[RowStatus]()
-            usages = []
-            for (
-                _,
-                status,
-                _,
-                _,
-                number,
-                prompt,
-                completion,
-                cached,
-            ) in model_rows:
+            usage = Usage()
+            for _, status, _, _, number, prompt, answer, cached in model_rows:
                 counts[status] += number
                 calls = 0 if status == "fault" else number
-                usages.append(Usage(prompt, completion, cached, calls))
-            models.append(
-                ModelRows(model, counts, sum(usages, Usage()), tuple(usages))
-            )
+                usage += Usage(prompt, answer, cached, calls)
+            models.append(ModelRows(model, counts, usage))
         files = files_of(Path(os.path.realpath(self._own.path)))
         return LedgerStats(
             tuple(models),
@@ -442,7 +341,7 @@ class Ledger(AbstractContextManager["Ledger"]):
 
     def measure(self, older_than: float | None = None) -> tuple[int, int]:
         """Return the number of rows that `clear` would remove, and the bytes of their answers."""
-        number, used = self._own.run("read", _MEASURE, _before(older_than))[0]
+        number, used = self._own.run(_MEASURE, _before(older_than))[0]
         return number, used or 0
 
     def clear(self, older_than: float | None = None) -> int:
@@ -451,37 +350,16 @@ class Ledger(AbstractContextManager["Ledger"]):
         Return the number of removed rows. The texts go with all rows.
         """
         written = self._own
-        with written.transaction("cleared") as connection:
+        with written.transaction() as connection:
             before = _before(older_than)
             gone = connection.execute(
                 "DELETE FROM replies WHERE at < ?", (before,)
             )
             if older_than is None:
                 connection.execute("DROP TABLE IF EXISTS texts")
-        written.run("cleared", "VACUUM")
-        written.run("cleared", "PRAGMA wal_checkpoint(TRUNCATE)")
+        written.run("VACUUM")
+        written.run("PRAGMA wal_checkpoint(TRUNCATE)")
         return gone.rowcount
-
-    def assign(
-        self,
-        model: str,
-        address: str,
-    ) -> int:
-        """Have a model's replies answer at an address alone; return their number.
-
-        Some that were imported answer for the model, too: their keys may be of an address already.
-        """
-        move = partial(at_address, address=address)
-        self._own.connection.create_function(
-            "moved",
-            1,
-            move,
-            deterministic=True,
-        )
-        with self._own.transaction("written") as connection:
-            moved = connection.execute(_MOVE, (name_at(model, address), model))
-            connection.execute(_MOVED, (model,))
-        return moved.rowcount
 
     def __exit__(self, kind: object, *_: object) -> None:
         """Close the files; OutputError if the one that is written was deleted or replaced meanwhile."""
@@ -490,24 +368,6 @@ class Ledger(AbstractContextManager["Ledger"]):
                 self._refuse_vanished()
         finally:
             self.close()
-
-    async def _in_thread(
-        self, work: Callable[..., None], *args: object
-    ) -> None:
-        self._threads = self._threads or anyio.CapacityLimiter(1)
-        # the reply is paid for, whatever stops the run
-        with anyio.CancelScope(shield=True):
-            await anyio.to_thread.run_sync(work, *args, limiter=self._threads)
-
-
-def _open_to_write(path: Path, stack: ExitStack) -> _File:
-    """Open a ledger, which is created if it is missing; `stack` closes it. UsageError if it is unusable."""
-    with file_errors(f"{path}: cannot be used as a ledger", _ANOTHER):
-        connection = stack.enter_context(closing(open_ledger(path)))
-        # the event loop must not wait; for many at once: the index of a million
-        connection.execute("PRAGMA busy_timeout = 0")
-        connection.execute("PRAGMA cache_size = -32768")
-    return _File(path, connection, identity_of(path))
 
 
 @value
@@ -631,11 +491,3 @@ def _failed_call(body: bytes) -> CallError | None:
         return None
     is_kind = kind in get_args(Kind)
     return CallError(kind, reason, "group", context=sizes) if is_kind else None
-
-
-def is_there(path: Path) -> bool:
-    """Return whether a file exists and is not empty; UsageError if its directory cannot be read."""
-    with system_errors("read", UsageError, place=str(path)):
-        return path.exists() and not (
-            path.is_file() and not path.stat().st_size
-        )

@@ -20,30 +20,32 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache, partial
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import orjson
 
-from ruler_cli.messages.form import Conversation
 from ruler_cli.messages.json_text import sorted_json
-from ruler_cli.messages.pictures import (
-    REFERENCES,
-    medium_of,
-    picture_part,
-    picture_tokens,
-    unsendable,
-)
-from ruler_cli.messages.read import conversations_of, read_content
+from ruler_cli.messages.pictures import medium_of, picture_part, unsendable
+from ruler_cli.messages.read import read_content
 from ruler_cli.prompting import templates
 from ruler_cli.prompting.branches import Branches, find_branches, may_save
 from ruler_cli.prompting.injection import suspects
-from ruler_cli.prompting.render import (
-    MARK,
-    WHOLE,
-    Seen,
-    Shortening,
-    render,
-    render_tools,
+from ruler_cli.prompting.marks import (
+    count_marks,
+    fault_in,
+    placed,
+    size_of,
+    tokens_of_pictures,
+    with_last,
+    with_shared,
+)
+from ruler_cli.prompting.render import MARK, WHOLE, Seen, Shortening, render
+from ruler_cli.prompting.rollouts import (
+    RenderedRollout,
+    joined,
+    rendered,
+    shared_prefix,
+    shared_tools,
 )
 from ruler_cli.settings.models import AskSettings
 from ruler_cli.settings.rubric import scale_mistake
@@ -54,12 +56,12 @@ from ruler_cli.types import (
     Group,
     GroupError,
     Picture,
-    Placed,
     Record,
     Request,
     Rollout,
     Rubric,
     Standards,
+    T,
     readable_text,
 )
 
@@ -76,14 +78,15 @@ def balanced(base: Sequence[int], pass_index: int) -> list[int]:
     # rounded up: two and three move too
     shift = -(-len(base) * pair // (CYCLE // 2))
     order = [*base[shift:], *base[:shift]]
-    return order[::-1] if back else order
+    if back:
+        order.reverse()
+    return order
 
 
 def keyed(*parts: bytes) -> bytes:
     """16 bytes that no other parts have, however they are cut."""
-    digest = blake2b(
-        digest_size=16
-    )  # updates take a third of the time of one text
+    # updates take a third of the time of one text
+    digest = blake2b(digest_size=16)
     for part in parts:
         digest.update(len(part).to_bytes(8))
         digest.update(part)
@@ -141,18 +144,27 @@ class PromptLayout:
     def order(self, seed: int, pass_index: int) -> list[int]:
         """The order in which a pass shows all rollouts; it does not depend on their order in the input."""
         key = self.key(seed, pass_index - pass_index % CYCLE)
-        return balanced(self.drawn(range(len(self.distinct)), key), pass_index)
+        return balanced(self.drawn(self.all, key), pass_index)
 
     def drawn(self, rollouts: Iterable[int], key: bytes) -> list[int]:
         """Rollouts in an order that only `key` and their digests decide."""
-        return sorted(
-            rollouts, key=lambda i: keyed(key, b"order", self.digests[i])
-        )
+
+        def draw(rollout: int) -> bytes:
+            return keyed(key, b"order", self.digests[rollout])
+
+        return sorted(rollouts, key=draw)
 
     def key(self, seed: int, pass_index: int, attempt: int = 0) -> bytes:
         """The key of all draws for one attempt of a pass."""
-        later = b"/%d" % pass_index if pass_index else b""
-        return self.digest + b"%d/%d" % (seed, attempt) + later
+        key = self.digest + b"%d/%d" % (seed, attempt)
+        if pass_index:
+            key += b"/%d" % pass_index
+        return key
+
+    @property
+    def all(self) -> range:
+        """The numbers of the distinct rollouts."""
+        return range(len(self.distinct))
 
     @property
     def alone(self) -> bool:
@@ -163,12 +175,12 @@ class PromptLayout:
         """Return whether the text of one of these rollouts says how it ended."""
         return any(self.distinct[at].endswith(_ENDED) for at in rollouts)
 
-    def at_once(self, ask: AskSettings) -> bool:
+    def fits_one_request(self, ask: AskSettings) -> bool:
         """Return whether one request shows everything, or each rollout alone if it is asked about each."""
-        rollouts: Sequence[int] = range(len(self.distinct))
+        rollouts: Sequence[int] = self.all
         if ask.ask == "each":
             rollouts = [max(rollouts, key=self.sizes.__getitem__)]
-        elif len(self.distinct) > ask.group_size:
+        elif len(rollouts) > ask.group_size:
             return False
         most = ask.context_tokens
         # to look for shared messages takes longer than to count
@@ -181,7 +193,7 @@ class PromptLayout:
     @property
     def tokens(self) -> int:
         """Estimated tokens of a prompt that shows the whole group."""
-        return self.tokens_of(range(len(self.distinct)))
+        return self.tokens_of(self.all)
 
     def tokens_of(self, rollouts: Sequence[int]) -> int:
         """Estimated tokens of a prompt that shows some of the distinct rollouts, shared messages once."""
@@ -198,12 +210,11 @@ class PromptLayout:
         return find_branches(texts, least)
 
     def _unshared_tokens(self, rollouts: Sequence[int]) -> int:
-        text = self._frame + sum(self.sizes[at] for at in rollouts)
-        return (
-            int(text / BYTES_PER_TOKEN)
-            + PROMPT_FRAME
-            + PROMPT_ENTRY * len(rollouts)
-        )
+        size = self._frame
+        for at in rollouts:
+            size += self.sizes[at]
+        frame = PROMPT_FRAME + PROMPT_ENTRY * len(rollouts)
+        return int(size / BYTES_PER_TOKEN) + frame
 
     def bytes_within(self, tokens: int) -> int:
         """Bytes that rollouts, each with its ENTRY_BYTES, may take in a prompt of so many tokens."""
@@ -217,79 +228,53 @@ class PromptLayout:
     @property
     def _frame(self) -> int:
         reference = size_of(self.reference, self.pictures, self.model)
-        tools = len(self.tools.encode())
-        return (
-            self.context_size + tools + reference + _rubric_bytes(self.rubric)
-        )
-
-
-def shown_in(text: str, pictures: Mapping[str, Picture]) -> list[Picture]:
-    """Return the pictures whose marks stand in a text, in order."""
-    return (
-        [pictures[mark[2]] for mark in MARK.finditer(text)] if pictures else []
-    )
-
-
-def size_of(text: str, pictures: Mapping[str, Picture], model: str) -> int:
-    """Return the bytes of a text, with its pictures as text of as many tokens."""
-    tokens = 0
-    for picture in shown_in(text, pictures):
-        tokens += picture_tokens(picture, model)
-    return len(text.encode()) + int(tokens * BYTES_PER_TOKEN)
-
-
-def _without_first(text: str, most: int | None) -> str:
-    """Leave out the pictures of a text but for the last `most`, and say so in their places."""
-    left = 0 if most is None else _marks(text) - most
-    return MARK.sub(r"(\1 is not shown)", text, left) if left > 0 else text
+        size = self.context_size + len(self.tools.encode()) + reference
+        return size + _rubric_bytes(self.rubric)
 
 
 @dataclass(slots=True)
 class RenderedGroup:
     """A group that was rendered whole, and may be rendered again with less of some rollouts.
 
-    `example[d]` is an input rollout that looks like distinct rollout d. `shared` counts the first messages
-    that are the context; `own_tools`: rollouts show tools of their own. `most_pictures` of each are shown.
+    `rollouts[d]` is the first that looks like distinct rollout d. `shared` counts the first messages that are the
+    context; `own_tools`: rollouts show tools of their own. `most_pictures` of each are shown.
     """
 
     layout: PromptLayout
-    rollouts: list[Rollout]
-    example: list[int]
+    rollouts: Sequence[RenderedRollout]
     shared: int
     own_tools: bool
-    most_pictures: int | None = None
+    most_pictures: int | None
 
     def shorten(
-        self,
-        keep: Shortening,
-        rollouts: Sequence[int],
-        *,
-        context: bool,
-    ) -> None:
-        """Show less of these distinct rollouts, and of the context if asked; never more than before."""
-        texts = list(self.layout.distinct)
-        sizes = list(self.layout.sizes)
+        self, keep: Shortening, rollouts: Iterable[int], *, context: bool
+    ) -> bool:
+        """Show less of these distinct rollouts, and of the context if asked; return False if nothing is less."""
+        before = self.layout
+        texts = list(before.distinct)
+        sizes = list(before.sizes)
         for at in rollouts:
-            rollout = self.rollouts[self.example[at]]
-            parts = conversations_of(rollout)
-            lines = [render(part, keep) for part in parts]
-            text = _text_of(rollout, lines, self.shared, tools=self.own_tools)
-            text = _without_first(text, self.most_pictures)
-            size = size_of(text, self.layout.pictures, self.layout.model)
+            less = self.rollouts[at].shortened(keep)
+            text = less.text(self.shared, tools=self.own_tools)
+            text = with_last(text, self.most_pictures)
+            size = size_of(text, before.pictures, before.model)
             if size < sizes[at]:
-                texts[at], sizes[at] = text, size
-        prefix = self.layout.context
-        if context and self.example:
-            main, *_ = conversations_of(self.rollouts[self.example[0]])
-            less = "\n".join(render(main, keep)[: self.shared])
-            less = _shared_pictures(less, self.most_pictures)
-            prefix = min(prefix, less, key=lambda text: len(text.encode()))
+                texts[at] = text
+                sizes[at] = size
+        shared = before.context
+        if context:
+            lines = self.rollouts[0].shortened(keep).lines[0]
+            text = "\n".join(lines[: self.shared])
+            text = with_shared(text, self.most_pictures)
+            if len(text.encode()) < len(shared.encode()):
+                shared = text
         self.layout = replace(
-            self.layout,
-            context=prefix,
+            before,
+            context=shared,
             distinct=tuple(texts),
             sizes=tuple(sizes),
         )
+        return self.layout != before
 
     def finished(self, shortening: int) -> PromptLayout:
         """Return the layout with the rollouts whose text addresses a judge, which are looked for only now."""
@@ -306,100 +291,83 @@ def render_group(
 
     Without `pair`, as an earlier version did.
     """
-    rollouts, place = _joined(group.rollouts)
-    shown = not _mistake(group)
-    readable = [i for i, r in enumerate(rollouts) if r.error is None and shown]
+    whole, places = joined(group.rollouts)
+    readable = {}
+    if not _mistake(group):
+        readable = {at: r for at, r in enumerate(whole) if r.error is None}
+    shown = list(readable.values())
     pictures: dict[str, Picture] = {}
-    lines, seen = _lines_of(rollouts, readable, Seen(pictures, pair=pair))
-    pairings = [
-        pairing for notes in seen.values() for pairing in notes.pairings
-    ]
-    tools, own_tools = _tools(group, [rollouts[i] for i in readable])
-    shared = _shared_prefix(rollouts, {i: lines[i][0] for i in readable})
-    context = "\n".join(lines[readable[0]][0][:shared]) if readable else ""
-    distinct: dict[tuple[str, ...], int] = {}
-    example: dict[int, int] = {}
-    which = {}
-    faults = {}
-    for i in readable:
-        text = _text_of(rollouts[i], lines[i], shared, tools=own_tools)
-        if (
-            pictures
-            and sent
-            and (fault := _fault(context, text, pictures, ask))
-        ):
-            faults[i] = fault
-            continue
-        which[i] = distinct.setdefault((text, *seen[i].hidden), len(distinct))
-        example.setdefault(which[i], i)
-    texts = [text for text, *_ in distinct]
-    raws = [text.encode() for text in texts]
-    digests = tuple(map(keyed, raws))
-    if len({*texts}) < len(
-        texts
-    ):  # what is not shown tells rollouts of one text apart
-        digests = tuple([keyed(*map(_raw, texts_of)) for texts_of in distinct])
-    rubric = shown_rubric(group, ask.rubric)
-    # other criteria over the same rollouts leave order and ids as they are, and so the beginning of the prompt
-    text = rubric if isinstance(rubric, str) else ""
-    reference = _reference([rollouts[i] for i in readable], pictures)
-    common = [text.encode(), tools.encode(), context.encode()]
-    if reference:
-        common.append(reference.encode())
+    rollouts = rendered(shown, pictures, pair=pair)
+    tools, own_tools = shared_tools(group, shown)
+    shared = shared_prefix(rollouts)
+    context = "\n".join(rollouts[0].lines[0][:shared]) if rollouts else ""
 
+    # equal rollouts are one, unless what is not shown tells them apart
+    distinct: dict[tuple[str, ...], int] = {}
+    first: list[int] = []
+    examples = []
+    which: dict[int, int] = {}
+    faults = {}
+    for at, rollout in zip(readable, rollouts, strict=True):
+        text = rollout.text(shared, tools=own_tools)
+        fault = pictures and sent and fault_in(context, text, pictures, ask)
+        if fault:
+            faults[at] = fault
+            continue
+        texts_of = (text, *rollout.notes.hidden)
+        which[at] = distinct.setdefault(texts_of, len(distinct))
+        if which[at] == len(first):
+            first.append(at)
+            examples.append(rollout)
     owner: list[int | None] = []
-    for rollout, at in zip(group.rollouts, place, strict=True):
-        owner.append(which.get(at) if rollout.error is None else None)
+    for part, at in zip(group.rollouts, places, strict=True):
+        owner.append(which.get(at) if part.error is None else None)
+
+    pairings = [
+        pairing for rollout in rollouts for pairing in rollout.notes.pairings
+    ]
+    calls = [number for pairing in pairings for number, _ in pairing.calls]
 
     @cache
     def earlier() -> PromptLayout:
         return render_group(group, ask, sent=sent, pair=False).layout
 
+    texts = tuple([text for text, *_ in distinct])
+    rubric = shown_rubric(group, ask.rubric)
+    digests = _digests(distinct)
+    # other criteria over the same rollouts leave order and ids as they are, and so the beginning of the prompt
+    common = [rubric if isinstance(rubric, str) else "", tools, context]
+    reference = _reference(shown, pictures)
+    if reference:
+        common.append(reference)
     layout = PromptLayout(
         context,
         tools,
-        tuple(texts),
+        texts,
         owner=tuple(owner),
         rubric=rubric,
         digests=digests,
-        digest=keyed(b"group", *common, *sorted(digests)),
-        sizes=tuple(map(len, raws)),
-        places=tuple([i + 1 for i in example.values()]),
+        digest=keyed(b"group", *map(_raw, common), *sorted(digests)),
+        sizes=tuple([len(text.encode()) for text in texts]),
+        places=tuple([at + 1 for at in first]),
         reference=reference,
-        faults={i: faults[at] for i, at in enumerate(place) if at in faults},
-        numbered=any(
-            number for pairing in pairings for number, _ in pairing.calls
-        ),
+        faults={i: faults[at] for i, at in enumerate(places) if at in faults},
+        numbered=any(calls),
         earlier=earlier if pairings else None,
     )
+    if pictures:
+        layout = _with_pictures(layout, pictures, ask)
     return RenderedGroup(
-        _with_pictures(layout, pictures, ask) if pictures else layout,
-        rollouts,
-        list(example.values()),
-        shared,
-        own_tools,
-        ask.shown_pictures,
+        layout, examples, shared, own_tools, ask.shown_pictures
     )
 
 
-def _lines_of(
-    rollouts: Sequence[Rollout], readable: Sequence[int], notes: Seen
-) -> tuple[dict[int, list[list[str]]], dict[int, Seen]]:
-    """Render each part of readable rollouts, what they begin with once; return its lines, and what these do not say.
-
-    Pictures of all are in `notes`.
-    """
-    conversations = [conversations_of(rollouts[i])[0] for i in readable]
-    opening = _opening(conversations)
-    same = render(conversations[0][:opening]) if opening else []
-    lines = {}
-    seen = {}
-    for i in readable:
-        seen[i] = Seen(notes.pictures, pair=notes.pair)
-        main, *further = conversations_of(rollouts[i])
-        lines[i] = [same + render(main[opening:], WHOLE, seen[i])]
-        lines[i] += [render(part, WHOLE, seen[i]) for part in further]
-    return lines, seen
+def _digests(distinct: Iterable[tuple[str, ...]]) -> tuple[bytes, ...]:
+    """Return the digest of each text; what is not shown, behind it, tells rollouts of one text apart."""
+    texts = [text for text, *_ in distinct]
+    if len({*texts}) == len(texts):
+        return tuple([keyed(_raw(text)) for text in texts])
+    return tuple([keyed(*map(_raw, texts_of)) for texts_of in distinct])
 
 
 def _raw(text: str) -> bytes:
@@ -412,47 +380,19 @@ def _with_pictures(
     """Return a layout of whole texts with the pictures that are shown of them."""
     most = ask.shown_pictures
     model = ask.judge_model
-    context = _shared_pictures(layout.context, most)
-    texts = tuple([_without_first(text, most) for text in layout.distinct])
-    whole = _marks(layout.context, *layout.distinct)
+    context = with_shared(layout.context, most)
+    texts = tuple([with_last(text, most) for text in layout.distinct])
+    whole = count_marks(layout.context, *layout.distinct)
     return replace(
         layout,
         context=context,
         distinct=texts,
         sizes=tuple([size_of(text, pictures, model) for text in texts]),
         pictures=pictures,
-        left_out=whole - _marks(context, *texts),
+        left_out=whole - count_marks(context, *texts),
         twins=_twins(texts, layout),
         model=model,
     )
-
-
-def _shared_pictures(context: str, most: int | None) -> str:
-    """Return the context with all of its pictures, or with none."""
-    return _without_first(context, 0) if most == 0 else context
-
-
-def _marks(*texts: str) -> int:
-    """Count the pictures that texts show."""
-    return sum(len(MARK.findall(text)) for text in texts)
-
-
-def _fault(
-    context: str, text: str, pictures: Mapping[str, Picture], ask: AskSettings
-) -> str:
-    """Return why a picture that a judge is to be shown cannot be sent, with its number; empty if all can."""
-    most = ask.shown_pictures
-    for shown in (_shared_pictures(context, most), _without_first(text, most)):
-        for mark in MARK.finditer(shown):
-            picture = pictures[mark[2]]
-            if why := unsendable(picture):
-                put = (
-                    "put its bytes into the data, or "
-                    if picture.kind == "picture"
-                    else ""
-                )
-                return f"{mark[1]} {why}; {put}use --pictures leave to judge without it"
-    return ""
 
 
 def _twins(texts: Sequence[str], whole: PromptLayout) -> tuple[int, ...]:
@@ -520,126 +460,10 @@ def _reference(
     return sorted_json(stated)
 
 
-def _joined(rollouts: list[Rollout]) -> tuple[list[Rollout], list[int]]:
-    """Join the parts of one rollout; return the rollouts, and the one that each input rollout became.
-
-    Frameworks write one rollout over several records, e.g. each time its context was compacted. A part that
-    another part begins with is an earlier snapshot of it, and is not shown again.
-    """
-    if all(r.member is None for r in rollouts):
-        return rollouts, list(range(len(rollouts)))
-    out: list[Rollout] = []
-    seen: dict[str, int] = {}
-    place = []
-    for rollout in rollouts:
-        at = len(out)
-        if rollout.member is not None:
-            at = seen.setdefault(rollout.member, at)
-        place.append(at)
-        if at == len(out):
-            out.append(rollout)
-        elif out[at].error is not None:
-            out[at] = rollout
-        elif rollout.error is None:
-            parts = [out[at].messages, *out[at].histories]
-            for part in (rollout.messages, *rollout.histories):
-                _add_part(parts, part)
-            out[at] = replace(
-                out[at],
-                messages=parts[0],
-                histories=tuple(parts[1:]),
-                ended=rollout.ended,
-            )
-    return out, place
-
-
-def _add_part(parts: list[list[Any]], part: list[Any]) -> None:
-    """Put a conversation in the place of the one that it continues, or behind all others."""
-    if any(earlier[: len(part)] == part for earlier in parts):
-        return
-    begun = [
-        i for i, earlier in enumerate(parts) if part[: len(earlier)] == earlier
-    ]
-    if begun:
-        parts[begun[-1]] = part
-    else:
-        parts.append(part)
-
-
-def _opening(conversations: Sequence[Conversation]) -> int:
-    """Count the first messages that are plain text and the same in all: they are rendered once."""
-    for i, column in enumerate(zip(*conversations, strict=False)):
-        message = column[0]
-        plain = message.is_plain and not any(
-            map(message.text.__contains__, REFERENCES)
-        )
-        if not plain or column.count(message) < len(column):
-            return i
-    return min(map(len, conversations), default=0)
-
-
-def _shared_prefix(rollouts: list[Rollout], lines: dict[int, list[str]]) -> int:
-    """Count the first messages that all rollouts share; each keeps at least one of its own.
-
-    If nothing differs, the context is the prompt: the messages before the first assistant turn.
-    """
-    if not lines:
-        return 0
-    limit = min(map(len, lines.values())) - 1
-    for i, column in enumerate(zip(*lines.values(), strict=False)):
-        if column.count(column[0]) < len(column):
-            return min(i, limit)
-    if len(set(map(len, lines.values()))) > 1:
-        return limit
-    last = rollouts[max(lines)]
-    size = last.prompt_length
-    if size is None:
-        main, *_ = conversations_of(last)
-        by_agent = (at for at, turn in enumerate(main) if turn.by_agent)
-        size = next(by_agent, limit)
-    return min(size, limit)
-
-
-def _tools(group: Group, rollouts: list[Rollout]) -> tuple[str, bool]:
-    """Return the tools that all rollouts share; True if rollouts show tools of their own instead."""
-    shown = {
-        render_tools(rollout.tools) for rollout in rollouts if rollout.tools
-    }
-    if len(shown) == 1 and all(rollout.tools for rollout in rollouts):
-        return shown.pop(), False
-    common = render_tools(group.tools) if group.tools else ""
-    return common, bool(shown - {common})
-
-
-def _text_of(
-    rollout: Rollout,
-    parts: Sequence[list[str]],
-    shared: int,
-    *,
-    tools: bool,
-) -> str:
-    lines = []
-    if tools and rollout.tools:
-        lines.append("(tools of this rollout)\n" + render_tools(rollout.tools))
-    rendered = parts[0]
-    lines += rendered[shared:]
-    for number, part in enumerate(parts[1:], 2):
-        if shared and part[:shared] == rendered[:shared]:
-            lines.append(
-                f"(part {number} of the same rollout, again from the shared context)"
-            )
-            lines += part[shared:]
-        else:
-            lines += [f"(part {number} of the same rollout)", *part]
-    if rollout.ended:  # a bare word: the text of a message is in quotes
-        lines.append(f"ended: {rollout.ended}")
-    return "\n".join(lines)
-
-
 LADDER = (
     *(
-        Shortening(tool=n)
-        for n in (
+        Shortening(tool=size)
+        for size in (
             256_000,
             128_000,
             64_000,
@@ -651,7 +475,7 @@ LADDER = (
             500,
         )
     ),
-    *(Shortening(tool=500, reasoning=n) for n in (2000, 500, 100)),
+    *(Shortening(tool=500, reasoning=size) for size in (2000, 500, 100)),
     Shortening(tool=120, reasoning=0),
 )
 """Steps by which a rollout is shortened: tool outputs first, then reasoning. The first steps are for
@@ -663,11 +487,12 @@ def build_layout(group: Group, ask: AskSettings) -> PromptLayout:
 
     If even that is not enough, no request shows the layout: `requests_of_pass` is empty.
     """
-    rendered = render_group(group, ask)
-    layout = rendered.layout
-    if not layout.distinct or ask.context_tokens is None or layout.at_once(ask):
-        return rendered.finished(0)
-    return _shortened(rendered, ask)
+    group_text = render_group(group, ask)
+    layout = group_text.layout
+    unbounded = ask.context_tokens is None
+    if unbounded or not layout.distinct or layout.fits_one_request(ask):
+        return group_text.finished(0)
+    return _shortened(group_text, ask)
 
 
 @dataclass(frozen=True, slots=True)
@@ -691,27 +516,23 @@ def pass_count(layout: PromptLayout, ask: AskSettings, windows: int) -> int:
 
 
 def requests_of_pass(
-    layout: PromptLayout,
-    ask: AskSettings,
-    pass_index: int,
+    layout: PromptLayout, ask: AskSettings, pass_index: int
 ) -> list[RequestPart]:
     """The requests of one pass: one if it shows the whole group, none if the judge cannot be shown it."""
-    if why_unseen(layout, ask):
+    if not layout.distinct or why_unseen(layout, ask):
         return []
-    windows = []
-    at_once = layout.distinct and layout.at_once(ask)
+    fits = layout.fits_one_request(ask)
     if ask.ask == "each":
-        windows = [[at] for at in range(len(layout.distinct)) if at_once]
-    elif at_once:
+        windows = [[at] for at in layout.all if fits]
+    elif fits:
         windows = [layout.order(ask.seed, pass_index)]
-    elif layout.distinct:
+    else:
         windows = _windows_of_pass(layout, ask, pass_index)
-    if ask.order == "input":
-        windows = [sorted(window) for window in windows]
-    return [
-        RequestPart(pass_index, number, tuple(window))
-        for number, window in enumerate(windows)
-    ]
+    parts = []
+    for number, window in enumerate(windows):
+        shown = sorted(window) if ask.order == "input" else window
+        parts.append(RequestPart(pass_index, number, tuple(shown)))
+    return parts
 
 
 def pass_of_judge(number: int, judge: int) -> int:
@@ -733,9 +554,9 @@ def halved(part: RequestPart, count: int) -> tuple[RequestPart, ...]:
     if count < 2 or len(part.distinct) < 2 * LEAST:
         return ()
     number = count + 2 * part.window
-    return tuple(
-        RequestPart(part.pass_index, number + half, part.distinct[half::2])
-        for half in (0, 1)
+    return (
+        replace(part, window=number, distinct=part.distinct[::2]),
+        replace(part, window=number + 1, distinct=part.distinct[1::2]),
     )
 
 
@@ -745,24 +566,22 @@ def why_unaskable(
     """The error of a group without a request: its rubric, nothing to judge, or nothing that fits."""
     from ruler_cli.prompting.windows import LEAST
 
-    if mistake := _mistake(group):
-        return GroupError("input", mistake)
-    if not layout.distinct:
+    problem = _mistake(group)
+    if not (problem or layout.distinct):
         errors = [rollout.error for rollout in group.rollouts if rollout.error]
         errors += layout.faults.values()
-        if not errors:
-            return GroupError("input", "the group has no trajectories")
-        reason = f"no trajectory can be judged; the first: {errors[0]}"
-        return GroupError("input", reason)
-    if unseen := why_unseen(layout, ask):
-        return GroupError("input", unseen)
+        problem = "the group has no trajectories"
+        if errors:
+            problem = f"no trajectory can be judged; the first: {errors[0]}"
+    problem = problem or why_unseen(layout, ask)
+    if problem:
+        return GroupError("input", problem)
     # the smallest request that would help: the longest rollout and a short one
-    sizes = sorted(range(len(layout.distinct)), key=layout.sizes.__getitem__)
-    least = sizes if len(sizes) < 2 * LEAST else (sizes[0], sizes[-1])
-    return GroupError(
-        "too_long",
-        too_long(layout.tokens_of(least), ask.context_tokens or 0),
-    )
+    rollouts = sorted(layout.all, key=layout.sizes.__getitem__)
+    if len(rollouts) >= 2 * LEAST:
+        rollouts = [rollouts[0], rollouts[-1]]
+    tokens = layout.tokens_of(rollouts)
+    return GroupError("too_long", too_long(tokens, ask.context_tokens or 0))
 
 
 def why_unseen(layout: PromptLayout, ask: AskSettings) -> str:
@@ -776,23 +595,24 @@ def why_unseen(layout: PromptLayout, ask: AskSettings) -> str:
     if layout.twins:
         first, second = layout.twins
         return f"nothing to compare: rollouts {first} and {second} differ only in media that are not shown"
-    shown = layout.pictures and _marks(layout.context, *layout.distinct)
-    if not shown or ask.pictures == "send" or ask.reads_pictures:
+    if not layout.pictures or ask.pictures == "send" or ask.reads_pictures:
         return ""
+    places = ["what its rollouts share"]
+    places += [f"rollout {place}" for place in layout.places]
     texts = (layout.context, *layout.distinct)
-    at = next(at for at, text in enumerate(texts) if _marks(text))
-    place = (
-        f"rollout {layout.places[at - 1]}" if at else "what its rollouts share"
-    )
-    if ask.reads_pictures is None:
+    for place, text in zip(places, texts, strict=True):
+        if not MARK.search(text):
+            continue
+        if ask.reads_pictures is None:
+            return (
+                f"it has pictures, the first in {place}, and {ask.judge_model} reads none; use a judge "
+                "that does with -m NAME, or --pictures leave to judge by the text alone"
+            )
         return (
-            f"it has pictures, the first in {place}, and {ask.judge_model} reads none; use a judge "
-            "that does with -m NAME, or --pictures leave to judge by the text alone"
+            f"it has pictures, the first in {place}, and {ask.judge_model} is not known to read them; "
+            "use --pictures send if it does, or --pictures leave to judge by the text alone"
         )
-    return (
-        f"it has pictures, the first in {place}, and {ask.judge_model} is not known to read them; "
-        "use --pictures send if it does, or --pictures leave to judge by the text alone"
-    )
+    return ""
 
 
 def with_fewer_pictures(
@@ -804,8 +624,8 @@ def with_fewer_pictures(
     """
     from ruler_cli.prompting.windows import LEAST, fewest
 
-    room = most - _marks(layout.context, layout.reference)
-    counts = sorted(map(_marks, layout.distinct), reverse=True)
+    room = most - count_marks(layout.context, layout.reference)
+    counts = sorted(map(count_marks, layout.distinct), reverse=True)
     number = 1 if ask.ask == "each" else len(counts)
     widest = number
     for size in range(min(number, ask.group_size), LEAST - 1, -1):
@@ -813,11 +633,9 @@ def with_fewer_pictures(
         if sum(counts[:widest]) <= room:
             return replace(ask, group_size=size)
     shown = room // widest
-    return (
-        replace(ask, group_size=LEAST, most_pictures=shown)
-        if shown > 0
-        else None
-    )
+    if shown <= 0:
+        return None
+    return replace(ask, group_size=LEAST, most_pictures=shown)
 
 
 def too_long(tokens: int, limit: int) -> str:
@@ -828,27 +646,24 @@ def too_long(tokens: int, limit: int) -> str:
     )
 
 
-def _shortened(rendered: RenderedGroup, ask: AskSettings) -> PromptLayout:
+def _shortened(group_text: RenderedGroup, ask: AskSettings) -> PromptLayout:
     """Shorten a group until it fits the judge's context, in windows of WIDE rollouts, or to the last step."""
     highest = 0
-    for even in (True, False):
-        for step, keep in enumerate(LADDER, 1):
-            before = rendered.layout
-            if before.at_once(ask) or (
-                ask.ask != "each" and _plan(before, ask, wide=True)
-            ):
-                return rendered.finished(highest)
-            most = _bar(before, ask, even=even)
-            sizes = enumerate(before.sizes)
-            long = [at for at, size in sizes if size + ENTRY_BYTES > most]
-            rendered.shorten(keep, long, context=before.context_size > most)
-            after = rendered.layout
-            if (after.distinct, after.context) != (
-                before.distinct,
-                before.context,
-            ):
-                highest = max(highest, step)
-    return rendered.finished(highest)
+    steps = enumerate(LADDER, 1)
+    for even, (step, keep) in itertools.product((True, False), steps):
+        layout = group_text.layout
+        if layout.fits_one_request(ask):
+            break
+        if ask.ask != "each" and _windows_of_pass(layout, ask, 0, wide=True):
+            break
+        most = _bar(layout, ask, even=even)
+        long = [
+            at for at in layout.all if layout.sizes[at] + ENTRY_BYTES > most
+        ]
+        context = layout.context_size > most
+        if group_text.shorten(keep, long, context=context):
+            highest = max(highest, step)
+    return group_text.finished(highest)
 
 
 def _bar(layout: PromptLayout, ask: AskSettings, *, even: bool) -> int:
@@ -867,42 +682,26 @@ def _bar(layout: PromptLayout, ask: AskSettings, *, even: bool) -> int:
     capacity = layout.bytes_within(ask.context_tokens or 0) + context
     if not even:
         return max(capacity, 0) // (-(-number // count) + bool(layout.context))
-    sizes = sorted(
-        [*(size + ENTRY_BYTES for size in layout.sizes), *[context] * count]
-    )
+    sizes = [size + ENTRY_BYTES for size in layout.sizes] + [context] * count
     left = count * capacity
-    for at, size in enumerate(sizes):
-        if size * (len(sizes) - at) > left:
-            return max(left, 0) // (len(sizes) - at)
+    for at, size in enumerate(sorted(sizes)):
+        sharing = len(sizes) - at
+        if size * sharing > left:
+            return max(left, 0) // sharing
         left -= size
-    return sizes[-1]
+    return max(sizes)
 
 
 def _windows_of_pass(
     layout: PromptLayout,
     ask: AskSettings,
     pass_index: int,
-) -> Windows:
-    """The windows of one pass; none if the group fits no context."""
-    plan = _plan(layout, ask)
-    if plan is None:
-        return []
-    windows, packing = plan
-    if pass_index > 1:
-        even = pass_index - pass_index % 2
-        windows = _pair(layout, ask, even, len(windows[0]), packing) or windows
-    return windows[pass_index % 2]
-
-
-def _plan(
-    layout: PromptLayout,
-    ask: AskSettings,
     *,
     wide: bool = False,
-) -> tuple[tuple[Windows, Windows], Packing] | None:
-    """Return the windows of passes 0 and 1 and how they are packed; None if none fit.
+) -> Windows:
+    """The windows of one pass, as few as fit and are connected; none if the group fits no context.
 
-    They are as few as fit and are connected. Those of two and three rollouts are a last resort.
+    Those of two and three rollouts are a last resort, and none if they are to be `wide`.
     """
     from ruler_cli.prompting.windows import LEAST, WIDE, Packing
 
@@ -910,12 +709,18 @@ def _plan(
     limit = math.inf
     if ask.context_tokens is not None:
         limit = max(1, layout.bytes_within(ask.context_tokens))
+    even = pass_index - pass_index % 2
     for least in (WIDE,) if wide else (WIDE, LEAST):
         packing = Packing(sizes, limit, least, ask.group_size)
         for count in packing.counts():
-            if windows := _pair(layout, ask, 0, count, packing):
-                return windows, packing
-    return None
+            windows = _pair(layout, ask, 0, count, packing)
+            if windows is None:
+                continue
+            if even:
+                later = _pair(layout, ask, even, count, packing)
+                windows = later or windows
+            return windows[pass_index - even]
+    return []
 
 
 def _pair(
@@ -949,23 +754,15 @@ def criteria_parts(rubric: Rubric, rollouts: int) -> list[range]:
     return [range(*pair) for pair in itertools.pairwise(bounds)]
 
 
-def criteria_ranges(
-    layout: PromptLayout, part: RequestPart
-) -> Sequence[range | None]:
-    """The criteria of each request about a part, by their numbers; None: it is about a text."""
-    if isinstance(layout.rubric, Rubric):
-        return criteria_parts(layout.rubric, len(part.distinct))
-    return [None]
-
-
 def part_or_first(
     layout: PromptLayout, ask: AskSettings, part: RequestPart | None
 ) -> RequestPart:
     """Return the part, or the first of all; that of a layout that fits no context shows all of it."""
     if part is not None:
         return part
-    whole = RequestPart(0, 0, tuple(range(len(layout.distinct))))
-    return next(iter(requests_of_pass(layout, ask, 0)), whole)
+    for first in requests_of_pass(layout, ask, 0):
+        return first
+    return RequestPart(0, 0, tuple(layout.all))
 
 
 LETTERS = "bcdfghjkmnpqrstvwxz"
@@ -991,83 +788,78 @@ class ExchangeState:
     criteria: int = 0
 
 
-_FIRST = ExchangeState()
-"""The state before any reply."""
-
-
 def write_prompt(
     layout: PromptLayout,
     ask: AskSettings,
-    part: RequestPart | None = None,
+    part: RequestPart,
     state: ExchangeState | None = None,
-    given: Mapping[str, tuple[Sequence[float], str]] | None = None,
+    standing: Mapping[str, tuple[Sequence[float], str]] | None = None,
     criteria: range | None = None,
 ) -> Request:
-    """Write the two messages of one request for written scores of a part, by default the first of all.
+    """Write the two messages of one request for written scores of a part.
 
-    `given` holds entries of an earlier reply that stand, so that only the other labels are asked for. `criteria` are
-    the numbers of those that the request is about, by default those of the first request about them.
+    `standing` holds entries of an earlier reply that stand, so that only the other labels are asked for. `criteria` are
+    the numbers of those that the request is about; None: it is about a text.
     """
-    part = part_or_first(layout, ask, part)
-    rubric = layout.rubric
-    if isinstance(rubric, Rubric) and criteria is None:
-        criteria = criteria_parts(rubric, len(part.distinct))[0]
-    state = state or _FIRST
-    given = given or {}
+    state = state or ExchangeState()
     key = layout.key(ask.seed, part.pass_index, state.attempt)
     order: Sequence[int] = part.distinct
     if state.attempt and ask.order == "random":
         order = layout.drawn(order, key)
-    shown = labels_of(layout, key, order)
-    lines = common_blocks(layout)
-    # as many requests begin so as there are passes and windows
-    again = pass_count(layout, ask, 1) > 1 or len(order) < len(layout.distinct)
-    shared = len(placed("\n".join(lines), layout.pictures)[0]) if again else 0
-    lines += rollout_blocks(layout, shown)
-    wanted = tuple([label for label in shown if label not in given])
-    asked = {}
-    if isinstance(rubric, Rubric):
-        criteria = criteria or range(0)
-        if len(criteria) < len(rubric.criteria):  # all before them comes again
-            shared = len(placed("\n".join(lines), layout.pictures)[0])
-        asked = _criteria_labels(rubric, criteria, layout, shown)
-        lines.append(templates.criteria_block(asked))
-    note = templates.missing(given) if given else state.note
+    labels = labels_of(layout, key, order)
+
+    # the blocks that come again in other passes, windows and parts of the criteria stand first
+    blocks = common_blocks(layout)
+    windowed = len(order) < len(layout.distinct)
+    again = 0
+    if windowed or pass_count(layout, ask, 1) > 1:
+        again = len(blocks)
+    blocks += rollout_blocks(layout, labels)
+    asked: dict[str, Criterion] = {}
+    rubric = layout.rubric
+    if isinstance(rubric, Rubric) and criteria is not None:
+        if len(criteria) < len(rubric.criteria):
+            again = len(blocks)
+        asked = _criteria_labels(rubric, criteria, layout, labels)
+        blocks.append(templates.criteria_block(asked))
+    shared, _ = placed("\n".join(blocks[:again]), layout.pictures)
+
+    note = templates.missing(standing) if standing else state.note
     if note:
-        lines.append(note)
-    lines.append("trajectory_ids to score: " + orjson.dumps(wanted).decode())
-    standards = None if isinstance(rubric, Rubric) else rubric
+        blocks.append(note)
+    wanted = [label for label in labels if label not in (standing or ())]
+    listed = orjson.dumps(wanted).decode()
+    blocks.append(f"trajectory_ids to score: {listed}")
+    user, pictures = placed("\n".join(blocks), layout.pictures)
+
     system = partial(
         templates.system,
-        standards,
+        rubric if isinstance(rubric, str) else None,
         alone=layout.alone,
         ended=layout.ended(order),
         pictures=bool(layout.pictures),
     )
-    user, pictures = placed("\n".join(lines), layout.pictures)
+    earlier = None
+    if not standing:
+
+        def write(before: PromptLayout, same: RequestPart) -> Request:
+            return write_prompt(before, ask, same, state, None, criteria)
+
+        earlier = earlier_prompt(layout, ask, part, write)
     return Request(
         system(),
         user,
-        wanted,
+        tuple(wanted),
         state.max_output_tokens,
         part.pass_index,
         state.fitted,
         criteria=asked,
-        shared=shared,
-        shown=shown,
+        shared=len(shared),
+        shown=labels,
         pictures=pictures,
-        picture_tokens=picture_tokens_of(pictures, ask),
+        picture_tokens=tokens_of_pictures(pictures, ask),
         keyed_system=system(keyed=True),
-        earlier=None
-        if given
-        else earlier_prompt(
-            layout,
-            ask,
-            part,
-            lambda before, same: write_prompt(
-                before, ask, same, state, criteria=criteria
-            ),
-        ),
+        earlier=earlier,
     )
 
 
@@ -1087,42 +879,21 @@ def earlier_prompt(
 
     def user() -> str:
         before = build()
-        parts = requests_of_pass(before, ask, part.pass_index)[part.window :]
-        return write(before, parts[0]).user if parts else ""
+        parts = requests_of_pass(before, ask, part.pass_index)
+        if part.window >= len(parts):
+            return ""
+        return write(before, parts[part.window]).user
 
     return user
-
-
-def placed(text: str, pictures: Mapping[str, Picture]) -> tuple[str, Placed]:
-    """Return a text with the numbers of its pictures alone, and the pictures with their places in it."""
-    if not pictures:
-        return text, ()
-    pieces = []
-    placed = []
-    at = size = 0
-    for mark in MARK.finditer(text):
-        piece = f"{text[at : mark.start()]}({mark[1]})"
-        pieces.append(piece)
-        size += len(piece)
-        placed.append((size, pictures[mark[2]]))
-        at = mark.end()
-    return "".join((*pieces, text[at:])), tuple(placed)
-
-
-def picture_tokens_of(pictures: Placed, ask: AskSettings) -> int:
-    """Return the tokens of pictures, as the judge's model counts them."""
-    return sum(
-        picture_tokens(picture, ask.judge_model) for _, picture in pictures
-    )
 
 
 def common_blocks(
     layout: PromptLayout, *, reference_first: bool = False
 ) -> list[str]:
     """The blocks of all that the rollouts share."""
-    blocks = (
-        [f"<context>\n{layout.context}\n</context>"] if layout.context else []
-    )
+    blocks = []
+    if layout.context:
+        blocks.append(f"<context>\n{layout.context}\n</context>")
     if layout.tools:
         blocks.append(f"<available_tools>\n{layout.tools}\n</available_tools>")
     if layout.reference:
@@ -1138,21 +909,19 @@ def rollout_blocks(
 ) -> list[str]:
     """The blocks of rollouts by their labels, in this order, after those of the messages that several share."""
     branches = layout.branches(list(labels.values()))
-    return branches.shown(list(labels)) + [
-        f'<trajectory id="{label}">\n{text}\n</trajectory>'
-        for label, text in zip(labels, branches.rest, strict=True)
-    ]
+    blocks = branches.shown(list(labels))
+    for label, text in zip(labels, branches.rest, strict=True):
+        blocks.append(f'<trajectory id="{label}">\n{text}\n</trajectory>')
+    return blocks
 
 
 def labels_of(
     layout: PromptLayout, key: bytes, order: Sequence[int]
 ) -> dict[str, int]:
     """An id for each rollout that no text of the request holds."""
+    rollouts = [(layout.digests[at], at) for at in order]
     text = _text_shown(layout, order)
-    labels: dict[str, int] = {}
-    for i in order:
-        labels[_label((key, b"label", layout.digests[i]), text, labels)] = i
-    return labels
+    return _labelled(rollouts, key, b"label", text)
 
 
 def _criteria_labels(
@@ -1165,42 +934,43 @@ def _criteria_labels(
 
     It depends on the rubric alone if it can: a provider compiles the form of an answer once for all groups.
     """
-    text = _text_shown(layout, shown.values())
     # weights and names are not shown: with others the request is the same
     key = keyed(readable_text(rubric.statements).encode())
-    labels: dict[str, Criterion] = {}
-    for number in numbers:
-        name = b"%d" % number
-        labels[_label((key, b"criterion", name), text, {**shown, **labels})] = (
-            rubric.criteria[number]
-        )
-    return labels
+    criteria = [(b"%d" % at, rubric.criteria[at]) for at in numbers]
+    text = _text_shown(layout, shown.values())
+    return _labelled(criteria, key, b"criterion", text, shown)
 
 
 def _text_shown(layout: PromptLayout, rollouts: Iterable[int]) -> str:
     """All texts of a request about these rollouts."""
-    texts = [layout.distinct[i] for i in rollouts]
     rubric = layout.rubric
-    shown = (
-        rubric if isinstance(rubric, str) else readable_text(rubric.statements)
-    )
-    common = (shown, layout.context, layout.tools)
-    return "\n".join((*common, layout.reference, *texts))
+    if isinstance(rubric, Rubric):
+        rubric = readable_text(rubric.statements)
+    texts = [rubric, layout.context, layout.tools, layout.reference]
+    texts += [layout.distinct[at] for at in rollouts]
+    return "\n".join(texts)
 
 
-def _label(
-    draws: tuple[bytes, bytes, bytes], text: str, taken: Container[str]
-) -> str:
-    """Four consonants or more that are not in the text and not taken; `draws` are key, kind and item."""
-    key, kind, item = draws
-    for draw in itertools.count():
-        number = int.from_bytes(keyed(key, b"%b %d" % (kind, draw), item))
-        # a text that holds every short label is answered with longer ones
-        size = 4 + draw // 8
+def _labelled(
+    items: Iterable[tuple[bytes, T]],
+    key: bytes,
+    kind: bytes,
+    text: str,
+    taken: Container[str] = (),
+) -> dict[str, T]:
+    """Four consonants or more for each item, by its own bytes, that are not in the text and not taken."""
+    labels: dict[str, T] = {}
+    for item, value in items:
         label = ""
-        for _ in range(size):
-            number, letter = divmod(number, len(LETTERS))
-            label += LETTERS[letter]
-        if label not in taken and label not in text:
-            return label
-    raise AssertionError("unreachable")
+        draw = 0
+        while not label or label in text or label in labels or label in taken:
+            number = int.from_bytes(keyed(key, b"%b %d" % (kind, draw), item))
+            # a text that holds every short label is answered with longer ones
+            size = 4 + draw // 8
+            draw += 1
+            label = ""
+            while len(label) < size:
+                number, letter = divmod(number, len(LETTERS))
+                label += LETTERS[letter]
+        labels[label] = value
+    return labels

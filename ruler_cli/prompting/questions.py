@@ -13,17 +13,16 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ruler_cli.prompting import templates
+from ruler_cli.prompting.marks import placed, tokens_of_pictures
 from ruler_cli.prompting.prompt import (
     LETTERS,
     PromptLayout,
     RequestPart,
     common_blocks,
-    criteria_ranges,
+    criteria_parts,
     earlier_prompt,
     labels_of,
     part_or_first,
-    picture_tokens_of,
-    placed,
     rollout_blocks,
     write_prompt,
 )
@@ -60,9 +59,11 @@ def requests_about(
     if ask.by_probability:
         for request, _ in question_requests(layout, ask, part):
             yield request
-        return
-    for criteria in criteria_ranges(layout, part):
-        yield write_prompt(layout, ask, part, criteria=criteria)
+    elif isinstance(layout.rubric, Rubric):
+        for criteria in criteria_parts(layout.rubric, len(part.distinct)):
+            yield write_prompt(layout, ask, part, criteria=criteria)
+    else:
+        yield write_prompt(layout, ask, part)
 
 
 def subjects_of(layout: PromptLayout, part: RequestPart) -> list[Subject]:
@@ -169,7 +170,7 @@ def _request(
         pass_index=part.pass_index,
         fitted=True,
         pictures=pictures,
-        picture_tokens=picture_tokens_of(pictures, ask),
+        picture_tokens=tokens_of_pictures(pictures, ask),
     )
 
 

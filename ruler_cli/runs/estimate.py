@@ -24,6 +24,7 @@ from ruler_cli.formats.reader import SAMPLE
 from ruler_cli.judges.providers import ModelInfo, stated_limit
 from ruler_cli.pool.limits import Estimates
 from ruler_cli.prompting.coverage import Coverage
+from ruler_cli.prompting.marks import shown_in
 from ruler_cli.prompting.prompt import (
     PromptLayout,
     RequestPart,
@@ -32,7 +33,6 @@ from ruler_cli.prompting.prompt import (
     pass_of_judge,
     requests_of_pass,
     rubric_mistake,
-    shown_in,
     why_unseen,
 )
 from ruler_cli.prompting.questions import requests_about

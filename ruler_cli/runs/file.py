@@ -475,7 +475,7 @@ def resolve_judges(settings: ScoreSettings) -> list[ResolvedJudge]:
         way_to = cached_only
     resolved = [way_to(judge) for judge in settings.judges]
     for judge, way in zip(settings.judges, resolved, strict=True):
-        _refuse_unpriced(settings, judge, way.price)
+        refuse_unpriced(settings, judge, way.price)
     return resolved
 
 
@@ -492,14 +492,15 @@ def judge_errors(settings: ScoreSettings) -> Iterator[UsageError]:
                 refuse(judge)
             except MissingCredentialsError as error:
                 yield error
-            _refuse_unpriced(settings, judge, model_of(judge).price)
+            refuse_unpriced(settings, judge, model_of(judge).price)
         except UsageError as error:
             yield error
 
 
-def _refuse_unpriced(
+def refuse_unpriced(
     settings: ScoreSettings, judge: JudgeSettings, price: Price | None
 ) -> None:
+    """Raise UsageError for a judge without a price, if the run has a cost cap."""
     capped = settings.pool.max_cost is not None and not settings.cached_only
     if capped and price is None:
         raise UsageError(

@@ -37,7 +37,6 @@ COMMANDS = (
     "ledger path",
     "ledger stats",
     "ledger clear",
-    "ledger assign",
     "batch submit",
     "batch status",
     "batch collect",
@@ -166,15 +165,11 @@ class CommandSettings(Section):
         Option("At most M rollouts of each group, by --by.", "M", per_run=True),
     ] = None
     by: Annotated[
-        Literal["variance", "score", "majority"] | None,
+        Literal["variance", "score"] | None,
         Option(
-            "Rollouts to keep: those whose scores vary most, the best, or the best with the commonest answer.",
+            "Rollouts to keep: those whose scores vary most, or the best.",
             per_run=True,
         ),
-    ] = None
-    answer: Annotated[
-        str | None,
-        Option("Dotted path of a rollout's answer, for --by majority.", "PATH"),
     ] = None
     marks: Annotated[
         Paths,
@@ -208,10 +203,6 @@ class CommandSettings(Section):
         Literal["conversational", "standard"],
         Option("Pairs as lists of messages, or as texts.", per_run=True),
     ] = "conversational"
-    target: Annotated[
-        Literal["auto", "openai", "anthropic", "vllm"],
-        Option("Format of the requests; auto goes by the judge's name."),
-    ] = "auto"
     wait: Annotated[
         bool, Option("Wait, and collect until no batch is open.")
     ] = False

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
-from tempfile import TemporaryFile
-from typing import Any
+from typing import Any, BinaryIO
 
-from ruler_cli.runs.batch.providers import Provider, Providers, RemoteBatch
-from ruler_cli.runs.batch.requests import FORMS
+import pytest
+
+from ruler_cli.runs.batch import providers as module
+from ruler_cli.runs.batch.providers import (
+    Provider,
+    Providers,
+    RemoteBatch,
+)
 from ruler_cli.settings.models import JudgeSettings
 from tests.judge_server import BatchServer
 
@@ -32,9 +37,9 @@ async def api(
     async with Providers() as providers:
         base = getattr(server, name)
         judge = JudgeSettings(f"{name}/m", api_base=base, api_key=KEY)
-        provider = providers.for_judge(judge)
-        provider.pause = pause
-        yield provider
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(module, "sleep", pause)
+            yield providers.for_judge(judge)
 
 
 def request(
@@ -70,30 +75,26 @@ def request(
 
 
 def requests(
-    path: Path,
     name: str,
     count: int,
     model: str = "m",
     start: int = 0,
-    *,
-    times: int = 1,
-) -> Path:
-    """Write a file of requests, each so many times."""
-    made = FORMS["openai" if name == "openai" else "anthropic"]
+) -> BinaryIO:
+    """Return a file of requests."""
     lines = [
-        json.dumps(request(name, start + i, model)).encode()
+        json.dumps(request(name, start + i, model)).encode() + b"\n"
         for i in range(count)
-    ] * times
-    path.write_bytes(made.opening + made.between.join(lines) + made.closing)
-    return path
+    ]
+    return io.BytesIO(b"".join(lines))
 
 
-async def submit(provider: Provider, file: Path, tag: str = TAG) -> RemoteBatch:
+async def submit(
+    provider: Provider, file: BinaryIO, tag: str = TAG
+) -> RemoteBatch:
     """Upload and create."""
-    return await provider.create(file, await provider.upload(file), tag)
+    return await provider.create(tag, file, await provider.upload(tag, file))
 
 
 async def results(provider: Provider, remote: RemoteBatch) -> list[bytes]:
     """Download the results of a batch, and return their lines."""
-    with TemporaryFile() as file:
-        return [*await provider.results(remote, file)]
+    return [*await provider.results(remote)]

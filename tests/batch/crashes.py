@@ -12,8 +12,15 @@ import anyio
 import pytest
 
 from ruler_cli.errors import UsageError
+from ruler_cli.ledger.database import LedgerFile
 from ruler_cli.ledger.reply_cache import Ledger
-from ruler_cli.runs.batch.batches import Batches, BatchStatus, SubmitResult
+from ruler_cli.runs.batch import batches as module
+from ruler_cli.runs.batch.batches import (
+    Batches,
+    BatchStatus,
+    SubmitResult,
+    UncertainBatch,
+)
 from ruler_cli.runs.batch.journal import OPEN, BatchRecord, BatchState, Journal
 from ruler_cli.runs.batch.providers import Provider, Providers
 from ruler_cli.runs.batch.requests import find_missing
@@ -88,19 +95,13 @@ class Loopback(Providers):
         if judge.api_base is None:
             raise UsageError("a test asks nobody else")
 
-        async def pause(seconds: float) -> None:
-            """Wait for nothing."""
-
         provider = super().for_judge(
             replace(judge, api_key=KEY, api_key_env=None)
         )
         if provider not in self.ready:
             self.ready.append(provider)
-            provider.pause = pause
-            limits = {
-                f"most_{name}": most for name, most in self.limits.items()
-            }
-            provider.form = provider.form._replace(**limits)
+            for name, most in self.limits.items():
+                setattr(provider, f"most_{name}", most)
             if self.steps is not None:
                 mortal(provider, self.steps)
         return provider
@@ -109,30 +110,32 @@ class Loopback(Providers):
 @contextlib.contextmanager
 def mortal_disk(steps: Steps) -> Iterator[None]:
     """Give each commit of the journal, and of replies, a step before and one after it."""
-    writing, move, keep_all = Journal.writing, Journal.move, Ledger.keep_all
+    transaction, move, keep_all = (
+        LedgerFile.transaction,
+        Journal.move,
+        Ledger.keep_all,
+    )
 
     @contextlib.contextmanager
-    def slow_writing(self: Journal) -> Iterator[None]:
-        with writing(self):
-            yield
+    def slow_transaction(self: LedgerFile) -> Iterator[Any]:
+        with transaction(self) as connection:
+            yield connection
             name, steps.writes = steps.writes, Steps().writes
             steps.reach(f"before a commit: {name}")
         steps.reach(f"after a commit: {name}")
 
     def named_move(
         self: Journal, batch: BatchRecord, state: BatchState, **fields: Any
-    ) -> BatchRecord | None:
+    ) -> BatchRecord:
         steps.writes = state
         return move(self, batch, state, **fields)
 
     def slow_store(self: Ledger, answers: Any) -> Any:
-        steps.reach("before replies are stored")
-        result = keep_all(self, answers)
-        steps.reach("after replies are stored")
-        return result
+        steps.writes = "replies"
+        return keep_all(self, answers)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Journal, "writing", slow_writing)
+        patch.setattr(LedgerFile, "transaction", slow_transaction)
         patch.setattr(Journal, "move", named_move)
         patch.setattr(Ledger, "keep_all", slow_store)
         yield
@@ -219,9 +222,7 @@ class Client:
         closed: list[BatchRecord] = []
 
         async def main(batches: Batches) -> Collected:
-            still_open = await batches.collect(
-                closed.append, wait=wait, pause=0.01
-            )
+            still_open = await batches.collect(closed.append, wait=wait)
             return Collected(closed, still_open)
 
         return self.run(main, steps)
@@ -229,14 +230,12 @@ class Client:
     def until_complete(self, rounds: int = 8) -> int:
         """Submit and collect in turn until no request is missing; return the number of rounds."""
         for number in range(1, rounds + 1):
-            submitted = self.submit()
+            submitted = None
+            with contextlib.suppress(UncertainBatch):
+                submitted = self.submit()
             collected = self.collect(wait=5.0)
-            if (
-                not submitted.batches
-                and not submitted.out
-                and not submitted.uncertain
-                and not collected.open
-            ):
+            out = submitted is None or submitted.batches or submitted.out
+            if not (out or collected.open):
                 return number
         raise AssertionError(
             f"still lacking after {rounds} rounds: {submitted}, {collected}"
@@ -277,9 +276,14 @@ class Client:
                     )
                     return await main(batches)
 
-        with (
-            mortal_disk(steps)
-            if steps is not None
-            else contextlib.nullcontext()
-        ):
+        with contextlib.ExitStack() as stack:
+            patch = stack.enter_context(pytest.MonkeyPatch.context())
+            patch.setattr(module, "_FIRST_PAUSE", 0.01)
+            patch.setattr("ruler_cli.runs.batch.providers.sleep", _pass)
+            if steps is not None:
+                stack.enter_context(mortal_disk(steps))
             return anyio.run(with_batches)
+
+
+async def _pass(seconds: float) -> None:
+    """Wait for nothing."""

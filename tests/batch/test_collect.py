@@ -243,9 +243,8 @@ def test_renewed_key(
     client.submit()
     with Journal(client.ledger_path) as journal:
         address, _, _ = client.batches()[0].account.partition(".")
-        journal._db.execute(
-            "UPDATE batches SET account = ?", (f"{address}.another",)
-        )
+        account = f"{address}.another"
+        journal._file.run("UPDATE batches SET account = ?", account)
     assert not client.collect().open
     client.submit(retry_failed=True)
     assert client.missing() == 0

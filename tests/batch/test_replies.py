@@ -143,18 +143,12 @@ def test_completions(fields: dict[str, Any]) -> None:
     [
         ({"text": "hi", "score": float("nan")}, Reply("hi", Usage(calls=1))),
         ({"output": "hi", "finish_reason": "length"}, Reply("hi", Usage(calls=1), truncated=True)),
-        (  # Ray Data LLM, with a column of the input that is called `text`
-            {"text": "Grade.", "generated_text": "hi", "num_input_tokens": 7, "num_generated_tokens": 3,
-             "params": "SamplingParams()", "__inference_error__": None},
+        (  # with a column of the input that is called `text`
+            {"text": "Grade.", "generated_text": "hi", "prompt_tokens": 7, "completion_tokens": 3, "params": "S()"},
             Reply("hi", Usage(7, 3, 0, 1)),
         ),
-        (  # SGLang's offline engine
-            {"text": "hi", "output_ids": [1], "meta_info": {"prompt_tokens": 7, "completion_tokens": 3,
-             "cached_tokens": 2, "finish_reason": {"type": "length", "length": 3}}},
-            Reply("hi", Usage(7, 3, 2, 1), truncated=True),
-        ),
         ({"output": "", "usage": {"prompt_tokens": 7, "completion_tokens": 1}}, Reply("", Usage(7, 1, 0, 1))),
-        ({"text": "hi", "prompt_tokens": True, "num_input_tokens": -4, "stop_reason": 128009},
+        ({"text": "hi", "prompt_tokens": True, "completion_tokens": -4, "stop_reason": 128009},
          Reply("hi", Usage(calls=1))),
     ],
 )  # fmt: skip
@@ -258,14 +252,12 @@ ASKED_AGAIN: list[tuple[dict[str, Any], str]] = [
         ({"response": {"status_code": 500, "body": None}, "error": {"code": 502}}, "status 500"),
         (openai(401, {"error": {"message": "Incorrect API key"}}), "status 401"),
         (openai(200, {"error": {"message": "worker is gone", "code": 503}}), "status 503"),
-        (openai(400, {"error": {"message": "no response_format here"}}), "the answer format was refused"),
+        (openai(400, {"error": {"message": "no response_format here"}}), "the form of the answer was refused"),
         (result("expired"), "expired"),
         (result("canceled"), "canceled"),
         (result("errored", error={"error": {"type": "overloaded_error", "message": "x"}}), "rate limit"),
         (result("errored", error={"type": "api_error", "message": "Internal"}), "engine error"),
         (result("errored", error={"type": "new_error", "message": "?"}), "engine error"),
-        ({"__inference_error__": "ValueError: oh", "prompt": "p"}, "engine error"),
-        ({"text": "", "meta_info": {"finish_reason": {"type": "abort", "message": "x"}}}, "aborted"),
     ]  # fmt: skip
 
 
@@ -293,7 +285,7 @@ TOO_LONG: list[dict[str, Any]] = [
     ),
     openai(400, None, {"object": "error", "message": LONG, "code": 400}),
     openai(400, None, LONG),
-    {"__inference_error__": f"ValueError: {LONG}"},
+    {"error": f"ValueError: {LONG}"},
     {
         "response": None,
         "error": {"code": "context_length_exceeded", "message": LONG},
@@ -421,7 +413,7 @@ def test_hostile_sentences() -> None:
 
 _NAMES = (
     "custom_id response error result body choices text generated_text usage status_code type message "
-    "content code finish_reason meta_info stop_reason model"
+    "content code finish_reason stop_reason model"
 )
 FIELDS = _NAMES.split()
 WORDS = (

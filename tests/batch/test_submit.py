@@ -5,6 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import BinaryIO
 
 import anyio
 import pytest
@@ -110,24 +111,6 @@ def test_enqueued_tokens(client: Client, batch_server: BatchServer) -> None:
     assert batch_server.billed_again == 0
 
 
-@pytest.mark.parametrize("model", ["limit-refused", "limits-refused"])
-def test_refused_limit(
-    model: str, tmp_path: Path, batch_server: BatchServer
-) -> None:
-    """Requests whose bound on the answer was refused are submitted again with its other name, or without."""
-    client = Client(tmp_path, batch_server, "openai", 3, model=model)
-    assert client.submit().requests == 3
-    (closed,) = client.collect(wait=5.0).closed
-    assert (closed.answered, closed.failed, closed.left_out) == (0, 0, 3)
-    client.until_complete()
-    assert client.missing() == 0
-    assert batch_server.billed == 3
-    # later requests begin with what was taken
-    client.source.write_text(client.source.read_text().replace('"g', '"h'))
-    client.until_complete()
-    assert batch_server.created == 3
-
-
 def test_corrective_request(tmp_path: Path, batch_server: BatchServer) -> None:
     """The corrective request after an unusable reply is submitted automatically."""
     client = Client(tmp_path, batch_server, "openai", 3, model="once-missing")
@@ -158,16 +141,19 @@ def test_max_cost(client: Client, batch_server: BatchServer) -> None:
 
 
 def test_another_key(client: Client) -> None:
-    """With another key a batch is neither looked up nor given up, since only the first key reads it."""
+    """With another key a lost batch is neither looked up nor given up, since only the first key lists it."""
     client.submit()
     with Journal(client.ledger_path) as journal:
         (batch,) = journal.batches(*OPEN)
-        journal._db.execute("UPDATE batches SET account = 'other'")
+        journal._file.run(
+            "UPDATE batches SET account = 'other', remote = NULL, state = 'creating'"
+        )
     (standing,) = client.collect().open
     assert isinstance(standing.error, RefusedError)
-    assert "--forget" in str(standing.error)
-    assert client.submit().out == 5
-    assert batch.tag in str(standing.error)
+    assert f"ruler batch cancel --forget {batch.tag}" in str(standing.error)
+    with pytest.raises(RefusedError, match=batch.tag):
+        client.submit()
+    assert [batch.state for batch in client.batches()] == ["creating"]
 
 
 def test_forgotten_during_creation(
@@ -177,12 +163,12 @@ def test_forgotten_during_creation(
     whole = Provider.create
 
     async def create(
-        self: Provider, file: Path, uploaded: str, tag: str
+        self: Provider, tag: str, lines: BinaryIO, uploaded: str
     ) -> RemoteBatch:
         with Journal(client.ledger_path) as journal:
             (batch,) = journal.batches("creating")
             journal.move(batch, "abandoned")
-        return await whole(self, file, uploaded, tag)
+        return await whole(self, tag, lines, uploaded)
 
     monkeypatch.setattr(Provider, "create", create)
     with pytest.raises(RulerError, match="cancel it at its provider"):
@@ -197,11 +183,11 @@ def test_cancellation_during_creation(
 
     async def main(batches: Batches) -> None:
         async def create(
-            self: Provider, file: Path, uploaded: str, tag: str
+            self: Provider, tag: str, lines: BinaryIO, uploaded: str
         ) -> RemoteBatch:
             scope.cancel()
             await anyio.sleep(0.01)
-            return await whole(self, file, uploaded, tag)
+            return await whole(self, tag, lines, uploaded)
 
         monkeypatch.setattr(Provider, "create", create)
         with anyio.CancelScope() as scope:

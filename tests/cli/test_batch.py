@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from ruler_cli.runs.batch.batches import Batches
 from tests.conftest import ROOT, Ruler, group, write
 from tests.judge_server import BatchServer
 
@@ -73,9 +72,7 @@ def batch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Batch:
     """Run `ruler` with a provider, in a folder that holds the input; polls follow fast."""
-    monkeypatch.setattr(
-        Batches.collect, "__kwdefaults__", {"wait": 0.0, "pause": 0.05}
-    )
+    monkeypatch.setattr("ruler_cli.runs.batch.batches._FIRST_PAUSE", 0.05)
     write(tmp_path / "in.jsonl", GROUPS)
 
     def run(*args: object, **env: str) -> subprocess.CompletedProcess[str]:
@@ -385,7 +382,7 @@ def test_format_refused(batch: Batch, batches: BatchServer) -> None:
     args = ["in.jsonl", "-m", "openai/schema-refused"]
     done = batch("batch", "submit", *args, "--wait")
     assert done.returncode == 1
-    assert "ask for any text with -p response_format=null" in done.stderr
+    assert "set what it takes with -p, e.g. response_format=null" in done.stderr
     less = ["-p", 'response_format={"type":"json_object"}']
     assert batch("batch", "submit", *args, *less, "--wait").returncode == 0
     assert (

@@ -16,13 +16,14 @@ from pathlib import Path
 import orjson
 
 from ruler_cli.judges.offline import Offline
-from ruler_cli.prompting.prompt import build_layout, write_prompt
+from ruler_cli.prompting.prompt import build_layout
 from ruler_cli.results.agreement import Agreement
 from ruler_cli.results.record import GroupRecord, RolloutRecord
 from ruler_cli.scoring.parse_reply import parse
 from ruler_cli.settings.models import AskSettings
 from ruler_cli.types import Group, Line, Record, Rollout
 from tests.results.agree_values import measure
+from tests.values import first_request
 
 
 def read_groups(path: Path) -> list[Group]:
@@ -41,7 +42,7 @@ def offline_scores(group: Group) -> list[float]:
     """Return the offline judge's score of each rollout, in input order, through a real request and reply."""
     ask = AskSettings()
     layout = build_layout(group, ask)
-    prompt = write_prompt(layout, ask)
+    prompt = first_request(layout, ask)
     reply = asyncio.run(Offline().ask(prompt))
     parsed = parse(reply.text, prompt.labels)
     scores = {

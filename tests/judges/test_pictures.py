@@ -128,9 +128,7 @@ async def test_other_protocols() -> None:
     body = await sent("anthropic/claude-x", MESSAGE)
     (message,) = body["messages"]
     assert [*map(of_anthropic, message["content"])] == BETWEEN
-    line = request_line("anthropic", JudgeSettings("anthropic/claude-x"))(
-        b"k", REQUEST
-    )
+    line = request_line(JudgeSettings("anthropic/claude-x"))(b"k", REQUEST)
     assert orjson.loads(line)["params"]["messages"] == body["messages"]
     body = await sent(
         "bedrock/anthropic.claude-3-haiku-20240307-v1:0", CONVERSE

@@ -146,7 +146,7 @@ async def test_known_names(monkeypatch: pytest.MonkeyPatch) -> None:
         settings = JudgeSettings(f"openai/{name}")
         assert first_format(settings, OPENAI).responses
         with pytest.raises(UsageError, match="at /v1/responses only"):
-            request_line("openai", settings)
+            request_line(settings)
     assert not first_format(JudgeSettings("openai/o3"), OPENAI).responses
     monkeypatch.setattr(litellm, "is_installed", lambda _: False)
     azure = JudgeSettings(

@@ -9,7 +9,7 @@ import pytest
 
 from ruler_cli.errors import UsageError
 from ruler_cli.judges.resolve import resolve
-from ruler_cli.runs.batch.requests import Target, request_line
+from ruler_cli.runs.batch.requests import request_line
 from ruler_cli.settings.models import JudgeSettings
 from ruler_cli.types import Request
 from tests.judges.raw_server import answer, serving
@@ -33,11 +33,9 @@ MESSAGE = orjson.dumps(
 )
 
 
-def row(
-    target: Target, model: str, request: Request = REQUEST, **settings: Any
-) -> Any:
+def row(model: str, request: Request = REQUEST, **settings: Any) -> Any:
     """Parse a line."""
-    line = request_line(target, JudgeSettings(model, **settings))(KEY, request)
+    line = request_line(JudgeSettings(model, **settings))(KEY, request)
     assert line.endswith(b"}\n")
     assert line.count(b"\n") == 1
     result = orjson.loads(line)
@@ -90,7 +88,7 @@ async def test_anthropic_params(
             async with opened(resolve(settings)) as judge:
                 await judge.ask(request)
             live = orjson.loads(server.requests[0])
-        result = row("anthropic", model, request, params=params)["params"]
+        result = row(model, request, params=params)["params"]
         if "output_format" in live:
             form = live.pop("output_format")
             live["output_config"] = {
@@ -100,24 +98,20 @@ async def test_anthropic_params(
         assert result == live
 
 
-OPENAI: list[tuple[Target, str, dict[str, Any], int | None]] = [
-    ("openai", "openai/o3", {}, None),
-    ("openai", "openai/o3", {"reasoning_effort": "low", "seed": 1}, 900),
+OPENAI: list[tuple[str, dict[str, Any], int | None]] = [
+    ("openai/o3", {}, None),
+    ("openai/o3", {"reasoning_effort": "low", "seed": 1}, 900),
     (
-        "openai",
         "openai/gpt-4.1",
         {"max_tokens": 700, "temperature": 0.2, "top_p": 0.9},
         1400,
     ),
     (
-        "openai",
         "openai/gpt-4.1",
         {"response_format": {"type": "json_object"}},
         None,
     ),
-    ("openai", "groq/llama-3.3-70b", {"temperature": 0}, 900),
     (
-        "vllm",
         "hosted_vllm/Qwen/Qwen3-8B",
         {"temperature": 0, "max_tokens": 700},
         1400,
@@ -127,18 +121,13 @@ OPENAI: list[tuple[Target, str, dict[str, Any], int | None]] = [
 
 def test_sdk_types(subtests: pytest.Subtests) -> None:
     """A row has only fields and values that the types of the provider's own SDK know."""
-    for target, model, params, max_tokens in [
-        *OPENAI,
-        *(("anthropic", *case) for case in ANTHROPIC),
-    ]:
-        with subtests.test(
-            target=target, model=model, params=params, max_tokens=max_tokens
-        ):
+    for model, params, max_tokens in [*OPENAI, *ANTHROPIC]:
+        with subtests.test(model=model, params=params, max_tokens=max_tokens):
             for text in NASTY[:3]:
                 asked = Request(
                     f"S{text}", f"{text} U", ("mk", "qz"), max_tokens
                 )
-                assert_typed(target, row(target, model, asked, params=params))
+                assert_typed(row(model, asked, params=params))
 
 
 @pytest.mark.parametrize(
@@ -146,8 +135,6 @@ def test_sdk_types(subtests: pytest.Subtests) -> None:
     [
         ("anthropic/claude-opus-4-7", {"temperature": 0.2}, "temperature"),
         ("anthropic/claude-opus-4-6", {"speed": "fast"}, "anthropic-beta"),
-        ("openai/o3", {}, "not one of Anthropic's"),
-        ("no-such-model", {}, "not one of Anthropic's"),
     ],
 )
 def test_refused_params(
@@ -155,23 +142,17 @@ def test_refused_params(
 ) -> None:
     """Parameters that litellm refuses, or that need a header, are reported before anything is written."""
     with pytest.raises(UsageError, match=message):
-        request_line("anthropic", JudgeSettings(model, params=params))
+        request_line(JudgeSettings(model, params=params))
     with pytest.raises(
         UsageError, match="its name or parameters cannot be sent"
     ):
-        request_line("openai", JudgeSettings("openai/\udcff"))
+        request_line(JudgeSettings("openai/\udcff"))
 
 
 def test_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
     """No row contains a key of the environment."""
     for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
         monkeypatch.setenv(name, "sk-secret-secret")
-    targets: dict[Target, str] = {
-        "openai": "openai/o3",
-        "anthropic": "anthropic/claude-sonnet-4-5",
-    }
-    for target, model in targets.items():
-        line = request_line(
-            target, JudgeSettings(model, api_key="sk-secret-secret")
-        )(KEY, REQUEST)
-        assert b"secret" not in line
+    for model in ("openai/o3", "anthropic/claude-sonnet-4-5"):
+        judge = JudgeSettings(model, api_key="sk-secret-secret")
+        assert b"secret" not in request_line(judge)(KEY, REQUEST)

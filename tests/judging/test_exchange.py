@@ -16,7 +16,6 @@ from ruler_cli.prompting.prompt import (
     RequestPart,
     build_layout,
     requests_of_pass,
-    write_prompt,
 )
 from ruler_cli.settings.models import AskSettings
 from ruler_cli.types import GroupError, PassScores, Reply, Request, Usage
@@ -28,6 +27,7 @@ from tests.scoring.replies import (
     good,
     long_group,
 )
+from tests.values import first_request
 
 
 def asked(
@@ -106,7 +106,7 @@ def test_no_context_left_for_the_answer() -> None:
     """A group that leaves too little context for its answer is shown in parts; no other cut overflows."""
     layout = build_layout(long_group(), AskSettings())
     (part,) = requests_of_pass(layout, AskSettings(), 0)
-    context = write_prompt(layout, AskSettings()).size // 4 + 60
+    context = first_request(layout, AskSettings()).size // 4 + 60
     requests, end = asked(ending(context=context), layout=layout, part=part)
     assert isinstance(end, Overflow)
     assert (len(requests), end.limit, end.error.kind) == (3, context, "reply")

@@ -63,8 +63,6 @@ def test_stand_ins_replies(
             "export",
             "in.jsonl",
             "-",
-            "--target",
-            "openai",
             *words,
             **env,
         )
@@ -117,8 +115,10 @@ def test_imported_replies(ruler: Ruler, tmp_path: Path) -> None:
     assert ruler(*score, "-m", "openai/o3").returncode == 1
 
 
-def test_assign(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
-    """Replies that were kept without an address are counted by the run and assigned by one command, once."""
+def test_replies_without_an_address(
+    ruler: Ruler, server: JudgeServer, tmp_path: Path
+) -> None:
+    """Replies that an earlier version kept without an address are counted by the run."""
     write(tmp_path / "in.jsonl", [group("g", 0.1, 0.9), group("h", 0.3, 0.4)])
     score = ("score", "in.jsonl", "out.jsonl", "-m", "openai/o3")
     at = ("--api-base", server.base)
@@ -127,35 +127,7 @@ def test_assign(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
         assert ruler(*score, *at).returncode == 0
     done = ruler(*score, *at, "--cached-only")
     told = "warning: kept replies that no longer answer: 2 (it was kept without"
-    assert done.stderr.count(told) == 1
-    assert "`ruler ledger assign -m NAME --api-base URL`" in done.stderr
-    assert done.returncode == 1
-    assign = ("ledger", "assign", "-m", "openai/o3", *at)
-    refused = ruler(*assign)
-    assert (refused.returncode, "--yes" in refused.stderr) == (2, True)
-    for number in (2, 0):
-        done = ruler(*assign, "--yes")
-        assert done.stdout.startswith(f"assigned {number} replies of openai/o3")
-    assert ruler(*score, *at, "--cached-only").returncode == 0
-    assert ruler(*score, "--cached-only").returncode == 1
-    nowhere = ruler("ledger", "assign", "-m", "vllm/o3", *at, "--yes")
-    assert nowhere.returncode == 2
-    assert "its replies answer at every address" in nowhere.stderr
-
-
-def test_assigned_imports(tmp_path: Path) -> None:
-    """An imported reply, whose key may be of an address already, answers as before, too."""
-    with Ledger(tmp_path / "ledger") as ledger:
-        plain = ReplyCache(ledger, "m", {})
-        for user, seconds in {"live": 2.0, "imported": 0.0}.items():
-            key = plain.key(replace(NOW, user=user))
-            ledger.keep(key, "m", replace(reply(), seconds=seconds))
-        assert ledger.assign("m", "http://stand-in/v1") == 2
-        for user, stays in {"live": False, "imported": True}.items():
-            request = replace(NOW, user=user)
-            assert (plain.find(plain.key(request)) is not None) is stays
-            there = replace(plain, address="http://stand-in/v1")
-            assert there.find(there.key(request)) is not None
+    assert (done.returncode, done.stderr.count(told)) == (1, 1)
 
 
 def test_empty_address(ruler: Ruler, tmp_path: Path) -> None:

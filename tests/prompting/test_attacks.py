@@ -11,12 +11,13 @@ from functools import cache
 import pytest
 
 from ruler_cli.judges.offline import blocks
-from ruler_cli.prompting.prompt import PromptLayout, build_layout, write_prompt
+from ruler_cli.prompting.prompt import PromptLayout, build_layout
 from ruler_cli.scoring.parse_reply import DefectError, parse, parse_complete
 from ruler_cli.settings.models import AskSettings
 from ruler_cli.types import Group, Request
 from tests.attacks import FAMILIES, PLACES, Attack, Place
 from tests.attacks.places import OTHERS
+from tests.values import first_request
 
 ASK = AskSettings()
 ATTACKS = {
@@ -43,7 +44,7 @@ SMALL = 20_000
 def asked(group: Group) -> tuple[PromptLayout, Request]:
     """Return a group's layout and its first prompt."""
     layout = build_layout(group, ASK)
-    return layout, write_prompt(layout, ASK)
+    return layout, first_request(layout, ASK)
 
 
 @cache

@@ -25,7 +25,7 @@ from ruler_cli.settings.models import AskSettings
 from ruler_cli.types import Request, Rollout
 from tests.attacks import FAMILIES
 from tests.prompting.test_attacks import SMALL
-from tests.values import NASTY, group, talk
+from tests.values import NASTY, first_request, group, talk
 
 ASK = AskSettings()
 TASK = [{"role": "user", "content": "Book a flight."}]
@@ -151,7 +151,7 @@ def test_shape() -> None:
         TASK + shared + far,
         TASK + turns("alone"),
     )
-    request = write_prompt(build_layout(made, ASK), ASK)
+    request = first_request(build_layout(made, ASK), ASK)
     lines = [
         line
         for line in request.user.split("\n")
@@ -235,9 +235,9 @@ def test_any_tree(
     )
     layout = build_layout(made, ask)
     is_right(layout, replace(ask, group_size=most))
-    request = write_prompt(layout, ask)
+    request = first_request(layout, ask)
     with without_blocks():
-        plain = write_prompt(layout, ask)
+        plain = first_request(layout, ask)
     if "\n<shared_messages" in request.user:
         saved = len(plain.user.encode()) - len(request.user.encode())
         estimate = layout.branches(range(len(layout.distinct))).saved
@@ -260,7 +260,7 @@ def test_parts() -> None:
     rest = [Rollout(TASK + turns(name)) for name in "de"]
     layout = build_layout(group(*whole_head, *joined, *rest), ASK)
     assert all(is_right(layout, ASK))
-    user = write_prompt(layout, ASK).user
+    user = first_request(layout, ASK).user
     assert user.count("begin5 ") == 1
     assert user.count("later5 ") == 2
     assert user.count("part 2 of the same rollout") == 3
@@ -270,7 +270,7 @@ def test_parts() -> None:
     ]
     layout = build_layout(group(*same, *rest), ASK)
     assert all(is_right(layout, ASK))
-    assert write_prompt(layout, ASK).user.count("later5 ") == 2
+    assert first_request(layout, ASK).user.count("later5 ") == 2
     tools = [
         Rollout([*TASK, *begin, said(str(at))], tools=[{"name": name}])
         for at, name in enumerate("ffgg")
@@ -292,7 +292,7 @@ def test_attacks(subtests: pytest.Subtests) -> None:
                     *(TASK + begin + [said(name)] for name in "ab"), *alone
                 )
                 layout = build_layout(made, ASK)
-                request = write_prompt(layout, ASK)
+                request = first_request(layout, ASK)
                 assert is_right(layout, ASK)[0]
                 lines = request.user.split("\n")
                 assert request.user.splitlines() == lines

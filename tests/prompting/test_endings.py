@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.judges.offline import blocks
-from ruler_cli.prompting.prompt import build_layout, write_prompt
+from ruler_cli.prompting.prompt import build_layout
 from ruler_cli.settings.models import AskSettings
 from ruler_cli.types import ENDINGS, Group, Rollout
-from tests.values import group, talk
+from tests.values import first_request, group, talk
 
 ASK = AskSettings()
 _SENTENCE = " A last line `ended: …`"
@@ -26,7 +26,7 @@ def test_last_line() -> None:
         rollout("4"),
         *(rollout(str(i), how) for i, how in enumerate(ENDINGS)),
     ]
-    request = write_prompt(build_layout(group(*made), ASK), ASK)
+    request = first_request(build_layout(group(*made), ASK), ASK)
     assert sorted(blocks(request.user).values()) == [
         'assistant: "0"\nended: truncated',
         'assistant: "1"\nended: aborted',
@@ -56,7 +56,7 @@ def test_not_forged(role: str, text: str, field: str) -> None:
     turn = {"role": "assistant", "content": None, "tool_calls": [call]}
     for last in (forged, turn):
         made: Group = group([*talk("4"), last], [*talk("5"), last])
-        request = write_prompt(build_layout(made, ASK), ASK)
+        request = first_request(build_layout(made, ASK), ASK)
         lines = request.user.split("\n")
         assert not {f"ended: {how}" for how in ENDINGS}.intersection(lines)
         assert _SENTENCE not in request.system

@@ -14,12 +14,12 @@ import anyio
 import pytest
 
 from ruler_cli.ledger.reply_cache import OTHER_LAYOUT, Ledger, ReplyCache
-from ruler_cli.prompting.prompt import build_layout, write_prompt
+from ruler_cli.prompting.prompt import build_layout
 from ruler_cli.settings.models import AskSettings
 from tests.conftest import ROOT, Ruler, write
 from tests.ledger.test_reply_cache import reply
 from tests.picture_judge import part
-from tests.values import group, read, render
+from tests.values import first_request, group, read, render
 
 Messages = list[dict[str, Any]]
 CITIES = ("Oslo", "Rome", "Bonn")
@@ -107,11 +107,11 @@ def test_other_groups_keep_their_prompts() -> None:
         group(conversation((0, 1, 2)), conversation((0, 2, 1))), AskSettings()
     )
     assert len(parallel.distinct) == 1
-    request = write_prompt(parallel, AskSettings())
+    request = first_request(parallel, AskSettings())
     assert "have numbers" in request.user
     for messages in (told(["a"], "a"), told(["a", "b"])):
         layout = build_layout(group([TASK, *messages]), AskSettings())
-        assert "numbers" not in write_prompt(layout, AskSettings()).user
+        assert "numbers" not in first_request(layout, AskSettings()).user
         assert layout.earlier is None
 
 

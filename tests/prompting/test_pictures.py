@@ -14,7 +14,7 @@ from ruler_cli.prompting.prompt import (
 from ruler_cli.settings.models import AskSettings
 from ruler_cli.types import Group, Request
 from tests.picture_judge import part, png
-from tests.values import group
+from tests.values import first_request, group
 
 ASK = AskSettings(judge_model="openai/gpt-4o")
 
@@ -45,7 +45,7 @@ def around(request: Request) -> list[str]:
 
 def request_of(own: Group, ask: AskSettings = ASK) -> Request:
     """Return the first request about a group."""
-    return write_prompt(build_layout(own, ask), ask)
+    return first_request(build_layout(own, ask), ask)
 
 
 def test_places() -> None:
@@ -82,7 +82,7 @@ def test_left_out() -> None:
     ask = replace(ASK, pictures="leave")
     own = group(seen(0.1), seen(0.1), seen(0.2, text="Else."))
     layout = build_layout(own, ask)
-    request = write_prompt(layout, ask)
+    request = first_request(layout, ask)
     assert (len(layout.distinct), layout.left_out, request.pictures) == (
         2,
         3,

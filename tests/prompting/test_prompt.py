@@ -18,6 +18,7 @@ from ruler_cli.prompting import templates
 from ruler_cli.prompting.prompt import (
     ExchangeState,
     build_layout,
+    part_or_first,
     requests_of_pass,
     why_unaskable,
     write_prompt,
@@ -25,7 +26,7 @@ from ruler_cli.prompting.prompt import (
 from ruler_cli.prompting.windows import is_connected
 from ruler_cli.settings.models import AskSettings
 from ruler_cli.types import Group, Rollout
-from tests.values import group, read, talk, texts
+from tests.values import first_request, group, read, talk, texts
 
 SAMPLES = Path(__file__).parents[2] / "samples"
 ASK = AskSettings()
@@ -34,9 +35,9 @@ TOOL, OTHER = {"name": "f"}, {"name": "g"}
 
 def asked(made: Group, ask: AskSettings = ASK, attempt: int = 0) -> str:
     """The user message of a group."""
-    return write_prompt(
-        build_layout(made, ask), ask, state=ExchangeState(attempt)
-    ).user
+    layout = build_layout(made, ask)
+    part = part_or_first(layout, ask, None)
+    return write_prompt(layout, ask, part, ExchangeState(attempt)).user
 
 
 def test_shape() -> None:
@@ -57,7 +58,7 @@ def test_labels_in_no_text() -> None:
     """A rollout that holds every label of four letters gets longer labels."""
     letters = "bcdfghjkmnpqrstvwxz"
     every = " ".join(map("".join, itertools.product(letters, repeat=4)))
-    prompt = write_prompt(
+    prompt = first_request(
         build_layout(group(talk(every), talk("x"), talk("y")), ASK), ASK
     )
     assert len(prompt.shown) == 3
@@ -89,7 +90,7 @@ def test_rubric() -> None:
     ruled = group(talk("a"), talk("b"), rubric="OWN")
     ask = replace(ASK, rubric="OPTION")
     systems = [
-        write_prompt(build_layout(g, a), a).system
+        first_request(build_layout(g, a), a).system
         for g, a in ((ruled, ask), (made, ask), (made, ASK))
     ]
     assert ["OWN" in s for s in systems] == [True, False, False]
@@ -109,7 +110,7 @@ def test_alone() -> None:
         ('assistant: "4"',),
         True,
     )
-    system = write_prompt(layout, ASK).system
+    system = first_request(layout, ASK).system
     assert system.startswith("You are grading a rollout")
     only = build_layout(group([{"role": "user", "content": "x"}]), ASK)
     assert (only.context, only.distinct) == ("", ('user: "x"',))
@@ -134,9 +135,9 @@ def test_first_pass_of_old_ledgers(case: tuple[int, int, Any]) -> None:
     whole = blake2b(digest_size=16)
     for record in read(*map(json.loads, lines)):
         layout = build_layout(Group("g", (record,)), ask)
-        request = write_prompt(
-            layout, ask, state=ExchangeState(attempt, "n" * bool(attempt))
-        )
+        part = part_or_first(layout, ask, None)
+        state = ExchangeState(attempt, "n" * bool(attempt))
+        request = write_prompt(layout, ask, part, state)
         whole.update(
             "\0".join([request.system, request.user, *request.labels]).encode()
         )

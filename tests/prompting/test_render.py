@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from ruler_cli.judges.offline import blocks
 from ruler_cli.messages.conversations import check_messages
-from ruler_cli.prompting.prompt import build_layout, write_prompt
+from ruler_cli.prompting.prompt import build_layout
 from ruler_cli.settings.models import AskSettings
 from tests.conftest import ROOT, read
-from tests.values import group, render, texts, values
+from tests.values import first_request, group, render, texts, values
 
 
 def called(*calls: Any, **more: Any) -> dict[str, Any]:
@@ -144,7 +144,7 @@ def test_nothing_is_forged(
     layout = build_layout(
         group(*rollouts, tools=tools, rubric=rubric), AskSettings()
     )
-    prompt = write_prompt(layout, AskSettings())
+    prompt = first_request(layout, AskSettings())
     user = prompt.user
     user.encode()
     prompt.system.encode()

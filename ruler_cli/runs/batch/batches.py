@@ -18,16 +18,14 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from tempfile import TemporaryFile
 from typing import NamedTuple
 
 import anyio
 
 from ruler_cli.errors import RefusedError, RulerError, UsageError
-from ruler_cli.files.error_map import writing
-from ruler_cli.judges.providers import Price
+from ruler_cli.files.scratch import Scratch
 from ruler_cli.judges.resolve import model_of
 from ruler_cli.judging.panel import cache_of
 from ruler_cli.ledger.reply_cache import Ledger
@@ -39,21 +37,15 @@ from ruler_cli.runs.batch.providers import (
     UnclearError,
     UnreachableError,
 )
-from ruler_cli.runs.batch.replies import (
-    RENAMED,
-    ImportResult,
-    ReplyRow,
-    import_rows,
-    read_row,
-)
+from ruler_cli.runs.batch.replies import ReplyRow, import_rows, read_row
 from ruler_cli.runs.batch.requests import (
-    Line,
     MissingRequests,
     batch_price,
     find_missing,
     request_line,
 )
 from ruler_cli.runs.estimate import ALWAYS, JudgeEstimate, Range
+from ruler_cli.runs.file import refuse_unpriced
 from ruler_cli.settings.models import JudgeSettings, ScoreSettings
 from ruler_cli.tokens import BYTES_PER_TOKEN
 from ruler_cli.types import CallError, Observer, Reply, Request
@@ -63,10 +55,13 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
 _LOCK_POLL = 0.5
 """Seconds between two tries to get the lock from another command."""
 _ENQUEUED = re.compile(
-    r"(?:enqueued.{0,30}(?:limit|quota)|token_limit_exceeded)(?:.{0,200}?limit\D{0,9}(?P<most>\d[\d,]*))?",
-    re.IGNORECASE,
+    "enqueued.{0,30}(?:limit|quota)|token_limit_exceeded", re.IGNORECASE
 )
-"""A provider's reason for a batch beyond the tokens that it enqueues, with their number if that is stated."""
+"""A provider's reason for a batch beyond the tokens that it enqueues."""
+
+
+_OVERHEAD = 64
+"""Bytes of a batch, which may be one HTTP request, outside of its lines."""
 
 
 class BatchCostError(RulerError):
@@ -88,10 +83,12 @@ class UncertainBatch(RulerError):  # noqa: N818 - it may be all right
         candidates: Sequence[RemoteBatch],
         seconds_left: float,
     ) -> None:
-        self.candidates, self.seconds_left = candidates, seconds_left
+        self.candidates = candidates
+        self.seconds_left = seconds_left
         problem = f"may still appear at the provider within {seconds_left:.0f} s; run again then"
         if candidates:
-            names = ", ".join(remote.id for remote in candidates[:3])
+            ids = [remote.id for remote in candidates]
+            names = ", ".join(ids[:3])
             problem = f"may be {names}; this is certain once that has ended"
         super().__init__(problem, place=f"batch {batch.tag}")
 
@@ -104,23 +101,16 @@ class BatchStatus(NamedTuple):
     error: RulerError | None = None
 
 
-@dataclass
-class SubmitResult:
-    """Result of a submission.
+class SubmitResult(NamedTuple):
+    """Result of a submission, with the requests that the ledger lacks.
 
-    `uncertain` batches may exist at the provider. `missing` counts the requests that the ledger lacks. Of
-    these `out` were in open batches already, `large` were larger than the provider accepts, and `held` are more than
-    it enqueues at once.
+    Of these `out` were in open batches already, and `held` are more than the provider enqueues at once.
     """
 
-    uncertain: list[BatchStatus] = field(default_factory=list)
-    missing: MissingRequests = field(
-        default_factory=lambda: MissingRequests([])
-    )
-    batches: list[BatchRecord] = field(default_factory=list)
-    out: int = 0
-    large: int = 0
-    held: int = 0
+    missing: MissingRequests
+    batches: list[BatchRecord]
+    out: int
+    held: int
 
     @property
     def requests(self) -> int:
@@ -129,60 +119,57 @@ class SubmitResult:
 
 
 @dataclass
-class _BatchJudge:
-    """A judge, its batch API, the form of its request lines, its batch price, and its batches.
+class _PendingBatch:
+    """The requests of a batch before its submission: their lines, and their keys."""
 
-    `room` is in bytes, for all requests together that its provider enqueues at once; `enqueued` bytes are.
+    lines: Scratch
+    tag: str = field(default_factory=lambda: secrets.token_hex(8))
+    keys: list[bytes] = field(default_factory=list)
+
+
+class _Outbox:
+    """The requests to one judge, in batches within the limits of its batch API, and their estimated cost.
+
+    `room` is in bytes, for all requests together that the provider enqueues at once; `enqueued` bytes are.
     """
 
-    settings: JudgeSettings
-    provider: Provider
-    line: Line
-    price: Price | None
-    room: float
-    enqueued: int
-    pending: list[_PendingBatch] = field(default_factory=list)
+    def __init__(self, judge: JudgeSettings, provider: Provider) -> None:
+        self.judge = judge
+        self.provider = provider
+        self.price, _ = batch_price(judge)
+        self.room = math.inf
+        self.enqueued = 0
+        self.batches = list[_PendingBatch]()
+        self._line = request_line(judge)
+        model = replace(model_of(judge), price=self.price)
+        self._estimate = JudgeEstimate(judge.model, model, judge.params)
 
-    def batch_for(self, size: int, folder: Path) -> _PendingBatch | None:
-        """Return the batch for one more request of this size; None if it has to wait: one always goes."""
+    def add(self, key: bytes, request: Request, stack: ExitStack) -> bool:
+        """Add a request; return whether it is enqueued: one always is. `stack` closes its batch."""
+        line = self._line(key, request)
+        size = len(line)
         if self.enqueued and self.enqueued + size > self.room:
-            return None
+            return False
         self.enqueued += size
-        if self.pending:
-            last = self.pending[-1]
-            if self.provider.form.allow(len(last.keys) + 1, last.bytes + size):
-                return last
-        self.pending.append(_PendingBatch(self, folder))
-        return self.pending[-1]
-
-
-class _PendingBatch:
-    """A batch before its submission: its requests, in a file, and their estimated cost."""
-
-    def __init__(self, judge: _BatchJudge, folder: Path) -> None:
-        self.judge, self.form = judge, judge.provider.form
-        self.tag = secrets.token_hex(8)
-        self.file = folder / f"ruler-{self.tag}.jsonl"
-        self.keys = list[bytes]()
-        self.bytes = 0
-        settings = judge.settings
-        model = replace(model_of(settings), price=judge.price)
-        self._estimate = JudgeEstimate(settings.model, model, settings.params)
-
-    def add(self, key: bytes, line: bytes, request: Request) -> None:
-        """Append the line of a request to the file, and its cost to the estimate."""
-        before = self.form.between if self.keys else self.form.opening
-        self.write(before + line.removesuffix(b"\n"))
-        self.keys.append(key)
-        self.bytes += len(line)
-        size = request.size if request.pictures else len(line)
-        tokens = size / BYTES_PER_TOKEN
+        if not self._fits(size):
+            lines = stack.enter_context(Scratch())
+            self.batches.append(_PendingBatch(lines))
+        batch = self.batches[-1]
+        batch.lines.write(line)
+        batch.keys.append(key)
+        shown = request.size if request.pictures else size
+        tokens = shown / BYTES_PER_TOKEN
         self._estimate.add(tokens, request, ALWAYS)
+        return True
 
-    def write(self, data: bytes) -> None:
-        """Append to the file; OutputError if that is not possible."""
-        with writing(str(self.file.parent)), self.file.open("ab") as out:
-            out.write(data)
+    def _fits(self, size: int) -> bool:
+        """Return whether the last batch may hold one more request of this size."""
+        if not self.batches:
+            return False
+        last = self.batches[-1]
+        whole = last.lines.size + size + _OVERHEAD
+        few = len(last.keys) < self.provider.most_requests
+        return few and whole <= self.provider.most_bytes
 
     @property
     def cost(self) -> Range | None:
@@ -217,23 +204,18 @@ class Batches:
         or a provider refuses: batches submitted until then are on record. Cancellation waits for the answer
         to a creation in progress.
         """
-        judges = [
-            self._batch_judge(judge, settings) for judge in settings.judges
-        ]
+        outboxes = [self._outbox(judge, settings) for judge in settings.judges]
         while True:
-            with self.journal.alone() as alone:
+            with self.journal.alone() as alone, ExitStack() as stack:
                 if alone:
-                    result = SubmitResult()
                     for batch in self.journal.batches("creating"):
-                        try:
-                            await self._find(batch, give_up=True)
-                        except RulerError as error:
-                            result.uncertain.append(
-                                BatchStatus(batch, error=error)
-                            )
-                    for pending in await self._fill(settings, judges, result):
-                        result.batches.append(await self._send(pending))
-                        on_submitted(result.batches[-1])
+                        await self._find(batch, give_up=True)
+                    result = await self._fill(settings, outboxes, stack)
+                    for outbox in outboxes:
+                        for pending in outbox.batches:
+                            batch = await self._send(outbox, pending)
+                            result.batches.append(batch)
+                            on_submitted(batch)
                     return result
             self.observer.note("waiting for another command that submits")
             await anyio.sleep(_LOCK_POLL)
@@ -241,15 +223,13 @@ class Batches:
     async def status(self, *states: BatchState) -> list[BatchStatus]:
         """Return the batches in these states, all batches without any, as their providers report them."""
         batches = self.journal.batches(*states)
-        statuses = [await self._reconcile(batch) for batch in batches]
-        return [status for status in statuses if status is not None]
+        return [await self._reconcile(batch) for batch in batches]
 
     async def collect(
         self,
         on_closed: Callable[[BatchRecord], None],
         *,
         wait: float = 0.0,
-        pause: float = _FIRST_PAUSE,
     ) -> list[BatchStatus]:
         """Import the results of every batch that has ended; return the batches that are still open.
 
@@ -258,14 +238,14 @@ class Batches:
         """
         if not self.journal.batches(*OPEN):
             return []  # there may be no ledger
-        deadline, first = time.monotonic() + wait, True
+        deadline = time.monotonic() + wait
+        pause = _FIRST_PAUSE
+        first = True
         with Ledger(self.journal.path) as ledger:
             while True:
                 still_open = list[BatchStatus]()
                 for batch in self.journal.batches(*OPEN):
                     status = await self._reconcile(batch, ledger=ledger)
-                    if status is None:
-                        continue
                     if status.batch.state in OPEN:
                         still_open.append(status)
                     else:
@@ -293,25 +273,22 @@ class Batches:
             batches = [
                 batch
                 for batch in batches
-                if {batch.tag, batch.remote} & {*names}
+                if batch.tag in names or batch.remote in names
             ]
         if len(batches) < len(names):
             remedy = "`ruler batch status` lists the open ones"
             raise UsageError(
                 "no such open batch", remedy, place=", ".join(names)
             )
+        if not forget:
+            return [
+                await self._reconcile(batch, cancel=True) for batch in batches
+            ]
         statuses = []
         for batch in batches:
-            status: BatchStatus | None
-            if forget:
-                moved = self.journal.move(
-                    batch, "abandoned", reason="given up by hand"
-                )
-                status = BatchStatus(moved or batch)
-            else:
-                status = await self._reconcile(batch, cancel=True)
-            if status is not None:
-                statuses.append(status)
+            why = "given up by hand"
+            given_up = self.journal.move(batch, "abandoned", reason=why)
+            statuses.append(BatchStatus(given_up))
         return statuses
 
     async def _reconcile(
@@ -320,12 +297,11 @@ class Batches:
         *,
         cancel: bool = False,
         ledger: Ledger | None = None,
-    ) -> BatchStatus | None:
+    ) -> BatchStatus:
         """Bring a batch on record into line with its provider: find it, fetch or cancel it, close it.
 
         A batch whose creation has no recorded answer is looked for, unless another command may be creating it.
-        A batch that has ended is closed if there is a `ledger` for its results; None if another process has
-        closed it, which reports it.
+        A batch that has ended is closed if there is a `ledger` for its results.
         """
         try:
             if batch.state == "creating":
@@ -342,10 +318,11 @@ class Batches:
             remote = await ask(batch.remote)
             if ledger is None or remote.state == "running":
                 return BatchStatus(batch, remote)
-            closed = await self._close(ledger, provider, batch, remote)
+            return BatchStatus(
+                await self._close(ledger, provider, batch, remote)
+            )
         except RulerError as error:
             return BatchStatus(batch, error=error)
-        return None if closed is None else BatchStatus(closed)
 
     async def _find(self, batch: BatchRecord, *, give_up: bool) -> BatchRecord:
         """Find a batch whose creation has no recorded answer; UncertainBatch if it may exist.
@@ -357,40 +334,43 @@ class Batches:
             return batch
         # the time of the crash is unknown: count from the first search, or from now if the clock was set back
         if batch.changed == batch.created or batch.changed > time.time():
-            batch = self.journal.move(batch, "creating") or batch
+            batch = self.journal.move(batch, "creating")
         # computed before the listing: the last listing must come after the end
         seconds_left = max(0.0, batch.changed + self.window - time.time())
         ours, candidates = await self._search(batch)
         if ours is not None:
-            place = {"remote": ours.id, "label": ours.label}
-            moved = self.journal.move(batch, "submitted", **place)
             result = f"was found: {ours.id}"
+            batch = self.journal.move(
+                batch, "submitted", remote=ours.id, label=ours.label
+            )
         elif candidates or seconds_left or not give_up:
             raise UncertainBatch(batch, candidates, seconds_left)
         else:
             why = "never appeared at the provider"
-            moved = self.journal.move(batch, "abandoned", reason=why)
             result = f"{why}; its requests are free"
+            batch = self.journal.move(batch, "abandoned", reason=why)
         self.observer.note(f"batch {batch.tag} {result}")
-        return moved or batch
+        return batch
 
     async def _search(
         self, batch: BatchRecord
     ) -> tuple[RemoteBatch | None, list[RemoteBatch]]:
         """Return the batch with our tag, file or results; else the candidates, the oldest first."""
         provider = self.providers.for_batch(batch)
-        others = self._others | {
-            batch.remote for batch in self.journal.batches()
-        }
+        others = set(self._others)
+        for recorded in self.journal.batches():
+            others.add(recorded.remote)
         untagged: list[RemoteBatch] = []
-        since = batch.created - provider.form.skew
+        since = batch.created - provider.skew
         for remote in await provider.list_batches(since):
             if remote.tag == batch.tag or (
                 batch.file and remote.file == batch.file
             ):
                 return remote, []
-            unknown = not (remote.tag or remote.file or remote.id in others)
-            if unknown and remote.total in (0, batch.requests):
+            if remote.tag or remote.file or remote.id in others:
+                continue
+            # it may not be counted yet
+            if remote.total in (0, batch.requests):
                 untagged.insert(0, remote)
         ids = {key.hex() for key in self.journal.keys(batch.id)}
         candidates = []
@@ -399,9 +379,8 @@ class Batches:
                 candidates.append(remote)
                 continue
             ours = 0
-            with TemporaryFile() as file:
-                for row in map(read_row, await provider.results(remote, file)):
-                    ours += isinstance(row, ReplyRow) and row.custom_id in ids
+            for row in map(read_row, await provider.results(remote)):
+                ours += isinstance(row, ReplyRow) and row.custom_id in ids
             if 2 * ours > batch.requests:
                 return remote, []
             self._others.add(remote.id)
@@ -413,171 +392,143 @@ class Batches:
         provider: Provider,
         batch: BatchRecord,
         remote: RemoteBatch,
-    ) -> BatchRecord | None:
-        """Import the results of a batch that has ended, and close it; None if another process has closed it."""
-        imported = ImportResult()
-        answered = failed = missing = 0
+    ) -> BatchRecord:
+        """Import the results of a batch that has ended, and close it, unless another process has closed it."""
         keys = self.journal.keys(batch.id)
-        model = cache_of(
-            None, JudgeSettings(batch.model, api_base=batch.base)
-        ).name
-        for _ in range(
-            2
-        ):  # a second time if rows are missing: answers are paid for
-            with TemporaryFile() as file:
-                results = enumerate(await provider.results(remote, file), 1)
-                rows = (
-                    (f"line {number}", number, line) for number, line in results
-                )
-                imported = import_rows(ledger, rows, model, keys)
-            kinds = Counter(type(ledger.find(key)) for key in keys)
-            answered, failed = kinds[Reply], kinds[CallError]
-            others = len(imported.open) + imported.foreign + imported.unreadable
-            missing = remote.succeeded - answered - others
+        judge = JudgeSettings(batch.model, api_base=batch.base)
+        model = cache_of(None, judge).name
+        for _ in range(2):  # once more if rows are missing: they are paid for
+            lines = await provider.results(remote)
+            rows = (
+                (f"line {number}", number, line)
+                for number, line in enumerate(lines, 1)
+            )
+            imported = import_rows(ledger, rows, model, keys)
+            missing = remote.succeeded + remote.failed - imported.rows
             if missing <= 0 and not imported.unreadable:
                 break
-        reasons = list(imported.messages.values())
-        # the next submission reads the reason of a refused bound
-        reason = next((reason for reason in reasons if RENAMED in reason), "")
-        state: BatchState = "collected"
-        if remote.state == "failed":
-            state, reason = "failed", remote.reason
+        answered = failed = 0
+        for key in keys:
+            answer = ledger.find(key)
+            answered += isinstance(answer, Reply)
+            failed += isinstance(answer, CallError)
+        reasons = [*imported.messages.values()]
         closed = self.journal.move(
             batch,
-            state,
+            "failed" if remote.state == "failed" else "collected",
             label=remote.label,
-            reason=str(reason or next(iter(reasons), "")),
+            reason=remote.reason or next(iter(reasons), ""),
             answered=answered,
             failed=failed,
             left_out=batch.requests - answered - failed,
         )
-        if closed is None or state == "failed":
-            return closed
         for row in imported.rejected:
             reasons.append(f"{row.where} of its results {row.reason}")
         if missing > 0:
             reasons.append(
-                f"{missing} answers of its provider's count are missing"
+                f"{missing} rows of its provider's count are missing"
             )
         for sentence in reasons:
             self.observer.warn(f"batch {batch.tag}: {sentence}")
         return closed
 
-    def _batch_judge(
-        self, judge: JudgeSettings, settings: ScoreSettings
-    ) -> _BatchJudge:
+    def _outbox(self, judge: JudgeSettings, settings: ScoreSettings) -> _Outbox:
         """Prepare a judge for batches; UsageError if it has no batch API, or no price under a cost cap."""
         provider = self.providers.for_judge(judge)
-        price, _ = batch_price(judge)
-        if settings.pool.max_cost is not None and price is None:
-            problem = f"the price of {judge.label} is not known"
-            remedy = "state it with --price IN,OUT; a batch takes half of it"
-            raise UsageError(problem, remedy, place="--max-cost")
-        refused = list[str]()
-        room = math.inf
-        enqueued = 0
+        outbox = _Outbox(judge, provider)
+        refuse_unpriced(settings, judge, outbox.price)
         for batch in self.journal.batches():
-            if (batch.model, batch.account) != (judge.model, provider.account):
+            if batch.model != judge.model:
+                continue
+            if batch.account != provider.account:
                 continue
             if batch.state in OPEN:
-                enqueued += batch.bytes
-            if RENAMED in batch.reason:
-                refused.append(batch.reason)
-            limit = _ENQUEUED.search(batch.reason)
-            if limit and batch.state == "failed":
-                # at most half of that batch, since others of the account may be enqueued
-                tokens = float((limit["most"] or "inf").replace(",", ""))
-                room = min(tokens * BYTES_PER_TOKEN, batch.bytes / 2)
-        line = request_line(provider.form.target, judge, refused)
-        return _BatchJudge(judge, provider, line, price, room, enqueued)
+                outbox.enqueued += batch.bytes
+            if batch.state == "failed" and _ENQUEUED.search(batch.reason):
+                outbox.room = batch.bytes / 2
+        return outbox
 
     async def _fill(
         self,
         settings: ScoreSettings,
-        judges: Sequence[_BatchJudge],
-        result: SubmitResult,
-    ) -> list[_PendingBatch]:
-        """Put all missing requests of INPUT into batches within the limits, each once; count the others.
+        outboxes: Sequence[_Outbox],
+        stack: ExitStack,
+    ) -> SubmitResult:
+        """Put all missing requests of INPUT into outboxes, each once; count the others.
 
-        BatchCostError if the batches could cost too much.
+        BatchCostError if their batches could cost too much.
         """
         newest_row = self.journal.newest()
+        counts = Counter[str]()
 
         def add(judge_index: int, key: bytes, request: Request) -> None:
-            judge = judges[judge_index]
-            line = judge.line(key, request)
-            if not judge.provider.form.allow(1, len(line)):
-                result.large += 1
-                return
+            outbox = outboxes[judge_index]
             if not self.journal.free(key, newest_row):
-                result.out += 1
-                return
-            batch = judge.batch_for(len(line), self.journal.folder)
-            if batch is None:
-                result.held += 1
-                return
-            batch.add(key, line, request)
+                counts["out"] += 1
+            elif not outbox.add(key, request, stack):
+                counts["held"] += 1
 
-        result.missing = await find_missing(settings, add, self.observer)
-        pending = [batch for judge in judges for batch in judge.pending]
+        missing = await find_missing(settings, add, self.observer)
         high = 0.0
-        for batch in pending:
-            batch.write(batch.form.closing)
-            high += batch.cost.high if batch.cost else 0.0
+        requests = 0
+        for outbox in outboxes:
+            cost = outbox.cost
+            high += cost.high if cost else 0.0
+            for batch in outbox.batches:
+                requests += len(batch.keys)
         max_cost = settings.pool.max_cost
         if max_cost is not None and high > max_cost:
-            requests = sum(len(batch.keys) for batch in pending)
-            problem = (
-                f"{requests} requests may cost up to ${high:.2f} at batch price"
-            )
-            remedy = (
-                "nothing was submitted; allow that, or submit a part of INPUT"
-            )
             raise BatchCostError(
-                problem, remedy, place=f"--max-cost {max_cost:g}"
+                f"{requests} requests may cost up to ${high:.2f} at batch price",
+                "nothing was submitted; allow that, or submit a part of INPUT",
+                place=f"--max-cost {max_cost:g}",
             )
-        return pending
+        return SubmitResult(missing, [], counts["out"], counts["held"])
 
-    async def _send(self, pending: _PendingBatch) -> BatchRecord:
+    async def _send(
+        self, outbox: _Outbox, pending: _PendingBatch
+    ) -> BatchRecord:
         """Submit one batch: record it, have the provider create it, record its id."""
-        judge, provider = pending.judge.settings, pending.judge.provider
-        journal = self.journal
-        uploaded = await provider.upload(pending.file)
-        batch = journal.begin(
+        judge = outbox.judge
+        provider = outbox.provider
+        cost = outbox.cost
+        tag = pending.tag
+        lines = pending.lines
+        uploaded = await provider.upload(tag, lines.file)
+        all_bytes = sum(batch.lines.size for batch in outbox.batches)
+        batch = self.journal.begin(
             pending.keys,
-            tag=pending.tag,
-            provider=pending.form.target,
+            tag=tag,
+            provider=provider.target,
             model=judge.model,
             base=judge.api_base,
             key_env=judge.api_key_env,
             account=provider.account,
             requests=len(pending.keys),
-            bytes=pending.bytes,
-            usd=pending.cost and pending.cost.expected,
+            bytes=lines.size,
+            usd=cost and cost.expected * lines.size / all_bytes,
             file=uploaded,
         )
         try:
             # without the answer the batch may exist and be billed
             with anyio.CancelScope(shield=True):
-                remote = await provider.create(
-                    pending.file, uploaded, pending.tag
-                )
+                remote = await provider.create(tag, lines.file, uploaded)
         except RulerError as error:
             state: BatchState = "failed"
             if isinstance(error, UnclearError):
                 state = "creating"
-            journal.move(batch, state, reason=str(error.brief))
+            self.journal.move(batch, state, reason=error.brief)
             raise
-        pending.file.unlink(missing_ok=True)
-        created = journal.move(
+        lines.close()
+        created = self.journal.move(
             batch, "submitted", remote=remote.id, label=remote.label
         )
-        if created is None:
-            given_up = (
+        if created.state != "submitted":
+            problem = (
                 f"was given up by another command while it became {remote.id}"
             )
             remedy = "cancel it at its provider, which bills it"
-            raise RulerError(given_up, remedy, place=f"batch {batch.tag}")
+            raise RulerError(problem, remedy, place=f"batch {batch.tag}")
         return created
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator
@@ -17,19 +16,14 @@ from contextlib import (
     ExitStack,
     closing,
     contextmanager,
+    suppress,
 )
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from ruler_cli.errors import OutputError, system_errors
-from ruler_cli.ledger.database import (
-    empty_ledger,
-    file_errors,
-    open_ledger,
-    sqlite_errors,
-)
-from ruler_cli.ledger.reply_cache import is_there
+from ruler_cli.errors import OutputError, UsageError, system_errors
+from ruler_cli.ledger.database import open_to_read, open_to_write
 
 BatchState = Literal[
     "creating", "submitted", "collected", "failed", "abandoned"
@@ -37,7 +31,6 @@ BatchState = Literal[
 """`creating`: the provider was asked, or was about to be asked, and no answer is recorded."""
 OPEN: tuple[BatchState, ...] = ("creating", "submitted")
 
-_ANOTHER = "name another file with --ledger"
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS batches (id INTEGER PRIMARY KEY, tag TEXT NOT NULL UNIQUE, "
     "provider TEXT NOT NULL, model TEXT NOT NULL, base TEXT, key_env TEXT, account TEXT NOT NULL, "
@@ -103,61 +96,51 @@ class Journal(AbstractContextManager["Journal"]):
         If there is no ledger, it is created, or without `make` the journal is in memory.
         """
         self.path = ledger
-        with file_errors(f"{ledger}: cannot be used as a ledger", _ANOTHER):
-            memory = not make and not is_there(ledger)
-            self._db = empty_ledger() if memory else open_ledger(ledger)
-            # a batch that is paid for must survive a power cut
-            self._db.execute("PRAGMA synchronous = FULL")
-            for statement in _TABLES:
-                self._db.execute(statement)
+        self._file = open_to_write(ledger, make=make)
+        # a batch that is paid for must survive a power cut
+        self._file.run("PRAGMA synchronous = FULL")
+        for statement in _TABLES:
+            self._file.run(statement)
         real = Path(os.path.realpath(ledger))
-        self.folder = real.with_name(f"{real.name}.batch")
         self._lock = real.with_name(f"{real.name}.batch-lock")
-
-    @contextmanager
-    def writing(self) -> Iterator[None]:
-        """Run one write transaction; OutputError if the ledger cannot be written."""
-        with self._errors(), self._db:
-            self._db.execute("BEGIN IMMEDIATE")
-            yield
 
     def free(self, key: bytes, newest: int) -> bool:
         """Return whether a request is in no open batch, and not answered since the ledger's row `newest`."""
-        return not self._rows(_NOT_FREE, key, newest)
+        return not self._file.run(_NOT_FREE, key, newest)
 
     def begin(self, keys: Iterable[bytes], **fields: Any) -> BatchRecord:
         """Record a batch that is about to be created, with the keys of its requests."""
-        with self.writing():
+        with self._file.transaction() as connection:
             values = {"now": time.time(), **fields}
-            id = int(self._db.execute(_INSERT, values).lastrowid or 0)
+            id = int(connection.execute(_INSERT, values).lastrowid or 0)
             rows = ((key, id) for key in keys)
-            self._db.executemany("INSERT INTO batch_keys VALUES (?, ?)", rows)
+            connection.executemany("INSERT INTO batch_keys VALUES (?, ?)", rows)
         return self.batch(id)
 
     def move(
         self, batch: BatchRecord, state: BatchState, **changed: Any
-    ) -> BatchRecord | None:
+    ) -> BatchRecord:
         """Change the state of a batch, on disk when this returns; closing it frees its requests.
 
-        None if another process has changed the state since `batch` was read.
+        Return the batch as it is now: another process may have changed its state since `batch` was read.
         """
         changed |= {"state": state, "changed": time.time()}
         names = ", ".join(f"{name} = ?" for name in changed)
-        with self.writing():
-            cursor = self._db.execute(
+        with self._file.transaction() as connection:
+            cursor = connection.execute(
                 f"UPDATE batches SET {names} WHERE id = ? AND state = ?",  # noqa: S608 - names of ours
                 (*changed.values(), batch.id, batch.state),
             )
             if cursor.rowcount and state not in OPEN:
-                self._db.execute(
+                connection.execute(
                     "DELETE FROM batch_keys WHERE batch = ?", (batch.id,)
                 )
-        return self.batch(batch.id) if cursor.rowcount else None
+        return self.batch(batch.id)
 
     def batches(self, *states: BatchState) -> list[BatchRecord]:
         """Return the batches in these states, all batches without any, the oldest first."""
         batches = [
-            BatchRecord(*row) for row in self._rows(f"{_SELECT}ORDER BY id")
+            BatchRecord(*row) for row in self._file.run(f"{_SELECT}ORDER BY id")
         ]
         return [
             batch for batch in batches if not states or batch.state in states
@@ -165,15 +148,19 @@ class Journal(AbstractContextManager["Journal"]):
 
     def batch(self, id: int) -> BatchRecord:
         """Return a batch by its row id."""
-        return BatchRecord(*self._rows(f"{_SELECT}WHERE id = ?", id)[0])
+        return BatchRecord(*self._file.run(f"{_SELECT}WHERE id = ?", id)[0])
 
     def newest(self) -> int:
         """Return the id of the ledger's newest row; later answers have higher ids."""
-        return int(self._rows("SELECT coalesce(max(id), 0) FROM replies")[0][0])
+        return int(
+            self._file.run("SELECT coalesce(max(id), 0) FROM replies")[0][0]
+        )
 
     def keys(self, batch: int) -> set[bytes]:
         """Return the keys of the requests in an open batch."""
-        rows = self._rows("SELECT key FROM batch_keys WHERE batch = ?", batch)
+        rows = self._file.run(
+            "SELECT key FROM batch_keys WHERE batch = ?", batch
+        )
         return {key for (key,) in rows}
 
     @contextmanager
@@ -181,14 +168,13 @@ class Journal(AbstractContextManager["Journal"]):
         """Hold the lock for submission and recovery; yields False if another command holds it.
 
         The system releases the lock when the process ends in any manner. This tells a batch that is being
-        submitted from one that a crash left behind. `folder`, for request files, is empty at the start, and
-        removed at the end. OutputError if the file system has no locks.
+        submitted from one that a crash left behind. OutputError if the file system has no locks.
         """
+        # without a lock two submissions may both pay
+        way_out = "use --ledger for a ledger on another disk"
+        place = str(self._lock)
+        mine = True
         with ExitStack() as stack:
-            mine = True
-            # without a lock two submissions may both pay
-            way_out = "use --ledger for a ledger on another disk"
-            place = str(self._lock)
             with system_errors("locked", OutputError, way_out, place=place):
                 self._lock.touch(0o600)
                 lock = stack.enter_context(self._lock.open("a"))
@@ -196,32 +182,18 @@ class Journal(AbstractContextManager["Journal"]):
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
                     mine = False
-                else:
-                    shutil.rmtree(self.folder, ignore_errors=True)
-                    self.folder.mkdir(mode=0o700)
-                    stack.callback(
-                        shutil.rmtree, self.folder, ignore_errors=True
-                    )
             yield mine
 
     def __exit__(self, *_: object) -> None:
-        self._db.close()
-
-    def _rows(self, query: str, *values: Any) -> list[Any]:
-        with self._errors():
-            return self._db.execute(query, values).fetchall()
-
-    def _errors(self) -> AbstractContextManager[None]:
-        return sqlite_errors(self.path, "used", _ANOTHER)
+        self._file.close()
 
 
 def count_open_requests(ledger: Path) -> int:
     """Return the number of requests in open batches; 0 if the file holds no batches."""
-    address = f"{ledger.absolute().as_uri()}?mode=rw"
-    try:
-        with closing(sqlite3.connect(address, uri=True, timeout=1.0)) as db:
-            return int(
-                db.execute("SELECT count(*) FROM batch_keys").fetchone()[0]
-            )
-    except (sqlite3.Error, ValueError):
-        return 0  # no file, no table or no ledger: others report that
+    # no file, no table or no ledger: others report that
+    with (
+        suppress(UsageError, OSError, sqlite3.Error),
+        closing(open_to_read(ledger)) as file,
+    ):
+        return int(file.wait_for("SELECT count(*) FROM batch_keys")[0][0])
+    return 0

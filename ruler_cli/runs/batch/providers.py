@@ -1,10 +1,9 @@
-"""The batch APIs of OpenAI and Anthropic by their own SDKs: a file of requests → a batch → its results.
+"""The batch APIs of OpenAI and Anthropic by their own SDKs: lines of requests → a batch → its results.
 
 OpenAI and compatible endpoints: a request file is uploaded, a batch is created from it, the results are
 files. Anthropic: a single HTTP request holds all judge requests; it stores no tag of ours, only their ids.
 
-The SDKs do not retry: requests are tried again here, and only if that is safe. Request files and results are
-sent and received piece by piece, so memory does not grow with the batch.
+The SDKs do not retry: requests are tried again here, and only if that is safe.
 """
 
 from __future__ import annotations
@@ -14,28 +13,17 @@ import math
 import os
 import random
 import re
-import shlex
-import sys
-import time
-from collections.abc import (
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Iterator,
-    Sequence,
-)
-from contextlib import AsyncExitStack, asynccontextmanager
+from asyncio import sleep
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import replace
-from datetime import datetime
-from functools import partial
 from hashlib import blake2b
 from importlib import import_module
-from pathlib import Path
-from typing import IO, Any, Literal, NamedTuple, TypeVar
+from operator import attrgetter
+from typing import Any, BinaryIO, Literal, NamedTuple, TypeVar
 from urllib.parse import quote, urlsplit
 
-import anyio
-from pydantic import TypeAdapter
+import orjson
 
 from ruler_cli.errors import RefusedError, RulerError, UsageError
 from ruler_cli.judges.network import proxy_of, trusted
@@ -49,44 +37,41 @@ from ruler_cli.judges.resolve import (
 )
 from ruler_cli.pool.retries import RetryBudget
 from ruler_cli.runs.batch.journal import BatchRecord
-from ruler_cli.runs.batch.requests import FORMS, BatchForm, batch_target
+from ruler_cli.runs.batch.requests import Target, target_of
 from ruler_cli.settings.models import JudgeSettings
-from ruler_cli.types import CallError, clean
+from ruler_cli.types import CallError, clean, words_of
 
 T = TypeVar("T")
 State = Literal["running", "ended", "failed"]
-MAX_LINE = 32 << 20
-"""Longest line of results, in bytes."""
 _ID = re.compile(r"[\x21-\x7e]{1,200}")
-_ENDED = ("ended", "completed", "expired", "cancelled", "canceled")
-"""Labels of an ended batch; with any other label but `failed` a batch is running."""
+_STATES: dict[str, State] = {
+    **dict.fromkeys(
+        words_of("ended completed expired cancelled canceled"), "ended"
+    ),
+    "failed": "failed",
+}
+"""States by the labels of a provider; with any other label a batch is running."""
 _PAGE = 100
 _RETRIES = 5
 _READ_TIMEOUT = 60.0
 """Seconds to wait for an answer, or for the next piece of results."""
-_UPLOAD_TIMEOUT = 3600.0
-"""Seconds for a request with a file, which may be of 256 MB."""
+_DEADLINE = 3600.0
+"""Seconds for all of a request, which may have a file of 200 MB."""
 _MAX_RETRY_AFTER = 300.0
 """Seconds that a server may ask to wait; the command ends if it asks for more."""
 _RUN_LATER = "run again later"
-_FILE_ALTERNATIVE = "use `ruler batch export` and `ruler batch import`"
+_ABSENT = (
+    "check --api-base and the key; an endpoint without a batch API answers the file of `ruler batch export`, "
+    "and a batch that is gone is given up with `ruler batch cancel --forget NAME`"
+)
 _UNCLEAR = (408, 409, 424, 425, 499)
 """Statuses that leave open if the request was handled, as those from 500 on do."""
-_UNSENT = (
-    "ConnectError",
-    "ConnectTimeout",
-    "InvalidURL",
-    "ProxyError",
-    "UnicodeEncodeError",
-    "UnicodeError",
-    "UnsupportedProtocol",
+_UNSENT = words_of(
+    "ConnectError ConnectTimeout InvalidURL ProxyError UnsupportedProtocol"
 )
 """Errors of the HTTP library of an SDK after which the request certainly did not arrive."""
-_HTTP_LIBRARIES = ("httpx", "httpx2")
-"""HTTP libraries of the SDKs, by their version."""
-_STREAMED = {"X-Stainless-Raw-Response": "stream"}
-"""Header with which an SDK returns the response itself, before its body is read."""
-_ANTHROPIC_PATH = "/v1/messages/batches"
+_NEW_CONNECTION = {"Connection": "close"}
+"""A server may close an idle connection at any moment, which would leave open if a batch was created."""
 
 
 class UnclearError(RulerError):
@@ -113,9 +98,9 @@ class RemoteBatch(NamedTuple):
     """A batch as its provider describes it; `created` is Unix time by the provider's clock.
 
     `label` is the provider's name of the state. `ended`: results can be fetched, of canceled and expired
-    batches too. `failed`: little or nothing was processed; what was may be billed. `tag` is ours, `file` the id
-    of the uploaded request file; both are None if the API stores none. Counts of requests may be 0 until the
-    provider has counted. `files` are ids of the results. `reason` is the first error of a failed batch.
+    batches too. `failed`: little or nothing was processed; what was may be billed. `files` are ids of the results.
+    Counts of requests may be 0 until the provider has counted. `tag` is ours, `file` the id of the uploaded request
+    file; both are None if the API stores none. `reason` is the first error of a failed batch.
     """
 
     id: str
@@ -125,9 +110,9 @@ class RemoteBatch(NamedTuple):
     total: int
     succeeded: int
     failed: int
+    files: Sequence[str]
     tag: object = None
     file: object = None
-    files: Sequence[str] = ()
     reason: str = ""
 
 
@@ -138,142 +123,125 @@ class Provider:
     the batch is refused for good.
     """
 
-    def __init__(self, base: str, key: str | None, form: BatchForm) -> None:
+    target: Target = "openai"
+    most_requests, most_bytes = 50_000, 200_000_000
+    """Limits of a batch. A megabyte is 1,000,000 bytes, even if a provider may count 1,048,576."""
+    skew = 86400.0
+    """Seconds by which the provider's clock may differ; where batches store our tag a longer listing does no harm."""
+    client_class = "AsyncOpenAI"
+    resource = "batches"
+    redirects = True
+
+    def __init__(self, base: str, key: str | None) -> None:
         """Make the SDK's client; UsageError if the SDK is not installed, or refuses the address."""
-        self.base, self.key, self.form = base, key, form
+        self.base = base
+        self.key = key
         self.name = f"the batch API at {urlsplit(base).netloc}"
-        self.pause: Callable[[float], Awaitable[None]] = asyncio.sleep
-        name = form.target
+        name = self.target
         try:
             self.sdk: Any = import_module(name)
         except ImportError:
             problem = f"batches need the package {name}, which is not installed"
             remedy = f"pip install 'ruler-cli[{name}]'"
             raise UsageError(problem, remedy, place=f"{name}/…") from None
-        errors = (
-            self.sdk.APIError,
-            ConnectionError,
-            TimeoutError,
-            UnicodeError,
-        )
-        self._errors: tuple[type[Exception], ...] = errors
-        for library in filter(None, map(sys.modules.get, _HTTP_LIBRARIES)):
-            self._errors += (
-                library.HTTPError,
-                library.StreamError,
-                library.InvalidURL,
-            )
+        self._errors = (self.sdk.APIError, TimeoutError)
+        client = getattr(self.sdk, self.client_class)
+        verify = trusted(base)
+        http_client = self.sdk.DefaultAsyncHttpxClient
         try:
-            self.client = self._open()
-        except self._errors:
+            self.client: Any = client(
+                base_url=base,
+                api_key=key or "none",
+                max_retries=0,
+                timeout=_READ_TIMEOUT,
+                default_headers=self._headers(self.sdk.Omit()),
+                http_client=http_client(
+                    verify=verify, follow_redirects=self.redirects
+                ),
+            )
+        except Exception:  # noqa: BLE001 - of the SDK's HTTP library
             problem = "is not an address that can be called"
             raise UsageError(problem, "check --api-base", place=base) from None
+        self._batches = attrgetter(self.resource)(self.client)
 
-    def _open(self) -> Any:
-        omit = self.sdk.Omit()
-        headers = {
+    def _headers(self, omit: Any) -> dict[str, Any]:
+        """Return our key or none, and leave out what the SDK would send to any address: other variables' values."""
+        return {
             "Authorization": f"Bearer {self.key}" if self.key else omit,
-            # by default the SDK sends what further variables hold, to any address
             "OpenAI-Organization": omit,
             "OpenAI-Project": omit,
+            **_NEW_CONNECTION,
         }
-        return self._client(self.sdk.AsyncOpenAI, headers, redirects=True)
-
-    def _client(
-        self, kind: Any, headers: dict[str, Any], *, redirects: bool
-    ) -> Any:
-        """Return a client with our key or none, without retries, with a new connection for every request.
-
-        A server may close an idle connection at any moment, which would leave open if a batch was created.
-        """
-        http_client = self.sdk.DefaultAsyncHttpxClient(
-            verify=trusted(self.base), follow_redirects=redirects
-        )
-        return kind(
-            base_url=self.base,
-            api_key=self.key or "none",
-            max_retries=0,
-            timeout=_READ_TIMEOUT,
-            default_headers={"Connection": "close", **headers},
-            http_client=http_client,
-        )
-
-    @property
-    def _batches(self) -> Any:
-        return self.client.batches
 
     @property
     def account(self) -> str:
         """Digest of the address, a dot, digest of address and key; neither can be read from it."""
-        texts = (self.base, f"{self.base}\n{self.key or ''}")
-        return ".".join(
-            blake2b(
+        digests = []
+        for text in (self.base, f"{self.base}\n{self.key or ''}"):
+            digest = blake2b(
                 text.encode(), digest_size=4, person=b"ruler account 1"
-            ).hexdigest()
-            for text in texts
-        )
+            )
+            digests.append(digest.hexdigest())
+        return ".".join(digests)
 
-    async def upload(self, file: Path) -> str:
-        """Upload a request file; return its id at the provider, "" if the API has no such step."""
+    async def upload(self, tag: str, lines: BinaryIO) -> str:
+        """Upload the lines of requests; return the file's id at the provider, "" if the API has no such step."""
 
         async def send() -> str:
-            with file.open("rb") as source:
-                upload = (file.name, source, "application/jsonl")
-                stored = await self.client.files.create(
-                    file=upload, purpose="batch", timeout=_UPLOAD_TIMEOUT
-                )
+            lines.seek(0)
+            upload = (f"ruler-{tag}.jsonl", lines, "application/jsonl")
+            stored = await self.client.files.create(
+                file=upload, purpose="batch", timeout=_DEADLINE
+            )
             return _checked(stored.id)
 
-        return await self._ask(send, seconds=_UPLOAD_TIMEOUT)
+        return await self._ask(send)
 
-    async def create(self, file: Path, uploaded: str, tag: str) -> RemoteBatch:
+    async def create(
+        self, tag: str, lines: BinaryIO, uploaded: str
+    ) -> RemoteBatch:
         """Create a batch, which costs money; the call is not retried once it may have arrived.
 
-        `uploaded` is the result of `upload` for `file`. UnclearError if the batch may exist; after any
+        `uploaded` is the result of `upload` for these lines. UnclearError if the batch may exist; after any
         other error it does not.
         """
 
-        send = partial(self._create, file, uploaded, tag)
-        return await self._batch(send, once=True, seconds=_UPLOAD_TIMEOUT)
+        async def send() -> RemoteBatch:
+            return self._read(await self._create(tag, lines, uploaded))
 
-    async def _create(self, file: Path, uploaded: str, tag: str) -> Any:
+        return await self._ask(send, once=True)
+
+    async def _create(self, tag: str, lines: BinaryIO, uploaded: str) -> Any:
         return await self._batches.create(
             input_file_id=uploaded,
             endpoint="/v1/chat/completions",
             completion_window="24h",
             metadata={"ruler": tag},
-            timeout=_UPLOAD_TIMEOUT,
+            timeout=_DEADLINE,
         )
 
     async def retrieve(self, id: str) -> RemoteBatch:
         """Fetch a batch by its id; RefusedError if there is none."""
 
-        return await self._batch(
-            partial(self._batches.retrieve, id), gone=_give_up(id)
-        )
+        async def send() -> RemoteBatch:
+            return self._read(await self._batches.retrieve(id))
+
+        return await self._ask(send)
 
     async def cancel(self, id: str) -> RemoteBatch:
         """Cancel a batch; one that has ended, or is about to end, is returned as it is."""
+
+        async def send() -> RemoteBatch:
+            return self._read(await self._batches.cancel(id))
+
         try:
-            send = partial(self._batches.cancel, id)
-            return await self._batch(send, gone=_give_up(id))
+            return await self._ask(send)
         except RulerError:
             remote = await self.retrieve(id)
-            if remote.state == "running" and not remote.label.startswith(
-                "cancel"
-            ):
+            canceling = remote.label.startswith("cancel")
+            if remote.state == "running" and not canceling:
                 raise
             return remote
-
-    async def _batch(
-        self, send: Callable[[], Awaitable[Any]], **rules: Any
-    ) -> RemoteBatch:
-        """Make a request whose answer is a batch; the rest as for `_ask`."""
-
-        async def read() -> RemoteBatch:
-            return self._read(await send())
-
-        return await self._ask(read, **rules)
 
     async def list_batches(self, since: float) -> list[RemoteBatch]:
         """Return batches created at `since` (Unix time) or later, roughly the newest first.
@@ -295,96 +263,71 @@ class Provider:
                 batch for batch in batches.values() if batch.created >= since
             ]
 
-        return await self._ask(send, seconds=None)
+        return await self._ask(send)
 
-    async def results(
-        self, remote: RemoteBatch, file: IO[bytes]
-    ) -> Iterator[bytes]:
-        """Download the results to a file; return their lines, answers and errors, without line breaks.
+    async def results(self, remote: RemoteBatch) -> Iterator[bytes]:
+        """Download the results; return their lines, answers and errors, without the key, which they may repeat."""
 
-        A line is without the key, which it may repeat; one that is longer than 32 MiB comes in pieces.
-        """
+        async def send() -> bytes:
+            files = [await self._content(id) for id in remote.files]
+            return b"\n".join(files)
 
-        async def send() -> None:
-            file.seek(0)
-            file.truncate()
-            for download in self._downloads(remote):
-                async with download as response:
-                    async for piece in response.iter_bytes():
-                        file.write(piece)
-                file.write(b"\n")
-
-        await self._ask(send, seconds=None, gone=_give_up(remote.id))
-        file.seek(0)
-        lines = map(bytes.strip, iter(partial(file.readline, MAX_LINE), b""))
+        data = await self._ask(send)
+        lines = map(bytes.strip, data.split(b"\n"))
         return (without_key(line, self.key) for line in lines if line)
 
-    def _downloads(self, remote: RemoteBatch) -> Iterator[Any]:
-        return map(
-            self.client.files.with_streaming_response.content, remote.files
-        )
+    async def _content(self, id: str) -> bytes:
+        content: bytes = (await self.client.files.content(id)).content
+        return content
 
     def _read(self, answer: Any) -> RemoteBatch:
         """Read the SDK's form of a batch; fields of any type, since gateways vary."""
         counts = answer.request_counts
-        succeeded, failed = (
-            _count(counts, "completed"),
-            _count(counts, "failed"),
-        )
+        succeeded = _count(counts, "completed")
+        failed = _count(counts, "failed")
         label = clean(answer.status.lower(), self.key)
-        files = [
-            file
-            for file in (answer.output_file_id, answer.error_file_id)
-            if file
-        ]
-        state = _state(label)
+        state = _STATES.get(label, "running")
+        files = [answer.output_file_id, answer.error_file_id]
         # some endpoints report the end before the files exist; without them paid answers would be lost
-        due = failed or label == "completed"
-        answers_to_come = succeeded and not answer.output_file_id
-        if state == "ended" and (answers_to_come or (due and not files)):
+        due = files[:1] if succeeded else files
+        processed = succeeded or failed or label == "completed"
+        if state == "ended" and processed and not any(due):
             state = "running"
-        tag = (
-            answer.metadata.get("ruler")
-            if isinstance(answer.metadata, dict)
-            else None
-        )
+        metadata = answer.metadata
         errors = getattr(answer.errors, "data", None)
         why = errors[0].message if errors else "its provider does not say why"
         return RemoteBatch(
             _checked(answer.id),
-            _time(answer.created_at),
+            float(answer.created_at),
             label,
             state,
             _count(counts, "total") or succeeded + failed,
             succeeded,
             failed,
-            tag,
+            [*filter(None, files)],
+            metadata.get("ruler") if isinstance(metadata, dict) else None,
             answer.input_file_id,
-            files,
-            clean(str(why), self.key),
+            clean(str(why), self.key) if state == "failed" else "",
         )
 
     async def _ask(
         self,
         send: Callable[[], Awaitable[T]],
         *,
-        seconds: float | None = _READ_TIMEOUT,
         once: bool = False,
-        gone: str = "",
     ) -> T:
         """Make requests and return their answer, with retries by the policy of all calls.
 
         A request that must be handled at most `once`, since it costs money, is retried only if it certainly
-        was not handled; UnclearError if it may have been. `gone` is the remedy if the path is unknown.
+        was not handled; UnclearError if it may have been.
         """
         budget = RetryBudget(_RETRIES, math.inf)
         while True:
-            began = time.monotonic()
             try:
-                async with asyncio.timeout(seconds):
+                async with asyncio.timeout(_DEADLINE):
                     return await send()
             except self._errors as error:
-                failure = self._failure(error, gone)
+                failure = self._failure(error)
             except (AttributeError, TypeError, ValueError):
                 # it could hide a batch that is billed
                 problem = "its answer is not a batch API's"
@@ -396,16 +339,15 @@ class Provider:
             retry = failure.retry
             if retry is None or (retry.retry_after or 0.0) > _MAX_RETRY_AFTER:
                 raise failure.error
-            spent = time.monotonic() - began
-            wait = budget.wait(retry, spent, random.random())
+            wait = budget.wait(retry, 0.0, random.random())
             if wait is None:
                 raise failure.error
-            await self.pause(wait)
+            await sleep(wait)
 
-    def _failure(self, error: Any, gone: str) -> _Failure:
+    def _failure(self, error: Any) -> _Failure:
         """Classify an error of an SDK as one of a live call."""
         if isinstance(error, self.sdk.APIStatusError):
-            return self._status_failure(error.status_code, error.response, gone)
+            return self._status_failure(error.status_code, error.response)
         cause = error.__cause__ or error
         why = clean(str(cause) or type(cause).__name__, self.key)
         retry = CallError("transport", why, "call")
@@ -418,94 +360,74 @@ class Provider:
             problem = f"{self.name} did not answer in time"
         return _Failure(RulerError(problem, _RUN_LATER), retry, unclear=True)
 
-    def _status_failure(
-        self, status: int, response: Any, gone: str
-    ) -> _Failure:
+    def _status_failure(self, status: int, response: Any) -> _Failure:
         codes, message = error_of(response.content)
         if status in (404, 405):
-            remedy = gone or f"check --api-base, or {_FILE_ALTERNATIVE}"
-            absent = (
+            problem = (
                 f"{self.name} answered {status}: {clean(message, self.key)}"
             )
-            return _Failure(RefusedError(absent, remedy))
+            return _Failure(RefusedError(problem, _ABSENT))
         headers = response.headers
         error = classify(status, codes, message, headers, self.key, self.name)
         unclear = status >= 500 or status in _UNCLEAR
         if error.kind != "transport":
             return _Failure(RefusedError(error.reason), unclear=unclear)
-        failed = RulerError(error.reason, _RUN_LATER)
-        if error.scope != "call" or status == 409:  # a conflict stays one
-            return _Failure(failed, unclear=unclear)
         # a batch is no call: the number of retries bounds refusals for a rate, too
-        return _Failure(failed, replace(error, rate=False), unclear)
+        retry = replace(error, rate=False)
+        again = error.scope == "call" and status != 409  # a conflict stays one
+        failed = RulerError(error.reason, _RUN_LATER)
+        return _Failure(failed, retry if again else None, unclear)
 
 
 class AnthropicProvider(Provider):
-    """The batch API of Anthropic.
+    """The batch API of Anthropic, whose request is held in memory as a whole."""
 
-    Two requests are made below the SDK's own methods: its `create` takes a list that is in memory as a whole,
-    and its `results` sends the key to any address that a batch names for them.
-    """
+    target = "anthropic"
+    most_requests, most_bytes = 100_000, 64_000_000
+    skew = 900.0
+    client_class = "AsyncAnthropic"
+    resource = "messages.batches"
+    # at another host the HTTP library leaves out the header Authorization, but not that of this key
+    redirects = False
 
-    def _open(self) -> Any:
-        omit = self.sdk.Omit()
-        headers = {
+    def _headers(self, omit: Any) -> dict[str, Any]:
+        return {
             "anthropic-version": "2023-06-01",
             "x-api-key": self.key or omit,
             "Authorization": omit,
+            **_NEW_CONNECTION,
         }
-        # at another host the HTTP library leaves out the header Authorization, but not this one
-        return self._client(self.sdk.AsyncAnthropic, headers, redirects=False)
 
-    @property
-    def _batches(self) -> Any:
-        return self.client.messages.batches
-
-    async def upload(self, file: Path) -> str:
+    async def upload(self, tag: str, lines: BinaryIO) -> str:
         """Return "": the API has no such step."""
         return ""
 
-    async def _create(self, file: Path, uploaded: str, tag: str) -> Any:
-        headers = {
-            "Content-Type": "application/json",
-            "Content-Length": str(file.stat().st_size),  # noqa: ASYNC240 - of a local file
-        }
-        async with await anyio.open_file(file, "rb") as lines:
-            return await self.client.post(
-                _ANTHROPIC_PATH,
-                cast_to=self.sdk.types.messages.MessageBatch,
-                content=lines,
-                options={"headers": headers, "timeout": _UPLOAD_TIMEOUT},
-            )
+    async def _create(self, tag: str, lines: BinaryIO, uploaded: str) -> Any:
+        lines.seek(0)
+        requests = [orjson.loads(line) for line in lines]
+        return await self._batches.create(requests=requests, timeout=_DEADLINE)
 
-    def _downloads(self, remote: RemoteBatch) -> Iterator[Any]:
-        @asynccontextmanager
-        async def opened() -> AsyncIterator[Any]:
-            path = f"{_ANTHROPIC_PATH}/{quote(remote.id, safe='')}/results"
-            options = {"headers": _STREAMED}
-            response = await self.client.get(
-                path, cast_to=object, options=options
-            )
-            try:
-                yield response
-            finally:
-                await response.close()
-
-        yield opened()
+    async def _content(self, id: str) -> bytes:
+        # the SDK's own method sends the key to any address that a batch names for its results
+        path = f"/v1/messages/batches/{quote(id, safe='')}/results"
+        content: bytes = await self.client.get(path, cast_to=bytes)
+        return content
 
     def _read(self, answer: Any) -> RemoteBatch:
         counts = answer.request_counts
         succeeded = _count(counts, "succeeded")
         failed = _count(counts, "errored", "canceled", "expired")
         label = clean(answer.processing_status.lower(), self.key)
+        id = _checked(answer.id)
         return RemoteBatch(
-            _checked(answer.id),
-            _time(answer.created_at),
+            id,
+            answer.created_at.timestamp(),
             label,
-            _state(label),
+            _STATES.get(label, "running"),
             _count(counts, "processing") + succeeded + failed,
             succeeded,
             failed,
+            [id],
         )
 
 
@@ -515,27 +437,12 @@ def _checked(id: str) -> str:
     return id
 
 
-def _state(label: str) -> State:
-    if label == "failed":
-        return "failed"
-    return "ended" if label in _ENDED else "running"
-
-
-def _time(value: Any) -> float:
-    return TypeAdapter(datetime).validate_python(value).timestamp()
-
-
 def _count(counts: object, *words: str) -> int:
     """Count the requests in states of these names."""
     numbers = (getattr(counts, word, 0) for word in words)
     return sum(
         number for number in numbers if isinstance(number, int) and number > 0
     )
-
-
-def _give_up(id: str) -> str:
-    """Return the remedy for a batch that its provider does not know, or does not show to this key."""
-    return f"to give it up: `ruler batch cancel --forget {shlex.quote(id)}`"
 
 
 class Providers(AsyncExitStack):
@@ -555,15 +462,7 @@ class Providers(AsyncExitStack):
 
         UsageError if the judge has no batch API, or its key or SDK is missing.
         """
-        target = batch_target(judge)
-        if target is None:
-            remedy = (
-                "use openai/… or anthropic/…, or an endpoint with a batch API like OpenAI's "
-                f"(--api-base URL); for any other, {_FILE_ALTERNATIVE}"
-            )
-            raise UsageError(
-                "has no batch API", remedy, place=f"judge {judge.model}"
-            )
+        target = target_of(judge)
         if target == "anthropic":
             address = (
                 judge.api_base
@@ -573,18 +472,18 @@ class Providers(AsyncExitStack):
             )
             check_address(address)
             base = cut_address(address).removesuffix("/v1")
-            proxy_of(
-                base
-            )  # one that cannot be used is refused before anything is read
+            # one that cannot be used is refused before anything is read
+            proxy_of(base)
             key = key_for(judge, "ANTHROPIC_API_KEY")
             kind: type[Provider] = AnthropicProvider
         else:
             endpoint = endpoint_of(judge)
-            base, key = endpoint.base, endpoint.key
+            base = endpoint.base
+            key = endpoint.key
             kind = Provider
         provider = self._opened.get((target, base, key))
         if provider is None:
-            provider = kind(base, key, FORMS[target])
+            provider = kind(base, key)
             self.push_async_exit(provider.client)
             self._opened[target, base, key] = provider
         return provider
@@ -600,13 +499,7 @@ class Providers(AsyncExitStack):
             batch.model, api_base=batch.base, api_key_env=key_env
         )
         provider = self.for_judge(judge)
-        recorded, current = batch.account, provider.account
-        if batch.remote is not None:
-            recorded, current = (
-                recorded.partition(".")[0],
-                current.partition(".")[0],
-            )
-        if recorded != current:
+        if batch.remote is None and batch.account != provider.account:
             problem = "was submitted with another key or to another address"
             command = f"`ruler batch cancel --forget {batch.tag}`"
             remedy = f"set these as they were, or give it up with {command}"

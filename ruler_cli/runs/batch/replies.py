@@ -1,7 +1,7 @@
 """Reply files → a ledger: rows of batch APIs and engines, in any order and as often as they come.
 
 Read are output files of the OpenAI batch API and of tools that copy it (`vllm run-batch`), Anthropic's batch
-results, and rows of other engines: a chat completion, or a text, beside a `custom_id`. An answer replaces a
+results, and rows of a user's own: a chat completion, or a text, beside a `custom_id`. An answer replaces a
 failure, and the first of two answers to one request stays. So a file may be imported twice, and several files
 at once.
 """
@@ -24,6 +24,7 @@ from ruler_cli.files import open_container
 from ruler_cli.files.containers.lines import lines
 from ruler_cli.files.location import Location
 from ruler_cli.files.source import decompressed
+from ruler_cli.files.values import JsonObject
 from ruler_cli.judges.chat_completions import limits_named
 from ruler_cli.judges.provider_errors import (
     ErrorResponse,
@@ -41,12 +42,10 @@ MAX_LINE_BYTES = 32 << 20
 _TOO_LONG = "is longer than 32 MiB"
 _UNKNOWN = "holds no reply of a known form"
 _KEY = re.compile(r"[0-9a-fA-F]{32}")
-_ROWS, _BYTES = 2000, 8 << 20
-"""Rows, or bytes of rows, that are written together."""
+_TOGETHER = 500
+"""Answers that are written together."""
 _MAX_REJECTED = 20
 """Rejected rows that are listed one by one."""
-RENAMED = "the next batch bounds its answers by another name"
-"""End of the reason of requests whose bound on the answer was refused."""
 _ENDED = {"expired": "expired", "cancelled": "canceled", "canceled": "canceled"}
 """Error codes, also with the prefix `batch_`, of requests that were not processed when the batch ended."""
 _STATUSES = {
@@ -56,22 +55,20 @@ _STATUSES = {
     "overloaded_error": 529,
 }
 """HTTP statuses of Anthropic's error types; its batch results hold the type alone. Others may pass."""
+_STATUS = re.compile("[45][0-9][0-9]")
 _FIELDS = words_of("id type model choices content stop_reason usage")
 """Fields of a chat completion or a message; other fields of the row are columns of its input."""
 _TEXT_FIELDS = words_of("generated_text output text response")
 """Fields with the answer in an engine's row, the most reliable first: `text` may be a column of the input."""
-_PROMPT_TOKENS = ("prompt_tokens", "num_input_tokens", "input_tokens")
-_COMPLETION_TOKENS = (
-    "completion_tokens",
-    "num_generated_tokens",
-    "output_tokens",
-)
+_TOKENS = ("prompt_tokens", "completion_tokens")
 _JSON_TOOL = "json_tool_call"
 """Tool through which litellm requests JSON from a model without schema support."""
 
 
 Row = tuple[str, int, bytes | str]
 """Place, line number and text of a row; or why it cannot be read, in half a sentence."""
+_Parsed = tuple[Reply | CallError, str]
+"""Answer and label of a row."""
 
 
 class ReplyRow(NamedTuple):
@@ -86,10 +83,6 @@ class ReplyRow(NamedTuple):
     label: str = ""
 
 
-_Parsed = tuple[Reply | CallError, str]
-"""Answer and label of a row."""
-
-
 class RejectedRow(NamedTuple):
     """A malformed or foreign row: its place for a message, line number, and reason (half a sentence)."""
 
@@ -102,7 +95,7 @@ class RejectedRow(NamedTuple):
 class ImportResult:
     """Counts of an import of `rows` rows.
 
-    `new` answers were added, `repeated` are rows whose request had an answer. `foreign` rows have a custom_id
+    `new` answers were added, `repeated` are answers to requests that had one. `foreign` rows have a custom_id
     that is not ours, `unreadable` rows are no replies; `rejected` lists the first of both. `open` maps each
     request without an answer to (failed for good, its error kind or reason). `messages` holds the first
     sentence of each kind or reason.
@@ -119,10 +112,10 @@ class ImportResult:
 
     def unanswered(self, *, for_good: bool) -> dict[str, int]:
         """Count the requests that failed for good, by kind; or those to send again, by reason."""
-        labels = sorted(
-            label for kind, label in self.open.values() if kind == for_good
-        )
-        return dict(Counter(labels).most_common())
+        labels = Counter[str]()
+        for kind, label in sorted(self.open.values()):
+            labels[label] += kind == for_good
+        return dict((+labels).most_common())
 
 
 def import_rows(
@@ -137,68 +130,70 @@ def import_rows(
     requests are foreign.
     """
     result = ImportResult()
-    waiting, size = list[tuple[bytes, ReplyRow]](), 0
-    for where, number, text in rows:
-        result.rows += 1
-        row = text if isinstance(text, str) else read_row(text)
-        reason = row if isinstance(row, str) else ""
-        if isinstance(row, ReplyRow):
-            name = row.custom_id
-            key = bytes.fromhex(name) if _KEY.fullmatch(name) else b""
-            if key and (keys is None or key in keys):
-                waiting.append((key, row))
-                size += len(text)
-            else:
-                result.foreign += 1
-                reason = f"has a foreign custom_id: {clean(name[:64])!r}"
+    failed = dict[bytes, tuple[str, str]]()
+    answers = list[tuple[bytes, str, Reply | CallError]]()
+    replies = 0
+
+    def write() -> None:
+        # sorted keys touch fewer pages of the index; answers to one request keep their order
+        answers.sort(key=itemgetter(0))
+        result.new += ledger.keep_all(answers)
+        answers.clear()
+
+    for key, row in _readable(rows, keys, result):
+        answer = row.answer
+        for_good = False
+        if isinstance(answer, Reply):
+            replies += 1
         else:
-            result.unreadable += 1
-        if reason:
-            result.rejected.append(RejectedRow(where, number, reason))
-        del result.rejected[_MAX_REJECTED:]
-        if len(waiting) >= _ROWS or size >= _BYTES:
-            _write(ledger, waiting, model, result)
-            waiting, size = [], 0
-    _write(ledger, waiting, model, result)
+            failure = row.label, answer.reason
+            failed[key] = max(failure, failed.get(key, failure))
+            for_good = answer.scope == "group"
+        # an error that a further request may avoid is not stored
+        if answer.body or for_good:
+            name = model or getattr(answer, "model", "") or "unknown"
+            answers.append((key, name, answer))
+        if len(answers) >= _TOGETHER:
+            write()
+    write()
+    result.repeated = replies - result.new
+    for key, (label, reason) in failed.items():
+        kept = ledger.find(key)
+        if isinstance(kept, CallError):
+            result.open[key] = (True, kept.kind)
+            result.messages.setdefault(kept.kind, kept.reason)
+        elif kept is None:
+            result.open[key] = (False, label)
+            result.messages.setdefault(label, reason)
     return result
 
 
-def _write(
-    ledger: Ledger,
-    rows: list[tuple[bytes, ReplyRow]],
-    model: str | None,
-    result: ImportResult,
-) -> None:
-    if not rows:
-        return
-    # sorted keys touch fewer pages of the index; rows of one request keep their order
-    rows.sort(key=itemgetter(0))
-    answers = []
-    for key, row in rows:
-        name = model or getattr(row.answer, "model", "") or "unknown"
-        # an error that a further request may avoid is not stored
-        answer = row.answer
-        failed = isinstance(answer, CallError) and answer.scope == "group"
-        answers.append((key, name, answer if answer.body or failed else None))
-    for (key, row), before in zip(rows, ledger.keep_all(answers), strict=True):
-        answer = row.answer
-        answered = before in ("answer", "truncated", "refusal")
-        if isinstance(answer, Reply):
-            result.repeated += answered
-            result.new += not answered
-        if isinstance(answer, Reply) or answered:
-            result.open.pop(key, None)
-            continue
-        for_good = answer.scope == "group"
-        failed = for_good or before == "fault"
-        label: str = (
-            answer.kind if for_good else "before" if failed else row.label
-        )
-        if label != "before":
-            result.messages.setdefault(label, answer.reason)
-        result.open[key] = max(
-            (failed, label), result.open.get(key, (False, ""))
-        )
+def _readable(
+    rows: Iterable[Row], keys: Container[bytes] | None, result: ImportResult
+) -> Iterator[tuple[bytes, ReplyRow]]:
+    """Yield the key and the parsed row of each of our requests; count all rows."""
+    for where, number, text in rows:
+        result.rows += 1
+        row: ReplyRow | str
+        if isinstance(text, str):
+            row = text
+        else:
+            row = read_row(text)
+        if isinstance(row, ReplyRow):
+            name = row.custom_id
+            key = b""
+            if _KEY.fullmatch(name):
+                key = bytes.fromhex(name)
+            if key and (keys is None or key in keys):
+                yield key, row
+                continue
+            result.foreign += 1
+            reason = f"has a foreign custom_id: {clean(name[:64])!r}"
+        else:
+            result.unreadable += 1
+            reason = row
+        result.rejected.append(RejectedRow(where, number, reason))
+        del result.rejected[_MAX_REJECTED:]
 
 
 def rows_of(files: Iterable[Location]) -> Iterator[Row]:
@@ -260,152 +255,124 @@ def read_row(line: bytes) -> ReplyRow | str:
         TypeError,
     ):  # orjson reads deeper nesting than it writes
         return _UNKNOWN
-    return parsed if isinstance(parsed, str) else ReplyRow(name, *parsed)
+    if isinstance(parsed, str):
+        return parsed
+    return ReplyRow(name, *parsed)
 
 
-def _parse(row: Mapping[str, Any]) -> _Parsed | str:
+def _parse(row: JsonObject) -> _Parsed | str:
     """Parse a row of any known form, else return why not; the first form that fits decides."""
-    result, response = (
-        _mapping(row.get("result")),
-        _mapping(row.get("response")),
-    )
-    if "type" in result:  # Anthropic's
-        label = _ENDED.get(str(result["type"]))
-        if label:
-            return _again("its batch ended before", label)
-        if result.get("message") is not None:
-            return _of_body(None, result["message"])
-        error = result.get("error")
-        return _of_error(None, error) if error else _UNKNOWN
-    if "status_code" in response or "body" in response:  # OpenAI's
-        status = _status(response.get("status_code"))
-        if response.get("body") is not None:
-            return _of_body(status, response["body"])
-        error = row.get("error")
-        if error:
-            return _of_error(status, error)
-        return _again("the row holds no answer", "no answer")
+    result = _mapping(row.get("result"))  # Anthropic's
+    response = _mapping(row.get("response"))  # OpenAI's
+    label = _ENDED.get(str(result.get("type")))
+    if label:
+        return _again("its batch ended before", label)
+    code = response.get("status_code")
+    status = code if isinstance(code, int) else 0
+    answer = result.get("message", response.get("body"))
+    if answer is not None:
+        return _of_body(status or 200, answer)
     reply = {name: row[name] for name in _FIELDS if name in row}
-    for place in (reply, row.get("body"), response, row.get("http_response")):
-        body = _mapping(place)
+    places = [reply, response]
+    for name in ("body", "http_response"):
+        places.append(_mapping(row.get(name)))
+    for body in places:
         if "choices" in body or body.get("type") == "message":
-            return _of_body(None, body)
-    error = row.get("error") or row.get(
-        "__inference_error__"
-    )  # of OpenAI, of Ray
-    return _of_error(None, error) if error else _of_text(row)
+            return _of_body(200, body)
+    error = result.get("error") or row.get("error")
+    if error:
+        return _of_error(status, error)
+    if "status_code" in response:
+        return _again("the row holds no answer", "no answer")
+    return _of_text(row)
 
 
-def _of_body(status: int | None, body: Any) -> _Parsed:
+def _of_body(status: int, body: Any) -> _Parsed:
     """Read the body of a response as in a live call."""
-    if isinstance(body, Mapping) and isinstance(body.get("content"), list):
+    if isinstance(_mapping(body).get("content"), list):
         body = _of_message(body)
-    data = body.encode() if isinstance(body, str) else orjson.dumps(body)
-    answer = read_response(status or 200, data)
+    if isinstance(body, str):
+        data = body.encode()
+    else:
+        data = orjson.dumps(body)
+    answer = read_response(status, data)
     if isinstance(answer, ErrorResponse):
         return _of_error_response(answer)
-    return answer, "" if isinstance(answer, Reply) else "no chat completion"
+    if isinstance(answer, Reply):
+        return answer, ""
+    return answer, "no chat completion"
 
 
-def _of_message(message: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert a message of Anthropic's API to a chat completion.
-
-    Its texts are joined, its thinking is left out. If it uses a tool, the tool's input is the answer.
-    """
-    blocks = list(map(_mapping, message["content"]))
-    texts = [
-        block.get("text") for block in blocks if block.get("type") == "text"
-    ]
-    content = "".join(text for text in texts if isinstance(text, str))
-    tools = [block for block in blocks if block.get("type") == "tool_use"]
-    if tools and (not content or tools[0].get("name") == _JSON_TOOL):
-        # escaped: it may hold a lone surrogate
-        content = json.dumps(tools[0].get("input"))
-    usage = _mapping(message.get("usage"))
-    # cached and written tokens stand beside those of the prompt
-    counts = {
-        "prompt_tokens": usage.get("input_tokens"),
-        "completion_tokens": usage.get("output_tokens"),
-    }
-    completion = _completion(message, content, message.get("stop_reason"))
-    return {**completion, "usage": {**usage, **counts}}
+def _of_message(message: JsonObject) -> JsonObject:
+    """Make a chat completion of a message of Anthropic's API. If it uses the tool for JSON, that is the answer."""
+    content = message["content"]
+    for block in map(_mapping, content):
+        if block.get("name") == _JSON_TOOL:
+            # escaped: it may hold a lone surrogate
+            content = json.dumps(block.get("input"))
+    finish = message.get("stop_reason")
+    return _completion(message, content, finish, message.get("usage"))
 
 
-def _of_text(row: Mapping[str, Any]) -> _Parsed | str:
-    """Parse an engine's row, whose answer is a text.
-
-    Known are the rows of Ray Data LLM (`generated_text`, `num_input_tokens`, `num_generated_tokens`),
-    SGLang (`text`, `meta_info`), and plain ones (`text` or `output`, and the names of a usage object).
-    """
-    flat = {
-        **row,
-        **_mapping(row.get("usage")),
-        **_mapping(row.get("meta_info")),
-    }
-    finish = flat.get("finish_reason") or flat.get("stop_reason")
-    if isinstance(finish, Mapping):  # of SGLang
-        finish = finish.get("type")
-    if finish == "abort":
-        return _again("the engine stopped before its end", "aborted")
+def _of_text(row: JsonObject) -> _Parsed | str:
+    """Parse a row of the user's own, whose answer is a text, with a usage object or the names of one."""
+    usage = row.get("usage")
+    if not usage:
+        usage = {name: row.get(name) for name in _TOKENS}
+    finish = row.get("finish_reason")
     for name in _TEXT_FIELDS:
-        if isinstance(text := row.get(name), str):
-            return _of_body(None, _completion(flat, text, finish))
+        text = row.get(name)
+        if isinstance(text, str):
+            return _of_body(200, _completion(row, text, finish, usage))
     if "params" in row or "method" in row:
         return "is a request; the file of its replies is wanted"
     return _UNKNOWN
 
 
 def _completion(
-    row: Mapping[str, Any], content: str, finish: Any
-) -> dict[str, Any]:
-    """Make a chat completion with the model and the tokens of a row."""
+    row: JsonObject, content: Any, finish: Any, usage: Any
+) -> JsonObject:
     message = {"role": "assistant", "content": content}
-    cached = _tokens(row, "cached_tokens")
     return {
         "model": row.get("model"),
         "choices": [{"message": message, "finish_reason": finish}],
-        "usage": {
-            "prompt_tokens": _tokens(row, *_PROMPT_TOKENS),
-            "completion_tokens": _tokens(row, *_COMPLETION_TOKENS),
-            "prompt_tokens_details": {"cached_tokens": cached},
-        },
+        "usage": usage,
     }
 
 
 def _of_error_response(response: ErrorResponse) -> _Parsed:
     status, codes, message, *_ = response
     error = classify(status, codes, message)
-    if error.kind != "too_long" and refuses_format(status, message):
-        # not specific to this request; `ruler score` falls back to a simpler format by itself
-        reason = (
-            f"{error.reason}; ask for any text with -p response_format=null"
-        )
-        return _again(reason, "the answer format was refused")
-    if error.kind == "refused" and limits_named(status, message):
-        return _again(
-            f"{error.reason.rstrip('.')}; {RENAMED}", "max_tokens was refused"
-        )
+    refused = refuses_format(status, message)
+    refused = refused or bool(limits_named(status, message))
+    if error.kind != "too_long" and refused:
+        # not specific to this request; `ruler score` finds by itself what is taken
+        remedy = "set what it takes with -p, e.g. response_format=null or max_completion_tokens=8000"
+        reason = f"{error.reason}; {remedy}"
+        return _again(reason, "the form of the answer was refused")
     if error.scope == "group":
         return error, ""
-    return error, "rate limit" if error.rate else f"status {status}"
+    if error.rate:
+        return error, "rate limit"
+    return error, f"status {status}"
 
 
-def _of_error(status: int | None, error: Any) -> _Parsed:
+def _of_error(status: int, error: Any) -> _Parsed:
     """Classify the error of a row without a body; a failure for good only if that is certain.
 
     `vllm run-batch` gives status 400 to every exception of its engine, with a sentence as `error`.
     """
     codes, message = error_of(orjson.dumps({"error": error}))
-    if isinstance(error, Mapping):
-        inner = _mapping(error.get("error")) or error
-        code = inner.get("code")
-        if label := _ENDED.get(str(code).removeprefix("batch_")):
+    for code in codes.split():
+        label = _ENDED.get(code.removeprefix("batch_"))
+        if label:
             return _again(clean(message), label)
-        status = (
-            status or _status(code) or _STATUSES.get(str(inner.get("type")))
-        )
-        if status is not None and status >= 400:
-            return _of_error_response(ErrorResponse(status, codes, message, {}))
+        status = status or _STATUSES.get(code, 0)
+        if not status and _STATUS.fullmatch(code):
+            status = int(code)
+    if status >= 400 and isinstance(error, Mapping):
+        response = ErrorResponse(status, codes, message, {})
+        return _of_error_response(response)
     reason = f"the judge's engine failed: {clean(message or codes)}"
     too_long = classify(500, codes, message)
     if too_long.kind == "too_long":
@@ -417,15 +384,5 @@ def _again(reason: str, label: str) -> _Parsed:
     return CallError("transport", reason, "call"), label
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
+def _mapping(value: Any) -> JsonObject:
     return value if isinstance(value, Mapping) else {}
-
-
-def _status(value: Any) -> int | None:
-    return value if isinstance(value, int) and 100 <= value < 600 else None
-
-
-def _tokens(counts: Mapping[str, Any], *names: str) -> int:
-    """Return the first positive count under one of these names."""
-    values = map(counts.get, names)
-    return next((n for n in values if type(n) is int and n > 0), 0)

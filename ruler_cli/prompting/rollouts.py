@@ -1,0 +1,158 @@
+"""The rollouts of a group → the lines that a judge reads of each, and how many of them all share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ruler_cli.messages.form import Conversation
+from ruler_cli.messages.pictures import REFERENCES
+from ruler_cli.messages.read import conversations_of
+from ruler_cli.prompting.render import (
+    WHOLE,
+    Seen,
+    Shortening,
+    render,
+    render_tools,
+)
+from ruler_cli.types import Group, Picture, Rollout
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedRollout:
+    """A rollout that can be judged: the lines of each of its conversations, and what these do not say."""
+
+    rollout: Rollout
+    lines: Sequence[Sequence[str]]
+    notes: Seen
+
+    def text(self, shared: int, *, tools: bool) -> str:
+        """Return its lines behind the shared ones, with its tools if rollouts show tools of their own."""
+        rollout = self.rollout
+        main, *further = self.lines
+        lines = list(main[shared:])
+        if tools and rollout.tools:
+            listed = render_tools(rollout.tools)
+            lines.insert(0, f"(tools of this rollout)\n{listed}")
+        for number, part in enumerate(further, 2):
+            head = f"part {number} of the same rollout"
+            if shared and part[:shared] == main[:shared]:
+                lines.append(f"({head}, again from the shared context)")
+                lines += part[shared:]
+            else:
+                lines += [f"({head})", *part]
+        if rollout.ended:  # a bare word: the text of a message is in quotes
+            lines.append(f"ended: {rollout.ended}")
+        return "\n".join(lines)
+
+    def shortened(self, keep: Shortening) -> RenderedRollout:
+        """Render it with less of its text."""
+        parts = conversations_of(self.rollout)
+        return replace(self, lines=[render(part, keep) for part in parts])
+
+
+def rendered(
+    rollouts: Sequence[Rollout], pictures: dict[str, Picture], *, pair: bool
+) -> list[RenderedRollout]:
+    """Render whole rollouts, what all begin with once; `pictures` gets theirs. For `pair` see `Seen`."""
+    conversations = [conversations_of(rollout) for rollout in rollouts]
+    opening = _opening([parts[0] for parts in conversations])
+    same = render(conversations[0][0][:opening]) if opening else []
+    results = []
+    for rollout, (main, *further) in zip(rollouts, conversations, strict=True):
+        notes = Seen(pictures, pair=pair)
+        lines = [same + render(main[opening:], WHOLE, notes)]
+        lines += [render(part, WHOLE, notes) for part in further]
+        results.append(RenderedRollout(rollout, lines, notes))
+    return results
+
+
+def _opening(conversations: Sequence[Conversation]) -> int:
+    """Count the first messages that are plain text and the same in all: they are rendered once."""
+    for at, column in enumerate(zip(*conversations, strict=False)):
+        message = column[0]
+        if not message.is_plain or column.count(message) < len(column):
+            return at
+        if any(map(message.text.__contains__, REFERENCES)):
+            return at
+    return min(map(len, conversations), default=0)
+
+
+def shared_prefix(rollouts: Sequence[RenderedRollout]) -> int:
+    """Count the first messages that all rollouts share; each keeps at least one of its own.
+
+    If nothing differs, the context is the prompt: the messages before the first assistant turn.
+    """
+    if not rollouts:
+        return 0
+    lines = [rollout.lines[0] for rollout in rollouts]
+    sizes = list(map(len, lines))
+    limit = min(sizes) - 1
+    for at, column in enumerate(zip(*lines, strict=False)):
+        if column.count(column[0]) < len(column):
+            return min(at, limit)
+    if max(sizes) > min(sizes):
+        return limit
+    last = rollouts[-1].rollout
+    if last.prompt_length is not None:
+        return min(last.prompt_length, limit)
+    for at, message in enumerate(conversations_of(last)[0][:limit]):
+        if message.by_agent:
+            return at
+    return limit
+
+
+def shared_tools(group: Group, rollouts: Sequence[Rollout]) -> tuple[str, bool]:
+    """Return the tools that all rollouts share; True if rollouts show tools of their own instead."""
+    listed = [rollout.tools for rollout in rollouts]
+    shown = {render_tools(tools) for tools in listed if tools}
+    if len(shown) == 1 and all(listed):
+        return shown.pop(), False
+    common = render_tools(group.tools) if group.tools else ""
+    return common, bool(shown - {common})
+
+
+def joined(rollouts: Sequence[Rollout]) -> tuple[list[Rollout], list[int]]:
+    """Join the parts of one rollout; return the rollouts, and the one that each input rollout became.
+
+    Frameworks write one rollout over several records, e.g. each time its context was compacted. A part that
+    another part begins with is an earlier snapshot of it, and is not shown again.
+    """
+    results: list[Rollout] = []
+    numbers: dict[str, int] = {}
+    places = []
+    for rollout in rollouts:
+        at = len(results)
+        if rollout.member is not None:
+            at = numbers.setdefault(rollout.member, at)
+        places.append(at)
+        if at == len(results):
+            results.append(rollout)
+        elif results[at].error is not None:
+            results[at] = rollout
+        elif rollout.error is None:
+            results[at] = _continued(results[at], rollout)
+    return results, places
+
+
+def _continued(rollout: Rollout, later: Rollout) -> Rollout:
+    """Return a rollout with the conversations of a later part of it."""
+    parts = [rollout.messages, *rollout.histories]
+    for part in (later.messages, *later.histories):
+        _add_part(parts, part)
+    main, *further = parts
+    return replace(
+        rollout, messages=main, histories=tuple(further), ended=later.ended
+    )
+
+
+def _add_part(parts: list[list[Any]], part: list[Any]) -> None:
+    """Put a conversation in the place of the one that it continues, or behind all others."""
+    at = len(parts)
+    for number, earlier in enumerate(parts):
+        if earlier[: len(part)] == part:
+            return
+        if part[: len(earlier)] == earlier:
+            at = number
+    parts[at : at + 1] = [part]
