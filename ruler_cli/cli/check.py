@@ -129,7 +129,11 @@ def check(settings: ScoreSettings, options: Options) -> int:
         def add_problem(problem: Problem) -> None:
             reason = str(problem.reason)
             bad.append(
-                {"line": problem.line, "where": problem.where, "reason": reason}
+                {
+                    "line": problem.line,
+                    "where": problem.where,
+                    "reason": reason,
+                }
             )
             if not options.as_json:
                 console.problem(problem)
@@ -230,7 +234,8 @@ def _reasons(
     too_long = min(judge.too_long for judge in estimate.panel)
     if too_long:
         yield f"too long for the judge: {number_of(too_long, 'group')}; --group-size N shows fewer at once"
-    unseen = min((judge.unseen for judge in estimate.panel), key=Counter.total)
+    unseen_by = [judge.unseen for judge in estimate.panel]
+    unseen = min(unseen_by, key=Counter.total)
     for reason, number in unseen.items():
         yield f"{number_of(number, 'group')}: {reason}"
     compared = estimate.comparable or settings.absolute
@@ -346,11 +351,11 @@ def _paths(
         key = "the line" if form.shape == "group" else "hash of the prompt"
     options = settings.input
     task = first.messages[0].get("content") if options.prompt else None
-    last = first.messages[-1].get("content") or first.messages[-1]
+    last = first.messages[-1]
     reward = "" if form.elsewhere else form.reward
     parts: dict[str, tuple[Any, str, Any]] = {
         "prompt": (options.prompt, "", task),
-        "messages": (options.messages, "", last),
+        "messages": (options.messages, "", last.get("content") or last),
         "group key": (options.group_by, key, record.key),
         "reward": (options.reward, reward, first.reward),
         "outcome": (options.outcome, "", first.outcome),
@@ -378,7 +383,7 @@ def _references(settings: ScoreSettings, notes: InputCounts) -> str:
     """Return the path of the reference answers, or those of fields that may hold them, with the option."""
     options = settings.input
     if options.reference:
-        return f"`{options.reference}`, shown to the judge only"
+        return options.reference
     taken = {*paths(options.messages), *paths(options.prompt)}
     likely = []
     for path in _reference_fields(notes):
@@ -406,12 +411,13 @@ def _reference_fields(notes: InputCounts) -> list[str]:
         answers = set[str]()
         for rollout in record.rollouts:
             if rollout.error is None:
-                answers.add(str(rollout.messages[-1].get("content")))
+                last = rollout.messages[-1]
+                answers.add(str(last.get("content")))
         for path in paths_named(parsed, REFERENCES):
             value = str(lookup(parsed, path))
             same = value == first_values.setdefault((record.key, path), value)
-            figure = _HASH.fullmatch(value) or FIGURES & {*path.split(".")}
-            usable = same and not figure
+            figure = FIGURES & {*path.split(".")}
+            usable = same and not (figure or _HASH.fullmatch(value))
             if value not in answers or not usable:
                 fields[path] = fields.get(path, True) and usable
     return [path for path, usable in fields.items() if usable]
@@ -428,7 +434,8 @@ def _print_page(facts: Facts) -> None:
     if facts["groups"]:
         verdict.append(_size(facts))
     terminal = Terminal()
-    first, *more = map(terminal.text, [*verdict, *facts["missing_keys"]])
+    verdict += facts["missing_keys"]
+    first, *more = map(terminal.text, verdict)
     word = Text("not ready: ", "bold red")
     if facts["ready"]:
         word = Text("ready: ", "bold green")
