@@ -106,7 +106,7 @@ def command(
     It takes every option of `score`, so one command line serves both; those that change no estimate do nothing.
     The first line says if `score` is ready to run. Requests that the ledger answers are not counted.
     A figure is the expected one, followed by the lowest and the highest. Above 64 MB figures are estimated
-    from a sample of the groups, `laid out`.
+    from a sample of the groups.
 
     Example: ruler check rollouts.jsonl -m openai/o3
 
@@ -155,8 +155,12 @@ def check(settings: ScoreSettings, options: Options) -> int:
         for number, judge in enumerate(settings.judges):
             bill = _judge_estimate(settings, number, ledger)
             if options.batch:
-                target = batch_target(judge)
-                price = batch_price(judge)[0] if target else None
+                price = batch_price(judge)
+                if batch_target(judge) is None:
+                    price = None
+                    source.notes.append(
+                        f"{judge.label} has no batch API; use `ruler batch export`"
+                    )
                 bill.model = replace(bill.model, price=price)
             judges.append(bill)
         estimate = Estimate(judges)
@@ -243,7 +247,9 @@ def _reasons(
         yield str(NothingToCompare(shown_key(source.reader)))
     cap = settings.pool.max_cost
     cost = estimate.total("cost_usd")
-    if cap and cost and cost.expected > cap and not settings.cached_only:
+    if cap is None or cost is None or settings.cached_only:
+        return
+    if cost.expected > cap:
         enough = rounded(estimate.total("max_cost_usd"), up=True)
         yield f"--max-cost {cap:g} is less than the expected cost; {enough} lets every call go"
 
@@ -266,7 +272,9 @@ def _input_figures(
         "found": source.found(),
         "format": form,
         "paths": _paths(settings, reader, notes),
-        **notes.counts,
+        "bytes": notes.counts["bytes"],
+        "records": notes.counts["records"],
+        "rollouts": notes.counts["rollouts"],
         "ended": {how: notes.ended[how] for how in ENDINGS},
         "rewards": asdict(notes.rewards),
         "outcomes": asdict(notes.outcomes),
