@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, suppress
 from dataclasses import asdict, replace
 from typing import Any
@@ -18,7 +18,6 @@ from ruler_cli.cli.command import running
 from ruler_cli.cli.options import SCORE_OPTIONS, SCORE_SETTINGS, Source, takes
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.safe_text import print_json, shell_word
-from ruler_cli.cli.sentences import rubric_in_words
 from ruler_cli.cli.units import number_of, rounded, shorten
 from ruler_cli.errors import NothingToCompare, UsageError
 from ruler_cli.files.location import Location
@@ -54,7 +53,7 @@ from ruler_cli.settings.fields import paths
 from ruler_cli.settings.load import score_settings
 from ruler_cli.settings.models import ScoreSettings
 from ruler_cli.settings.options import Options
-from ruler_cli.types import ENDINGS, Problem, printable
+from ruler_cli.types import ENDINGS, Problem, Rubric, Standards, printable
 
 _SECTIONS = {
     "Input": (
@@ -107,7 +106,7 @@ def command(
     It takes every option of `score`, so one command line serves both; those that change no estimate do nothing.
     The first line says if `score` is ready to run. Requests that the ledger answers are not counted.
     A figure is the expected one, followed by the lowest and the highest. Above 64 MB figures are estimated
-    from a sample of the groups, `laid out`.
+    from a sample of the groups.
 
     Example: ruler check rollouts.jsonl -m openai/o3
 
@@ -130,7 +129,11 @@ def check(settings: ScoreSettings, options: Options) -> int:
         def add_problem(problem: Problem) -> None:
             reason = str(problem.reason)
             bad.append(
-                {"line": problem.line, "where": problem.where, "reason": reason}
+                {
+                    "line": problem.line,
+                    "where": problem.where,
+                    "reason": reason,
+                }
             )
             if not options.as_json:
                 console.problem(problem)
@@ -152,8 +155,12 @@ def check(settings: ScoreSettings, options: Options) -> int:
         for number, judge in enumerate(settings.judges):
             bill = _judge_estimate(settings, number, ledger)
             if options.batch:
-                target = batch_target(judge)
-                price = batch_price(judge)[0] if target else None
+                price = batch_price(judge)
+                if batch_target(judge) is None:
+                    price = None
+                    source.notes.append(
+                        f"{judge.label} has no batch API; use `ruler batch export`"
+                    )
                 bill.model = replace(bill.model, price=price)
             judges.append(bill)
         estimate = Estimate(judges)
@@ -231,7 +238,8 @@ def _reasons(
     too_long = min(judge.too_long for judge in estimate.panel)
     if too_long:
         yield f"too long for the judge: {number_of(too_long, 'group')}; --group-size N shows fewer at once"
-    unseen = min((judge.unseen for judge in estimate.panel), key=Counter.total)
+    unseen_by = [judge.unseen for judge in estimate.panel]
+    unseen = min(unseen_by, key=Counter.total)
     for reason, number in unseen.items():
         yield f"{number_of(number, 'group')}: {reason}"
     compared = estimate.comparable or settings.absolute
@@ -239,7 +247,9 @@ def _reasons(
         yield str(NothingToCompare(shown_key(source.reader)))
     cap = settings.pool.max_cost
     cost = estimate.total("cost_usd")
-    if cap and cost and cost.expected > cap and not settings.cached_only:
+    if cap is None or cost is None or settings.cached_only:
+        return
+    if cost.expected > cap:
         enough = rounded(estimate.total("max_cost_usd"), up=True)
         yield f"--max-cost {cap:g} is less than the expected cost; {enough} lets every call go"
 
@@ -262,11 +272,13 @@ def _input_figures(
         "found": source.found(),
         "format": form,
         "paths": _paths(settings, reader, notes),
-        **notes.counts,
+        "bytes": notes.counts["bytes"],
+        "records": notes.counts["records"],
+        "rollouts": notes.counts["rollouts"],
         "ended": {how: notes.ended[how] for how in ENDINGS},
         "rewards": asdict(notes.rewards),
         "outcomes": asdict(notes.outcomes),
-        "rubric": rubric_in_words(settings.ask.rubric, notes.own_rubrics),
+        "rubric": _rubric(settings.ask.rubric, notes.own_rubrics),
         "references": _references(settings, notes),
     }
 
@@ -347,11 +359,11 @@ def _paths(
         key = "the line" if form.shape == "group" else "hash of the prompt"
     options = settings.input
     task = first.messages[0].get("content") if options.prompt else None
-    last = first.messages[-1].get("content") or first.messages[-1]
+    last = first.messages[-1]
     reward = "" if form.elsewhere else form.reward
     parts: dict[str, tuple[Any, str, Any]] = {
         "prompt": (options.prompt, "", task),
-        "messages": (options.messages, "", last),
+        "messages": (options.messages, "", last.get("content") or last),
         "group key": (options.group_by, key, record.key),
         "reward": (options.reward, reward, first.reward),
         "outcome": (options.outcome, "", first.outcome),
@@ -365,11 +377,21 @@ def _paths(
     return facts
 
 
+def _rubric(usual: Standards | None, stated: int) -> str:
+    """Return what the usual rubric is, and the number of records that have one of their own."""
+    words = "built-in" if usual is None else "a text"
+    if isinstance(usual, Rubric):
+        words = f"{len(usual.criteria)} criteria"
+    if stated:
+        words += f"; {number_of(stated, 'record')} with one of their own"
+    return words
+
+
 def _references(settings: ScoreSettings, notes: InputCounts) -> str:
     """Return the path of the reference answers, or those of fields that may hold them, with the option."""
     options = settings.input
     if options.reference:
-        return f"`{options.reference}`, shown to the judge only"
+        return options.reference
     taken = {*paths(options.messages), *paths(options.prompt)}
     likely = []
     for path in _reference_fields(notes):
@@ -397,12 +419,13 @@ def _reference_fields(notes: InputCounts) -> list[str]:
         answers = set[str]()
         for rollout in record.rollouts:
             if rollout.error is None:
-                answers.add(str(rollout.messages[-1].get("content")))
+                last = rollout.messages[-1]
+                answers.add(str(last.get("content")))
         for path in paths_named(parsed, REFERENCES):
             value = str(lookup(parsed, path))
             same = value == first_values.setdefault((record.key, path), value)
-            figure = _HASH.fullmatch(value) or FIGURES & {*path.split(".")}
-            usable = same and not figure
+            figure = FIGURES & {*path.split(".")}
+            usable = same and not (figure or _HASH.fullmatch(value))
             if value not in answers or not usable:
                 fields[path] = fields.get(path, True) and usable
     return [path for path, usable in fields.items() if usable]
@@ -419,7 +442,8 @@ def _print_page(facts: Facts) -> None:
     if facts["groups"]:
         verdict.append(_size(facts))
     terminal = Terminal()
-    first, *more = map(terminal.text, [*verdict, *facts["missing_keys"]])
+    verdict += facts["missing_keys"]
+    first, *more = map(terminal.text, verdict)
     word = Text("not ready: ", "bold red")
     if facts["ready"]:
         word = Text("ready: ", "bold green")
@@ -496,10 +520,7 @@ def _rows(figures: Facts, names: Names) -> Iterator[tuple[str, str]]:
 def _words(figure: Any) -> str:
     """Return a figure in words; empty for nothing."""
     if isinstance(figure, Range):
-        low, expected, high = (f"{number:,.0f}" for number in figure)
-        if low == high:
-            return expected
-        return f"{expected} (from {low} to {high})"
+        return _range(figure, "{:,.0f}".format)
     if isinstance(figure, dict):
         parts = []
         for name, inner in figure.items():
@@ -518,9 +539,9 @@ def _words(figure: Any) -> str:
 def _dollars(cost: Range | None) -> str:
     if cost is None:
         return _NO_PRICE
-    expected = f"${rounded(cost.expected)}"
-    if not cost.high:
-        return expected
-    low = rounded(cost.low, up=False)
-    high = rounded(cost.high, up=True)
-    return f"{expected} (from ${low} to ${high})"
+    return _range(cost, lambda usd: f"${rounded(usd)}")
+
+
+def _range(figure: Range, write: Callable[[float], str]) -> str:
+    low, expected, high = map(write, figure)
+    return expected if low == high else f"{expected} (from {low} to {high})"

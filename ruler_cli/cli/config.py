@@ -188,7 +188,8 @@ def _page(facts: Mapping[str, Any]) -> Iterator[str]:
         value = one_line(_text(option["value"]))
         if sys.stdout.isatty():  # a program wants it whole
             value = shorten(value, _VALUE)
-        rows.append([name, value, option["from"], option.get("help", "")])
+        help_text = option.get("help", "")
+        rows.append([name, value, option["from"], help_text])
     yield ""
     yield from columns(rows)
     for judge in facts["judges"]:
@@ -200,7 +201,7 @@ def _page(facts: Mapping[str, Any]) -> Iterator[str]:
                 yield f"  {name:<12}{_text(value)}"
     if facts["named_judges"]:
         yield ""
-        yield f"judges of the file: {', '.join(facts['named_judges'])}"
+        yield f"judges of the file: {_text(facts['named_judges'])}"
 
 
 def _text(value: Any) -> str:

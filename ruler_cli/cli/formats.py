@@ -47,42 +47,39 @@ def command(
     Exit codes: 0 printed; 2 no such format, or a mistake in ruler.toml.
     """
     with running(ctx) as options:
-        own = options.rows
-        rows = [form for form in FORMATS if name in ("", form.family)]
-        mine = {key: row for key, row in own.items() if name in ("", key)}
-        if not (rows or mine):
-            known = (*own, *(form.family for form in FORMATS))
-            near = (
-                question(nearest(name, known)) or "; `ruler formats` lists all"
-            )
-            problem = f"no such format: {name}{near}"
+        forms = [form for form in FORMATS if name in ("", form.family)]
+        mine: dict[str, RecordPaths] = {}
+        for key, row in options.rows.items():
+            if name in ("", key):
+                mine[key] = row
+        if not (forms or mine):
+            families = [form.family for form in FORMATS]
+            match = nearest(name, (*options.rows, *families))
+            advice = question(match) or "; `ruler formats` lists all"
+            problem = f"no such format: {name}{advice}"
             raise UsageError(problem)
-        if name:
-            names = [name, *(f"{name}-{i}" for i in range(2, 1 + len(rows)))]
-            pairs = zip(names, rows, strict=False)
-            lines = [
-                line for one, form in pairs for line in row_lines(one, form)
-            ]
-            lines += [
-                line
-                for key, row in mine.items()
-                for line in row_lines(key, row)
-            ]
+        if not name:
+            lines = [*columns([*_table(forms, mine)])]
         else:
-            lines = [*columns([*_table(rows, mine)])]
+            rows: dict[str, RecordPaths] = {}
+            for number, form in enumerate(forms, 1):
+                rows[f"{name}-{number}" if number > 1 else name] = form
+            lines = []
+            for key, row in [*rows.items(), *mine.items()]:
+                lines += row_lines(key, row)
         for line in lines:
             typer.echo(one_line(line))
     return 0
 
 
 def _table(
-    rows: list[Format], own: dict[str, RecordPaths]
+    forms: list[Format], mine: dict[str, RecordPaths]
 ) -> Iterator[list[str]]:
     yield ["format", "a record is", "its keys"]
-    for key, row in own.items():
+    for key, row in mine.items():
         paths = "`, `".join((*row.messages, *row.answers))
         yield [key, "as in ruler.toml", shorten(f"`{paths}`", _WIDTH)]
-    for form in rows:
+    for form in forms:
         yield [form.family, form.record, shorten(form.signature, _WIDTH)]
 
 

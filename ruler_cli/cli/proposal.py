@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import Any
 
 import typer
 
 from ruler_cli.cli.messages import option_words
-from ruler_cli.cli.safe_text import (
-    one_line,
-    print_json,
-    printable_key,
-    shell_word,
-)
+from ruler_cli.cli.safe_text import one_line, print_json, shell_word
 from ruler_cli.errors import UnknownShapeError
 from ruler_cli.files.location import Location
 from ruler_cli.formats.proposal import NothingToJudge, propose
@@ -72,12 +66,12 @@ def _facts(row: RecordPaths, source: str, options: Options) -> dict[str, Any]:
         path = getattr(row, name)
         if path not in ("", "reward", ()):
             paths[name] = path
-            words += map(_word, option_words(name, path))
+            words += map(shell_word, option_words(name, path))
     flags = " ".join(words)
     for field, origin in options.origins.items():
         if origin.rank == COMMAND_LINE and field not in (*_PARTS, "as_json"):
             words += map(shell_word, option_words(field, origin.value))
-    command = ["ruler check", _word(Location(source).public), *words]
+    command = ["ruler check", shell_word(Location(source).public), *words]
     return {"paths": paths, "flags": flags, "command": " ".join(command)}
 
 
@@ -88,9 +82,3 @@ def _print_page(facts: dict[str, Any]) -> None:
         lines.append(f"  {_PARTS[name]:10} {one_line(shown)}")
     lines.append(f"\nTry it: {facts['command']}")
     typer.echo("\n".join(lines))
-
-
-def _word(text: str) -> str:
-    """Quote a word for a shell; a character that a terminal cannot show becomes an escape."""
-    key = printable_key(text)
-    return shlex.quote(text) if key == text else key

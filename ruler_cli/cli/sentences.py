@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ruler_cli.cli.units import count, lines, seconds, short, shorten, usd
-from ruler_cli.types import BatchFigures, Rubric, Standards, Summary
+from ruler_cli.types import BatchFigures, Summary
 
 if TYPE_CHECKING:
     from ruler_cli.results.figures import ReportFigures
@@ -127,8 +127,7 @@ def kinds(figures: ReportFigures) -> str:
 
 def findings(figures: ReportFigures) -> Iterator[Fact]:
     """Yield sentences about the judge, each with a name."""
-    for i, sentence in enumerate(agreement(figures)):
-        yield "" if i else "agreement", sentence
+    yield "agreement", agreement(figures)
     slots = figures["slots"]
     trend = figures["lengths"]
     values = figures["reliability"]
@@ -180,8 +179,8 @@ def judges(figures: ReportFigures) -> str:
     parts = [_counted(figures["judges"])]
     passes = figures["passes"]
     if passes:
-        one = [*passes] == ["1"]
-        parts.append("1 pass" if one else f"{_counted(passes)} passes")
+        single = [*passes] == ["1"]
+        parts.append("1 pass" if single else f"{_counted(passes)} passes")
     return "; ".join(filter(None, parts))
 
 
@@ -227,36 +226,37 @@ def _texts(listed: Sequence[_Json], more: int, longest: int) -> str:
     from ruler_cli.results.figures import BUILT_IN
 
     different = len(listed) + more
-    texts = [f"{different} different"] if different > 1 else []
-    for one in listed[:_TEXTS]:
-        text = _NO_TEXT.get(one["text"]) or _plain(one["text"])
-        if one["digest"] == BUILT_IN:
+    parts = [f"{different} different"] if different > 1 else []
+    for entry in listed[:_TEXTS]:
+        text = _NO_TEXT.get(entry["text"]) or _plain(entry["text"])
+        if entry["digest"] == BUILT_IN:
             text = "built-in"
-        text = shorten(" ".join(f"{one['digest']}: {text}".split()), longest)
-        texts.append(
-            f"{count(one['groups'], 'group')}: {text}" if texts else text
-        )
-    return "; ".join(texts)
+        line = " ".join(f"{entry['digest']}: {text}".split())
+        part = shorten(line, longest)
+        if different > 1:
+            part = f"{count(entry['groups'], 'group')}: {part}"
+        parts.append(part)
+    return "; ".join(parts)
 
 
 def _plain(text: str) -> str:
     """Write the parameters of each judge; any other text is as it was."""
-    each = []
+    judges = []
     try:
         for judge in json.loads(text):
-            asked = {
-                key: judge[key]
-                for key in ("ask", "read", "question")
-                if key in judge
-            }
-            given = [
-                f"{name}={json.dumps(value, ensure_ascii=False)}"
-                for name, value in {**judge["params"], **asked}.items()
-            ]
-            each.append(f"{judge['judge']}: {', '.join(given) or 'none given'}")
+            params = dict(judge["params"])
+            for key in ("ask", "read", "question"):
+                if key in judge:
+                    params[key] = judge[key]
+            words = []
+            for name, value in params.items():
+                shown = json.dumps(value, ensure_ascii=False)
+                words.append(f"{name}={shown}")
+            listed = ", ".join(words) or "none given"
+            judges.append(f"{judge['judge']}: {listed}")
     except (ValueError, TypeError, LookupError, AttributeError):
         return text
-    return "; ".join(each)
+    return "; ".join(judges)
 
 
 def opening(figures: _Json) -> str:
@@ -274,14 +274,15 @@ def differing(differs: Mapping[str, bool | None]) -> str:
 
 def money(figures: _Json) -> str:
     """Name the cost, of a group too; of some groups only if that of others is not known."""
-    spent, known = figures["cost_usd"], figures["cost_groups"]
+    spent = figures["cost_usd"]
+    priced = figures["cost_groups"]
     if not spent:
         return "" if spent is None else usd(spent)
     groups = figures["groups"]
     some = ""
-    if known != groups["scored"] + groups["failed"]:
-        some = f", known for {count(known, 'group')}"
-    return f"{usd(spent)} ({usd(spent / known)} a group{some})"
+    if priced != groups["scored"] + groups["failed"]:
+        some = f", known for {count(priced, 'group')}"
+    return f"{usd(spent)} ({usd(spent / priced)} a group{some})"
 
 
 def cost(figures: ReportFigures) -> str:
@@ -300,26 +301,12 @@ def cost(figures: ReportFigures) -> str:
     return ", ".join(filter(None, parts))
 
 
-def agreement(figures: ReportFigures) -> Iterator[str]:
-    """Yield the agreement with the original reward, and the rollouts without it."""
+def agreement(figures: ReportFigures) -> str:
+    """Return the agreement with the original reward; empty without one."""
     against = figures["against_label"]
     if against["agreement"] is None:
-        return
-    yield ordered_pairs(against, "with different rewards")
-    labels = sorted({tuple(cell["label"]) for cell in against["cells"]})
-    if len(labels) < 2:
-        return
-    for label, high in ((labels[0], True), (labels[-1], False)):
-        number = wrong = 0
-        for cell in against["cells"]:
-            if tuple(cell["label"]) == label:
-                number += cell["n"]
-                if (cell["score"][0] >= LOW) is high:
-                    wrong += cell["n"]
-        rollouts = count(number, "rollout")
-        reward = " to ".join(f"{end:g}" for end in dict.fromkeys(label))
-        scores = f"score {LOW} or more" if high else f"score below {LOW}"
-        yield f"{wrong} of {rollouts} with reward {reward} {scores}"
+        return ""
+    return ordered_pairs(against, "with different rewards")
 
 
 def ordered_pairs(figures: _Json, what: str = "") -> str:
@@ -534,21 +521,3 @@ def figure_lines(figures: BatchFigures, *, weak: bool = False) -> Iterator[str]:
         bias := length_bias(asdict(figures.length))
     ):
         yield f"length: {bias}"
-
-
-def rubric_in_words(usual: Standards | None, own: int) -> str:
-    """Return what the usual rubric is, and the number of records that have one of their own."""
-    words = "built-in" if usual is None else "a text"
-    if isinstance(usual, Rubric):
-        weights = " ".join(
-            f"{one.weight:g}" for one in usual.criteria[:_WEIGHTS]
-        )
-        vetoes = sum(one.veto for one in usual.criteria)
-        more = " …" * (len(usual.criteria) > _WEIGHTS)
-        words = f"{len(usual.criteria)} criteria of weight {weights}{more}"
-        words += f", {count(vetoes, 'veto')}" * (vetoes > 0)
-    return words + f"; {count(own, 'record')} with one of their own" * (own > 0)
-
-
-_WEIGHTS = 12
-"""Weights of criteria that are listed."""

@@ -115,7 +115,7 @@ class Terminal:
             padding=(0, 2, 0, 0),
             pad_edge=False,
             show_header=any(
-                isinstance(one, str) or one.header for one in columns
+                isinstance(column, str) or column.header for column in columns
             ),
             header_style=MUTED,
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import string
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ruler_cli.cli.messages import print_note
@@ -32,16 +32,11 @@ def count(number: int, what: str) -> str:
 
 def columns(
     rows: Sequence[Sequence[str]],
-    justify: Callable[[str, int], str] = str.ljust,
 ) -> Iterator[str]:
-    """Yield rows as lines with columns of one width; the first is left-justified."""
-    first, *others = (
-        max(map(len, column)) for column in zip(*rows, strict=True)
-    )
-    for name, *cells in rows:
-        yield "  ".join(
-            [name.ljust(first), *map(justify, cells, others)]
-        ).rstrip()
+    """Yield rows as lines with columns of one width."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  ".join(map(str.ljust, row, widths)).rstrip()
 
 
 def shorten(text: str, most: int) -> str:
@@ -103,22 +98,11 @@ def rounded(usd: float, *, up: bool | None = None) -> str:
 
 
 class _Figures(string.Formatter):
-    """Format figures by their kind; the format of a number may be its noun, or `%`."""
+    """Format figures by their kind; the format of a number may be its noun."""
 
     def format_field(self, value: Any, form: str) -> str:
-        if hasattr(value, "expected"):
-            low = f"{value.low:,.0f}"
-            middle = f"{value.expected:,.0f}"
-            high = f"{value.high:,.0f}"
-            if low == high:
-                return middle
-            return f"{middle} (from {low} to {high})"
         if isinstance(value, dict):
             return ", ".join(f"{name} {n:,}" for name, n in value.items() if n)
-        if isinstance(value, list):
-            return ", ".join(value)
-        if form == "%":
-            return f"{value:.0%}"
         if isinstance(value, float):
             return f"{value:.4g}"
         if isinstance(value, int):

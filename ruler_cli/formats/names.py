@@ -79,5 +79,3 @@ JUDGED = frozenset(
 """Words of keys whose value is a hash, a figure or the answer that is judged, and no reference."""
 FIGURES = frozenset(words("metrics scores rewards usage"))
 """Keys of objects with figures."""
-RUBRICS = frozenset(words("rubric criteria criterion checklist"))
-"""Words of keys with a rubric."""

@@ -7,9 +7,10 @@ ids. A field whose name, or place, says gold, or names a grader, is never an ans
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from typing import Any, Literal, NamedTuple
@@ -87,8 +88,10 @@ class _Column:
     @cached_property
     def words(self) -> set[str]:
         """Return the words of its path, in the singular."""
-        words = [word.lower() for word in _WORD.findall(self.path)]
-        return {re.sub(r"(?<!s)s$", "", word) for word in words}
+        words = set[str]()
+        for word in _WORD.findall(self.path):
+            words.add(re.sub(r"(?<!s)s$", "", word.lower()))
+        return words
 
     def says(self, names: Sequence[str]) -> bool:
         """Return whether it has one of these words."""
@@ -97,9 +100,10 @@ class _Column:
     @cached_property
     def prose(self) -> bool:
         """Return whether most texts have several words, or are of a script without spaces."""
-        texts = map(str, self.values)
-        wordy = [text for text in texts if " " in text or not text.isascii()]
-        return 2 * len(wordy) > len(self.values)
+        wordy = 0
+        for text in map(str, self.values):
+            wordy += " " in text or not text.isascii()
+        return 2 * wordy > len(self.values)
 
     @cached_property
     def answers(self) -> bool:
@@ -135,14 +139,14 @@ def propose(values: Sequence[Any]) -> RecordPaths | NothingToJudge:
 def refuse_tasks(name: str, values: Sequence[Any], path: str) -> None:
     """Raise UsageError if a list at a path of the user's holds rollouts of several tasks: it is no group."""
     lists = [items(lookup(value, path)) for value in values]
-    row = propose([item for inside in lists for item in inside])
+    row = propose(list(itertools.chain(*lists)))
     if isinstance(row, NothingToJudge) or row.records or not row.prompt:
         return
-    tasks = [
-        {str(lookup(item, row.prompt[-1])) for item in inside}
-        for inside in lists
-    ]
-    if max(map(len, tasks)) < 2:
+    tasks = 0
+    for rollouts in lists:
+        texts = [str(lookup(item, row.prompt[-1])) for item in rollouts]
+        tasks = max(tasks, len({*texts}))
+    if tasks < 2:
         return
     raise UsageError(
         "is a list whose items are of several tasks, and no group",
@@ -242,12 +246,14 @@ def _kind(value: Any) -> str:
     turns = named_turns(value) or value
     if not all(map(is_object, turns)):
         return ""
-    # a turn with a type alone is a call, or its result
-    named = [
-        turn for turn in turns[:_MOST] if "role" in turn or "type" not in turn
-    ]
-    roles = {ROLES.get(str(turn.get("role")).lower()) for turn in named}
-    return "turns" if "assistant" in roles and None not in roles else ""
+    roles = set[str | None]()
+    for turn in turns[:_MOST]:
+        # one with a type alone is a call, or its result
+        if "role" in turn or "type" not in turn:
+            role = str(turn.get("role")).lower()
+            roles.add(ROLES.get(role))
+    agents = "assistant" in roles and None not in roles
+    return "turns" if agents else ""
 
 
 def _step(key: str) -> str:
@@ -256,64 +262,62 @@ def _step(key: str) -> str:
 
 def _row(path: str, fields: Sequence[_Column]) -> RecordPaths | None:
     """Return the row of the first shape that fits: its answers, and the task, reward and outcome beside."""
-    tasks = _best([column for column in fields if column.asks], _TASKS)
+    tasks = [column for column in fields if column.asks]
+    prompt = _best(tasks, "text", _TASKS)[:1]
+    written = [column for column in fields if column.answers]
     for kind in _ANSWER_KINDS:
-        fitting = [
-            column
-            for column in fields
-            if column.answers and column.kind == kind
-        ]
-        answers = _best(fitting, _ANSWERS)
-        if answers and (kind == "turns" or tasks):
+        answers = _best(written, kind, _ANSWERS)
+        if answers and (kind == "turns" or prompt):
             break
     else:
         return None
     best = answers[0]
     messages = [best.path]
     if kind == "turns" and any(map(_opening, best.values)):
-        tasks = []
-    if kind == "text":
+        prompt = []
+    named = best.words.intersection(_ANSWERS)
+    if kind == "text" and named:
         # outputs of several models stand in fields that differ by a model's name alone
-        named = best.words.intersection(_ANSWERS)
-        alike = [
-            answer.path
-            for answer in answers
-            if answer.words.intersection(_ANSWERS) == named
-        ]
-        messages = alike if named else messages
-    prompt = tuple(task.path for task in tasks[:1])
-    if len(messages) > 1:
-        return RecordPaths(
-            records=path, messages=tuple(messages), prompt=prompt
-        )
-    numbers = "numbers" if kind == "texts" else "number"
-    beside = [column for column in fields if column.kind == numbers]
-    rewards = _best(
-        [column for column in beside if column.says(_REWARDS)], _REWARDS
-    )
-    outcomes = _best(
-        [column for column in beside if column.says(_OUTCOMES)], _OUTCOMES
-    )
-    return RecordPaths(
+        messages = []
+        for answer in answers:
+            if answer.words.intersection(_ANSWERS) == named:
+                messages.append(answer.path)
+    row = RecordPaths(
         records=path,
         messages=tuple(messages),
-        prompt=prompt,
+        prompt=tuple(column.path for column in prompt),
+    )
+    if len(messages) > 1:
+        return row
+    numbers = "numbers" if kind == "texts" else "number"
+    rewards = _best(fields, numbers, _REWARDS)
+    outcomes = _best(fields, numbers, _OUTCOMES)
+    return replace(
+        row,
         reward=rewards[0].path if rewards else "reward",
         outcome=outcomes[0].path if outcomes else "",
     )
 
 
-def _best(fields: Sequence[_Column], names: Sequence[str]) -> list[_Column]:
-    """Return fields, those first that hold prose, have the first of these words, and are not deep."""
+def _best(
+    fields: Sequence[_Column], kind: str, names: Sequence[str]
+) -> list[_Column]:
+    """Return fields of a kind, those first that hold prose, have the first of these words, and are not deep.
+
+    Numbers have one of the words.
+    """
 
     def rank(column: _Column) -> tuple[bool, int, int]:
-        places = [
-            names.index(word) for word in column.words.intersection(names)
-        ]
+        places = map(names.index, column.words.intersection(names))
         place = min(places, default=len(names))
         return not column.prose, place, column.path.count(".")
 
-    return sorted(fields, key=rank)
+    fitting = []
+    for column in fields:
+        named = not kind.startswith("number") or column.says(names)
+        if column.kind == kind and named:
+            fitting.append(column)
+    return sorted(fitting, key=rank)
 
 
 def _opening(value: Any) -> bool:

@@ -368,11 +368,6 @@ def cost_of(price: Price | None) -> Cost:
     return price.of if price else lambda _: None
 
 
-def first_level(model: str) -> int:
-    """Return the calls in flight with which a judge begins, if no option sets them."""
-    return START_OF_QUEUE if model.startswith(QUEUEING_ENGINES) else START
-
-
 def open_caller(
     resolved: ResolvedJudge,
     judge: JudgeSettings,
@@ -395,7 +390,8 @@ def open_caller(
     if limit := stated or (_EMBEDDED if resolved.embedded else None):
         concurrency: AdaptiveConcurrency = ConcurrencyLimit(limit)
     else:
-        start = first_level(judge.model)
+        queues = judge.model.startswith(QUEUEING_ENGINES)
+        start = START_OF_QUEUE if queues else START
         concurrency = AdaptiveConcurrency(most_open, start, resolved.account)
     gate = Gate(
         concurrency,

@@ -64,10 +64,6 @@ _STATUS = "CAST(ifnull(status, '') AS TEXT)"
 _NEWEST = (
     f"SELECT {_STATUS} FROM replies WHERE key = ? ORDER BY id DESC LIMIT 1"  # noqa: S608 - names of ours
 )
-_PACE = (
-    "SELECT avg(CAST(seconds AS REAL)) FROM (SELECT seconds FROM replies WHERE model = ? AND seconds > 0 "
-    "ORDER BY id DESC LIMIT 100)"
-)
 _FIND = (
     f"SELECT CAST(seconds AS REAL), {_STATUS}, CAST(ifnull(body, '') AS BLOB) FROM replies "  # noqa: S608 - the same
     "WHERE key = ? ORDER BY id DESC LIMIT 1"
@@ -338,11 +334,6 @@ class Ledger(AbstractContextManager["Ledger"]):
             max((row[3] for row in rows), default=None),
             sum(file.stat().st_size for file in files if file.exists()),
         )
-
-    def pace(self, model: str) -> float | None:
-        """Return the mean seconds of the last calls of a model that were kept, None without any."""
-        rows: list[tuple[float | None]] = self._own.run(_PACE, model)
-        return rows[0][0]
 
     def measure(self, older_than: float | None = None) -> tuple[int, int]:
         """Return the number of rows that `clear` would remove, and the bytes of their answers."""

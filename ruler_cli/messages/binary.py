@@ -33,10 +33,6 @@ _BREAK = re.compile(r"\\+[rn]|\s")
 _SAMPLE = 2000
 _LETTERS, _DIGITS, _DISTINCT = 0.12, 0.03, 48
 """Least shares of capital letters, small letters and digits, and least number of different characters, in bytes."""
-LEFT_OUT = re.compile(
-    r"\[… [0-9,]+ characters of base64 left out by ruler, \w+ …\]"
-)
-"""A mark."""
 _CIPHER = re.compile(
     r'(?<!\\)(\\*)"(encrypted_(?:content|index|stdout)|redacted_thinking\1",\s?\1"data)\1":(\s?)\1"([^"\\\s]{40,})\1"'
 )

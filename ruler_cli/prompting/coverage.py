@@ -87,9 +87,16 @@ class Coverage:
                 self.continued += 1
                 self.first_continued = self.first_continued or group.key
                 break
-        shared = (layout.context, layout.tools, layout.reference)
-        texts = (*shared, *layout.distinct, rubric_text(layout.rubric))
-        spoken = _words(_ESCAPE.sub(" ", "\n".join(texts)))
+        texts = "\n".join(
+            (
+                layout.context,
+                layout.tools,
+                layout.reference,
+                rubric_text(layout.rubric),
+                *layout.distinct,
+            )
+        )
+        spoken = _words(_ESCAPE.sub(" ", texts))
         prompt: set[Shown] = {*spoken, *_sequences(spoken)}
         for record in group.records:
             if record.parts > 1:
@@ -107,7 +114,12 @@ class Coverage:
             for path, text in _texts(value):
                 self._count(path, text, prompt)
 
-    def _count(self, path: str, text: str, prompt: set[Shown]) -> None:
+    def _count(
+        self,
+        path: str,
+        text: str,
+        prompt: set[Shown],
+    ) -> None:
         digest = hash(text)
         if digest in self._seen:
             return
@@ -119,9 +131,9 @@ class Coverage:
                 continue
             spoken = _words(line)
             sequences: list[Any] = [*_sequences(spoken)] or spoken
-            known = sum(sequence in prompt for sequence in sequences)
+            seen = sum(sequence in prompt for sequence in sequences)
             size = len(line.encode("utf-8", "surrogatepass"))
-            if 2 * known >= len(sequences):
+            if 2 * seen >= len(sequences):
                 self.shown += size
             elif path in self.unseen or len(self.unseen) < _MOST_PATHS:
                 self.unseen[path] += size
@@ -196,7 +208,13 @@ def _words(text: str) -> list[str]:
 
 def _sequences(words: list[str]) -> Iterator[tuple[str, ...]]:
     """Return all sequences of four words; none of a shorter text."""
-    return zip(words, words[1:], words[2:], words[3:], strict=False)
+    return zip(
+        words,
+        words[1:],
+        words[2:],
+        words[3:],
+        strict=False,
+    )
 
 
 def _texts(

@@ -64,7 +64,9 @@ class Range:
     high: float
 
     def __iter__(self) -> Iterator[float]:
-        return iter((self.low, self.expected, self.high))
+        yield self.low
+        yield self.expected
+        yield self.high
 
     def __add__(self, more: Range) -> Range:
         return Range(*map(operator.add, self, more))
@@ -108,7 +110,11 @@ _SHARES: dict[JudgeRole, Range] = {
     "escalation": ESCALATED,
 }
 """Share of the groups that a judge is asked about."""
-_THINKING = {True: THINKING, False: NEVER, None: Range(0, 0, THINKING.high)}
+_THINKING = {
+    True: THINKING,
+    False: NEVER,
+    None: Range(0, 0, THINKING.high),
+}
 """Reasoning tokens by what is known of a model: one that is not in the price list may reason."""
 SMALL = 64 << 20
 """Largest input, in bytes, of which every group is used."""
@@ -171,7 +177,11 @@ class JudgeEstimate:
         return max(self.cost.high, self.reserved)
 
     def add_group(
-        self, key: str, layout: PromptLayout, groups: int, ratio: float
+        self,
+        key: str,
+        layout: PromptLayout,
+        groups: int,
+        ratio: float,
     ) -> None:
         """Add the requests of a group that stands for several, whose mean size has a ratio to its own."""
         unseen = why_unseen(layout, self.ask)
@@ -225,16 +235,25 @@ class JudgeEstimate:
                 for request in requests_about(layout, self.ask, part):
                     yield part, request, times
 
-    def add(self, tokens: float, request: Request, times: Range) -> None:
+    def add(
+        self,
+        tokens: float,
+        request: Request,
+        times: Range,
+    ) -> None:
         """Add a request that is made `times` times, given its prompt tokens."""
         prompt = PROMPT * Range(tokens, tokens, tokens)
         answer = ALWAYS  # the first word of an answer
         if request.labels:
             sizes = map(request.answer_tokens, ESTIMATED_ANSWERS)
             answer = Range(*sizes) + _THINKING[self.model.reasoning]
-        bounds = (stated_limit(self.params), self.model.max_output, math.inf)
-        longest = min(filter(None, bounds))
-        answer = Range(*[min(tokens, longest) for tokens in answer])
+        stated = stated_limit(self.params) or math.inf
+        longest = min(stated, self.model.max_output or math.inf)
+        answer = Range(
+            min(answer.low, longest),
+            min(answer.expected, longest),
+            min(answer.high, longest),
+        )
         self.calls += times
         self.prompt_tokens += prompt * times
         self.completion_tokens += answer * times
@@ -244,8 +263,12 @@ class JudgeEstimate:
         shares = Range(0, request.common / max(1, request.size), 1)
         costs = []
         for asked, answered, share in zip(prompt, answer, shares, strict=True):
-            written = int(asked * share)
-            usage = Usage(int(asked), int(answered), 0, 1, written)
+            usage = Usage(
+                prompt=int(asked),
+                completion=int(answered),
+                calls=1,
+                written=int(asked * share),
+            )
             costs.append(self.model.price.of(usage))
         self.cost += Range(*costs) * times
 
@@ -284,7 +307,12 @@ class Estimate:
         """The number of groups with two distinct rollouts or more."""
         return self.sizes.total() - self.counts["tied_groups"]
 
-    def add(self, group: Group, groups: int = 1, ratio: float = 1.0) -> None:
+    def add(
+        self,
+        group: Group,
+        groups: int = 1,
+        ratio: float = 1.0,
+    ) -> None:
         """Add a group that stands for several; judges share its layout if it needs no shortening."""
         layout = build_layout(group, self.judges[0].ask)
         # several records may be parts of one rollout; the last that has a reward decides, as in judging
@@ -313,10 +341,12 @@ class Estimate:
         self.coverage.add(group, layout)
         alike = len(shown) - len(layout.distinct)
         # one that is asked about alone has a score of its own
-        each = any(judge.ask.ask == "each" for judge in self.judges)
-        tied = layout.alone and not (each and len(shown) == 1)
+        single = any(judge.ask.ask == "each" for judge in self.judges)
+        tied = layout.alone and not (single and len(shown) == 1)
         values = {*rewards.values()}
-        equal = len(rewards) > 1 and len(values) == 1 and None not in values
+        equal = False
+        if len(rewards) > 1:
+            equal = len(values) == 1 and None not in values
         self.counts["laid_out"] += 1
         self.counts["identical_rollouts"] += groups * alike
         self.counts["tied_groups"] += groups * tied
@@ -391,7 +421,12 @@ class InputCounts:
         self.counts["bytes"] += len(line.raw) // record.parts
         if len(self.first) < SAMPLE:
             self.first.append(record)
-        problem = partial(Problem, line.number, raw=b"", place=line.place)
+        problem = partial(
+            Problem,
+            line.number,
+            raw=b"",
+            place=line.place,
+        )
         if not record.rollouts:
             self.on_problem(problem("is a group without trajectories"))
         self.own_rubrics += record.rubric is not None
@@ -421,7 +456,9 @@ def sample(source: Input, size: int) -> Iterator[tuple[Group, int, float]]:
         for group in source.groups:
             yield group, 1, 1.0
         return
-    step = math.ceil(max(survey.mine / _SAMPLED, size / _SAMPLED_BYTES))
+    by_number = survey.mine / _SAMPLED
+    by_bytes = size / _SAMPLED_BYTES
+    step = math.ceil(max(by_number, by_bytes))
     weights: dict[int, int] = {}
     sampled = whole = first = 0
     for at, (record, _, length) in enumerate(source.index.groups()):
@@ -431,4 +468,5 @@ def sample(source: Input, size: int) -> Iterator[tuple[Group, int, float]]:
         weights[first] = weights.get(first, 0) + 1
         whole += length
     for group in source.picked(weights):
-        yield group, weights[place(group.records[0])], whole / sampled
+        first = place(group.records[0])
+        yield group, weights[first], whole / sampled

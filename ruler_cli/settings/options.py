@@ -103,7 +103,7 @@ class CommandSettings(Section):
         ),
     ] = None
     batch: Annotated[
-        bool, Option("Show cost and time in a provider's batch API, too.")
+        bool, Option("Estimate the cost in a provider's batch API.")
     ] = False
     group: Annotated[
         str | None,

@@ -136,7 +136,7 @@ class _Outbox:
     def __init__(self, judge: JudgeSettings, provider: Provider) -> None:
         self.judge = judge
         self.provider = provider
-        self.price, _ = batch_price(judge)
+        self.price = batch_price(judge)
         self.room = math.inf
         self.enqueued = 0
         self.batches = list[_PendingBatch]()

@@ -117,14 +117,14 @@ def request_line(judge: JudgeSettings) -> Line:
     )
 
 
-def batch_price(judge: JudgeSettings) -> tuple[Price | None, str]:
-    """Return a judge's batch price, and if it is `listed` or `half` of its price for calls; None if unknown."""
+def batch_price(judge: JudgeSettings) -> Price | None:
+    """Return a judge's batch price: a listed one, else half of its price for calls; None if unknown."""
     if not (judge.price or judge.api_base):
         listed = listed_batch_price(judge.model)
         if listed:
-            return listed, "listed"
+            return listed
     price = model_of(judge).price
-    return price and price.halved, "half"
+    return price and price.halved
 
 
 def names_for(name: str, judges: Sequence[str]) -> list[str]:
