@@ -79,6 +79,13 @@ class EventKind:
         fitting = [*filter(self.matches, events)]
         return bool(fitting) and 2 * len(fitting) >= len(events)
 
+    def row_of(self, kind: Any) -> str | None:
+        """Return what is said of events of a type; None if nothing is."""
+        for pattern, row in self.turns.items():
+            if re.fullmatch(pattern, str(kind)):
+                return row
+        return None
+
 
 def _kind(row: dict[str, Any]) -> EventKind:
     """Return the kind of a row."""
@@ -132,10 +139,8 @@ def _keys(event: Event) -> set[str]:
     return keys
 
 
-_ROWS = tomllib.loads(
-    Path(__file__).with_name("events.toml").read_text("utf-8")
-)
-KINDS = {name: _kind(row) for name, row in _ROWS.items()}
+_TABLE = Path(__file__).with_name("events.toml").read_text("utf-8")
+KINDS = {name: _kind(row) for name, row in tomllib.loads(_TABLE).items()}
 """Every kind of events by its name; the first that fits is taken."""
 
 
@@ -151,7 +156,9 @@ def trace_id(span: Event) -> str | None:
 
 def _first_id(event: Event, paths: Names) -> str | None:
     identity = first_at(event, *paths)
-    return str(identity) if isinstance(identity, str | int) else None
+    if isinstance(identity, str | int):
+        return str(identity)
+    return None
 
 
 def is_span(event: Event) -> bool:
@@ -351,8 +358,10 @@ class AssembledRollouts(Container):
                 continue
             events = self._events.execute(_EVENTS, (key,))
             raws = [raw for (raw,) in events]
-            raw = raws[0] if isinstance(key, int) else self._record(key, raws)
-            yield self.line(number, 0, raw)
+            record = raws[0]
+            if isinstance(key, bytes):
+                record = self._record(key, raws)
+            yield self.line(number, 0, record)
 
     def _record(self, key: bytes, events: list[bytes]) -> bytes:
         """Make the record of the bytes of its events."""
