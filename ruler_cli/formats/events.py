@@ -163,9 +163,11 @@ def _first_id(event: Event, paths: Names) -> str | None:
 
 def is_span(event: Event) -> bool:
     """Return whether it is a span with its trace and its own id, which does not hold its trace."""
-    holds_trace = event.get("observations") or event.get("child_runs")
-    is_placed = trace_id(event) is not None and not holds_trace
-    return is_placed and KINDS["span"].matches(event)
+    if event.get("observations") or event.get("child_runs"):
+        return False
+    if trace_id(event) is None:
+        return False
+    return KINDS["span"].matches(event)
 
 
 def spans_in(event: Event) -> list[dict[str, Any]]:
@@ -180,7 +182,8 @@ def spans_in(event: Event) -> list[dict[str, Any]]:
 def spans_apart(raw: bytes) -> list[bytes]:
     """Return the JSON of each span in an object; the object itself if it holds none, or cannot be read."""
     try:
-        return [*map(dump, spans_in(parse(raw)))] or [raw]
+        spans = spans_in(parse(raw))
+        return [*map(dump, spans)] or [raw]
     except (UnreadableError, RecursionError):
         return [raw]
 
@@ -328,7 +331,8 @@ class AssembledRollouts(Container):
                 events = spans_apart(line.raw) if is_trace else [line.raw]
                 for event in events:
                     size = line.skipped or len(event)
-                    db.execute(_ADD, (*self._keyed(event), size))
+                    key, kept = self._keyed(event)
+                    db.execute(_ADD, (key, kept, size))
             db.execute("UPDATE event SET key = id WHERE key IS NULL")
             db.execute("CREATE INDEX by_rollout ON event (key, id)")
         return db
@@ -336,11 +340,11 @@ class AssembledRollouts(Container):
     def _keyed(self, raw: bytes) -> tuple[bytes | None, bytes]:
         """Return the key of an event, as JSON, and the event."""
         event = _event(raw)
-        if self._gathering.key is not None:
-            key = None if event is None else self._gathering.key(event)
-            return None if key is None else dump(key), raw
-        if event is not None:
+        if self._gathering.key is None and event is not None:
             return b"", raw
+        if self._gathering.key is not None:
+            key = self._gathering.key(event or {})
+            return None if key is None else dump(key), raw
         text = raw.decode("utf-8", "replace")
         match self._gathering.member:
             case "messages":
@@ -371,7 +375,8 @@ class AssembledRollouts(Container):
         for name, text in self._place.items():
             if text:
                 members[name] = dump(text)
-        members[self._gathering.member] = b"[%s]" % b", ".join(events)
+        listed = b", ".join(events)
+        members[self._gathering.member] = b"[%s]" % listed
         return b"{%s}" % encode_members(members)
 
 
