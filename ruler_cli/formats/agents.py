@@ -143,7 +143,8 @@ def read_session(record: JsonObject) -> Rollout:
             continue
         if parts:
             turns += content_turns({**turn, "parts": parts})
-        if error := pick(event, "error_message") or pick(event, "error_code"):
+        error = pick(event, "error_message") or pick(event, "error_code")
+        if error:
             turns.append(new_turn("error", error))
     return Rollout(turns)
 
@@ -219,7 +220,8 @@ def _openhands_turns(event: JsonObject) -> Messages:
     if event.get("observation", action) in (*_NO_TURNS, None):
         return []
     if "observation" in event:
-        return [result_turn(str(event.get("cause")), seen)]
+        identity = str(event.get("cause"))
+        return [result_turn(identity, seen)]
     if action == "system":
         return [new_turn("system", content)]
     if action == "message":
@@ -229,7 +231,8 @@ def _openhands_turns(event: JsonObject) -> Messages:
     for name, value in args.items() if is_object(args) else ():
         if name not in _METADATA and value not in (None, "", False):
             arguments[name] = value
-    turn = call_turn(str(event.get("id")), action, arguments)
+    identity = str(event.get("id"))
+    turn = call_turn(identity, action, arguments)
     return [turn | {"content": thought or None}]
 
 
@@ -238,7 +241,8 @@ def _sdk_turns(event: JsonObject) -> Iterator[Turn]:
     match event["kind"]:
         case "SystemPromptEvent":
             texts = each_at(event, "system_prompt.text dynamic_context.text")
-            yield new_turn("system", "\n\n".join(filter(None, texts)))
+            text = "\n\n".join(filter(None, texts))
+            yield new_turn("system", text)
         case "MessageEvent" if is_object(message):
             speaker = "assistant" if event.get("source") == "agent" else "user"
             content = _with_extension(message.get("content"), event)
@@ -290,7 +294,8 @@ def read_prediction(record: JsonObject) -> Rollout:
     for text in each_at(record, "full_output model_patch"):
         if is_text(text) and text.strip():
             answer = [new_turn("assistant", text)]
-            return Rollout([*prompt, *with_submission(record, answer)])
+            answer = with_submission(record, answer)
+            return Rollout([*prompt, *answer])
     nothing = "has no patch in `model_patch`: nothing was handed in"
     return Rollout(prompt, error=nothing)
 

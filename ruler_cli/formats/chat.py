@@ -113,12 +113,15 @@ def nothing_to_judge(rollout: Rollout) -> str | None:
     behind = rollout.messages[rollout.prompt_length or 0 :]
     # the last turns are the likeliest to say something
     turns = chain(reversed(behind), *rollout.histories)
-    if any(is_agent(turn) and has_content(turn) for turn in turns):
-        return None
+    for turn in turns:
+        if is_agent(turn) and has_content(turn):
+            return None
     if any(map(is_agent, behind)):
         return "has only empty turns of the agent: there is nothing to judge"
-    roles = [str(message.get("role")) for message in rollout.messages]
-    names = printable(", ".join(dict.fromkeys(roles)), 200)
+    roles: dict[str, None] = {}
+    for message in rollout.messages:
+        roles[str(message.get("role"))] = None
+    names = printable(", ".join(roles), 200)
     return f"has no turn of the agent to judge (its roles: {names})"
 
 
@@ -154,7 +157,8 @@ def answer_turns(
         return chat_turns(value, where)
     turns = find_answer(value, where)
     if turns is None:
-        return check_messages([value] if is_object(value) else value, where)
+        messages = [value] if is_object(value) else value
+        return check_messages(messages, where)
     return turns
 
 
@@ -210,7 +214,8 @@ def _answer_in(value: JsonObject, where: str) -> Messages | None:
     content = None
     for name in reversed(_TEXTS):
         text = value.get(name)
-        content = text if is_text(text) or items(text) else content
+        if is_text(text) or items(text):
+            content = text
     more = {name: value.get(name) for name in CONTENTS[1:]}
     if content is None and not any(more.values()):
         return None

@@ -79,6 +79,13 @@ class EventKind:
         fitting = [*filter(self.matches, events)]
         return bool(fitting) and 2 * len(fitting) >= len(events)
 
+    def row_of(self, kind: Any) -> str | None:
+        """Return what is said of events of a type; None if nothing is."""
+        for pattern, row in self.turns.items():
+            if re.fullmatch(pattern, str(kind)):
+                return row
+        return None
+
 
 def _kind(row: dict[str, Any]) -> EventKind:
     """Return the kind of a row."""
@@ -132,10 +139,8 @@ def _keys(event: Event) -> set[str]:
     return keys
 
 
-_ROWS = tomllib.loads(
-    Path(__file__).with_name("events.toml").read_text("utf-8")
-)
-KINDS = {name: _kind(row) for name, row in _ROWS.items()}
+_TABLE = Path(__file__).with_name("events.toml").read_text("utf-8")
+KINDS = {name: _kind(row) for name, row in tomllib.loads(_TABLE).items()}
 """Every kind of events by its name; the first that fits is taken."""
 
 
@@ -151,14 +156,18 @@ def trace_id(span: Event) -> str | None:
 
 def _first_id(event: Event, paths: Names) -> str | None:
     identity = first_at(event, *paths)
-    return str(identity) if isinstance(identity, str | int) else None
+    if isinstance(identity, str | int):
+        return str(identity)
+    return None
 
 
 def is_span(event: Event) -> bool:
     """Return whether it is a span with its trace and its own id, which does not hold its trace."""
-    holds_trace = event.get("observations") or event.get("child_runs")
-    is_placed = trace_id(event) is not None and not holds_trace
-    return is_placed and KINDS["span"].matches(event)
+    if event.get("observations") or event.get("child_runs"):
+        return False
+    if trace_id(event) is None:
+        return False
+    return KINDS["span"].matches(event)
 
 
 def spans_in(event: Event) -> list[dict[str, Any]]:
@@ -173,7 +182,8 @@ def spans_in(event: Event) -> list[dict[str, Any]]:
 def spans_apart(raw: bytes) -> list[bytes]:
     """Return the JSON of each span in an object; the object itself if it holds none, or cannot be read."""
     try:
-        return [*map(dump, spans_in(parse(raw)))] or [raw]
+        spans = spans_in(parse(raw))
+        return [*map(dump, spans)] or [raw]
     except (UnreadableError, RecursionError):
         return [raw]
 
@@ -321,7 +331,8 @@ class AssembledRollouts(Container):
                 events = spans_apart(line.raw) if is_trace else [line.raw]
                 for event in events:
                     size = line.skipped or len(event)
-                    db.execute(_ADD, (*self._keyed(event), size))
+                    key, kept = self._keyed(event)
+                    db.execute(_ADD, (key, kept, size))
             db.execute("UPDATE event SET key = id WHERE key IS NULL")
             db.execute("CREATE INDEX by_rollout ON event (key, id)")
         return db
@@ -329,11 +340,11 @@ class AssembledRollouts(Container):
     def _keyed(self, raw: bytes) -> tuple[bytes | None, bytes]:
         """Return the key of an event, as JSON, and the event."""
         event = _event(raw)
-        if self._gathering.key is not None:
-            key = None if event is None else self._gathering.key(event)
-            return None if key is None else dump(key), raw
-        if event is not None:
+        if self._gathering.key is None and event is not None:
             return b"", raw
+        if self._gathering.key is not None:
+            key = self._gathering.key(event or {})
+            return None if key is None else dump(key), raw
         text = raw.decode("utf-8", "replace")
         match self._gathering.member:
             case "messages":
@@ -351,8 +362,10 @@ class AssembledRollouts(Container):
                 continue
             events = self._events.execute(_EVENTS, (key,))
             raws = [raw for (raw,) in events]
-            raw = raws[0] if isinstance(key, int) else self._record(key, raws)
-            yield self.line(number, 0, raw)
+            record = raws[0]
+            if isinstance(key, bytes):
+                record = self._record(key, raws)
+            yield self.line(number, 0, record)
 
     def _record(self, key: bytes, events: list[bytes]) -> bytes:
         """Make the record of the bytes of its events."""
@@ -362,7 +375,8 @@ class AssembledRollouts(Container):
         for name, text in self._place.items():
             if text:
                 members[name] = dump(text)
-        members[self._gathering.member] = b"[%s]" % b", ".join(events)
+        listed = b", ".join(events)
+        members[self._gathering.member] = b"[%s]" % listed
         return b"{%s}" % encode_members(members)
 
 

@@ -14,7 +14,6 @@ holds what no row can say of its agent. A session that is printed (`stream-json`
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import chain
@@ -168,15 +167,11 @@ class Session:
 
     def act(self, event: JsonObject, kind: Any) -> bool:
         """Do what the row of a kind says of an event; False if no row is of the kind."""
-        rows = KINDS[self.kind].turns
-        for pattern, row in rows.items():
-            if re.fullmatch(pattern, str(kind)):
-                role, _, places = row.partition(" ")
-                self._act(role, each_at(event, places))
-                return True
-        return False
-
-    def _act(self, role: str, values: list[Any]) -> None:
+        row = KINDS[self.kind].row_of(kind)
+        if row is None:
+            return False
+        role, _, places = row.partition(" ")
+        values = each_at(event, places)
         match role:
             case "call":
                 if str(values[0]) not in self.shown:
@@ -185,12 +180,13 @@ class Session:
                 self.append(result_turn(*values))
             case "session":
                 self.identify(*values)
-            case "user":
-                self.ask(*values)
             case "rewind":
                 self.take_back(self.since(*values))
+            case "user":
+                self.ask(*values)
             case _ if values:
                 self.add(role, *values)
+        return True
 
     def append(self, turn: Turn) -> None:
         """Append a turn to those of the event that is read."""

@@ -73,13 +73,15 @@ def conversations_of(spans: list[Span]) -> list[Conversation]:
             continue
         talk = _continued(conversations, asked, answered)
         if talk is None:
-            talk = by_parent.get(span.parent) or first(conversations[-1:])
+            talk = by_parent.get(span.parent)
+            talk = talk or first(reversed(conversations))
             if talk is None or _is_whole(asked):
                 talk = Conversation(span, number)
                 conversations.append(talk)
             new = rest_of(talk.turns, asked)
             if not asked:
-                new = _results(spans[talk.last + 1 : number])
+                between = spans[talk.last + 1 : number]
+                new = _results(between)
             talk.input = talk.turns + new
             talk.output = answered
         elif len(asked) > len(talk.input) or not talk.output:
@@ -91,7 +93,8 @@ def conversations_of(spans: list[Span]) -> list[Conversation]:
         by_parent[span.parent] = talk
     for talk in conversations:
         called = _called(talk.output)
-        for result in _results(spans[talk.last + 1 :]):
+        after = spans[talk.last + 1 :]
+        for result in _results(after):
             if result.message["name"] in called:
                 talk.output.append(result)
     return conversations
@@ -106,8 +109,9 @@ def _continued(
     longest: Conversation | None = None
     for talk in conversations[-_NEAR:]:
         if talk.is_continued(asked, answered):
-            is_shorter = longest and len(talk.input) < len(longest.input)
-            longest = longest if is_shorter else talk
+            size = len(talk.input)
+            if longest is None or size >= len(longest.input):
+                longest = talk
     return longest
 
 
@@ -130,7 +134,8 @@ def _exchange(call: Span) -> tuple[Turns, Turns]:
 def _is_wrapped(call: Span, answered: Turns) -> bool:
     """Return whether a framework's call wraps this one of its client, and holds its answer."""
     for span in call.around():
-        if span.kind == "call" and None not in (span.input, span.output):
+        ends = (span.input, span.output)
+        if span.kind == "call" and None not in ends:
             asked, answer = _exchange(span)
             return says(asked + answer, answered)
     return False
@@ -155,7 +160,8 @@ def _results(spans: list[Span]) -> Turns:
 
 def result_of(tool: Span) -> Turn:
     """Return the result of a tool that ran, as a turn."""
-    return result_turn(tool.identity or tool.name, tool.output, tool.name)
+    identity = tool.identity or tool.name
+    return result_turn(identity, tool.output, tool.name)
 
 
 def _called(turns: Turns) -> set[str]:

@@ -68,7 +68,7 @@ def is_verl(record: JsonObject) -> bool:
 
 def with_session(record: JsonObject, rollout: Rollout) -> Rollout:
     """Name the session of verl's V1, whose outputs are one rollout."""
-    session, _, _ = record["uid"].rpartition("_")
+    session, *_ = record["uid"].rsplit("_", 1)
     return replace(rollout, member=session)
 
 
@@ -88,11 +88,13 @@ def gym_key(record: JsonObject) -> str | None:
     asked = record["responses_create_params"]
     task = asked.get("input") or _gym_task(asked)
     if not task:  # the part of the output before the agent's first turn
-        output = _gym_conversations(lookup(record, "response.output"))[-1]
-        task = output[: first_agent_turn(output)]
+        output = lookup(record, "response.output")
+        *_, last = _gym_conversations(output)
+        task = last[: first_agent_turn(last)]
     if not task:
         return None
-    return hashed_key("input", [asked.get("instructions"), task])
+    rules = asked.get("instructions")
+    return hashed_key("input", [rules, task])
 
 
 def _gym_task(asked: JsonObject) -> str | None:
@@ -127,7 +129,8 @@ def read_gym(record: JsonObject) -> Rollout:
         )
     *earlier, last = _gym_conversations(output)
     task = asked.get("input")
-    task = task if task or first_agent_turn(last) else _gym_task(asked)
+    if not task and first_agent_turn(last) == 0:
+        task = _gym_task(asked)
     failed = record.get("_ng_failure_class")
     prompt = prompt_turns(task, "input")
     rules = asked.get("instructions")
@@ -163,7 +166,8 @@ _GROUP = ("tag", "group_id", "episode_id", "seed")
 def with_environment(record: JsonObject, rollout: Rollout) -> Rollout:
     """Add the group of a conversation of ROLL's agents, and its reward if no column has it."""
     number = int(rollout.places[0][1])
-    listed = column(record, "trajectory_data", len(record["messages"]))
+    size = len(record["messages"])
+    listed = column(record, "trajectory_data", size)
     about = json_value(listed[number])
     env = lookup(about, "env_info")
     key = None
@@ -227,7 +231,9 @@ def read_trace(trace: JsonObject) -> Rollout:
                 f"`nodes[{number}]` has no earlier node as its `parent`"
             )
     branches = []
-    for leaf in sorted({*range(len(nodes))}.difference(parents)):
+    inner = {*parents}
+    leaves = [number for number in range(len(nodes)) if number not in inner]
+    for leaf in leaves:
         messages = []
         at: int | None = leaf
         while at is not None:
@@ -278,7 +284,9 @@ def _rollouts(
         raise UnreadableError(
             f"has no `{name}` of an agent that is `trainable`: nothing here is to be scored"
         )
-    roles = {key_text(lookup(value, role)) for value in members.values()}
+    roles = set()
+    for value in members.values():
+        roles.add(key_text(lookup(value, role)))
     member = None
     if len(roles) > 1:
         episode = first_of(record, ("episode_id", "id"))
@@ -316,7 +324,8 @@ def refine_trace(form: Format, records: Sequence[JsonObject]) -> Format:
         rewards = record.get("rewards") or {}
         # a failed trace's own fields tell no age
         first = lookup(record, "info.ruler.independent_reward")
-        values = (first if is_object(first) else rewards).values()
+        weighed = first if is_object(first) else rewards
+        values = weighed.values()
         figures = any(isinstance(value, int | float) for value in values)
         recent = record.get("version") == 1 and not figures
         if recent or any(map(is_object, values)):
