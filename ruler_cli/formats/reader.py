@@ -133,9 +133,11 @@ class Reader:
         if form.shape == "columns":
             groups = self._columns(value, line, read)
         else:
-            label = self.labels.get(line.source)
             key = self._key_of(value, line, read)
-            groups = {f"{label}: {key}" if label else key: read}
+            label = self.labels.get(line.source)
+            if label:
+                key = f"{label}: {key}"
+            groups = {key: read}
         tools = value.get("tools") if form.shape == "group" else None
         records = []
         for part, (key, members) in enumerate(groups.items()):

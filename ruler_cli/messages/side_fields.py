@@ -50,10 +50,11 @@ def fields_told(
     Each with the texts and numbers in it. `besides` are those that are content or metadata.
     """
     fields = {}
-    for key, value in other_text(
-        message, numbers=True, besides=besides
-    ).items():
-        says = [] if _NOTES & words_of(key) else [*_values_inside(value, key)]
+    shown = other_text(message, numbers=True, besides=besides)
+    for key, value in shown.items():
+        if _NOTES & words_of(key):
+            continue
+        says = [*_values_inside(value, key)]
         if says:
             fields[key] = (value, says)
     return fields
