@@ -56,7 +56,10 @@ def _inside(
     return [(key, _entry(key, holder[key])) for key in holder]
 
 
-def _entry(key: int | str, value: Any) -> dict[str, Any]:
+def _entry(
+    key: int | str,
+    value: Any,
+) -> dict[str, Any]:
     return {"key": key, "value": value}
 
 
@@ -142,7 +145,10 @@ def alternatives(fields: Iterable[str]) -> list[str]:
     return [path for names in fields for path in names.split("|")]
 
 
-def list_field(record: JsonObject, name: str) -> list[Any]:
+def list_field(
+    record: JsonObject,
+    name: str,
+) -> list[Any]:
     """Return the list in a field of the record; UnreadableError if there is none."""
     value = record.get(name)
     if not is_list(value):

@@ -235,7 +235,11 @@ class _MessageReader:
             fields.append(side_field)
         return shown
 
-    def _beside(self, part: JsonObject, *used: Any) -> tuple[SideField, ...]:
+    def _beside(
+        self,
+        part: JsonObject,
+        *used: Any,
+    ) -> tuple[SideField, ...]:
         """Return the fields of a part or a call that are neither metadata nor `used`, values that are shown anyway."""
         used_values = [*map(id, used)]
         rest = {}

@@ -43,7 +43,8 @@ _MOST_NUMBERS = 16
 
 
 def fields_told(
-    message: JsonObject, besides: frozenset[str] = KNOWN
+    message: JsonObject,
+    besides: frozenset[str] = KNOWN,
 ) -> dict[str, tuple[Any, list[Any]]]:
     """Return the fields of a message with text or numbers that are no content, not about it and no grader's.
 
@@ -71,7 +72,10 @@ def is_shown_beside(message: JsonObject, key: str) -> bool:
     )
 
 
-def _values_inside(value: Any, key: str) -> Iterator[Any]:
+def _values_inside(
+    value: Any,
+    key: str,
+) -> Iterator[Any]:
     """Yield the texts and numbers in a JSON value, also in JSON text, without those of metadata."""
     for text in filter(is_text, leaves(value, ABOUT | _MEASURED)):
         inner = json_value(text) if text[0] in ("{", "[") else None
