@@ -220,12 +220,6 @@ def is_message(value: Any) -> bool:
     return responses or is_text(lookup(value, "message.role"))
 
 
-def is_langchain(event: JsonObject) -> bool:
-    """Return whether it is a message of LangChain, whose type is the speaker; also below `data` or `kwargs`."""
-    kind, body = langchain_body(event)
-    return kind in LANGCHAIN and "role" not in event and "content" in body
-
-
 def langchain_body(event: JsonObject) -> tuple[str | None, JsonObject]:
     """Return the type of a message of LangChain, and the object that holds its content."""
     kind = event.get("type")

@@ -121,7 +121,12 @@ def _scalars(
         if len(path) > _LONGEST:
             continue
         if isinstance(value, dict) and depth > 1:
-            yield from _scalars(value, frozenset(), f"{path}.", depth - 1)
+            yield from _scalars(
+                value,
+                frozenset(),
+                f"{path}.",
+                depth - 1,
+            )
         elif text := _text(value):
             yield path, text
 
