@@ -243,7 +243,11 @@ class _Writer:
                 if noted.find(ORIGINAL.encode()) > 0:
                     yield noted
 
-    def _rewards(self, noted: Iterable[bytes], now: bytes | None) -> _Rewards:
+    def _rewards(
+        self,
+        noted: Iterable[bytes],
+        now: bytes | None,
+    ) -> _Rewards:
         """The values of reward fields by the `noted` objects of earlier runs; `now` stands at this one."""
         form = self.form
         path = form.read_at or form.reward
@@ -276,7 +280,11 @@ class _Writer:
             return _Rewards(first_reward, reward, named, others)
         return _Rewards(now, now, path)
 
-    def _reward(self, annotation: Annotation, original: bytes | None) -> bytes:
+    def _reward(
+        self,
+        annotation: Annotation,
+        original: bytes | None,
+    ) -> bytes:
         """The new value of the reward field; empty if the field is taken out."""
         form = self.form
         score = annotation.get("score")
@@ -319,7 +327,10 @@ class _Writer:
         return {**changes, "logs": logs}
 
 
-def _with_line(old: bytes | None, line: bytes | None) -> bytes | None:
+def _with_line(
+    old: bytes | None,
+    line: bytes | None,
+) -> bytes | None:
     """`logs` with an explanation behind the last item, without an earlier one; as it is if it is no list."""
     if old in (None, b"null"):
         return _list_of([line]) if line else old

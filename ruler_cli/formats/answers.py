@@ -162,7 +162,11 @@ They are shown, but are no part of the key: another system retrieves other texts
 """
 
 
-def read_pair(record: JsonObject, *, as_json: bool = False) -> Rollout:
+def read_pair(
+    record: JsonObject,
+    *,
+    as_json: bool = False,
+) -> Rollout:
     """Read a prompt and its answer; `as_json`: the answer may be JSON text of messages."""
     prompt = task_turns(record, prompt_field(record))
     retrieved = first(filter(is_list, map(record.get, _RETRIEVED)))
@@ -181,7 +185,10 @@ def read_pair(record: JsonObject, *, as_json: bool = False) -> Rollout:
     return replace(rollout, prompt_length=len(prompt))
 
 
-def refine_pair(form: Format, records: Sequence[JsonObject]) -> Format:
+def refine_pair(
+    form: Format,
+    records: Sequence[JsonObject],
+) -> Format:
     """Read answers as JSON text of messages if all of them are."""
     answers = (record.get(_answer_field(record) or "") for record in records)
     as_json = all_conversations(answers)
@@ -298,7 +305,10 @@ def read_preference(record: JsonObject) -> Rollouts:
     return [read_or_error((i,), read, i, name) for i, name in enumerate(names)]
 
 
-def _are_json(record: JsonObject, sides: list[Any]) -> bool:
+def _are_json(
+    record: JsonObject,
+    sides: list[Any],
+) -> bool:
     """Return whether texts of answers are messages as JSON; beside a prompt in plain text they are the agent's text."""
     prompt = record.get(prompt_field(record) or "")
     if is_text(prompt) and prompt and not json_messages(prompt):

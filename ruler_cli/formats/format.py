@@ -134,7 +134,11 @@ class Format(RecordPaths):
         """The paths at which a group key may stand, the best first."""
         return alternatives(paths(self.group_by))
 
-    def original_in(self, before: JsonObject, now: Any) -> int | None:
+    def original_in(
+        self,
+        before: JsonObject,
+        now: Any,
+    ) -> int | None:
         """Return where what an earlier run noted has the original of the reward field; the value `now` stands there.
 
         It is -1 for the first reward, and a number for one of `rewards`; None: the value is the original.

@@ -11,7 +11,6 @@ from typing import Any
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.values import (
     JsonObject,
-    first,
     is_list,
     is_object,
     is_text,
@@ -57,7 +56,10 @@ def _inside(
     return [(key, _entry(key, holder[key])) for key in holder]
 
 
-def _entry(key: int | str, value: Any) -> dict[str, Any]:
+def _entry(
+    key: int | str,
+    value: Any,
+) -> dict[str, Any]:
     return {"key": key, "value": value}
 
 
@@ -74,10 +76,9 @@ def every(
         return
     mark, rest = marked
     whole = start + before
+    inside = f"{whole}{mark}."
     for number, item in _inside(_at(record, before), mark):
-        yield from every(
-            item, rest, (*places, (whole, number)), f"{whole}{mark}."
-        )
+        yield from every(item, rest, (*places, (whole, number)), inside)
 
 
 def item_at(
@@ -133,7 +134,10 @@ def present(record: JsonObject, names: str) -> str:
     for name in several:
         if name and lookup(record, first_list(name)) is not None:
             return name
-    return first(name for name in several if name in record) or names
+    for name in several:
+        if name in record:
+            return name
+    return names
 
 
 def alternatives(fields: Iterable[str]) -> list[str]:
@@ -141,7 +145,10 @@ def alternatives(fields: Iterable[str]) -> list[str]:
     return [path for names in fields for path in names.split("|")]
 
 
-def list_field(record: JsonObject, name: str) -> list[Any]:
+def list_field(
+    record: JsonObject,
+    name: str,
+) -> list[Any]:
     """Return the list in a field of the record; UnreadableError if there is none."""
     value = record.get(name)
     if not is_list(value):
@@ -207,7 +214,8 @@ class RolloutPaths:
     def own(self, path: str) -> Any:
         """Return the value at a dotted path below the rollout itself, or its item of the list at that path."""
         if not self.is_listed:
-            return lookup(rollout_object(self.record, self.rollout), path)
+            holder = rollout_object(self.record, self.rollout)
+            return lookup(holder, path)
         number = int(self.rollout.path[0])
         listed = items(lookup(self.record, path))
         return listed[number] if number < len(listed) else None

@@ -98,7 +98,11 @@ class Reader:
         """
         return self.read_parsed(parse(line.raw), line)
 
-    def read_parsed(self, value: JsonObject, line: Line) -> tuple[Record, ...]:
+    def read_parsed(
+        self,
+        value: JsonObject,
+        line: Line,
+    ) -> tuple[Record, ...]:
         """Read the value of a line as `read` reads its bytes."""
         try:
             return self._records(value, line)
@@ -111,7 +115,11 @@ class Reader:
             )
         raise UnreadableError(reason)
 
-    def _records(self, value: JsonObject, line: Line) -> tuple[Record, ...]:
+    def _records(
+        self,
+        value: JsonObject,
+        line: Line,
+    ) -> tuple[Record, ...]:
         form = self.format
         rollouts = rollouts_of(form, value)
         if self.value_paths:
@@ -133,9 +141,11 @@ class Reader:
         if form.shape == "columns":
             groups = self._columns(value, line, read)
         else:
-            label = self.labels.get(line.source)
             key = self._key_of(value, line, read)
-            groups = {f"{label}: {key}" if label else key: read}
+            label = self.labels.get(line.source)
+            if label:
+                key = f"{label}: {key}"
+            groups = {key: read}
         tools = value.get("tools") if form.shape == "group" else None
         records = []
         for part, (key, members) in enumerate(groups.items()):
@@ -513,7 +523,10 @@ def _refuse_prompts(
         raise UsageError(problem, "give the rollouts", place=name)
 
 
-def first_records(name: str, first: Sequence[Line]) -> Records:
+def first_records(
+    name: str,
+    first: Sequence[Line],
+) -> Records:
     """Return the first lines that are JSON objects; UsageError if none is."""
     records = []
     problem = ""
@@ -529,7 +542,10 @@ def first_records(name: str, first: Sequence[Line]) -> Records:
     return records
 
 
-def _read(reader: Reader, line: Line) -> tuple[Record, ...]:
+def _read(
+    reader: Reader,
+    line: Line,
+) -> tuple[Record, ...]:
     """Read a line; () if it cannot be read, which is reported when the line is scored."""
     try:
         return reader.read(line)
@@ -537,7 +553,10 @@ def _read(reader: Reader, line: Line) -> tuple[Record, ...]:
         return ()
 
 
-def formats_of(wanted: str, names: Iterable[str] = ()) -> list[Format]:
+def formats_of(
+    wanted: str,
+    names: Iterable[str] = (),
+) -> list[Format]:
     """Return the formats of a family, or all for `auto`; UsageError if there are none."""
     if wanted != "auto" and wanted not in FAMILIES:
         suggestion = nearest(wanted, ("auto", *FAMILIES, *names))
@@ -580,7 +599,10 @@ def _choose(
     raise _unknown_shape(name, records, wanted)
 
 
-def _refuse_several(name: str, votes: Mapping[Format, Line]) -> None:
+def _refuse_several(
+    name: str,
+    votes: Mapping[Format, Line],
+) -> None:
     """Raise UsageError for records of several formats."""
     (first_form, here), (second_form, there), *_ = votes.items()
     # a format for several answers also takes one
@@ -710,7 +732,10 @@ def _holders(values: Sequence[JsonObject]) -> Sequence[JsonObject]:
     return holders
 
 
-def _lack(holders: Sequence[JsonObject], path: str) -> bool:
+def _lack(
+    holders: Sequence[JsonObject],
+    path: str,
+) -> bool:
     """Return whether none has a value at a path."""
     for holder in holders:
         for _, value in every(holder, present(holder, path)):

@@ -34,7 +34,10 @@ def code(name: Code) -> Callable[..., Any]:
     return _named(name) if isinstance(name, str) else name
 
 
-def rollouts_of(form: Format, record: JsonObject) -> list[Rollout]:
+def rollouts_of(
+    form: Format,
+    record: JsonObject,
+) -> list[Rollout]:
     """Read the rollouts of a record; UnreadableError if there are none."""
     if form.read:
         rollouts = code(form.read)(record)

@@ -156,7 +156,10 @@ _MOST_LEVELS = 50
 """Levels of a field beside the content of a message that are shown."""
 
 
-def leaves(value: Any, beside: frozenset[str] = frozenset()) -> Iterator[Any]:
+def leaves(
+    value: Any,
+    beside: frozenset[str] = frozenset(),
+) -> Iterator[Any]:
     """Yield what a JSON value holds that is not empty, without metadata and fields with one of these words."""
     stack = [value]
     while stack:

@@ -322,7 +322,10 @@ def dialogue(value: Any) -> Messages | None:
     return None
 
 
-def _split(text: str, markers: re.Pattern[str]) -> Messages:
+def _split(
+    text: str,
+    markers: re.Pattern[str],
+) -> Messages:
     _, *turns = markers.split(text)
     speakers = [ROLES[name.lower()] for name in turns[::2]]
     return [*map(new_turn, speakers, map(str.strip, turns[1::2]))]

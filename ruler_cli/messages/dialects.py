@@ -114,7 +114,10 @@ def messages_of(value: Any, role: str) -> Messages | None:
     return None
 
 
-def _listed_messages(value: list[Any], role: str) -> Messages | None:
+def _listed_messages(
+    value: list[Any],
+    role: str,
+) -> Messages | None:
     asked = role == "user"
     if asked and all(map(is_text, value)):
         return [new_turn(role, item) for item in value]
@@ -313,7 +316,10 @@ def result_turn(
     return new_turn("tool", content, tool_call_id=identity, name=name)
 
 
-def each_at(event: Any, places: str) -> list[Any]:
+def each_at(
+    event: Any,
+    places: str,
+) -> list[Any]:
     """The value at each of several places: a path, or paths with `|` between them, of which the first counts."""
     return [first_at(event, *place.split("|")) for place in words(places)]
 

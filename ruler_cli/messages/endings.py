@@ -51,7 +51,10 @@ _LONGEST = 200
 """Characters of a text that are read."""
 
 
-def first_ending(paths: Iterable[str], value_at: Callable[[str], Any]) -> str:
+def first_ending(
+    paths: Iterable[str],
+    value_at: Callable[[str], Any],
+) -> str:
     """Return how a rollout ended by the first of several paths that says it; empty if none does."""
     for path in paths:
         ended = ending(path, value_at(path))

@@ -180,7 +180,10 @@ def _kind_of(text: str) -> str:
     return first(kind for kind in ("audio", "video") if kind in text) or "file"
 
 
-def mark_media(text: str, mark: Callable[[Picture], str]) -> str:
+def mark_media(
+    text: str,
+    mark: Callable[[Picture], str],
+) -> str:
     """Replace each reference that a tracer wrote in place of a medium by its mark."""
 
     def marked(match: re.Match[str]) -> str:
@@ -280,7 +283,11 @@ def _measure(data: bytes) -> tuple[str, int, int] | None:
     return None
 
 
-def _numbers(form: str, data: bytes, at: int) -> tuple[int, int]:
+def _numbers(
+    form: str,
+    data: bytes,
+    at: int,
+) -> tuple[int, int]:
     """Return the two numbers of a form of `struct` at a place; zeros if the data ends before."""
     if len(data) < at + struct.calcsize(form):
         return 0, 0

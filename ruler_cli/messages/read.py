@@ -96,7 +96,9 @@ def conversations_of(rollout: Rollout) -> tuple[Conversation, ...]:
     """
     if rollout.conversations is None:
         turns = [rollout.messages, *rollout.histories]
-        made = () if rollout.error else tuple(map(read_messages, turns))
+        if rollout.error:
+            turns = []
+        made = tuple(map(read_messages, turns))
         object.__setattr__(rollout, "conversations", made)
         return made
     return rollout.conversations
@@ -181,23 +183,24 @@ class _MessageReader:
         role = str(stated or "assistant")
         is_result = role in RESULT_ROLES
         message = as_usual(message, is_result=is_result)
-        text, part_thought, part_calls, results = self._content(
-            message.get("content")
-        )
-        thought = self._text(first_of(message, THOUGHT_KEYS)) or part_thought
-        made = {call.id for call in part_calls if call.id}
-        calls = [*part_calls]
+        content = self._content(message.get("content"))
+        text = content.text
+        results = content.results
+        thought = self._text(first_of(message, THOUGHT_KEYS))
+        thought = thought or content.thought
+        calls = [*content.calls]
+        made = {call.id for call in calls if call.id}
         for value in calls_of(message):
             call = self._call(_parsed(value))
             if call.id not in made:
                 calls.append(call)
-        returned = is_result and any(result.text for result in results)
         if not text and not is_result:
             text = self._text(message.get("refusal"))
         fields = self._fields(message)
+        returned = is_result and any(result.text for result in results)
         if not text and not returned:
-            beside = not is_result and bool(results or thought)
-            text, named = self._other_text(message, alone=not (calls or beside))
+            beside = calls or (not is_result and (results or thought))
+            text, named = self._other_text(message, alone=not beside)
             fields = [field for field in fields if field.name not in named]
         name = message.get("name") or ""
         if is_result:
@@ -232,7 +235,11 @@ class _MessageReader:
             fields.append(side_field)
         return shown
 
-    def _beside(self, part: JsonObject, *used: Any) -> tuple[SideField, ...]:
+    def _beside(
+        self,
+        part: JsonObject,
+        *used: Any,
+    ) -> tuple[SideField, ...]:
         """Return the fields of a part or a call that are neither metadata nor `used`, values that are shown anyway."""
         used_values = [*map(id, used)]
         rest = {}
@@ -250,8 +257,10 @@ class _MessageReader:
 
     def _content(self, content: Any) -> _Content:
         """Split a content into its text, its thought, and the calls and results among its parts."""
-        if is_object(content) and len(content) == 1:  # an object around a text
-            content = _unwrapped(content)
+        if is_object(content) and len(content) == 1:
+            # an object around a text
+            inner = first(filter(is_text, map(content.get, _WRAPPERS)))
+            content = content if inner is None else inner
         if is_object(content) and medium_of(content):
             content = [content]
         if not is_list(content):
@@ -347,7 +356,9 @@ class _MessageReader:
             if inner is not call:
                 fields += self._beside(inner, name, arguments, result)
         call_id = _identity(first_stated(call, _CALL_IDS))
-        text = None if result is None else self._content(result).text
+        if result is None:
+            return ToolCall(call_id, name, arguments, None, fields)
+        text = self._content(result).text
         return ToolCall(call_id, name, arguments, text, fields)
 
     def _result(self, block: JsonObject) -> ToolResult:
@@ -356,14 +367,8 @@ class _MessageReader:
         call_id = _identity(first_stated(block, _RESULT_IDS))
         name = _as_text(block.get("toolName") or "")
         text = self._content(content).text
-        return ToolResult(call_id, name, text, self._beside(block, content))
-
-
-def _unwrapped(holder: JsonObject) -> Any:
-    """Return the text in an object with one member; the object if it is not a text."""
-    values = map(holder.get, _WRAPPERS)
-    text = first(filter(is_text, values))
-    return holder if text is None else text
+        fields = self._beside(block, content)
+        return ToolResult(call_id, name, text, fields)
 
 
 def _as_text(value: Any) -> str:
@@ -372,8 +377,10 @@ def _as_text(value: Any) -> str:
 
 def _parsed(value: Any) -> Any:
     """Return the value of JSON text, anything else as it is."""
+    if not is_text(value):
+        return value
     try:
-        return orjson.loads(value) if is_text(value) else value
+        return orjson.loads(value)
     except orjson.JSONDecodeError:
         return value
 

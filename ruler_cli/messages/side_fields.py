@@ -43,17 +43,19 @@ _MOST_NUMBERS = 16
 
 
 def fields_told(
-    message: JsonObject, besides: frozenset[str] = KNOWN
+    message: JsonObject,
+    besides: frozenset[str] = KNOWN,
 ) -> dict[str, tuple[Any, list[Any]]]:
     """Return the fields of a message with text or numbers that are no content, not about it and no grader's.
 
     Each with the texts and numbers in it. `besides` are those that are content or metadata.
     """
     fields = {}
-    for key, value in other_text(
-        message, numbers=True, besides=besides
-    ).items():
-        says = [] if _NOTES & words_of(key) else [*_values_inside(value, key)]
+    shown = other_text(message, numbers=True, besides=besides)
+    for key, value in shown.items():
+        if _NOTES & words_of(key):
+            continue
+        says = [*_values_inside(value, key)]
         if says:
             fields[key] = (value, says)
     return fields
@@ -70,7 +72,10 @@ def is_shown_beside(message: JsonObject, key: str) -> bool:
     )
 
 
-def _values_inside(value: Any, key: str) -> Iterator[Any]:
+def _values_inside(
+    value: Any,
+    key: str,
+) -> Iterator[Any]:
     """Yield the texts and numbers in a JSON value, also in JSON text, without those of metadata."""
     for text in filter(is_text, leaves(value, ABOUT | _MEASURED)):
         inner = json_value(text) if text[0] in ("{", "[") else None

@@ -286,7 +286,11 @@ class _Renderer:
         self.events.append((self.at, call.id, call.name))
         return next(self.calls)
 
-    def _result(self, call_id: str, *of_parts: str) -> tuple[str, str | None]:
+    def _result(
+        self,
+        call_id: str,
+        *of_parts: str,
+    ) -> tuple[str, str | None]:
         """Note a result, and return the number of its call, behind a space, and the name of its tool.
 
         If its message names no call, its parts may.
