@@ -349,7 +349,7 @@ _CONTEXTS = {"typesafe": 65_536, "azure_ai": 32_768}
 """Contexts of the decision models of providers, where the list has none."""
 
 
-def with_eyes(
+def with_picture_support(
     ask: AskSettings, judge: JudgeSettings, model: ModelInfo | None = None
 ) -> AskSettings:
     """Return the requests to a judge that reads pictures by its settings, else by litellm's list; or reads none.
