@@ -679,10 +679,6 @@ class CallError:
 class Judge(Protocol):
     """A judge, open while it is used as an async context; one without connections inherits both ends."""
 
-    @property
-    def name(self) -> str:
-        """The judge's name in the output."""
-
     async def ask(self, request: Request) -> Reply | CallError:
         """One call, no retry; every failure of the outside world is a CallError, never an exception."""
 
