@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 _LEFT_OUT = """
 {unscored:group} without a score left out
-{unanswered:group} without an answer left out
 {unmatched:line} of marks that named nothing there
 {unreadable:line} not readable
 """
@@ -48,7 +47,6 @@ _OF_PAIRS = ("gap", "per_group", "shape")
     "marks",
     "keep",
     "by",
-    "answer",
     "as_",
     "gap",
     "per_group",
@@ -73,13 +71,12 @@ def command(
 
     Kept bytes are unchanged. Conditions come before --keep. A group without a figure is in no range of it, and
     `disagreement` without a range means that the judge orders some pair of rollouts against their labels.
-    Rollouts without a score are never kept by --keep. null and empty text do not count as answers.
+    Rollouts without a score are never kept by --keep.
 
     \b
     Example:
       ruler select scored.jsonl train.jsonl --where live --where reliability=0.7..
       ruler select scored.jsonl sharp.jsonl --keep 4 --by variance
-      ruler select scored.jsonl - --keep 1 --by majority --answer metadata.answer
       ruler select scored.jsonl - --where disagreement=0.5.. | ruler report -
       ruler select scored.jsonl pairs.jsonl --as pairs --gap 0.2
 
@@ -165,37 +162,18 @@ def _refuse_others(options: Options) -> None:
 
 
 def _keep(options: Options) -> Keep | None:
-    """Check --keep, --by and --answer together; UsageError with the way out."""
+    """Check --keep and --by together; UsageError with the way out."""
     from ruler_cli.results.choice import Keep
 
     most = options.keep
     by = options.by
-    answer = options.answer
-    wrong = (
-        (by and most is None, "by", by, "needs --keep M"),
-        (
-            most and by is None,
-            "keep",
-            most,
-            "needs --by score, variance or majority",
-        ),
-        (by == "majority" and answer is None, "by", by, "needs --answer PATH"),
-        (
-            answer and by != "majority",
-            "answer",
-            answer,
-            "only with --by majority",
-        ),
-        (
-            most == 1 and by == "variance",
-            "keep",
-            1,
-            "one score has no variance",
-        ),
-    )
-    for holds, field, value, problem in wrong:
-        if holds:
-            raise UsageError(problem, place=f"{option_name(field)} {value}")
     if most is None or by is None:
+        if by:
+            raise UsageError("needs --keep M", place=f"--by {by}")
+        if most:
+            problem = "needs --by score or --by variance"
+            raise UsageError(problem, place=f"--keep {most}")
         return None
-    return Keep(most, by, answer)
+    if most == 1 and by == "variance":
+        raise UsageError("one score has no variance", place="--keep 1")
+    return Keep(most, by)

@@ -77,7 +77,9 @@ def annotate(
 
 
 def _bytes_at(
-    raw: bytes, path: Iterable[str | int], start: int = 0
+    raw: bytes,
+    path: Iterable[str | int],
+    start: int = 0,
 ) -> bytes | None:
     span = span_at(raw, path, start)
     if span is None:
@@ -85,7 +87,11 @@ def _bytes_at(
     return raw[slice(*span)]
 
 
-def _set(changes: dict[str, Any], path: Path, value: bytes | None) -> None:
+def _set(
+    changes: dict[str, Any],
+    path: Path,
+    value: bytes | None,
+) -> None:
     """Add a value at a path to new members; None removes what is there."""
     for holder in path[:-1]:
         changes = changes.setdefault(str(holder), {})
@@ -117,13 +123,13 @@ def _strict(value: bytes | None) -> bytes | None:
 
 @dataclass(slots=True)
 class _Rewards:
-    """The values of reward fields before a score: the bytes at the `first`, at this one, and a list of all others.
+    """The values of reward fields before a score: the bytes of the `first`, of this one, and a list of all others.
 
     None: nothing, or null. `path` is that of the first.
     """
 
     first: bytes | None
-    own: bytes | None
+    here: bytes | None
     path: str
     others: bytes = b"[]"
 
@@ -188,7 +194,7 @@ class _Writer:
             # else it stands elsewhere, as ROLL's agentic ones do
             now = rewards[i] if i < len(rewards) else dump(rollout.reward)
             of_item = self._rewards(earlier[i : i + 1], now)
-            scores.append(self._reward(annotation, of_item.own) or b"null")
+            scores.append(self._reward(annotation, of_item.here) or b"null")
             annotations.append(of_item.beside(annotation))
         changes: dict[str, Any] = {}
         path = whole.path(form.reward)
@@ -229,7 +235,7 @@ class _Writer:
         for members in objects:
             for name in holders:
                 noted = inner_object(members.value(name))
-                if noted:
+                if noted.find(ORIGINAL.encode()) > 0:
                     yield noted
 
     def _rewards(self, noted: Iterable[bytes], now: bytes | None) -> _Rewards:
@@ -281,7 +287,7 @@ class _Writer:
         score = annotation.get("score")
         changes: dict[str, Any] = {}
         if form.reward:
-            new = self._reward(annotation, rewards.own)
+            new = self._reward(annotation, rewards.here)
             stays = not new or (score is None and self.on_failure != "null")
             if not stays or members.value(form.reward) is not None:
                 _set(changes, members.path(form.reward), new or None)

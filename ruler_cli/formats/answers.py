@@ -328,7 +328,11 @@ def _best(record: JsonObject, names: Names) -> str | None:
     return None
 
 
-def _is_named(label: str, name: str, record: JsonObject) -> bool:
+def _is_named(
+    label: str,
+    name: str,
+    record: JsonObject,
+) -> bool:
     """Return whether a text is the name of an answer (`response_A`, `model_a`, `A`, `A>B`), or of its model."""
     end = name[-1].casefold()
     if label == record.get(f"model_{end}"):

@@ -121,9 +121,12 @@ class Format(RecordPaths):
     @property
     def signature(self) -> str:
         """The fields that identify a record, for messages."""
-        terms = [term for term in self.has.split() if not term.startswith("!")]
-        names = ", ".join(f"`{term.split('|')[0]}`" for term in terms)
-        return self.shown or re.sub(r'\[\]|{}|"|\.0', "", names)
+        names = []
+        for term in self.has.split():
+            if not term.startswith("!"):
+                name, *_ = term.split("|")
+                names.append(re.sub(r'\[\]|{}|"|\.0', "", f"`{name}`"))
+        return self.shown or ", ".join(names)
 
     @property
     def key_paths(self) -> list[str]:
@@ -138,31 +141,32 @@ class Format(RecordPaths):
         It is -1 for the first reward, and a number for one of `rewards`; None: the value is the original.
         """
         place = parts(self.read_at or self.reward)
-        kept = [
-            lookup(reward, "path") for reward in items(before.get("rewards"))
-        ]
-        places = [parts(path) if is_text(path) else None for path in kept]
+        places = []
+        for reward in items(before.get("rewards")):
+            path = lookup(reward, "path")
+            places.append(parts(path) if is_text(path) else None)
         if place in places:
             return places.index(place)
         first = before.get("reward_path")  # older files do not say
         if first is not None and (not is_text(first) or parts(first) != place):
             return None
-        if self.elsewhere or (first is not None and kept):
+        if self.elsewhere or (first is not None and places):
             return -1
         score = before.get("score", before.get("ruler_score"))
-        is_score = isinstance(score, int | float)
-        text = (
-            self.written.replace(b"%s", dump(score)) if is_score else self.lost
-        )
+        text = self.lost
+        if isinstance(score, int | float):
+            text = self.written.replace(b"%s", dump(score))
         left = parse_value(text or b"null")
         stays = first is not None and now == before.get("independent_reward")
-        return -1 if stays or now in (None, left) or _near(now, left) else None
+        is_ours = stays or now in (None, left) or _near(now, left)
+        return -1 if is_ours else None
 
 
 def _near(first: Any, second: Any) -> bool:
     """Return whether two values are numbers that differ by rounding."""
-    both = isinstance(first, float) and isinstance(second, float)
-    return both and isclose(first, second, rel_tol=1e-6)
+    if isinstance(first, float) and isinstance(second, float):
+        return isclose(first, second, rel_tol=1e-6)
+    return False
 
 
 def holds(record: JsonObject, terms: str) -> bool:

@@ -546,7 +546,10 @@ class Input:
         yield from self._fetched(self.reader, self.fd, firsts)
 
     def _fetched(
-        self, reader: Reader, fd: int, chosen: Collection[int] | None = None
+        self,
+        reader: Reader,
+        fd: int,
+        chosen: Collection[int] | None = None,
     ) -> Iterator[Group]:
         """Yield groups from a file, by the places of their records."""
         for first, rows in self.index.places(chosen):
@@ -724,7 +727,11 @@ def _reader_of(
     return reader
 
 
-def survey(lines: Iterable[Line], read: Survey, on_problem: OnProblem) -> None:
+def survey(
+    lines: Iterable[Line],
+    read: Survey,
+    on_problem: OnProblem,
+) -> None:
     """Count all records of a file.
 
     Input behind the first groups that `limit` asks for is not read if none of them can go on there.
@@ -802,7 +809,9 @@ def streamed(
 
 
 def labelled(
-    reader: Reader, tasks: Mapping[str, str], index: Index
+    reader: Reader,
+    tasks: Mapping[str, str],
+    index: Index,
 ) -> Reader | None:
     """Return the reader with a label of each file in its keys; None if the keys tell the tasks apart.
 
@@ -829,7 +838,12 @@ def labelled(
     return replace(reader, labels=files, label_kind="file")
 
 
-def refuse_other_groups(source: Input, output: str, *, force: bool) -> None:
+def refuse_other_groups(
+    source: Input,
+    output: str,
+    *,
+    force: bool,
+) -> None:
     """Raise UsageError if INPUT is a scored file, and OUTPUT a scored file of none of its groups.
 
     Then it is likely that OUTPUT was forgotten behind a pattern. A pipe, which is read once, is not compared.

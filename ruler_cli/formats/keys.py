@@ -52,8 +52,12 @@ class GroupKey:
 
 def hashed_key(name: str, value: Any) -> str:
     """Return a group key of a name and the hash of any JSON value: equal values have equal keys."""
-    text = key_text(value).encode("utf-8", "surrogatepass")
-    return f"{name}-" + blake2b(text, digest_size=8).hexdigest()
+    return _hashed(name, key_text(value).encode("utf-8", "surrogatepass"))
+
+
+def _hashed(name: str, data: bytes) -> str:
+    digest = blake2b(data, digest_size=8)
+    return f"{name}-{digest.hexdigest()}"
 
 
 def key_text(value: Any) -> str:
@@ -78,13 +82,16 @@ def prompt_key(rollout: Rollout, step: Any) -> str:
         )
     prompt = []
     for message in task:
-        part = [*map(message.get, ("role", "content"))]
+        content = message.get("content")
+        part = [message.get("role"), content]
         excluded = _NOT_IN_KEY | {"name"} if "role" in message else _NOT_IN_KEY
         # without content, or with calls, other fields alone tell two messages apart
-        if part[1] is None or message.get("tool_calls"):
-            fields = {
-                k: v for k, v in message.items() if k not in excluded and v
-            }
-            part += filter(None, [fields])
+        if content is None or message.get("tool_calls"):
+            fields = {}
+            for key, value in message.items():
+                if value and key not in excluded:
+                    fields[key] = value
+            if fields:
+                part.append(fields)
         prompt.append(part)
-    return "prompt-" + blake2b(dump([prompt, step]), digest_size=8).hexdigest()
+    return _hashed("prompt", dump([prompt, step]))

@@ -47,17 +47,25 @@ def _at(record: Any, path: str) -> Any:
     return lookup(record, path) if path else record
 
 
-def _inside(holder: Any, mark: str) -> Iterable[tuple[int | str, Any]]:
+def _inside(
+    holder: Any,
+    mark: str,
+) -> Iterable[tuple[int | str, Any]]:
     """Return the items of a list, or the entries of an object, with their numbers or keys."""
-    if mark == "{}" and is_object(holder):
-        return [
-            (key, {"key": key, "value": inner}) for key, inner in holder.items()
-        ]
-    return enumerate(items(holder))
+    if mark == "[]" or not is_object(holder):
+        return enumerate(items(holder))
+    return [(key, _entry(key, holder[key])) for key in holder]
+
+
+def _entry(key: int | str, value: Any) -> dict[str, Any]:
+    return {"key": key, "value": value}
 
 
 def every(
-    record: Any, path: str, places: Places = (), start: str = ""
+    record: Any,
+    path: str,
+    places: Places = (),
+    start: str = "",
 ) -> Iterator[tuple[Places, Any]]:
     """Yield the values at a path with `[]` or `{}`, each with its places. `start` is the path to the record."""
     before, *marked = _at_list(path)
@@ -72,7 +80,11 @@ def every(
         )
 
 
-def item_at(record: JsonObject, names: str, places: Places = ()) -> Any:
+def item_at(
+    record: JsonObject,
+    names: str,
+    places: Places = (),
+) -> Any:
     """Return the value at a path that belongs to a rollout with these places; None if there is none, or no path.
 
     Of several paths, with `|` between them, it is the first that is there. Where the path goes through a list of the
@@ -99,13 +111,18 @@ def item_at(record: JsonObject, names: str, places: Places = ()) -> Any:
     return _at(value, path)
 
 
-def _item(holder: Any, mark: str, number: int | str) -> Any:
+def _item(
+    holder: Any,
+    mark: str,
+    number: int | str,
+) -> Any:
     """Return the item of a list, or the entry of an object, with this number or key; None if there is none."""
     if mark == "{}" and is_object(holder):
         inner = holder.get(str(number))
-        return None if inner is None else {"key": number, "value": inner}
-    is_listed = isinstance(number, int) and number < len(items(holder))
-    return holder[number] if is_listed else None
+        return None if inner is None else _entry(number, inner)
+    listed = items(holder)
+    is_listed = isinstance(number, int) and number < len(listed)
+    return listed[int(number)] if is_listed else None
 
 
 def present(record: JsonObject, names: str) -> str:
@@ -134,7 +151,11 @@ def wrong_size(path: str, size: int) -> UnreadableError:
     )
 
 
-def column(record: JsonObject, name: str, size: int) -> list[Any]:
+def column(
+    record: JsonObject,
+    name: str,
+    size: int,
+) -> list[Any]:
     """Return the list at a path that holds one item for each of `size` rollouts, all None if it is absent.
 
     UnreadableError if it is no list of that length.
@@ -172,9 +193,10 @@ class RolloutPaths:
         """The lists that lead to the rollout; those of one that a row did not read are in its path."""
         rollout = self.rollout
         holder = ".".join(map(str, rollout.path[:-1]))
-        numbers = [
-            (holder, part) for part in rollout.path if isinstance(part, int)
-        ]
+        numbers = []
+        for part in rollout.path:
+            if isinstance(part, int):
+                numbers.append((holder, part))
         return rollout.places or tuple(numbers)
 
     def own(self, path: str) -> Any:
@@ -182,7 +204,8 @@ class RolloutPaths:
         if not self.is_listed:
             return lookup(rollout_object(self.record, self.rollout), path)
         number = int(self.rollout.path[0])
-        return first(items(lookup(self.record, path))[number : number + 1])
+        listed = items(lookup(self.record, path))
+        return listed[number] if number < len(listed) else None
 
     def at(self, names: str) -> Any:
         """Return the value at a path below the rollout, else below the record itself.

@@ -72,7 +72,7 @@ _STATES = ("scored", "failed")
 class Reader:
     """Read lines as records of one format.
 
-    `group_key` is the rule of the group key. `given` are the user's own paths of `reward` and `outcome`, `tools`
+    `group_key` is the rule of the group key. `value_paths` are the user's own paths of `reward` and `outcome`, `tools`
     is that of the tools; without them they are as the format reads them. `reference` is that of the reference answer,
     empty if judges are shown none. `prompt` are the user's paths of the task, which is put before a conversation that
     does not begin with it. `labels` maps file names to labels: if several files count their keys anew, the label
@@ -81,7 +81,7 @@ class Reader:
 
     format: Format
     group_key: GroupKey
-    given: Mapping[str, str] = field(default_factory=dict)
+    value_paths: Mapping[str, str] = field(default_factory=dict)
     tools: str = ""
     reference: str = ""
     prompt: Sequence[str] = ()
@@ -113,11 +113,11 @@ class Reader:
     def _records(self, value: JsonObject, line: Line) -> tuple[Record, ...]:
         form = self.format
         rollouts = rollouts_of(form, value)
-        if self.given:
+        if self.value_paths:
             places = [
                 self.values(value, rollout).places for rollout in rollouts
             ]
-            paths = self.given.values()
+            paths = self.value_paths.values()
             rows.check_lists(value, places, paths, listed=form.listed)
         if self.prompt:
             named = "`, `".join(self.prompt)
@@ -185,7 +185,9 @@ class Reader:
         rollout = validated(rollout)
         form = self.format
         values = self.values(value, rollout)
-        changes = {name: values.at(path) for name, path in self.given.items()}
+        changes = {
+            name: values.at(path) for name, path in self.value_paths.items()
+        }
         reward = changes.get("reward")
         if reward is not None:
             self.missing.clear()
@@ -252,10 +254,11 @@ class Reader:
         # most records have none of the keys, and most objects none of the members
         paths = []
         for key, member, path in _places(names):
-            if key in both:
-                holder = both[key]
-                if not (member and is_object(holder)) or member in holder:
-                    paths.append(path)
+            holder = both.get(key)
+            if holder is None:
+                continue
+            if not member or type(holder) is not dict or member in holder:
+                paths.append(path)
         if self.format.listed or LISTS.search(names):
             return first_ending(paths, values.at)
         return first_ending(paths, partial(lookup, both))
@@ -321,13 +324,18 @@ class Reader:
             else values.at(path)
         )
 
-    def _key_of(self, value: JsonObject, line: Line, rollouts: Rollouts) -> str:
+    def _key_of(
+        self,
+        value: JsonObject,
+        line: Line,
+        rollouts: Rollouts,
+    ) -> str:
         group = self.format.shape == "group"
         rule = self.group_key
         key = rule.value(lambda path: lookup(value, present(value, path)))
         if key is None and group and rollouts:
-            own = rollout_object(value, rollouts[0])
-            key = rule.value(partial(lookup, own))
+            first_rollout = rollout_object(value, rollouts[0])
+            key = rule.value(partial(lookup, first_rollout))
         if self.key == self.format.key_description:
             key = key_of(self.format, value)
         if key is not None:
@@ -437,7 +445,11 @@ SAMPLE = 50
 Records = Sequence[tuple[Line, dict[str, Any]]]
 
 
-def detect(name: str, first: Sequence[Line], settings: InputSettings) -> Reader:
+def detect(
+    name: str,
+    first: Sequence[Line],
+    settings: InputSettings,
+) -> Reader:
     """Return a reader of the one format of the first records.
 
     UsageError if there is none, or more than one, with lines, keys and what to do.
@@ -483,7 +495,11 @@ def detect(name: str, first: Sequence[Line], settings: InputSettings) -> Reader:
     return reader
 
 
-def _refuse_prompts(name: str, reader: Reader, records: Records) -> None:
+def _refuse_prompts(
+    name: str,
+    reader: Reader,
+    records: Records,
+) -> None:
     """Raise UsageError if no record holds an answer."""
     roles = []
     for line, _ in records:
@@ -520,17 +536,21 @@ def _read(reader: Reader, line: Line) -> tuple[Record, ...]:
         return ()
 
 
-def formats_of(wanted: str, own: Iterable[str] = ()) -> list[Format]:
+def formats_of(wanted: str, names: Iterable[str] = ()) -> list[Format]:
     """Return the formats of a family, or all for `auto`; UsageError if there are none."""
     if wanted != "auto" and wanted not in FAMILIES:
-        suggestion = nearest(wanted, ("auto", *FAMILIES, *own))
+        suggestion = nearest(wanted, ("auto", *FAMILIES, *names))
         choices = f"give auto or one of {', '.join(FAMILIES)}"
         remedy = f"did you mean {suggestion}?" if suggestion else choices
         raise UsageError("no such format", remedy, place=f"--format {wanted}")
     return [form for form in FORMATS if wanted in ("auto", form.family)]
 
 
-def _choose(name: str, records: Records, settings: InputSettings) -> Format:
+def _choose(
+    name: str,
+    records: Records,
+    settings: InputSettings,
+) -> Format:
     wanted = str(settings.format)
     values = [record for _, record in records]
     candidates = [
@@ -573,7 +593,11 @@ def _refuse_several(name: str, votes: Mapping[Format, Line]) -> None:
     )
 
 
-def _unknown_shape(name: str, records: Records, wanted: str) -> UsageError:
+def _unknown_shape(
+    name: str,
+    records: Records,
+    wanted: str,
+) -> UsageError:
     """Return the error for records of no format, or not of the one that is wanted."""
     line, record = records[0]
     keys = f"(its keys: {first_keys(record) or 'none'})"
@@ -659,8 +683,7 @@ def _refuse_paths(
         raise UsageError(problem, remedy, place=f"--messages {path}")
     whole = _holders(values)
     for name_of in words(_REFUSED):
-        own = name_of in ("messages", "answers")
-        places = values if own else whole
+        places = values if name_of in ("messages", "answers") else whole
         for path in filter(None, paths(getattr(row, name_of))):
             if not _lack(places, path):
                 continue
@@ -700,17 +723,21 @@ def first_keys(record: JsonObject) -> str:
     return ", ".join(printable(key) for key in itertools.islice(record, 12))
 
 
-def with_reward(name: str, path: str, reader: Reader) -> Reader:
+def with_reward(
+    name: str,
+    path: str,
+    reader: Reader,
+) -> Reader:
     """Return the reader with its reward at a path; UsageError if a score there overwrites what is read."""
     form = reader.format
-    read = {**reader.given, "reward": path}
+    read = {**reader.value_paths, "reward": path}
     written = path
     if LISTS.search(path):
         # read there; what is written has one place, of each rollout or of none
         written = path.rpartition("[].")[2]
         if form.listed or written != form.reward:
             form = replace(form, elsewhere=True, reward="", read_at=path)
-            return replace(reader, format=form, given=read)
+            return replace(reader, format=form, value_paths=read)
     if not _is_free(reader, written):
         raise UsageError(
             "is not a free place for a score",
@@ -725,7 +752,7 @@ def with_reward(name: str, path: str, reader: Reader) -> Reader:
         written=b"%s",
         lost=b"null",
     )
-    return replace(reader, format=form, given=read)
+    return replace(reader, format=form, value_paths=read)
 
 
 def _is_free(reader: Reader, path: str) -> bool:

@@ -174,7 +174,12 @@ def _rollout(
     return finish(record, rollout) if finish else rollout
 
 
-def _answer(form: Format, record: JsonObject, path: str, value: Any) -> Rollout:
+def _answer(
+    form: Format,
+    record: JsonObject,
+    path: str,
+    value: Any,
+) -> Rollout:
     """Read a rollout that is an answer at a path which the user named."""
     answer = find_answer(value, path)
     if answer is None:
@@ -197,7 +202,10 @@ def _is_structured(value: Any) -> bool:
 
 
 def _conversation(
-    form: Format, record: JsonObject, path: str, value: Any
+    form: Format,
+    record: JsonObject,
+    path: str,
+    value: Any,
 ) -> Rollout:
     if not value:
         cause = form.cause and f" ({form.cause})"
@@ -225,7 +233,11 @@ def _with_calls(turn: JsonObject, path: str) -> dict[str, Any]:
     return {**rest, "tool_calls": calls if is_list(calls) else [calls]}
 
 
-def _task(form: Format, record: JsonObject, places: Places) -> Messages:
+def _task(
+    form: Format,
+    record: JsonObject,
+    places: Places,
+) -> Messages:
     """Return the turns of the task, from its parts in their order."""
     turns = []
     for names in paths(form.prompt):

@@ -46,25 +46,29 @@ def rollouts_of(form: Format, record: JsonObject) -> list[Rollout]:
 
 def key_of(form: Format, record: JsonObject) -> str | None:
     """Return the group key that is computed from a record; None if it has none."""
-    return code(form.compute_key)(record) if form.compute_key else None
+    if not form.compute_key:
+        return None
+    key: str | None = code(form.compute_key)(record)
+    return key
 
 
 def fits(form: Format, record: JsonObject) -> bool:
     """Return whether a record is of a format by its keys; False if its test raises an error."""
     try:
-        is_held = holds(record, form.has)
-        return is_held and (form.test is None or bool(code(form.test)(record)))
+        if not holds(record, form.has):
+            return False
+        return form.test is None or bool(code(form.test)(record))
     except UNFIT:
         return False
 
 
 def _read_table() -> tuple[Format, ...]:
     text = Path(__file__).with_suffix(".toml").read_text("utf-8")
-    return tuple(
-        Format(family=family, **row)
-        for family, listed in tomllib.loads(text).items()
-        for row in listed
-    )
+    forms = []
+    for family, listed in tomllib.loads(text).items():
+        for row in listed:
+            forms.append(Format(family=family, **row))
+    return tuple(forms)
 
 
 FORMATS = _read_table()

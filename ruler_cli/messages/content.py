@@ -34,7 +34,11 @@ Turn = dict[str, Any]
 """A message that is made."""
 
 
-def new_turn(role: Any, content: Any, **more: Any) -> Turn:
+def new_turn(
+    role: Any,
+    content: Any,
+    **more: Any,
+) -> Turn:
     """Make a message, without further fields that are empty."""
     stated = {name: value for name, value in more.items() if value}
     return {"role": role, "content": content, **stated}

@@ -7,9 +7,10 @@ whatever its text: an agent can write turns that never took place.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Iterator
-from itertools import groupby, repeat
+from itertools import repeat
 from operator import contains
 from os.path import commonprefix
 from typing import Any
@@ -64,29 +65,30 @@ def check_messages(value: Any, where: str) -> Messages:
         map(contains, value, repeat("role"))
     ):
         return value
-    out = []
+    messages = []
     for i, item in enumerate(value):
         inner = lookup(item, "message")
         # a Choice is a dict with `message` inside, and no role of its own
         message = inner if is_object(inner) and "role" not in item else item
-        if is_object(message) and {"role", "type"} & message.keys():
-            out.append(message)
-        elif listed := json_messages(item):
-            out += listed
+        listed = json_messages(item)
+        if is_object(message) and ("role" in message or "type" in message):
+            messages.append(message)
+        elif listed:
+            messages += listed
         else:
             raise UnreadableError(
                 f"`{where}[{i}]` is not a message object with a role"
             )
-    return out
+    return messages
 
 
 def last_states(conversations: Iterable[Messages]) -> list[Messages]:
     """Return conversations without those that a later one continues."""
-    out: list[Messages] = []
+    last: list[Messages] = []
     for conversation in conversations:
-        out = [part for part in out if part != conversation[: len(part)]]
-        out.append(conversation)
-    return out
+        last = [part for part in last if part != conversation[: len(part)]]
+        last.append(conversation)
+    return last
 
 
 _SPEAKERS_IN = words("from speaker role sender author type who agent")
@@ -150,13 +152,15 @@ def _is_message(value: Any) -> bool:
 
 def named_turns(value: list[Any]) -> Messages | None:
     """Convert turns of other names to chat messages: `from` and `value`, steps, parts; None if they are none."""
-    plain = not is_message_list(value) or {"role", "content"} <= value[0].keys()
-    if plain or not all(map(is_object, value)):
+    first_turn = first(value)
+    if not is_object(first_turn) or {"role", "content"} <= first_turn.keys():
+        return None
+    if not all(map(is_object, value)):
         return None
     if all("role" in turn and "parts" in turn for turn in value):
-        return [made for turn in value for made in content_turns(turn)]
-    by = first(key for key in _SPEAKERS_IN if key in value[0])
-    text_key = first(key for key in _SAID_IN if key in value[0])
+        return [*itertools.chain.from_iterable(map(content_turns, value))]
+    by = first(key for key in _SPEAKERS_IN if key in first_turn)
+    text_key = first(key for key in _SAID_IN if key in first_turn)
     speakers = [turn.get(by) for turn in value]
     # a part of content has a `type` and a `text` too
     known_types = all(str(speaker).lower() in ROLES for speaker in speakers)
@@ -167,30 +171,29 @@ def named_turns(value: list[Any]) -> Messages | None:
     return [_named_turn(turn, by, text_key) for turn in value]
 
 
-def _named_turn(turn: Turn, by: str, text_key: str) -> Turn:
+def _named_turn(
+    turn: Turn,
+    by: str,
+    text_key: str,
+) -> Turn:
     speaker = turn.get(by)
     name = speaker if by == "agent" else None
     role = ROLES.get(str(speaker).lower(), "assistant" if name else speaker)
-    more = {
-        key: inner for key, inner in turn.items() if key not in (by, text_key)
-    }
+    more = {key: turn[key] for key in turn if key not in (by, text_key)}
     return {**new_turn(role, turn.get(text_key), name=name), **more}
 
 
 def _paired_turns(value: list[Turn]) -> Messages | None:
     """Convert questions and answers under the speakers' names, beside ids and numbers (ms-swift)."""
-    turns = [
-        new_turn(ROLES[name], text)
-        for turn in value
-        for name, text in turn.items()
-        if name in ROLES
-    ]
-    if not (
-        _is_exchange(turns) and all(is_text(turn["content"]) for turn in turns)
-    ):
-        return None
-    more = any(other_text(turn).keys() - ROLES for turn in value)
-    return None if more else turns
+    turns = []
+    for pair in value:
+        if other_text(pair).keys() - ROLES:
+            return None
+        for name, text in pair.items():
+            if name in ROLES:
+                turns.append(new_turn(ROLES[name], text))
+    texts = [turn["content"] for turn in turns]
+    return turns if _is_exchange(turns) and all(map(is_text, texts)) else None
 
 
 def step_turns(value: list[Any]) -> Messages | None:
@@ -199,22 +202,23 @@ def step_turns(value: list[Any]) -> Messages | None:
     keys = {key for step in steps for key in step}
     if keys & _SPEAKER_KEYS or not (keys & _ACTS and keys & _APART):
         return None
-    return [turn for step in steps for turn in _turns_of_step(step)]
+    return [*itertools.chain.from_iterable(map(_turns_of_step, steps))]
 
 
 def _turns_of_step(step: JsonObject) -> Messages:
     """Return the agent's turn of a step, and behind it, or before if it stands before, what it saw."""
     keys = []
     for names in _STEP_KEYS:
-        stated = (name for name in names if step.get(name) is not None)
+        stated = [name for name in names if step.get(name) is not None]
         keys.append(first(stated) or "")
     thought, action, arguments, answer, seen = map(step.get, keys)
     if is_text(thought) and is_text(answer) and thought.strip() in answer:
         thought = None  # the model's whole response says it (SWE-agent)
-    actions = action if is_list(action) else [action]
-    made = [done for done in actions if done is not None]
-    calls = [_call_of_step(done, keys[1], arguments) for done in made]
-    turn = {key: value for key, value in step.items() if key not in keys}
+    calls = []
+    for done in action if is_list(action) else [action]:
+        if done is not None:
+            calls.append(_call_of_step(done, keys[1], arguments))
+    turn = {key: step[key] for key in step if key not in keys}
     turn |= new_turn(
         "assistant", answer, reasoning_content=thought, tool_calls=calls
     )
@@ -225,7 +229,11 @@ def _turns_of_step(step: JsonObject) -> Messages:
     return turns
 
 
-def _call_of_step(done: Any, key: str, arguments: Any) -> Turn:
+def _call_of_step(
+    done: Any,
+    key: str,
+    arguments: Any,
+) -> Turn:
     """Return the call of a step: its action is one, or names the tool beside its input, or is all of it."""
     if is_object(done) and not _TOOL_KEYS.isdisjoint(done):
         return done
@@ -235,42 +243,48 @@ def _call_of_step(done: Any, key: str, arguments: Any) -> Turn:
 
 
 def content_turns(message: JsonObject) -> Iterator[Turn]:
-    """The `parts` of a message, also as JSON text, as messages; each result is a tool's."""
+    """Yield the `parts` of a message, also as JSON text, as messages; each result is a tool's."""
     parts = json_value(message["parts"])
     if not is_list(parts):
         yield dict(message)
         return
-    # a marker of a step holds its kind alone
-    stated = (
-        part for part in parts if not is_object(part) or part.keys() - {"type"}
-    )
-    both = (made for part in stated for made in _call_and_result(part))
-    for returned, run in groupby(
-        both, lambda part: lookup(part, "type") == "tool_result"
-    ):
-        if not returned:
-            yield _message(message["role"], message.get("name"), [*run])
+    role = message["role"]
+    name = message.get("name")
+    shown: list[Any] = []
+    for part in itertools.chain.from_iterable(map(_call_and_result, parts)):
+        if lookup(part, "type") != "tool_result":
+            shown.append(part)
             continue
-        for part in run:
-            identity, name = part["tool_use_id"], part.get("toolName")
-            yield _message("tool", name, part["content"], tool_call_id=identity)
+        if shown:
+            yield _message(role, name, shown)
+            shown = []
+        call_id = part["tool_use_id"]
+        tool = part.get("toolName")
+        yield _message("tool", tool, part["content"], tool_call_id=call_id)
+    if shown:
+        yield _message(role, name, shown)
 
 
 def _call_and_result(part: Any) -> list[Any]:
-    """A part as it renders; one of Vercel's that holds a call with its result as two."""
+    """Return a part as it renders; one of Vercel's that holds a call with its result as two."""
+    if is_object(part) and part.keys() <= {"type"}:
+        return []  # a marker of a step holds its kind alone
     inner = lookup(part, "toolInvocation") or part
     kind = str(lookup(part, "type"))
-    if lookup(inner, "toolCallId") is None or kind in (
-        "tool-call",
-        "tool-result",
-    ):
+    alone = kind in ("tool-call", "tool-result")
+    if alone or lookup(inner, "toolCallId") is None:
         return [normalize_part(part)]
     inner = {"toolName": kind.removeprefix("tool-"), **inner}
     both = [use_part(inner), result_part(inner)]
     return both if first_at(inner, *RETURNED) is not None else both[:1]
 
 
-def _message(role: Any, name: Any, content: Any, **more: Any) -> Turn:
+def _message(
+    role: Any,
+    name: Any,
+    content: Any,
+    **more: Any,
+) -> Turn:
     """A message; of a single part of text only its text."""
     text = lookup(content, "0.text")
     if is_text(text) and len(content) == 1:
@@ -288,17 +302,16 @@ def dialogue(value: Any) -> Messages | None:
     """Split a text that has a marker such as `Human:` before each turn into its turns; None for any other value."""
     text = value if is_text(value) else ""
     for markers in _MARKERS:
-        if markers.match(text) and _is_exchange(turns := _split(text, markers)):
+        turns = _split(text, markers) if markers.match(text) else []
+        if _is_exchange(turns):
             return turns
     return None
 
 
 def _split(text: str, markers: re.Pattern[str]) -> Messages:
     _, *turns = markers.split(text)
-    return [
-        new_turn(ROLES[name.lower()], text.strip())
-        for name, text in zip(turns[::2], turns[1::2], strict=True)
-    ]
+    speakers = [ROLES[name.lower()] for name in turns[::2]]
+    return [*map(new_turn, speakers, map(str.strip, turns[1::2]))]
 
 
 def dialogue_pair(texts: list[Any]) -> list[Messages]:
@@ -315,8 +328,11 @@ def dialogue_pair(texts: list[Any]) -> list[Messages]:
                 begins.append(mark)
         if begins and markers.match(shared):
             prompt = _split(shared[: begins[-1].start()], markers)
-            rests = (text[begins[-1].end() :].strip() for text in texts)
-            return [[*prompt, new_turn("assistant", rest)] for rest in rests]
+            pair = []
+            for text in texts:
+                answer = text[begins[-1].end() :].strip()
+                pair.append([*prompt, new_turn("assistant", answer)])
+            return pair
     return []
 
 

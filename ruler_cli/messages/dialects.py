@@ -222,17 +222,14 @@ def is_langchain(event: JsonObject) -> bool:
 def langchain_body(event: JsonObject) -> tuple[str | None, JsonObject]:
     """Return the type of a message of LangChain, and the object that holds its content."""
     kind = event.get("type")
-    body = event
-    data = event.get("data")
-    given = event.get("kwargs")
-    names = event.get("id")
-    if kind == "constructor" and isinstance(given, dict):
-        named = names[-1] if isinstance(names, list) and names else None
-        kind = given.get("type") or named
-        body = given
-    elif isinstance(data, dict):
-        body = data
-    return kind if isinstance(kind, str) else None, body
+    if kind == "constructor" and is_object(event.get("kwargs")):
+        body = event["kwargs"]
+        kind = body.get("type") or lookup(event, "id.-1")
+    else:
+        body = event.get("data")
+    if not is_object(body):
+        body = event
+    return kind if is_text(kind) else None, body
 
 
 def normalize_message(value: JsonObject) -> Messages:
@@ -294,13 +291,21 @@ def offered_tools(value: Any) -> list[Any]:
     return [tool for tool in contents if lookup(tool, "type") == "function"]
 
 
-def call_turn(identity: Any, name: Any, arguments: Any) -> Turn:
+def call_turn(
+    identity: Any,
+    name: Any,
+    arguments: Any,
+) -> Turn:
     """A turn of the agent that is one call of a tool."""
     call = {"id": identity, "name": name, "arguments": arguments}
     return new_turn("assistant", None, tool_calls=[call])
 
 
-def result_turn(identity: Any, content: Any, name: Any = None) -> Turn:
+def result_turn(
+    identity: Any,
+    content: Any,
+    name: Any = None,
+) -> Turn:
     """The result of a call as a message."""
     return new_turn("tool", content, tool_call_id=identity, name=name)
 

@@ -46,7 +46,8 @@ def normalize_part(part: Any) -> Any:
         for key, value in part.items()
     }
     for name, read in _UNTYPED.items():
-        if is_object(inner := pick(part, name)) and inner:
+        inner = pick(part, name)
+        if is_object(inner) and inner:
             return read(inner)
     kind = str(part.get("type")).replace("-", "_")
     if kind in ("tool_call", "tool_use", "function"):
@@ -56,15 +57,21 @@ def normalize_part(part: Any) -> Any:
     if kind in ("thinking", "reasoning") or part.get("thought") is True:
         thought = first_of(part, words("thinking content text reasoning"))
         return {"type": "thinking", "thinking": thought or ""}
-    text = part.get("text", part.get("content") if kind == "text" else None)
+    text = part.get("text")
+    if kind == "text" and "text" not in part:
+        text = part.get("content")
     return {"type": "text", "text": text} if is_text(text) else part
 
 
 def use_part(part: JsonObject) -> Turn:
     """Make the part of a call."""
-    identity, name, arguments = normalize_call(part).values()
-    call_id = str(identity)
-    return {"type": "tool_use", "id": call_id, "name": name, "input": arguments}
+    call = normalize_call(part)
+    return {
+        "type": "tool_use",
+        "id": str(call["id"]),
+        "name": call["name"],
+        "input": call["arguments"],
+    }
 
 
 def result_part(part: JsonObject) -> Turn:
@@ -107,8 +114,9 @@ _UNTYPED: dict[str, Callable[..., Turn]] = {
 
 def pick(value: Any, name: str) -> Any:
     """A field that is written as `two_words` or as `twoWords`; None if it is absent."""
-    first, *rest = name.split("_")
-    return first_at(value, name, first + "".join(map(str.capitalize, rest)))
+    first_word, *more = name.split("_")
+    capitals = map(str.capitalize, more)
+    return first_at(value, name, first_word + "".join(capitals))
 
 
 def typed_part(part: Any) -> Any:
@@ -116,17 +124,20 @@ def typed_part(part: Any) -> Any:
     if not is_object(part) or "text" in part:
         return part
     kind = part.get("type")
-    if kind == "toolRequest" and is_object(
-        call := lookup(part, "toolCall.value")
-    ):
+    call = lookup(part, "toolCall.value")
+    if kind == "toolRequest" and is_object(call):
         return {"type": "tool_use", "id": part.get("id"), **call}  # goose
     if kind == "toolResponse":
         inner = part.get("toolResult")
-        content = lookup(inner, "value") or inner
-        return {"type": "tool_result", "id": part.get("id"), "content": content}
+        return {
+            "type": "tool_result",
+            "id": part.get("id"),
+            "content": lookup(inner, "value") or inner,
+        }
     if kind is not None:
         return part
-    if block := part.get("block_type"):  # LlamaIndex
+    block = part.get("block_type")
+    if block:  # LlamaIndex
         return {"type": block, **part}
     return normalize_part(part)
 
@@ -135,9 +146,10 @@ def as_usual(message: JsonObject, *, is_result: bool) -> JsonObject:
     """Return a message of LlamaIndex' or LangChain's, or one of speech or with files, as others write it."""
     more = message.get("additional_kwargs")
     if more and is_object(more):
-        stated = {
-            name: value for name, value in message.items() if value is not None
-        }
+        stated = {}
+        for name, value in message.items():
+            if value is not None:
+                stated[name] = value
         message = {**more, **stated}
     if not message.get("content"):
         for name in ("blocks", "parts"):
@@ -146,19 +158,20 @@ def as_usual(message: JsonObject, *, is_result: bool) -> JsonObject:
                 break
     beside: list[JsonObject] = []
     audio = message.get("audio")
-    if (
-        is_object(audio) and {"id", "data"} & audio.keys()
-    ):  # OpenAI's, of speech
-        beside.append({"type": "audio", **audio})
+    if is_object(audio) and ("id" in audio or "data" in audio):
+        beside.append({"type": "audio", **audio})  # OpenAI's, of speech
     for name in ("attachments", "files"):
         for file in items(message.get(name)):
             held = file if is_object(file) else {"file_id": file}
             beside.append({"type": "file", "file": held})
     if beside:
         content = message.get("content")
-        parts = content if is_list(content) else [content or ""]
-        rest = dict.fromkeys(("audio", "attachments", "files"))
-        return {**message, **rest, "content": [*filter(None, parts), *beside]}
+        parts = content if is_list(content) else [content]
+        return {
+            **message,
+            **dict.fromkeys(("audio", "attachments", "files")),
+            "content": [*filter(None, parts), *beside],
+        }
     if is_result and message.get("status") == "error":
         return {"is_error": True, **message}
     return message
@@ -167,7 +180,7 @@ def as_usual(message: JsonObject, *, is_result: bool) -> JsonObject:
 def from_responses(item: JsonObject) -> tuple[str, JsonObject]:
     """Return the role and the message of an item of OpenAI's Responses; one with `content` is a message."""
     kind = item["type"]
-    called = item.get("call_id")
+    call_id = item.get("call_id")
     rest = {}
     for key, value in item.items():
         if value is not None and key not in ("id", "status"):
@@ -175,27 +188,21 @@ def from_responses(item: JsonObject) -> tuple[str, JsonObject]:
     if is_returned(kind):
         role = "tool" if kind.endswith("_output") else "user"
         content = rest.pop("output", None if role == "tool" else rest)
-        return role, {**rest, "tool_call_id": called, "content": content}
+        return role, {**rest, "tool_call_id": call_id, "content": content}
     if kind == "reasoning":
         summary = item.get("summary")
         content = item.get("content")
-        both = (
-            [*summary, *content]
-            if is_list(summary) and is_list(content)
-            else None
-        )
-        return "assistant", {
-            "reasoning": both or summary or content or "(not shown)"
-        }
+        thought = summary or content or "(not shown)"
+        if is_list(summary) and is_list(content):
+            thought = [*summary, *content] or thought
+        return "assistant", {"reasoning": thought}
     if "content" in item:
         return "assistant", item
-    if kind == "function_call" or (
-        called is not None and kind.endswith("_call")
-    ):
-        inside = {
-            key: rest[key] for key in rest if key not in ("type", "call_id")
-        }
-        call = inside if "name" in rest else {"name": kind, "arguments": inside}
-        return "assistant", {"tool_calls": [{**call, "id": called}]}
+    is_call = call_id is not None and kind.endswith("_call")
+    if kind == "function_call" or is_call:
+        for key in ("type", "call_id"):
+            rest.pop(key, None)
+        call = rest if "name" in rest else {"name": kind, "arguments": rest}
+        return "assistant", {"tool_calls": [{**call, "id": call_id}]}
     # a call of a server's own tool and its result in one item
     return "assistant", {"content": rest}

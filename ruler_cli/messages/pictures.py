@@ -9,6 +9,7 @@ import binascii
 import importlib.util
 import math
 import re
+import struct
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -109,9 +110,12 @@ def picture_of(part: Any) -> Picture | None:
     inside = [*filter(is_object, map(part.get, _GEMINI))]
     if kind in _DATA_KINDS:
         inside.append(part)
-    stated = any(map(_is_image, inside))
-    held = lookup(part, "image.source") is not None
-    if not (stated or held or _KINDS.fullmatch(str(kind))):
+    is_picture = (
+        _KINDS.fullmatch(str(kind))
+        or lookup(part, "image.source") is not None
+        or any(map(_is_image, inside))
+    )
+    if not is_picture:
         return None
     source, detail = _source(part)
     if source is None:
@@ -120,8 +124,9 @@ def picture_of(part: Any) -> Picture | None:
 
 
 def _is_image(holder: JsonObject) -> bool:
-    media = str(first_of(holder, _MEDIA))
-    return holder.get("modality") == "image" or media.startswith("image/")
+    if holder.get("modality") == "image":
+        return True
+    return str(first_of(holder, _MEDIA)).startswith("image/")
 
 
 def _source(part: JsonObject) -> tuple[str | None, str]:
@@ -130,7 +135,8 @@ def _source(part: JsonObject) -> tuple[str | None, str]:
     detail = ""
     for _ in range(_DEEPEST):
         detail = detail or str(inner.get("detail") or "")[:20]
-        if is_text(source := first(filter(is_text, map(inner.get, _BYTES)))):
+        source = first(filter(is_text, map(inner.get, _BYTES)))
+        if source is not None:
             return source, detail
         inner = first(filter(is_object, map(inner.get, _HOLDERS)))
         if inner is None:
@@ -140,7 +146,8 @@ def _source(part: JsonObject) -> tuple[str | None, str]:
 
 def medium_of(part: JsonObject) -> Picture | None:
     """Return the picture, audio, video or file that a part of a message is; None if it is none."""
-    if picture := picture_of(part):
+    picture = picture_of(part)
+    if picture:
         return picture
     inside = [part, *filter(is_object, map(part.get, _HOLDERS))]
     media = [first_of(holder, ("modality", *_MEDIA)) for holder in inside]
@@ -151,14 +158,15 @@ def medium_of(part: JsonObject) -> Picture | None:
         return None
     kind = _kind_of(f"{kind} {held} {media}")
     source, _ = _source(part)
-    names = ("text",) if any(media) else ("text", "content")
-    # anything may be called a file, and one may hold its text
-    has_text = any(is_text(first_of(holder, names)) for holder in inside)
-    if kind == "file" and (source is None or has_text):
-        return None
-    if source is None and is_text(part.get("transcript")):
-        return None
+    if kind == "file":
+        # anything may be called a file, and one may hold its text
+        names = ("text",) if any(media) else ("text", "content")
+        texts = [first_of(holder, names) for holder in inside]
+        if source is None or any(map(is_text, texts)):
+            return None
     if source is None:
+        if is_text(part.get("transcript")):
+            return None
         with suppress(TypeError):
             source = orjson.dumps(part, option=orjson.OPT_SORT_KEYS).decode()
     return _named(source or "", "", error=_UNSHOWN, kind=kind)
@@ -166,10 +174,10 @@ def medium_of(part: JsonObject) -> Picture | None:
 
 def _kind_of(text: str) -> str:
     """Return the kind of a medium by a word in what is said of it."""
-    kinds = {"image": "picture", "audio": "audio", "video": "video"}
-    return (
-        first(kinds[word] for word in kinds if word in text.lower()) or "file"
-    )
+    text = text.lower()
+    if "image" in text:
+        return "picture"
+    return first(kind for kind in ("audio", "video") if kind in text) or "file"
 
 
 def mark_media(text: str, mark: Callable[[Picture], str]) -> str:
@@ -207,14 +215,18 @@ def read_picture(source: str, detail: str = "") -> Picture:
     )
 
 
-def _named(source: str | bytes, detail: str, **fields: Any) -> Picture:
+def _named(
+    source: str | bytes,
+    detail: str,
+    **fields: Any,
+) -> Picture:
     """Return a picture with its digest."""
-    kind = b"text" if is_text(source) else b"data"
-    raw = (
-        source.encode("utf-8", "replace") if isinstance(source, str) else source
-    )
+    kind = b"data"
+    if isinstance(source, str):
+        kind = b"text"
+        source = source.encode("utf-8", "replace")
     salt = detail.encode("utf-8", "replace")[:16]
-    digest = blake2b(raw, digest_size=16, person=kind, salt=salt)
+    digest = blake2b(source, digest_size=16, person=kind, salt=salt)
     return Picture(digest.hexdigest(), detail=detail, **fields)
 
 
@@ -226,10 +238,9 @@ def _from_base64(text: str) -> bytes | None:
     if "%" in text:
         text = unquote_to_bytes(text).decode("latin-1")
     text = "".join(text.split()).translate({45: 43, 95: 47}).rstrip("=")
+    text += "=" * (-len(text) % 4)
     with suppress(ValueError):
-        return binascii.a2b_base64(
-            text + "=" * (-len(text) % 4), strict_mode=True
-        )
+        return binascii.a2b_base64(text, strict_mode=True)
     return None
 
 
@@ -238,14 +249,16 @@ def markdown_pieces(text: Text) -> Text:
     parts = [text] if is_text(text) else text
     pieces: list[Any] = []
     for part in parts:
+        if not is_text(part):
+            pieces.append(part)
+            continue
         end = 0
-        matches = _IN_MARKDOWN.finditer(part) if is_text(part) else ()
-        for match in matches:
+        for match in _IN_MARKDOWN.finditer(part):
             picture = read_picture(match[2])
             if not picture.error:
-                pieces += (match.string[end : match.end(1)], picture)
+                pieces += (part[end : match.end(1)], picture)
                 end = match.end()
-        pieces.append(part[end:] if is_text(part) else part)
+        pieces.append(part[end:])
     return tuple(pieces) if len(pieces) > len(parts) else text
 
 
@@ -253,35 +266,38 @@ def _measure(data: bytes) -> tuple[str, int, int] | None:
     """Return the media type, the width and the height that the header of a picture states; None for no picture."""
     png, jpeg, gif, webp = _TYPES
     if data[:8] == b"\x89PNG\r\n\x1a\n" and data[12:16] == b"IHDR":
-        return png, int.from_bytes(data[16:20]), int.from_bytes(data[20:24])
+        return png, *_numbers(">2I", data, 16)
     if data[:6] in (b"GIF87a", b"GIF89a"):
-        return gif, *_little(data, 6, 2)
+        return gif, *_numbers("<2H", data, 6)
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return webp, *_webp_size(data)
     if data[:3] == b"\xff\xd8\xff":
         for kind, at in _segments(data):
             if kind & 0xF0 == 0xC0 and kind not in (0xC4, 0xC8, 0xCC):
-                height, width = data[at + 5 : at + 7], data[at + 7 : at + 9]
-                return jpeg, int.from_bytes(width), int.from_bytes(height)
+                height, width = _numbers(">2H", data, at + 5)
+                return jpeg, width, height
         return jpeg, 0, 0
     return None
 
 
-def _little(data: bytes, at: int, size: int) -> tuple[int, int]:
-    """Return two numbers of so many bytes, the lowest first."""
-    width, height = data[at : at + size], data[at + size : at + 2 * size]
-    return int.from_bytes(width, "little"), int.from_bytes(height, "little")
+def _numbers(form: str, data: bytes, at: int) -> tuple[int, int]:
+    """Return the two numbers of a form of `struct` at a place; zeros if the data ends before."""
+    if len(data) < at + struct.calcsize(form):
+        return 0, 0
+    first_number, second_number = struct.unpack_from(form, data, at)
+    return first_number, second_number
 
 
 def _webp_size(data: bytes) -> tuple[int, int]:
     kind = data[12:16]
     if kind == b"VP8X":
-        width, height = _little(data, 24, 3)
+        width = int.from_bytes(data[24:27], "little")
+        height = int.from_bytes(data[27:30], "little")
         return width + 1, height + 1
     if kind == b"VP8L":
         bits = int.from_bytes(data[21:25], "little")
         return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
-    width, height = _little(data, 26, 2)
+    width, height = _numbers("<2H", data, 26)
     return width & 0x3FFF, height & 0x3FFF
 
 
@@ -364,10 +380,11 @@ def smaller(picture: Picture) -> Picture:
 
 def with_smaller(request: Request) -> Request:
     """Return a request with its large pictures made smaller, as far as Pillow is installed."""
-    placed = [
-        (place, smaller(picture) if needs_less(picture) else picture)
-        for place, picture in request.pictures
-    ]
+    placed = []
+    for place, picture in request.pictures:
+        if needs_less(picture):
+            picture = smaller(picture)  # noqa: PLW2901
+        placed.append((place, picture))
     return replace(request, pictures=tuple(placed))
 
 
@@ -387,8 +404,7 @@ def picture_tokens(picture: Picture, model: str) -> int:
     """Estimate the tokens that a picture takes in a prompt to a model, by the rule of its provider."""
     width = picture.width or _UNKNOWN
     height = picture.height or _UNKNOWN
-    ratio = min(1.0, LONGEST / max(width, height))
-    width, height = (max(1, round(side * ratio)) for side in (width, height))
+    width, height = _within(width, height, max(width, height), LONGEST)
     for word, area in _AREAS.items():
         if word in model:
             return min(1600, math.ceil(width * height / area))
@@ -397,15 +413,32 @@ def picture_tokens(picture: Picture, model: str) -> int:
         return 258 * (1 if small else _tiles(width, height, 768))
     for word, factor in _PATCHES:
         if word in model and "4o" not in model:
-            return math.ceil(min(1536, _tiles(width, height, 32)) * factor)
-    whole, tile = next((r[1:] for r in _TILES if r[0] in model), (85, 170))
+            patches = min(1536, _tiles(width, height, 32))
+            return math.ceil(patches * factor)
+    whole, tile = 85, 170
+    for word, *tokens in reversed(_TILES):
+        if word in model:
+            whole, tile = tokens
     if picture.detail == "low":
         return whole
-    ratio = min(1.0, 768 / min(width, height))
-    return whole + tile * _tiles(
-        round(width * ratio), round(height * ratio), 512
-    )
+    width, height = _within(width, height, min(width, height), 768)
+    return whole + tile * _tiles(width, height, 512)
 
 
-def _tiles(width: int, height: int, side: int) -> int:
+def _within(
+    width: int,
+    height: int,
+    side: int,
+    most: int,
+) -> tuple[int, int]:
+    """Return the sides of a picture that is made smaller until one of them, `side`, is at most so long."""
+    ratio = min(1.0, most / side)
+    return max(1, round(width * ratio)), max(1, round(height * ratio))
+
+
+def _tiles(
+    width: int,
+    height: int,
+    side: int,
+) -> int:
     return math.ceil(width / side) * math.ceil(height / side)

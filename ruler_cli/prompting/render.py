@@ -230,7 +230,12 @@ class _Renderer:
             yield line
             yield from self._field_lines("tool", result.fields, line)
 
-    def _result_line(self, number: str, name: str | None, text: str) -> str:
+    def _result_line(
+        self,
+        number: str,
+        name: str | None,
+        text: str,
+    ) -> str:
         head = f"tool{number} {_name(name)}" if name else "tool"
         most = self.shortening.tool
         if most is None or len(text) <= most:
@@ -238,7 +243,10 @@ class _Renderer:
         return f"{head}: {quoted(_without_middle(text, most))}"
 
     def _field_lines(
-        self, role: str, fields: Iterable[SideField], line: str
+        self,
+        role: str,
+        fields: Iterable[SideField],
+        line: str,
     ) -> Iterator[str]:
         """Yield a line for each field that says what the lines before it do not."""
         for side_field in fields:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from statistics import fmean
@@ -20,9 +19,9 @@ from ruler_cli.results.labels import Labels, RolloutMark
 from ruler_cli.results.record import GroupRecord, RolloutRecord
 from ruler_cli.settings.models import InputSettings
 from ruler_cli.settings.suggestions import suggest_path
-from ruler_cli.types import Group, Record, printable
+from ruler_cli.types import Group, printable
 
-By = Literal["variance", "score", "majority"]
+By = Literal["variance", "score"]
 _NOISE = 1e-12
 """Rounding of a variance, as a share of the greatest square: a smaller gain is none."""
 _NEEDS = {
@@ -37,11 +36,10 @@ _SAMPLE = 5
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """Keep at most so many rollouts of each group; `answer` is a dotted path, for `by` majority."""
+    """Keep at most so many rollouts of each group."""
 
     most: int
     by: By
-    answer: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,17 +89,6 @@ class Choice:
             if condition.name == MARK
         ]
 
-    @property
-    def paths(self) -> Sequence[str]:
-        """The paths of the values that decide."""
-        answer = self.keep.answer if self.keep else None
-        return [
-            *filter(
-                None,
-                (answer, *(condition.path for condition in self.conditions)),
-            )
-        ]
-
 
 @dataclass(frozen=True, slots=True)
 class Selected:
@@ -121,21 +108,20 @@ class Selector:
     """Chooses the rollouts of each group, and counts them.
 
     `counts` are those of all `groups` and `rollouts`, of those `kept groups` and `kept rollouts`, and of
-    `unreadable` lines. `unscored` and `unanswered` groups fulfil every condition on groups but are left out,
-    since none of their rollouts has a score, or an answer that votes. `annotation`, `score`, and the names
-    of figures count groups that have it, `answers` those with rollouts whose answers were compared.
+    `unreadable` lines. `unscored` groups fulfil every condition on groups but are left out, since none of their
+    rollouts has a score. `annotation`, `score`, and the names of figures count groups that have it.
     """
 
     def __init__(self, choice: Choice) -> None:
         self.counts = Counter[str]()
         self._choice = choice
-        self._fields = [
-            condition for condition in choice.conditions if condition.path
-        ]
         self._found = set[str]()
         """Paths of conditions at which there was a value."""
         self._sample: list[Any] = []
         self._marked = None
+        self._takes_rollouts = bool(choice.keep or choice.marks)
+        for condition in choice.conditions:
+            self._takes_rollouts |= condition.about_rollouts
         if choice.marks is not None:
             self._marked = MarkedRollouts(choice.marks, choice.words)
 
@@ -153,97 +139,75 @@ class Selector:
     def select(self, group: Group) -> Selected | None:
         """Return what is taken of a group; None: it is left out."""
         scored = self.annotations.group(group)
+        self._count(scored)
         counts = self.counts
         keep = self._choice.keep
         conditions = self._choice.conditions
-        counts.update(
-            groups=1,
-            rollouts=len(scored.rollouts),
-            annotation=scored.status != "unmarked",
-            score=bool(scored.scores),
-        )
-        for name, figure_of in FIGURES.items():
-            counts[name] += figure_of(scored) is not None
-        for condition in conditions:
-            if condition.criterion:
-                counts[condition.name] += any(
-                    condition.criterion in r.criterion_values
-                    for r in scored.rollouts
-                )
         rollouts: Sequence[RolloutRecord] = scored.rollouts
         if self._marked is not None:
             rollouts = self._marked.of(group, scored)
         rollouts = self._with_fields(group, rollouts)
         if not all(condition.holds(scored) for condition in conditions):
             return None
-        rollouts = [
-            r
-            for r in rollouts
-            if all(condition.holds_for_rollout(r) for condition in conditions)
-        ]
+        taken = []
+        for rollout in rollouts:
+            if all(c.holds_for_rollout(rollout) for c in conditions):
+                taken.append(rollout)
         if keep or any(condition.name == "score" for condition in conditions):
             counts["unscored"] += not scored.scores
-            rollouts = [r for r in rollouts if r.score is not None]
-        if keep and rollouts:
-            rollouts = [rollouts[i] for i in self._best(group, keep, rollouts)]
-        some = (
-            keep
-            or self._marked
-            or any(condition.about_rollouts for condition in conditions)
-        )
-        if some and not rollouts:
+            taken = [rollout for rollout in taken if rollout.score is not None]
+        if keep:
+            choose = widest if keep.by == "variance" else highest
+            scores = [rollout.score or 0.0 for rollout in taken]
+            taken = [taken[i] for i in choose(scores, keep.most)]
+        if not taken and self._takes_rollouts:
             return None
         counts["kept groups"] += 1
-        counts["kept rollouts"] += len(rollouts)
-        return Selected(group, scored, rollouts)
+        counts["kept rollouts"] += len(taken)
+        return Selected(group, scored, taken)
+
+    def _count(self, scored: GroupRecord) -> None:
+        self.counts.update(
+            groups=1,
+            rollouts=len(scored.rollouts),
+            annotation=scored.status != "unmarked",
+            score=bool(scored.scores),
+        )
+        for name, figure_of in FIGURES.items():
+            self.counts[name] += figure_of(scored) is not None
+        for condition in self._choice.conditions:
+            if condition.criterion:
+                self.counts[condition.name] += any(
+                    condition.criterion in rollout.criterion_values
+                    for rollout in scored.rollouts
+                )
 
     def _with_fields(
         self, group: Group, rollouts: Sequence[RolloutRecord]
     ) -> Sequence[RolloutRecord]:
         """Return the rollouts for which all conditions on fields hold."""
-        for condition in self._fields:
+        for condition in self._choice.conditions:
+            if not condition.path:
+                continue
             values = self.annotations.values_at(group, condition.path)
             if any(value is not None for value in values):
                 self._found.add(condition.path)
             elif len(self._sample) < _SAMPLE:
-                self._sample += self._objects(group.records[0])
+                record = group.records[0]
+                value = self.annotations.value(record)
+                self._sample.append(value)
+                for rollout in record.rollouts[:1]:
+                    self._sample.append(rollout_object(value, rollout))
             rollouts = [
-                r
-                for r in rollouts
-                if condition.holds_for_value(r.last_of(values))
+                rollout
+                for rollout in rollouts
+                if condition.holds_for_value(rollout.last_of(values))
             ]
         return rollouts
-
-    def _objects(self, record: Record) -> list[Any]:
-        """Return a record and its first rollout, in which a path may lie."""
-        value = self.annotations.value(record)
-        return [
-            value,
-            *(
-                rollout_object(value, rollout)
-                for rollout in record.rollouts[:1]
-            ),
-        ]
-
-    def _best(
-        self, group: Group, keep: Keep, rollouts: Sequence[RolloutRecord]
-    ) -> list[int]:
-        """Return the indices of the rollouts to keep; an answer is that of the last part with one."""
-        scores = [r.score for r in rollouts if r.score is not None]
-        if keep.answer is None:
-            choose = widest if keep.by == "variance" else highest
-            return choose(scores, keep.most)
-        values = self.annotations.values_at(group, keep.answer)
-        comparables = [*map(comparable, values)]
-        answers = [rollout.last_of(comparables) for rollout in rollouts]
-        best = majority(answers, scores, keep.most)
-        self.counts.update(answers=1, unanswered=not best)
-        return best
 
     def refuse_missing(self, name: str) -> None:
         """Raise UsageError for a figure that no group of INPUT has; a range that holds none is no error."""
         counts = self.counts
-        keep = self._choice.keep
         if counts["groups"]:
             unmarked = counts["groups"] - counts["annotation"]
             refuse_unannotated(name, counts["groups"], unmarked)
@@ -267,16 +231,6 @@ class Selector:
                     f"did you mean {printable(near)}?" if near else _PLACE,
                     place=f"--where {printable(condition.name)}",
                 )
-        if (
-            keep
-            and keep.answer
-            and 0 < counts["answers"] == counts["unanswered"]
-        ):
-            raise UsageError(
-                f"no rollout of {name} has an answer there",
-                _PLACE,
-                place=f"--answer {printable(keep.answer)}",
-            )
 
 
 class MarkedRollouts:
@@ -346,46 +300,3 @@ def widest(scores: Sequence[float], most: int) -> list[int]:
     by_score = sorted(range(size), key=scores.__getitem__)
     # none twice: else there were fewer low ones
     return sorted([*by_score[:lows], *highest(scores, most - lows)])
-
-
-def majority(
-    answers: Sequence[Hashable | None], scores: Sequence[float], most: int
-) -> list[int]:
-    """Return the indices of the highest scores among rollouts with the commonest answer.
-
-    None is no answer. Of equally common answers the one with the higher mean score counts, then the first.
-    """
-    by_answer: dict[Hashable, list[int]] = {}
-    for i, answer in enumerate(answers):
-        if answer is not None:
-            by_answer.setdefault(answer, []).append(i)
-
-    def weight(voters: list[int]) -> tuple[int, float]:
-        return len(voters), round(fmean(scores[i] for i in voters), 9)
-
-    voters = max(by_answer.values(), key=weight, default=[])
-    return sorted(voters, key=lambda i: -scores[i])[:most]
-
-
-def comparable(value: Any) -> str | None:
-    """Return a text that is equal for equal JSON values; white space around a text does not count.
-
-    None if it is no answer: null, empty text, NaN, and JSON nested too deeply to be compared.
-    """
-    try:
-        text = json.dumps(_plain(value), sort_keys=True)
-    except RecursionError:
-        return None
-    return None if text in ("null", '""', "NaN") else text
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.strip()
-    if isinstance(value, float) and value.is_integer():
-        return int(value)  # 1 is 1.0
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [*map(_plain, value)]
-    return value

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence, Set
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterator, Set
 from typing import Any
 
 from ruler_cli.formats.paths import rollout_object
 from ruler_cli.results.annotations import AnnotationReader
 from ruler_cli.results.record import Json
-from ruler_cli.types import Group, readable_text
+from ruler_cli.types import Group, readable_text, words_of
 
 MOST_FIELDS = 24
 """Fields of a file that are offered: the first ones."""
@@ -25,42 +25,14 @@ _MEMBERS = 100
 """Members of an object that are looked at."""
 _LONGEST = 80
 """Characters of a path, and of a value."""
-_NOT_FIELDS = frozenset(
-    (
-        *("ruler", "messages", "explanation", "logs", "reward", "rewards"),
-        *("score", "scores", "ruler_score", "independent_reward"),
-    )
+_NOT_FIELDS = words_of(
+    "ruler messages explanation logs reward rewards score scores ruler_score "
+    "independent_reward"
 )
 """Names of what the page shows elsewhere, or not at all."""
 
-GroupValues = list[tuple[int, list[int]]]
-"""The fields of a group by their numbers, each with the numbers of its values."""
-
-
-@dataclass(slots=True)
-class _Field:
-    """A field and its values so far, by the numbers that groups have for them; `many`: it has too many."""
-
-    path: str
-    values: dict[str, int] = field(default_factory=dict)
-    many: bool = False
-    uses: int = 0
-
-    def numbers_of(self, values: Sequence[str]) -> list[int]:
-        """Number the values of a group; the field is closed with the first value too many."""
-        for value in values:
-            number = self.values.setdefault(value, len(self.values))
-            self.many |= number >= MOST_VALUES or len(value) > _LONGEST
-        if self.many:
-            self.values.clear()
-            return []
-        self.uses += len(values)
-        return [self.values[value] for value in values]
-
-    @property
-    def offered(self) -> bool:
-        """Return whether it is one to filter by: some groups share a value, and not all do."""
-        return not self.many and 1 < len(self.values) < self.uses
+GroupValues = dict[str, list[int]]
+"""The fields of a group by their paths, each with the numbers of its values."""
 
 
 class RecordFields:
@@ -72,64 +44,66 @@ class RecordFields:
 
     def __init__(self, annotations: AnnotationReader) -> None:
         self._annotations = annotations
-        self._fields: dict[str, _Field] = {}
+        # by path, with the number of each value
+        self._values: dict[str, dict[str, int]] = {}
+        self._uses = Counter[str]()
         reader = annotations.reader
         form = reader.format
-        read = (*form.messages, *form.answers, *form.prompt, form.reward)
-        self._apart = {
-            *reader.group_key.paths,
-            *reader.given.values(),
-            *reader.prompt,
-        }
-        self._apart.update(path for names in read for path in names.split("|"))
+        # what the page shows elsewhere, and what has too many values
+        self._apart = {*reader.group_key.paths, *reader.value_paths.values()}
+        self._apart.update(reader.prompt)
+        for names in (*form.messages, *form.answers, *form.prompt, form.reward):
+            self._apart.update(names.split("|"))
 
     def add(self, group: Group) -> GroupValues:
         """Count the fields of the next group of the file, and return those that it has."""
-        values: dict[str, dict[str, None]] = {}
+        held: dict[str, dict[str, None]] = {}
         for record in group.records:
             whole = self._annotations.value(record)
-            below = {
+            lists = {
                 path for rollout in record.rollouts for path in rollout.path[:1]
             }
-            shared = dict(_scalars(whole, below))
+            shared = dict(_scalars(whole, lists))
             for rollout in record.rollouts:
-                below = rollout_object(whole, rollout)
-                held = (
-                    shared if below is whole else shared | dict(_scalars(below))
-                )
-                for path, text in held.items():
-                    values.setdefault(path, {})[text] = None
-        numbers = {path: i for i, path in enumerate(self._fields)}
-        rows = []
-        for path, texts in values.items():
-            if path in self._apart:
+                values = shared
+                holder = rollout_object(whole, rollout)
+                if holder is not whole:
+                    values = shared | dict(_scalars(holder))
+                for path, text in values.items():
+                    held.setdefault(path, {})[text] = None
+        fields: GroupValues = {}
+        for path, texts in held.items():
+            if len(self._values) < _MOST_PATHS and path not in self._apart:
+                self._values.setdefault(path, {})
+            numbers = self._values.get(path)
+            if numbers is None or path in self._apart:
                 continue
-            if path not in numbers:
-                if len(numbers) >= _MOST_PATHS:
-                    continue
-                numbers[path] = len(numbers)
-                self._fields[path] = _Field(path)
-            if not self._fields[path].many:
-                rows.append(
-                    (numbers[path], self._fields[path].numbers_of([*texts]))
-                )
-        return rows
+            for text in texts:
+                numbers.setdefault(text, len(numbers))
+            if (
+                len(numbers) > MOST_VALUES
+                or len(max(texts, key=len)) > _LONGEST
+            ):
+                self._apart.add(path)
+                numbers.clear()
+                continue
+            self._uses[path] += len(texts)
+            fields[path] = [numbers[text] for text in texts]
+        return fields
 
-    def offered(self) -> list[int]:
-        """Return the numbers of the fields to filter by, after the last group."""
-        fields = self._fields.values()
-        numbers = [
-            number for number, counted in enumerate(fields) if counted.offered
-        ]
-        return numbers[:MOST_FIELDS]
+    def offered(self) -> list[str]:
+        """Return the fields to filter by, after the last group: some groups share a value, and not all do."""
+        paths = []
+        for path, values in self._values.items():
+            if 1 < len(values) < self._uses[path]:
+                paths.append(path)
+        return paths[:MOST_FIELDS]
 
     def as_json(self) -> list[Json]:
         """Return the fields to filter by: `path` and `values`."""
-        fields = [*self._fields.values()]
-        offered = [fields[number] for number in self.offered()]
         return [
-            {"path": counted.path, "values": [*counted.values]}
-            for counted in offered
+            {"path": path, "values": [*self._values[path]]}
+            for path in self.offered()
         ]
 
 

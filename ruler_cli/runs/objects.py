@@ -266,7 +266,7 @@ class ObjectReader:
             return Reader(
                 form,
                 GroupKey(GIVEN),
-                given=stated,
+                value_paths=stated,
                 reference=settings.reference or "",
             )
         members = set[tuple[str, Any]]()
@@ -303,10 +303,10 @@ class ObjectReader:
             for path in reversed(reader.format.key_paths):
                 if lookup(items[0].parsed, path) is not None:
                     key = GroupKey.of_paths(path)
-        stated = dict(reader.given)
+        stated = dict(reader.value_paths)
         if settings.outcome is not None:
             stated["outcome"] = settings.outcome
-        return replace(reader, group_key=key, given=stated)
+        return replace(reader, group_key=key, value_paths=stated)
 
     def _record(
         self, reader: Reader, item: _Item, index: int, shape: Shape

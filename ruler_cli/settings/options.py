@@ -162,15 +162,11 @@ class CommandSettings(Section):
         Option("At most M rollouts of each group, by --by.", "M", per_run=True),
     ] = None
     by: Annotated[
-        Literal["variance", "score", "majority"] | None,
+        Literal["variance", "score"] | None,
         Option(
-            "Rollouts to keep: those whose scores vary most, the best, or the best with the commonest answer.",
+            "Rollouts to keep: those whose scores vary most, or the best.",
             per_run=True,
         ),
-    ] = None
-    answer: Annotated[
-        str | None,
-        Option("Dotted path of a rollout's answer, for --by majority.", "PATH"),
     ] = None
     marks: Annotated[
         Paths,

@@ -84,29 +84,22 @@ def test_variables(ruler: Ruler, scored: Path) -> None:
     )
     assert "say what to keep" in reported.stderr
     env = {
-        "RULER_ANSWER": "id",
         "RULER_LABELS": "reward",
         "RULER_FORMAT": "native",
     }
-    kept = ruler(
-        "select", "s.jsonl", "-", "--keep", "1", "--by", "majority", **env
-    )
-    assert kept.stdout.count("\n") == 4
+    kept = ruler("select", "s.jsonl", "-", "--where", "disagreement=0..", **env)
+    assert kept.stdout.count("\n") == 3
 
 
 USAGE = {
     "": "say what to keep, e.g. --where live",
-    "--keep 4": "needs --by score, variance or majority",
+    "--keep 4": "needs --by score or --by variance",
     "--by score": "needs --keep M",
-    "--keep 2 --by majority": "needs --answer PATH",
-    "--keep 2 --by score --answer a": "--answer a: only with --by majority",
     "--keep 1 --by variance": "--keep 1: one score has no variance",
     "--keep 0 --by score": "--keep",
     "--where relaibility=0.7..": "the conditions are live, tied, ",
     "--where live --labels no.where": "--labels no.where",
     "--where live --format verl": "verl",
-    "--keep 1 --by majority --answer no.where": "no rollout of s.jsonl has an answer there; name a path "
-    "below a rollout or its record",
 }
 
 

@@ -26,16 +26,13 @@ def read(source: Path) -> tuple[Fields, list[dict[str, list[str]]]]:
         )
         fields = RecordFields(file.annotations)
         rows = [dict(fields.add(entry)) for _, entry, _ in file.groups()]
-        numbers = fields.offered()
         result = fields.as_json()
     values = {entry["path"]: entry["values"] for entry in result}
     held = [
         {
-            path: [expected[at] for at in row[number]]
-            for number, (path, expected) in zip(
-                numbers, values.items(), strict=True
-            )
-            if number in row
+            path: [expected[at] for at in row[path]]
+            for path, expected in values.items()
+            if path in row
         }
         for row in rows
     ]

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.errors import UsageError
-from ruler_cli.results.choice import Choice, Keep, comparable, widest
+from ruler_cli.results.choice import Choice, Keep, widest
 from ruler_cli.results.conditions import parse_condition
 from ruler_cli.results.select import select
 from ruler_cli.settings.models import InputSettings
@@ -211,63 +211,6 @@ def test_ties() -> None:
     assert (
         len(widest([i / 1e5 for i in range(100_000)], 50_000)) == 50_000
     )  # not quadratic
-
-
-VOTES: tuple[tuple[list[Any], tuple[Any, ...], int, list[int]], ...] = (
-    (["1", 2, " 1 "], (0.1, 0.9, 0.5), 1, [2]),
-    (list("aabbb"), (0.9, 0.9, 0.1, 0.3, 0.2), 2, [3, 4]),
-    (list("aabb"), (0.1, 0.3, 0.1, 0.4), 1, [3]),
-    (list("bbaa"), (0.1, 0.3, 0.3, 0.1), 9, [0, 1]),
-    (["x", "y"], (0.0, 0.0), 1, [0]),
-    (["a", None, "", "b"], (0.1, 1.0, 1.0, 0.2), 2, [3]),
-    (["", None], (0.1, 0.2), 1, []),
-    ([None, 5, 5], (0.8, 0.2, None), 1, [1]),
-)
-"""Answers, scores, `most`, and the indices that stay: the higher mean score decides, then the first."""
-
-
-def test_majority(tmp_path: Path) -> None:
-    """The best rollouts with their group's majority answer are kept; one without an answer has no vote."""
-    for answers, scores, most, kept in VOTES:
-        group = grouped("a", *scores)
-        for row, answer in zip(group["trajectories"], answers, strict=True):
-            row["metadata"] = {"answer": answer}
-        source = dump(
-            tmp_path / "in.jsonl", [group, {**group, "group_id": "b"}]
-        )
-        keep = Keep(most, "majority", "metadata.answer")
-        if kept:
-            assert (
-                selected(source, tmp_path / "out.jsonl", keep=keep)[
-                    "unanswered"
-                ]
-                == 0
-            )
-            assert ids(tmp_path / "out.jsonl") == [f"a{i}" for i in kept] * 2
-            continue
-        with pytest.raises(
-            UsageError, match=r"--answer metadata.answer: no rollout"
-        ):
-            selected(source, tmp_path / "none.jsonl", keep=keep)
-        assert not (tmp_path / "none.jsonl").exists()
-
-
-def test_equal_answers() -> None:
-    """Answers are equal if their JSON values are, in any notation; values of different types differ."""
-    deep: Any = []
-    for _ in range(100_000):
-        deep = [deep]
-    rows: list[tuple[Any, Any, bool]] = [
-        ("42", " 42\n", True), (1, 1.0, True), (10**30, 10**30, True),
-        ({"a": 1, "b": [" x"]}, {"b": ["x "], "a": 1.0}, True),
-        ("42", 42, False), (True, 1, False), ("a", "A", False), ([1, 2], [2, 1], False),
-        ({}, [], False), ([None], [[]], False), ("[]", [], False),
-    ]  # fmt: skip
-    for first, second, equal in rows:
-        assert (comparable(first) == comparable(second)) is equal
-        assert comparable(first) is not None
-    for value in (None, " \n", float("nan"), deep):
-        assert comparable(value) is None
 
 
 UNSCORED = [{"trajectories": [{"messages": talk("a")}]}]

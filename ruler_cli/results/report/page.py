@@ -298,7 +298,7 @@ class ReportPage:
 
         Of two files it is stored until the group's like in the second is found.
         """
-        values = self._fields.add(group) if self._fields else []
+        values = self._fields.add(group) if self._fields else {}
         if not self.two:
             return _Kept(values, group, scored)
         text, task = text_of(group, scored)
@@ -405,10 +405,8 @@ class ReportPage:
         """
         offered = self._fields.offered() if self._fields else []
         for i, number in enumerate(sorted(self._chosen)):
-            held = dict(
-                orjson.loads(self._spool.read(*self._stored[number][3]))
-            )
-            numbers = [held.get(field) for field in offered]
+            held = orjson.loads(self._spool.read(*self._stored[number][3]))
+            numbers = [held.get(readable(path)) for path in offered]
             short = [of[0] if of and len(of) == 1 else of for of in numbers]
             yield b"," * (i > 0) + as_json(short)
 
