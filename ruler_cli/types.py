@@ -607,7 +607,7 @@ class JudgeRequest:
 
 
 @value
-class Left:
+class RateLimitRemaining:
     """The requests and tokens that the rate limits of a judge leave; None if it does not name them."""
 
     requests: int | None = None
@@ -638,7 +638,7 @@ class Reply:
     thought: bool = field(default=False, compare=False)
     beside: bool = False
     model: str = field(default="", compare=False)
-    left: Left | None = field(default=None, compare=False)
+    left: RateLimitRemaining | None = field(default=None, compare=False)
     likely: tuple[tuple[str, float], ...] = field(
         default=(), repr=False, compare=False
     )
