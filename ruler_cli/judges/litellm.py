@@ -391,6 +391,7 @@ def _template(
     max_tokens: int | None,
 ) -> dict[str, Any]:
     """The params of a request with other texts."""
+    _litellm()  # nothing of it is imported before, or it would download its lists
     from litellm.types.utils import CallTypes
     from litellm.utils import return_raw_request
 
