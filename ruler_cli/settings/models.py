@@ -453,7 +453,7 @@ class AskSettings(Section):
     seed: Annotated[int, Option("Seed of order, labels and draws.", "N")] = 0
     passes: Annotated[
         int,
-        Within(1),
+        Within(1, 1_000),
         Option(
             "Number of times that a judge scores each group, in balanced orders.",
             "K",
